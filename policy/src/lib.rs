@@ -1,0 +1,32 @@
+//! Names, paths, rules, limits and views: everything filesecbox decides, and nothing it does.
+//!
+//! This crate performs no I/O at all (guarded by its own `clippy.toml`): the same input gives the same answer on
+//! any machine, so every rule here can be tested as data.
+//!
+//! | Module | Holds |
+//! | --- | --- |
+//! | [`path`] | [`RelPath`], the proof that a path is well spelled and stays inside its tree |
+//! | [`id`] | [`UserId`], [`AgentId`], [`SkillId`] |
+//! | [`scope`] | [`Scope`]: baseline or overlay |
+//! | [`tree`] | [`TreeId`]: which tree a request means, and its sandbox path |
+//! | [`limits`] | every bound, with its unit |
+//! | [`view`] | [`View`]: what a command may see, handed from storage to exec |
+//! | [`command`] | which programs may run and where their arguments may point |
+//! | [`environment`] | the environment a command starts with |
+
+pub mod command;
+pub mod environment;
+pub mod id;
+pub mod limits;
+pub mod path;
+pub mod scope;
+pub mod tree;
+pub mod view;
+
+
+pub use id::{AgentId, IdError, SkillId, UserId};
+pub use limits::{ArchiveLimits, FileLimits, RunLimits};
+pub use path::{PathError, RelPath};
+pub use scope::Scope;
+pub use tree::TreeId;
+pub use view::View;

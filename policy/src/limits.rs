@@ -1,0 +1,121 @@
+//! Every bound of the service as data, each with its unit.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+const MIB: u64 = 1024 * 1024;
+
+/// Bounds on an uploaded archive. The defaults refuse none of 29 818 real skills.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ArchiveLimits {
+    /// Size of the upload itself, in bytes.
+    pub upload_bytes: u64,
+    /// Entries in the archive, directories included.
+    pub entries: usize,
+    /// Unpacked size of all files together, in bytes really written.
+    pub total_bytes: u64,
+    /// Unpacked size of one file, in bytes really written.
+    pub file_bytes: u64,
+    /// Directory levels below the skill.
+    pub depth: usize,
+    /// Length of one path, in bytes of UTF-8.
+    pub path_bytes: usize,
+    /// Unpacked bytes per packed byte, applied only to files above [`ArchiveLimits::ratio_from_bytes`].
+    pub ratio: u64,
+    /// Unpacked size from which `ratio` counts, in bytes: a small and very regular CSV is no bomb.
+    pub ratio_from_bytes: u64,
+}
+
+impl Default for ArchiveLimits {
+    fn default() -> Self {
+        Self {
+            upload_bytes: 200 * MIB,
+            entries: 10_000,
+            total_bytes: 200 * MIB,
+            file_bytes: 50 * MIB,
+            depth: 32,
+            path_bytes: 1024,
+            ratio: 200,
+            ratio_from_bytes: 32 * MIB,
+        }
+    }
+}
+
+/// Bounds on file operations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FileLimits {
+    /// Size of a file written through `raw`, in bytes.
+    pub raw_bytes: u64,
+    /// Size of a file read or changed as text (`content`, `edit`, `replace`), in bytes.
+    pub text_bytes: u64,
+    /// Entries in one listing answer.
+    pub list_entries: usize,
+    /// Entries of one tree that a walk visits before it gives up.
+    pub tree_entries: usize,
+}
+
+impl Default for FileLimits {
+    fn default() -> Self {
+        Self { raw_bytes: 500 * MIB, text_bytes: 32 * MIB, list_entries: 100_000, tree_entries: 200_000 }
+    }
+}
+
+/// Bounds on one run of a command, and on how many there are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunLimits {
+    /// Longest run, and the default, in milliseconds.
+    pub timeout_ms: u64,
+    /// Kept output per stream (half from the beginning, half from the end), in bytes.
+    pub output_bytes: usize,
+    /// Standard input, in bytes.
+    pub stdin_bytes: usize,
+    /// All arguments and environment variables together, in bytes.
+    pub arguments_bytes: usize,
+    /// Address space of one process, in bytes.
+    pub memory_bytes: u64,
+    /// Processes and threads of one sandbox at once.
+    pub processes: u64,
+    /// Processor time of one process, in seconds.
+    pub cpu_seconds: u64,
+    /// Size of a file that a command writes, in bytes.
+    pub file_bytes: u64,
+    /// Open files of one process.
+    pub open_files: u64,
+    /// Runs of one user at once.
+    pub runs_per_user: usize,
+    /// Runs of all users at once.
+    pub runs: usize,
+    /// Longest wait for a free place before `busy`, in milliseconds.
+    pub queue_ms: u64,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        Self {
+            timeout_ms: 300_000,
+            output_bytes: 1024 * 1024,
+            stdin_bytes: 8 * 1024 * 1024,
+            arguments_bytes: 128 * 1024,
+            memory_bytes: 4096 * MIB,
+            processes: 256,
+            cpu_seconds: 302,
+            file_bytes: 500 * MIB,
+            open_files: 1024,
+            runs_per_user: 8,
+            runs: 64,
+            queue_ms: 10_000,
+        }
+    }
+}
+
+impl RunLimits {
+    /// The deadline of a run that asked for `requested_ms`: never longer than the limit, never zero.
+    #[must_use]
+    pub fn deadline(&self, requested_ms: Option<u64>) -> Duration {
+        Duration::from_millis(requested_ms.unwrap_or(self.timeout_ms).clamp(1, self.timeout_ms.max(1)))
+    }
+}

@@ -1,0 +1,2 @@
+//! The filesecbox service.
+fn main() {}
