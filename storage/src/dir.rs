@@ -1,0 +1,513 @@
+//! [`Dir`]: an open directory, the only way to anything stored.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use policy::RelPath;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, Uid};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::stat::{Kind, Stat};
+
+/// Bytes of the buffer that one `getdents64` call fills.
+const LISTING_BUFFER_BYTES: usize = 32 * 1024;
+
+/// Levels that [`Dir::remove_tree`] and other recursions go down before they refuse.
+pub(crate) const DEPTH_MAX: usize = 512;
+
+/// An open directory.
+///
+/// * What a `RelPath` names is resolved by the kernel beneath it (`openat2(2)`, `RESOLVE_BENEATH |
+///   RESOLVE_NO_MAGICLINKS`): a symbolic link that stays inside is followed, one that leaves is refused.
+/// * What a single name (`&OsStr`) names is an entry of this directory and is never followed.
+/// * Files are opened without blocking and only when they are regular: a planted pipe cannot hang a reader.
+#[derive(Debug)]
+pub struct Dir {
+    fd: OwnedFd,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name; any bytes but `/` and NUL.
+    pub name: OsString,
+    /// What it is, as the directory says.
+    pub kind: Kind,
+    /// Whether it may be a whiteout: a character device (the directory does not say which).
+    pub is_character_device: bool,
+}
+
+/// The one segment that calls without `RESOLVE_BENEATH` may be given.
+fn segment(name: &OsStr) -> Result<&OsStr> {
+    let bytes = name.as_bytes();
+    if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.contains(&b'/') {
+        return Err(Error::Escape(name.to_string_lossy().into_owned()));
+    }
+    Ok(name)
+}
+
+fn shown(name: &OsStr) -> String {
+    name.to_string_lossy().into_owned()
+}
+
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+impl Dir {
+    /// Opens a directory by its host path, outside every other `Dir`: the store's root, at start.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], or [`Error::Io`].
+    pub fn ambient_open(path: &Path) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty())
+            .map(|fd| Self { fd })
+            .map_err(|errno| Error::from_errno("open", path.display(), errno))
+    }
+
+    /// Opens the directory `path`, following links that stay beneath this directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Escape`].
+    pub fn open_dir(&self, path: &RelPath) -> Result<Self> {
+        if path.is_root() {
+            return self.reopen();
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat2(&self.fd, path.as_str(), flags, Mode::empty(), BENEATH)
+            .map(|fd| Self { fd })
+            .map_err(|errno| Error::from_errno("open", path, errno))
+    }
+
+    /// Opens the entry `name` as a directory; a link is refused.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`] (also for a link).
+    pub fn open_dir_entry(&self, name: &OsStr) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.fd, segment(name)?, flags, Mode::empty())
+            .map(|fd| Self { fd })
+            .map_err(|errno| Error::from_errno("open", shown(name), errno))
+    }
+
+    /// Opens this directory again, with a position of its own.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when descriptors run out.
+    pub fn reopen(&self) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.fd, ".", flags, Mode::empty())
+            .map(|fd| Self { fd })
+            .map_err(|errno| Error::from_errno("open", ".", errno))
+    }
+
+    /// Opens the regular file `path` for reading, following links that stay beneath this directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsDirectory`], [`Error::NotAFile`], [`Error::Escape`].
+    pub fn open_file(&self, path: &RelPath) -> Result<(File, Stat)> {
+        if path.is_root() {
+            return Err(Error::IsDirectory(path.to_string()));
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat2(&self.fd, path.as_str(), flags, Mode::empty(), BENEATH)
+            .map_err(|errno| Error::from_errno("open", path, errno))?;
+        regular(fd, || path.to_string())
+    }
+
+    /// Opens the entry `name` as a regular file for reading; a link is refused.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsDirectory`], [`Error::NotAFile`], [`Error::Escape`] for a link.
+    pub fn open_file_entry(&self, name: &OsStr) -> Result<(File, Stat)> {
+        let flags =
+            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, segment(name)?, flags, Mode::empty())
+            .map_err(|errno| Error::from_errno("open", shown(name), errno))?;
+        regular(fd, || shown(name))
+    }
+
+    /// Makes the regular file `name`, which must not exist, and opens it for reading and writing.
+    ///
+    /// `mode` is given exactly, whatever the process's umask is.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`], [`Error::NoSpace`].
+    pub fn create_file(&self, name: &OsStr, mode: u32) -> Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, segment(name)?, flags, Mode::from_raw_mode(0o600))
+            .map_err(|errno| Error::from_errno("create", shown(name), errno))?;
+        rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))
+            .map_err(|errno| Error::from_errno("chmod", shown(name), errno))?;
+        Ok(fd.into())
+    }
+
+    /// Makes the directory `name`, which must not exist, and opens it. `mode` is given exactly.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`], [`Error::NoSpace`].
+    pub fn create_dir(&self, name: &OsStr, mode: u32) -> Result<Self> {
+        rustix::fs::mkdirat(&self.fd, segment(name)?, Mode::from_raw_mode(mode | 0o700))
+            .map_err(|errno| Error::from_errno("mkdir", shown(name), errno))?;
+        let dir = self.open_dir_entry(name)?;
+        dir.set_mode(mode)?;
+        Ok(dir)
+    }
+
+    /// Opens the directory `name`, making it (mode 0755) when it is not there.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`], [`Error::NoSpace`].
+    pub fn ensure_dir(&self, name: &OsStr) -> Result<Self> {
+        match self.open_dir_entry(name) {
+            Err(Error::NotFound(_)) => match self.create_dir(name, 0o755) {
+                Err(Error::AlreadyExists(_)) => self.open_dir_entry(name),
+                made => made,
+            },
+            opened => opened,
+        }
+    }
+
+    /// Opens the directory `path`, making each missing level (mode 0755).
+    ///
+    /// # Errors
+    /// As [`Dir::ensure_dir`].
+    pub fn ensure_path(&self, path: &RelPath) -> Result<Self> {
+        let mut dir = self.reopen()?;
+        for name in path.segments() {
+            dir = dir.ensure_dir(OsStr::new(name))?;
+        }
+        Ok(dir)
+    }
+
+    /// Makes the kernel's whiteout under `name`: a character device 0:0, which needs no privilege (Linux 5.8).
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`], [`Error::NoSpace`].
+    pub fn create_whiteout(&self, name: &OsStr) -> Result<()> {
+        rustix::fs::mknodat(&self.fd, segment(name)?, FileType::CharacterDevice, Mode::empty(), 0)
+            .map_err(|errno| Error::from_errno("mknod", shown(name), errno))
+    }
+
+    /// Makes the symbolic link `name` to `target`, which may be any text.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`], [`Error::NoSpace`].
+    pub fn create_symlink(&self, target: &OsStr, name: &OsStr) -> Result<()> {
+        rustix::fs::symlinkat(target, &self.fd, segment(name)?)
+            .map_err(|errno| Error::from_errno("symlink", shown(name), errno))
+    }
+
+    /// Reads the target of the symbolic link `name`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Io`] when it is no link.
+    pub fn read_link(&self, name: &OsStr) -> Result<OsString> {
+        rustix::fs::readlinkat(&self.fd, segment(name)?, Vec::new())
+            .map(|target| OsStr::from_bytes(target.as_bytes()).to_owned())
+            .map_err(|errno| Error::from_errno("readlink", shown(name), errno))
+    }
+
+    /// Tells what the entry `name` is, without following it; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn stat_entry(&self, name: &OsStr) -> Result<Option<Stat>> {
+        match rustix::fs::statat(&self.fd, segment(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat.into())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(Error::from_errno("stat", shown(name), errno)),
+        }
+    }
+
+    /// Tells what this directory itself is.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn stat(&self) -> Result<Stat> {
+        rustix::fs::fstat(&self.fd).map(Stat::from).map_err(|errno| Error::from_errno("stat", ".", errno))
+    }
+
+    /// Lists the entries in the order of the directory, without `.` and `..`.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn entries(&self) -> Result<Vec<Entry>> {
+        // A position of its own, so that two threads may list one `Dir`.
+        let dir = self.reopen()?;
+        let mut buffer = Vec::with_capacity(LISTING_BUFFER_BYTES);
+        let mut listing = RawDir::new(&dir.fd, buffer.spare_capacity_mut());
+        let mut entries = Vec::new();
+        while let Some(entry) = listing.next() {
+            let entry = entry.map_err(|errno| Error::from_errno("list", ".", errno))?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let name = OsStr::from_bytes(name).to_owned();
+            let mut file_type = entry.file_type();
+            if file_type == FileType::Unknown {
+                // Some file systems do not keep the type in the directory (readdir(3), `DT_UNKNOWN`).
+                match rustix::fs::statat(&self.fd, &name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => file_type = FileType::from_raw_mode(stat.st_mode),
+                    Err(_) => continue,
+                }
+            }
+            let is_character_device = file_type == FileType::CharacterDevice;
+            entries.push(Entry { name, kind: file_type.into(), is_character_device });
+        }
+        Ok(entries)
+    }
+
+    /// Removes the entry `name`, which is not a directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsDirectory`].
+    pub fn remove_file(&self, name: &OsStr) -> Result<()> {
+        rustix::fs::unlinkat(&self.fd, segment(name)?, AtFlags::empty())
+            .map_err(|errno| Error::from_errno("unlink", shown(name), errno))
+    }
+
+    /// Removes the empty directory `name`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotEmpty`], [`Error::NotADirectory`].
+    pub fn remove_dir(&self, name: &OsStr) -> Result<()> {
+        rustix::fs::unlinkat(&self.fd, segment(name)?, AtFlags::REMOVEDIR)
+            .map_err(|errno| Error::from_errno("rmdir", shown(name), errno))
+    }
+
+    /// Removes the entry `name` with everything below it, following nothing; succeeds when there is none.
+    ///
+    /// Directories that deny access are opened up first: a run may have closed them.
+    ///
+    /// # Errors
+    /// [`Error::TooManyEntries`] below 512 levels, [`Error::Io`].
+    pub fn remove_tree(&self, name: &OsStr) -> Result<()> {
+        self.remove_tree_below(name, DEPTH_MAX)
+    }
+
+    fn remove_tree_below(&self, name: &OsStr, levels: usize) -> Result<()> {
+        match self.remove_file(name) {
+            Ok(()) | Err(Error::NotFound(_)) => return Ok(()),
+            // unlink(2) answers EISDIR for a directory on Linux; POSIX has EPERM.
+            Err(Error::IsDirectory(_) | Error::Io { .. }) => {}
+            Err(other) => return Err(other),
+        }
+        let Some(levels) = levels.checked_sub(1) else {
+            return Err(Error::TooManyEntries(DEPTH_MAX));
+        };
+        let dir = match self.open_dir_entry(name) {
+            Err(Error::Io { .. }) => {
+                let closed = segment(name)?;
+                rustix::fs::chmodat(&self.fd, closed, Mode::from_raw_mode(0o700), AtFlags::empty())
+                    .map_err(|errno| Error::from_errno("chmod", shown(name), errno))?;
+                self.open_dir_entry(name)?
+            }
+            opened => opened?,
+        };
+        let entries = dir.entries()?;
+        if !entries.is_empty() && dir.stat()?.mode & 0o300 != 0o300 {
+            dir.set_mode(0o700)?;
+        }
+        for entry in entries {
+            dir.remove_tree_below(&entry.name, levels)?;
+        }
+        drop(dir);
+        match self.remove_dir(name) {
+            Err(Error::NotFound(_)) => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// Renames the entry `name` to `to_name` in `to`, replacing what a rename may replace (rename(2)).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotEmpty`], [`Error::IsDirectory`], [`Error::NotADirectory`].
+    pub fn rename(&self, name: &OsStr, to: &Self, to_name: &OsStr) -> Result<()> {
+        self.rename_with(name, to, to_name, RenameFlags::empty())
+    }
+
+    /// Renames as [`Dir::rename`] but replaces nothing.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`], [`Error::NotFound`].
+    pub fn rename_new(&self, name: &OsStr, to: &Self, to_name: &OsStr) -> Result<()> {
+        self.rename_with(name, to, to_name, RenameFlags::NOREPLACE)
+    }
+
+    /// Lets `name` here and `to_name` in `to` change places in one step, whatever they are.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when either is missing.
+    pub fn exchange(&self, name: &OsStr, to: &Self, to_name: &OsStr) -> Result<()> {
+        self.rename_with(name, to, to_name, RenameFlags::EXCHANGE)
+    }
+
+    /// Renames and leaves a whiteout under the old name, in one step (renameat2(2), `RENAME_WHITEOUT`).
+    ///
+    /// # Errors
+    /// As [`Dir::rename`].
+    pub fn rename_leaving_whiteout(&self, name: &OsStr, to: &Self, to_name: &OsStr) -> Result<()> {
+        self.rename_with(name, to, to_name, RenameFlags::WHITEOUT)
+    }
+
+    fn rename_with(&self, name: &OsStr, to: &Self, to_name: &OsStr, flags: RenameFlags) -> Result<()> {
+        rustix::fs::renameat_with(&self.fd, segment(name)?, &to.fd, segment(to_name)?, flags)
+            .map_err(|errno| Error::from_errno("rename", shown(to_name), errno))
+    }
+
+    /// Sets the permission bits of this directory.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn set_mode(&self, mode: u32) -> Result<()> {
+        rustix::fs::fchmod(&self.fd, Mode::from_raw_mode(mode))
+            .map_err(|errno| Error::from_errno("chmod", ".", errno))
+    }
+
+    /// Gives this directory to the user and group `owner`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] without the privilege.
+    pub fn set_owner(&self, owner: u32) -> Result<()> {
+        rustix::fs::fchown(&self.fd, Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)))
+            .map_err(|errno| Error::from_errno("chown", ".", errno))
+    }
+
+    /// Reads the extended attribute `name` of this directory, at most 256 bytes; `None` when it has none.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn attribute(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let mut value = [0; 256];
+        match rustix::fs::fgetxattr(&self.fd, name, &mut value) {
+            Ok(length) => Ok(value.get(..length).map(<[u8]>::to_vec)),
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+            Err(errno) => Err(Error::from_errno("getxattr", name, errno)),
+        }
+    }
+
+    /// Sets the extended attribute `name` of this directory.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also where the file system keeps no user attributes.
+    pub fn set_attribute(&self, name: &str, value: &[u8]) -> Result<()> {
+        rustix::fs::fsetxattr(&self.fd, name, value, rustix::fs::XattrFlags::empty())
+            .map_err(|errno| Error::from_errno("setxattr", name, errno))
+    }
+
+    /// Makes the entries of this directory durable (fsync(2) of the directory).
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sync(&self) -> Result<()> {
+        rustix::fs::fsync(&self.fd).map_err(|errno| Error::from_errno("fsync", ".", errno))
+    }
+
+    /// Makes everything on this directory's file system durable (syncfs(2)): one call for a whole tree.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sync_file_system(&self) -> Result<()> {
+        rustix::fs::syncfs(&self.fd).map_err(|errno| Error::from_errno("syncfs", ".", errno))
+    }
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Lets only regular files through.
+fn regular(fd: OwnedFd, path: impl Fn() -> String) -> Result<(File, Stat)> {
+    let stat: Stat =
+        rustix::fs::fstat(&fd).map_err(|errno| Error::from_errno("stat", path(), errno))?.into();
+    match stat.kind {
+        Kind::File => Ok((fd.into(), stat)),
+        Kind::Directory => Err(Error::IsDirectory(path())),
+        Kind::Symlink | Kind::Other => Err(Error::NotAFile(path())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    fn fixture() -> (tempfile::TempDir, Dir) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::ambient_open(temp.path()).unwrap();
+        (temp, dir)
+    }
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_link_that_stays_inside_is_followed_and_one_that_leaves_is_refused() {
+        let (_temp, dir) = fixture();
+        dir.create_file(OsStr::new("a"), 0o644).unwrap().write_all(b"hi").unwrap();
+        dir.create_symlink(OsStr::new("a"), OsStr::new("inside")).unwrap();
+        dir.create_symlink(OsStr::new("/etc/passwd"), OsStr::new("absolute")).unwrap();
+        dir.create_symlink(OsStr::new("../../etc/passwd"), OsStr::new("upward")).unwrap();
+        dir.create_symlink(OsStr::new("loop"), OsStr::new("loop")).unwrap();
+        let mut text = String::new();
+        dir.open_file(&path("inside")).unwrap().0.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hi");
+        for name in ["absolute", "upward", "loop"] {
+            assert!(matches!(dir.open_file(&path(name)), Err(Error::Escape(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_planted_pipe_or_socket_neither_blocks_nor_opens() {
+        let (temp, dir) = fixture();
+        rustix::fs::mknodat(&dir, "pipe", FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(temp.path().join("socket")).unwrap();
+        for name in ["pipe", "socket"] {
+            assert!(matches!(dir.open_file(&path(name)), Err(Error::NotAFile(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_single_name_cannot_climb() {
+        let (_temp, dir) = fixture();
+        for name in ["..", ".", "", "a/b", "/etc"] {
+            assert!(matches!(dir.remove_file(OsStr::new(name)), Err(Error::Escape(_))), "{name}");
+            assert!(matches!(dir.stat_entry(OsStr::new(name)), Err(Error::Escape(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn removing_a_tree_follows_no_link_and_opens_closed_directories() {
+        let (temp, dir) = fixture();
+        let outside = tempfile::tempdir().unwrap();
+        let kept = Dir::ambient_open(outside.path()).unwrap();
+        kept.create_file(OsStr::new("kept"), 0o644).unwrap();
+        let tree = dir.create_dir(OsStr::new("tree"), 0o755).unwrap();
+        let closed = tree.create_dir(OsStr::new("closed"), 0o755).unwrap();
+        closed.create_file(OsStr::new("x"), 0).unwrap();
+        closed.set_mode(0).unwrap();
+        tree.create_symlink(outside.path().as_os_str(), OsStr::new("link")).unwrap();
+        dir.remove_tree(OsStr::new("tree")).unwrap();
+        assert_eq!(dir.entries().unwrap(), []);
+        assert!(kept.stat_entry(OsStr::new("kept")).unwrap().is_some());
+        drop(temp);
+    }
+
+    #[test]
+    fn modes_are_exact_whatever_the_umask() {
+        let (_temp, dir) = fixture();
+        dir.create_file(OsStr::new("file"), 0o666).unwrap();
+        dir.create_dir(OsStr::new("dir"), 0o777).unwrap();
+        assert_eq!(dir.stat_entry(OsStr::new("file")).unwrap().unwrap().mode, 0o666);
+        assert_eq!(dir.stat_entry(OsStr::new("dir")).unwrap().unwrap().mode, 0o777);
+    }
+}

@@ -1,0 +1,157 @@
+//! What can go wrong with stored bytes, by meaning.
+
+use std::io;
+
+use policy::PathError;
+use thiserror::Error;
+
+use crate::archive::ArchiveError;
+use crate::stat::ETag;
+
+/// The result of a storage operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure of a storage operation, named by what it means to the sender.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// No layer has the path, or a whiteout hides it.
+    #[error("`{0}` does not exist")]
+    NotFound(String),
+    /// The path is taken.
+    #[error("`{0}` already exists")]
+    AlreadyExists(String),
+    /// A file was needed and a directory is there.
+    #[error("`{0}` is a directory")]
+    IsDirectory(String),
+    /// A directory was needed and something else is there.
+    #[error("`{0}` is not a directory")]
+    NotADirectory(String),
+    /// A directory that is not empty was to be removed without `recursive`.
+    #[error("`{0}` is not empty: remove it with `recursive`")]
+    NotEmpty(String),
+    /// A symbolic link or hard link leads out of the tree.
+    #[error("`{0}` leads out of its tree")]
+    Escape(String),
+    /// A socket, pipe or device, which is never opened.
+    #[error("`{0}` is neither a file nor a directory")]
+    NotAFile(String),
+    /// The directory cannot be moved into itself.
+    #[error("`{from}` cannot be moved into itself (`{to}`)")]
+    IntoItself {
+        /// What was to be moved.
+        from: String,
+        /// Where to.
+        to: String,
+    },
+    /// The name cannot be spelled here.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The caller's condition does not hold; nothing was changed.
+    #[error("`{path}` has changed: read it again and repeat the change")]
+    Stale {
+        /// The file.
+        path: String,
+        /// Its tag now; `None` when it does not exist.
+        current: Option<ETag>,
+    },
+    /// The bytes are not text.
+    #[error("`{0}` is not UTF-8 text: use `raw`")]
+    NotText(String),
+    /// A line range that cannot be meant.
+    #[error("lines {start}..{end} of `{path}` ({total} lines) cannot be replaced: {rule}")]
+    LineRange {
+        /// The file.
+        path: String,
+        /// First line asked for.
+        start: u64,
+        /// Last line asked for.
+        end: u64,
+        /// Lines in the file.
+        total: u64,
+        /// The rule that was broken.
+        rule: &'static str,
+    },
+    /// The text to replace occurs another number of times than expected.
+    #[error(
+        "edit {index}: the old string occurs {found} times in `{path}`, expected {expected}{}: {}",
+        .nearest.map_or(String::new(), |line| format!(" (line {line} comes nearest)")),
+        if *.found == 0 { "send the text exactly as the file has it" } else { "include more surrounding lines" }
+    )]
+    EditMismatch {
+        /// The file.
+        path: String,
+        /// Which edit of the request, from 0.
+        index: usize,
+        /// How often the text occurs.
+        found: usize,
+        /// How often it should.
+        expected: usize,
+        /// The line that resembles its first line most, 1-based.
+        nearest: Option<u64>,
+    },
+    /// More bytes than a limit allows.
+    #[error("{what} is larger than {limit} bytes")]
+    TooLarge {
+        /// What is too large.
+        what: String,
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// A walk met more entries than a limit allows.
+    #[error("the tree has more than {0} entries: name a directory in it")]
+    TooManyEntries(usize),
+    /// The archive was refused.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// Another change of the whole skill came between.
+    #[error("{0}")]
+    Conflict(String),
+    /// The file system is full, or a quota is used up.
+    #[error("no space is left for `{0}`")]
+    NoSpace(String),
+    /// The file system or kernel lacks something the store needs.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The operating system refused an operation for a reason without a name here.
+    #[error("{operation} failed on `{path}`")]
+    Io {
+        /// The system call or step.
+        operation: &'static str,
+        /// The path, relative to a tree or to the store.
+        path: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Names the failure of a system call on `path`.
+    pub(crate) fn from_errno(operation: &'static str, path: impl ToString, errno: rustix::io::Errno) -> Self {
+        use rustix::io::Errno;
+        let path = path.to_string();
+        match errno {
+            Errno::NOENT => Self::NotFound(path),
+            Errno::EXIST => Self::AlreadyExists(path),
+            Errno::ISDIR => Self::IsDirectory(path),
+            Errno::NOTDIR => Self::NotADirectory(path),
+            Errno::NOTEMPTY => Self::NotEmpty(path),
+            // `openat2` beneath: EXDEV for a way out, ELOOP for a link that was not to be followed or a cycle.
+            Errno::XDEV | Errno::LOOP => Self::Escape(path),
+            // Opening a socket, or a FIFO for writing without a reader.
+            Errno::NXIO => Self::NotAFile(path),
+            Errno::NOSPC | Errno::DQUOT => Self::NoSpace(path),
+            Errno::NAMETOOLONG => Self::Path(PathError::SegmentTooLong(path.len())),
+            _ => Self::Io { operation, path, source: errno.into() },
+        }
+    }
+
+    /// Names the failure of reading or writing an open file.
+    #[allow(dead_code, reason = "used by the modules that come next")]
+    pub(crate) fn from_io(operation: &'static str, path: impl ToString, source: io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(code) => Self::from_errno(operation, path, rustix::io::Errno::from_raw_os_error(code)),
+            None => Self::Io { operation, path: path.to_string(), source },
+        }
+    }
+}
