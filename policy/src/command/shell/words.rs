@@ -12,6 +12,7 @@ impl Shell<'_> {
     /// As [`super::scan`].
     pub(super) fn word(&mut self, scan: &Scan<'_>) -> Result<Word, Refusal> {
         let mut word = Word::default();
+        let begin = self.lexer.position();
         while let Some(next) = self.lexer.peek() {
             let start = self.lexer.position();
             match next {
@@ -26,6 +27,7 @@ impl Shell<'_> {
                 b'\'' => self.single(&mut word)?,
                 b'"' => self.double(&mut word, scan)?,
                 b'$' => self.dollar(&mut word, Quote::Bare, scan)?,
+                b'`' if self.in_backticks && start > begin => break,
                 b'`' => self.backticks(&mut word, Quote::Bare, scan)?,
                 _ => {
                     word.is_pattern |= matches!(next, b'*' | b'?' | b'[');
