@@ -1,5 +1,7 @@
 //! Anchoring as data: `data/anchoring.toml` lists commands with what becomes of them; laws hold over random ones.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 
 use policy::{Anchors, CheckedCommand, CommandPolicy, Profile, Refusal};

@@ -49,7 +49,7 @@ impl Anchors {
             (Some(inside), Some(alias)) if alias > inside => Aim::Alias { bytes: alias },
             (Some(_), _) => Aim::Inside,
             (None, Some(bytes)) => Aim::Alias { bytes },
-            (None, None) => device(path),
+            (None, None) => elsewhere(path),
         }
     }
 }
@@ -75,21 +75,23 @@ fn covered(path: &str, root: &str) -> Option<usize> {
     None
 }
 
-/// Device files that hold nothing of anyone: a stream of bytes, or the command's own streams.
-fn device(path: &str) -> Aim {
+/// Judges a path outside the tree: device files that hold nothing of anyone are data like any other.
+fn elsewhere(path: &str) -> Aim {
     let mut segments = path.split('/').filter(|segment| !segment.is_empty() && *segment != ".");
-    if segments.next() != Some("dev") {
-        return Aim::Out(Rule::OutsideTree);
+    match [segments.next(), segments.next(), segments.next(), segments.next()] {
+        [
+            Some("dev"),
+            Some("null" | "zero" | "full" | "random" | "urandom" | "stdin" | "stdout" | "stderr" | "tty"),
+            None,
+            None,
+        ] => Aim::Inside,
+        [Some("dev"), Some("fd"), Some(number), None] if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Aim::Inside
+        }
+        [Some("dev"), ..] => Aim::Out(Rule::Device),
+        [Some("tmp"), ..] | [Some("var"), Some("tmp"), ..] => Aim::Out(Rule::Temporary),
+        _ => Aim::Out(Rule::OutsideTree),
     }
-    let allowed = match (segments.next(), segments.next(), segments.next()) {
-        (Some(name), None, None) => matches!(
-            name,
-            "null" | "zero" | "full" | "random" | "urandom" | "stdin" | "stdout" | "stderr" | "tty"
-        ),
-        (Some("fd"), Some(number), None) => number.bytes().all(|byte| byte.is_ascii_digit()),
-        _ => false,
-    };
-    if allowed { Aim::Inside } else { Aim::Out(Rule::Device) }
 }
 
 #[cfg(test)]

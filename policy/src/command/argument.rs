@@ -142,10 +142,12 @@ impl<'a> Reader<'a> {
         let named = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '[' | ']' | '+');
         match rest.find(|c: char| !named(c)) {
             Some(end) if end > 0 && rest.get(end..).is_some_and(|rest| rest.starts_with('=')) => end + 1,
-            _ if rest.starts_with('-') => rest
-                .find(['/', '@'])
-                .map(|slash| rest.get(..slash).map_or(slash, |name| name.trim_end_matches('.').len()))
-                .unwrap_or(0),
+            // `-I/x` and `-I../x`, but not `-//x`.
+            _ if rest.starts_with('-') => {
+                let name = rest.get(1..).unwrap_or_default();
+                let letters = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());
+                if letters > 0 { 1 + letters } else { 0 }
+            }
             _ => 0,
         }
     }

@@ -73,6 +73,8 @@ impl fmt::Display for CommandHint {
 pub enum Rule {
     /// An absolute path must lie under the tree.
     OutsideTree,
+    /// The machine's temporary directory is not the command's own.
+    Temporary,
     /// A path has no `..` segment.
     ParentSegment,
     /// Of the device files, only those that carry data are used.
@@ -84,6 +86,9 @@ impl fmt::Display for Rule {
         formatter.write_str(match self {
             Self::OutsideTree => {
                 "is an absolute path outside the tree: use a path relative to the working directory"
+            }
+            Self::Temporary => {
+                "is in the temporary directory of the machine: use `$TMPDIR` inside a script, or a directory of the tree"
             }
             Self::ParentSegment => {
                 "has a `..` segment: name the file from the root of the tree, without going up"

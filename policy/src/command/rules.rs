@@ -46,6 +46,8 @@ pub(crate) enum Form {
     Shell,
     /// Starting points, then an expression.
     Find,
+    /// A script in one word, or a command in several.
+    Eval,
 }
 
 /// What follows the listed operands of a grammar.

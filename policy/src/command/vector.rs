@@ -85,6 +85,11 @@ impl<'a> Scan<'a> {
             Form::Options => self.options(grammar, words, edits),
             Form::Shell => self.shell(grammar, words, edits),
             Form::Find => self.find(grammar, words, edits),
+            // Several words are joined by blanks; read as one command they keep their quotes.
+            Form::Eval => match words {
+                [script] => self.deeper()?.judge(Role::Script, script, 0, edits),
+                _ => self.command(words, edits),
+            },
         }
     }
 
@@ -98,7 +103,12 @@ impl<'a> Scan<'a> {
         let is_listing = word.is_pattern && text.starts_with('/') && matches!(role, Role::Words | Role::Soft);
         let mut found = Vec::new();
         match role {
-            Role::Script => found = shell::scan(text, self).map_err(|refusal| refusal.at(word.index))?,
+            Role::Script => match shell::scan(text, self) {
+                Ok(edits) => found = edits,
+                // Only the running shell knows whether this script is whole.
+                Err(Refusal::Invalid { .. }) if text.contains(UNKNOWN) => {}
+                Err(refusal) => return Err(refusal.at(word.index)),
+            },
             _ => judge(if is_listing { Role::Path } else { role }, text, self.anchors, &mut found)
                 .map_err(|rule| Refusal::escape(&word.text, rule).at(word.index))?,
         }

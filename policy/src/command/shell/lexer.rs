@@ -1,5 +1,7 @@
 //! A cursor over the bytes of a script: blanks, comments, operators, here-documents.
 
+use std::collections::HashMap;
+
 /// A here-document whose body begins after the next line end.
 struct HereDocument {
     delimiter: String,
@@ -12,11 +14,13 @@ pub(super) struct Lexer<'s> {
     source: &'s str,
     position: usize,
     here_documents: Vec<HereDocument>,
+    /// For each `(` that some `)` closes, the position of that; made at the first `((`.
+    closings: Option<HashMap<usize, usize>>,
 }
 
 impl<'s> Lexer<'s> {
     pub(super) fn new(source: &'s str) -> Self {
-        Self { source, position: 0, here_documents: Vec::new() }
+        Self { source, position: 0, here_documents: Vec::new(), closings: None }
     }
 
     /// Bytes read so far.
@@ -89,24 +93,18 @@ impl<'s> Lexer<'s> {
         if !self.starts_with("((") {
             return false;
         }
-        let mut open = 0_usize;
-        let mut before = 0;
-        for (at, byte) in self.rest().bytes().enumerate() {
-            match byte {
-                b'(' => open += 1,
-                b')' => open -= 1,
-                _ => {}
+        // Found once for the whole script: a search from each `((` would take quadratic time.
+        let source = self.source;
+        let closings = self.closings.get_or_insert_with(|| closings(source));
+        let outer = closings.get(&self.position).copied();
+        let inner = closings.get(&(self.position + 1)).copied();
+        match (inner, outer) {
+            (Some(inner), Some(outer)) if inner + 1 == outer => {
+                self.position = outer + 1;
+                true
             }
-            if open == 0 {
-                let is_arithmetic = before == b')';
-                if is_arithmetic {
-                    self.advance(at + 1);
-                }
-                return is_arithmetic;
-            }
-            before = byte;
+            _ => false,
         }
-        false
     }
 
     /// Takes a redirection operator; the cursor stands on its first byte.
@@ -138,4 +136,18 @@ impl<'s> Lexer<'s> {
             }
         }
     }
+}
+
+/// Pairs the parentheses of `source`, whatever they mean.
+fn closings(source: &str) -> HashMap<usize, usize> {
+    let mut open = Vec::new();
+    let mut closings = HashMap::new();
+    for (at, byte) in source.bytes().enumerate() {
+        match byte {
+            b'(' => open.push(at),
+            b')' => closings.extend(open.pop().map(|opened| (opened, at))),
+            _ => {}
+        }
+    }
+    closings
 }
