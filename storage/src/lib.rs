@@ -3,6 +3,7 @@
 pub mod archive;
 pub mod dir;
 pub mod error;
+pub mod metadata;
 pub mod stat;
 
 pub use dir::Dir;
