@@ -19,6 +19,7 @@ use crate::launcher::Launcher;
 use crate::result::ExecResult;
 use crate::run::RunSpec;
 use crate::tier::{Enforcement, Layer, Network};
+use crate::wire::Reach;
 
 /// The deadline of each canary.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -103,7 +104,7 @@ impl Launcher {
     fn usual(&self, owner: Option<u32>) -> Enforcement {
         self.enforcement(Circumstances {
             own_uid: owner.is_some_and(|uid| uid != self.service.uid),
-            kept_read_search: false,
+            reach: Reach::Open,
             network: Network::None,
         })
     }

@@ -30,7 +30,7 @@ use crate::result::{Encoding, Ending, ExecResult};
 use crate::sys;
 use crate::tier::{Network, Tier};
 use crate::walls::open_path;
-use crate::wire::{self, Ceilings, Descriptors, KILL, Report, Request};
+use crate::wire::{self, Ceilings, Descriptors, KILL, Reach, Report, Request};
 
 /// How long pipes are read after the main process is gone.
 const DRAIN: Duration = Duration::from_millis(100);
@@ -115,7 +115,7 @@ impl Launcher {
         let ending = watched?;
         let enforcement = self.enforcement(Circumstances {
             own_uid: identity.is_some(),
-            kept_read_search: watch.kept_read_search,
+            reach: watch.reach,
             network: spec.network,
         });
         let exit_code = ending.code.unwrap_or(-1);
@@ -229,7 +229,7 @@ struct Watch {
     phase: Phase,
     buffer: Box<[u8]>,
     pid: Option<i32>,
-    kept_read_search: bool,
+    reach: Reach,
     code: Option<i32>,
     signal: Option<i32>,
     timed_out: bool,
@@ -283,7 +283,7 @@ impl Watch {
             phase: Phase::Running,
             buffer,
             pid: None,
-            kept_read_search: false,
+            reach: Reach::Open,
             code: None,
             signal: None,
             timed_out: false,
@@ -345,7 +345,7 @@ impl Watch {
         };
         match report {
             Report::Started { pid } => self.pid = Some(pid),
-            Report::KeptReadSearch => self.kept_read_search = true,
+            Report::Unreachable { reach } => self.reach = reach,
             Report::Failed { step, errno } => {
                 return Err(Error::Step { step, source: io::Error::from_raw_os_error(errno) });
             }

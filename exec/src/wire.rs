@@ -98,8 +98,11 @@ pub(crate) enum Report {
         /// The process id.
         pid: i32,
     },
-    /// The uid cannot reach the tree by its path, so the process keeps `CAP_DAC_READ_SEARCH`.
-    KeptReadSearch,
+    /// The uid cannot walk to the tree by its path.
+    Unreachable {
+        /// What becomes of absolute paths.
+        reach: Reach,
+    },
     /// A step failed and the program does not start.
     Failed {
         /// Which step.
@@ -114,6 +117,18 @@ pub(crate) enum Report {
         /// The signal, when one killed it.
         signal: Option<i32>,
     },
+}
+
+/// How a run gets to its tree by an absolute path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reach {
+    /// As its uid.
+    Open,
+    /// With `CAP_DAC_READ_SEARCH`, which it keeps for that.
+    ReadSearch,
+    /// Not at all: the launcher has no such capability to keep.
+    Closed,
 }
 
 /// A step of setting up a run, named after its system call.

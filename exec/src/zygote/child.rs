@@ -23,7 +23,7 @@ use nix::unistd::Pid;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use crate::wire::{self, Ceilings, Descriptors, Report, Request, Step};
+use crate::wire::{self, Ceilings, Descriptors, Reach, Report, Request, Step};
 use crate::{seccomp, sys};
 
 /// Locked memory of a process, in bytes.
@@ -109,10 +109,10 @@ fn limit(ceilings: &Ceilings) -> nix::Result<()> {
     setrlimit(Resource::RLIMIT_CPU, seconds.min(most), seconds.saturating_add(1).min(most))
 }
 
-/// Takes the identity of the tree's owner, where one was given, and gives up all capabilities.
+/// Takes the identity of the tree's owner, where one was given, and gives up all capabilities but perhaps one.
 fn identify(request: &Request, run: BorrowedFd<'_>) -> Result<(), Failure> {
     let none = CapabilitySet::empty();
-    let mut kept = none;
+    let mut reach = Reach::Open;
     if let Some(id) = request.identity {
         let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
         rustix::thread::set_thread_groups(&[]).map_err(at(Step::Groups))?;
@@ -122,17 +122,28 @@ fn identify(request: &Request, run: BorrowedFd<'_>) -> Result<(), Failure> {
         rustix::thread::set_keep_capabilities(true).map_err(at(Step::Capabilities))?;
         rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(at(Step::Uid))?;
         if !can_reach(&request.tree) {
-            kept = CapabilitySet::DAC_READ_SEARCH;
+            reach = closed_or_kept();
+            let _ = wire::send_message(run, &Report::Unreachable { reach });
         }
     }
+    let kept = if reach == Reach::ReadSearch { CapabilitySet::DAC_READ_SEARCH } else { none };
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
     rustix::thread::set_capabilities(None, sets).map_err(at(Step::Capabilities))?;
     if !kept.is_empty() {
         // Ambient capabilities are the only ones that an ordinary program file keeps.
         rustix::thread::configure_capability_in_ambient_set(kept, true).map_err(at(Step::Capabilities))?;
-        let _ = wire::send_message(run, &Report::KeptReadSearch);
     }
     Ok(())
+}
+
+/// Tells whether `CAP_DAC_READ_SEARCH` can be kept; containers are often started without it.
+fn closed_or_kept() -> Reach {
+    match rustix::thread::capabilities(None) {
+        Ok(sets) if (sets.permitted & sets.inheritable).contains(CapabilitySet::DAC_READ_SEARCH) => {
+            Reach::ReadSearch
+        }
+        _ => Reach::Closed,
+    }
 }
 
 /// Tells whether this process can walk to `tree` by its absolute path with the rights it has now.

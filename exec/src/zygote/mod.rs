@@ -99,20 +99,19 @@ fn start() -> io::Result<Loop> {
 
 /// Empties the bounding set and keeps what launching needs; tells whether that includes changing identity.
 fn reduce_capabilities() -> bool {
-    let wanted = CapabilitySet::SETUID
-        | CapabilitySet::SETGID
-        | CapabilitySet::KILL
-        | CapabilitySet::SETPCAP
-        | CapabilitySet::DAC_READ_SEARCH;
-    // The bounding set first: dropping from it needs a capability that is about to go (capabilities(7)). Without
-    // that capability the set is left alone, which `no_new_privs` makes harmless.
+    let kept =
+        CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL | CapabilitySet::DAC_READ_SEARCH;
+    let Ok(mut sets) = rustix::thread::capabilities(None) else { return false };
+    // Inheritable before the bounding set is empty, which forbids adding to it (capabilities(7)); a run that cannot
+    // reach its tree needs this one.
+    sets.inheritable = sets.permitted & CapabilitySet::DAC_READ_SEARCH;
+    let _ = rustix::thread::set_capabilities(None, sets);
+    // Needs a capability that is about to go. Without it the set is left alone, which `no_new_privs` makes harmless.
     for capability in CapabilitySet::all().iter() {
         let _ = rustix::thread::remove_capability_from_bounding_set(capability);
     }
-    let Ok(mut sets) = rustix::thread::capabilities(None) else { return false };
-    sets.permitted &= wanted;
+    sets.permitted &= kept;
     sets.effective = sets.permitted;
-    sets.inheritable = CapabilitySet::empty();
     let reduced = rustix::thread::set_capabilities(None, sets).is_ok();
     reduced && sets.permitted.contains(CapabilitySet::SETUID | CapabilitySet::SETGID)
 }
