@@ -21,7 +21,7 @@ pub enum ArchiveError {
     /// More than one end record could be meant, so that two programs would see different contents.
     #[error("the archive has several end records: pack the files again with an ordinary tool")]
     SeveralEndRecords,
-    /// Bytes follow the end record.
+    /// Bytes other than zero follow the end record.
     #[error("{bytes} bytes follow the end of the archive: remove them or pack the files again")]
     TrailingBytes {
         /// How many.

@@ -62,6 +62,12 @@ fn an_archive_inside_an_archive_is_a_file() {
 #[test]
 fn bytes_after_the_end_are_refused_and_counted() {
     refused!(Archive { suffix: b"tail!".to_vec(), ..archive(two()) }.bytes(), TrailingBytes { bytes: 5 });
+    refused!(Archive { suffix: b"\0\0\n".to_vec(), ..archive(two()) }.bytes(), TrailingBytes { bytes: 3 });
+}
+
+#[test]
+fn zeros_after_the_end_are_the_padding_of_a_tape_block() {
+    assert!(take(&Archive { suffix: vec![0; 10_240], ..archive(two()) }.bytes()).is_ok());
 }
 
 #[test]
