@@ -32,9 +32,10 @@ impl Launcher {
         let filter = self.hello().filter;
         let filtered = filter.is_ok();
         let as_root = !own_uid && self.service.uid == 0;
-        let landlock = match &self.landlock {
-            Ok(_) => Layer::Enforced,
-            Err(reason) => Layer::unavailable(reason.clone()),
+        let landlock = match (&self.landlock, self.distrusted()) {
+            (Ok(_), None) => Layer::Enforced,
+            (Ok(_), Some(reason)) => Layer::unavailable(reason.to_owned()),
+            (Err(reason), _) => Layer::unavailable(reason.clone()),
         };
         let mut notes: Vec<Cow<'static, str>> = vec![
             "memory is limited for each process, not for the run".into(),

@@ -89,8 +89,8 @@ impl Launcher {
             // Without an own uid, older kernels do not stop this; that is said by its layer, not a hole.
             let expected = self.signals_are_stopped(owner);
             canaries.extend(expected.then_some(canary));
-            if canaries.iter().any(|canary| !canary.outcome.is_enforced()) {
-                self.set_breached();
+            if let Some(canary) = canaries.iter().find(|canary| !canary.outcome.is_enforced()) {
+                self.distrust(format!("the attempt to {} went wrong: {}", canary.attempt, canary.outcome));
             }
         }
         self.require(self.config.isolation.minimum)?;

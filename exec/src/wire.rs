@@ -138,8 +138,8 @@ pub(crate) enum Reach {
 pub enum Step {
     /// The request could not be read.
     Request,
-    /// `fork`
-    Fork,
+    /// `clone`
+    Clone,
     /// `setsid`
     Session,
     /// `dup2` of standard input, output and error
@@ -172,7 +172,7 @@ impl fmt::Display for Step {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Request => "recvmsg",
-            Self::Fork => "fork",
+            Self::Clone => "clone",
             Self::Session => "setsid",
             Self::Stdio => "dup2",
             Self::CloseFiles => "close_range",

@@ -294,3 +294,8 @@ async fn ordinary_tools_work() {
         assert_eq!(result.stdout, expected, "{script}: {}", result.stderr);
     }
 }
+
+#[test]
+fn all_of_this_holds_without_root() {
+    support::repeat_without_root("echo_prints_what_it_was_told");
+}
