@@ -148,7 +148,8 @@ fn bytes_between_entries_are_refused_even_when_they_are_an_entry() {
 
 #[test]
 fn both_headers_must_agree_on_name_method_sizes_checksum_and_flags() {
-    let disagreeing: [(&str, fn(&mut Entry)); 7] = [
+    type Lie = fn(&mut Entry);
+    let disagreeing: [(&str, Lie); 7] = [
         ("name", |entry| entry.local_name = Some(b"a/other.sh".to_vec())),
         ("name", |entry| entry.local_name = Some(b"a/b.txT".to_vec())),
         ("method", |entry| entry.local_method = Some(0)),
@@ -259,6 +260,13 @@ fn encrypted_entries_are_refused() {
     let mut aes = file("a/x", b"secret");
     aes.method = 99;
     refused!(zip([aes]), Encrypted { .. });
+}
+
+#[test]
+fn patches_are_refused() {
+    let mut patch = file("a/x", b"");
+    patch.flags = 1 << 5;
+    refused!(zip([patch]), Patch { .. });
 }
 
 #[test]

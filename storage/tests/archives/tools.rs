@@ -72,7 +72,8 @@ fn run(place: &TempDir, program: &str, arguments: &[&str]) -> Option<Vec<u8>> {
         .args(arguments)
         .current_dir(place.path())
         .env("LC_ALL", "C.UTF-8")
-        .env("TZ", "UTC")
+        // Eight hours from UTC, so that a time taken for a local one shows.
+        .env("TZ", "CST-8")
         .output();
     let output = match result {
         Ok(output) => output,
@@ -256,7 +257,7 @@ fn ours() -> TempDir {
             None => PackSource::Directory,
             Some(()) => PackSource::File(skill.open_file(&path)?.0),
         };
-        Ok(PackEntry { path, mode, modified_ns: 1_700_000_000_000_000_000, source })
+        Ok(PackEntry { path, mode, modified_ns: 1_700_000_001_000_000_000, source })
     });
     pack(&SkillId::parse(SKILL).unwrap(), entries, &out).unwrap();
     place
@@ -281,7 +282,7 @@ fn our_archives_are_unpacked_the_same_by_every_program() {
         read_back(&dir.open_dir_entry(OsStr::new("out")).unwrap(), "", &mut tree, &mut modified);
         if keeps_modes {
             assert_eq!(tree, expected(true), "{program}");
-            assert_eq!(modified["数据分析/data.bin"], 1_700_000_000, "{program}");
+            assert_eq!(modified["数据分析/data.bin"], 1_700_000_001, "{program}");
         } else {
             assert_eq!(without_modes(tree), without_modes(expected(true)), "{program}");
         }
