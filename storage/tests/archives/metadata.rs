@@ -98,6 +98,7 @@ const TABLE: &[Row] = &[
         "Quoted.",
         1,
     ),
+    row("control characters are no text", "\u{E}", "dir", NO_DESCRIPTION, 1),
     row("empty", "", "dir", NO_DESCRIPTION, 1),
     row("only fences", "---\n---\n", "dir", NO_DESCRIPTION, 3),
     row("blank values", "---\nname:\ndescription: \"\"\n---\n# T\n\ntext\n", "T", "text", 2),
@@ -233,10 +234,12 @@ mod never {
     use storage::metadata::parse;
 
     proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn any_bytes_give_a_name_and_a_description(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let metadata = parse(Some(&bytes), Some(&bytes), "dir");
-            prop_assert!(!metadata.description.is_empty());
+            prop_assert!(!metadata.name.is_empty() && !metadata.description.is_empty());
             prop_assert!(metadata.name.chars().count() <= 256);
         }
 
