@@ -103,7 +103,8 @@ impl Launcher {
     pub async fn run(self: &Arc<Self>, mut spec: RunSpec) -> Result<ExecResult, Error> {
         let began = Instant::now();
         check(&spec)?;
-        self.require(spec.minimum.unwrap_or_default().max(self.config.isolation.minimum))?;
+        let floor = self.config.isolation.minimum;
+        self.require(spec.minimum.map_or(floor, |minimum| minimum.max(floor)))?;
         let identity = self.identity(spec.view.owner)?;
         let request = self.request(&spec, identity)?;
         let stdin = spec.stdin.take();
