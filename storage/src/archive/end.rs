@@ -141,7 +141,7 @@ fn parse_long(bytes: &[u8], long_at: u64, locator_at: u64) -> Option<EndRecord> 
     let mut fields = Fields(bytes);
     fields.u32().filter(|signature| *signature == END_64)?;
     // The size counts what follows the size field itself (4.3.14.1).
-    let size = fields.u64()?;
+    let size = fields.u64().filter(|size| *size >= END_64_BYTES as u64 - 12)?;
     let end = long_at.checked_add(12)?.checked_add(size)?;
     if end != locator_at {
         return None;

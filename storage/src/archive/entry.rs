@@ -243,7 +243,7 @@ struct Wide {
 /// The name in extra field 0x7075: version 1, the CRC-32 of the ordinary name, the name (APPNOTE.TXT 4.6.9).
 ///
 /// A checksum that does not fit means that a program renamed the entry without knowing the field.
-fn unicode_name(data: &[u8], name: &[u8]) -> Option<String> {
+pub(super) fn unicode_name(data: &[u8], name: &[u8]) -> Option<String> {
     let mut fields = Fields(data);
     let version = fields.u8()?;
     let checksum = fields.u32()?;

@@ -118,7 +118,7 @@ pub enum ArchiveError {
         name: String,
     },
     /// The name cannot be a path here.
-    #[error("`{name}` cannot be stored")]
+    #[error("`{name}` cannot be stored under this name: rename it")]
     Path {
         /// The entry.
         name: String,

@@ -5,7 +5,7 @@
 //! other. Self-extracting programs are refused for the same reason.
 
 use super::end::Directory;
-use super::entry::{RawEntry, flag};
+use super::entry::{RawEntry, flag, unicode_name};
 use super::error::ArchiveError;
 use super::source::Source;
 use super::wire::{DESCRIPTOR, Extra, Fields, LOCAL, LOCAL_BYTES, SATURATED_32};
@@ -76,13 +76,10 @@ fn unlisted(previous: Option<&RawEntry>, bytes: u64) -> ArchiveError {
 
 /// A local header, as far as it repeats the central one.
 struct Local {
-    flags: u16,
-    method: u16,
-    crc: u32,
+    fixed: Fixed,
     packed: u64,
     size: u64,
     has_name: bool,
-    has_unicode_name: bool,
     data_at: u64,
 }
 
@@ -90,70 +87,39 @@ impl Local {
     fn read(source: &mut Source<'_>, entry: &RawEntry, directory: Directory) -> Result<Self> {
         let past_end = || ArchiveError::PastEnd { name: entry.shown() };
         let at = entry.header_at;
-        let fixed = source.bytes(at, LOCAL_BYTES)?.filter(|_| at < directory.start).ok_or_else(past_end)?;
-        let Some(lengths) = fixed.get(26..).map(Fields) else { return Err(past_end().into()) };
-        let mut fields = lengths;
-        let (name_bytes, extra_bytes) = (fields.u16().unwrap_or(0), fields.u16().unwrap_or(0));
-        if Fields(fixed).u32() != Some(LOCAL) {
-            return Err(disagree(entry, "place").into());
+        if at >= directory.start {
+            return Err(past_end().into());
         }
-        let length = LOCAL_BYTES + usize::from(name_bytes) + usize::from(extra_bytes);
-        let header = source.bytes(at, length)?.ok_or_else(past_end)?;
-        let data_at = at + length as u64;
-        Self::parse(header, entry, name_bytes, data_at)
-            .map_err(Into::into)
-            .and_then(|local| local.ok_or_else(|| past_end().into()))
-    }
+        let fixed = source.bytes(at, LOCAL_BYTES)?.ok_or_else(past_end)?;
+        let fixed = Fixed::parse(fixed).ok_or_else(|| disagree(entry, "place"))?;
+        let variable_at = at + LOCAL_BYTES as u64;
+        let variable_bytes = usize::from(fixed.name_bytes) + usize::from(fixed.extra_bytes);
+        let variable = source.bytes(variable_at, variable_bytes)?.ok_or_else(past_end)?;
+        let (name, area) = variable.split_at_checked(fixed.name_bytes.into()).unwrap_or_default();
+        let extra = Extra::parse(area).map_err(|_| ArchiveError::BadExtra { name: entry.shown() })?;
 
-    fn parse(
-        header: &[u8],
-        entry: &RawEntry,
-        name_bytes: u16,
-        data_at: u64,
-    ) -> Result<Option<Self>, ArchiveError> {
-        let zip64 = || ArchiveError::Zip64 { place: format!("`{}`", entry.shown()) };
-        let mut fields = Fields(header);
-        let mut fixed = || {
-            fields.take(6)?;
-            let (flags, method) = (fields.u16()?, fields.u16()?);
-            fields.take(4)?;
-            let numbers = (flags, method, fields.u32()?, fields.u32()?, fields.u32()?);
-            fields.take(4)?;
-            Some((numbers, fields.take(name_bytes.into())?))
+        let mut zip64 = Fields(extra.zip64.unwrap_or_default());
+        let mut wide = |short: u32| {
+            let number = if short == SATURATED_32 { zip64.u64() } else { Some(u64::from(short)) };
+            number.ok_or_else(|| ArchiveError::Zip64 { place: format!("`{}`", entry.shown()) })
         };
-        let Some(((flags, method, crc, packed, size), name)) = fixed() else { return Ok(None) };
-        let extra = Extra::parse(fields.0).map_err(|_| ArchiveError::BadExtra { name: entry.shown() })?;
-        let mut wide = Fields(extra.zip64.unwrap_or_default());
-        let mut widen = |short: u32| {
-            if short == SATURATED_32 { wide.u64() } else { Some(u64::from(short)) }
-        };
-        let (Some(size), Some(packed)) = (widen(size), widen(packed)) else { return Err(zip64()) };
-        // The name in 0x7075 begins after the version and the checksum.
-        let unicode = extra.unicode_path.and_then(|data| data.get(5..));
-        let expected = entry.unicode_name.as_deref().map(str::as_bytes);
-        Ok(Some(Self {
-            flags,
-            method,
-            crc,
-            packed,
-            size,
-            has_name: name == entry.name,
-            has_unicode_name: unicode.is_none() || expected.is_none() || unicode == expected,
-            data_at,
-        }))
+        let (size, packed) = (wide(fixed.size)?, wide(fixed.packed)?);
+        let unicode_name = extra.unicode_path.and_then(|data| unicode_name(data, name));
+        let has_name = name == entry.name && (unicode_name.is_none() || unicode_name == entry.unicode_name);
+        Ok(Self { fixed, packed, size, has_name, data_at: variable_at + variable_bytes as u64 })
     }
 
     /// Compares what both headers say. Where a descriptor follows the data, sizes and checksum may be zero here.
     fn compare(&self, entry: &RawEntry) -> Result<(), ArchiveError> {
-        let deferred = self.flags & flag::DESCRIPTOR != 0;
+        let deferred = self.fixed.flags & flag::DESCRIPTOR != 0;
         let same = |here: u64, there: u64| here == there || (deferred && here == 0);
         let fields = [
-            (self.has_name && self.has_unicode_name, "name"),
-            ((self.flags ^ entry.flags) & MEANINGFUL_FLAGS == 0, "flags"),
-            (self.method == entry.method.number(), "method"),
+            (self.has_name, "name"),
+            ((self.fixed.flags ^ entry.flags) & MEANINGFUL_FLAGS == 0, "flags"),
+            (self.fixed.method == entry.method.number(), "method"),
             (same(self.packed, entry.packed), "packed size"),
             (same(self.size, entry.size), "size"),
-            (same(self.crc.into(), entry.crc.into()), "checksum"),
+            (same(self.fixed.crc.into(), entry.crc.into()), "checksum"),
         ];
         match fields.into_iter().find(|(agrees, _)| !agrees) {
             Some((_, field)) => Err(disagree(entry, field)),
@@ -167,16 +133,41 @@ impl Local {
     /// A header that is complete by itself may announce a descriptor and lack it: some programs do so for
     /// directories.
     fn descriptor(&self, source: &mut Source<'_>, entry: &RawEntry, at: u64, gap: u64) -> Result<u64> {
-        if self.flags & flag::DESCRIPTOR == 0 {
+        if self.fixed.flags & flag::DESCRIPTOR == 0 {
             return Ok(0);
         }
-        let is_complete = self.crc == entry.crc && self.packed == entry.packed && self.size == entry.size;
+        let is_complete =
+            self.fixed.crc == entry.crc && self.packed == entry.packed && self.size == entry.size;
         let length = usize::try_from(gap).ok().filter(|gap| DESCRIPTOR_BYTES.contains(gap));
         let Some(length) = length else {
             return if is_complete { Ok(0) } else { Err(disagree(entry, "data descriptor").into()) };
         };
         let bytes = source.bytes(at, length)?.unwrap_or_default();
         if describes(bytes, entry) { Ok(gap) } else { Err(disagree(entry, "data descriptor").into()) }
+    }
+}
+
+/// The part of a local header that every entry has (APPNOTE.TXT 4.3.7).
+struct Fixed {
+    flags: u16,
+    method: u16,
+    crc: u32,
+    packed: u32,
+    size: u32,
+    name_bytes: u16,
+    extra_bytes: u16,
+}
+
+impl Fixed {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        fields.u32().filter(|signature| *signature == LOCAL)?;
+        fields.u16()?;
+        let (flags, method) = (fields.u16()?, fields.u16()?);
+        fields.u32()?;
+        let (crc, packed, size) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        let (name_bytes, extra_bytes) = (fields.u16()?, fields.u16()?);
+        Some(Self { flags, method, crc, packed, size, name_bytes, extra_bytes })
     }
 }
 

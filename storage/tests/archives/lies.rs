@@ -179,6 +179,8 @@ fn a_name_in_the_local_unicode_field_must_be_the_central_one() {
     let mut entry = file(name, b"");
     entry.extra = unicode_path(name, "a/数据");
     entry.local_extra = Some(unicode_path(name, "a/别的"));
+    refused!(zip([entry.clone()]), HeadersDisagree { field: "name", .. });
+    entry.extra.clear();
     refused!(zip([entry]), HeadersDisagree { field: "name", .. });
 }
 
@@ -234,6 +236,11 @@ fn zip64_lies_are_refused() {
     refused!(zip([one.clone(), other.clone()]), Zip64 { .. });
     one.extra = [extra(1, &3_u64.to_le_bytes()), extra(1, &4_u64.to_le_bytes())].concat();
     refused!(zip([one, other]), Zip64 { .. });
+    // A large record shorter than its own fields.
+    let mut bytes = with([None; 3]);
+    let at = bytes.windows(4).position(|bytes| bytes == b"PK\x06\x06").unwrap();
+    bytes[at + 4] = 20;
+    refused!(bytes, Zip64 { .. });
     // A locator that points nowhere.
     let mut bytes = with([None; 3]);
     let at = bytes.windows(4).position(|bytes| bytes == b"PK\x06\x07").unwrap();
