@@ -46,10 +46,10 @@ pub enum Error {
         /// The name sent.
         program: String,
     },
-    /// The tree or its scratch directory cannot be opened.
-    #[error("the directory `{}` of the run cannot be opened", path.display())]
+    /// The tree or its scratch directory cannot be opened. The message does not name it: callers know no host paths.
+    #[error("a directory of the run cannot be opened")]
     Tree {
-        /// The directory on the host; not for callers.
+        /// The directory on the host, for the log.
         path: PathBuf,
         /// The cause.
         #[source]

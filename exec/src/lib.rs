@@ -13,7 +13,7 @@
 //! | [`wire`] | what service and launcher say to each other |
 //! | [`zygote`] | the launcher process |
 //! | [`launcher`] | the service's handle on it |
-//! | [`run`], [`output`], [`result`], [`enforcement`], [`hint`] | one run and its result |
+//! | [`run`], [`watch`], [`output`], [`result`], [`enforcement`], [`hint`] | one run and its result |
 //! | [`host`] | what this host grants, found out by doing |
 //! | [`sys`] | the system calls without a safe wrapper |
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
@@ -34,6 +34,7 @@ mod surface;
 mod sys;
 pub mod tier;
 mod walls;
+mod watch;
 mod wire;
 mod zygote;
 

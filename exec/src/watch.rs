@@ -1,0 +1,279 @@
+//! A run under way, seen from the service: output, reports, deadline.
+//!
+//! The end of a pipe is never waited for: a forgotten grandchild may hold it open for ever. A run has ended when the
+//! launcher says so, and its pipes are read for a moment longer.
+
+use std::future::pending;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use rustix::io::ioctl_fionbio;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::Sleep;
+
+use crate::error::Error;
+use crate::launcher::Buffers;
+use crate::output::{Capture, Stream};
+use crate::result::Ending;
+use crate::sys;
+use crate::wire::{self, KILL, Reach, Report};
+
+/// How long pipes are read after the main process is gone.
+const DRAIN: Duration = Duration::from_millis(100);
+/// How long the launcher may take to end a run before it is answered without.
+const KILL_WAIT: Duration = Duration::from_millis(500);
+/// Size of a pipe whose writer fills it, in bytes; the system's default is 64 KiB (pipe(7)).
+const WIDE_PIPE_BYTES: i32 = 512 * 1024;
+
+/// Our ends of a run's pipes.
+pub(crate) struct Pipes {
+    pub(crate) out: OwnedFd,
+    pub(crate) err: OwnedFd,
+    pub(crate) input: Option<Input>,
+}
+
+/// Standard input on its way.
+pub(crate) struct Input<Fd = OwnedFd> {
+    pub(crate) pipe: Fd,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) written: usize,
+}
+
+/// A run under way, seen from the service.
+pub(crate) struct Watch {
+    reports: AsyncFd<OwnedFd>,
+    out: Option<AsyncFd<OwnedFd>>,
+    err: Option<AsyncFd<OwnedFd>>,
+    input: Option<Input<AsyncFd<OwnedFd>>>,
+    timer: Pin<Box<Sleep>>,
+    phase: Phase,
+    /// Lent by the launcher's handle, which gets it back.
+    pub(crate) buffer: Box<[u8]>,
+    pid: Option<i32>,
+    /// How the run got to its tree.
+    pub(crate) reach: Reach,
+    code: Option<i32>,
+    signal: Option<i32>,
+    timed_out: bool,
+}
+
+/// What the timer is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The deadline.
+    Running,
+    /// The launcher's answer to the deadline.
+    Killing,
+    /// The rest of the output after the main process is gone.
+    Draining,
+}
+
+/// What a run did next.
+enum Event {
+    Report,
+    Output(Stream),
+    Input,
+    Timer,
+}
+
+impl Watch {
+    /// Watches a run that was handed to the launcher, until `deadline` at most.
+    ///
+    /// # Errors
+    /// [`Error::Resource`]: the event loop takes no more descriptors.
+    pub(crate) fn new(
+        pipes: Pipes,
+        reports: OwnedFd,
+        deadline: tokio::time::Instant,
+        buffer: Box<[u8]>,
+    ) -> Result<Self, Error> {
+        let readable = |fd| watched(fd, Interest::READABLE);
+        let input = match pipes.input {
+            Some(mut input) => match input.write_all_at_once() {
+                true => None,
+                false => Some(Input {
+                    pipe: watched(input.pipe, Interest::WRITABLE)?,
+                    bytes: input.bytes,
+                    written: input.written,
+                }),
+            },
+            None => None,
+        };
+        ioctl_fionbio(&reports, true).map_err(Error::resource("ioctl(FIONBIO)"))?;
+        Ok(Self {
+            reports: readable(reports)?,
+            out: Some(readable(pipes.out)?),
+            err: Some(readable(pipes.err)?),
+            input,
+            timer: Box::pin(tokio::time::sleep_until(deadline)),
+            phase: Phase::Running,
+            buffer,
+            pid: None,
+            reach: Reach::Open,
+            code: None,
+            signal: None,
+            timed_out: false,
+        })
+    }
+
+    /// Collects output until the run has ended.
+    ///
+    /// # Errors
+    /// * [`Error::Step`]: the program did not start.
+    /// * [`Error::LauncherDied`]: nobody knows how it ended; its group was killed.
+    pub(crate) async fn until_ended(&mut self, capture: &mut Capture) -> Result<Ending, Error> {
+        loop {
+            if self.phase == Phase::Draining && self.out.is_none() && self.err.is_none() {
+                return Ok(self.ending());
+            }
+            match self.next().await {
+                Event::Report => self.take_report()?,
+                Event::Output(stream) => self.take_output(stream, capture),
+                Event::Input => {
+                    if self.input.as_mut().is_some_and(Input::write_some) {
+                        self.input = None;
+                    }
+                }
+                Event::Timer => match self.phase {
+                    Phase::Running => {
+                        self.timed_out = true;
+                        let _ = wire::send(self.reports.as_fd(), KILL, &[]);
+                        self.wait(Phase::Killing, KILL_WAIT);
+                    }
+                    Phase::Killing | Phase::Draining => return Ok(self.ending()),
+                },
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Event {
+        // The timer first: a run that never stops writing must not hold off its deadline.
+        tokio::select! {
+            biased;
+            () = &mut self.timer => Event::Timer,
+            () = ready(Some(&self.reports), Interest::READABLE), if self.phase != Phase::Draining => Event::Report,
+            () = ready(self.out.as_ref(), Interest::READABLE) => Event::Output(Stream::Out),
+            () = ready(self.err.as_ref(), Interest::READABLE) => Event::Output(Stream::Err),
+            () = ready(self.input.as_ref().map(|input| &input.pipe), Interest::WRITABLE) => Event::Input,
+        }
+    }
+
+    fn take_report(&mut self) -> Result<(), Error> {
+        let mut packet = [0; 512];
+        let received =
+            self.reports.try_io(Interest::READABLE, |socket| wire::receive(socket.as_fd(), &mut packet));
+        let length = match received {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            // The launcher closed its end with our request to kill still unread (unix(7)); the error is told once,
+            // and what it sent before is behind it.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+            Err(_) => 0,
+            Ok((length, _)) => length,
+        };
+        let Ok(report) = serde_json::from_slice(packet.get(..length).unwrap_or_default()) else {
+            return Err(self.orphaned());
+        };
+        match report {
+            Report::Started { pid } => self.pid = Some(pid),
+            Report::Unreachable { reach } => self.reach = reach,
+            Report::Failed { step, errno } => {
+                return Err(Error::Step { step, source: io::Error::from_raw_os_error(errno) });
+            }
+            Report::Exited { code, signal } => {
+                (self.code, self.signal) = (code, signal);
+                self.input = None;
+                self.wait(Phase::Draining, DRAIN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills what a dead launcher left behind, as far as it can be named: the main process died with its parent, so
+    /// its number is free only when the whole group is gone.
+    fn orphaned(&self) -> Error {
+        if let Some(pid) = self.pid.and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+        }
+        Error::LauncherDied
+    }
+
+    fn take_output(&mut self, stream: Stream, capture: &mut Capture) {
+        let pipe = match stream {
+            Stream::Out => &mut self.out,
+            Stream::Err => &mut self.err,
+        };
+        let Some(open) = pipe else { return };
+        let buffer = &mut self.buffer;
+        let read = open.try_io(Interest::READABLE, |pipe| Ok(rustix::io::read(pipe, &mut **buffer)?));
+        match read {
+            Ok(length) if length > 0 => {
+                capture.push(stream, self.buffer.get(..length).unwrap_or_default());
+                if length == Buffers::BYTES {
+                    widen(open.as_fd());
+                }
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            _ => *pipe = None,
+        }
+    }
+
+    fn wait(&mut self, phase: Phase, duration: Duration) {
+        self.phase = phase;
+        self.timer.as_mut().reset(tokio::time::Instant::now() + duration);
+    }
+
+    fn ending(&self) -> Ending {
+        Ending { code: self.code, signal: self.signal, timed_out: self.timed_out }
+    }
+}
+
+impl Input {
+    /// Writes as much as fits; tells whether nothing is left to write.
+    fn write_all_at_once(&mut self) -> bool {
+        while let Some(rest) = self.bytes.get(self.written..).filter(|rest| !rest.is_empty()) {
+            match rustix::io::write(&self.pipe, rest) {
+                Ok(length) => self.written += length,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return false,
+                Err(_) => return true, // nobody reads any more
+            }
+        }
+        true
+    }
+}
+
+impl Input<AsyncFd<OwnedFd>> {
+    /// Writes what the pipe takes; tells whether nothing is left to write.
+    fn write_some(&mut self) -> bool {
+        let rest = self.bytes.get(self.written..).unwrap_or_default();
+        match self.pipe.try_io(Interest::WRITABLE, |pipe| Ok(rustix::io::write(pipe, rest)?)) {
+            Ok(length) => self.written += length,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(_) => return true,
+        }
+        self.written >= self.bytes.len()
+    }
+}
+
+/// Gives `fd` to the runtime's event loop.
+fn watched(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, Error> {
+    sys::watch(fd, interest).map_err(Error::resource("epoll_ctl"))
+}
+
+/// Waits until `fd` is ready, or for ever without one.
+async fn ready(fd: Option<&AsyncFd<OwnedFd>>, interest: Interest) {
+    match fd {
+        // An error shows again, with its reason, when the descriptor is used.
+        Some(fd) => drop(fd.ready(interest).await),
+        None => pending().await,
+    }
+}
+
+/// Gives a busy pipe more room; the default stays when the user's share of pipe memory is used up.
+fn widen(pipe: BorrowedFd<'_>) {
+    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(WIDE_PIPE_BYTES));
+}
