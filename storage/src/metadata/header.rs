@@ -33,7 +33,7 @@ pub(super) struct Fields {
 
 /// Divides a file into its header and its body.
 pub(super) fn split(text: &str) -> (Header<'_>, &str) {
-    let text = text.trim_start_matches(|character: char| character.is_whitespace());
+    let text = text.trim_start();
     let first_bytes = text.split_inclusive('\n').next().map_or(0, str::len);
     let (first, rest) = text.split_at_checked(first_bytes).unwrap_or((text, ""));
     if first.trim_end() != "---" {
