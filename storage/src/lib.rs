@@ -1,10 +1,33 @@
 //! The bytes of filesecbox on disk: layers, the merged view, archives, skills.
+//!
+//! Everything here blocks. The on-disk format is specified in `docs/LAYERS.md`.
+//!
+//! | Module | Holds |
+//! | --- | --- |
+//! | [`dir`] | [`Dir`], an open directory: the only way to anything stored |
+//! | [`stage`], `journal` | building things aside and making them visible at once |
+//! | [`tree`] | the contract of a tree; [`union`] and [`plain`] keep it |
+//! | [`text`] | lines and replacements |
+//! | [`version`] | names of published states |
+//! | [`archive`] | what platforms upload, and what a skill says of itself |
 
 pub mod archive;
 pub mod dir;
 pub mod error;
+mod journal;
+mod lock;
+mod place;
+pub mod plain;
+pub mod stage;
 pub mod stat;
+pub mod text;
+pub mod tree;
+pub mod union;
+pub mod version;
 
 pub use dir::Dir;
 pub use error::{Error, Result};
+pub use stage::Durability;
 pub use stat::{ETag, Kind, Layer, Stat};
+pub use tree::Tree;
+pub use version::Version;
