@@ -162,7 +162,8 @@ mod tests {
     #[test]
     fn what_could_leave_a_directory_or_mislead_a_reader_is_refused() {
         let long = "é".repeat(65);
-        for text in ["", ".", "..", ".hidden", "a/b", "a\\b", "a\0", "a\nb", " a", "a ", "a\u{202E}b", &long] {
+        for text in ["", ".", "..", ".hidden", "a/b", "a\\b", "a\0", "a\nb", " a", "a ", "a\u{202E}b", &long]
+        {
             assert!(UserId::parse(text).is_err(), "{text:?}");
         }
     }

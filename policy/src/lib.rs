@@ -23,7 +23,6 @@ pub mod scope;
 pub mod tree;
 pub mod view;
 
-
 pub use id::{AgentId, IdError, SkillId, UserId};
 pub use limits::{ArchiveLimits, FileLimits, RunLimits};
 pub use path::{PathError, RelPath};

@@ -84,7 +84,9 @@ mod tests {
 
     #[test]
     fn another_tree_is_an_escape_even_when_its_name_begins_alike() {
-        for text in ["/workspace/skills/数据2/x", "/workspace/x", "/etc/passwd", "/workspace/skills/数据/../x"] {
+        for text in
+            ["/workspace/skills/数据2/x", "/workspace/x", "/etc/passwd", "/workspace/skills/数据/../x"]
+        {
             assert!(skill().resolve(text).unwrap_err().is_escape(), "{text}");
         }
     }

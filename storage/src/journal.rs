@@ -72,7 +72,12 @@ impl Transaction {
     }
 
     /// Plans to place the item just built as `name` in `into`; see [`Step`].
-    pub(crate) fn place(&mut self, into: RelPath, name: &str, keep_replaced_in: Option<RelPath>) -> Result<()> {
+    pub(crate) fn place(
+        &mut self,
+        into: RelPath,
+        name: &str,
+        keep_replaced_in: Option<RelPath>,
+    ) -> Result<()> {
         let item = self.next_name();
         let stat = self.dir.stat_entry(&item)?;
         let stat = stat.ok_or_else(|| Error::NotFound(item.to_string_lossy().into_owned()))?;

@@ -12,14 +12,20 @@
 //! | [`archive`] | what platforms upload, and what a skill says of itself |
 
 pub mod archive;
+mod base;
 pub mod dir;
 pub mod error;
+pub mod files;
 mod journal;
 mod lock;
 mod place;
 pub mod plain;
+pub mod publish;
+pub mod run;
 pub mod stage;
 pub mod stat;
+pub mod status;
+pub mod store;
 pub mod text;
 pub mod tree;
 pub mod union;
@@ -27,7 +33,12 @@ pub mod version;
 
 pub use dir::Dir;
 pub use error::{Error, Result};
+pub use files::{Condition, Files, WriteOptions, Written};
+pub use publish::Published;
+pub use run::{Absorbed, PreparedRun};
 pub use stage::Durability;
 pub use stat::{ETag, Kind, Layer, Stat};
+pub use status::{Change, Changed, SkillStatus, Status};
+pub use store::{Options, Recovery, Store};
 pub use tree::Tree;
 pub use version::Version;

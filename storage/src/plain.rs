@@ -36,7 +36,8 @@ impl Plain {
             return Ok((parent, name));
         }
         // The kernel follows a link but does not say in which directory it ended: walk by hand.
-        let top = Level { name: OsString::new(), dirs: Layers { upper: Some(self.dir.reopen()?), lower: None } };
+        let top =
+            Level { name: OsString::new(), dirs: Layers { upper: Some(self.dir.reopen()?), lower: None } };
         let names = path.segments().map(OsString::from).collect();
         let mut resolved = walk(top, names, 1, LastLink::Follow)?;
         match (resolved.levels.pop(), resolved.last) {

@@ -152,11 +152,16 @@ impl StagedFile {
     /// [`Error::NoSpace`], [`Error::Io`].
     pub fn finish(&mut self) -> Result<()> {
         self.file.flush().map_err(|error| Error::from_io("write", "stage", error))?;
+        self.seal_time()?;
+        self.finish_keeping_time()
+    }
+
+    /// Sets the modification time to now; see [`StagedFile::finish`].
+    pub(crate) fn seal_time(&self) -> Result<()> {
         let now = rustix::time::clock_gettime(ClockId::Realtime);
         let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         rustix::fs::futimens(&self.file, &Timestamps { last_access: omitted, last_modification: now })
-            .map_err(|errno| Error::from_errno("utimens", "stage", errno))?;
-        self.finish_keeping_time()
+            .map_err(|errno| Error::from_errno("utimens", "stage", errno))
     }
 
     /// Ends the writing as [`StagedFile::finish`] does, but leaves the modification time: a copy-up keeps it.
@@ -175,6 +180,33 @@ impl StagedFile {
         rustix::fs::fstat(&self.file)
             .map(Stat::from)
             .map_err(|errno| Error::from_errno("stat", "stage", errno))
+    }
+
+    /// Takes the file `name` of `from`, which no process has open any more, into the stage.
+    ///
+    /// A file with several names is copied, so that the other names do not share it.
+    pub(crate) fn adopt(stage: &Stage, from: &Dir, name: &OsStr, mode: u32) -> Result<Self> {
+        from.open_up_file(name)?;
+        let (file, stat) = from.open_file_entry(name)?;
+        if stat.links > 1 {
+            let copy = stage.file(mode, None)?;
+            crate::union::copy_file(file, copy.file(), stat.modified_ns)?;
+            return Ok(copy);
+        }
+        let staged_name = stage.fresh_name();
+        from.rename(name, stage.dir(), &staged_name)?;
+        let staged = Self { stage: stage.clone(), name: Some(staged_name), file };
+        staged.set_mode(mode)?;
+        Ok(staged)
+    }
+
+    /// Gives the file to the service, when it is another user's.
+    pub(crate) fn own(&self) -> Result<()> {
+        let own = rustix::process::geteuid();
+        if self.stat()?.owner == own.as_raw() {
+            return Ok(());
+        }
+        self.set_owner(own.as_raw())
     }
 
     /// Makes the file visible as `name` in `dir`, in one step, replacing a file, link or whiteout of that name.

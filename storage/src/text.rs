@@ -124,7 +124,13 @@ fn line_end(line: &str) -> &str {
 ///
 /// # Errors
 /// [`Error::LineRange`]: `start` is below 1 or beyond the last line + 1, or `end` is below `start - 1`.
-pub fn edit_lines(text: &str, path: &str, start: Option<u64>, end: Option<u64>, body: &str) -> Result<String> {
+pub fn edit_lines(
+    text: &str,
+    path: &str,
+    start: Option<u64>,
+    end: Option<u64>,
+    body: &str,
+) -> Result<String> {
     let lines: Vec<&str> = split(text).collect();
     let total = u64::try_from(lines.len()).unwrap_or(u64::MAX);
     let start = start.unwrap_or(1);
@@ -195,7 +201,13 @@ pub fn replace(text: &str, path: &str, replacements: &[Replacement]) -> Result<S
         }
         if found != *expected {
             let nearest = if found == 0 { nearest_line(&text, &old) } else { None };
-            return Err(Error::EditMismatch { path: path.to_owned(), index, found, expected: *expected, nearest });
+            return Err(Error::EditMismatch {
+                path: path.to_owned(),
+                index,
+                found,
+                expected: *expected,
+                nearest,
+            });
         }
         text = text.replace(&old, &new);
     }
@@ -217,8 +229,11 @@ fn nearest_line(text: &str, old: &str) -> Option<u64> {
         line.chars().zip(wanted.chars()).take_while(|(a, b)| a == b).count()
     };
     // Fewer than three letters in common is no resemblance.
-    let (number, best) =
-        split(text).map(shared).zip(1..).max_by_key(|(score, line)| (*score, std::cmp::Reverse(*line))).map(|(a, b)| (b, a))?;
+    let (number, best) = split(text)
+        .map(shared)
+        .zip(1..)
+        .max_by_key(|(score, line)| (*score, std::cmp::Reverse(*line)))
+        .map(|(a, b)| (b, a))?;
     (best >= 3).then_some(number)
 }
 
@@ -292,7 +307,8 @@ mod tests {
 
     #[test]
     fn a_count_that_differs_changes_nothing_and_names_the_nearest_line() {
-        let replacement = |old: &str, new: &str, expected| Replacement { old: old.into(), new: new.into(), expected };
+        let replacement =
+            |old: &str, new: &str, expected| Replacement { old: old.into(), new: new.into(), expected };
         assert_eq!(replace("a b a", "f", &[replacement("a", "c", 2)]).unwrap(), "c b c");
         assert_eq!(replace("a\r\nb\r\n", "f", &[replacement("a\nb", "x\ny", 1)]).unwrap(), "x\r\ny\r\n");
         match replace("def one():\n  pass\ndef two():\n", "f", &[replacement("def twin():", "", 1)]) {

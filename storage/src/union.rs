@@ -9,6 +9,8 @@
 mod change;
 pub(crate) mod layers;
 
+pub(crate) use self::change::{copy_file, hide};
+
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -188,7 +190,9 @@ impl Tree for Union {
     fn read_link(&self, path: &RelPath) -> Result<OsString> {
         let resolved = self.resolve(path, LastLink::Keep)?;
         match (resolved.levels.last(), resolved.last) {
-            (Some(level), Some((name, Some(Found::Leaf(_, layer))))) => level.dirs.at(layer)?.read_link(&name),
+            (Some(level), Some((name, Some(Found::Leaf(_, layer))))) => {
+                level.dirs.at(layer)?.read_link(&name)
+            }
             _ => Err(Error::NotFound(path.to_string())),
         }
     }

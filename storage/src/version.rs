@@ -151,7 +151,8 @@ fn digest_file(file: &std::fs::File, path: &OsStr, buffer: &mut [u8]) -> Result<
     let mut file = file;
     let mut hasher = blake3::Hasher::new();
     loop {
-        let read = file.read(buffer).map_err(|error| Error::from_io("read", path.to_string_lossy(), error))?;
+        let read =
+            file.read(buffer).map_err(|error| Error::from_io("read", path.to_string_lossy(), error))?;
         if read == 0 {
             return Ok(*hasher.finalize().as_bytes());
         }

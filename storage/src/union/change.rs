@@ -14,7 +14,7 @@ use super::{LastLink, Level, Resolved, Union, renamed};
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::journal::Transaction;
-use crate::stage::StagedFile;
+use crate::stage::{Stage, StagedFile, Trash};
 use crate::stat::{Kind, Layer};
 use crate::tree::Aftermath;
 
@@ -169,22 +169,8 @@ impl Union {
             return Err(if missing { Error::NotFound(path) } else { Error::IsDirectory(path) });
         }
         let target = self.target_of(path, resolved)?;
-        let trash = self.hide(&target.upper, &target.name, target.in_lower)?;
+        let trash = hide(&self.stage, &target.upper, &target.name, target.in_lower)?;
         Ok(Aftermath { sync: vec![target.upper], trash: vec![trash] })
-    }
-
-    /// Takes `name` out of the merged directory in one step, leaving a whiteout when the lower layer has it.
-    pub(crate) fn hide(&self, upper: &Dir, name: &OsStr, in_lower: bool) -> Result<crate::stage::Trash> {
-        if !in_lower {
-            return self.stage.discard(upper, name);
-        }
-        let trash = self.stage.trash();
-        self.stage.dir().create_whiteout(&trash.name)?;
-        match self.stage.dir().rename_new(&trash.name, upper, name) {
-            Err(Error::AlreadyExists(_)) => self.stage.dir().exchange(&trash.name, upper, name)?,
-            placed => placed?,
-        }
-        Ok(trash)
     }
 
     pub(super) fn rename_entry(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
@@ -353,6 +339,20 @@ impl Union {
         }
         Ok(())
     }
+}
+
+/// Takes `name` out of a merged directory in one step, leaving a whiteout when the lower layer has it.
+pub(crate) fn hide(stage: &Stage, upper: &Dir, name: &OsStr, in_lower: bool) -> Result<Trash> {
+    if !in_lower {
+        return stage.discard(upper, name);
+    }
+    let trash = stage.trash();
+    stage.dir().create_whiteout(&trash.name)?;
+    match stage.dir().rename_new(&trash.name, upper, name) {
+        Err(Error::AlreadyExists(_)) => stage.dir().exchange(&trash.name, upper, name)?,
+        placed => placed?,
+    }
+    Ok(trash)
 }
 
 /// Copies the content and the modification time of `from`; the kernel copies without passing bytes through us.

@@ -79,7 +79,8 @@ impl Layers {
             (Some(stat), _) if stat.is_whiteout() => Ok(None),
             (Some(stat), Some(dir)) if stat.kind == Kind::Directory => {
                 let upper = dir.open_dir_entry(name)?;
-                let lower = if self.lower.is_none() || is_opaque(&upper)? { None } else { self.lower_dir(name)? };
+                let lower =
+                    if self.lower.is_none() || is_opaque(&upper)? { None } else { self.lower_dir(name)? };
                 Ok(Some(Found::Directory(Self { upper: Some(upper), lower }, stat, Layer::Overlay)))
             }
             (Some(stat), _) => Ok(Some(Found::Leaf(stat, Layer::Overlay))),
