@@ -1,1 +1,51 @@
 //! Running one command under isolation.
+//!
+//! The service describes a run ([`RunSpec`]) and gets a result ([`ExecResult`]) that says how it ended, what it wrote
+//! and what confined it. In between a small launcher process starts it behind walls that the kernel keeps: Landlock
+//! (files, programs, signals), seccomp (system calls), a uid of its own, resource limits.
+//!
+//! | Module | Holds |
+//! | --- | --- |
+//! | [`tier`] | the strengths of confinement, asked for and granted |
+//! | [`programs`], [`binary`] | which files the allowed programs are |
+//! | [`surface`], [`walls`] | what of the host a run may read; Landlock rulesets |
+//! | [`seccomp`] | the system call filter |
+//! | [`wire`] | what service and launcher say to each other |
+//! | [`zygote`] | the launcher process |
+//! | [`launcher`] | the service's handle on it |
+//! | [`run`], [`output`], [`result`], [`enforcement`], [`hint`] | one run and its result |
+//! | [`host`] | what this host grants, found out by doing |
+//! | [`sys`] | the system calls without a safe wrapper |
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
+
+mod binary;
+mod census;
+mod enforcement;
+pub mod error;
+mod hint;
+pub mod host;
+pub mod launcher;
+mod output;
+pub mod programs;
+pub mod result;
+pub mod run;
+mod seccomp;
+mod surface;
+mod sys;
+pub mod tier;
+mod walls;
+mod wire;
+mod zygote;
+
+pub use error::Error;
+pub use host::{Canary, HostReport};
+pub use launcher::{Launcher, LauncherConfig};
+pub use programs::{Programs, SEARCH_PATH, Whitelist};
+pub use result::{Encoding, ExecResult};
+pub use run::RunSpec;
+pub use tier::{Enforcement, Isolation, Layer, Network, Tier};
+pub use wire::Step;
+pub use zygote::launcher_main;
+
+/// The argument by which the service's binary is told to be a launcher.
+pub const SUBCOMMAND: &str = "__launcher";

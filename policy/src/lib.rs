@@ -23,6 +23,7 @@ pub mod scope;
 pub mod tree;
 pub mod view;
 
+pub use command::{Anchors, CheckedCommand, CommandPolicy, Profile, Refusal};
 pub use id::{AgentId, IdError, SkillId, UserId};
 pub use limits::{ArchiveLimits, FileLimits, RunLimits};
 pub use path::{PathError, RelPath};

@@ -35,7 +35,7 @@ pub use dir::Dir;
 pub use error::{Error, Result};
 pub use files::{Condition, Files, WriteOptions, Written};
 pub use publish::Published;
-pub use run::{Absorbed, PreparedRun};
+pub use run::{Absorbed, PlannedRun, PreparedRun};
 pub use stage::Durability;
 pub use stat::{ETag, Kind, Layer, Stat};
 pub use status::{Change, Changed, SkillStatus, Status};

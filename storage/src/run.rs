@@ -1,4 +1,4 @@
-//! [`PreparedRun`]: a tree as a command will see it, and what the command did to it.
+//! [`PlannedRun`] and [`PreparedRun`]: a tree as a command will see it, and what the command did to it.
 //!
 //! A workspace is seen as it is. A merged view is *materialised*: copied into `work/`, run in, and compared with
 //! what it was before; the difference is *absorbed* into the overlay, deletions as whiteouts. Changes that the
@@ -45,8 +45,6 @@ const SKIPPED_MAX: usize = 20;
 pub struct PreparedRun {
     store: Store,
     id: TreeId,
-    view: View,
-    temporary: PathBuf,
     /// The merged view's copy; `None` for a workspace.
     copy: Option<Copy>,
     home: Dir,
@@ -77,54 +75,35 @@ impl From<&Stat> for Fingerprint {
     }
 }
 
+/// A run that nothing was made for yet: what it will see, known before it costs anything.
+pub struct PlannedRun {
+    store: Store,
+    id: TreeId,
+    view: View,
+    temporary: PathBuf,
+    run: OsString,
+}
+
 impl Store {
-    /// Prepares the tree `id` for a run: makes a workspace, or materialises a merged view.
+    /// Plans a run in the tree `id`.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when the user has no such skill; [`Error::TooLarge`], [`Error::TooManyEntries`],
-    /// [`Error::NoSpace`].
-    pub fn prepare_run(&self, id: &TreeId) -> Result<PreparedRun> {
-        let owner = self.owner(id);
+    /// [`Error::Path`] never happens for ids that were parsed.
+    pub fn plan_run(&self, id: &TreeId) -> Result<PlannedRun> {
         let run = self.inner.stage.fresh_name();
-        let home_place = place::packages(id.user(), id.agent())?;
-        let home = self.inner.root.ensure_path(&home_place)?;
-        give(&home, owner)?;
-        let temporaries = home.ensure_dir(OsStr::new("tmp"))?;
-        give(&temporaries, owner)?;
-        give(&temporaries.create_dir(&run, 0o700)?, owner)?;
-        let scratch = self.root_path().join(home_place.as_str());
-        let temporary = scratch.join("tmp").join(&run);
         let place = |place: RelPath| self.root_path().join(place.as_str());
-        let mut prepared = PreparedRun {
-            store: self.clone(),
-            id: id.clone(),
-            view: View {
-                tree: PathBuf::new(),
-                scratch,
-                sandbox_path: id.sandbox_path(),
-                aliases: Vec::new(),
-                owner,
-            },
-            temporary,
-            copy: None,
-            home,
-            run,
-        };
-        match id {
-            TreeId::Workspace(user, agent) => {
-                drop(self.plain(id, true)?);
-                prepared.view.tree = place(place::workspace(user, agent)?);
-            }
+        let scratch = place(place::packages(id.user(), id.agent())?);
+        let temporary = scratch.join("tmp").join(&run);
+        let (tree, aliases) = match id {
+            TreeId::Workspace(user, agent) => (place(place::workspace(user, agent)?), Vec::new()),
             TreeId::Skill(user, agent, skill) => {
-                prepared.view.tree = place(RelPath::parse(place::WORK)?).join(&prepared.run);
-                prepared.view.aliases = vec![
-                    place(place::overlay(user, agent)?).join(skill.as_str()),
-                    place(place::baseline(agent)?).join(skill.as_str()),
-                ];
-                prepared.copy = Some(self.materialise(id, &prepared.run, owner)?);
+                let layers = [place::overlay(user, agent)?, place::baseline(agent)?];
+                let tree = place(RelPath::parse(place::WORK)?).join(&run);
+                (tree, layers.map(|layer| place(layer).join(skill.as_str())).to_vec())
             }
-        }
-        Ok(prepared)
+        };
+        let view = View { tree, scratch, sandbox_path: id.sandbox_path(), aliases, owner: self.owner(id) };
+        Ok(PlannedRun { store: self.clone(), id: id.clone(), view, temporary, run })
     }
 
     fn materialise(&self, id: &TreeId, run: &OsStr, owner: Option<u32>) -> Result<Copy> {
@@ -228,8 +207,8 @@ impl Copying<'_> {
     }
 }
 
-impl PreparedRun {
-    /// What the command may see.
+impl PlannedRun {
+    /// What the command will see.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
@@ -241,6 +220,32 @@ impl PreparedRun {
         &self.temporary
     }
 
+    /// Makes what the run needs: the workspace, or the copy of the merged view.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when the user has no such skill; [`Error::TooLarge`], [`Error::TooManyEntries`],
+    /// [`Error::NoSpace`].
+    pub fn prepare(self) -> Result<PreparedRun> {
+        let Self { store, id, view, run, .. } = self;
+        let owner = view.owner;
+        let home = store.inner.root.ensure_path(&place::packages(id.user(), id.agent())?)?;
+        give(&home, owner)?;
+        let temporaries = home.ensure_dir(OsStr::new("tmp"))?;
+        give(&temporaries, owner)?;
+        give(&temporaries.create_dir(&run, 0o700)?, owner)?;
+        // From here on, dropping it removes what was made.
+        let mut prepared = PreparedRun { store, id, copy: None, home, run };
+        match &prepared.id {
+            TreeId::Workspace(..) => drop(prepared.store.plain(&prepared.id, true)?),
+            TreeId::Skill(..) => {
+                prepared.copy = Some(prepared.store.materialise(&prepared.id, &prepared.run, owner)?);
+            }
+        }
+        Ok(prepared)
+    }
+}
+
+impl PreparedRun {
     /// Takes what the command did into the overlay. Nothing may run in the view any more.
     ///
     /// # Errors

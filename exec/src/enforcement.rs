@@ -1,0 +1,104 @@
+//! What confined a run, in words: the promises of each layer and what they leave open.
+
+use std::borrow::Cow;
+
+use crate::launcher::Launcher;
+use crate::tier::{Enforcement, Layer, Network};
+
+/// What was particular to one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances {
+    /// Whether it had a uid of its own.
+    pub(crate) own_uid: bool,
+    /// Whether it kept `CAP_DAC_READ_SEARCH`.
+    pub(crate) kept_read_search: bool,
+    /// Its network mode.
+    pub(crate) network: Network,
+}
+
+/// Landlock ABI from which truncating files is mediated (`landlock(7)`, as the two below).
+const ABI_TRUNCATE: u32 = 3;
+/// Landlock ABI from which device commands are mediated.
+const ABI_IOCTL: u32 = 5;
+/// Landlock ABI from which signals are mediated.
+const ABI_SIGNALS: u32 = 6;
+
+impl Launcher {
+    /// Describes the confinement of a run in `circumstances`.
+    pub(crate) fn enforcement(&self, circumstances: Circumstances) -> Enforcement {
+        let Circumstances { own_uid, kept_read_search, network } = circumstances;
+        let abi = self.landlock.as_ref().copied().unwrap_or(0);
+        let filter = self.hello().filter;
+        let filtered = filter.is_ok();
+        let as_root = !own_uid && self.service.uid == 0;
+        let landlock = match &self.landlock {
+            Ok(_) => Layer::Enforced,
+            Err(reason) => Layer::unavailable(reason.clone()),
+        };
+        let mut notes: Vec<Cow<'static, str>> = vec![
+            "memory is limited for each process, not for the run".into(),
+            "a native program in the tree can be loaded through an allowed one; it stays inside the same walls".into(),
+        ];
+        if kept_read_search {
+            notes.push(
+                "directories above the tree are closed to its uid, so the run keeps CAP_DAC_READ_SEARCH; Landlock \
+                 still decides what it reads"
+                    .into(),
+            );
+        }
+        if abi != 0 && abi < ABI_TRUNCATE {
+            notes.push("this kernel's Landlock does not stop truncating files, only their owner does".into());
+        }
+        if abi != 0 && abi < ABI_IOCTL {
+            notes.push("this kernel's Landlock does not stop device commands".into());
+        }
+        if !own_uid && !as_root {
+            notes.push(
+                "the limit on processes counts those of the service's uid, at most five seconds old".into(),
+            );
+        }
+        if self.programs.is_open() {
+            notes.push("every program of the system directories may run".into());
+        }
+        Enforcement {
+            tier: self.tier(),
+            landlock_abi: abi,
+            files: landlock.clone(),
+            programs: landlock,
+            system_calls: filter.map_or_else(Layer::unavailable, |()| Layer::Enforced),
+            identity: if own_uid {
+                Layer::Enforced
+            } else {
+                Layer::unavailable(
+                    "the command runs as the service's own uid, without capabilities: it can change mode and times \
+                     of files that the service owns",
+                )
+            },
+            signals: if own_uid || abi >= ABI_SIGNALS {
+                Layer::Enforced
+            } else {
+                Layer::unavailable(
+                    "the command has the service's uid and this kernel's Landlock does not stop signals",
+                )
+            },
+            network: match network {
+                Network::Host => Layer::unavailable("mode `host`: whatever the host reaches is within reach"),
+                Network::None if filtered => Layer::Enforced,
+                Network::None => {
+                    Layer::unavailable("sockets are refused by the filter, which this kernel lacks")
+                }
+            },
+            limits: if as_root {
+                Layer::unavailable("the kernel limits no processes of root; all other limits hold")
+            } else {
+                Layer::Enforced
+            },
+            termination: if filtered || own_uid {
+                Layer::Enforced
+            } else {
+                Layer::unavailable("a process that leaves its group outlives the run")
+            },
+            notes,
+        }
+    }
+}

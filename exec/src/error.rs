@@ -1,0 +1,121 @@
+//! [`enum@Error`]: every reason why a command did not run. A command that ran and failed is a result.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::tier::Tier;
+use crate::wire::Step;
+
+/// Why a run did not take place, or its result is unknown.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The host grants less confinement than the configuration or the request demands.
+    #[error(
+        "tier `{wanted}` is demanded and this host grants `{granted}` ({reason}): lower the floor or move to a host that grants it"
+    )]
+    Unsupported {
+        /// The floor.
+        wanted: Tier,
+        /// What the host grants.
+        granted: Tier,
+        /// What is missing.
+        reason: String,
+    },
+    /// The service cannot take the uid that owns the tree.
+    #[error(
+        "the tree belongs to uid {uid}, which the service cannot become: run the service as root or as that uid"
+    )]
+    Identity {
+        /// The owner of the tree.
+        uid: u32,
+    },
+    /// The program is not among those that may be started directly.
+    #[error("`{program}` may not run here; allowed: {allowed}")]
+    ProgramNotAllowed {
+        /// The name sent.
+        program: String,
+        /// The names allowed, separated by blanks.
+        allowed: String,
+    },
+    /// The program may run, but the host does not have it.
+    #[error("`{program}` is allowed but not installed on this host: use another program or install it")]
+    ProgramMissing {
+        /// The name sent.
+        program: String,
+    },
+    /// The tree or its scratch directory cannot be opened.
+    #[error("the directory `{}` of the run cannot be opened", path.display())]
+    Tree {
+        /// The directory on the host; not for callers.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The working directory cannot be entered.
+    #[error(
+        "the working directory `{directory}` cannot be entered: name an existing directory inside the tree"
+    )]
+    Directory {
+        /// As sent, relative to the tree.
+        directory: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Standard input, or arguments and environment together, are above their limit.
+    #[error("the {what} has {bytes} bytes: at most {limit} are possible")]
+    TooLarge {
+        /// `standard input` or `command line with its environment`.
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// An argument or variable that no process can receive.
+    #[error(
+        "`{text}` cannot be passed to a program: no NUL is possible, and no `=` in the name of a variable"
+    )]
+    Unpassable {
+        /// The text, shortened.
+        text: String,
+    },
+    /// A set-up step of the run failed in the new process; the program did not start.
+    #[error("the run could not be set up: `{step}` failed")]
+    Step {
+        /// Which step.
+        step: Step,
+        /// Its error.
+        #[source]
+        source: io::Error,
+    },
+    /// The Landlock ruleset could not be built.
+    #[error("the walls of the run could not be built")]
+    Walls(#[source] io::Error),
+    /// The launcher process could not be started.
+    #[error("the launcher process could not be started")]
+    LauncherStart(#[source] io::Error),
+    /// The launcher process ended during the run, which was killed with it. Running again starts a new launcher.
+    #[error("the launcher process ended during the run, which was killed: run the command again")]
+    LauncherDied,
+    /// The host is out of something that a run needs, such as file descriptors.
+    #[error("the run could not be prepared: `{what}` failed")]
+    Resource {
+        /// The system call.
+        what: &'static str,
+        /// Its error.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Wraps the error of the call `what`.
+    pub(crate) fn resource<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Resource { what, source: source.into() }
+    }
+}

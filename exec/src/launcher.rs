@@ -1,0 +1,318 @@
+//! [`Launcher`]: the service's handle on its launcher process, and all that runs share.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use crate::census::Census;
+use crate::error::Error;
+use crate::programs::{Programs, SEARCH_PATH, Whitelist};
+use crate::sys;
+use crate::tier::{Isolation, Tier};
+use crate::walls::Walls;
+use crate::wire::{self, Descriptors, Hello, Request};
+
+/// How long a new launcher may take to say hello.
+const HELLO: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+/// How often and how long a send waits for a launcher that is behind.
+const BEHIND_WAIT: Duration = Duration::from_millis(1);
+const BEHIND_WAITS: usize = 2_000;
+/// How long dropping the handle waits for the process, in milliseconds.
+const FAREWELL_MS: u64 = 500;
+
+/// How to start the launcher process and what its runs may do.
+#[derive(Clone, Debug)]
+pub struct LauncherConfig {
+    /// The binary that calls [`launcher_main`](crate::launcher_main), usually `/proc/self/exe`.
+    pub program: PathBuf,
+    /// Its arguments: the hidden subcommand.
+    pub arguments: Vec<String>,
+    /// The floor.
+    pub isolation: Isolation,
+    /// Which programs may run.
+    pub whitelist: Whitelist,
+    /// Where they are looked for, in order.
+    pub search_path: Vec<PathBuf>,
+    /// Directories that every run may read besides the system's libraries and data.
+    pub read_only: Vec<PathBuf>,
+}
+
+impl LauncherConfig {
+    /// The configuration of a service that is its own launcher: the default floor and search path.
+    #[must_use]
+    pub fn new(whitelist: Whitelist) -> Self {
+        Self {
+            program: "/proc/self/exe".into(),
+            arguments: vec![crate::SUBCOMMAND.to_owned()],
+            isolation: Isolation::default(),
+            whitelist,
+            search_path: SEARCH_PATH.map(PathBuf::from).to_vec(),
+            read_only: Vec::new(),
+        }
+    }
+}
+
+/// Starts runs. One for the whole service; cheap to share, safe to use from any task.
+///
+/// Dropping it kills all runs.
+#[derive(Debug)]
+pub struct Launcher {
+    pub(crate) config: LauncherConfig,
+    pub(crate) programs: Programs,
+    /// `None` where the kernel has no Landlock.
+    pub(crate) walls: Option<Walls>,
+    pub(crate) landlock: Result<u32, String>,
+    pub(crate) census: Census,
+    pub(crate) buffers: Buffers,
+    /// `/dev/null`, the standard input of runs that get none.
+    pub(crate) null: OwnedFd,
+    pub(crate) service: Service,
+    /// Set when a canary got through the walls: they count as absent from then on.
+    breached: AtomicBool,
+    process: Mutex<Process>,
+}
+
+/// Who the service is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Service {
+    pub(crate) pid: i32,
+    pub(crate) uid: u32,
+}
+
+/// The launcher process of the moment.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    socket: Arc<OwnedFd>,
+    hello: Hello,
+}
+
+impl Launcher {
+    /// Resolves the programs, opens what every run may read, and starts the launcher process.
+    ///
+    /// Blocks for a few milliseconds; call it at start, before threads hold anything dear.
+    ///
+    /// # Errors
+    /// * [`Error::LauncherStart`]: the process could not be started or did not say hello.
+    /// * [`Error::Unsupported`]: the host grants less than `config.isolation` demands.
+    pub fn start(config: LauncherConfig) -> Result<Arc<Self>, Error> {
+        let programs = Programs::resolve(&config.whitelist, &config.search_path);
+        let landlock = sys::landlock_abi().map_err(|error| format!("the kernel has no Landlock: {error}"));
+        let walls = landlock.is_ok().then(|| Walls::prepare(&programs, &config.read_only));
+        let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map_err(Error::resource("open(/dev/null)"))?;
+        let service =
+            Service { pid: rustix::process::getpid().as_raw_pid(), uid: rustix::process::geteuid().as_raw() };
+        let process = Process::start(&config).map_err(Error::LauncherStart)?;
+        let launcher = Self {
+            config,
+            programs,
+            walls,
+            landlock,
+            census: Census::default(),
+            buffers: Buffers::default(),
+            null,
+            service,
+            breached: AtomicBool::new(false),
+            process: Mutex::new(process),
+        };
+        launcher.require(launcher.config.isolation.minimum)?;
+        Ok(Arc::new(launcher))
+    }
+
+    /// The programs of this host that may run.
+    #[must_use]
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// The tier this host grants.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        if self.shortfall().is_none() { Tier::Landlock } else { Tier::Process }
+    }
+
+    /// The process id of the launcher of the moment, for the service's own accounting.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.hello().pid
+    }
+
+    /// Why the host does not grant tier `landlock`; `None` when it does.
+    pub(crate) fn shortfall(&self) -> Option<String> {
+        if self.breached.load(Ordering::Relaxed) {
+            return Some("a command got through the walls when they were tested".to_owned());
+        }
+        self.landlock.clone().err().or_else(|| self.hello().filter.err())
+    }
+
+    /// Checks that the host grants `floor`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when it grants less.
+    pub(crate) fn require(&self, floor: Tier) -> Result<(), Error> {
+        let granted = self.tier();
+        if granted >= floor {
+            return Ok(());
+        }
+        let reason = self.shortfall().unwrap_or_else(|| "this version mounts nothing".to_owned());
+        Err(Error::Unsupported { wanted: floor, granted, reason })
+    }
+
+    /// Counts the walls as absent from now on.
+    pub(crate) fn set_breached(&self) {
+        self.breached.store(true, Ordering::Relaxed);
+    }
+
+    /// What the launcher of the moment can do.
+    pub(crate) fn hello(&self) -> Hello {
+        self.process().hello.clone()
+    }
+
+    /// Hands one run to the launcher, starting a new one when the old one is gone.
+    ///
+    /// # Errors
+    /// * [`Error::LauncherStart`]: a new launcher could not be started.
+    /// * [`Error::Resource`]: the request could not be sent.
+    pub(crate) async fn submit(
+        self: &Arc<Self>,
+        request: &Request,
+        descriptors: &Descriptors<BorrowedFd<'_>>,
+    ) -> Result<(), Error> {
+        let mut restarts = 0;
+        let mut waits = 0;
+        loop {
+            let socket = Arc::clone(&self.process().socket);
+            let Err(error) = wire::send_request(socket.as_fd(), request, descriptors) else { return Ok(()) };
+            match error.kind() {
+                io::ErrorKind::WouldBlock if waits < BEHIND_WAITS => {
+                    waits += 1;
+                    tokio::time::sleep(BEHIND_WAIT).await;
+                }
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
+                    if restarts == 0 =>
+                {
+                    restarts += 1;
+                    let launcher = Arc::clone(self);
+                    tokio::task::spawn_blocking(move || launcher.replace(&socket))
+                        .await
+                        .map_err(|error| Error::LauncherStart(io::Error::other(error)))?
+                        .map_err(Error::LauncherStart)?;
+                }
+                _ => return Err(Error::resource("sendmsg")(error)),
+            }
+        }
+    }
+
+    /// Starts a new launcher unless another task already replaced the one behind `gone`.
+    fn replace(&self, gone: &Arc<OwnedFd>) -> io::Result<()> {
+        let mut process = self.process();
+        if Arc::ptr_eq(&process.socket, gone) {
+            tracing::warn!(pid = process.hello.pid, "the launcher process ended; starting another");
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+            *process = Process::start(&self.config)?;
+        }
+        Ok(())
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Process {
+    /// Starts the process and waits for its hello.
+    fn start(config: &LauncherConfig) -> io::Result<Self> {
+        let (ours, theirs) = packet_sockets()?;
+        // No user, group or `pre_exec`: each would make the standard library copy this process with `fork`, at ten
+        // times the cost, instead of `posix_spawn`.
+        let child = Command::new(&config.program)
+            .args(&config.arguments)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let nothing = Hello { pid: 0, filter: Err(String::new()), can_change_identity: false };
+        // In its place at once, so that a launcher that does not answer is ended by `drop`.
+        let mut process = Self { child, socket: Arc::new(ours), hello: nothing };
+        process.hello = process.receive_hello()?;
+        Ok(process)
+    }
+
+    fn receive_hello(&self) -> io::Result<Hello> {
+        let mut set = [PollFd::new(&self.socket, PollFlags::IN)];
+        if poll(&mut set, Some(&HELLO))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut buffer = [0; 1024];
+        let (length, _) = wire::receive(self.socket.as_fd(), &mut buffer)?;
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_slice(buffer.get(..length).unwrap_or_default())?)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Shut down rather than closed: a task may still hold the socket for the length of one send.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        for _ in 0..FAREWELL_MS {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A pair of connected sockets that keep the borders of messages.
+///
+/// # Errors
+/// As `socketpair(2)`.
+pub(crate) fn packet_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Read buffers, lent to runs and taken back.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    idle: Mutex<Vec<Box<[u8]>>>,
+}
+
+impl Buffers {
+    /// Size of each buffer, in bytes.
+    pub(crate) const BYTES: usize = 64 * 1024;
+    /// Buffers kept while nobody needs them.
+    const IDLE_MAX: usize = 32;
+
+    /// Lends a buffer; its contents are left over from others and never shown.
+    pub(crate) fn lend(&self) -> Box<[u8]> {
+        self.idle().pop().unwrap_or_else(|| vec![0; Self::BYTES].into_boxed_slice())
+    }
+
+    /// Takes a buffer back.
+    pub(crate) fn take_back(&self, buffer: Box<[u8]>) {
+        let mut idle = self.idle();
+        if idle.len() < Self::IDLE_MAX {
+            idle.push(buffer);
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Box<[u8]>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,105 @@
+//! [`ExecResult`]: how a run ended and what it wrote.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+
+use crate::output::{Capture, Stream};
+use crate::tier::Enforcement;
+
+/// Whether a result also carries the bytes of the output as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Encoding {
+    /// Text only; bytes that are no UTF-8 become U+FFFD.
+    #[default]
+    Text,
+    /// Text, and beside it the same bytes in base64.
+    Base64,
+}
+
+/// How a run ended and what it wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecResult {
+    /// Standard output as UTF-8: all of it, or the first and last half of the limit with a line between that tells
+    /// how many bytes were dropped.
+    pub stdout: String,
+    /// Standard error, in the same way.
+    pub stderr: String,
+    /// Both, in order of arrival.
+    pub output: String,
+    /// The kept bytes of standard output in base64 (RFC 4648 section 4), head and tail joined, when asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout_base64: Option<String>,
+    /// The kept bytes of standard error, in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_base64: Option<String>,
+    /// The exit code, 0 to 255; −1 when a signal or the deadline ended the run.
+    pub exit_code: i32,
+    /// The signal that ended the program, such as `SIGKILL`.
+    pub signal: Option<String>,
+    /// Whether the deadline ended the run.
+    pub timed_out: bool,
+    /// Whether output was dropped.
+    pub truncated: bool,
+    /// Bytes written to standard output, dropped ones included.
+    pub stdout_bytes: u64,
+    /// Bytes written to standard error, dropped ones included.
+    pub stderr_bytes: u64,
+    /// Bytes of both streams that are not in this result.
+    pub dropped_bytes: u64,
+    /// From the call to the answer, in milliseconds.
+    pub duration_ms: u64,
+    /// What confined the run.
+    pub enforcement: Enforcement,
+    /// What to do about a program that was refused; a guess from the messages of shells.
+    pub hint: Option<String>,
+}
+
+/// How the main process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    /// Its exit code, when it exited and the deadline did not intervene.
+    pub(crate) code: Option<i32>,
+    /// The signal that killed it.
+    pub(crate) signal: Option<i32>,
+    /// Whether the deadline had passed.
+    pub(crate) timed_out: bool,
+}
+
+impl ExecResult {
+    /// Puts a result together.
+    pub(crate) fn new(
+        capture: &Capture,
+        ending: Ending,
+        encoding: Encoding,
+        duration_ms: u64,
+        enforcement: Enforcement,
+        hint: Option<String>,
+    ) -> Self {
+        let dropped_bytes = capture.dropped(Stream::Out) + capture.dropped(Stream::Err);
+        let base64 = |stream| (encoding == Encoding::Base64).then(|| STANDARD.encode(capture.bytes(stream)));
+        Self {
+            stdout: capture.text(Stream::Out),
+            stderr: capture.text(Stream::Err),
+            output: capture.both(),
+            stdout_base64: base64(Stream::Out),
+            stderr_base64: base64(Stream::Err),
+            exit_code: ending.code.filter(|_| !ending.timed_out).unwrap_or(-1),
+            signal: ending.signal.map(signal_name),
+            timed_out: ending.timed_out,
+            truncated: dropped_bytes > 0,
+            stdout_bytes: capture.total(Stream::Out),
+            stderr_bytes: capture.total(Stream::Err),
+            dropped_bytes,
+            duration_ms,
+            enforcement,
+            hint,
+        }
+    }
+}
+
+fn signal_name(number: i32) -> String {
+    Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
+}

@@ -1,0 +1,39 @@
+//! The system call filter: what no namespace, Landlock rule or uid can take away.
+//!
+//! | Module | Holds |
+//! | --- | --- |
+//! | [`policy`] | which calls are refused, and how, as data |
+//! | [`compile`] | that data as a classic BPF program in binary-search layout |
+//!
+//! The filter is loaded in two stages, because loading is the dearest step of a run: the kernel emulates the
+//! program once for each call number to learn which are always allowed. The launcher loads the large first stage
+//! once and every run inherits it; a run loads only the closing stage of a dozen instructions, with what its own
+//! set-up still needed.
+//!
+//! # References
+//! `seccomp(2)`; `Documentation/userspace-api/seccomp_filter.rst` of Linux.
+
+pub(crate) mod compile;
+pub(crate) mod policy;
+
+use std::io;
+
+use crate::{sys, tier::Network};
+
+/// Loads the first stage; inherited by every run.
+///
+/// # Errors
+/// As `seccomp(2)`; `EINVAL` where the kernel has no filters.
+pub(crate) fn load_opening() -> io::Result<()> {
+    sys::load_seccomp(&compile::program(&policy::opening()))
+}
+
+/// The closing stage of runs with `network`, ready to load.
+pub(crate) fn closing(network: Network) -> Vec<libc::sock_filter> {
+    compile::program(&policy::closing(network))
+}
+
+/// Tells by doing whether the first stage is in force: `unshare(0)` changes nothing and succeeds without it.
+pub(crate) fn is_in_force() -> bool {
+    nix::sched::unshare(nix::sched::CloneFlags::empty()) == Err(nix::errno::Errno::EPERM)
+}

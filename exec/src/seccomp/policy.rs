@@ -1,0 +1,195 @@
+//! Which system calls a run is refused.
+//!
+//! Everything is allowed unless listed: the walls are Landlock, the uid and the limits, and this list closes what
+//! they do not see. `ENOSYS` is answered where programs have a fallback for old kernels, `EPERM` elsewhere.
+
+use libc::{EAFNOSUPPORT, ENOSYS, EPERM, c_long};
+
+use super::compile::{Action, Condition, Policy, Rule, Verdict};
+use crate::tier::Network;
+
+/// The newest call known to this policy: `removexattrat`, Linux 6.13. Later ones do not exist for a run.
+const NEWEST: u32 = 466;
+
+// The new mount API and its relatives share numbers on all architectures and are partly younger than the C library.
+const OPEN_TREE: c_long = 428;
+const MOUNT_SETATTR: c_long = 442;
+const QUOTACTL_FD: c_long = 443;
+const MEMFD_SECRET: c_long = 447;
+const PROCESS_MRELEASE: c_long = 448;
+const SET_MEMPOLICY_HOME_NODE: c_long = 450;
+const FCHMODAT2: c_long = 452;
+const STATMOUNT: c_long = 457;
+const LISTMOUNT: c_long = 458;
+
+/// Calls refused with `EPERM` whatever their arguments.
+#[rustfmt::skip]
+const REFUSED: &[c_long] = &[
+    // Mounts, roots and namespaces.
+    libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_setns, libc::SYS_unshare,
+    OPEN_TREE, OPEN_TREE + 1, OPEN_TREE + 2, OPEN_TREE + 3, OPEN_TREE + 4, OPEN_TREE + 5, // … move_mount, fs*, fspick
+    MOUNT_SETATTR, STATMOUNT, LISTMOUNT,
+    // Other processes and their memory.
+    libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd, libc::SYS_kcmp,
+    libc::SYS_process_madvise, PROCESS_MRELEASE, libc::SYS_migrate_pages, libc::SYS_move_pages, libc::SYS_mbind,
+    SET_MEMPOLICY_HOME_NODE,
+    // Wide kernel interfaces with a history.
+    libc::SYS_bpf, libc::SYS_perf_event_open, libc::SYS_userfaultfd, libc::SYS_add_key, libc::SYS_request_key,
+    libc::SYS_keyctl, libc::SYS_personality, MEMFD_SECRET,
+    // Files by other means than a path under Landlock's eye.
+    libc::SYS_open_by_handle_at, libc::SYS_fanotify_init, libc::SYS_fanotify_mark, libc::SYS_mknodat,
+    // The machine.
+    libc::SYS_quotactl, QUOTACTL_FD, libc::SYS_init_module, libc::SYS_finit_module, libc::SYS_delete_module,
+    libc::SYS_kexec_load, libc::SYS_swapon, libc::SYS_swapoff, libc::SYS_reboot, libc::SYS_acct, libc::SYS_syslog,
+    libc::SYS_settimeofday, libc::SYS_clock_settime, libc::SYS_clock_adjtime, libc::SYS_adjtimex,
+    libc::SYS_sethostname, libc::SYS_setdomainname, libc::SYS_vhangup,
+    // Names shared with every process of the machine, which no directory confines.
+    libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmctl, libc::SYS_semget, libc::SYS_semop, libc::SYS_semtimedop,
+    libc::SYS_semctl, libc::SYS_msgget, libc::SYS_msgsnd, libc::SYS_msgrcv, libc::SYS_msgctl,
+    libc::SYS_mq_open, libc::SYS_mq_unlink,
+];
+
+/// Calls of one architecture, refused with `EPERM`.
+#[cfg(target_arch = "x86_64")]
+const REFUSED_HERE: &[c_long] = &[
+    libc::SYS_mknod,
+    libc::SYS_modify_ldt,
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    libc::SYS_kexec_file_load,
+    libc::SYS_uselib,
+];
+#[cfg(target_arch = "aarch64")]
+const REFUSED_HERE: &[c_long] = &[libc::SYS_kexec_file_load];
+
+/// Calls that are said not to exist, so that programs take the older way, which the filter can read.
+const ABSENT: &[c_long] = &[
+    libc::SYS_clone3, // its flags lie behind a pointer
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register, // makes other calls past the filter
+];
+
+/// `CLONE_NEW*` flags that `clone(2)` takes: cgroup, ipc, net, mount, pid, user, uts.
+const NEW_NAMESPACES: u32 = 0x0200_0000 // CLONE_NEWCGROUP
+    | 0x0800_0000 // CLONE_NEWIPC
+    | 0x4000_0000 // CLONE_NEWNET
+    | 0x0002_0000 // CLONE_NEWNS
+    | 0x2000_0000 // CLONE_NEWPID
+    | 0x1000_0000 // CLONE_NEWUSER
+    | 0x0400_0000; // CLONE_NEWUTS
+const SET_ID_BITS: u32 = 0o6000;
+const MFD_NOEXEC_SEAL: u32 = 8;
+const RENAME_WHITEOUT: u32 = 4;
+const PRIO_USER: u32 = 2;
+const IOPRIO_WHO_USER: u32 = 3;
+/// Terminal commands that type into or rewire someone else's terminal: TIOCSTI, TIOCLINUX, TIOCSETD.
+const TERMINAL_COMMANDS: [u32; 3] = [0x5412, 0x541C, 0x5423];
+
+/// The first stage: all that neither the launcher nor the set-up of a run needs.
+pub(crate) fn opening() -> Policy {
+    let mut rules: Vec<Rule> = Vec::new();
+    let mut refuse = |number: c_long, verdict: Verdict| {
+        if let Ok(number) = u32::try_from(number) {
+            rules.push(Rule { number, verdict });
+        }
+    };
+    for number in REFUSED.iter().chain(REFUSED_HERE) {
+        refuse(*number, Verdict::Always(Action::Errno(EPERM)));
+    }
+    for number in ABSENT {
+        refuse(*number, Verdict::Always(Action::Errno(ENOSYS)));
+    }
+    refuse(libc::SYS_clone, any_of([bits(0, NEW_NAMESPACES)]));
+    // A set-id file in a shared directory outlives the run.
+    refuse(libc::SYS_fchmod, any_of([bits(1, SET_ID_BITS)]));
+    refuse(libc::SYS_fchmodat, any_of([bits(2, SET_ID_BITS)]));
+    refuse(FCHMODAT2, any_of([bits(2, SET_ID_BITS)]));
+    #[cfg(target_arch = "x86_64")]
+    refuse(libc::SYS_chmod, any_of([bits(1, SET_ID_BITS)]));
+    refuse(libc::SYS_ioctl, any_of(TERMINAL_COMMANDS.map(|command| is(1, command))));
+    // Landlock does not mediate these; a run of the service's own uid could starve the service with them.
+    refuse(libc::SYS_prlimit64, any_of([is_not(0, 0)]));
+    refuse(libc::SYS_setpriority, any_of([is_not(1, 0), is(0, PRIO_USER)]));
+    refuse(libc::SYS_ioprio_set, any_of([is_not(1, 0), is(0, IOPRIO_WHO_USER)]));
+    for number in [
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setscheduler,
+        libc::SYS_sched_setattr,
+        libc::SYS_sched_setaffinity,
+    ] {
+        refuse(number, any_of([is_not(0, 0)]));
+    }
+    // Memory files are outside Landlock: executable ones would be programs that no list names.
+    refuse(libc::SYS_memfd_create, any_of([no_bits(1, MFD_NOEXEC_SEAL)]));
+    // Forges the marker by which a layer says "deleted below".
+    refuse(libc::SYS_renameat2, any_of([bits(4, RENAME_WHITEOUT)]));
+    Policy { rules, newest: NEWEST, unknown: Action::Errno(ENOSYS) }
+}
+
+/// The closing stage: what the set-up of a run itself still calls, and what differs between runs.
+pub(crate) fn closing(network: Network) -> Policy {
+    let pretend = Verdict::Always(Action::Errno(0));
+    let mut rules = vec![
+        // Pretended, so that daemons believe they left while the group that is killed still holds them.
+        rule(libc::SYS_setsid, pretend.clone()),
+        rule(libc::SYS_setpgid, pretend),
+        rule(
+            libc::SYS_socketpair,
+            Verdict::When(vec![vec![is_not(0, AF_UNIX)]], Action::Errno(EAFNOSUPPORT)),
+        ),
+    ];
+    rules.push(match network {
+        Network::None => rule(libc::SYS_socket, Verdict::Always(Action::Errno(EAFNOSUPPORT))),
+        Network::Host => rule(
+            libc::SYS_socket,
+            Verdict::When(
+                vec![
+                    vec![is_not(0, AF_INET), is_not(0, AF_INET6)],
+                    vec![kind_is_not(SOCK_STREAM), kind_is_not(SOCK_DGRAM)],
+                    vec![is_not(2, 0), is_not(2, IPPROTO_TCP), is_not(2, IPPROTO_UDP)],
+                ],
+                Action::Errno(EAFNOSUPPORT),
+            ),
+        ),
+    });
+    Policy { rules: rules.into_iter().flatten().collect(), newest: u32::MAX - 1, unknown: Action::Allow }
+}
+
+const AF_UNIX: u32 = 1;
+const AF_INET: u32 = 2;
+const AF_INET6: u32 = 10;
+const SOCK_STREAM: u32 = 1;
+const SOCK_DGRAM: u32 = 2;
+/// The kind within the second argument of `socket(2)`; the rest are flags (linux/net.h, SOCK_TYPE_MASK).
+const SOCK_KIND: u32 = 0xF;
+const IPPROTO_TCP: u32 = 6;
+const IPPROTO_UDP: u32 = 17;
+
+fn rule(number: c_long, verdict: Verdict) -> Option<Rule> {
+    u32::try_from(number).ok().map(|number| Rule { number, verdict })
+}
+
+fn any_of<const N: usize>(conditions: [Condition; N]) -> Verdict {
+    Verdict::When(conditions.into_iter().map(|condition| vec![condition]).collect(), Action::Errno(EPERM))
+}
+
+fn is(argument: u32, value: u32) -> Condition {
+    Condition { argument, mask: u32::MAX, equal: true, value }
+}
+
+fn is_not(argument: u32, value: u32) -> Condition {
+    Condition { argument, mask: u32::MAX, equal: false, value }
+}
+
+fn kind_is_not(value: u32) -> Condition {
+    Condition { argument: 1, mask: SOCK_KIND, equal: false, value }
+}
+
+fn bits(argument: u32, mask: u32) -> Condition {
+    Condition { argument, mask, equal: false, value: 0 }
+}
+
+fn no_bits(argument: u32, mask: u32) -> Condition {
+    Condition { argument, mask, equal: true, value: 0 }
+}

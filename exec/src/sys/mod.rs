@@ -1,0 +1,116 @@
+//! The system calls no safe crate offers: the only place with `unsafe` in the workspace.
+//!
+//! One call per function, each with the reason it is sound. Everything here runs either in the service before a
+//! run, or in the single-threaded launcher and the processes it forks.
+#![allow(unsafe_code)] // raw system calls: fork, _exit, seccomp, landlock and close_range have no safe wrapper
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use nix::unistd::{ForkResult, Pid};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Makes a second process like this one; `None` in the new process.
+///
+/// # Errors
+/// As `fork(2)`: `EAGAIN` at a limit on processes, `ENOMEM`.
+pub(crate) fn fork_single_threaded() -> io::Result<Option<Pid>> {
+    // SAFETY: only the launcher calls this, and it never starts a thread, so no lock can be held by a thread that
+    // the child lacks and the child may allocate.
+    match unsafe { nix::unistd::fork() }? {
+        ForkResult::Parent { child } => Ok(Some(child)),
+        ForkResult::Child => Ok(None),
+    }
+}
+
+/// Ends this process at once: no destructors, no exit handlers, which belong to the process it was forked from.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(code) }
+}
+
+/// Marks every file descriptor from `first` up to be closed by `execve`.
+///
+/// # Errors
+/// As `close_range(2)`: `ENOSYS` before Linux 5.9, `EINVAL` before 5.11.
+pub(crate) fn close_on_exec_from(first: RawFd) -> io::Result<()> {
+    let flags = libc::CLOSE_RANGE_CLOEXEC;
+    // SAFETY: integers only; the flag marks descriptors and closes none, so no owner is left with a stale number.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) }).map(drop)
+}
+
+/// Closes every file descriptor from `first` up.
+///
+/// # Errors
+/// As `close_range(2)`: `ENOSYS` before Linux 5.9.
+pub(crate) fn close_from(first: RawFd) -> io::Result<()> {
+    // SAFETY: called once, as the launcher's first act, before it owns any descriptor numbered `first` or above.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) }).map(drop)
+}
+
+/// Loads one seccomp filter for this thread and all it forks and executes.
+///
+/// # Errors
+/// As `seccomp(2)`: `EACCES` without `no_new_privs`, `EINVAL` for a malformed program or a kernel without filters.
+pub(crate) fn load_seccomp(program: &[libc::sock_filter]) -> io::Result<()> {
+    let length = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    let header = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
+    // SAFETY: `header` points to `length` instructions that outlive the call; the kernel copies and checks them and
+    // never writes through the pointer.
+    check(unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, std::ptr::from_ref(&header))
+    })
+    .map(drop)
+}
+
+/// The Landlock ABI of this kernel, 1 or more.
+///
+/// # Errors
+/// As `landlock_create_ruleset(2)`: `ENOSYS` where the kernel lacks it, `EOPNOTSUPP` where it is off at boot.
+pub(crate) fn landlock_abi() -> io::Result<u32> {
+    const CREATE_RULESET_VERSION: u32 = 1;
+    // SAFETY: with the version flag, a null attribute of size 0 is what the call asks for.
+    let abi = check(unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0_usize,
+            CREATE_RULESET_VERSION,
+        )
+    })?;
+    Ok(u32::try_from(abi).unwrap_or(0))
+}
+
+/// Puts this thread, and all it forks and executes, under a Landlock ruleset.
+///
+/// # Errors
+/// As `landlock_restrict_self(2)`: `EPERM` without `no_new_privs`, `E2BIG` after 16 layers.
+pub(crate) fn landlock_restrict(ruleset: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: an open descriptor and a zero flag; the kernel reads nothing of ours.
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) }).map(drop)
+}
+
+/// Gives every signal its default action again, so that nothing the service ignores is ignored in a run.
+pub(crate) fn reset_signals() {
+    // 31 ordinary signals, and the real-time ones up to 64 (signal(7)).
+    for number in 1..=64 {
+        // SAFETY: the default action is no function of ours. KILL, STOP and the C library's own two are refused
+        // with `EINVAL`, which is what we want for them.
+        let _ = unsafe { libc::signal(number, libc::SIG_DFL) };
+    }
+}
+
+/// Gives an open descriptor to the event loop of the tokio runtime we run in.
+///
+/// # Errors
+/// As `epoll_ctl(2)`: `ENOSPC` at the user's limit on watches.
+pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` names the same open file until it is dropped, and `AsyncFd` drops it after taking it
+    // out of the loop.
+    unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)
+}
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

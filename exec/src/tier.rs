@@ -1,0 +1,110 @@
+//! How strongly a run is confined: what was asked for, and what was in force.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The strength of confinement a host grants, weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// Policy, environment, limits and deadline only; no wall that a program could not climb.
+    Process,
+    /// Landlock, the system call filter, limits, and an own uid where the service is root.
+    #[default]
+    Landlock,
+    /// Own namespaces and the merged view mounted in them. Not granted by this version on any host.
+    Namespaces,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Process => "process",
+            Self::Landlock => "landlock",
+            Self::Namespaces => "namespaces",
+        })
+    }
+}
+
+/// The floor a deployment sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Isolation {
+    /// The weakest tier in which anything runs. [`Tier::Process`] is allowed by naming it here, and only so.
+    pub minimum: Tier,
+}
+
+/// What a run may reach over the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// Nothing: no socket but `socketpair`.
+    #[default]
+    None,
+    /// Whatever the host reaches, unfiltered, over TCP and UDP. The service's own ports are within reach too.
+    Host,
+}
+
+/// Whether one layer of confinement was in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Layer {
+    /// The kernel enforces it.
+    Enforced,
+    /// It is not in force, or only in part.
+    Unavailable {
+        /// Why, and what follows from it, for an operator.
+        reason: Cow<'static, str>,
+    },
+}
+
+impl Layer {
+    /// A layer that is not in force for `reason`.
+    pub(crate) fn unavailable(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Unavailable { reason: reason.into() }
+    }
+
+    /// Tells whether the kernel enforces it.
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        matches!(self, Self::Enforced)
+    }
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Enforced => formatter.write_str("enforced"),
+            Self::Unavailable { reason } => write!(formatter, "unavailable: {reason}"),
+        }
+    }
+}
+
+/// What confined a run, layer by layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enforcement {
+    /// The tier as a whole.
+    pub tier: Tier,
+    /// The kernel's Landlock ABI, 0 without Landlock. Higher ones mediate more (`landlock(7)`).
+    pub landlock_abi: u32,
+    /// Landlock: files outside the tree are out of reach.
+    pub files: Layer,
+    /// Landlock: only listed programs are executed, by any process of the run.
+    pub programs: Layer,
+    /// seccomp: the kernel's riskier calls are refused.
+    pub system_calls: Layer,
+    /// A uid of the sandbox's own, and no capabilities.
+    pub identity: Layer,
+    /// Processes outside the run cannot be signalled.
+    pub signals: Layer,
+    /// The network mode asked for.
+    pub network: Layer,
+    /// Limits on memory (per process), processor time, file size, open files and processes.
+    pub limits: Layer,
+    /// Nothing outlives the run.
+    pub termination: Layer,
+    /// What these layers do not promise, in words.
+    pub notes: Vec<Cow<'static, str>>,
+}

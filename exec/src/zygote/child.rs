@@ -1,0 +1,154 @@
+//! From `fork` to `execve`: each step confines a little more, and a failure names its step.
+//!
+//! Why this order:
+//!
+//! 1. session and standard streams, which need the descriptors as they came;
+//! 2. limits, before the uid is gone that may set them;
+//! 3. groups, gid, uid, in the only order in which each still may;
+//! 4. capabilities, after the uid, because the change of uid clears some and the test of the tree needs the new one;
+//! 5. the parent death signal, which every change of identity clears;
+//! 6. the working directory, entered as the new identity;
+//! 7. Landlock, which would refuse none of the above but needs `no_new_privs` (set by the launcher);
+//! 8. the closing filter last, because it pretends `setsid` and refuses sockets;
+//! 9. `execve`.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::Pid;
+use rustix::process::{Gid, Uid};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::wire::{self, Ceilings, Descriptors, Report, Request, Step};
+use crate::{seccomp, sys};
+
+/// Locked memory of a process, in bytes.
+const LOCKED_BYTES: u64 = 64 * 1024;
+/// Signals that may be queued for one uid.
+const PENDING_SIGNALS: u64 = 256;
+
+/// A step that failed, and why.
+struct Failure(Step, io::Error);
+
+/// Starts the process of one run.
+///
+/// # Errors
+/// As `fork(2)`. Later failures are reported by the new process on the run's socket.
+pub(super) fn spawn(
+    request: &Request,
+    descriptors: &Descriptors<OwnedFd>,
+    filtered: bool,
+) -> io::Result<Pid> {
+    if let Some(pid) = sys::fork_single_threaded()? {
+        return Ok(pid);
+    }
+    let Err(Failure(step, error)) = become_program(request, descriptors, filtered);
+    let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+    let _ = wire::send_message(descriptors.run.as_fd(), &Report::Failed { step, errno });
+    sys::exit_now(127)
+}
+
+/// Confines this process and turns it into the program; returns only on failure.
+fn become_program(
+    request: &Request,
+    descriptors: &Descriptors<OwnedFd>,
+    filtered: bool,
+) -> Result<std::convert::Infallible, Failure> {
+    let program = c_string(request.program.as_os_str().as_bytes())?;
+    let arguments = c_strings(&request.arguments)?;
+    let environment = c_strings(&request.environment)?;
+    let closing = seccomp::closing(request.network);
+
+    nix::unistd::setsid().map_err(at(Step::Session))?;
+    stdio(&descriptors.stdio).map_err(at(Step::Stdio))?;
+    sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
+    limit(&request.limits).map_err(at(Step::Limits))?;
+    identify(request, descriptors.run.as_fd())?;
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(at(Step::ParentDeath))?;
+    rustix::process::fchdir(&descriptors.directory).map_err(at(Step::Directory))?;
+    if let Some(walls) = &descriptors.walls {
+        sys::landlock_restrict(walls.as_fd()).map_err(at(Step::Landlock))?;
+    }
+    nix::sys::signal::SigSet::empty().thread_set_mask().map_err(at(Step::Session))?;
+    if filtered {
+        sys::load_seccomp(&closing).map_err(at(Step::Seccomp))?;
+    }
+    nix::unistd::execve(&program, &arguments, &environment).map_err(at(Step::Execute))
+}
+
+fn stdio([input, output, error]: &[OwnedFd; 3]) -> rustix::io::Result<()> {
+    rustix::stdio::dup2_stdin(input)?;
+    rustix::stdio::dup2_stdout(output)?;
+    rustix::stdio::dup2_stderr(error)
+}
+
+/// Sets every limit, never above what this process itself may have.
+fn limit(ceilings: &Ceilings) -> nix::Result<()> {
+    let wanted = [
+        (Resource::RLIMIT_AS, ceilings.memory_bytes),
+        (Resource::RLIMIT_NPROC, ceilings.processes),
+        (Resource::RLIMIT_FSIZE, ceilings.file_bytes),
+        (Resource::RLIMIT_NOFILE, ceilings.open_files),
+        (Resource::RLIMIT_CORE, 0),
+        (Resource::RLIMIT_MEMLOCK, LOCKED_BYTES),
+        (Resource::RLIMIT_MSGQUEUE, 0),
+        (Resource::RLIMIT_SIGPENDING, PENDING_SIGNALS),
+    ];
+    for (resource, value) in wanted {
+        let (_, most) = getrlimit(resource)?;
+        setrlimit(resource, value.min(most), value.min(most))?;
+    }
+    // XCPU at the soft limit, which a program can report; KILL a second later, which it cannot ignore.
+    let (_, most) = getrlimit(Resource::RLIMIT_CPU)?;
+    let seconds = ceilings.cpu_seconds;
+    setrlimit(Resource::RLIMIT_CPU, seconds.min(most), seconds.saturating_add(1).min(most))
+}
+
+/// Takes the identity of the tree's owner, where one was given, and gives up all capabilities.
+fn identify(request: &Request, run: BorrowedFd<'_>) -> Result<(), Failure> {
+    let none = CapabilitySet::empty();
+    let mut kept = none;
+    if let Some(id) = request.identity {
+        let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
+        rustix::thread::set_thread_groups(&[]).map_err(at(Step::Groups))?;
+        rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(at(Step::Gid))?;
+        // Permitted capabilities survive the change of uid, effective ones do not (capabilities(7)), so the test
+        // below is made with the rights of the uid alone.
+        rustix::thread::set_keep_capabilities(true).map_err(at(Step::Capabilities))?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(at(Step::Uid))?;
+        if !can_reach(&request.tree) {
+            kept = CapabilitySet::DAC_READ_SEARCH;
+        }
+    }
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
+    rustix::thread::set_capabilities(None, sets).map_err(at(Step::Capabilities))?;
+    if !kept.is_empty() {
+        // Ambient capabilities are the only ones that an ordinary program file keeps.
+        rustix::thread::configure_capability_in_ambient_set(kept, true).map_err(at(Step::Capabilities))?;
+        let _ = wire::send_message(run, &Report::KeptReadSearch);
+    }
+    Ok(())
+}
+
+/// Tells whether this process can walk to `tree` by its absolute path with the rights it has now.
+fn can_reach(tree: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    accessat(CWD, tree, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+}
+
+fn c_strings(texts: &[String]) -> Result<Vec<CString>, Failure> {
+    texts.iter().map(|text| c_string(text.as_bytes())).collect()
+}
+
+fn c_string(bytes: &[u8]) -> Result<CString, Failure> {
+    CString::new(bytes).map_err(|_| Failure(Step::Request, io::Error::from_raw_os_error(libc::EINVAL)))
+}
+
+fn at<E: Into<io::Error>>(step: Step) -> impl FnOnce(E) -> Failure {
+    move |error| Failure(step, error.into())
+}

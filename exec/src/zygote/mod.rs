@@ -1,0 +1,259 @@
+//! The launcher process: a small, single-threaded copy of this binary that starts and reaps every run.
+//!
+//! The service is large and has threads; forking it costs ten times what forking this process costs, and whatever
+//! it holds (secrets, open files) would be copied. The launcher starts with an empty environment and one socket, and
+//! gives up at once what it does not need.
+//!
+//! | Module | Holds |
+//! | --- | --- |
+//! | [`child`] | the steps from `fork` to `execve`, in their order |
+//! | [`kill`] | how a whole tree of processes dies |
+//!
+//! It dies with the service: the end of the main socket kills all runs and ends the loop. It asks for no parent death
+//! signal, which would fire when the *thread* that started it ends (`PR_SET_PDEATHSIG(2const)`); a run's own process
+//! does ask for one, because the launcher has one thread.
+
+mod child;
+mod kill;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Mode;
+use rustix::thread::CapabilitySet;
+
+use crate::wire::{self, Descriptors, Hello, PACKET_BYTES_MAX, Report, Request, Step};
+use crate::{seccomp, sys};
+
+/// A run under way.
+struct Run {
+    /// The main process; also its session and its group.
+    pid: Pid,
+    socket: OwnedFd,
+    identity: Option<u32>,
+    killed: bool,
+}
+
+/// The launcher's state: the main socket, the children's signal, the runs.
+struct Loop {
+    main: OwnedFd,
+    children: SignalFd,
+    runs: Vec<Run>,
+    filtered: bool,
+}
+
+/// Runs the launcher until the service closes the socket on standard input.
+///
+/// The service's `main` calls this first of all for its hidden subcommand, before it reads a configuration, opens a
+/// file or starts a thread.
+///
+/// # Errors
+/// An exit code other than 0, and one line on standard error, when the process cannot become a launcher: standard
+/// input is no socket, say.
+#[must_use]
+pub fn launcher_main() -> ExitCode {
+    match start().and_then(|mut state| state.serve()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The service logs what its launcher writes here; there is no other way to it any more.
+            let _ = io::Write::write_all(&mut io::stderr(), format!("launcher: {error}\n").as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Gives up everything a launcher does not need, once, so that no run has to.
+fn start() -> io::Result<Loop> {
+    sys::close_from(3)?;
+    sys::reset_signals();
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGCHLD);
+    mask.thread_set_mask()?;
+    let children = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    // Out of the terminal's foreground group: an interrupt typed there must not end runs before the service does.
+    let _ = nix::unistd::setsid();
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
+    // No attach, no core, and the process directory belongs to root (PR_SET_DUMPABLE(2const)).
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    let can_change_identity = reduce_capabilities();
+    rustix::thread::set_no_new_privs(true)?;
+    let filter = match seccomp::load_opening() {
+        Ok(()) if seccomp::is_in_force() => Ok(()),
+        Ok(()) => Err("the filter was accepted but refuses nothing".to_owned()),
+        Err(error) => Err(format!("the kernel refuses the filter: {error}")),
+    };
+    let main = rustix::stdio::stdin().try_clone_to_owned()?;
+    let filtered = filter.is_ok();
+    let pid = nix::unistd::getpid().as_raw();
+    wire::send_message(main.as_fd(), &Hello { pid, filter, can_change_identity })?;
+    Ok(Loop { main, children, runs: Vec::new(), filtered })
+}
+
+/// Empties the bounding set and keeps what launching needs; tells whether that includes changing identity.
+fn reduce_capabilities() -> bool {
+    let wanted = CapabilitySet::SETUID
+        | CapabilitySet::SETGID
+        | CapabilitySet::KILL
+        | CapabilitySet::SETPCAP
+        | CapabilitySet::DAC_READ_SEARCH;
+    // The bounding set first: dropping from it needs a capability that is about to go (capabilities(7)). Without
+    // that capability the set is left alone, which `no_new_privs` makes harmless.
+    for capability in CapabilitySet::all().iter() {
+        let _ = rustix::thread::remove_capability_from_bounding_set(capability);
+    }
+    let Ok(mut sets) = rustix::thread::capabilities(None) else { return false };
+    sets.permitted &= wanted;
+    sets.effective = sets.permitted;
+    sets.inheritable = CapabilitySet::empty();
+    let reduced = rustix::thread::set_capabilities(None, sets).is_ok();
+    reduced && sets.permitted.contains(CapabilitySet::SETUID | CapabilitySet::SETGID)
+}
+
+impl Loop {
+    /// Serves requests until the main socket ends; then kills what runs.
+    fn serve(&mut self) -> io::Result<()> {
+        let mut buffer = vec![0; PACKET_BYTES_MAX];
+        loop {
+            let ready = self.wait()?;
+            // Before the dead are collected, which renumbers the runs.
+            for index in ready.runs {
+                self.kill_run(index);
+            }
+            if ready.children {
+                while matches!(self.children.read_signal(), Ok(Some(_))) {}
+                self.reap();
+            }
+            if ready.main {
+                match wire::receive_request(self.main.as_fd(), &mut buffer) {
+                    Ok(Some((request, descriptors))) => self.launch(&request, descriptors),
+                    Ok(None) => break,
+                    // Descriptors that did not fit were closed by the kernel; the run's socket with them.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        for index in 0..self.runs.len() {
+            self.kill_run(index);
+        }
+        Ok(())
+    }
+
+    /// Waits until something happens.
+    fn wait(&self) -> io::Result<Ready> {
+        let mut set =
+            vec![PollFd::new(&self.main, PollFlags::IN), PollFd::new(&self.children, PollFlags::IN)];
+        // A run that was killed already has nothing more to ask.
+        let listening: Vec<usize> = (0..self.runs.len())
+            .filter(|index| self.runs.get(*index).is_some_and(|run| !run.killed))
+            .collect();
+        set.extend(
+            listening
+                .iter()
+                .filter_map(|index| self.runs.get(*index))
+                .map(|run| PollFd::new(&run.socket, PollFlags::IN)),
+        );
+        match poll(&mut set, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut happened = set.iter().map(|entry| !entry.revents().is_empty());
+        Ok(Ready {
+            main: happened.next().unwrap_or(false),
+            children: happened.next().unwrap_or(false),
+            runs: listening
+                .into_iter()
+                .zip(happened)
+                .filter(|(_, yes)| *yes)
+                .map(|(index, _)| index)
+                .collect(),
+        })
+    }
+
+    /// Starts one run, or reports why not.
+    fn launch(&mut self, request: &Request, descriptors: Descriptors<OwnedFd>) {
+        let report = match child::spawn(request, &descriptors, self.filtered) {
+            Ok(pid) => Report::Started { pid: pid.as_raw() },
+            Err(error) => Report::Failed { step: Step::Fork, errno: error.raw_os_error().unwrap_or(0) },
+        };
+        let _ = wire::send_message(descriptors.run.as_fd(), &report);
+        if let Report::Started { pid } = report {
+            let pid = Pid::from_raw(pid);
+            self.runs.push(Run { pid, socket: descriptors.run, identity: request.identity, killed: false });
+        }
+    }
+
+    /// Kills a run because its socket was closed or asked for it.
+    fn kill_run(&mut self, index: usize) {
+        let Some(run) = self.runs.get_mut(index) else { return };
+        run.killed = true;
+        kill::group(run.pid);
+        self.sweep(index);
+    }
+
+    /// Kills by uid what a group cannot name, unless another run shares the uid.
+    fn sweep(&self, index: usize) {
+        let Some(Some(uid)) = self.runs.get(index).map(|run| run.identity) else { return };
+        let shared = self
+            .runs
+            .iter()
+            .enumerate()
+            .any(|(other, run)| other != index && !run.killed && run.identity == Some(uid));
+        if !shared {
+            kill::uid(uid);
+        }
+    }
+
+    /// Collects all dead children: main processes end their run, adopted orphans only vanish.
+    fn reap(&mut self) {
+        // Looked at first and collected later: until then the number of a main process cannot be given to another,
+        // so the group that is killed is the run's.
+        let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        loop {
+            let status = match waitid(Id::All, look) {
+                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return,
+                Ok(status) => status,
+                Err(Errno::EINTR) => continue,
+                Err(_) => return,
+            };
+            let Some(pid) = status.pid() else { return };
+            let found = self.runs.iter().position(|run| run.pid == pid);
+            if let Some(index) = found {
+                kill::group(pid);
+                if !self.filtered {
+                    self.sweep(index);
+                }
+            }
+            let _ = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
+            if let Some(index) = found {
+                let run = self.runs.swap_remove(index);
+                let _ = wire::send_message(run.socket.as_fd(), &exited(status));
+            }
+        }
+    }
+}
+
+/// What [`Loop::wait`] found.
+struct Ready {
+    main: bool,
+    children: bool,
+    /// Runs whose socket was closed or holds a message, in ascending order.
+    runs: Vec<usize>,
+}
+
+fn exited(status: WaitStatus) -> Report {
+    match status {
+        WaitStatus::Exited(_, code) => Report::Exited { code: Some(code), signal: None },
+        WaitStatus::Signaled(_, signal, _) => Report::Exited { code: None, signal: Some(signal as i32) },
+        _ => Report::Exited { code: None, signal: None },
+    }
+}

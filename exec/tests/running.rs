@@ -1,0 +1,296 @@
+//! Running commands end to end: output, input, endings, deadlines.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stderr)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use exec::{Encoding, Error, Tier};
+use policy::RelPath;
+use support::{Sandbox, assert_gone, wait_for};
+
+macro_rules! sandbox {
+    () => {
+        match Sandbox::new() {
+            Some(sandbox) => sandbox,
+            None => return,
+        }
+    };
+}
+
+#[tokio::test]
+async fn echo_prints_what_it_was_told() {
+    let sandbox = sandbox!();
+    let result = sandbox.run("echo", &["hi", "数据"]).await;
+    assert_eq!((result.stdout.as_str(), result.exit_code), ("hi 数据\n", 0));
+    assert_eq!(
+        (result.stderr.as_str(), result.signal, result.timed_out, result.hint),
+        ("", None, false, None)
+    );
+    assert_eq!(result.enforcement.tier, Tier::Landlock);
+    assert!(result.enforcement.system_calls.is_enforced());
+}
+
+#[tokio::test]
+async fn exit_codes_and_signals_are_results() {
+    let sandbox = sandbox!();
+    assert_eq!(sandbox.bash("exit 7").await.exit_code, 7);
+    let killed = sandbox.bash("kill -TERM $$").await;
+    assert_eq!((killed.exit_code, killed.signal.as_deref()), (-1, Some("SIGTERM")));
+    assert!(!killed.timed_out);
+}
+
+#[tokio::test]
+async fn both_streams_are_kept_apart_and_in_order() {
+    let sandbox = sandbox!();
+    let result = sandbox.bash("echo 1; sleep 0.05; echo 2 >&2; sleep 0.05; echo 3").await;
+    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("1\n3\n", "2\n"));
+    assert_eq!(result.output, "1\n2\n3\n");
+}
+
+#[tokio::test]
+async fn a_megabyte_at_once_does_not_block() {
+    let sandbox = sandbox!();
+    let result = sandbox.run("bash", &["-c", "head -c 1000000 /dev/zero"]).await;
+    assert_eq!((result.stdout_bytes, result.exit_code), (1_000_000, 0));
+    assert!(result.duration_ms < 5_000, "{} ms", result.duration_ms);
+}
+
+#[tokio::test]
+async fn fifty_megabytes_are_bounded_counted_and_never_a_deadlock() {
+    let sandbox = sandbox!();
+    let mut spec = sandbox.spec("bash", &["-c", "echo begin; head -c 50000000 /dev/zero; echo; echo end"]);
+    spec.limits.output_bytes = 100_000;
+    let result = sandbox.launcher.run(spec).await.unwrap();
+    assert_eq!(result.stdout_bytes, 50_000_000 + 6 + 5);
+    assert!(result.truncated && result.stdout.len() < 100_100);
+    assert_eq!(result.dropped_bytes, result.stdout_bytes - 100_000);
+    assert!(result.stdout.starts_with("begin\n") && result.stdout.ends_with("end\n"));
+    assert!(result.stdout.contains(&format!("{} bytes dropped", result.dropped_bytes)));
+}
+
+#[tokio::test]
+async fn standard_input_is_delivered_whole_and_absent_input_is_empty() {
+    let sandbox = sandbox!();
+    assert_eq!(sandbox.run("cat", &[]).await.stdout, "");
+    for size in [0, 1, 1_000_000] {
+        let mut spec = sandbox.spec("bash", &["-c", "wc -c"]);
+        spec.stdin = Some(vec![b'x'; size]);
+        assert_eq!(sandbox.launcher.run(spec).await.unwrap().stdout.trim(), size.to_string());
+    }
+}
+
+#[tokio::test]
+async fn input_that_nobody_reads_is_no_error() {
+    let sandbox = sandbox!();
+    let mut spec = sandbox.spec("echo", &["done"]);
+    spec.stdin = Some(vec![b'x'; 1_000_000]);
+    assert_eq!(sandbox.launcher.run(spec).await.unwrap().stdout, "done\n");
+}
+
+#[tokio::test]
+async fn binary_output_survives_in_base64() {
+    let sandbox = sandbox!();
+    let mut spec = sandbox.spec("python3", &["-c", "import os; os.write(1, bytes(range(256)))"]);
+    spec.encoding = Encoding::Base64;
+    let result = sandbox.launcher.run(spec).await.unwrap();
+    use base64::Engine;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(result.stdout_base64.unwrap()).unwrap();
+    assert!(bytes.iter().copied().eq(0..=255));
+}
+
+#[tokio::test]
+async fn the_environment_is_exactly_what_was_given() {
+    let sandbox = sandbox!();
+    let mut spec = sandbox.spec("python3", &["-c", "import os; print(sorted(os.environ.items()))"]);
+    spec.environment = vec![("A".to_owned(), "1=2".to_owned()), ("LC_ALL".to_owned(), "C.UTF-8".to_owned())];
+    let result = sandbox.launcher.run(spec).await.unwrap();
+    assert_eq!(result.stdout, "[('A', '1=2'), ('LC_ALL', 'C.UTF-8')]\n");
+}
+
+#[tokio::test]
+async fn arguments_of_128_kib_arrive_and_more_is_refused() {
+    let sandbox = sandbox!();
+    let long = "\u{1}é".repeat(30_000);
+    let result = sandbox.run("python3", &["-c", "import sys; print(len(sys.argv[1]))", &long]).await;
+    assert_eq!(result.stdout, "60000\n");
+    let too_long = "x".repeat(131_072);
+    let error = sandbox.launcher.run(sandbox.spec("echo", &[&too_long])).await.unwrap_err();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error:?}");
+    let error = sandbox.launcher.run(sandbox.spec("echo", &["a\0b"])).await.unwrap_err();
+    assert!(matches!(error, Error::Unpassable { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_working_directory_is_inside_the_tree_or_refused() {
+    let sandbox = sandbox!();
+    sandbox.bash("mkdir -p a/b; ln -s / out").await;
+    let mut spec = sandbox.spec("bash", &["-c", "pwd"]);
+    spec.directory = RelPath::parse("a/b").unwrap();
+    let result = sandbox.launcher.run(spec.clone()).await.unwrap();
+    assert_eq!(result.stdout.trim(), sandbox.view.tree.join("a/b").to_str().unwrap());
+    for outside in ["out", "out/etc", "missing"] {
+        spec.directory = RelPath::parse(outside).unwrap();
+        let error = sandbox.launcher.run(spec.clone()).await.unwrap_err();
+        assert!(matches!(error, Error::Directory { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn at_the_deadline_the_whole_tree_dies_and_partial_output_is_returned() {
+    let sandbox = sandbox!();
+    let mut spec = sandbox.spec("sh", &["-c", "echo partial; sleep 10041 & sleep 10042 & wait"]);
+    spec.timeout = Duration::from_millis(500);
+    let began = Instant::now();
+    let result = sandbox.launcher.run(spec).await.unwrap();
+    assert!(began.elapsed() < Duration::from_millis(1_500), "{:?}", began.elapsed());
+    assert_eq!((result.stdout.as_str(), result.timed_out, result.exit_code), ("partial\n", true, -1));
+    assert_gone("sleep 1004").await;
+}
+
+const DAEMON: &str = "import os, time
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+print('daemon', flush=True)
+os.execvp('sleep', ['sleep', os.environ['NAP']])";
+
+#[tokio::test]
+async fn a_daemon_does_not_outlive_a_normal_end() {
+    let sandbox = sandbox!();
+    let mut spec = sandbox.spec("bash", &["-c", "python3 -c \"$DAEMON\"; sleep 0.3; echo end"]);
+    spec.environment
+        .extend([("DAEMON".to_owned(), DAEMON.to_owned()), ("NAP".to_owned(), "10051".to_owned())]);
+    let result = sandbox.launcher.run(spec).await.unwrap();
+    assert_eq!((result.stdout.as_str(), result.exit_code), ("daemon\nend\n", 0), "{}", result.stderr);
+    assert_gone("sleep 10051").await;
+}
+
+#[tokio::test]
+async fn a_daemon_does_not_outlive_the_deadline() {
+    let sandbox = sandbox!();
+    let mut spec = sandbox.spec("bash", &["-c", "python3 -c \"$DAEMON\"; sleep 10053"]);
+    spec.environment
+        .extend([("DAEMON".to_owned(), DAEMON.to_owned()), ("NAP".to_owned(), "10052".to_owned())]);
+    spec.timeout = Duration::from_secs(1);
+    assert!(sandbox.launcher.run(spec).await.unwrap().timed_out);
+    assert_gone("sleep 1005").await;
+}
+
+#[tokio::test]
+async fn a_grandchild_that_holds_the_pipe_does_not_delay_the_answer() {
+    let sandbox = sandbox!();
+    let began = Instant::now();
+    let result = sandbox.bash("sleep 10061 & echo done").await;
+    assert_eq!(result.stdout, "done\n");
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_gone("sleep 10061").await;
+}
+
+#[tokio::test]
+async fn dropping_the_future_kills_the_tree() {
+    let sandbox = sandbox!();
+    let launcher = sandbox.launcher.clone();
+    let spec = sandbox.spec("sh", &["-c", "sleep 10071 & sleep 10072; wait"]);
+    let task = tokio::spawn(async move { launcher.run(spec).await });
+    wait_for("sleep 10072").await;
+    task.abort();
+    assert_gone("sleep 1007").await;
+}
+
+#[tokio::test]
+async fn a_dead_launcher_is_a_named_error_and_the_next_run_works() {
+    let sandbox = sandbox!();
+    let launcher = sandbox.launcher.clone();
+    let spec = sandbox.spec("sh", &["-c", "sleep 10081 & sleep 10082; wait"]);
+    let task = tokio::spawn(async move { launcher.run(spec).await });
+    wait_for("sleep 10082").await;
+    let pid = nix::unistd::Pid::from_raw(sandbox.launcher.pid());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    let error = task.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::LauncherDied), "{error:?}");
+    assert_gone("sleep 1008").await;
+    assert_eq!(sandbox.run("echo", &["again"]).await.stdout, "again\n");
+    assert_ne!(sandbox.launcher.pid(), pid.as_raw());
+}
+
+#[tokio::test]
+async fn dropping_the_launcher_kills_its_runs() {
+    let sandbox = sandbox!();
+    let pid = sandbox.launcher.pid();
+    let launcher = sandbox.launcher.clone();
+    let spec = sandbox.spec("sleep", &["10091"]);
+    drop(launcher);
+    let mut spec = spec;
+    spec.program = "bash".to_owned();
+    spec.arguments = vec!["-c".to_owned(), "sleep 10091; true".to_owned()];
+    let launcher = sandbox.launcher.clone();
+    let task = tokio::spawn(async move { launcher.run(spec).await });
+    wait_for("sleep 10091").await;
+    task.abort();
+    let _ = task.await;
+    drop(sandbox);
+    assert_gone("sleep 10091").await;
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+}
+
+#[tokio::test]
+async fn many_runs_at_once_do_not_mix() {
+    let sandbox = sandbox!();
+    let mut tasks = Vec::new();
+    for number in 0..40 {
+        let launcher = sandbox.launcher.clone();
+        let spec = sandbox.spec("bash", &["-c", &format!("echo {number}; exit {number}")]);
+        tasks.push(tokio::spawn(async move { launcher.run(spec).await.unwrap() }));
+    }
+    for (number, task) in tasks.into_iter().enumerate() {
+        let result = task.await.unwrap();
+        assert_eq!((result.stdout, result.exit_code), (format!("{number}\n"), number as i32));
+    }
+}
+
+#[tokio::test]
+async fn a_floor_that_the_host_cannot_give_is_refused_in_words() {
+    let sandbox = sandbox!();
+    let mut spec = sandbox.spec("echo", &["hi"]);
+    spec.minimum = Some(Tier::Namespaces);
+    let error = sandbox.launcher.run(spec).await.unwrap_err();
+    assert!(matches!(error, Error::Unsupported { wanted: Tier::Namespaces, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_program_off_the_list_is_refused_by_name_with_the_list() {
+    let sandbox = sandbox!();
+    for program in ["perl", "/bin/echo", "../echo", ""] {
+        let error = sandbox.launcher.run(sandbox.spec(program, &[])).await.unwrap_err();
+        assert!(matches!(error, Error::ProgramNotAllowed { .. }), "{error:?}");
+        assert!(error.to_string().contains("python3"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn ordinary_tools_work() {
+    let sandbox = sandbox!();
+    for (script, expected) in [
+        ("python3 -c 'import ssl, sqlite3, multiprocessing, asyncio, json; print(1)'", "1\n"),
+        ("pip --version | head -c 4", "pip "),
+        ("pip3 --version | head -c 4", "pip "),
+        ("printf 'b\\na\\n' | sort | tee x | tr a-z A-Z", "A\nB\n"),
+        ("cat <(echo substituted)", "substituted\n"),
+        ("mkdir d && cp x d/y && mv d/y z && rm -r d && find . -name z", "./z\n"),
+        (
+            "echo '{print $1}' > p.awk && echo 'a b' | awk -f p.awk && sed -i s/a/A/ x && grep -c A x",
+            "a\n1\n",
+        ),
+        ("echo x > $TMPDIR/t && mv $TMPDIR/t moved && ln -s moved link && cat link", "x\n"),
+        ("echo 'echo script' > run.sh && bash run.sh", "script\n"),
+        ("echo hidden > /dev/null; head -c 1 /dev/urandom | wc -c", "1\n"),
+        ("python3 -m venv --without-pip v && echo made", "made\n"),
+        ("grep -c processor /proc/cpuinfo > /dev/null && echo machine", "machine\n"),
+        ("touch f && chmod 640 f && stat -c %a f", "640\n"),
+        ("curl --version | head -c 4", "curl"),
+    ] {
+        let result = sandbox.bash(script).await;
+        assert_eq!(result.stdout, expected, "{script}: {}", result.stderr);
+    }
+}

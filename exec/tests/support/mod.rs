@@ -1,0 +1,179 @@
+//! A sandbox for one test: a tree, a scratch directory, a neighbour, and a launcher.
+#![allow(dead_code, unreachable_pub)] // each test binary uses its part
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use exec::{ExecResult, Isolation, Launcher, LauncherConfig, RunSpec, Whitelist};
+use nix::unistd::{Gid, Uid, chown};
+use policy::View;
+use policy::command::{CommandPolicy, Profile};
+
+/// Tells whether `feature` is here. Without it the test is skipped loudly, or fails when `FILESECBOX_REQUIRE`
+/// (names separated by commas) lists it.
+pub fn has(feature: &str, here: bool) -> bool {
+    let required = std::env::var("FILESECBOX_REQUIRE").unwrap_or_default();
+    assert!(
+        here || !required.split(',').any(|name| name.trim() == feature),
+        "`{feature}` is required by FILESECBOX_REQUIRE and absent"
+    );
+    if !here {
+        eprintln!("SKIPPED: `{feature}` is not available here");
+    }
+    here
+}
+
+pub fn is_root() -> bool {
+    Uid::effective().is_root()
+}
+
+/// Uids of test sandboxes: far from any real account, one for each sandbox of this process.
+fn next_uid() -> u32 {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    1_900_000_000 + std::process::id() % 100_000 * 1_000 + NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+pub struct Sandbox {
+    pub launcher: Arc<Launcher>,
+    pub root: tempfile::TempDir,
+    pub view: View,
+}
+
+pub fn config(profile: Profile) -> LauncherConfig {
+    let policy = CommandPolicy::new(profile, &[]).unwrap();
+    LauncherConfig {
+        program: env!("CARGO_BIN_EXE_exec-test-launcher").into(),
+        arguments: Vec::new(),
+        ..LauncherConfig::new(Whitelist::from(&policy))
+    }
+}
+
+impl Sandbox {
+    /// A sandbox as the service makes them on this host: with an own uid where it can.
+    pub fn new() -> Option<Self> {
+        Self::with(config(Profile::Default), is_root())
+    }
+
+    /// A sandbox that runs with the uid of the test.
+    pub fn with_own_uid_of_service() -> Option<Self> {
+        Self::with(config(Profile::Default), false)
+    }
+
+    pub fn with(config: LauncherConfig, own_uid: bool) -> Option<Self> {
+        let launcher = match Launcher::start(config) {
+            Ok(launcher) => launcher,
+            Err(error @ exec::Error::Unsupported { .. }) => {
+                eprintln!("{error}");
+                has("landlock", false);
+                return None;
+            }
+            Err(error) => panic!("{error:?}"),
+        };
+        let root = tempfile::tempdir().unwrap();
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let owner = own_uid.then(next_uid);
+        let view = View {
+            tree: root.path().join("tree"),
+            scratch: root.path().join("scratch"),
+            sandbox_path: "/workspace".to_owned(),
+            aliases: Vec::new(),
+            owner,
+        };
+        for (path, mode) in
+            [(&view.tree, 0o700), (&view.scratch, 0o700), (&root.path().join("outside"), 0o777)]
+        {
+            fs::create_dir(path).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            own(path, owner);
+        }
+        fs::write(root.path().join("outside/secret"), "outside-secret").unwrap();
+        own(&root.path().join("outside/secret"), owner);
+        Some(Self { launcher, root, view })
+    }
+
+    pub fn outside(&self) -> PathBuf {
+        self.root.path().join("outside")
+    }
+
+    /// Puts a file into the tree.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.view.tree.join(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        own(&path, self.view.owner);
+        path
+    }
+
+    pub fn spec(&self, program: &str, arguments: &[&str]) -> RunSpec {
+        let mut spec = RunSpec::new(self.view.clone(), program);
+        spec.arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        spec.environment = [
+            ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("HOME", self.view.scratch.display().to_string()),
+            ("TMPDIR", self.view.scratch.display().to_string()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .to_vec();
+        spec.timeout = Duration::from_secs(30);
+        spec
+    }
+
+    pub async fn run(&self, program: &str, arguments: &[&str]) -> ExecResult {
+        self.launcher.run(self.spec(program, arguments)).await.unwrap()
+    }
+
+    pub async fn bash(&self, script: &str) -> ExecResult {
+        self.run("bash", &["-c", script]).await
+    }
+
+    pub async fn python(&self, script: &str) -> ExecResult {
+        self.run("python3", &["-c", script]).await
+    }
+}
+
+pub fn own(path: &Path, owner: Option<u32>) {
+    if let Some(uid) = owner {
+        chown(path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid))).unwrap();
+    }
+}
+
+/// A floor of `process`, by name.
+pub fn process_tier() -> Isolation {
+    Isolation { minimum: exec::Tier::Process }
+}
+
+/// Waits until no process has `marker` in its command line; panics after five seconds.
+pub async fn assert_gone(marker: &str) {
+    for _ in 0..500 {
+        if survivors(marker).is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("still alive: {:?}", survivors(marker));
+}
+
+/// Waits until a process has `marker` in its command line.
+pub async fn wait_for(marker: &str) {
+    for _ in 0..500 {
+        if !survivors(marker).is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("`{marker}` never started");
+}
+
+fn survivors(marker: &str) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    processes
+        .filter(|entry| entry.file_name() != std::process::id().to_string().as_str())
+        .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| line.contains(marker))
+        .collect()
+}
