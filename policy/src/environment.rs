@@ -66,6 +66,9 @@ pub struct Places<'a> {
     pub home: &'a str,
     /// The private directory for temporary files.
     pub tmp: &'a str,
+    /// The run could write the system's Python packages, as far as access(2) tells: it is root, and neither a
+    /// change of user nor a read-only system stands in between.
+    pub system_is_writable: bool,
 }
 
 /// Variables from the configuration, each proven fit to be passed.
@@ -136,6 +139,11 @@ pub fn build(
     environment_bytes: usize,
 ) -> Result<Vec<(String, String)>, Refusal> {
     let mut variables = BTreeMap::new();
+    if places.system_is_writable {
+        // Else pip finds out itself and installs below `PYTHONUSERBASE`. Forcing it always would break
+        // `pip install --target` and virtual environments, which refuse to be combined with it.
+        variables.insert("PIP_USER".to_owned(), "1".to_owned());
+    }
     for (name, value) in fixed(places) {
         variables.insert(name.to_owned(), value);
     }
@@ -156,8 +164,8 @@ pub fn build(
 }
 
 /// The variables that every run has.
-fn fixed(places: Places<'_>) -> [(&'static str, String); 24] {
-    let Places { tree, dir, home, tmp } = places;
+fn fixed(places: Places<'_>) -> [(&'static str, String); 23] {
+    let Places { tree, dir, home, tmp, .. } = places;
     [
         ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
         ("LANG", "C.UTF-8".to_owned()),
@@ -173,13 +181,12 @@ fn fixed(places: Places<'_>) -> [(&'static str, String); 24] {
         ("XDG_CACHE_HOME", format!("{home}/.cache")),
         ("XDG_CONFIG_HOME", format!("{home}/.config")),
         ("XDG_DATA_HOME", format!("{home}/.local/share")),
-        // Python: packages below the home, whoever runs pip, and on Debian too, which guards the system's own
-        // packages against pip (PEP 668); byte code outside the tree, so that running a script changes no file of it.
+        // Python: packages below the home, on Debian too, which guards the system's own against pip (PEP 668);
+        // byte code outside the tree, so that running a script changes no file of it.
         ("PYTHONUSERBASE", format!("{home}/.local")),
         ("PYTHONPYCACHEPREFIX", format!("{home}/.cache/pycache")),
         ("PYTHONUTF8", "1".to_owned()),
         ("PYTHONIOENCODING", "utf-8".to_owned()),
-        ("PIP_USER", "1".to_owned()),
         ("PIP_BREAK_SYSTEM_PACKAGES", "1".to_owned()),
         ("PIP_CACHE_DIR", format!("{home}/.cache/pip")),
         ("PIP_DISABLE_PIP_VERSION_CHECK", "1".to_owned()),
@@ -223,8 +230,13 @@ fn shown(name: &str) -> String {
 mod tests {
     use super::*;
 
-    const PLACES: Places<'_> =
-        Places { tree: "/workspace", dir: "/workspace/src", home: "/scratch/home", tmp: "/scratch/tmp" };
+    const PLACES: Places<'_> = Places {
+        tree: "/workspace",
+        dir: "/workspace/src",
+        home: "/scratch/home",
+        tmp: "/scratch/tmp",
+        system_is_writable: false,
+    };
 
     fn pair(name: &str, value: &str) -> (String, String) {
         (name.to_owned(), value.to_owned())
@@ -251,6 +263,15 @@ mod tests {
             pair("A", "3"),
         ] {
             assert!(environment.contains(&wanted), "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn pip_is_kept_from_the_system_only_where_nothing_else_keeps_it() {
+        for system_is_writable in [false, true] {
+            let places = Places { system_is_writable, ..PLACES };
+            let environment = build(places, &Configured::default(), &[], 100_000).unwrap();
+            assert_eq!(environment.contains(&pair("PIP_USER", "1")), system_is_writable);
         }
     }
 

@@ -1,0 +1,137 @@
+//! [`pack`]: a skill as a ZIP to download.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+
+use policy::{RelPath, SkillId};
+use zip::result::ZipError;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, DateTime, ZipWriter};
+
+use super::time;
+use crate::error::{Error, Result};
+
+/// Bytes copied at once, and bytes collected before they are written.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Size from which an entry gets 64-bit sizes: room for deflate making incompressible data a little larger.
+const LARGE_FROM_BYTES: u64 = (u32::MAX as u64) - (u32::MAX as u64) / 1000;
+
+/// What an entry of the archive is made of.
+#[derive(Debug)]
+pub enum PackSource {
+    /// A directory, so that empty ones are kept.
+    Directory,
+    /// A file, read from its position to its end.
+    File(File),
+}
+
+/// One file or directory to pack.
+#[derive(Debug)]
+pub struct PackEntry {
+    /// Where it stands in the skill; the skill's own root is passed over.
+    pub path: RelPath,
+    /// Unix mode; only whether anyone may execute it is kept.
+    pub mode: u32,
+    /// Modification time, in nanoseconds since 1970-01-01T00:00:00Z; kept to two seconds within 1980 to 2107.
+    pub modified_ns: i128,
+    /// Its content.
+    pub source: PackSource,
+}
+
+/// What was packed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packed {
+    /// Files.
+    pub files: usize,
+    /// Bytes in them, unpacked.
+    pub bytes: u64,
+}
+
+/// Writes `entries` in their order under `<skill>/` as a ZIP to `into`, an empty file at position 0.
+///
+/// Names are UTF-8 and marked so, modes are 0755 or 0644, data is deflated; entries and archives beyond 4 GiB or
+/// 65 534 entries get zip64 fields. Equal entries in equal order give equal bytes. `into` is left at its end.
+///
+/// # Errors
+/// What `entries` yields; [`Error::NoSpace`], [`Error::Io`], and [`Error::AlreadyExists`] for a path given twice.
+pub fn pack(
+    skill: &SkillId,
+    entries: impl IntoIterator<Item = Result<PackEntry>>,
+    into: &File,
+) -> Result<Packed> {
+    let mut writer = ZipWriter::new(BufWriter::with_capacity(BUFFER_BYTES, into));
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut packed = Packed::default();
+    for entry in entries {
+        let entry = entry?;
+        if entry.path.is_root() {
+            continue;
+        }
+        let name = format!("{skill}/{}", entry.path);
+        let options = options(&entry);
+        match entry.source {
+            PackSource::Directory => {
+                writer.add_directory(name, options).map_err(|error| failure(error, &entry.path))?;
+            }
+            PackSource::File(mut file) => {
+                let stat = rustix::fs::fstat(&file)
+                    .map_err(|errno| Error::from_errno("stat", &entry.path, errno))?;
+                let is_large = u64::try_from(stat.st_size).unwrap_or(0) >= LARGE_FROM_BYTES;
+                writer
+                    .start_file(name, options.large_file(is_large))
+                    .map_err(|error| failure(error, &entry.path))?;
+                packed.bytes += copy(&mut file, &mut writer, &mut buffer, &entry.path)?;
+                packed.files += 1;
+            }
+        }
+    }
+    let mut inner = writer.finish().map_err(|error| failure(error, &RelPath::root()))?;
+    inner.flush().map_err(|error| Error::from_io("write", "archive", error))?;
+    Ok(packed)
+}
+
+fn options(entry: &PackEntry) -> SimpleFileOptions {
+    let is_directory = matches!(entry.source, PackSource::Directory);
+    let mode = if is_directory || entry.mode & 0o111 != 0 { 0o755 } else { 0o644 };
+    SimpleFileOptions::default()
+        .compression_method(CompressionMethod::Deflated)
+        .unix_permissions(mode)
+        .last_modified_time(dos_time(entry.modified_ns))
+}
+
+/// The moment as an MS-DOS time in UTC; 1980-01-01 where there is none.
+fn dos_time(modified_ns: i128) -> DateTime {
+    i64::try_from(modified_ns.div_euclid(1_000_000_000))
+        .ok()
+        .and_then(time::to_civil)
+        .and_then(|(year, [month, day, hour, minute, second])| {
+            DateTime::from_date_and_time(year, month, day, hour, minute, second).ok()
+        })
+        .unwrap_or_default()
+}
+
+fn copy(from: &mut File, to: &mut impl Write, buffer: &mut [u8], path: &RelPath) -> Result<u64> {
+    let mut copied = 0;
+    loop {
+        let read = match from.read(buffer) {
+            Ok(0) => return Ok(copied),
+            Ok(read) => read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Error::from_io("read", path, error)),
+        };
+        let bytes = buffer.get(..read).unwrap_or_default();
+        to.write_all(bytes).map_err(|error| Error::from_io("write", path, error))?;
+        copied += read as u64;
+    }
+}
+
+fn failure(error: ZipError, path: &RelPath) -> Error {
+    match error {
+        ZipError::Io(error) => Error::from_io("write", path, error),
+        ZipError::InvalidArchive(reason) if reason.contains("Duplicate") => {
+            Error::AlreadyExists(path.to_string())
+        }
+        other => Error::from_io("pack", path, std::io::Error::other(other)),
+    }
+}
