@@ -4,14 +4,15 @@ use std::borrow::Cow;
 
 use crate::launcher::Launcher;
 use crate::tier::{Enforcement, Layer, Network};
+use crate::wire::Reach;
 
 /// What was particular to one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
     /// Whether it had a uid of its own.
     pub(crate) own_uid: bool,
-    /// Whether it kept `CAP_DAC_READ_SEARCH`.
-    pub(crate) kept_read_search: bool,
+    /// How it got to its tree.
+    pub(crate) reach: Reach,
     /// Its network mode.
     pub(crate) network: Network,
 }
@@ -26,25 +27,30 @@ const ABI_SIGNALS: u32 = 6;
 impl Launcher {
     /// Describes the confinement of a run in `circumstances`.
     pub(crate) fn enforcement(&self, circumstances: Circumstances) -> Enforcement {
-        let Circumstances { own_uid, kept_read_search, network } = circumstances;
+        let Circumstances { own_uid, reach, network } = circumstances;
         let abi = self.landlock.as_ref().copied().unwrap_or(0);
         let filter = self.hello().filter;
         let filtered = filter.is_ok();
         let as_root = !own_uid && self.service.uid == 0;
-        let landlock = match &self.landlock {
-            Ok(_) => Layer::Enforced,
-            Err(reason) => Layer::unavailable(reason.clone()),
+        let landlock = match (&self.landlock, self.distrusted()) {
+            (Ok(_), None) => Layer::Enforced,
+            (Ok(_), Some(reason)) => Layer::unavailable(reason.to_owned()),
+            (Err(reason), _) => Layer::unavailable(reason.clone()),
         };
         let mut notes: Vec<Cow<'static, str>> = vec![
             "memory is limited for each process, not for the run".into(),
             "a native program in the tree can be loaded through an allowed one; it stays inside the same walls".into(),
         ];
-        if kept_read_search {
-            notes.push(
+        match reach {
+            Reach::Open => {}
+            Reach::ReadSearch => notes.push(
                 "directories above the tree are closed to its uid, so the run keeps CAP_DAC_READ_SEARCH; Landlock \
                  still decides what it reads"
                     .into(),
-            );
+            ),
+            Reach::Closed => notes.push(
+                "directories above the tree are closed to its uid: relative paths work, absolute ones do not".into(),
+            ),
         }
         if abi != 0 && abi < ABI_TRUNCATE {
             notes.push("this kernel's Landlock does not stop truncating files, only their owner does".into());

@@ -19,6 +19,7 @@ use crate::launcher::Launcher;
 use crate::result::ExecResult;
 use crate::run::RunSpec;
 use crate::tier::{Enforcement, Layer, Network};
+use crate::wire::Reach;
 
 /// The deadline of each canary.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -88,8 +89,8 @@ impl Launcher {
             // Without an own uid, older kernels do not stop this; that is said by its layer, not a hole.
             let expected = self.signals_are_stopped(owner);
             canaries.extend(expected.then_some(canary));
-            if canaries.iter().any(|canary| !canary.outcome.is_enforced()) {
-                self.set_breached();
+            if let Some(canary) = canaries.iter().find(|canary| !canary.outcome.is_enforced()) {
+                self.distrust(format!("the attempt to {} went wrong: {}", canary.attempt, canary.outcome));
             }
         }
         self.require(self.config.isolation.minimum)?;
@@ -103,7 +104,7 @@ impl Launcher {
     fn usual(&self, owner: Option<u32>) -> Enforcement {
         self.enforcement(Circumstances {
             own_uid: owner.is_some_and(|uid| uid != self.service.uid),
-            kept_read_search: false,
+            reach: Reach::Open,
             network: Network::None,
         })
     }

@@ -4,8 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -75,8 +74,8 @@ pub struct Launcher {
     /// `/dev/null`, the standard input of runs that get none.
     pub(crate) null: OwnedFd,
     pub(crate) service: Service,
-    /// Set when a canary got through the walls: they count as absent from then on.
-    breached: AtomicBool,
+    /// Set when a probe failed: the walls count as absent from then on, for this reason.
+    distrust: OnceLock<String>,
     process: Mutex<Process>,
 }
 
@@ -121,7 +120,7 @@ impl Launcher {
             buffers: Buffers::default(),
             null,
             service,
-            breached: AtomicBool::new(false),
+            distrust: OnceLock::new(),
             process: Mutex::new(process),
         };
         launcher.require(launcher.config.isolation.minimum)?;
@@ -148,8 +147,8 @@ impl Launcher {
 
     /// Why the host does not grant tier `landlock`; `None` when it does.
     pub(crate) fn shortfall(&self) -> Option<String> {
-        if self.breached.load(Ordering::Relaxed) {
-            return Some("a command got through the walls when they were tested".to_owned());
+        if let Some(reason) = self.distrusted() {
+            return Some(reason.to_owned());
         }
         self.landlock.clone().err().or_else(|| self.hello().filter.err())
     }
@@ -167,9 +166,14 @@ impl Launcher {
         Err(Error::Unsupported { wanted: floor, granted, reason })
     }
 
-    /// Counts the walls as absent from now on.
-    pub(crate) fn set_breached(&self) {
-        self.breached.store(true, Ordering::Relaxed);
+    /// Why the walls count as absent although the kernel has them.
+    pub(crate) fn distrusted(&self) -> Option<&str> {
+        self.distrust.get().map(String::as_str)
+    }
+
+    /// Counts the walls as absent from now on, for the first reason given.
+    pub(crate) fn distrust(&self, reason: String) {
+        let _ = self.distrust.set(reason);
     }
 
     /// What the launcher of the moment can do.

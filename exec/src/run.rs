@@ -30,7 +30,7 @@ use crate::result::{Encoding, Ending, ExecResult};
 use crate::sys;
 use crate::tier::{Network, Tier};
 use crate::walls::open_path;
-use crate::wire::{self, Ceilings, Descriptors, KILL, Report, Request};
+use crate::wire::{self, Ceilings, Descriptors, KILL, Reach, Report, Request};
 
 /// How long pipes are read after the main process is gone.
 const DRAIN: Duration = Duration::from_millis(100);
@@ -100,13 +100,15 @@ impl Launcher {
     /// * [`Error::Tree`], [`Error::Directory`]: the tree or the working directory cannot be opened.
     /// * [`Error::Step`]: confining the new process failed; the program did not start.
     /// * [`Error::LauncherStart`], [`Error::LauncherDied`], [`Error::Walls`], [`Error::Resource`]: the host failed.
-    pub async fn run(self: &Arc<Self>, spec: RunSpec) -> Result<ExecResult, Error> {
+    pub async fn run(self: &Arc<Self>, mut spec: RunSpec) -> Result<ExecResult, Error> {
         let began = Instant::now();
         check(&spec)?;
-        self.require(spec.minimum.unwrap_or_default().max(self.config.isolation.minimum))?;
+        let floor = self.config.isolation.minimum;
+        self.require(spec.minimum.map_or(floor, |minimum| minimum.max(floor)))?;
         let identity = self.identity(spec.view.owner)?;
         let request = self.request(&spec, identity)?;
-        let (ours, reports) = self.launch(&spec, &request).await?;
+        let stdin = spec.stdin.take();
+        let (ours, reports) = self.launch(&spec, stdin, &request).await?;
         let mut capture = Capture::new(spec.limits.output_bytes);
         let deadline = tokio::time::Instant::from_std(began + spec.timeout);
         let mut watch = Watch::new(ours, reports, deadline, self.buffers.lend())?;
@@ -115,7 +117,7 @@ impl Launcher {
         let ending = watched?;
         let enforcement = self.enforcement(Circumstances {
             own_uid: identity.is_some(),
-            kept_read_search: watch.kept_read_search,
+            reach: watch.reach,
             network: spec.network,
         });
         let exit_code = ending.code.unwrap_or(-1);
@@ -165,7 +167,12 @@ impl Launcher {
     }
 
     /// Opens what the run needs and hands it over; our ends of the pipes and the run's socket.
-    async fn launch(self: &Arc<Self>, spec: &RunSpec, request: &Request) -> Result<(Pipes, OwnedFd), Error> {
+    async fn launch(
+        self: &Arc<Self>,
+        spec: &RunSpec,
+        stdin: Option<Vec<u8>>,
+        request: &Request,
+    ) -> Result<(Pipes, OwnedFd), Error> {
         let place = |path: &std::path::Path| {
             open_path(path).map_err(|source| Error::Tree { path: path.to_path_buf(), source })
         };
@@ -181,7 +188,7 @@ impl Launcher {
         let (reports, run) = packet_sockets().map_err(Error::resource("socketpair"))?;
         let (out, their_out) = pipe()?;
         let (err, their_err) = pipe()?;
-        let (input, their_in) = match &spec.stdin {
+        let (input, their_in) = match &stdin {
             None => (None, None),
             Some(_) => {
                 let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(Error::resource("pipe2"))?;
@@ -200,7 +207,7 @@ impl Launcher {
             walls: walls.as_ref().map(|ruleset| ruleset.as_fd()),
         };
         self.submit(request, &descriptors).await?;
-        let input = input.zip(spec.stdin.clone()).map(|(pipe, bytes)| Input { pipe, bytes, written: 0 });
+        let input = input.zip(stdin).map(|(pipe, bytes)| Input { pipe, bytes, written: 0 });
         Ok((Pipes { out, err, input }, reports))
     }
 }
@@ -229,7 +236,7 @@ struct Watch {
     phase: Phase,
     buffer: Box<[u8]>,
     pid: Option<i32>,
-    kept_read_search: bool,
+    reach: Reach,
     code: Option<i32>,
     signal: Option<i32>,
     timed_out: bool,
@@ -283,7 +290,7 @@ impl Watch {
             phase: Phase::Running,
             buffer,
             pid: None,
-            kept_read_search: false,
+            reach: Reach::Open,
             code: None,
             signal: None,
             timed_out: false,
@@ -345,7 +352,7 @@ impl Watch {
         };
         match report {
             Report::Started { pid } => self.pid = Some(pid),
-            Report::KeptReadSearch => self.kept_read_search = true,
+            Report::Unreachable { reach } => self.reach = reach,
             Report::Failed { step, errno } => {
                 return Err(Error::Step { step, source: io::Error::from_raw_os_error(errno) });
             }

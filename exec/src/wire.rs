@@ -98,8 +98,11 @@ pub(crate) enum Report {
         /// The process id.
         pid: i32,
     },
-    /// The uid cannot reach the tree by its path, so the process keeps `CAP_DAC_READ_SEARCH`.
-    KeptReadSearch,
+    /// The uid cannot walk to the tree by its path.
+    Unreachable {
+        /// What becomes of absolute paths.
+        reach: Reach,
+    },
     /// A step failed and the program does not start.
     Failed {
         /// Which step.
@@ -116,6 +119,18 @@ pub(crate) enum Report {
     },
 }
 
+/// How a run gets to its tree by an absolute path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reach {
+    /// As its uid.
+    Open,
+    /// With `CAP_DAC_READ_SEARCH`, which it keeps for that.
+    ReadSearch,
+    /// Not at all: the launcher has no such capability to keep.
+    Closed,
+}
+
 /// A step of setting up a run, named after its system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -123,8 +138,8 @@ pub(crate) enum Report {
 pub enum Step {
     /// The request could not be read.
     Request,
-    /// `fork`
-    Fork,
+    /// `clone`
+    Clone,
     /// `setsid`
     Session,
     /// `dup2` of standard input, output and error
@@ -157,7 +172,7 @@ impl fmt::Display for Step {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Request => "recvmsg",
-            Self::Fork => "fork",
+            Self::Clone => "clone",
             Self::Session => "setsid",
             Self::Stdio => "dup2",
             Self::CloseFiles => "close_range",

@@ -294,3 +294,32 @@ async fn ordinary_tools_work() {
         assert_eq!(result.stdout, expected, "{script}: {}", result.stderr);
     }
 }
+
+#[tokio::test]
+async fn a_wheel_with_native_code_can_be_installed_and_loaded() {
+    let sandbox = sandbox!();
+    let script = r#"
+set -e
+python3 - <<'END'
+import glob, zipfile
+library = sorted(glob.glob('/lib/*/libz.so.1') + glob.glob('/lib*/libz.so.1'))[0]
+module = "import ctypes, os; z = ctypes.CDLL(os.path.join(os.path.dirname(__file__), 'native.so'))"
+info = 'demo-1.0.dist-info/'
+with zipfile.ZipFile('demo-1.0-py3-none-any.whl', 'w') as wheel:
+    wheel.writestr('demo.py', module)
+    wheel.write(library, 'native.so')
+    wheel.writestr(info + 'METADATA', 'Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n')
+    wheel.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n')
+    wheel.writestr(info + 'RECORD', '')
+END
+pip install -q --no-index --no-deps --target site demo-1.0-py3-none-any.whl
+PYTHONPATH=site python3 -c 'import demo; print(demo.z.zlibCompileFlags() != 0)'
+"#;
+    let result = sandbox.bash(script).await;
+    assert_eq!(result.stdout, "True\n", "{}", result.stderr);
+}
+
+#[test]
+fn all_of_this_holds_without_root() {
+    support::repeat_without_root("echo_prints_what_it_was_told");
+}

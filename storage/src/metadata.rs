@@ -124,18 +124,14 @@ pub fn parse(skill_md: Option<&[u8]>, readme: Option<&[u8]>, directory_name: &st
     // A README may open with front matter of its own, which is for the site that shows it.
     let (_, readme_body) = header::split(readme.as_deref().unwrap_or_default());
     let bodies = [skill_body, readme_body];
-    let name = fields
-        .name
-        .or_else(|| bodies.iter().find_map(|body| body::heading(body)))
-        .unwrap_or_else(|| directory_name.to_owned());
-    let description = fields
-        .description
-        .or_else(|| bodies.iter().find_map(|body| body::paragraph(body)))
-        .unwrap_or_else(|| NO_DESCRIPTION.to_owned());
+    let headings = bodies.iter().filter_map(|body| body::heading(body));
+    let names = fields.name.into_iter().chain(headings).chain([directory_name.to_owned()]);
+    let paragraphs = bodies.iter().filter_map(|body| body::paragraph(body));
+    let descriptions = fields.description.into_iter().chain(paragraphs).chain([NO_DESCRIPTION.to_owned()]);
     let bounded = |text: Option<String>| text.map(|text| bound(&text, TEXT_CHARS_MAX));
     Metadata {
-        name: bound(&one_line(&name), NAME_CHARS_MAX),
-        description: bound(&description, TEXT_CHARS_MAX),
+        name: first(names, |name| bound(&one_line(name), NAME_CHARS_MAX)),
+        description: first(descriptions, |text| bound(text, TEXT_CHARS_MAX)),
         license: bounded(fields.license),
         compatibility: bounded(fields.compatibility),
         allowed_tools: bounded(fields.allowed_tools),
@@ -179,6 +175,11 @@ fn is_utf_8(head: &[u8]) -> bool {
     }
 }
 
+/// The first text of which `clean` leaves something.
+fn first(texts: impl Iterator<Item = String>, clean: impl Fn(&str) -> String) -> String {
+    texts.map(|text| clean(&text)).find(|text| !text.is_empty()).unwrap_or_default()
+}
+
 /// Joins lines and removes control characters.
 fn one_line(text: &str) -> String {
     text.split(|character: char| character.is_whitespace() || character.is_control())
@@ -190,5 +191,6 @@ fn one_line(text: &str) -> String {
 /// The first `chars` characters, without control characters other than line ends and tabs.
 fn bound(text: &str, chars: usize) -> String {
     let kept = |character: &char| !character.is_control() || matches!(character, '\n' | '\t');
-    text.trim().chars().filter(kept).take(chars).collect()
+    let kept: String = text.trim().chars().filter(kept).take(chars).collect();
+    kept.trim().to_owned()
 }

@@ -37,3 +37,6 @@ pub(crate) fn closing(network: Network) -> Vec<libc::sock_filter> {
 pub(crate) fn is_in_force() -> bool {
     nix::sched::unshare(nix::sched::CloneFlags::empty()) == Err(nix::errno::Errno::EPERM)
 }
+
+#[cfg(test)]
+mod oracle;

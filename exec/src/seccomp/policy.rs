@@ -60,7 +60,7 @@ const REFUSED_HERE: &[c_long] = &[
     libc::SYS_uselib,
 ];
 #[cfg(target_arch = "aarch64")]
-const REFUSED_HERE: &[c_long] = &[libc::SYS_kexec_file_load];
+const REFUSED_HERE: &[c_long] = &[294]; // kexec_file_load, which not every C library names
 
 /// Calls that are said not to exist, so that programs take the older way, which the filter can read.
 const ABSENT: &[c_long] = &[

@@ -4,12 +4,18 @@
 //! run, or in the single-threaded launcher and the processes it forks.
 #![allow(unsafe_code)] // raw system calls: fork, _exit, seccomp, landlock and close_range have no safe wrapper
 
+mod program;
+
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use nix::sched::CloneFlags;
 use nix::unistd::{ForkResult, Pid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+pub(crate) use program::Program;
 
 /// Makes a second process like this one; `None` in the new process.
 ///
@@ -22,6 +28,32 @@ pub(crate) fn fork_single_threaded() -> io::Result<Option<Pid>> {
         ForkResult::Parent { child } => Ok(Some(child)),
         ForkResult::Child => Ok(None),
     }
+}
+
+/// Makes a second process that runs `child` on `stack`, in the memory of this one, which waits until it has executed
+/// a program or is gone.
+///
+/// Nothing is copied, so it costs the same however large the caller is. What `child` allocates and does not free
+/// stays allocated here.
+///
+/// # Errors
+/// As `clone(2)`: `EAGAIN` at a limit on processes, `ENOMEM`.
+pub(crate) fn spawn_in_our_memory<'a>(
+    stack: &mut [u8],
+    child: impl FnOnce() -> Infallible + 'a,
+) -> io::Result<Pid> {
+    let mut child = Some(child);
+    let entry: nix::sched::CloneCb<'a> = Box::new(move || match child.take() {
+        Some(child) => match child() {},
+        None => exit_now(127),
+    });
+    // SAFETY: `CLONE_VFORK` suspends this process, which has one thread, while the child uses its memory, so nobody
+    // else touches it; `child` never returns or unwinds into our frames, because it ends in `execve` or `_exit` and
+    // a panic at the edge of the C callback aborts; and `stack` is far larger than its few shallow calls need.
+    let pid = unsafe {
+        nix::sched::clone(entry, stack, CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK, Some(libc::SIGCHLD))
+    };
+    Ok(pid?)
 }
 
 /// Ends this process at once: no destructors, no exit handlers, which belong to the process it was forked from.

@@ -1,4 +1,4 @@
-//! From `fork` to `execve`: each step confines a little more, and a failure names its step.
+//! From `clone` to `execve`: each step confines a little more, and a failure names its step.
 //!
 //! Why this order:
 //!
@@ -12,7 +12,7 @@
 //! 8. the closing filter last, because it pretends `setsid` and refuses sockets;
 //! 9. `execve`.
 
-use std::ffi::CString;
+use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -23,62 +23,88 @@ use nix::unistd::Pid;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use crate::wire::{self, Ceilings, Descriptors, Report, Request, Step};
-use crate::{seccomp, sys};
+use crate::sys::{self, Program};
+use crate::wire::{self, Ceilings, Descriptors, Reach, Report, Request, Step};
+use crate::{seccomp, tier::Network};
 
 /// Locked memory of a process, in bytes.
 const LOCKED_BYTES: u64 = 64 * 1024;
 /// Signals that may be queued for one uid.
 const PENDING_SIGNALS: u64 = 256;
 
+/// Size of the stack on which a new process sets itself up, in bytes; a fraction of it is used.
+const STACK_BYTES: usize = 256 * 1024;
+
 /// A step that failed, and why.
 struct Failure(Step, io::Error);
 
-/// Starts the process of one run.
-///
-/// # Errors
-/// As `fork(2)`. Later failures are reported by the new process on the run's socket.
-pub(super) fn spawn(
-    request: &Request,
-    descriptors: &Descriptors<OwnedFd>,
-    filtered: bool,
-) -> io::Result<Pid> {
-    if let Some(pid) = sys::fork_single_threaded()? {
-        return Ok(pid);
+/// What stays the same from run to run, made once.
+pub(super) struct Cradle {
+    stack: Vec<u8>,
+    launcher: Pid,
+    /// The closing filters without and with network; `None` where the kernel has no filters.
+    closing: Option<[Vec<libc::sock_filter>; 2]>,
+}
+
+impl Cradle {
+    /// Prepares for runs, `filtered` when the first stage of the filter is in force.
+    pub(super) fn new(filtered: bool) -> Self {
+        let closing = filtered.then(|| [Network::None, Network::Host].map(seccomp::closing));
+        Self { stack: vec![0; STACK_BYTES], launcher: nix::unistd::getpid(), closing }
     }
-    let Err(Failure(step, error)) = become_program(request, descriptors, filtered);
-    let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
-    let _ = wire::send_message(descriptors.run.as_fd(), &Report::Failed { step, errno });
-    sys::exit_now(127)
+
+    /// Starts the process of one run.
+    ///
+    /// # Errors
+    /// As `clone(2)`, and `EINVAL` for a text with a NUL. Failures of later steps are reported by the new process on
+    /// the run's socket.
+    pub(super) fn spawn(&mut self, request: &Request, descriptors: &Descriptors<OwnedFd>) -> io::Result<Pid> {
+        // All that needs memory comes before: the new process shares ours.
+        let program =
+            Program::new(request.program.as_os_str().as_bytes(), &request.arguments, &request.environment)?;
+        let closing = self.closing.as_ref().map(|[none, host]| match request.network {
+            Network::None => none.as_slice(),
+            Network::Host => host.as_slice(),
+        });
+        let launcher = self.launcher;
+        sys::spawn_in_our_memory(&mut self.stack, || {
+            let Err(Failure(step, error)) = become_program(&program, request, descriptors, closing, launcher);
+            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+            let _ = wire::send_message(descriptors.run.as_fd(), &Report::Failed { step, errno });
+            sys::exit_now(127)
+        })
+    }
 }
 
 /// Confines this process and turns it into the program; returns only on failure.
 fn become_program(
+    program: &Program,
     request: &Request,
     descriptors: &Descriptors<OwnedFd>,
-    filtered: bool,
-) -> Result<std::convert::Infallible, Failure> {
-    let program = c_string(request.program.as_os_str().as_bytes())?;
-    let arguments = c_strings(&request.arguments)?;
-    let environment = c_strings(&request.environment)?;
-    let closing = seccomp::closing(request.network);
-
+    closing: Option<&[libc::sock_filter]>,
+    launcher: Pid,
+) -> Result<Infallible, Failure> {
     nix::unistd::setsid().map_err(at(Step::Session))?;
     stdio(&descriptors.stdio).map_err(at(Step::Stdio))?;
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
     identify(request, descriptors.run.as_fd())?;
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .map_err(at(Step::ParentDeath))?;
+    die_with(launcher).map_err(at(Step::ParentDeath))?;
     rustix::process::fchdir(&descriptors.directory).map_err(at(Step::Directory))?;
     if let Some(walls) = &descriptors.walls {
         sys::landlock_restrict(walls.as_fd()).map_err(at(Step::Landlock))?;
     }
     nix::sys::signal::SigSet::empty().thread_set_mask().map_err(at(Step::Session))?;
-    if filtered {
-        sys::load_seccomp(&closing).map_err(at(Step::Seccomp))?;
+    if let Some(closing) = closing {
+        sys::load_seccomp(closing).map_err(at(Step::Seccomp))?;
     }
-    nix::unistd::execve(&program, &arguments, &environment).map_err(at(Step::Execute))
+    program.execute().map_err(at(Step::Execute))
+}
+
+/// Asks to die with the launcher, and makes sure that it has not died before the question.
+fn die_with(launcher: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    if nix::unistd::getppid() == launcher { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
 }
 
 fn stdio([input, output, error]: &[OwnedFd; 3]) -> rustix::io::Result<()> {
@@ -109,10 +135,10 @@ fn limit(ceilings: &Ceilings) -> nix::Result<()> {
     setrlimit(Resource::RLIMIT_CPU, seconds.min(most), seconds.saturating_add(1).min(most))
 }
 
-/// Takes the identity of the tree's owner, where one was given, and gives up all capabilities.
+/// Takes the identity of the tree's owner, where one was given, and gives up all capabilities but perhaps one.
 fn identify(request: &Request, run: BorrowedFd<'_>) -> Result<(), Failure> {
     let none = CapabilitySet::empty();
-    let mut kept = none;
+    let mut reach = Reach::Open;
     if let Some(id) = request.identity {
         let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
         rustix::thread::set_thread_groups(&[]).map_err(at(Step::Groups))?;
@@ -122,31 +148,34 @@ fn identify(request: &Request, run: BorrowedFd<'_>) -> Result<(), Failure> {
         rustix::thread::set_keep_capabilities(true).map_err(at(Step::Capabilities))?;
         rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(at(Step::Uid))?;
         if !can_reach(&request.tree) {
-            kept = CapabilitySet::DAC_READ_SEARCH;
+            reach = closed_or_kept();
+            let _ = wire::send_message(run, &Report::Unreachable { reach });
         }
     }
+    let kept = if reach == Reach::ReadSearch { CapabilitySet::DAC_READ_SEARCH } else { none };
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
     rustix::thread::set_capabilities(None, sets).map_err(at(Step::Capabilities))?;
     if !kept.is_empty() {
         // Ambient capabilities are the only ones that an ordinary program file keeps.
         rustix::thread::configure_capability_in_ambient_set(kept, true).map_err(at(Step::Capabilities))?;
-        let _ = wire::send_message(run, &Report::KeptReadSearch);
     }
     Ok(())
+}
+
+/// Tells whether `CAP_DAC_READ_SEARCH` can be kept; containers are often started without it.
+fn closed_or_kept() -> Reach {
+    match rustix::thread::capabilities(None) {
+        Ok(sets) if (sets.permitted & sets.inheritable).contains(CapabilitySet::DAC_READ_SEARCH) => {
+            Reach::ReadSearch
+        }
+        _ => Reach::Closed,
+    }
 }
 
 /// Tells whether this process can walk to `tree` by its absolute path with the rights it has now.
 fn can_reach(tree: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     accessat(CWD, tree, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
-}
-
-fn c_strings(texts: &[String]) -> Result<Vec<CString>, Failure> {
-    texts.iter().map(|text| c_string(text.as_bytes())).collect()
-}
-
-fn c_string(bytes: &[u8]) -> Result<CString, Failure> {
-    CString::new(bytes).map_err(|_| Failure(Step::Request, io::Error::from_raw_os_error(libc::EINVAL)))
 }
 
 fn at<E: Into<io::Error>>(step: Step) -> impl FnOnce(E) -> Failure {

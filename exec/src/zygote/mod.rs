@@ -6,7 +6,7 @@
 //!
 //! | Module | Holds |
 //! | --- | --- |
-//! | [`child`] | the steps from `fork` to `execve`, in their order |
+//! | [`child`] | the steps from `clone` to `execve`, in their order |
 //! | [`kill`] | how a whole tree of processes dies |
 //!
 //! It dies with the service: the end of the main socket kills all runs and ends the loop. It asks for no parent death
@@ -29,6 +29,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Mode;
 use rustix::thread::CapabilitySet;
 
+use self::child::Cradle;
 use crate::wire::{self, Descriptors, Hello, PACKET_BYTES_MAX, Report, Request, Step};
 use crate::{seccomp, sys};
 
@@ -46,6 +47,7 @@ struct Loop {
     main: OwnedFd,
     children: SignalFd,
     runs: Vec<Run>,
+    cradle: Cradle,
     filtered: bool,
 }
 
@@ -94,25 +96,24 @@ fn start() -> io::Result<Loop> {
     let filtered = filter.is_ok();
     let pid = nix::unistd::getpid().as_raw();
     wire::send_message(main.as_fd(), &Hello { pid, filter, can_change_identity })?;
-    Ok(Loop { main, children, runs: Vec::new(), filtered })
+    Ok(Loop { main, children, runs: Vec::new(), cradle: Cradle::new(filtered), filtered })
 }
 
 /// Empties the bounding set and keeps what launching needs; tells whether that includes changing identity.
 fn reduce_capabilities() -> bool {
-    let wanted = CapabilitySet::SETUID
-        | CapabilitySet::SETGID
-        | CapabilitySet::KILL
-        | CapabilitySet::SETPCAP
-        | CapabilitySet::DAC_READ_SEARCH;
-    // The bounding set first: dropping from it needs a capability that is about to go (capabilities(7)). Without
-    // that capability the set is left alone, which `no_new_privs` makes harmless.
+    let kept =
+        CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL | CapabilitySet::DAC_READ_SEARCH;
+    let Ok(mut sets) = rustix::thread::capabilities(None) else { return false };
+    // Inheritable before the bounding set is empty, which forbids adding to it (capabilities(7)); a run that cannot
+    // reach its tree needs this one.
+    sets.inheritable = sets.permitted & CapabilitySet::DAC_READ_SEARCH;
+    let _ = rustix::thread::set_capabilities(None, sets);
+    // Needs a capability that is about to go. Without it the set is left alone, which `no_new_privs` makes harmless.
     for capability in CapabilitySet::all().iter() {
         let _ = rustix::thread::remove_capability_from_bounding_set(capability);
     }
-    let Ok(mut sets) = rustix::thread::capabilities(None) else { return false };
-    sets.permitted &= wanted;
+    sets.permitted &= kept;
     sets.effective = sets.permitted;
-    sets.inheritable = CapabilitySet::empty();
     let reduced = rustix::thread::set_capabilities(None, sets).is_ok();
     reduced && sets.permitted.contains(CapabilitySet::SETUID | CapabilitySet::SETGID)
 }
@@ -181,9 +182,9 @@ impl Loop {
 
     /// Starts one run, or reports why not.
     fn launch(&mut self, request: &Request, descriptors: Descriptors<OwnedFd>) {
-        let report = match child::spawn(request, &descriptors, self.filtered) {
+        let report = match self.cradle.spawn(request, &descriptors) {
             Ok(pid) => Report::Started { pid: pid.as_raw() },
-            Err(error) => Report::Failed { step: Step::Fork, errno: error.raw_os_error().unwrap_or(0) },
+            Err(error) => Report::Failed { step: Step::Clone, errno: error.raw_os_error().unwrap_or(0) },
         };
         let _ = wire::send_message(descriptors.run.as_fd(), &report);
         if let Report::Started { pid } = report {

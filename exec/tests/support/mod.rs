@@ -177,3 +177,24 @@ fn survivors(marker: &str) -> Vec<String> {
         .filter(|line| line.contains(marker))
         .collect()
 }
+
+/// Runs all tests of this binary again as an ordinary user, and looks for `witness` among those that passed.
+pub fn repeat_without_root(witness: &str) {
+    if !is_root() {
+        return;
+    }
+    let me = std::env::current_exe().unwrap();
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&me).args(arguments);
+        command.env_remove("TMPDIR").current_dir("/").output()
+    };
+    if !has("setpriv", as_nobody(&["--list"]).is_ok_and(|output| output.status.success())) {
+        return;
+    }
+    let output = as_nobody(&[]).unwrap();
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains(&format!("test {witness} ... ok")), "{text}");
+}

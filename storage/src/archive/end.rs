@@ -2,7 +2,7 @@
 //!
 //! A reader that searches from the back, one that searches from the front and one that trusts the zip64 locator
 //! must all come to the same table of contents, or the archive shows different files to different programs. So
-//! there must be exactly one candidate, it must end the file, and the table must end where the records begin.
+//! there must be exactly one candidate, nothing but zeros may follow it, and the table must end where the records begin.
 
 use super::error::ArchiveError;
 use super::source::Source;
@@ -75,6 +75,8 @@ fn locate(source: &mut Source<'_>) -> Result<u64> {
     let tail = usize::try_from(tail_bytes).unwrap_or(0);
     let tail = source.bytes(tail_start, tail)?.unwrap_or_default();
 
+    // Zeros after the record are the padding of a program that writes tape blocks (bsdtar into a pipe).
+    let zeros_start = tail.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let signature = END.to_le_bytes();
     let mut ending = Vec::new();
     let mut last = None;
@@ -85,7 +87,7 @@ fn locate(source: &mut Source<'_>) -> Result<u64> {
         let mut comment = Fields(bytes);
         let comment_bytes = comment.take(END_BYTES - 2).and_then(|_| comment.u16()).unwrap_or(0);
         let end = offset + END_BYTES + usize::from(comment_bytes);
-        if end == tail.len() {
+        if (zeros_start..=tail.len()).contains(&end) {
             ending.push(offset);
         }
         last = Some((offset, end));

@@ -189,8 +189,9 @@ impl Fixed {
             return Err(ArchiveError::Encrypted { name: shown() });
         }
         let method = match self.method {
-            0 if self.flags & flag::PATCH == 0 => Method::Store,
-            8 if self.flags & flag::PATCH == 0 => Method::Deflate,
+            _ if self.flags & flag::PATCH != 0 => return Err(ArchiveError::Patch { name: shown() }),
+            0 => Method::Store,
+            8 => Method::Deflate,
             method => return Err(ArchiveError::Method { name: shown(), method }),
         };
         if method == Method::Store && wide.packed != wide.size {

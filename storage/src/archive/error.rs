@@ -1,5 +1,6 @@
 //! [`ArchiveError`]: one variant for each way an archive lies, breaks or asks for too much.
 
+use encoding_rs::GBK;
 use policy::{IdError, PathError};
 use thiserror::Error;
 
@@ -21,7 +22,7 @@ pub enum ArchiveError {
     /// More than one end record could be meant, so that two programs would see different contents.
     #[error("the archive has several end records: pack the files again with an ordinary tool")]
     SeveralEndRecords,
-    /// Bytes follow the end record.
+    /// Bytes other than zero follow the end record.
     #[error("{bytes} bytes follow the end of the archive: remove them or pack the files again")]
     TrailingBytes {
         /// How many.
@@ -93,6 +94,12 @@ pub enum ArchiveError {
     /// Needs a password.
     #[error("`{name}` is encrypted: pack the files without a password")]
     Encrypted {
+        /// The entry.
+        name: String,
+    },
+    /// A difference to a file of another archive.
+    #[error("`{name}` is a patch for another archive: pack the whole file")]
+    Patch {
         /// The entry.
         name: String,
     },
@@ -249,10 +256,13 @@ pub enum ArchiveError {
     Changed,
 }
 
-/// A bounded form of an entry's name for messages: control characters escaped, bytes that are not UTF-8 replaced.
+/// A bounded form of an entry's name for messages: control characters escaped, bytes that are not UTF-8 read as
+/// GB18030, which is what they most likely are.
 pub(super) fn excerpt(name: &[u8]) -> String {
     let head = name.get(..EXCERPT_CHARS * 4).unwrap_or(name);
-    let text = String::from_utf8_lossy(head);
+    // A character that the cut divides does not make the name another encoding's.
+    let is_utf_8 = std::str::from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
+    let text = if is_utf_8 { String::from_utf8_lossy(head) } else { GBK.decode_without_bom_handling(head).0 };
     let mut shown = String::new();
     for character in text.chars().take(EXCERPT_CHARS) {
         if character.is_control() {

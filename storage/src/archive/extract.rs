@@ -1,4 +1,4 @@
-//! [`extract`]: writes one planned skill beneath a directory.
+//! [`extract()`]: writes one planned skill beneath a directory.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Skill archives: ZIP files from strangers in, ZIP files for everybody out.
 //!
-//! [`plan`] decides everything from the archive's structure before the first byte is written; [`extract`] writes
-//! one planned skill; [`pack`] makes an archive of a tree. An archive that two programs could read differently is
+//! [`plan()`] decides everything from the archive's structure before the first byte is written; [`extract()`] writes
+//! one planned skill; [`pack()`] makes an archive of a tree. An archive that two programs could read differently is
 //! refused, one [`ArchiveError`] for each way to lie.
 //!
 //! | Module | Holds, in the order in which an upload passes through |
@@ -10,27 +10,27 @@
 //! | `end` | the one end record, with zip64 |
 //! | `entry` | the table of contents, entry by entry |
 //! | `layout` | local headers and data fill the file as the table says |
-//! | [`charset`] | the encoding of names, decided once for the archive |
+//! | `charset` | the encoding of names, decided once for the archive |
 //! | `name` | names become paths; links and devices are refused |
-//! | `tree`, [`shape`] | paths become a tree, the tree becomes skills |
-//! | [`plan`](mod@plan) | the order of all this, and the limits |
-//! | `unpack`, [`extract`](mod@extract) | data out, counted and checked |
+//! | `tree`, `shape` | paths become a tree, the tree becomes skills |
+//! | `plan` | the order of all this, and the limits |
+//! | `unpack`, `extract` | data out, counted and checked |
 //! | `time` | MS-DOS and Unix times |
-//! | [`pack`](mod@pack) | the other direction |
+//! | `pack` | the other direction |
 //!
 //! Reading is our own because what must be proven here (one reading only, exact sizes, names of any encoding) is
 //! what libraries leave open; inflating is `flate2`, writing is `zip`.
 
-pub mod charset;
+mod charset;
 mod end;
 mod entry;
 mod error;
-pub mod extract;
+mod extract;
 mod layout;
 mod name;
-pub mod pack;
-pub mod plan;
-pub mod shape;
+mod pack;
+mod plan;
+mod shape;
 mod source;
 mod time;
 mod tree;

@@ -1,14 +1,15 @@
-//! [`pack`]: a skill as a ZIP to download.
+//! [`pack()`]: a skill as a ZIP to download.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 
 use policy::{RelPath, SkillId};
 use zip::result::ZipError;
-use zip::write::SimpleFileOptions;
+use zip::write::FullFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use super::time;
+use super::wire::EXTRA_TIMESTAMP;
 use crate::error::{Error, Result};
 
 /// Bytes copied at once, and bytes collected before they are written.
@@ -33,7 +34,8 @@ pub struct PackEntry {
     pub path: RelPath,
     /// Unix mode; only whether anyone may execute it is kept.
     pub mode: u32,
-    /// Modification time, in nanoseconds since 1970-01-01T00:00:00Z; kept to two seconds within 1980 to 2107.
+    /// Modification time, in nanoseconds since 1970-01-01T00:00:00Z; kept to the second from 1970 to 2038, to two
+    /// seconds until 2107.
     pub modified_ns: i128,
     /// Its content.
     pub source: PackSource,
@@ -69,7 +71,7 @@ pub fn pack(
             continue;
         }
         let name = format!("{skill}/{}", entry.path);
-        let options = options(&entry);
+        let options = options(&entry).map_err(|error| failure(error, &entry.path))?;
         match entry.source {
             PackSource::Directory => {
                 writer.add_directory(name, options).map_err(|error| failure(error, &entry.path))?;
@@ -91,20 +93,25 @@ pub fn pack(
     Ok(packed)
 }
 
-fn options(entry: &PackEntry) -> SimpleFileOptions {
+fn options(entry: &PackEntry) -> Result<FullFileOptions<'static, 'static>, ZipError> {
     let is_directory = matches!(entry.source, PackSource::Directory);
     let mode = if is_directory || entry.mode & 0o111 != 0 { 0o755 } else { 0o644 };
-    SimpleFileOptions::default()
+    let seconds = i64::try_from(entry.modified_ns.div_euclid(1_000_000_000)).unwrap_or(0);
+    let mut options = FullFileOptions::default()
         .compression_method(CompressionMethod::Deflated)
         .unix_permissions(mode)
-        .last_modified_time(dos_time(entry.modified_ns))
+        .last_modified_time(dos_time(seconds));
+    // An MS-DOS time has no zone: the receiver takes ours, in UTC, for local time unless this field is there.
+    if let Some(seconds) = i32::try_from(seconds).ok().filter(|seconds| *seconds >= 0) {
+        let [a, b, c, d] = seconds.to_le_bytes();
+        options.add_extra_field(EXTRA_TIMESTAMP, [1, a, b, c, d], false)?;
+    }
+    Ok(options)
 }
 
 /// The moment as an MS-DOS time in UTC; 1980-01-01 where there is none.
-fn dos_time(modified_ns: i128) -> DateTime {
-    i64::try_from(modified_ns.div_euclid(1_000_000_000))
-        .ok()
-        .and_then(time::to_civil)
+fn dos_time(seconds: i64) -> DateTime {
+    time::to_civil(seconds)
         .and_then(|(year, [month, day, hour, minute, second])| {
             DateTime::from_date_and_time(year, month, day, hour, minute, second).ok()
         })

@@ -1,4 +1,4 @@
-//! [`plan`]: everything decided about an archive before the first byte is written.
+//! [`plan()`]: everything decided about an archive before the first byte is written.
 
 use std::fs::File;
 

@@ -41,19 +41,22 @@ impl<'file> Source<'file> {
             return Ok(None);
         }
         if offset < self.window_start || end > self.window_start + self.window.len() as u64 {
-            self.fill(offset, length)?;
+            self.fill(offset, length.max(self.window_bytes))?;
         }
         Ok(self.within(offset).and_then(|rest| rest.get(..length)))
     }
 
-    /// At most `most` bytes at `offset`, as many as are cheap; empty only at the end of the file.
+    /// At most `most` bytes at `offset`, one window at a time; empty only at the end of the file.
+    ///
+    /// No more than `most` is read ahead: files are unpacked in the order of their paths, which need not be the
+    /// order of their data.
     pub(super) fn chunk(&mut self, offset: u64, most: u64) -> Result<&[u8]> {
-        if self.within(offset).is_none_or(<[u8]>::is_empty) && most > 0 {
-            self.fill(offset, 0)?;
+        let most = usize::try_from(most).map_or(self.window_bytes, |most| most.min(self.window_bytes));
+        if self.within(offset).is_none_or(<[u8]>::is_empty) {
+            self.fill(offset, most)?;
         }
         let chunk = self.within(offset).unwrap_or_default();
-        let length = usize::try_from(most).map_or(chunk.len(), |most| most.min(chunk.len()));
-        Ok(chunk.get(..length).unwrap_or_default())
+        Ok(chunk.get(..most).unwrap_or(chunk))
     }
 
     /// What the window holds from `offset` on.
@@ -62,8 +65,8 @@ impl<'file> Source<'file> {
         self.window.get(skip..)
     }
 
-    fn fill(&mut self, offset: u64, at_least: usize) -> Result<()> {
-        let wanted = self.window_bytes.max(at_least);
+    /// Makes the window the `wanted` bytes at `offset`, or what the file has of them.
+    fn fill(&mut self, offset: u64, wanted: usize) -> Result<()> {
         self.window.resize(wanted, 0);
         self.window_start = offset;
         let mut filled = 0;
@@ -76,9 +79,6 @@ impl<'file> Source<'file> {
                     self.window.clear();
                     return Err(Error::from_io("read", "archive", error));
                 }
-            }
-            if filled >= at_least && at_least > 0 {
-                break;
             }
         }
         self.window.truncate(filled);

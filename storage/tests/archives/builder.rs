@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
 /// How an entry announces its sizes after the data.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Descriptor {
     /// Not at all.
     Absent,
@@ -23,7 +23,7 @@ pub(crate) enum Descriptor {
 }
 
 /// One entry; every field as it will be written.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) name: Vec<u8>,
     pub(crate) flags: u16,

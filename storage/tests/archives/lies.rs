@@ -62,6 +62,12 @@ fn an_archive_inside_an_archive_is_a_file() {
 #[test]
 fn bytes_after_the_end_are_refused_and_counted() {
     refused!(Archive { suffix: b"tail!".to_vec(), ..archive(two()) }.bytes(), TrailingBytes { bytes: 5 });
+    refused!(Archive { suffix: b"\0\0\n".to_vec(), ..archive(two()) }.bytes(), TrailingBytes { bytes: 3 });
+}
+
+#[test]
+fn zeros_after_the_end_are_the_padding_of_a_tape_block() {
+    assert!(take(&Archive { suffix: vec![0; 10_240], ..archive(two()) }.bytes()).is_ok());
 }
 
 #[test]
@@ -142,7 +148,8 @@ fn bytes_between_entries_are_refused_even_when_they_are_an_entry() {
 
 #[test]
 fn both_headers_must_agree_on_name_method_sizes_checksum_and_flags() {
-    let disagreeing: [(&str, fn(&mut Entry)); 7] = [
+    type Lie = fn(&mut Entry);
+    let disagreeing: [(&str, Lie); 7] = [
         ("name", |entry| entry.local_name = Some(b"a/other.sh".to_vec())),
         ("name", |entry| entry.local_name = Some(b"a/b.txT".to_vec())),
         ("method", |entry| entry.local_method = Some(0)),
@@ -253,6 +260,13 @@ fn encrypted_entries_are_refused() {
     let mut aes = file("a/x", b"secret");
     aes.method = 99;
     refused!(zip([aes]), Encrypted { .. });
+}
+
+#[test]
+fn patches_are_refused() {
+    let mut patch = file("a/x", b"");
+    patch.flags = 1 << 5;
+    refused!(zip([patch]), Patch { .. });
 }
 
 #[test]

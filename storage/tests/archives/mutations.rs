@@ -150,6 +150,68 @@ fn no_damage_panics_or_breaks_a_limit() {
     assert!(taken.get() > 0, "some damage is harmless (a time, a comment)");
 }
 
+/// Entries that are sound in structure, under names that mix ordinary segments with a few of every other kind.
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let system_in_gbk: &[u8] = b"\xCF\xB5\xCD\xB3";
+    let ordinary = vec![b"a".as_slice(), b"a", b"b", b"SKILL.md", b"skill.md", b"README.md", "数".as_bytes()];
+    let strange: Vec<&[u8]> = vec![
+        system_in_gbk,
+        b"\xD5\x5C",
+        b"__MACOSX",
+        b"._a",
+        b".h",
+        b" ",
+        b"",
+        b".",
+        b"..",
+        b"C:",
+        b"\xFF",
+        b"\0",
+    ];
+    let segment = prop_oneof![12 => sample::select(ordinary), 1 => sample::select(strange)];
+    let separator = prop_oneof![8 => Just(b"/".as_slice()), 1 => Just(b"\\".as_slice())];
+    let ending = prop_oneof![8 => Just(b"".as_slice()), 1 => Just(b"/".as_slice())];
+    let name = (proptest::collection::vec(segment, 1..5), separator, ending)
+        .prop_map(|(segments, separator, ending)| [&segments.join(separator), ending].concat());
+    let type_bits = prop_oneof![
+        12 => Just(0o100_000_u32),
+        1 => sample::select(vec![0, 0o040_000, 0o120_000, 0o010_000]),
+    ];
+    let kind = (sample::select(vec![0_u8, 3, 3, 11, 19]), type_bits, any::<bool>(), any::<bool>());
+    let entry = (name, kind).prop_map(|(name, (host, type_bits, is_marked, is_empty))| Entry {
+        host,
+        attributes: (type_bits | 0o755) << 16,
+        flags: if is_marked { 1 << 11 } else { 0 },
+        ..file(name, if is_empty { b"" } else { b"content" })
+    });
+    proptest::collection::vec(entry, 1..6)
+}
+
+#[test]
+fn what_is_planned_can_always_be_extracted_and_stays_inside() {
+    let mut runner = TestRunner::new(Config { cases: 1500, failure_persistence: None, ..Config::default() });
+    let taken = std::cell::Cell::new(0_u32);
+    runner
+        .run(&entries(), |entries| {
+            let options = Options { fallback_name: Some("root".to_owned()), ..Options::default() };
+            match take_with(&zip(entries), &options) {
+                Ok(result) => {
+                    taken.set(taken.get() + 1);
+                    for path in result.paths() {
+                        let id = path.split('/').next().unwrap_or_default();
+                        prop_assert!(result.ids().contains(&id), "{}", path);
+                        prop_assert!(policy::RelPath::parse(path).is_ok(), "{}", path);
+                    }
+                }
+                Err(Error::Archive(_)) => {}
+                Err(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert!(taken.get() > 300, "too few archives were sound: {}", taken.get());
+}
+
 #[test]
 fn no_random_bytes_panic() {
     proptest!(Config { cases: 2000, failure_persistence: None, ..Config::default() }, |(

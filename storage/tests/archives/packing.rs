@@ -25,7 +25,7 @@ fn packed(skill: &str, input: &Input<'_>) -> Result<(Packed, Vec<u8>), Error> {
             }
         };
         let mode = if path.ends_with(".sh") { 0o755 } else { 0o600 };
-        let modified_ns = 1_709_208_000 * 1_000_000_000;
+        let modified_ns = 1_709_208_001 * 1_000_000_000;
         Ok(PackEntry { path: RelPath::parse(path)?, mode, modified_ns, source })
     });
     let mut file = tempfile::tempfile().unwrap();
@@ -61,7 +61,7 @@ fn checked(taken: &Taken) {
     assert_eq!(taken.mode("技能/scripts/run.sh"), 0o755);
     assert_eq!(taken.mode("技能/SKILL.md"), 0o644);
     assert_eq!(taken.text("技能/数据/说明.md"), "中文");
-    assert_eq!(taken.modified["技能/SKILL.md"], 1_709_208_000);
+    assert_eq!(taken.modified["技能/SKILL.md"], 1_709_208_001);
 }
 
 #[test]

@@ -40,9 +40,10 @@ impl Taken {
     }
 }
 
-/// An upload as the service holds it.
+/// An upload as the service holds it, in memory because thousands of tests make one.
 pub(crate) fn upload(bytes: &[u8]) -> File {
-    let mut file = tempfile::tempfile().unwrap();
+    let fd = rustix::fs::memfd_create("upload", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let mut file = File::from(fd);
     file.write_all(bytes).unwrap();
     file
 }
@@ -56,17 +57,18 @@ pub(crate) fn take_with(bytes: &[u8], options: &Options) -> Result<Taken, Error>
 }
 
 pub(crate) fn take_file(file: &File, options: &Options) -> Result<Taken, Error> {
+    // Planning is given no directory, so that it cannot write.
+    let plan = archive::plan(file, options)?;
     let place = tempfile::tempdir().unwrap();
     let outer = Dir::ambient_open(place.path()).unwrap();
     let stage = outer.create_dir(OsStr::new("stage"), 0o755).unwrap();
-    let taken = take_into(file, options, &stage);
+    let taken = take_into(file, plan, options, &stage);
     // Nothing may appear beside the directory given, whatever the outcome.
     assert_eq!(outer.entries().unwrap().len(), 1, "something was written outside");
     taken
 }
 
-fn take_into(file: &File, options: &Options, stage: &Dir) -> Result<Taken, Error> {
-    let plan = archive::plan(file, options)?;
+fn take_into(file: &File, plan: Plan, options: &Options, stage: &Dir) -> Result<Taken, Error> {
     let mut total = 0;
     for skill in &plan.skills {
         let into = stage.create_dir(OsStr::new(skill.id.as_str()), 0o755).unwrap();
