@@ -112,10 +112,18 @@ impl Role {
         match (self, action) {
             (Self::Admin, _) | (Self::Engine, Action::Read(..) | Action::Change(..)) => Ok(()),
             (Self::User(user), Action::Read(owner, _) | Action::Change(owner, _)) => {
-                if user == owner { Ok(()) } else { Err(Refused::Hidden) }
+                if user == owner {
+                    Ok(())
+                } else {
+                    Err(Refused::Hidden)
+                }
             }
             (Self::Manager(agent), Action::Read(_, other) | Action::Baseline(other)) => {
-                if agent == other { Ok(()) } else { Err(Refused::Hidden) }
+                if agent == other {
+                    Ok(())
+                } else {
+                    Err(Refused::Hidden)
+                }
             }
             (Self::Engine | Self::User(_), Action::Baseline(_)) | (Self::Manager(_), Action::Change(..)) => {
                 Err(Refused::Denied)

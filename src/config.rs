@@ -164,9 +164,10 @@ impl Config {
     /// # Errors
     /// [`ConfigError::Token`].
     pub fn parsed_tokens(&self) -> Result<Vec<Token>, ConfigError> {
-        let parsed = self.tokens.iter().zip(1..).map(|(entry, number)| {
-            entry.parse().map_err(|problem| ConfigError::Token { number, problem })
-        });
+        let parsed =
+            self.tokens.iter().zip(1..).map(|(entry, number)| {
+                entry.parse().map_err(|problem| ConfigError::Token { number, problem })
+            });
         parsed.collect()
     }
 
@@ -190,9 +191,7 @@ impl TokenEntry {
             ("manager", Some(agent), None) => {
                 Role::Manager(AgentId::parse(agent).map_err(|error| error.to_string())?)
             }
-            ("user", None, Some(user)) => {
-                Role::User(UserId::parse(user).map_err(|error| error.to_string())?)
-            }
+            ("user", None, Some(user)) => Role::User(UserId::parse(user).map_err(|error| error.to_string())?),
             ("manager", ..) => return Err("a manager token names its `agent` and nothing else".to_owned()),
             ("user", ..) => return Err("a user token names its `user` and nothing else".to_owned()),
             ("admin" | "engine", ..) => {
@@ -228,7 +227,9 @@ mod tests {
         assert!(entry("admin", None, None).parse().is_ok());
         assert!(entry("manager", Some("a"), None).parse().is_ok());
         assert!(entry("user", None, Some("u")).parse().is_ok());
-        for wrong in [entry("manager", None, None), entry("user", None, None), entry("admin", None, Some("u"))] {
+        for wrong in
+            [entry("manager", None, None), entry("user", None, None), entry("admin", None, Some("u"))]
+        {
             assert!(wrong.parse().is_err());
         }
         assert!(TokenEntry { sha256: "abc".into(), ..entry("admin", None, None) }.parse().is_err());

@@ -121,7 +121,8 @@ mod tests {
 
     #[tokio::test]
     async fn one_user_never_takes_the_last_place_of_another() {
-        let places = RunPlaces::new(&RunLimits { runs: 3, runs_per_user: 2, queue_ms: 20, ..RunLimits::default() });
+        let places =
+            RunPlaces::new(&RunLimits { runs: 3, runs_per_user: 2, queue_ms: 20, ..RunLimits::default() });
         let _first = places.take(&user("甲")).await.unwrap();
         let _second = places.take(&user("甲")).await.unwrap();
         assert!(matches!(places.take(&user("甲")).await, Err(Error::Busy { .. })));
@@ -130,7 +131,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_user_who_is_done_leaves_nothing_behind() {
-        let places = RunPlaces::new(&RunLimits { runs: 1, runs_per_user: 1, queue_ms: 5, ..RunLimits::default() });
+        let places =
+            RunPlaces::new(&RunLimits { runs: 1, runs_per_user: 1, queue_ms: 5, ..RunLimits::default() });
         let held = places.take(&user("a")).await.unwrap();
         assert!(places.take(&user("a")).await.is_err());
         assert!(places.take(&user("b")).await.is_err());

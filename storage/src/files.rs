@@ -1,6 +1,6 @@
 //! [`Files`]: the operations on one tree, ordered against each other and conditional.
 
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 
 use policy::{RelPath, TreeId};
 
@@ -247,7 +247,7 @@ impl Files {
                 return Err(Error::TooLarge { what: format!("`{path}` after the change"), limit });
             }
             let mut file = self.stage()?;
-            file.file().write_all(text.as_bytes()).map_err(|error| Error::from_io("write", path, error))?;
+            file.write(text.as_bytes())?;
             file.finish()?;
             let unchanged = match stat {
                 Some(stat) => Condition::Matches(vec![stat.etag()]),

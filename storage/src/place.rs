@@ -76,7 +76,7 @@ pub(crate) fn packages(user: &UserId, agent: &AgentId) -> Result<RelPath> {
 }
 
 /// First user id that sandboxes are given; 30 bits follow.
-const OWNER_FIRST: u32 = 0x4000_0000;
+pub(crate) const OWNER_FIRST: u32 = 0x4000_0000;
 
 /// The user and group id that owns a sandbox where the service may give files away.
 ///

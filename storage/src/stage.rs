@@ -129,6 +129,14 @@ impl StagedFile {
         &self.file
     }
 
+    /// Appends `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`].
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|error| Error::from_io("write", "stage", error))
+    }
+
     /// Sets the permission bits.
     ///
     /// # Errors

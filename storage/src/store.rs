@@ -25,7 +25,7 @@ use crate::version;
 pub struct Options {
     /// When a change counts as done.
     pub durability: Durability,
-    /// Whether workspaces belong to a user id each. Needs the privilege to give files away.
+    /// Whether workspaces belong to a user id each. Without the privilege to give files away, they do not.
     pub separate_owners: bool,
     /// Former versions of a baseline skill that are kept although no overlay began with them.
     pub keep_versions: usize,
@@ -94,6 +94,8 @@ impl Store {
             swept += 1;
         }
         check_markers(&stage)?;
+        let separate_owners = options.separate_owners && can_give_away(&stage)?;
+        let options = Options { separate_owners, ..options };
         let inner = Inner { root, root_path, stage, locks: Locks::new(), options, _lock: lock };
         Ok((Self { inner: Arc::new(inner) }, Recovery { finished, swept }))
     }
@@ -102,6 +104,18 @@ impl Store {
     #[must_use]
     pub fn root_path(&self) -> &Path {
         &self.inner.root_path
+    }
+
+    /// A directory of the store in which a probe may make things of its own; swept at start.
+    #[must_use]
+    pub fn probe_directory(&self) -> PathBuf {
+        self.inner.root_path.join(place::WORK)
+    }
+
+    /// A user id as sandboxes have it, for a probe; `None` where they have none of their own.
+    #[must_use]
+    pub fn probe_owner(&self) -> Option<u32> {
+        self.inner.options.separate_owners.then_some(place::OWNER_FIRST)
     }
 
     /// How the store behaves.
@@ -201,6 +215,13 @@ fn check_format(own: &Dir) -> Result<()> {
         }
         Err(other) => Err(other),
     }
+}
+
+/// Tries to give a directory away: a container may be root without the privilege, or know few user ids.
+fn can_give_away(stage: &Stage) -> Result<bool> {
+    let trash = stage.trash();
+    let probe = stage.dir().create_dir(&trash.name, 0o700)?;
+    Ok(probe.set_owner(place::OWNER_FIRST).is_ok())
 }
 
 /// Makes each marker once, so that a file system that cannot hold them is refused at start.

@@ -85,6 +85,20 @@ pub fn read_lines(mut from: impl Read, path: &str, start: u64, end: u64, limit: 
     Ok(Lines { lines: split(&text).map(|line| content(line).to_owned()).collect(), total })
 }
 
+/// Counts the lines of a text.
+#[must_use]
+pub fn count_lines(text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    let ends = memchr::memchr2_iter(b'\n', b'\r', bytes);
+    // The `\n` of a `\r\n` ends no second line.
+    let ended = ends.filter(|at| {
+        at.checked_sub(1)
+            .is_none_or(|before| !(bytes.get(*at) == Some(&b'\n') && bytes.get(before) == Some(&b'\r')))
+    });
+    let open = !text.is_empty() && !text.ends_with(['\n', '\r']);
+    ended.map(|_| 1_u64).sum::<u64>() + u64::from(open)
+}
+
 /// Splits a text into lines, each with its end.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
@@ -336,6 +350,7 @@ mod tests {
             let expected: Vec<String> =
                 all.iter().skip(start as usize - 1).take(count as usize + 1).cloned().collect();
             prop_assert_eq!(read, Lines { lines: expected, total: all.len() as u64 });
+            prop_assert_eq!(count_lines(&text), all.len() as u64);
         }
 
         #[test]
