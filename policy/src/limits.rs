@@ -55,11 +55,19 @@ pub struct FileLimits {
     pub list_entries: usize,
     /// Entries of one tree that a walk visits before it gives up.
     pub tree_entries: usize,
+    /// Size of a merged view that is copied for a run, in bytes.
+    pub view_bytes: u64,
 }
 
 impl Default for FileLimits {
     fn default() -> Self {
-        Self { raw_bytes: 500 * MIB, text_bytes: 32 * MIB, list_entries: 100_000, tree_entries: 200_000 }
+        Self {
+            raw_bytes: 500 * MIB,
+            text_bytes: 32 * MIB,
+            list_entries: 100_000,
+            tree_entries: 200_000,
+            view_bytes: 1024 * MIB,
+        }
     }
 }
 

@@ -93,6 +93,33 @@ impl Dir {
             .map_err(|errno| Error::from_errno("open", shown(name), errno))
     }
 
+    /// Opens the entry `name` as a directory, giving the service access first when a command had closed it.
+    ///
+    /// No process may be changing this directory meanwhile.
+    ///
+    /// # Errors
+    /// As [`Dir::open_dir_entry`].
+    pub(crate) fn open_closed_dir(&self, name: &OsStr) -> Result<Self> {
+        self.open_up(name, Kind::Directory, 0o700)?;
+        self.open_dir_entry(name)
+    }
+
+    /// Gives the service access to the file `name` when a command had closed it; see [`Dir::open_closed_dir`].
+    pub(crate) fn open_up_file(&self, name: &OsStr) -> Result<()> {
+        self.open_up(name, Kind::File, 0o600)
+    }
+
+    fn open_up(&self, name: &OsStr, kind: Kind, bits: u32) -> Result<()> {
+        match self.stat_entry(name)? {
+            // chmod(2) follows links: only what is no link is touched.
+            Some(stat) if stat.kind == kind && stat.mode & bits != bits => {
+                rustix::fs::chmodat(&self.fd, name, Mode::from_raw_mode(stat.mode | bits), AtFlags::empty())
+                    .map_err(|errno| Error::from_errno("chmod", shown(name), errno))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Opens this directory again, with a position of its own.
     ///
     /// # Errors
@@ -123,8 +150,7 @@ impl Dir {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsDirectory`], [`Error::NotAFile`], [`Error::Escape`] for a link.
     pub fn open_file_entry(&self, name: &OsStr) -> Result<(File, Stat)> {
-        let flags =
-            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, segment(name)?, flags, Mode::empty())
             .map_err(|errno| Error::from_errno("open", shown(name), errno))?;
         regular(fd, || shown(name))
@@ -300,20 +326,8 @@ impl Dir {
         let Some(levels) = levels.checked_sub(1) else {
             return Err(Error::TooManyEntries(DEPTH_MAX));
         };
-        let dir = match self.open_dir_entry(name) {
-            Err(Error::Io { .. }) => {
-                let closed = segment(name)?;
-                rustix::fs::chmodat(&self.fd, closed, Mode::from_raw_mode(0o700), AtFlags::empty())
-                    .map_err(|errno| Error::from_errno("chmod", shown(name), errno))?;
-                self.open_dir_entry(name)?
-            }
-            opened => opened?,
-        };
-        let entries = dir.entries()?;
-        if !entries.is_empty() && dir.stat()?.mode & 0o300 != 0o300 {
-            dir.set_mode(0o700)?;
-        }
-        for entry in entries {
+        let dir = self.open_closed_dir(name)?;
+        for entry in dir.entries()? {
             dir.remove_tree_below(&entry.name, levels)?;
         }
         drop(dir);
@@ -425,8 +439,7 @@ impl AsFd for Dir {
 
 /// Lets only regular files through.
 fn regular(fd: OwnedFd, path: impl Fn() -> String) -> Result<(File, Stat)> {
-    let stat: Stat =
-        rustix::fs::fstat(&fd).map_err(|errno| Error::from_errno("stat", path(), errno))?.into();
+    let stat: Stat = rustix::fs::fstat(&fd).map_err(|errno| Error::from_errno("stat", path(), errno))?.into();
     match stat.kind {
         Kind::File => Ok((fd.into(), stat)),
         Kind::Directory => Err(Error::IsDirectory(path())),

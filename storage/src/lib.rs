@@ -1,11 +1,47 @@
 //! The bytes of filesecbox on disk: layers, the merged view, archives, skills.
+//!
+//! Everything here blocks. The on-disk format is specified in `docs/LAYERS.md`.
+//!
+//! | Module | Holds |
+//! | --- | --- |
+//! | [`dir`] | [`Dir`], an open directory: the only way to anything stored |
+//! | [`stage`], `journal` | building things aside and making them visible at once |
+//! | [`tree`] | the contract of a tree; [`union`] and [`plain`] keep it |
+//! | [`text`] | lines and replacements |
+//! | [`version`] | names of published states |
+//! | [`archive`] | what platforms upload, and what a skill says of itself |
 
 pub mod archive;
+mod base;
 pub mod dir;
 pub mod error;
+pub mod files;
+mod journal;
+mod lock;
 pub mod metadata;
+mod place;
+pub mod plain;
+pub mod publish;
+pub mod run;
+pub mod skills;
+pub mod stage;
 pub mod stat;
+pub mod status;
+pub mod store;
+pub mod text;
+pub mod tree;
+pub mod union;
+pub mod version;
 
 pub use dir::Dir;
 pub use error::{Error, Result};
+pub use files::{Condition, Files, WriteOptions, Written};
+pub use publish::Published;
+pub use run::{Absorbed, PlannedRun, PreparedRun};
+pub use skills::Skill;
+pub use stage::Durability;
 pub use stat::{ETag, Kind, Layer, Stat};
+pub use status::{Change, Changed, SkillStatus, Status};
+pub use store::{Options, Recovery, Store};
+pub use tree::Tree;
+pub use version::Version;

@@ -119,7 +119,8 @@ impl Stat {
 impl From<rustix::fs::Stat> for Stat {
     fn from(stat: rustix::fs::Stat) -> Self {
         let file_type = FileType::from_raw_mode(stat.st_mode);
-        let nanoseconds = |seconds: i64, nanoseconds: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+        let nanoseconds =
+            |seconds: i64, nanoseconds: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
         Self {
             kind: file_type.into(),
             size: u64::try_from(stat.st_size).unwrap_or(0),

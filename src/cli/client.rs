@@ -1,0 +1,179 @@
+//! A client of a running service, for the command line.
+
+use std::io::Read;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Largest JSON answer read, in bytes.
+const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Why a call failed.
+#[derive(Debug, Error)]
+pub(super) enum ClientError {
+    /// The service cannot be reached, or broke off.
+    #[error("the service at {server} cannot be reached: is it running? (`filesecbox serve`)")]
+    Unreachable {
+        /// As given.
+        server: String,
+        /// The cause.
+        #[source]
+        source: Box<ureq::Error>,
+    },
+    /// The service said no.
+    #[error("{message} ({code})")]
+    Refused {
+        /// Its sentence.
+        message: String,
+        /// Its code.
+        code: String,
+    },
+    /// The answer is not one of ours.
+    #[error("the answer of {server} cannot be understood: is it a filesecbox?")]
+    Foreign {
+        /// As given.
+        server: String,
+    },
+    /// A local file.
+    #[error("{path}")]
+    File {
+        /// As given.
+        path: String,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// A service and how to speak to it.
+pub(super) struct Client {
+    pub(super) server: String,
+    token: Option<String>,
+    agent: ureq::Agent,
+}
+
+#[derive(Deserialize)]
+struct Envelope<T> {
+    data: T,
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    data: String,
+    code: String,
+}
+
+impl Client {
+    pub(super) fn new(server: &str, token: Option<String>) -> Self {
+        let config = ureq::Agent::config_builder().http_status_as_error(false).build();
+        Self { server: server.trim_end_matches('/').to_owned(), token, agent: config.into() }
+    }
+
+    /// The address of a route; segments are encoded.
+    pub(super) fn url(&self, segments: &[&str], query: &[(&str, &str)]) -> String {
+        let mut url = self.server.clone();
+        for segment in segments {
+            url.push('/');
+            encode(segment, &mut url);
+        }
+        for (index, (name, value)) in query.iter().enumerate() {
+            url.push(if index == 0 { '?' } else { '&' });
+            url.push_str(name);
+            url.push('=');
+            encode(value, &mut url);
+        }
+        url
+    }
+
+    pub(super) fn get(&self, url: &str) -> Result<ureq::http::Response<ureq::Body>, ClientError> {
+        let request = self.agent.get(url);
+        self.checked(self.authorized(request).call())
+    }
+
+    pub(super) fn delete(&self, url: &str) -> Result<ureq::http::Response<ureq::Body>, ClientError> {
+        let request = self.agent.delete(url);
+        self.checked(self.authorized(request).call())
+    }
+
+    /// Sends `bytes` bytes of `body`.
+    pub(super) fn post(
+        &self,
+        url: &str,
+        content_type: &str,
+        bytes: u64,
+        mut body: impl Read,
+    ) -> Result<ureq::http::Response<ureq::Body>, ClientError> {
+        let request = self.agent.post(url).header("content-type", content_type);
+        let request = self.authorized(request).header("content-length", bytes.to_string());
+        self.checked(request.send(ureq::SendBody::from_reader(&mut body)))
+    }
+
+    /// Reads the `data` of an answer.
+    pub(super) fn data<T: for<'a> Deserialize<'a>>(
+        &self,
+        response: ureq::http::Response<ureq::Body>,
+    ) -> Result<T, ClientError> {
+        let text = self.text(response)?;
+        let envelope: Result<Envelope<T>, _> = serde_json::from_slice(&text);
+        envelope
+            .map(|envelope| envelope.data)
+            .map_err(|_| ClientError::Foreign { server: self.server.clone() })
+    }
+
+    fn text(&self, response: ureq::http::Response<ureq::Body>) -> Result<Vec<u8>, ClientError> {
+        let mut text = Vec::new();
+        let read = response.into_body().into_reader().take(ANSWER_BYTES_MAX).read_to_end(&mut text);
+        read.map_err(|_| ClientError::Foreign { server: self.server.clone() })?;
+        Ok(text)
+    }
+
+    fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.token {
+            Some(token) => request.header("authorization", format!("Bearer {token}")),
+            None => request,
+        }
+    }
+
+    fn checked(
+        &self,
+        sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<ureq::http::Response<ureq::Body>, ClientError> {
+        let response = sent.map_err(|source| ClientError::Unreachable {
+            server: self.server.clone(),
+            source: Box::new(source),
+        })?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let text = self.text(response)?;
+        Err(match serde_json::from_slice::<Failure>(&text) {
+            Ok(Failure { data, code }) => ClientError::Refused { message: data, code },
+            Err(_) => ClientError::Foreign { server: self.server.clone() },
+        })
+    }
+}
+
+/// Percent-encodes everything but unreserved characters (RFC 3986, section 2.3).
+fn encode(text: &str, into: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            into.push(char::from(byte));
+        } else {
+            into.push_str(&format!("%{byte:02X}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_and_values_are_encoded() {
+        let client = Client::new("http://127.0.0.1:1/", None);
+        assert_eq!(
+            client.url(&["v1", "数", "a/b"], &[("scope", "x&y")]),
+            "http://127.0.0.1:1/v1/%E6%95%B0/a%2Fb?scope=x%26y"
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! Conditions and ranges of requests (RFC 9110, sections 13 and 14).
+
+use axum::http::{HeaderMap, HeaderName, header};
+use storage::{Condition, ETag, Stat};
+
+use super::problem::{Code, Problem};
+
+/// Tags in one header.
+const TAGS_MAX: usize = 64;
+
+/// What a list of tags says.
+enum Tags {
+    Any,
+    These(Vec<ETag>),
+}
+
+/// Reads the tags of the header `name`. Weak ones are kept out: they never match strongly.
+fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Problem> {
+    let mut tags = Vec::new();
+    let mut seen = false;
+    for value in headers.get_all(name) {
+        seen = true;
+        let wrong =
+            || Problem::invalid(format!("`{name}` is `*` or a list of quoted tags, as `ETag` gave them"));
+        let mut rest = value.to_str().map_err(|_| wrong())?.trim();
+        if rest == "*" {
+            return Ok(Some(Tags::Any));
+        }
+        while !rest.is_empty() {
+            let (weak, quoted) = rest.strip_prefix("W/").map_or((false, rest), |rest| (true, rest));
+            let (tag, after) =
+                quoted.strip_prefix('"').and_then(|rest| rest.split_once('"')).ok_or_else(wrong)?;
+            if tags.len() >= TAGS_MAX {
+                return Err(Problem::invalid(format!("`{name}` has more than {TAGS_MAX} tags")));
+            }
+            if !weak {
+                tags.push(ETag::from_opaque(tag));
+            }
+            rest = after.trim_start();
+            match rest.strip_prefix(',') {
+                Some(next) => rest = next.trim_start(),
+                None if rest.is_empty() => {}
+                None => return Err(wrong()),
+            }
+        }
+    }
+    Ok(seen.then_some(Tags::These(tags)))
+}
+
+/// Reads the condition of a change: `If-Match`, or `If-None-Match: *`.
+pub(super) fn of_change(headers: &HeaderMap) -> Result<Condition, Problem> {
+    match (tags(headers, &header::IF_MATCH)?, tags(headers, &header::IF_NONE_MATCH)?) {
+        (None, None) => Ok(Condition::Always),
+        (Some(Tags::Any), None) => Ok(Condition::Exists),
+        (Some(Tags::These(tags)), None) => Ok(Condition::Matches(tags)),
+        (None, Some(Tags::Any)) => Ok(Condition::Missing),
+        (None, Some(Tags::These(_))) => {
+            Err(Problem::invalid("a change takes `If-None-Match: *` only; for a version use `If-Match`"))
+        }
+        (Some(_), Some(_)) => Err(Problem::invalid("send `If-Match` or `If-None-Match`, not both")),
+    }
+}
+
+/// What a reader wants to know first.
+pub(super) enum Fresh {
+    /// Send it.
+    Send,
+    /// The reader has it (304).
+    NotModified,
+}
+
+/// Checks the condition of a reading request.
+pub(super) fn of_read(headers: &HeaderMap, etag: &ETag, path: &str) -> Result<Fresh, Problem> {
+    if let Some(Tags::These(tags)) = tags(headers, &header::IF_MATCH)?
+        && !tags.contains(etag)
+    {
+        let stale = storage::Error::Stale { path: path.to_owned(), current: Some(etag.clone()) };
+        return Err(stale.into());
+    }
+    match tags(headers, &header::IF_NONE_MATCH)? {
+        Some(Tags::Any) => Ok(Fresh::NotModified),
+        Some(Tags::These(tags)) if tags.contains(etag) => Ok(Fresh::NotModified),
+        _ => Ok(Fresh::Send),
+    }
+}
+
+/// A part of a file: first byte and length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ByteRange {
+    pub(super) first: u64,
+    pub(super) length: u64,
+}
+
+/// Reads the range asked for; `None` means all of it.
+///
+/// Several ranges, other units, and a range of an older version (`If-Range`) mean all of it, as the RFC allows.
+pub(super) fn range(headers: &HeaderMap, stat: &Stat) -> Result<Option<ByteRange>, Problem> {
+    let Some(value) = headers.get(header::RANGE).and_then(|value| value.to_str().ok()) else {
+        return Ok(None);
+    };
+    let if_range = headers.get(header::IF_RANGE).map(|value| value.as_bytes());
+    if if_range.is_some_and(|tag| tag != stat.etag().to_string().as_bytes()) {
+        return Ok(None);
+    }
+    let Some(spec) = value.strip_prefix("bytes=").filter(|spec| !spec.contains(',')) else {
+        return Ok(None);
+    };
+    let unsatisfiable = || {
+        Problem::new(
+            Code::RangeNotSatisfiable,
+            format!("the file has {} bytes: ask for some of them", stat.size),
+        )
+        .with("size", stat.size)
+        .with_header(header::CONTENT_RANGE, format!("bytes */{}", stat.size))
+    };
+    let malformed = || Problem::invalid("`Range` is `bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-LENGTH`");
+    let (first, last) = spec.trim().split_once('-').ok_or_else(malformed)?;
+    let number = |text: &str| text.parse::<u64>().map_err(|_| malformed());
+    let (first, end) = match (first, last) {
+        ("", length) => (stat.size.saturating_sub(number(length)?), stat.size),
+        (first, "") => (number(first)?, stat.size),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            if last < first {
+                return Err(malformed());
+            }
+            (first, last.saturating_add(1).min(stat.size))
+        }
+    };
+    if first >= end {
+        return Err(unsatisfiable());
+    }
+    Ok(Some(ByteRange { first, length: end - first }))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn with(name: HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())])
+    }
+
+    #[test]
+    fn conditions_are_read_as_the_rfc_says() {
+        let change = |name, value| of_change(&with(name, value));
+        assert_eq!(change(header::IF_MATCH, "*").unwrap(), Condition::Exists);
+        let two = Condition::Matches(vec![ETag::from_opaque("a"), ETag::from_opaque("b,c")]);
+        assert_eq!(change(header::IF_MATCH, "\"a\" , W/\"w\", \"b,c\"").unwrap(), two);
+        assert_eq!(change(header::IF_NONE_MATCH, "*").unwrap(), Condition::Missing);
+        for (name, value) in [
+            (header::IF_MATCH, "a"),
+            (header::IF_MATCH, "\"a"),
+            (header::IF_MATCH, "\"a\" \"b\""),
+            (header::IF_NONE_MATCH, "\"a\""),
+        ] {
+            assert!(change(name, value).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_clamped_and_impossible_ones_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = storage::Store::open(dir.path(), storage::Options::default()).unwrap().0;
+        let mut staged = store
+            .files(policy::TreeId::Workspace(
+                policy::UserId::parse("u").unwrap(),
+                policy::AgentId::parse("a").unwrap(),
+            ))
+            .stage()
+            .unwrap();
+        staged.write(b"0123456789").unwrap();
+        let stat = staged.stat().unwrap();
+        let read = |value: &str| range(&with(header::RANGE, value), &stat);
+        let part = |first, length| Some(ByteRange { first, length });
+        assert_eq!(read("bytes=2-4").unwrap(), part(2, 3));
+        assert_eq!(read("bytes=8-").unwrap(), part(8, 2));
+        assert_eq!(read("bytes=-3").unwrap(), part(7, 3));
+        assert_eq!(read("bytes=5-999").unwrap(), part(5, 5));
+        assert_eq!(read("bytes=0-1,3-4").unwrap(), None);
+        assert_eq!(read("lines=0-1").unwrap(), None);
+        for wrong in ["bytes=10-", "bytes=-0", "bytes=4-2", "bytes=a-b", "bytes=5"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! REST: one screen of routes. Each handler extracts, calls one operation of [`ops`](crate::ops), and wraps.
+//!
+//! `docs/API.md` describes every route; [`problem`] is the only file that knows HTTP status codes of failures.
+
+mod answer;
+mod body;
+mod conditional;
+mod guard;
+mod meta;
+mod problem;
+mod request;
+mod skills;
+mod stream;
+mod time;
+mod tree;
+
+use std::sync::Arc;
+
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{MethodRouter, delete, get, post, put};
+use axum::{Router, middleware};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::access::Access;
+use crate::ops::Service;
+
+/// What every handler gets.
+#[derive(Clone)]
+pub struct App {
+    /// What the service does.
+    pub service: Arc<Service>,
+    /// Who may ask for it.
+    pub access: Arc<Access>,
+}
+
+/// Every operation: method, path, handler.
+///
+/// `{u}`, `{a}`, `{s}` are user, agent and skill. The routes below [`tree_routes`] exist for both kinds of trees.
+#[must_use]
+pub fn router(app: App) -> Router {
+    let skill = "/v1/skills/{u}/{a}/{s}";
+    Router::new()
+        .route("/healthz", get(meta::healthz))
+        .route("/v1/info", get(meta::info))
+        .route("/v1/skills/{u}/{a}/upload", post(skills::upload::upload))
+        .route("/v1/skills/{u}/{a}/list", get(skills::list::list))
+        .route(skill, delete(skills::remove::remove))
+        .route(&format!("{skill}/reset"), post(skills::reset::reset))
+        .route(&format!("{skill}/download"), get(skills::download::download))
+        .merge(tree_routes(skill))
+        .merge(tree_routes("/v1/sandbox/{u}/{a}"))
+        .fallback(problem::no_route)
+        .method_not_allowed_fallback(problem::no_method)
+        // Handlers bound their bodies themselves, each with its own limit.
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(app.clone(), guard::same_origin))
+        .layer(CatchPanicLayer::custom(problem::panicked))
+        .with_state(app)
+}
+
+fn tree_routes(tree: &str) -> Router<App> {
+    let routes: [(&str, MethodRouter<App>); 12] = [
+        ("files", get(tree::files::files)),
+        ("content", get(tree::content::content)),
+        ("edit", put(tree::edit::edit)),
+        ("execute", post(tree::execute::execute)),
+        ("exec", post(tree::exec::exec)),
+        ("replace", post(tree::replace::replace)),
+        ("stat", get(tree::stat::stat)),
+        ("dir", get(tree::dir::dir)),
+        ("mkdir", post(tree::mkdir::mkdir)),
+        ("move", post(tree::rename::rename)),
+        ("file", delete(tree::remove::remove)),
+        (
+            "raw/{*path}",
+            get(tree::raw::get).put(tree::raw::put).delete(tree::raw::delete).head(tree::raw::head),
+        ),
+    ];
+    routes
+        .into_iter()
+        .fold(Router::new(), |router, (name, methods)| router.route(&format!("{tree}/{name}"), methods))
+}

@@ -1,0 +1,282 @@
+//! [`Problem`]: every failure as its sender sees it. The one table of codes and statuses.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Json;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+use crate::access::Refused;
+use crate::ops::Error;
+
+/// What went wrong, as a word that never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    Invalid,
+    Unauthenticated,
+    Denied,
+    PathEscape,
+    CommandNotAllowed,
+    NotFound,
+    MethodNotAllowed,
+    AlreadyExists,
+    IsDirectory,
+    NotADirectory,
+    NotText,
+    EditMismatch,
+    Conflict,
+    Stale,
+    TooLarge,
+    RangeNotSatisfiable,
+    BadArchive,
+    Busy,
+    Quota,
+    Internal,
+    Unsupported,
+    Disconnected,
+}
+
+impl Code {
+    /// The word and the status of each code.
+    fn row(self) -> (&'static str, StatusCode) {
+        match self {
+            Self::Invalid => ("invalid", StatusCode::BAD_REQUEST),
+            Self::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED),
+            Self::Denied => ("denied", StatusCode::FORBIDDEN),
+            Self::PathEscape => ("path_escape", StatusCode::FORBIDDEN),
+            Self::CommandNotAllowed => ("command_not_allowed", StatusCode::FORBIDDEN),
+            Self::NotFound => ("not_found", StatusCode::NOT_FOUND),
+            Self::MethodNotAllowed => ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED),
+            Self::AlreadyExists => ("already_exists", StatusCode::CONFLICT),
+            Self::IsDirectory => ("is_directory", StatusCode::CONFLICT),
+            Self::NotADirectory => ("not_a_directory", StatusCode::CONFLICT),
+            Self::NotText => ("not_text", StatusCode::CONFLICT),
+            Self::EditMismatch => ("edit_mismatch", StatusCode::CONFLICT),
+            Self::Conflict => ("conflict", StatusCode::CONFLICT),
+            Self::Stale => ("stale", StatusCode::PRECONDITION_FAILED),
+            Self::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE),
+            Self::RangeNotSatisfiable => ("range_not_satisfiable", StatusCode::RANGE_NOT_SATISFIABLE),
+            Self::BadArchive => ("bad_archive", StatusCode::UNPROCESSABLE_ENTITY),
+            Self::Busy => ("busy", StatusCode::TOO_MANY_REQUESTS),
+            Self::Quota => ("quota", StatusCode::INSUFFICIENT_STORAGE),
+            Self::Internal => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
+            Self::Unsupported => ("unsupported", StatusCode::NOT_IMPLEMENTED),
+            Self::Disconnected => ("disconnected", StatusCode::SERVICE_UNAVAILABLE),
+        }
+    }
+}
+
+/// A failure on its way to the sender.
+///
+/// The body is `{"status":"error","data":<one sentence>,"code":<code>,…extras,"request_id":<id>}`; the same id is
+/// in the header `x-request-id` and, for failures of ours, in the log.
+#[derive(Debug)]
+pub(super) struct Problem {
+    code: Code,
+    message: String,
+    extras: Map<String, Value>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Problem {
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), extras: Map::new(), headers: Vec::new() }
+    }
+
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Code::Invalid, message)
+    }
+
+    pub(super) fn too_large(what: &str, limit: u64) -> Self {
+        Self::new(Code::TooLarge, format!("{what} is larger than {limit} bytes")).with("limit_bytes", limit)
+    }
+
+    /// Adds a typed detail beside the sentence.
+    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.extras.insert(name.to_owned(), value.into());
+        self
+    }
+
+    pub(super) fn with_header(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
+        if let Ok(value) = value.try_into() {
+            self.headers.push((name, value));
+        }
+        self
+    }
+
+    /// A failure of ours: the cause goes to the log, the sender learns the id to ask for it.
+    fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut causes = error.to_string();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            causes.push_str(": ");
+            causes.push_str(&inner.to_string());
+            cause = inner.source();
+        }
+        let message = "the service failed: the operator finds the cause in the log under this `request_id`";
+        Self::new(Code::Internal, message).with("cause_for_log", causes)
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::Invalid(_) | Error::Id(_) | Error::Scope(_) => Self::invalid(message),
+            Error::Busy { retry_after_seconds, .. } => Self::new(Code::Busy, message)
+                .with("retry_after_seconds", retry_after_seconds)
+                .with_header(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds)),
+            Error::Unsupported(_) => Self::new(Code::Unsupported, message),
+            Error::Stopping => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5"),
+            Error::Path(error) => error.into(),
+            Error::Refused(refusal) => refusal.into(),
+            Error::Storage(error) => error.into(),
+            Error::Exec(error) => error.into(),
+            Error::Panicked => Self::internal(&error),
+        }
+    }
+}
+
+impl From<policy::PathError> for Problem {
+    fn from(error: policy::PathError) -> Self {
+        let code = if error.is_escape() { Code::PathEscape } else { Code::Invalid };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<policy::IdError> for Problem {
+    fn from(error: policy::IdError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<policy::Refusal> for Problem {
+    fn from(refusal: policy::Refusal) -> Self {
+        use policy::Refusal;
+        let message = refusal.to_string();
+        match refusal {
+            Refusal::CommandNotAllowed { allowed, .. } => {
+                Self::new(Code::CommandNotAllowed, message).with("allowed", allowed)
+            }
+            Refusal::PathEscape { argument, position, .. } => Self::new(Code::PathEscape, message)
+                .with("argument", argument)
+                .with("position", position.map_or(Value::Null, Value::from)),
+            Refusal::Invalid { .. } => Self::invalid(message),
+        }
+    }
+}
+
+impl From<storage::Error> for Problem {
+    fn from(error: storage::Error) -> Self {
+        use storage::Error as E;
+        let message = error.to_string();
+        match error {
+            E::NotFound(_) => Self::new(Code::NotFound, message),
+            E::AlreadyExists(_) => Self::new(Code::AlreadyExists, message),
+            E::IsDirectory(_) => Self::new(Code::IsDirectory, message),
+            E::NotADirectory(_) => Self::new(Code::NotADirectory, message),
+            E::NotEmpty(_) | E::Conflict(_) | E::NotAFile(_) => Self::new(Code::Conflict, message),
+            E::Escape(_) => Self::new(Code::PathEscape, message),
+            E::IntoItself { .. } => Self::invalid(message),
+            E::Path(error) => error.into(),
+            E::Stale { current, .. } => {
+                let etag = current.map_or(Value::Null, |etag| Value::from(etag.to_string()));
+                Self::new(Code::Stale, message).with("current_etag", etag)
+            }
+            E::NotText(_) => Self::new(Code::NotText, message),
+            E::LineRange { total, .. } => Self::invalid(message).with("total_lines", total),
+            E::EditMismatch { index, found, expected, nearest, .. } => Self::new(Code::EditMismatch, message)
+                .with("edit", index)
+                .with("found", found)
+                .with("expected", expected)
+                .with("nearest_line", nearest.map_or(Value::Null, Value::from)),
+            E::TooLarge { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
+            E::TooManyEntries(limit) => Self::new(Code::TooLarge, message).with("limit_entries", limit),
+            E::Archive(_) => Self::new(Code::BadArchive, message),
+            E::NoSpace(_) => Self::new(Code::Quota, message),
+            E::Unsupported(_) => Self::new(Code::Unsupported, message),
+            E::Io { .. } => Self::internal(&error),
+        }
+    }
+}
+
+impl From<exec::Error> for Problem {
+    fn from(error: exec::Error) -> Self {
+        use exec::Error as E;
+        let message = error.to_string();
+        match error {
+            E::Unsupported { wanted, granted, .. } => Self::new(Code::Unsupported, message)
+                .with("wanted", wanted.to_string())
+                .with("granted", granted.to_string()),
+            E::ProgramMissing { .. } => Self::new(Code::Unsupported, message),
+            E::ProgramNotAllowed { .. } => Self::new(Code::CommandNotAllowed, message),
+            E::Directory { .. } => Self::new(Code::NotFound, message),
+            E::TooLarge { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
+            E::Unpassable { .. } => Self::invalid(message),
+            E::LauncherDied => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "1"),
+            other => Self::internal(&other),
+        }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Unauthenticated => {
+                Self::new(Code::Unauthenticated, "send a valid token: `Authorization: Bearer <token>`")
+                    .with_header(header::WWW_AUTHENTICATE, "Bearer")
+            }
+            Refused::Denied => Self::new(Code::Denied, "this token's role may not do that"),
+            Refused::Hidden => Self::new(Code::NotFound, "there is nothing here for this token"),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(mut self) -> Response {
+        let (code, status) = self.code.row();
+        let request_id = request_id();
+        if let Some(cause) = self.extras.remove("cause_for_log") {
+            tracing::error!(%request_id, cause = cause.as_str().unwrap_or_default(), "request failed");
+        }
+        let mut body = json!({ "status": "error", "data": self.message, "code": code });
+        if let Some(body) = body.as_object_mut() {
+            body.append(&mut self.extras);
+            body.insert("request_id".to_owned(), Value::from(request_id.clone()));
+        }
+        let mut response = (status, Json(body)).into_response();
+        for (name, value) in self.headers {
+            response.headers_mut().insert(name, value);
+        }
+        if let Ok(value) = HeaderValue::try_from(request_id) {
+            response.headers_mut().insert(HeaderName::from_static("x-request-id"), value);
+        }
+        response
+    }
+}
+
+/// An id that no other failure of this process has.
+fn request_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    static SESSION: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    let session = SESSION.get_or_init(|| getrandom::u32().unwrap_or(0));
+    format!("{session:08x}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+pub(super) async fn no_route(uri: Uri) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no route `{}`: see docs/API.md", uri.path()))
+}
+
+pub(super) async fn no_method(method: Method, uri: Uri) -> Problem {
+    Problem::new(
+        Code::MethodNotAllowed,
+        format!("`{method}` is not possible on `{}`: see the header `Allow`", uri.path()),
+    )
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the signature is tower-http's")]
+pub(super) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
+    Problem::internal(&Error::Panicked).into_response()
+}

@@ -1,0 +1,203 @@
+//! What requests carry: who asks, which tree, which parameters.
+
+use std::str::FromStr;
+
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+use policy::{AgentId, RelPath, Scope, SkillId, TreeId, UserId};
+use serde::de::DeserializeOwned;
+
+use super::App;
+use super::body;
+use super::problem::Problem;
+use crate::access::{Access, Action, Role};
+
+/// Largest JSON body, in bytes.
+const JSON_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Finds the role of the sender.
+fn role(access: &Access, headers: &HeaderMap) -> Result<Role, Problem> {
+    let token = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim());
+    Ok(access.role(token)?)
+}
+
+async fn named(
+    parts: &mut Parts,
+    app: &App,
+) -> Result<(Option<UserId>, Option<AgentId>, Option<SkillId>), Problem> {
+    let params = RawPathParams::from_request_parts(parts, app)
+        .await
+        .map_err(|_| Problem::invalid("a segment of the path is not percent-encoded UTF-8"))?;
+    let (mut user, mut agent, mut skill) = (None, None, None);
+    for (name, value) in &params {
+        match name {
+            "u" => user = Some(UserId::parse(value)?),
+            "a" => agent = Some(AgentId::parse(value)?),
+            "s" => skill = Some(SkillId::parse(value)?),
+            _ => {}
+        }
+    }
+    Ok((user, agent, skill))
+}
+
+/// A request for one tree by somebody who may ask for it: reading for `GET` and `HEAD`, changing otherwise.
+pub(super) struct TreeRequest {
+    pub(super) id: TreeId,
+}
+
+impl FromRequestParts<App> for TreeRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let role = role(&app.access, &parts.headers)?;
+        let (Some(user), Some(agent), skill) = named(parts, app).await? else {
+            return Err(Problem::invalid("the path names no user and agent"));
+        };
+        role.may(action(&parts.method, &user, &agent))?;
+        let id = match skill {
+            Some(skill) => TreeId::Skill(user, agent, skill),
+            None => TreeId::Workspace(user, agent),
+        };
+        Ok(Self { id })
+    }
+}
+
+fn action<'a>(method: &Method, user: &'a UserId, agent: &'a AgentId) -> Action<'a> {
+    if matches!(*method, Method::GET | Method::HEAD) {
+        Action::Read(user, agent)
+    } else {
+        Action::Change(user, agent)
+    }
+}
+
+/// A request about skills of one user and agent; what it may do depends on the scope.
+pub(super) struct SkillsRequest {
+    pub(super) user: UserId,
+    pub(super) agent: AgentId,
+    pub(super) skill: Option<SkillId>,
+    role: Role,
+}
+
+impl SkillsRequest {
+    pub(super) fn check_read(&self) -> Result<(), Problem> {
+        Ok(self.role.may(Action::Read(&self.user, &self.agent))?)
+    }
+
+    pub(super) fn check_change(&self, scope: Scope) -> Result<(), Problem> {
+        Ok(self.role.may(match scope {
+            Scope::Baseline => Action::Baseline(&self.agent),
+            Scope::Overlay => Action::Change(&self.user, &self.agent),
+        })?)
+    }
+}
+
+impl FromRequestParts<App> for SkillsRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let role = role(&app.access, &parts.headers)?;
+        let (Some(user), Some(agent), skill) = named(parts, app).await? else {
+            return Err(Problem::invalid("the path names no user and agent"));
+        };
+        Ok(Self { user, agent, skill, role })
+    }
+}
+
+/// A caller with any valid token.
+pub(super) struct Known;
+
+impl FromRequestParts<App> for Known {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        role(&app.access, &parts.headers).map(|_| Self)
+    }
+}
+
+/// Query parameters; an unknown one is refused, so that a misspelt `end` does not replace a whole file.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        match Query::<T>::from_request_parts(parts, app).await {
+            Ok(Query(params)) => Ok(Self(params)),
+            Err(QueryRejection::FailedToDeserializeQueryString(rejection)) => {
+                Err(Problem::invalid(format!("the query is wrong: {}", innermost(&rejection))))
+            }
+            Err(other) => Err(Problem::invalid(other.to_string())),
+        }
+    }
+}
+
+/// A JSON body of at most 64 MiB, whatever its `Content-Type` says.
+pub(super) struct JsonBody<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _app: &App) -> Result<Self, Problem> {
+        let bytes = body::collect(request.into_body(), JSON_BYTES_MAX).await?;
+        parse_json(&bytes).map(Self)
+    }
+}
+
+/// Reads JSON from the bytes of a body.
+pub(super) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let parsed = axum::Json::<T>::from_bytes(bytes);
+    match parsed {
+        Ok(axum::Json(value)) => Ok(value),
+        Err(JsonRejection::JsonDataError(rejection)) => {
+            Err(Problem::invalid(format!("the body is wrong: {}", innermost(&rejection))))
+        }
+        Err(JsonRejection::JsonSyntaxError(rejection)) => {
+            Err(Problem::invalid(format!("the body is no JSON: {}", innermost(&rejection))))
+        }
+        Err(other) => Err(Problem::invalid(other.to_string())),
+    }
+}
+
+/// The message that says what to change, without the layers around it.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut innermost = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        innermost = inner.to_string();
+        source = inner.source();
+    }
+    innermost
+}
+
+/// Reads the parameter `path`, which must be there.
+pub(super) fn path_of(id: &TreeId, text: Option<&str>) -> Result<RelPath, Problem> {
+    let text = text.ok_or_else(|| Problem::invalid("the parameter `path` is missing"))?;
+    Ok(id.resolve(text)?)
+}
+
+/// Reads the parameter `path` of a directory; absent or empty, it is the tree itself.
+pub(super) fn dir_of(id: &TreeId, text: Option<&str>) -> Result<RelPath, Problem> {
+    match text {
+        None | Some("") => Ok(RelPath::root()),
+        Some(text) => Ok(id.resolve(text)?),
+    }
+}
+
+/// Reads a parameter that is a word with a meaning of its own.
+pub(super) fn word<T>(text: Option<&str>) -> Result<T, Problem>
+where
+    T: FromStr + Default,
+    T::Err: std::fmt::Display,
+{
+    text.map_or_else(
+        || Ok(T::default()),
+        |text| text.parse().map_err(|error: T::Err| Problem::invalid(error.to_string())),
+    )
+}

@@ -1,0 +1,18 @@
+//! Routes about whole skills, one a file.
+
+pub(super) mod download;
+pub(super) mod list;
+pub(super) mod remove;
+pub(super) mod reset;
+pub(super) mod upload;
+
+use policy::{SkillId, TreeId};
+
+use super::problem::Problem;
+use super::request::SkillsRequest;
+
+/// The skill that the path names.
+fn skill_of(request: &SkillsRequest) -> Result<(TreeId, SkillId), Problem> {
+    let skill = request.skill.clone().ok_or_else(|| Problem::invalid("the path names no skill"))?;
+    Ok((TreeId::Skill(request.user.clone(), request.agent.clone(), skill.clone()), skill))
+}

@@ -1,0 +1,173 @@
+//! `POST /v1/skills/{u}/{a}/upload?scope&charset`
+
+use axum::extract::{FromRequest, Multipart, Request, State};
+use axum::http::header;
+use futures_util::StreamExt;
+use policy::Scope;
+use serde::{Deserialize, Serialize};
+use storage::archive::{Charset, Skipped};
+
+use crate::http::App;
+use crate::http::answer::{Answer, success_with};
+use crate::http::body::broken;
+use crate::http::problem::Problem;
+use crate::http::request::{Params, SkillsRequest, word};
+use crate::ops::upload::{Archive, Uploaded, UploadedSkill};
+use crate::ops::{self, blocking};
+
+/// Archives in one request.
+const ARCHIVES_MAX: usize = 32;
+/// Bytes collected before they are written at once.
+const WRITE_BYTES: usize = 512 * 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Query {
+    scope: Option<String>,
+    charset: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Beside {
+    result: Outcome,
+}
+
+#[derive(Serialize)]
+struct Outcome {
+    scope: Scope,
+    skills: Vec<Published>,
+    charset: Vec<&'static str>,
+    skipped: Vec<Skipped>,
+    skipped_total: usize,
+}
+
+#[derive(Serialize)]
+struct Published {
+    skill_id: String,
+    version: String,
+    files: usize,
+    bytes: u64,
+    replaced: bool,
+    unchanged: bool,
+}
+
+pub(in crate::http) async fn upload(
+    State(app): State<App>,
+    skills: SkillsRequest,
+    Params(query): Params<Query>,
+    request: Request,
+) -> Answer {
+    let scope: Scope = word(query.scope.as_deref())?;
+    let charset: Charset = word(query.charset.as_deref())?;
+    skills.check_change(scope)?;
+    let archives = receive(&app, request).await?;
+    let place = match scope {
+        Scope::Baseline => format!("baseline/{}", skills.agent),
+        Scope::Overlay => format!("overlay/{}/{}", skills.user, skills.agent),
+    };
+    let uploaded = app.service.upload(scope, skills.user, skills.agent, charset, archives).await?;
+    answer(scope, &place, uploaded)
+}
+
+fn answer(scope: Scope, place: &str, uploaded: Uploaded) -> Answer {
+    let one = |skill: &UploadedSkill| {
+        let skill = &skill.published.skill;
+        format!("skill '{skill}' to '{place}/{skill}'")
+    };
+    let message: Vec<String> = uploaded.skills.iter().map(one).collect();
+    let skills = uploaded.skills.into_iter().map(|skill| Published {
+        skill_id: skill.published.skill.into(),
+        version: skill.published.version.into(),
+        files: skill.files,
+        bytes: skill.bytes,
+        replaced: skill.published.replaced,
+        unchanged: skill.published.unchanged,
+    });
+    let result = Outcome {
+        scope,
+        skills: skills.collect(),
+        charset: uploaded.charsets.into_iter().map(|charset| charset.as_str()).collect(),
+        skipped: uploaded.skipped,
+        skipped_total: uploaded.skipped_total,
+    };
+    success_with(format!("Upload successful: {}", message.join(", ")), Beside { result })
+}
+
+/// Receives the archives of a request: the parts named `file` of a form, or the body itself.
+async fn receive(app: &App, request: Request) -> Result<Vec<Archive>, Problem> {
+    let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let is_form =
+        content_type.is_some_and(|value| value.to_ascii_lowercase().starts_with("multipart/form-data"));
+    let mut left = app.service.archive_limits.upload_bytes;
+    if !is_form {
+        let stream = request.into_body().into_data_stream().map(|chunk| chunk.map_err(|_| broken()));
+        return Ok(vec![Archive { file: spool(app, stream, &mut left).await?, file_name: None }]);
+    }
+    let mut form = Multipart::from_request(request, app)
+        .await
+        .map_err(|error| Problem::invalid(format!("the form cannot be read: {}", error.body_text())))?;
+    let mut archives = Vec::new();
+    loop {
+        let part = form.next_field().await;
+        let part = part
+            .map_err(|error| Problem::invalid(format!("the form cannot be read: {}", error.body_text())))?;
+        let Some(part) = part else { break };
+        if part.name() != Some("file") {
+            let name = part.name().unwrap_or_default().chars().take(64).collect::<String>();
+            return Err(Problem::invalid(format!(
+                "the form has a part `{name}`: name each archive's part `file`"
+            )));
+        }
+        if archives.len() >= ARCHIVES_MAX {
+            return Err(Problem::invalid(format!(
+                "the form has more than {ARCHIVES_MAX} archives: send several"
+            )));
+        }
+        let file_name = part.file_name().map(str::to_owned);
+        let stream = part.map(|chunk| chunk.map_err(|_| broken()));
+        archives.push(Archive { file: spool(app, stream, &mut left).await?, file_name });
+    }
+    if archives.is_empty() {
+        return Err(Problem::invalid(
+            "the form has no part `file`: send the archive as `-F file=@skill.zip`",
+        ));
+    }
+    Ok(archives)
+}
+
+/// Writes a stream to a file of no name, counting down the bytes `left`.
+async fn spool(
+    app: &App,
+    stream: impl futures_util::Stream<Item = Result<bytes::Bytes, Problem>>,
+    left: &mut u64,
+) -> Result<std::fs::File, Problem> {
+    let limit = app.service.archive_limits.upload_bytes;
+    let store = app.service.store.clone();
+    let mut file = blocking(move || Ok(store.spool()?)).await?;
+    let mut stream = std::pin::pin!(stream);
+    let mut pending = Vec::new();
+    loop {
+        let chunk = stream.next().await.transpose()?;
+        let is_last = chunk.is_none();
+        if let Some(chunk) = chunk {
+            let bytes = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+            *left = left.checked_sub(bytes).ok_or_else(|| Problem::too_large("the upload", limit))?;
+            pending.extend_from_slice(&chunk);
+        }
+        if pending.len() >= WRITE_BYTES || (is_last && !pending.is_empty()) {
+            let bytes = std::mem::take(&mut pending);
+            file = blocking(move || {
+                use std::io::Write;
+                file.write_all(&bytes).map_err(|source| {
+                    let path = "upload".to_owned();
+                    ops::Error::Storage(storage::Error::Io { operation: "write", path, source })
+                })?;
+                Ok(file)
+            })
+            .await?;
+        }
+        if is_last {
+            return Ok(file);
+        }
+    }
+}

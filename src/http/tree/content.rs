@@ -1,0 +1,54 @@
+//! `GET T/content?path&start&end`
+
+use axum::extract::State;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use storage::Layer;
+
+use crate::http::answer::{Answer, bare, success_with, tagged};
+use crate::http::conditional::{self, Fresh};
+use crate::http::request::{Params, TreeRequest, path_of};
+use crate::http::{App, problem::Problem};
+use crate::ops::files::{LineRange, Text};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Query {
+    path: Option<String>,
+    start: Option<u64>,
+    end: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Beside {
+    total_lines: u64,
+    /// The line to go on with; null at the end.
+    next: Option<u64>,
+    encoding: &'static str,
+    size: u64,
+    layer: Layer,
+}
+
+pub(in crate::http) async fn content(
+    State(app): State<App>,
+    request: TreeRequest,
+    Params(query): Params<Query>,
+    headers: axum::http::HeaderMap,
+) -> Answer {
+    let path = path_of(&request.id, query.path.as_deref())?;
+    let range = LineRange { start: query.start, end: query.end };
+    let (text, stat, layer) = app.service.read_text(request.id, path.clone(), range).await?;
+    let etag = stat.etag();
+    if let Fresh::NotModified = conditional::of_read(&headers, &etag, path.as_str())? {
+        return Ok(tagged(bare(axum::http::StatusCode::NOT_MODIFIED), &etag));
+    }
+    let beside = |total_lines, next| Beside { total_lines, next, encoding: "utf-8", size: stat.size, layer };
+    let response: Result<Response, Problem> = match text {
+        Text::Whole(text) => {
+            let total_lines = storage::text::count_lines(&text);
+            success_with(text, beside(total_lines, None))
+        }
+        Text::Lines { lines, total, next } => success_with(lines, beside(total, next)),
+    };
+    Ok(tagged(response?, &etag))
+}

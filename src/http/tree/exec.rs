@@ -1,0 +1,93 @@
+//! `POST T/exec`
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use exec::{Encoding, ExecResult, Network, Tier};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use storage::Absorbed;
+
+use super::execute::is_nothing;
+use crate::http::App;
+use crate::http::answer::{Answer, success_with};
+use crate::http::problem::{Code, Problem};
+use crate::http::request::{JsonBody, TreeRequest, dir_of};
+use crate::ops::run::{Command, RunRequest};
+
+/// A run as a caller describes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct ExecSpec {
+    command: Option<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    shell: Option<String>,
+    dir: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    stdin: Option<String>,
+    timeout_ms: Option<u64>,
+    isolation: Option<Tier>,
+    network: Option<Network>,
+    #[serde(default)]
+    encoding: Encoding,
+    skills: Option<Value>,
+    limits: Option<Value>,
+    exec_id: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct Beside {
+    #[serde(skip_serializing_if = "is_nothing")]
+    absorbed: Absorbed,
+}
+
+pub(in crate::http) async fn exec(
+    State(app): State<App>,
+    tree: TreeRequest,
+    headers: HeaderMap,
+    JsonBody(spec): JsonBody<ExecSpec>,
+) -> Answer {
+    refuse_what_is_not_there(&headers, &spec)?;
+    let command = match (spec.command, spec.shell) {
+        (Some(name), None) => Command::Program { name, args: spec.args },
+        (None, Some(line)) if spec.args.is_empty() => Command::Shell(line),
+        (None, Some(_)) => return Err(Problem::invalid("`args` goes with `command`, not with `shell`")),
+        (None, None) => return Err(Problem::invalid("send `command` (and `args`), or `shell`")),
+        (Some(_), Some(_)) => return Err(Problem::invalid("send `command` or `shell`, not both")),
+    };
+    let run = RunRequest {
+        command,
+        dir: dir_of(&tree.id, spec.dir.as_deref())?,
+        env: spec.env,
+        stdin: spec.stdin.map(String::into_bytes),
+        timeout_ms: spec.timeout_ms,
+        isolation: spec.isolation,
+        network: spec.network,
+        encoding: spec.encoding,
+    };
+    let outcome = app.service.run(tree.id, run).await?;
+    let data: ExecResult = outcome.result;
+    success_with(data, Beside { absorbed: outcome.absorbed })
+}
+
+/// What the interface reserves and this version does not do is refused, never ignored.
+fn refuse_what_is_not_there(headers: &HeaderMap, spec: &ExecSpec) -> Result<(), Problem> {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let streams = accept.contains("text/event-stream") || accept.contains("application/x-ndjson");
+    let reserved = [
+        ("skills", spec.skills.is_some()),
+        ("limits", spec.limits.is_some()),
+        ("exec_id", spec.exec_id.is_some()),
+        ("a streamed answer", streams),
+    ];
+    match reserved.into_iter().find(|(_, asked)| *asked) {
+        Some((what, _)) => Err(Problem::new(
+            Code::Unsupported,
+            format!("{what} is not supported by this version: leave it out"),
+        )),
+        None => Ok(()),
+    }
+}

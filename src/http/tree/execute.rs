@@ -1,0 +1,60 @@
+//! `POST T/execute?command&timeout_ms`
+
+use std::collections::BTreeMap;
+
+use axum::extract::{Request, State};
+use exec::{Encoding, ExecResult};
+use policy::RelPath;
+use serde::{Deserialize, Serialize};
+use storage::Absorbed;
+
+use crate::http::answer::{Answer, success_with};
+use crate::http::problem::Problem;
+use crate::http::request::{Params, TreeRequest, parse_json};
+use crate::http::{App, body};
+use crate::ops::run::{Command, RunRequest};
+
+/// Largest body, in bytes: arguments have their own limit, this one is for JSON around them.
+const BODY_BYTES_MAX: usize = 1024 * 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Query {
+    command: Option<String>,
+    timeout_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Beside {
+    result: ExecResult,
+    #[serde(skip_serializing_if = "is_nothing")]
+    absorbed: Absorbed,
+}
+
+pub(super) fn is_nothing(absorbed: &Absorbed) -> bool {
+    *absorbed == Absorbed::default()
+}
+
+pub(in crate::http) async fn execute(
+    State(app): State<App>,
+    tree: TreeRequest,
+    Params(query): Params<Query>,
+    request: Request,
+) -> Answer {
+    let name = query.command.ok_or_else(|| Problem::invalid("the parameter `command` is missing"))?;
+    let body = body::collect(request.into_body(), BODY_BYTES_MAX).await?;
+    let args: Vec<String> = if body.is_empty() { Vec::new() } else { parse_json(&body)? };
+    let run = RunRequest {
+        command: Command::Program { name, args },
+        dir: RelPath::root(),
+        env: BTreeMap::new(),
+        stdin: None,
+        timeout_ms: query.timeout_ms,
+        isolation: None,
+        network: None,
+        encoding: Encoding::Text,
+    };
+    let outcome = app.service.run(tree.id, run).await?;
+    let text = format!("Exit Code: {}\nOutput:\n{}", outcome.result.exit_code, outcome.result.output);
+    success_with(text, Beside { result: outcome.result, absorbed: outcome.absorbed })
+}

@@ -1,0 +1,155 @@
+//! `GET`, `HEAD`, `PUT` and `DELETE` of `T/raw/{path}`: bytes.
+
+use axum::extract::{RawPathParams, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use policy::{RelPath, TreeId};
+use serde::Deserialize;
+use storage::tree::Opened;
+use storage::{Stat, WriteOptions};
+
+use super::{mode, written};
+use crate::http::answer::{Answer, bare, success, tagged};
+use crate::http::conditional::{self, ByteRange, Fresh};
+use crate::http::problem::Problem;
+use crate::http::request::{Params, TreeRequest};
+use crate::http::time::http_date;
+use crate::http::{App, body, stream};
+use crate::ops::blocking;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct PutQuery {
+    #[serde(default)]
+    parents: bool,
+    mode: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct DeleteQuery {
+    #[serde(default)]
+    recursive: bool,
+}
+
+fn path(id: &TreeId, params: &RawPathParams) -> Result<RelPath, Problem> {
+    let text = params.iter().find(|(name, _)| *name == "path").map_or("", |(_, value)| value);
+    Ok(id.resolve(text)?)
+}
+
+pub(in crate::http) async fn get(
+    State(app): State<App>,
+    tree: TreeRequest,
+    params: RawPathParams,
+    headers: HeaderMap,
+) -> Answer {
+    let path = path(&tree.id, &params)?;
+    let Opened { file, stat, .. } = app.service.open(tree.id, path.clone()).await?;
+    let (response, range) = match head_of(&headers, &stat, &path)? {
+        Ok(headed) => headed,
+        Err(not_modified) => return Ok(not_modified),
+    };
+    let mut response = response;
+    *response.body_mut() = stream::body(file, range.first, range.length);
+    Ok(response)
+}
+
+pub(in crate::http) async fn head(
+    State(app): State<App>,
+    tree: TreeRequest,
+    params: RawPathParams,
+    headers: HeaderMap,
+) -> Answer {
+    let path = path(&tree.id, &params)?;
+    let Opened { stat, .. } = app.service.open(tree.id, path.clone()).await?;
+    match head_of(&headers, &stat, &path)? {
+        Ok((response, _)) => Ok(response),
+        Err(not_modified) => Ok(not_modified),
+    }
+}
+
+/// The answer without its body and the part that the body is to be; or the answer that there is nothing new.
+fn head_of(
+    headers: &HeaderMap,
+    stat: &Stat,
+    path: &RelPath,
+) -> Result<Result<(Response, ByteRange), Response>, Problem> {
+    let etag = stat.etag();
+    if let Fresh::NotModified = conditional::of_read(headers, &etag, path.as_str())? {
+        return Ok(Err(tagged(bare(StatusCode::NOT_MODIFIED), &etag)));
+    }
+    let range = conditional::range(headers, stat)?;
+    let part = range.unwrap_or(ByteRange { first: 0, length: stat.size });
+    let mut response =
+        tagged(bare(if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK }), &etag);
+    let out = response.headers_mut();
+    out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    out.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    out.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    out.insert(header::CONTENT_LENGTH, HeaderValue::from(part.length));
+    if let Ok(date) = HeaderValue::try_from(http_date(stat.modified_ns)) {
+        out.insert(header::LAST_MODIFIED, date);
+    }
+    if range.is_some() {
+        let last = part.first + part.length.saturating_sub(1);
+        if let Ok(value) = HeaderValue::try_from(format!("bytes {}-{last}/{}", part.first, stat.size)) {
+            out.insert(header::CONTENT_RANGE, value);
+        }
+    }
+    Ok(Ok((response, part)))
+}
+
+pub(in crate::http) async fn put(
+    State(app): State<App>,
+    tree: TreeRequest,
+    params: RawPathParams,
+    Params(query): Params<PutQuery>,
+    request: Request,
+) -> Answer {
+    let path = path(&tree.id, &params)?;
+    let options = WriteOptions {
+        condition: conditional::of_change(request.headers())?,
+        parents: query.parents,
+        mode: mode(query.mode.as_deref())?,
+    };
+    let limit = app.service.file_limits.raw_bytes;
+    let files = app.service.store.files(tree.id);
+    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let announced = announced.and_then(|value| value.parse::<u64>().ok());
+    if announced.is_some_and(|bytes| bytes > limit) {
+        return Err(Problem::too_large("the file", limit));
+    }
+    let place = path.clone();
+    let result = if announced.is_some_and(|bytes| bytes <= body::SMALL_BYTES) {
+        let bytes = body::collect(request.into_body(), usize::MAX).await?;
+        blocking(move || {
+            let mut staged = files.stage()?;
+            staged.write(&bytes)?;
+            Ok(files.write(&place, staged, &options)?)
+        })
+        .await?
+    } else {
+        let stage = files.clone();
+        let staged = blocking(move || Ok(stage.stage()?)).await?;
+        let staged = body::receive(request.into_body(), staged, limit).await?;
+        blocking(move || Ok(files.write(&place, staged, &options)?)).await?
+    };
+    let mut response = written("File written.", &path, &result)?;
+    if result.created {
+        *response.status_mut() = StatusCode::CREATED;
+    }
+    Ok(response)
+}
+
+pub(in crate::http) async fn delete(
+    State(app): State<App>,
+    tree: TreeRequest,
+    params: RawPathParams,
+    headers: HeaderMap,
+    Params(query): Params<DeleteQuery>,
+) -> Answer {
+    let path = path(&tree.id, &params)?;
+    let condition = conditional::of_change(&headers)?;
+    app.service.remove(tree.id, path, query.recursive, condition).await?;
+    success("Removed.")
+}

@@ -1,0 +1,31 @@
+//! `POST T/move`
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use serde::Deserialize;
+
+use crate::http::answer::{Answer, success};
+use crate::http::request::{JsonBody, TreeRequest, path_of};
+use crate::http::{App, conditional};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Body {
+    from: String,
+    to: String,
+    #[serde(default)]
+    overwrite: bool,
+}
+
+pub(in crate::http) async fn rename(
+    State(app): State<App>,
+    tree: TreeRequest,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody<Body>,
+) -> Answer {
+    let from = path_of(&tree.id, Some(&body.from))?;
+    let to = path_of(&tree.id, Some(&body.to))?;
+    let condition = conditional::of_change(&headers)?;
+    app.service.rename(tree.id, from, to, body.overwrite, condition).await?;
+    success("Moved.")
+}

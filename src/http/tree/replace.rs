@@ -1,0 +1,48 @@
+//! `POST T/replace`
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use serde::Deserialize;
+use storage::text::Replacement;
+
+use super::written;
+use crate::http::answer::Answer;
+use crate::http::request::{JsonBody, TreeRequest, path_of};
+use crate::http::{App, conditional};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Body {
+    path: String,
+    edits: Vec<Edit>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Edit {
+    old_string: String,
+    new_string: String,
+    #[serde(default = "once")]
+    expected_replacements: usize,
+}
+
+fn once() -> usize {
+    1
+}
+
+pub(in crate::http) async fn replace(
+    State(app): State<App>,
+    tree: TreeRequest,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody<Body>,
+) -> Answer {
+    let path = path_of(&tree.id, Some(&body.path))?;
+    let condition = conditional::of_change(&headers)?;
+    let edits = body.edits.into_iter().map(|edit| Replacement {
+        old: edit.old_string,
+        new: edit.new_string,
+        expected: edit.expected_replacements,
+    });
+    let replaced = app.service.replace(tree.id, path.clone(), edits.collect(), condition).await?;
+    written("File updated successfully.", &path, &replaced)
+}

@@ -1,0 +1,10 @@
+//! The filesecbox service: `ops` (what it does) under `http` (how it is asked) and `cli` (how it is operated).
+//!
+//! `policy` decides, `storage` keeps, `exec` runs; they meet in [`ops`] and nowhere else.
+
+pub mod access;
+pub mod cli;
+pub mod config;
+pub mod http;
+pub mod ops;
+pub mod serve;

@@ -1,0 +1,49 @@
+//! Every way in which an operation can fail.
+
+use thiserror::Error;
+
+/// The result of an operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure of an operation.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The request does not make sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// The service is doing too much already.
+    #[error("{what}: try again in {retry_after_seconds} s")]
+    Busy {
+        /// What there is too much of.
+        what: &'static str,
+        /// When another try may succeed, in seconds.
+        retry_after_seconds: u64,
+    },
+    /// This service does not do that.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The service is stopping.
+    #[error("the service is stopping: try again when it is back")]
+    Stopping,
+    /// An id cannot be spelled.
+    #[error(transparent)]
+    Id(#[from] policy::IdError),
+    /// A path cannot be spelled, or leads out of its tree.
+    #[error(transparent)]
+    Path(#[from] policy::PathError),
+    /// A scope does not exist.
+    #[error(transparent)]
+    Scope(#[from] policy::scope::UnknownScope),
+    /// A command or argument is not allowed.
+    #[error(transparent)]
+    Refused(#[from] policy::Refusal),
+    /// Stored bytes.
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
+    /// A command could not be run.
+    #[error(transparent)]
+    Exec(#[from] exec::Error),
+    /// A programming error of ours.
+    #[error("the operation failed inside the service")]
+    Panicked,
+}

@@ -1,0 +1,58 @@
+//! What the service does. Knows no HTTP: the same operations stand under REST and under whatever comes beside it.
+//!
+//! `storage` blocks, so each operation enters it once, through [`blocking`].
+
+pub mod error;
+pub mod files;
+pub mod places;
+pub mod run;
+pub mod skills;
+pub mod upload;
+
+use std::sync::Arc;
+
+use exec::{HostReport, Launcher};
+use policy::environment::Configured;
+use policy::{ArchiveLimits, CommandPolicy, FileLimits, RunLimits};
+use storage::Store;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use error::{Error, Result};
+use places::RunPlaces;
+
+/// Everything an operation needs.
+pub struct Service {
+    /// The bytes on disk.
+    pub store: Store,
+    /// Starts commands.
+    pub launcher: Arc<Launcher>,
+    /// What this host grants, as found at start.
+    pub host: HostReport,
+    /// Which commands may run.
+    pub commands: CommandPolicy,
+    /// Variables that every command gets.
+    pub environment: Configured,
+    /// What commands may reach when a request does not say.
+    pub network: exec::Network,
+    /// Bounds on archives.
+    pub archive_limits: ArchiveLimits,
+    /// Bounds on file operations.
+    pub file_limits: FileLimits,
+    /// Bounds on runs.
+    pub run_limits: RunLimits,
+    /// Who is running how much.
+    pub places: RunPlaces,
+    /// Runs under way, which outlive the request that started them.
+    pub runs: TaskTracker,
+    /// Set when runs are to be killed.
+    pub stop: CancellationToken,
+}
+
+/// Runs blocking work off the runtime.
+///
+/// # Errors
+/// What `work` returns; [`Error::Panicked`] when it panics.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Error::Panicked)?
+}

@@ -1,0 +1,159 @@
+//! Running a command: policy decides, storage prepares the view, exec runs, storage takes in the difference.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exec::{Encoding, ExecResult, Network, RunSpec, Tier};
+use policy::environment::{self, Places};
+use policy::{Anchors, RelPath, TreeId};
+use storage::Absorbed;
+
+use super::error::{Error, Result};
+use super::{Service, blocking};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// A program and its arguments.
+    Program {
+        /// Its bare name.
+        name: String,
+        /// Its arguments.
+        args: Vec<String>,
+    },
+    /// A line for `bash -c`.
+    Shell(String),
+}
+
+/// A run as a caller asks for it.
+#[derive(Clone, Debug)]
+pub struct RunRequest {
+    /// What to run.
+    pub command: Command,
+    /// Working directory in the tree; the tree itself when empty.
+    pub dir: RelPath,
+    /// Further variables.
+    pub env: BTreeMap<String, String>,
+    /// Standard input.
+    pub stdin: Option<Vec<u8>>,
+    /// Deadline in milliseconds; never later than the configured one.
+    pub timeout_ms: Option<u64>,
+    /// Weakest confinement that will do.
+    pub isolation: Option<Tier>,
+    /// What the command may reach; never more than configured.
+    pub network: Option<Network>,
+    /// Whether the result also carries raw bytes.
+    pub encoding: Encoding,
+}
+
+/// What a run did.
+#[derive(Debug)]
+pub struct RunOutcome {
+    /// How the command ended.
+    pub result: ExecResult,
+    /// What it changed in a merged view.
+    pub absorbed: Absorbed,
+}
+
+impl Service {
+    /// Runs a command in a tree and waits for its end.
+    ///
+    /// The run goes on when the caller goes away, because what it does to the tree must be taken in.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when policy says no; [`Error::Busy`]; [`Error::Stopping`]; [`Error::Storage`] when the
+    /// view cannot be made or taken in; [`Error::Exec`].
+    pub async fn run(self: &Arc<Self>, id: TreeId, request: RunRequest) -> Result<RunOutcome> {
+        if self.stop.is_cancelled() {
+            return Err(Error::Stopping);
+        }
+        if request.stdin.as_ref().is_some_and(|stdin| stdin.len() > self.run_limits.stdin_bytes) {
+            let limit = self.run_limits.stdin_bytes;
+            return Err(Error::Invalid(format!("`stdin` has more than {limit} bytes: write it to a file")));
+        }
+        let network = self.network_for(request.network)?;
+        let plan = self.store.plan_run(&id)?;
+        let view = plan.view().clone();
+        let text = |path: &std::path::Path| -> Result<String> {
+            path.to_str().map(str::to_owned).ok_or_else(|| {
+                Error::Unsupported("commands need a data directory whose path is UTF-8".to_owned())
+            })
+        };
+        let inside = text(&view.tree)?;
+        let mut aliases = vec![view.sandbox_path.clone()];
+        for alias in &view.aliases {
+            aliases.push(text(alias)?);
+        }
+        let anchors = Anchors { inside: inside.clone(), aliases };
+        let checked = match &request.command {
+            Command::Program { name, args } => self.commands.check(name, args, &anchors)?,
+            Command::Shell(line) => self.commands.check_script(line, &anchors)?,
+        };
+        let working =
+            if request.dir.is_root() { inside.clone() } else { format!("{inside}/{}", request.dir) };
+        let places = Places {
+            tree: &inside,
+            dir: &working,
+            home: &text(&view.scratch)?,
+            tmp: &text(plan.temporary())?,
+            system_is_writable: view.owner.is_none() && rustix::process::geteuid().is_root(),
+        };
+        let requested: Vec<(String, String)> = request.env.into_iter().collect();
+        let environment =
+            environment::build(places, &self.environment, &requested, self.run_limits.arguments_bytes)?;
+        let spec = RunSpec {
+            program: checked.program,
+            arguments: checked.args,
+            environment,
+            directory: request.dir,
+            stdin: request.stdin,
+            timeout: self.run_limits.deadline(request.timeout_ms),
+            limits: self.run_limits.clone(),
+            network,
+            minimum: request.isolation,
+            encoding: request.encoding,
+            view,
+        };
+        let place = self.places.take(id.user()).await?;
+        let service = Arc::clone(self);
+        let run = self.runs.spawn(async move {
+            let _place = place;
+            service.run_prepared(plan, spec).await
+        });
+        run.await.map_err(|_| Error::Panicked)?
+    }
+
+    async fn run_prepared(&self, plan: storage::PlannedRun, spec: RunSpec) -> Result<RunOutcome> {
+        let prepared = blocking(move || Ok(plan.prepare()?)).await?;
+        let result = tokio::select! {
+            result = self.launcher.run(spec) => result,
+            () = self.stop.cancelled() => Err(exec::Error::LauncherDied),
+        };
+        if self.stop.is_cancelled() && result.is_err() {
+            // The dropped run kills its processes; they may still be at it for a moment, so nothing is taken in.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            return Err(Error::Stopping);
+        }
+        let (result, absorbed) = blocking(move || {
+            let result = result?;
+            let absorbed = prepared.absorb()?;
+            Ok((result, absorbed))
+        })
+        .await?;
+        Ok(RunOutcome { result, absorbed })
+    }
+
+    /// A request may ask for less network than configured, never for more.
+    fn network_for(&self, requested: Option<Network>) -> Result<Network> {
+        match (requested, self.network) {
+            (None, configured) => Ok(configured),
+            (Some(Network::Host), Network::None) => Err(Error::Unsupported(
+                "network `host` is not enabled here: leave `network` out, or ask the operator to set \
+                 `commands.network = \"host\"`"
+                    .to_owned(),
+            )),
+            (Some(requested), _) => Ok(requested),
+        }
+    }
+}

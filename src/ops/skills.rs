@@ -1,0 +1,51 @@
+//! Operations on whole skills.
+
+use std::fs::File;
+
+use policy::{AgentId, Scope, TreeId, UserId};
+use storage::Skill;
+
+use super::error::Result;
+use super::{Service, blocking};
+
+impl Service {
+    /// Lists the skills that a user sees.
+    ///
+    /// # Errors
+    /// As [`storage::Store::skills`].
+    pub async fn skills(&self, user: UserId, agent: AgentId) -> Result<Vec<Skill>> {
+        let store = self.store.clone();
+        blocking(move || Ok(store.skills(&user, &agent)?)).await
+    }
+
+    /// Removes a skill: for everybody (baseline) or for one user (overlay).
+    ///
+    /// # Errors
+    /// As [`storage::Store::remove_baseline`] and [`storage::Store::remove_for_user`].
+    pub async fn remove_skill(&self, id: TreeId, scope: Scope) -> Result<()> {
+        let store = self.store.clone();
+        blocking(move || match (&id, scope) {
+            (TreeId::Skill(_, agent, skill), Scope::Baseline) => Ok(store.remove_baseline(agent, skill)?),
+            _ => Ok(store.remove_for_user(&id)?),
+        })
+        .await
+    }
+
+    /// Drops a user's changes of a skill. Tells whether there were any.
+    ///
+    /// # Errors
+    /// As [`storage::Store::reset`].
+    pub async fn reset(&self, id: TreeId) -> Result<bool> {
+        let store = self.store.clone();
+        blocking(move || Ok(store.reset(&id)?)).await
+    }
+
+    /// Packs the merged view of a skill. Returns an open file and its size in bytes.
+    ///
+    /// # Errors
+    /// As [`storage::Store::pack`].
+    pub async fn pack(&self, id: TreeId) -> Result<(File, u64)> {
+        let store = self.store.clone();
+        blocking(move || Ok(store.pack(&id)?)).await
+    }
+}

@@ -1,0 +1,129 @@
+//! Taking in skill archives.
+
+use std::collections::HashMap;
+use std::fs::File;
+
+use policy::{AgentId, Scope, SkillId, UserId};
+use storage::Published;
+use storage::archive::{self, Charset, NameEncoding, Options, Plan, Skipped};
+
+use super::error::{Error, Result};
+use super::{Service, blocking};
+
+/// An archive that was received whole.
+pub struct Archive {
+    /// The file it was spooled to.
+    pub file: File,
+    /// The name it was sent under, without directories.
+    pub file_name: Option<String>,
+}
+
+/// What became of the skills of an upload.
+#[derive(Debug)]
+pub struct Uploaded {
+    /// The skills, sorted by id.
+    pub skills: Vec<UploadedSkill>,
+    /// How unmarked names of each archive were read.
+    pub charsets: Vec<NameEncoding>,
+    /// What was left out: the first paths.
+    pub skipped: Vec<Skipped>,
+    /// How many paths were left out.
+    pub skipped_total: usize,
+}
+
+/// One skill of an upload.
+#[derive(Debug)]
+pub struct UploadedSkill {
+    /// What was published.
+    pub published: Published,
+    /// Files in it.
+    pub files: usize,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+impl Service {
+    /// Publishes every skill of every archive, or none.
+    ///
+    /// # Errors
+    /// [`storage::Error::Archive`] when an archive is refused; [`Error::Invalid`] when two archives hold one skill.
+    pub async fn upload(
+        &self,
+        scope: Scope,
+        user: UserId,
+        agent: AgentId,
+        charset: Charset,
+        archives: Vec<Archive>,
+    ) -> Result<Uploaded> {
+        let store = self.store.clone();
+        let limits = self.archive_limits.clone();
+        blocking(move || {
+            let mut plans: Vec<(File, Plan)> = Vec::new();
+            let mut sources: HashMap<SkillId, (usize, usize)> = HashMap::new();
+            for Archive { file, file_name } in archives {
+                let fallback_name = file_name.as_deref().map(stem);
+                let options = Options { limits: limits.clone(), charset, fallback_name };
+                let plan = archive::plan(&file, &options)?;
+                for (index, skill) in plan.skills.iter().enumerate() {
+                    if sources.insert(skill.id.clone(), (plans.len(), index)).is_some() {
+                        let message = format!("skill `{}` is in two archives: send it once", skill.id);
+                        return Err(Error::Invalid(message));
+                    }
+                }
+                plans.push((file, plan));
+            }
+            let mut ids: Vec<SkillId> = sources.keys().cloned().collect();
+            ids.sort_unstable();
+            let mut counts = HashMap::new();
+            let published = store.publish(scope, &user, &agent, &ids, &mut |id, into| {
+                let source = sources.get(id).and_then(|(plan, skill)| {
+                    let (file, plan) = plans.get(*plan)?;
+                    Some((file, plan.skills.get(*skill)?))
+                });
+                let Some((file, skill)) = source else {
+                    return Err(storage::Error::NotFound(id.to_string()));
+                };
+                let extracted = archive::extract(file, skill, into)?;
+                counts.insert(id.clone(), (extracted.files, extracted.bytes));
+                Ok(())
+            })?;
+            let skills = published.into_iter().map(|published| {
+                let (files, bytes) = counts.get(&published.skill).copied().unwrap_or_default();
+                UploadedSkill { published, files, bytes }
+            });
+            let skills = skills.collect();
+            let plans = plans.into_iter().map(|(_, plan)| plan);
+            let (mut charsets, mut skipped, mut skipped_total) = (Vec::new(), Vec::new(), 0);
+            for plan in plans {
+                charsets.push(plan.charset);
+                skipped.extend(plan.skipped);
+                skipped_total += plan.skipped_total;
+            }
+            Ok(Uploaded { skills, charsets, skipped, skipped_total })
+        })
+        .await
+    }
+}
+
+/// A file's name without directories and without its last ending.
+fn stem(name: &str) -> String {
+    let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
+    match name.rsplit_once('.') {
+        Some((stem, _)) if !stem.is_empty() => stem.to_owned(),
+        _ => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stem_of_an_upload_names_the_skill() {
+        for (name, expected) in
+            [("demo.zip", "demo"), ("C:\\up\\数据.zip", "数据"), ("a/b.tar.zip", "b.tar"), (".zip", ".zip")]
+        {
+            assert_eq!(stem(name), expected);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Starting, serving and stopping.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use exec::{Isolation, Launcher, LauncherConfig, Tier, Whitelist};
+use policy::CommandPolicy;
+use policy::environment::{Configured, ConfiguredError};
+use std::future::IntoFuture;
+use storage::{Recovery, Store};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::access::{Access, Role, Token};
+use crate::config::{Config, ConfigError, Durability};
+use crate::http::{self, App};
+use crate::ops::Service;
+use crate::ops::places::RunPlaces;
+
+/// How long answers may take to leave after the last run has ended.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Why the service does not start, or stopped by itself. Each names the step.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// The configuration makes no sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A command of the configuration cannot be allowed.
+    #[error("the configuration's `commands`: {0}")]
+    Commands(#[from] policy::command::PolicyError),
+    /// A variable of the configuration cannot be passed.
+    #[error(transparent)]
+    Environment(#[from] ConfiguredError),
+    /// The data directory cannot be used.
+    #[error("the data directory `{path}` cannot be used: {source}")]
+    Store {
+        /// As configured.
+        path: String,
+        /// Why.
+        #[source]
+        source: storage::Error,
+    },
+    /// Commands cannot be run, or not as safely as demanded.
+    #[error("commands cannot be run here: {0}")]
+    Exec(#[from] exec::Error),
+    /// The address is taken or not ours.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// As configured.
+        address: SocketAddr,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The runtime or a signal handler could not be set up.
+    #[error("the service cannot run")]
+    Run(#[from] io::Error),
+}
+
+/// Starts commands: resolves programs and starts the launcher.
+///
+/// Call it before anything secret is loaded.
+///
+/// # Errors
+/// [`ServeError::Commands`], [`ServeError::Exec`].
+pub fn start_launcher(config: &Config, floor: Tier) -> Result<(Arc<Launcher>, CommandPolicy), ServeError> {
+    let commands = CommandPolicy::new(config.commands.profile, &config.commands.extra)?
+        .with_arguments_bytes(config.limits.runs.arguments_bytes);
+    let mut launcher = LauncherConfig::new(Whitelist::from(&commands));
+    launcher.isolation = Isolation { minimum: floor };
+    launcher.read_only.clone_from(&config.commands.read_only);
+    if !config.commands.search_path.is_empty() {
+        launcher.search_path.clone_from(&config.commands.search_path);
+    }
+    Ok((Launcher::start(launcher)?, commands))
+}
+
+/// Opens the data directory.
+///
+/// # Errors
+/// [`ServeError::Store`].
+pub fn open_store(config: &Config) -> Result<(Store, Recovery), ServeError> {
+    let options = storage::Options {
+        durability: match config.durability {
+            Durability::Strict => storage::Durability::Strict,
+            Durability::Relaxed => storage::Durability::Relaxed,
+        },
+        separate_owners: rustix::process::geteuid().is_root(),
+        keep_versions: config.keep_versions,
+        files: config.limits.files.clone(),
+    };
+    Store::open(&config.root, options)
+        .map_err(|source| ServeError::Store { path: config.root.display().to_string(), source })
+}
+
+/// Serves until SIGTERM or SIGINT, then stops in order.
+///
+/// `token` is a further admin token, in the clear.
+///
+/// # Errors
+/// Every [`ServeError`].
+pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
+    let mut tokens = config.parsed_tokens()?;
+    tokens.extend(token.map(|token| Token::from_text(&token, Role::Admin)));
+    config.check_open(!tokens.is_empty())?;
+    let environment = Configured::new(config.commands.environment.clone().into_iter().collect())?;
+    let (launcher, commands) = start_launcher(&config, config.isolation.minimum)?;
+    let (store, recovery) = open_store(&config)?;
+    if recovery != Recovery::default() {
+        tracing::info!(finished = recovery.finished, swept = recovery.swept, "mended what a crash had left");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let access = Arc::new(Access::new(tokens));
+    runtime.block_on(async move {
+        let host = launcher.probe(&store.probe_directory(), store.probe_owner()).await?;
+        tracing::info!(tier = %host.enforcement.tier, landlock_abi = host.enforcement.landlock_abi, "commands are confined");
+        let service = Arc::new(Service {
+            store,
+            launcher,
+            host,
+            commands,
+            environment,
+            network: config.commands.network,
+            archive_limits: config.limits.archive.clone(),
+            file_limits: config.limits.files.clone(),
+            run_limits: config.limits.runs.clone(),
+            places: RunPlaces::new(&config.limits.runs),
+            runs: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        });
+        listen(&config, App { service, access }).await
+    })
+}
+
+async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
+    let listen_error = |source| ServeError::Listen { address: config.listen, source };
+    let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
+    let address = listener.local_addr().map_err(listen_error)?;
+    // Small answers must not wait for the acknowledgement of the one before (Nagle's algorithm, tcp(7)).
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    let service = Arc::clone(&app.service);
+    let stopping = CancellationToken::new();
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+
+    let mut stdout = io::stdout();
+    writeln!(stdout, "filesecbox listening on http://{address}")?;
+    stdout.flush()?;
+
+    let stop = stopping.clone();
+    let server = axum::serve(listener, http::router(app))
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .into_future();
+    let mut server = std::pin::pin!(server);
+    tokio::select! {
+        served = &mut server => return Ok(served?),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping: no further connections, runs may end within {} ms", config.shutdown_ms);
+    stopping.cancel();
+    service.runs.close();
+    let grace = tokio::time::sleep(Duration::from_millis(config.shutdown_ms));
+    let mut grace = std::pin::pin!(grace);
+    let mut served = false;
+    let ended = tokio::select! {
+        () = service.runs.wait() => true,
+        () = &mut grace => false,
+    };
+    if !ended {
+        tracing::warn!("killing the runs that have not ended");
+        service.stop.cancel();
+        service.runs.wait().await;
+    }
+    service.stop.cancel();
+    // Answers on their way may still leave; a client that does not read them does not hold us up.
+    tokio::select! {
+        result = &mut server => { result?; served = true; }
+        () = tokio::time::sleep(FAREWELL) => {}
+    }
+    tracing::info!(all_answered = served, "stopped");
+    Ok(())
+}

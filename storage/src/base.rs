@@ -1,0 +1,159 @@
+//! Which baseline version an overlay began with, and which former versions may go.
+//!
+//! One small file per (agent, skill, user) outside the overlay: what lies in an overlay can be changed by commands.
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+
+use policy::{AgentId, SkillId, TreeId};
+
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::place;
+use crate::store::Store;
+use crate::version::{self, Version};
+
+/// What a base record says when the skill had no baseline.
+const NO_BASE: &str = "none";
+
+impl Store {
+    /// The current baseline of a skill; `None` when it has none.
+    pub(crate) fn baseline_dir(&self, agent: &AgentId, skill: &SkillId) -> Result<Option<Dir>> {
+        match self.inner.root.open_dir(&place::baseline(agent)?) {
+            Ok(dir) => match dir.open_dir_entry(OsStr::new(skill.as_str())) {
+                Ok(dir) => Ok(Some(dir)),
+                Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => Ok(None),
+                Err(other) => Err(other),
+            },
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The version of the current baseline of a skill; `None` when it has none.
+    pub(crate) fn baseline_version(&self, agent: &AgentId, skill: &SkillId) -> Result<Option<Version>> {
+        self.baseline_dir(agent, skill)?.map(|dir| version::of(&dir)).transpose()
+    }
+
+    /// What a base record of the current baseline says.
+    pub(crate) fn base_text(&self, agent: &AgentId, skill: &SkillId) -> Result<String> {
+        Ok(self.baseline_version(agent, skill)?.map_or_else(|| NO_BASE.to_owned(), String::from))
+    }
+
+    /// Records that the overlay of `id`, about to be made, begins with the current baseline.
+    pub(crate) fn record_base(&self, id: &TreeId) -> Result<()> {
+        let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
+        let dir = self.inner.root.ensure_path(&place::bases(agent, skill)?)?;
+        let mut file = self.inner.stage.file(0o600, None)?;
+        file.file()
+            .write_all(self.base_text(agent, skill)?.as_bytes())
+            .map_err(|error| Error::from_io("write", "base", error))?;
+        file.finish()?;
+        file.place(&dir, OsStr::new(user.as_str()))?;
+        if self.is_strict() { dir.sync() } else { Ok(()) }
+    }
+
+    /// The version that the overlay of `id` began with; `None` without a record or a baseline.
+    pub(crate) fn base_of(&self, id: &TreeId) -> Result<Option<Version>> {
+        let TreeId::Skill(user, agent, skill) = id else { return Ok(None) };
+        match self.inner.root.open_dir(&place::bases(agent, skill)?) {
+            Ok(dir) => read_base(&dir, OsStr::new(user.as_str())),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Forgets which version an overlay began with: the overlay is gone.
+    pub(crate) fn forget_base(&self, id: &TreeId) -> Result<()> {
+        let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
+        match self.inner.root.open_dir(&place::bases(agent, skill)?) {
+            Ok(dir) => match dir.remove_file(OsStr::new(user.as_str())) {
+                Err(Error::NotFound(_)) => Ok(()),
+                removed => removed,
+            },
+            Err(Error::NotFound(_)) => Ok(()),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The directory of a former or the current version; `None` when it is not kept.
+    pub(crate) fn version_dir(
+        &self,
+        agent: &AgentId,
+        skill: &SkillId,
+        wanted: &Version,
+    ) -> Result<Option<Dir>> {
+        if let Some(current) = self.baseline_dir(agent, skill)?
+            && version::of(&current)? == *wanted
+        {
+            return Ok(Some(current));
+        }
+        match self.inner.root.open_dir(&place::versions(agent, skill)?) {
+            Ok(versions) => match versions.open_dir_entry(OsStr::new(wanted.as_str())) {
+                Ok(dir) => Ok(Some(dir)),
+                Err(Error::NotFound(_)) => Ok(None),
+                Err(other) => Err(other),
+            },
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Removes former versions that no overlay began with, but for the newest few. Returns how many went.
+    ///
+    /// The caller holds no lock.
+    pub(crate) fn collect_versions(&self, agent: &AgentId, skill: &SkillId) -> Result<usize> {
+        let _alone = self.inner.locks.write_baseline(agent, skill);
+        let versions = match self.inner.root.open_dir(&place::versions(agent, skill)?) {
+            Err(Error::NotFound(_)) => return Ok(0),
+            versions => versions?,
+        };
+        let mut kept: Vec<(i128, OsString)> = Vec::new();
+        for entry in versions.entries()? {
+            if let Some(stat) = versions.stat_entry(&entry.name)? {
+                // A rename moves the change time: it is when the version was replaced.
+                kept.push((stat.changed_ns, entry.name));
+            }
+        }
+        if kept.len() <= self.inner.options.keep_versions {
+            return Ok(0);
+        }
+        kept.sort_unstable();
+        kept.truncate(kept.len() - self.inner.options.keep_versions);
+        let based_on = self.bases(agent, skill)?;
+        let mut trash = Vec::new();
+        for (_, name) in kept {
+            if !based_on.contains(name.as_bytes()) {
+                trash.push(self.inner.stage.discard(&versions, &name)?);
+            }
+        }
+        Ok(trash.len())
+    }
+
+    /// Every version that an overlay of the skill began with.
+    fn bases(&self, agent: &AgentId, skill: &SkillId) -> Result<HashSet<Vec<u8>>> {
+        let dir = match self.inner.root.open_dir(&place::bases(agent, skill)?) {
+            Err(Error::NotFound(_)) => return Ok(HashSet::new()),
+            dir => dir?,
+        };
+        let mut bases = HashSet::new();
+        for entry in dir.entries()? {
+            if let Some(version) = read_base(&dir, &entry.name)? {
+                bases.insert(version.as_str().as_bytes().to_vec());
+            }
+        }
+        Ok(bases)
+    }
+}
+
+fn read_base(dir: &Dir, user: &OsStr) -> Result<Option<Version>> {
+    let file = match dir.open_file_entry(user) {
+        Err(Error::NotFound(_)) => return Ok(None),
+        opened => opened?.0,
+    };
+    let mut text = String::new();
+    file.take(64).read_to_string(&mut text).map_err(|error| Error::from_io("read", "base", error))?;
+    Ok(Version::parse(&text))
+}

@@ -1,0 +1,346 @@
+//! [`Files`]: the operations on one tree, ordered against each other and conditional.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use policy::{RelPath, TreeId};
+
+use crate::error::{Error, Result};
+use crate::stage::StagedFile;
+use crate::stat::{ETag, Kind, Layer, Stat};
+use crate::store::Store;
+use crate::tree::{Aftermath, Child, Opened, Tree, WalkOptions, Walked};
+
+/// How often a change of a file is worked out again when a command changes the file meanwhile.
+const UPDATE_TRIES: usize = 8;
+
+/// What must hold for a change to be made (RFC 9110, section 13.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing.
+    #[default]
+    Always,
+    /// The path exists (`If-Match: *`).
+    Exists,
+    /// The path has one of these tags (`If-Match`).
+    Matches(Vec<ETag>),
+    /// The path does not exist (`If-None-Match: *`).
+    Missing,
+}
+
+impl Condition {
+    fn check(&self, path: &RelPath, existing: Option<&Stat>) -> Result<()> {
+        let current = existing.map(Stat::etag);
+        let holds = match (self, &current) {
+            (Self::Always, _) => true,
+            (Self::Exists, current) => current.is_some(),
+            (Self::Missing, current) => current.is_none(),
+            (Self::Matches(tags), Some(current)) => tags.contains(current),
+            (Self::Matches(_), None) => false,
+        };
+        if holds { Ok(()) } else { Err(Error::Stale { path: path.to_string(), current }) }
+    }
+}
+
+/// How a file is written.
+#[derive(Clone, Debug, Default)]
+pub struct WriteOptions {
+    /// What must hold.
+    pub condition: Condition,
+    /// Whether missing parent directories are made.
+    pub parents: bool,
+    /// Permission bits; `None` keeps those of the file replaced, or gives 0644.
+    pub mode: Option<u32>,
+}
+
+/// A file that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What the file is now.
+    pub stat: Stat,
+    /// Whether there was none before.
+    pub created: bool,
+}
+
+/// The operations on one tree.
+#[derive(Clone)]
+pub struct Files {
+    store: Store,
+    id: TreeId,
+}
+
+impl Store {
+    /// The operations on the tree `id`.
+    #[must_use]
+    pub fn files(&self, id: TreeId) -> Files {
+        Files { store: self.clone(), id }
+    }
+}
+
+impl Files {
+    fn read<T>(&self, operation: impl FnOnce(&dyn Tree) -> Result<T>) -> Result<T> {
+        let _held = self.store.inner.locks.read(&self.id);
+        let tree = self.store.tree(&self.id, false)?;
+        operation(tree.as_ref())
+    }
+
+    /// Runs a change alone on the tree and settles it after the lock is released.
+    fn change<T>(&self, operation: impl FnOnce(&dyn Tree) -> Result<(T, Aftermath)>) -> Result<T> {
+        let (value, aftermath) = {
+            let _held = self.store.inner.locks.write(&self.id);
+            let tree = self.store.tree(&self.id, true)?;
+            operation(tree.as_ref())?
+        };
+        aftermath.settle(self.store.is_strict())?;
+        Ok(value)
+    }
+
+    /// A workspace that nobody has written to is an empty one.
+    fn empty_if_unmade<T: Default>(&self, path: &RelPath, result: Result<T>) -> Result<T> {
+        match result {
+            Err(Error::NotFound(_)) if path.is_root() && matches!(self.id, TreeId::Workspace(..)) => {
+                Ok(T::default())
+            }
+            other => other,
+        }
+    }
+
+    /// Tells what `path` is; see [`Tree::stat`].
+    ///
+    /// # Errors
+    /// As [`Tree::stat`].
+    pub fn stat(&self, path: &RelPath) -> Result<(Stat, Layer)> {
+        self.read(|tree| tree.stat(path))
+    }
+
+    /// Opens the file `path`; see [`Tree::open`].
+    ///
+    /// # Errors
+    /// As [`Tree::open`].
+    pub fn open(&self, path: &RelPath) -> Result<Opened> {
+        self.read(|tree| tree.open(path))
+    }
+
+    /// Lists the directory `path`; see [`Tree::list`].
+    ///
+    /// # Errors
+    /// As [`Tree::list`].
+    pub fn list(&self, path: &RelPath) -> Result<Vec<(Child, Option<Stat>)>> {
+        let listed = self.read(|tree| {
+            let children = tree.list(path)?;
+            let limit = self.store.options().files.list_entries;
+            if children.len() > limit {
+                return Err(Error::TooManyEntries(limit));
+            }
+            let looked = children.into_iter().map(|child| {
+                let stat = match child.name.to_str().and_then(|name| path.join(name).ok()) {
+                    Some(path) => tree.stat_entry(&path)?.map(|(stat, _)| stat),
+                    None => None,
+                };
+                Ok((child, stat))
+            });
+            looked.collect()
+        });
+        self.empty_if_unmade(path, listed)
+    }
+
+    /// Walks the directory `path`; see [`Tree::walk`]. Sorted by path.
+    ///
+    /// # Errors
+    /// As [`Tree::walk`].
+    pub fn walk(&self, path: &RelPath, depth: usize, look: bool) -> Result<Vec<Walked>> {
+        let options = WalkOptions { depth, entries: self.store.options().files.tree_entries, look };
+        let walked = self.read(|tree| tree.walk(path, options));
+        let mut walked = self.empty_if_unmade(path, walked)?;
+        walked.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        Ok(walked)
+    }
+
+    /// Begins a file that [`Files::write`] will place.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`].
+    pub fn stage(&self) -> Result<StagedFile> {
+        let owner = match &self.id {
+            TreeId::Workspace(..) => self.store.owner(&self.id),
+            TreeId::Skill(..) => None,
+        };
+        self.store.inner.stage.file(0o644, owner)
+    }
+
+    /// Puts a staged file at `path` in one step.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] when the condition does not hold, else as [`Tree::put`].
+    pub fn write(&self, path: &RelPath, mut file: StagedFile, options: &WriteOptions) -> Result<Written> {
+        file.finish()?;
+        let _alone = self.store.inner.locks.file(&self.id, path);
+        self.place(path, file, options)
+    }
+
+    /// Places a finished file. The caller holds the file's lock.
+    fn place(&self, path: &RelPath, file: StagedFile, options: &WriteOptions) -> Result<Written> {
+        let handle = file.file().try_clone().map_err(|error| Error::from_io("dup", path, error))?;
+        self.change(|tree| {
+            let existing = match tree.stat(path) {
+                Ok((stat, _)) => Some(stat),
+                Err(Error::NotFound(_)) => None,
+                Err(other) => return Err(other),
+            };
+            if existing.as_ref().is_some_and(|stat| stat.kind == Kind::Directory) {
+                return Err(Error::IsDirectory(path.to_string()));
+            }
+            options.condition.check(path, existing.as_ref())?;
+            if let Some(mode) = options.mode.or(existing.as_ref().map(|stat| stat.mode)) {
+                file.set_mode(mode)?;
+            }
+            let mut aftermath = Aftermath::default();
+            if options.parents
+                && let Some(parent) = path.parent()
+            {
+                aftermath = tree.make_dirs(&parent)?;
+            }
+            aftermath = aftermath.and(tree.put(path, file)?);
+            // Looked at again: the rename moved the change time, which the tag holds.
+            let stat = rustix::fs::fstat(&handle).map_err(|errno| Error::from_errno("stat", path, errno))?;
+            Ok((Written { stat: stat.into(), created: existing.is_none() }, aftermath))
+        })
+    }
+
+    /// Reads a file of at most `limit` bytes whole.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], else as [`Tree::open`].
+    pub fn read_whole(&self, path: &RelPath, limit: u64) -> Result<(Vec<u8>, Stat, Layer)> {
+        let Opened { file, stat, layer } = self.open(path)?;
+        let bytes = read_at_most(file, &stat, path, limit)?;
+        Ok((bytes, stat, layer))
+    }
+
+    /// Changes the content of a text file in one step: no change by another request comes between.
+    ///
+    /// `change` gets the text (`None` when there is no file) and returns the new one; it is called again when a
+    /// command changed the file meanwhile.
+    ///
+    /// # Errors
+    /// What `change` returns; [`Error::NotText`], [`Error::TooLarge`] beyond `limit` bytes before or after;
+    /// [`Error::Stale`]; [`Error::Conflict`] when commands keep changing the file; else as [`Tree::put`].
+    pub fn update(
+        &self,
+        path: &RelPath,
+        options: &WriteOptions,
+        limit: u64,
+        change: &mut dyn FnMut(Option<&str>) -> Result<String>,
+    ) -> Result<Written> {
+        let _alone = self.store.inner.locks.file(&self.id, path);
+        for _ in 0..UPDATE_TRIES {
+            let before = match self.read_whole(path, limit) {
+                Ok((bytes, stat, _)) => {
+                    Some((String::from_utf8(bytes).map_err(|_| Error::NotText(path.to_string()))?, stat))
+                }
+                Err(Error::NotFound(_)) => None,
+                Err(other) => return Err(other),
+            };
+            let stat = before.as_ref().map(|(_, stat)| stat);
+            options.condition.check(path, stat)?;
+            let text = change(before.as_ref().map(|(text, _)| text.as_str()))?;
+            if u64::try_from(text.len()).unwrap_or(u64::MAX) > limit {
+                return Err(Error::TooLarge { what: format!("`{path}` after the change"), limit });
+            }
+            let mut file = self.stage()?;
+            file.write(text.as_bytes())?;
+            file.finish()?;
+            let unchanged = match stat {
+                Some(stat) => Condition::Matches(vec![stat.etag()]),
+                None => Condition::Missing,
+            };
+            match self.place(path, file, &WriteOptions { condition: unchanged, ..options.clone() }) {
+                Err(Error::Stale { .. }) => {}
+                placed => return placed,
+            }
+        }
+        Err(Error::Conflict(format!(
+            "`{path}` keeps changing: try again when the command that writes it is done"
+        )))
+    }
+
+    /// Makes the directory `path`; see [`Tree::make_dir`]. Tells whether it was not there.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`] unless `parents`, else as [`Tree::make_dir`].
+    pub fn make_dir(&self, path: &RelPath, mode: u32, parents: bool) -> Result<bool> {
+        self.change(|tree| {
+            let mut aftermath = Aftermath::default();
+            if parents && let Some(parent) = path.parent() {
+                aftermath = tree.make_dirs(&parent)?;
+            }
+            match tree.make_dir(path, mode) {
+                Ok(made) => Ok((true, aftermath.and(made))),
+                Err(Error::AlreadyExists(_))
+                    if parents && tree.stat(path).is_ok_and(|(stat, _)| stat.kind == Kind::Directory) =>
+                {
+                    Ok((false, aftermath))
+                }
+                Err(other) => Err(other),
+            }
+        })
+    }
+
+    /// Renames `from` to `to`; see [`Tree::rename`]. `condition` is of `from`.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`] when `to` is there and `overwrite` is not set, [`Error::Stale`], else as
+    /// [`Tree::rename`].
+    pub fn rename(&self, from: &RelPath, to: &RelPath, overwrite: bool, condition: &Condition) -> Result<()> {
+        self.change(|tree| {
+            let existing = tree.stat_entry(from)?.map(|(stat, _)| stat);
+            condition.check(from, existing.as_ref())?;
+            if existing.is_none() {
+                return Err(Error::NotFound(from.to_string()));
+            }
+            if !overwrite && tree.stat_entry(to)?.is_some() {
+                return Err(Error::AlreadyExists(to.to_string()));
+            }
+            Ok(((), tree.rename(from, to)?))
+        })
+    }
+
+    /// Removes `path`; see [`Tree::remove`].
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`] for a directory with entries unless `recursive`, [`Error::Stale`], else as
+    /// [`Tree::remove`].
+    pub fn remove(&self, path: &RelPath, recursive: bool, condition: &Condition) -> Result<()> {
+        self.change(|tree| {
+            let existing = tree.stat_entry(path)?.map(|(stat, _)| stat);
+            condition.check(path, existing.as_ref())?;
+            match existing {
+                None => return Err(Error::NotFound(path.to_string())),
+                Some(stat) if stat.kind == Kind::Directory && !recursive && !tree.list(path)?.is_empty() => {
+                    return Err(Error::NotEmpty(path.to_string()));
+                }
+                Some(_) => {}
+            }
+            Ok(((), tree.remove(path)?))
+        })
+    }
+}
+
+/// Reads an open file from its beginning, refusing more than `limit` bytes however it grows.
+pub(crate) fn read_at_most(
+    mut file: std::fs::File,
+    stat: &Stat,
+    path: &RelPath,
+    limit: u64,
+) -> Result<Vec<u8>> {
+    let too_large = || Error::TooLarge { what: format!("`{path}`"), limit };
+    if stat.size > limit {
+        return Err(too_large());
+    }
+    file.seek(SeekFrom::Start(0)).map_err(|error| Error::from_io("seek", path, error))?;
+    let mut bytes = Vec::with_capacity(usize::try_from(stat.size).unwrap_or(0));
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| Error::from_io("read", path, error))?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
+        return Err(too_large());
+    }
+    Ok(bytes)
+}

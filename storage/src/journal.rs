@@ -1,0 +1,200 @@
+//! [`Transaction`]: several renames that happen all or not at all, whenever the service dies.
+//!
+//! A transaction is a directory in the stage. What is to be placed is built in it under the names `0`, `1`, …;
+//! [`Transaction::commit`] writes a `journal` beside them, and from then on the change *is* done: it is applied at
+//! once, and again at the next start if the service died in between. A transaction without a journal is swept.
+//!
+//! Applying is idempotent. The journal holds the inode number of each item: as long as the item in the stage has
+//! it, the item is not yet placed.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write};
+
+use policy::RelPath;
+use serde::{Deserialize, Serialize};
+
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::stage::{Durability, Stage, Trash};
+use crate::version;
+
+const JOURNAL: &str = "journal";
+const JOURNAL_DRAFT: &str = "journal.draft";
+/// A journal of as many steps as an archive can hold skills.
+const JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// One rename of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Step {
+    /// Inode number of the item before it is placed.
+    inode: u64,
+    /// Directory that receives the item, from the store's root. It is made when it is missing.
+    into: RelPath,
+    /// Name there.
+    name: String,
+    /// Directory, from the store's root, that keeps what was replaced, under its version.
+    keep_replaced_in: Option<RelPath>,
+}
+
+/// A change of several places that happens all or not at all.
+pub(crate) struct Transaction {
+    stage: Stage,
+    trash: Trash,
+    dir: Dir,
+    steps: Vec<Step>,
+}
+
+/// A transaction that is committed: it will be applied, now or at the next start.
+#[must_use]
+pub(crate) struct Committed {
+    // Dropped first, so that the directory goes when all is applied.
+    steps: Vec<Step>,
+    dir: Dir,
+    trash: Option<Trash>,
+    durability: Durability,
+}
+
+impl Transaction {
+    pub(crate) fn begin(stage: &Stage) -> Result<Self> {
+        let trash = stage.trash();
+        let dir = stage.dir().create_dir(&trash.name, 0o700)?;
+        Ok(Self { stage: stage.clone(), trash, dir, steps: Vec::new() })
+    }
+
+    /// The name under which the next item is to be built in [`Transaction::dir`].
+    pub(crate) fn next_name(&self) -> OsString {
+        self.steps.len().to_string().into()
+    }
+
+    /// The directory in which items are built.
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Plans to place the item just built as `name` in `into`; see [`Step`].
+    pub(crate) fn place(
+        &mut self,
+        into: RelPath,
+        name: &str,
+        keep_replaced_in: Option<RelPath>,
+    ) -> Result<()> {
+        let item = self.next_name();
+        let stat = self.dir.stat_entry(&item)?;
+        let stat = stat.ok_or_else(|| Error::NotFound(item.to_string_lossy().into_owned()))?;
+        self.steps.push(Step { inode: stat.inode, into, name: name.to_owned(), keep_replaced_in });
+        Ok(())
+    }
+
+    /// Makes the items and the journal durable. After this the change is done, whatever happens.
+    pub(crate) fn commit(self) -> Result<Committed> {
+        let durability = self.stage.durability();
+        let text = serde_json::to_vec(&self.steps)
+            .map_err(|error| Error::from_io("journal", "stage", std::io::Error::other(error)))?;
+        let mut draft = self.dir.create_file(OsStr::new(JOURNAL_DRAFT), 0o600)?;
+        draft.write_all(&text).map_err(|error| Error::from_io("write", "journal", error))?;
+        if durability == Durability::Strict {
+            // One call for the journal and every file of every item.
+            self.dir.sync_file_system()?;
+        }
+        self.dir.rename(OsStr::new(JOURNAL_DRAFT), &self.dir, OsStr::new(JOURNAL))?;
+        if durability == Durability::Strict {
+            self.dir.sync()?;
+            self.stage.dir().sync()?;
+        }
+        Ok(Committed { steps: self.steps, dir: self.dir, trash: Some(self.trash), durability })
+    }
+}
+
+impl Committed {
+    /// Places the item of step `index`. The caller holds the lock of the tree it goes to.
+    pub(crate) fn apply(&self, root: &Dir, index: usize) -> Result<()> {
+        let Some(step) = self.steps.get(index) else { return Ok(()) };
+        let item = OsString::from(index.to_string());
+        let name = OsStr::new(step.name.as_str());
+        let into = root.ensure_path(&step.into)?;
+        if self.dir.stat_entry(&item)?.is_some_and(|stat| stat.inode == step.inode) {
+            match self.dir.rename_new(&item, &into, name) {
+                Err(Error::AlreadyExists(_)) => self.dir.exchange(&item, &into, name)?,
+                placed => placed?,
+            }
+        }
+        if let Some(keep) = &step.keep_replaced_in
+            && let Some(version) = version::of_entry(&self.dir, &item)?
+        {
+            let keep = root.ensure_path(keep)?;
+            match self.dir.rename_new(&item, &keep, OsStr::new(version.as_str())) {
+                // The same version is kept already; this copy goes with the transaction.
+                Err(Error::AlreadyExists(_)) => {}
+                kept => kept?,
+            }
+            if self.durability == Durability::Strict {
+                keep.sync()?;
+            }
+        }
+        if self.durability == Durability::Strict {
+            into.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the transaction, all of whose steps were applied.
+    pub(crate) fn finish(mut self) {
+        // The journal goes first: without it the rest is only garbage.
+        if let Err(error) = self.dir.remove_file(OsStr::new(JOURNAL)) {
+            tracing::warn!(%error, "a finished transaction stays until the next start");
+            return;
+        }
+        drop(self.trash.take());
+    }
+}
+
+impl Drop for Committed {
+    fn drop(&mut self) {
+        // Not finished: what is committed stays for the next start to apply.
+        if let Some(trash) = self.trash.take() {
+            std::mem::forget(trash);
+        }
+    }
+}
+
+/// Applies every committed transaction that a crash left in the stage and sweeps everything else from it.
+///
+/// Returns how many transactions were applied and how many other entries were removed.
+pub(crate) fn recover(root: &Dir, stage: &Stage) -> Result<(usize, usize)> {
+    let mut applied = 0;
+    let mut removed = 0;
+    for entry in stage.dir().entries()? {
+        if let Some(committed) = read(stage, &entry.name)? {
+            for index in 0..committed.steps.len() {
+                committed.apply(root, index)?;
+            }
+            committed.finish();
+            applied += 1;
+        } else {
+            removed += 1;
+        }
+        stage.dir().remove_tree(&entry.name)?;
+    }
+    Ok((applied, removed))
+}
+
+/// Reads the journal of the stage entry `name`, if it is a committed transaction.
+fn read(stage: &Stage, name: &OsStr) -> Result<Option<Committed>> {
+    let dir = match stage.dir().open_dir_entry(name) {
+        Ok(dir) => dir,
+        Err(Error::NotADirectory(_) | Error::Escape(_)) => return Ok(None),
+        Err(other) => return Err(other),
+    };
+    let file = match dir.open_file_entry(OsStr::new(JOURNAL)) {
+        Ok((file, _)) => file,
+        Err(Error::NotFound(_)) => return Ok(None),
+        Err(other) => return Err(other),
+    };
+    let mut text = Vec::new();
+    file.take(JOURNAL_BYTES_MAX)
+        .read_to_end(&mut text)
+        .map_err(|error| Error::from_io("read", "journal", error))?;
+    let steps = serde_json::from_slice(&text)
+        .map_err(|error| Error::from_io("read", "journal", std::io::Error::other(error)))?;
+    Ok(Some(Committed { steps, dir, trash: None, durability: stage.durability() }))
+}

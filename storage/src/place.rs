@@ -1,0 +1,105 @@
+//! Where everything lies below the store's root. No other file knows this layout.
+//!
+//! ```text
+//! skill/baseline/{agent}/{skill}/…          current version of an application skill
+//! skill/overlay/{user}/{agent}/{skill}/…    a user's changes, an overlayfs upper directory
+//! sandbox/{user}/{agent}/…                  a workspace
+//! .filesecbox/format                        version of this layout
+//! .filesecbox/lock                          held by the one service that uses the store
+//! .filesecbox/stage/                        what is being built; swept at start
+//! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions
+//! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with
+//! .filesecbox/work/{run}/…                  merged views that were materialised for a run; swept at start
+//! .filesecbox/packages/{user}/{agent}/…     home directory of commands
+//! ```
+
+use policy::{AgentId, PathError, RelPath, SkillId, UserId};
+
+use crate::error::Result;
+
+/// The version of the layout that this code writes and reads.
+pub(crate) const FORMAT: &str = "1\n";
+
+/// The service's own directory.
+pub(crate) const OWN: &str = ".filesecbox";
+/// What is being built.
+pub(crate) const STAGE: &str = ".filesecbox/stage";
+/// Materialised merged views.
+pub(crate) const WORK: &str = ".filesecbox/work";
+
+/// Every directory that must exist before the store is used.
+pub(crate) const DIRECTORIES: [&str; 9] = [
+    "skill/baseline",
+    "skill/overlay",
+    "sandbox",
+    OWN,
+    STAGE,
+    ".filesecbox/versions",
+    ".filesecbox/bases",
+    WORK,
+    ".filesecbox/packages",
+];
+
+fn place(parts: &[&str]) -> Result<RelPath> {
+    // Ids are single segments of at most 128 bytes, so the joined path keeps every rule of `RelPath`.
+    RelPath::parse(&parts.join("/")).map_err(|error: PathError| error.into())
+}
+
+/// The baseline skills of an agent.
+pub(crate) fn baseline(agent: &AgentId) -> Result<RelPath> {
+    place(&["skill/baseline", agent.as_str()])
+}
+
+/// The overlays of one user with one agent.
+pub(crate) fn overlay(user: &UserId, agent: &AgentId) -> Result<RelPath> {
+    place(&["skill/overlay", user.as_str(), agent.as_str()])
+}
+
+/// A workspace.
+pub(crate) fn workspace(user: &UserId, agent: &AgentId) -> Result<RelPath> {
+    place(&["sandbox", user.as_str(), agent.as_str()])
+}
+
+/// The former versions of a baseline skill.
+pub(crate) fn versions(agent: &AgentId, skill: &SkillId) -> Result<RelPath> {
+    place(&[".filesecbox/versions", agent.as_str(), skill.as_str()])
+}
+
+/// The base versions of all overlays of a baseline skill, one file per user.
+pub(crate) fn bases(agent: &AgentId, skill: &SkillId) -> Result<RelPath> {
+    place(&[".filesecbox/bases", agent.as_str(), skill.as_str()])
+}
+
+/// The home directory of commands.
+pub(crate) fn packages(user: &UserId, agent: &AgentId) -> Result<RelPath> {
+    place(&[".filesecbox/packages", user.as_str(), agent.as_str()])
+}
+
+/// First user id that sandboxes are given; 30 bits follow.
+pub(crate) const OWNER_FIRST: u32 = 0x4000_0000;
+
+/// The user and group id that owns a sandbox where the service may give files away.
+///
+/// It follows from the names alone, so no table must be kept: 30 bits of a digest. Two sandboxes that meet by
+/// chance (1 in 2^30 for a given pair) lose the separation by user id between them and keep every other wall.
+#[must_use]
+pub(crate) fn owner(user: &UserId, agent: &AgentId) -> u32 {
+    let digest = blake3::hash(format!("{user}\0{agent}").as_bytes());
+    let [a, b, c, d, ..] = *digest.as_bytes();
+    OWNER_FIRST | (u32::from_le_bytes([a, b, c, d]) & (OWNER_FIRST - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_are_stable_and_never_a_system_user() {
+        let id = |text| (UserId::parse(text).unwrap(), AgentId::parse("a").unwrap());
+        let (user, agent) = id("u");
+        assert_eq!(owner(&user, &agent), owner(&user, &agent));
+        let (other, _) = id("v");
+        assert_ne!(owner(&user, &agent), owner(&other, &agent));
+        assert!(owner(&user, &agent) >= OWNER_FIRST && owner(&user, &agent) < 2 * OWNER_FIRST);
+    }
+}

@@ -1,0 +1,233 @@
+//! [`Plain`]: a directory as it is. A workspace, or a view that the kernel merges.
+
+use std::ffi::{OsStr, OsString};
+
+use policy::RelPath;
+
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::stage::{Stage, StagedFile};
+use crate::stat::{Kind, Layer, Stat};
+use crate::tree::{Aftermath, Child, Opened, Tree, WalkOptions, Walked};
+use crate::union::layers::{Found, Layers};
+use crate::union::{LastLink, Level, walk};
+
+/// A tree without layers.
+pub struct Plain {
+    pub(crate) stage: Stage,
+    pub(crate) dir: Dir,
+    /// The user and group that owns everything made here; `None` keeps the service's own.
+    pub(crate) owner: Option<u32>,
+}
+
+impl Plain {
+    /// The directory that holds `path`, and its last name.
+    fn parent_of(&self, path: &RelPath) -> Result<(Dir, OsString)> {
+        match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => Ok((self.dir.open_dir(&parent)?, name.into())),
+            _ => Err(Error::IsDirectory(path.to_string())),
+        }
+    }
+
+    /// As [`Plain::parent_of`], but of what `path` leads to when it is a link.
+    fn target(&self, path: &RelPath) -> Result<(Dir, OsString)> {
+        let (parent, name) = self.parent_of(path)?;
+        if parent.stat_entry(&name)?.is_none_or(|stat| stat.kind != Kind::Symlink) {
+            return Ok((parent, name));
+        }
+        // The kernel follows a link but does not say in which directory it ended: walk by hand.
+        let top =
+            Level { name: OsString::new(), dirs: Layers { upper: Some(self.dir.reopen()?), lower: None } };
+        let names = path.segments().map(OsString::from).collect();
+        let mut resolved = walk(top, names, 1, LastLink::Follow)?;
+        match (resolved.levels.pop(), resolved.last) {
+            (Some(Level { dirs: Layers { upper: Some(dir), .. }, .. }), Some((name, found))) => match found {
+                Some(Found::Directory(..)) => Err(Error::IsDirectory(path.to_string())),
+                _ => Ok((dir, name)),
+            },
+            _ => Err(Error::IsDirectory(path.to_string())),
+        }
+    }
+
+    fn check_replaceable(parent: &Dir, name: &OsStr, path: &RelPath) -> Result<()> {
+        match parent.stat_entry(name)?.map(|stat| stat.kind) {
+            Some(Kind::Directory) => Err(Error::IsDirectory(path.to_string())),
+            Some(Kind::Other) => Err(Error::NotAFile(path.to_string())),
+            Some(Kind::File | Kind::Symlink) | None => Ok(()),
+        }
+    }
+
+    /// Refuses a file with several names whose owner is a stranger here: somebody else's file, linked in.
+    fn check_links(&self, stat: &Stat, path: &RelPath) -> Result<()> {
+        match self.owner {
+            Some(owner) if stat.links > 1 && stat.owner != owner => Err(Error::Escape(path.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    fn walk_below(
+        dir: &Dir,
+        path: &RelPath,
+        options: WalkOptions,
+        levels: usize,
+        walked: &mut Vec<Walked>,
+    ) -> Result<()> {
+        let Some(levels) = levels.checked_sub(1) else { return Ok(()) };
+        for entry in dir.entries()? {
+            let Some(path) = entry.name.to_str().and_then(|name| path.join(name).ok()) else {
+                continue;
+            };
+            if walked.len() >= options.entries {
+                return Err(Error::TooManyEntries(options.entries));
+            }
+            let stat = match options.look {
+                true => dir.stat_entry(&entry.name)?,
+                false => None,
+            };
+            walked.push(Walked { path: path.clone(), kind: entry.kind, layer: Layer::Workspace, stat });
+            if entry.kind == Kind::Directory {
+                match dir.open_dir_entry(&entry.name) {
+                    Ok(below) => Self::walk_below(&below, &path, options, levels, walked)?,
+                    // A command removed or replaced it meanwhile.
+                    Err(Error::NotFound(_) | Error::NotADirectory(_)) => {}
+                    Err(other) => return Err(other),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tree for Plain {
+    fn stat(&self, path: &RelPath) -> Result<(Stat, Layer)> {
+        if path.is_root() {
+            return Ok((self.dir.stat()?, Layer::Workspace));
+        }
+        match self.stat_entry(path)? {
+            None => Err(Error::NotFound(path.to_string())),
+            Some((stat, _)) if stat.kind == Kind::Symlink => match self.dir.open_file(path) {
+                Ok((_, stat)) => Ok((stat, Layer::Workspace)),
+                Err(Error::IsDirectory(_)) => Ok((self.dir.open_dir(path)?.stat()?, Layer::Workspace)),
+                Err(other) => Err(other),
+            },
+            Some(found) => Ok(found),
+        }
+    }
+
+    fn stat_entry(&self, path: &RelPath) -> Result<Option<(Stat, Layer)>> {
+        if path.is_root() {
+            return self.stat(path).map(Some);
+        }
+        match self.parent_of(path) {
+            Ok((parent, name)) => Ok(parent.stat_entry(&name)?.map(|stat| (stat, Layer::Workspace))),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn open(&self, path: &RelPath) -> Result<Opened> {
+        let (file, stat) = self.dir.open_file(path)?;
+        self.check_links(&stat, path)?;
+        Ok(Opened { file, stat, layer: Layer::Workspace })
+    }
+
+    fn read_link(&self, path: &RelPath) -> Result<OsString> {
+        let (parent, name) = self.parent_of(path)?;
+        parent.read_link(&name)
+    }
+
+    fn list(&self, path: &RelPath) -> Result<Vec<Child>> {
+        let entries = self.dir.open_dir(path)?.entries()?;
+        let mut children: Vec<Child> = entries
+            .into_iter()
+            .map(|entry| Child { name: entry.name, kind: entry.kind, layer: Layer::Workspace })
+            .collect();
+        children.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(children)
+    }
+
+    fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>> {
+        let mut walked = Vec::new();
+        Self::walk_below(&self.dir.open_dir(path)?, path, options, options.depth, &mut walked)?;
+        Ok(walked)
+    }
+
+    fn put(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath> {
+        let (parent, name) = self.target(path)?;
+        Self::check_replaceable(&parent, &name, path)?;
+        file.place(&parent, &name)?;
+        Ok(Aftermath::sync(parent))
+    }
+
+    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Aftermath> {
+        let (parent, name) = self.parent_of(path)?;
+        Self::check_replaceable(&parent, &name, path)?;
+        let trash = self.stage.trash();
+        self.stage.dir().create_symlink(target, &trash.name)?;
+        self.stage.dir().rename(&trash.name, &parent, &name)?;
+        Ok(Aftermath::sync(parent))
+    }
+
+    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+        let (parent, name) = match self.parent_of(path) {
+            Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
+            parent => parent?,
+        };
+        // Built aside, so that nobody sees it before it has its owner.
+        let trash = self.stage.trash();
+        let made = self.stage.dir().create_dir(&trash.name, mode)?;
+        if let Some(owner) = self.owner {
+            made.set_owner(owner)?;
+        }
+        match self.stage.dir().rename_new(&trash.name, &parent, &name) {
+            Ok(()) => Ok(Aftermath::sync(parent)),
+            Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(path.to_string())),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+        let Some((stat, _)) = self.stat_entry(path)? else {
+            return Err(Error::NotFound(path.to_string()));
+        };
+        match stat.kind {
+            Kind::Directory => self.dir.open_dir(path)?.set_mode(mode)?,
+            Kind::File => {
+                let (parent, name) = self.parent_of(path)?;
+                let (file, stat) = parent.open_file_entry(&name)?;
+                self.check_links(&stat, path)?;
+                rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(mode & 0o777))
+                    .map_err(|errno| Error::from_errno("chmod", path, errno))?;
+            }
+            Kind::Symlink | Kind::Other => return Err(Error::NotAFile(path.to_string())),
+        }
+        Ok(Aftermath::default())
+    }
+
+    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+        if to.starts_with(from) {
+            return Err(Error::IntoItself { from: from.to_string(), to: to.to_string() });
+        }
+        let (source, name) = self.parent_of(from)?;
+        let (target, to_name) = self.parent_of(to)?;
+        let Some(stat) = source.stat_entry(&name)? else {
+            return Err(Error::NotFound(from.to_string()));
+        };
+        match target.stat_entry(&to_name)?.map(|stat| stat.kind) {
+            Some(Kind::Directory) => return Err(Error::IsDirectory(to.to_string())),
+            Some(_) if stat.kind == Kind::Directory => return Err(Error::NotADirectory(to.to_string())),
+            _ => {}
+        }
+        source.rename(&name, &target, &to_name)?;
+        Ok(Aftermath { sync: vec![source, target], trash: Vec::new() })
+    }
+
+    fn remove(&self, path: &RelPath) -> Result<Aftermath> {
+        let (parent, name) = self.parent_of(path)?;
+        let trash = match self.stage.discard(&parent, &name) {
+            Err(Error::NotFound(_)) => return Err(Error::NotFound(path.to_string())),
+            trash => trash?,
+        };
+        Ok(Aftermath { sync: vec![parent], trash: vec![trash] })
+    }
+}

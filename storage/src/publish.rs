@@ -1,0 +1,223 @@
+//! Publishing whole skills: uploads, and the removal of what was uploaded.
+
+use std::ffi::OsStr;
+use std::io::Write;
+
+use policy::{AgentId, Scope, SkillId, TreeId, UserId};
+
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::journal::Transaction;
+use crate::place;
+use crate::store::Store;
+use crate::union::layers::{Layers, OPAQUE};
+use crate::version::{self, Version};
+
+/// A skill that was published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Which skill.
+    pub skill: SkillId,
+    /// The name of the content.
+    pub version: Version,
+    /// Whether the layer had the skill before.
+    pub replaced: bool,
+    /// Whether the layer had the very same content, so that nothing was done.
+    pub unchanged: bool,
+}
+
+/// What one step of a publication changes, and so which lock it takes.
+enum Change {
+    Baseline(SkillId),
+    Overlay(TreeId),
+}
+
+impl Store {
+    /// Publishes skills: all of them, or nothing.
+    ///
+    /// `fill` writes one skill into an empty directory; when it fails, nothing has changed. A baseline skill takes
+    /// the place of the former version, which is kept. An overlay skill replaces the user's former one and hides
+    /// everything of the baseline skill of that name.
+    ///
+    /// # Errors
+    /// What `fill` returns; [`Error::NoSpace`], [`Error::Io`].
+    pub fn publish(
+        &self,
+        scope: Scope,
+        user: &UserId,
+        agent: &AgentId,
+        skills: &[SkillId],
+        fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<()>,
+    ) -> Result<Vec<Published>> {
+        let mut transaction = Transaction::begin(&self.inner.stage)?;
+        let mut published = Vec::new();
+        let mut changes = Vec::new();
+        for skill in skills {
+            let item = transaction.next_name();
+            let dir = transaction.dir().create_dir(&item, 0o755)?;
+            fill(skill, &dir)?;
+            let version = version::digest(&dir)?;
+            let (replaced, unchanged);
+            match scope {
+                Scope::Baseline => {
+                    version::set_label(&dir, &version)?;
+                    let current = self.baseline_version(agent, skill)?;
+                    (replaced, unchanged) = (current.is_some(), current.as_ref() == Some(&version));
+                    if unchanged {
+                        transaction.dir().remove_tree(&item)?;
+                    } else {
+                        let keep = Some(place::versions(agent, skill)?);
+                        transaction.place(place::baseline(agent)?, skill.as_str(), keep)?;
+                        changes.push(Change::Baseline(skill.clone()));
+                    }
+                }
+                Scope::Overlay => {
+                    dir.set_attribute(OPAQUE, b"y")?;
+                    replaced = self.overlay_has(user, agent, skill)?;
+                    unchanged = false;
+                    let tree = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
+                    transaction.place(place::overlay(user, agent)?, skill.as_str(), None)?;
+                    changes.push(Change::Overlay(tree.clone()));
+                    let mut base = transaction.dir().create_file(&transaction.next_name(), 0o600)?;
+                    base.write_all(self.base_text(agent, skill)?.as_bytes())
+                        .map_err(|error| Error::from_io("write", "base", error))?;
+                    transaction.place(place::bases(agent, skill)?, user.as_str(), None)?;
+                    changes.push(Change::Overlay(tree));
+                }
+            }
+            published.push(Published { skill: skill.clone(), version, replaced, unchanged });
+        }
+        if changes.is_empty() {
+            return Ok(published);
+        }
+        let committed = transaction.commit()?;
+        for (index, change) in changes.iter().enumerate() {
+            let applied = match change {
+                Change::Baseline(skill) => {
+                    let _alone = self.inner.locks.write_baseline(agent, skill);
+                    committed.apply(&self.inner.root, index)
+                }
+                Change::Overlay(tree) => {
+                    let _alone = self.inner.locks.write(tree);
+                    committed.apply(&self.inner.root, index)
+                }
+            };
+            if let Err(error) = applied {
+                if index == 0 {
+                    // Nothing is placed yet: forget it, so that the next start does not place it late.
+                    committed.finish();
+                }
+                return Err(error);
+            }
+        }
+        committed.finish();
+        for change in &changes {
+            if let Change::Baseline(skill) = change {
+                self.collect_versions(agent, skill)?;
+            }
+        }
+        Ok(published)
+    }
+
+    fn overlay_has(&self, user: &UserId, agent: &AgentId, skill: &SkillId) -> Result<bool> {
+        match self.inner.root.open_dir(&place::overlay(user, agent)?) {
+            Ok(dir) => {
+                Ok(dir.stat_entry(OsStr::new(skill.as_str()))?.is_some_and(|stat| !stat.is_whiteout()))
+            }
+            Err(Error::NotFound(_)) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Removes the application's version of a skill. Overlays that began with it keep it as their base.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when the baseline has no such skill.
+    pub fn remove_baseline(&self, agent: &AgentId, skill: &SkillId) -> Result<()> {
+        let name = OsStr::new(skill.as_str());
+        {
+            let _alone = self.inner.locks.write_baseline(agent, skill);
+            let Some(version) = self.baseline_version(agent, skill)? else {
+                return Err(Error::NotFound(skill.to_string()));
+            };
+            let baseline = self.inner.root.open_dir(&place::baseline(agent)?)?;
+            let versions = self.inner.root.ensure_path(&place::versions(agent, skill)?)?;
+            match baseline.rename_new(name, &versions, OsStr::new(version.as_str())) {
+                // The same content is kept already.
+                Err(Error::AlreadyExists(_)) => drop(self.inner.stage.discard(&baseline, name)?),
+                moved => moved?,
+            }
+            if self.is_strict() {
+                versions.sync()?;
+                baseline.sync()?;
+            }
+        }
+        self.collect_versions(agent, skill).map(drop)
+    }
+
+    /// Removes a skill for one user: the user's own goes, one of the baseline is hidden. Others see no change.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when the user has no such skill.
+    pub fn remove_for_user(&self, id: &TreeId) -> Result<()> {
+        let TreeId::Skill(user, agent, skill) = id else {
+            return Err(Error::NotFound(id.sandbox_path()));
+        };
+        let name = OsStr::new(skill.as_str());
+        let place = place::overlay(user, agent)?;
+        let trash = {
+            let _alone = self.inner.locks.write(id);
+            let layers = Layers::open(&self.inner.root, &place, &place::baseline(agent)?)?;
+            if layers.lookup(name)?.is_none() {
+                return Err(Error::NotFound(skill.to_string()));
+            }
+            let in_lower = layers.lower_stat(name)?.is_some();
+            let upper = self.inner.root.ensure_path(&place)?;
+            if in_lower {
+                self.record_base(id)?;
+            } else {
+                self.forget_base(id)?;
+            }
+            let trash = crate::union::hide(&self.inner.stage, &upper, name, in_lower)?;
+            if self.is_strict() {
+                upper.sync()?;
+            }
+            trash
+        };
+        drop(trash);
+        Ok(())
+    }
+
+    /// Drops a user's changes of a skill, deletions included: the baseline shows again. Tells whether there were
+    /// any.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when neither layer has anything of the skill.
+    pub fn reset(&self, id: &TreeId) -> Result<bool> {
+        let TreeId::Skill(user, agent, skill) = id else {
+            return Err(Error::NotFound(id.sandbox_path()));
+        };
+        let name = OsStr::new(skill.as_str());
+        let trash = {
+            let _alone = self.inner.locks.write(id);
+            let upper = match self.inner.root.open_dir(&place::overlay(user, agent)?) {
+                Ok(upper) if upper.stat_entry(name)?.is_some() => upper,
+                Ok(_) | Err(Error::NotFound(_)) => {
+                    return match self.baseline_dir(agent, skill)? {
+                        Some(_) => Ok(false),
+                        None => Err(Error::NotFound(skill.to_string())),
+                    };
+                }
+                Err(other) => return Err(other),
+            };
+            let trash = self.inner.stage.discard(&upper, name)?;
+            self.forget_base(id)?;
+            if self.is_strict() {
+                upper.sync()?;
+            }
+            trash
+        };
+        drop(trash);
+        Ok(true)
+    }
+}

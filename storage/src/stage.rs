@@ -1,0 +1,238 @@
+//! [`Stage`]: where things are built before a rename makes them visible.
+//!
+//! Everything staged lies in one directory on the store's file system. What a crash leaves there belongs to no
+//! tree and is swept at the next start.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::time::ClockId;
+
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::stat::Stat;
+
+/// When a change counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// After it survives a loss of power: file and directory are synchronised first.
+    #[default]
+    Strict,
+    /// After the kernel has it: it survives the service's death, not the machine's.
+    Relaxed,
+}
+
+/// The staging directory of one store.
+#[derive(Clone)]
+pub struct Stage {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    dir: Dir,
+    session: u64,
+    next: AtomicU64,
+    durability: Durability,
+}
+
+impl Stage {
+    /// Uses `dir`, which nothing else writes to.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the kernel gives no random bytes.
+    pub(crate) fn new(dir: Dir, durability: Durability) -> Result<Self> {
+        let mut session = [0; 8];
+        getrandom::fill(&mut session)
+            .map_err(|error| Error::from_io("getrandom", "stage", io::Error::other(error.to_string())))?;
+        let session = u64::from_le_bytes(session);
+        Ok(Self { inner: Arc::new(Inner { dir, session, next: AtomicU64::new(0), durability }) })
+    }
+
+    /// The directory itself.
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.inner.dir
+    }
+
+    /// When a change counts as done.
+    pub(crate) fn durability(&self) -> Durability {
+        self.inner.durability
+    }
+
+    /// A name that nothing in the stage has.
+    pub(crate) fn fresh_name(&self) -> OsString {
+        let number = self.inner.next.fetch_add(1, Ordering::Relaxed);
+        format!("{:016x}-{number:x}", self.inner.session).into()
+    }
+
+    /// Begins a file with permission bits `mode`, owned by `owner` where the service may give files away.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`].
+    pub fn file(&self, mode: u32, owner: Option<u32>) -> Result<StagedFile> {
+        let name = self.fresh_name();
+        let file = self.inner.dir.create_file(&name, mode & 0o777)?;
+        let staged = StagedFile { stage: self.clone(), name: Some(name), file };
+        if let Some(owner) = owner {
+            staged.set_owner(owner)?;
+        }
+        Ok(staged)
+    }
+
+    /// Takes the entry `name` of `from` into the stage, to be removed when the value is dropped.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Io`].
+    pub(crate) fn discard(&self, from: &Dir, name: &OsStr) -> Result<Trash> {
+        let trash = self.trash();
+        from.rename(name, self.dir(), &trash.name)?;
+        Ok(trash)
+    }
+
+    /// Reserves a name in the stage; whatever lies there is removed when the value is dropped.
+    pub(crate) fn trash(&self) -> Trash {
+        Trash { stage: self.clone(), name: self.fresh_name() }
+    }
+}
+
+/// A name in the stage whose content is removed when this is dropped: after the locks are released.
+#[must_use]
+pub(crate) struct Trash {
+    stage: Stage,
+    pub(crate) name: OsString,
+}
+
+impl Drop for Trash {
+    fn drop(&mut self) {
+        if let Err(error) = self.stage.dir().remove_tree(&self.name) {
+            tracing::warn!(%error, "a staged entry stays until the next start");
+        }
+    }
+}
+
+/// A file that is being written and that nobody sees yet.
+///
+/// Dropping it unplaced removes it.
+pub struct StagedFile {
+    stage: Stage,
+    name: Option<OsString>,
+    file: File,
+}
+
+impl StagedFile {
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Appends `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`].
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|error| Error::from_io("write", "stage", error))
+    }
+
+    /// Sets the permission bits.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn set_mode(&self, mode: u32) -> Result<()> {
+        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode & 0o777))
+            .map_err(|errno| Error::from_errno("chmod", "stage", errno))
+    }
+
+    pub(crate) fn set_owner(&self, owner: u32) -> Result<()> {
+        rustix::fs::fchown(&self.file, Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)))
+            .map_err(|errno| Error::from_errno("chown", "stage", errno))
+    }
+
+    /// Ends the writing: sets the modification time to now and, with strict durability, waits for the disk.
+    ///
+    /// The kernel stamps a write with the time of its last tick; a time of our own, in nanoseconds, tells apart
+    /// two writes within one tick, which the tag of a file relies on.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`].
+    pub fn finish(&mut self) -> Result<()> {
+        self.file.flush().map_err(|error| Error::from_io("write", "stage", error))?;
+        self.seal_time()?;
+        self.finish_keeping_time()
+    }
+
+    /// Sets the modification time to now; see [`StagedFile::finish`].
+    pub(crate) fn seal_time(&self) -> Result<()> {
+        let now = rustix::time::clock_gettime(ClockId::Realtime);
+        let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        rustix::fs::futimens(&self.file, &Timestamps { last_access: omitted, last_modification: now })
+            .map_err(|errno| Error::from_errno("utimens", "stage", errno))
+    }
+
+    /// Ends the writing as [`StagedFile::finish`] does, but leaves the modification time: a copy-up keeps it.
+    pub(crate) fn finish_keeping_time(&mut self) -> Result<()> {
+        if self.stage.durability() == Durability::Strict {
+            self.file.sync_all().map_err(|error| Error::from_io("fsync", "stage", error))?;
+        }
+        Ok(())
+    }
+
+    /// What the file is now.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn stat(&self) -> Result<Stat> {
+        rustix::fs::fstat(&self.file)
+            .map(Stat::from)
+            .map_err(|errno| Error::from_errno("stat", "stage", errno))
+    }
+
+    /// Takes the file `name` of `from`, which no process has open any more, into the stage.
+    ///
+    /// A file with several names is copied, so that the other names do not share it.
+    pub(crate) fn adopt(stage: &Stage, from: &Dir, name: &OsStr, mode: u32) -> Result<Self> {
+        from.open_up_file(name)?;
+        let (file, stat) = from.open_file_entry(name)?;
+        if stat.links > 1 {
+            let copy = stage.file(mode, None)?;
+            crate::union::copy_file(file, copy.file(), stat.modified_ns)?;
+            return Ok(copy);
+        }
+        let staged_name = stage.fresh_name();
+        from.rename(name, stage.dir(), &staged_name)?;
+        let staged = Self { stage: stage.clone(), name: Some(staged_name), file };
+        staged.set_mode(mode)?;
+        Ok(staged)
+    }
+
+    /// Gives the file to the service, when it is another user's.
+    pub(crate) fn own(&self) -> Result<()> {
+        let own = rustix::process::geteuid();
+        if self.stat()?.owner == own.as_raw() {
+            return Ok(());
+        }
+        self.set_owner(own.as_raw())
+    }
+
+    /// Makes the file visible as `name` in `dir`, in one step, replacing a file, link or whiteout of that name.
+    pub(crate) fn place(mut self, dir: &Dir, name: &OsStr) -> Result<()> {
+        let Some(staged) = self.name.as_deref() else {
+            return Err(Error::NotFound("stage".to_owned()));
+        };
+        self.stage.dir().rename(staged, dir, name)?;
+        self.name = None;
+        Ok(())
+    }
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        let Some(name) = self.name.take() else { return };
+        if let Err(error) = self.stage.dir().remove_file(&name) {
+            tracing::warn!(%error, "a staged file stays until the next start");
+        }
+    }
+}

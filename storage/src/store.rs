@@ -1,0 +1,246 @@
+//! [`Store`]: one root directory and everything in it.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use policy::{FileLimits, RelPath, TreeId};
+use rustix::fs::FlockOperation;
+
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::journal;
+use crate::lock::Locks;
+use crate::place;
+use crate::plain::Plain;
+use crate::stage::{Durability, Stage};
+use crate::tree::Tree;
+use crate::union::Union;
+use crate::version;
+
+/// How a store behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// When a change counts as done.
+    pub durability: Durability,
+    /// Whether workspaces belong to a user id each. Without the privilege to give files away, they do not.
+    pub separate_owners: bool,
+    /// Former versions of a baseline skill that are kept although no overlay began with them.
+    pub keep_versions: usize,
+    /// Bounds on file operations.
+    pub files: FileLimits,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Strict,
+            separate_owners: false,
+            keep_versions: 3,
+            files: FileLimits::default(),
+        }
+    }
+}
+
+/// One root directory and everything in it. Cloning gives another handle of the same store.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) root: Arc<Dir>,
+    pub(crate) root_path: PathBuf,
+    pub(crate) stage: Stage,
+    pub(crate) locks: Locks,
+    pub(crate) options: Options,
+    /// Locked as long as this store is open.
+    _lock: File,
+}
+
+/// What opening a store found to mend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Committed changes that a crash had interrupted and that are done now.
+    pub finished: usize,
+    /// Unfinished changes that were swept.
+    pub swept: usize,
+}
+
+impl Store {
+    /// Opens the store below `path`, makes what is missing and mends what a crash left.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when another process has the store open; [`Error::Unsupported`] when the file system
+    /// keeps no user attributes or no whiteouts, or when the layout is of another version; [`Error::Io`].
+    pub fn open(path: &Path, options: Options) -> Result<(Self, Recovery)> {
+        make_root(path)?;
+        let root = Arc::new(Dir::ambient_open(path)?);
+        let root_path =
+            std::path::absolute(path).map_err(|error| Error::from_io("open", path.display(), error))?;
+        let own = root.ensure_path(&RelPath::parse(place::OWN)?)?;
+        let lock = hold_alone(&own)?;
+        check_format(&own)?;
+        for directory in place::DIRECTORIES {
+            root.ensure_path(&RelPath::parse(directory)?)?;
+        }
+        let stage = Stage::new(root.open_dir(&RelPath::parse(place::STAGE)?)?, options.durability)?;
+        let (finished, mut swept) = journal::recover(&root, &stage)?;
+        let work = root.open_dir(&RelPath::parse(place::WORK)?)?;
+        for entry in work.entries()? {
+            work.remove_tree(&entry.name)?;
+            swept += 1;
+        }
+        check_markers(&stage)?;
+        let separate_owners = options.separate_owners && can_give_away(&stage)?;
+        let options = Options { separate_owners, ..options };
+        let inner = Inner { root, root_path, stage, locks: Locks::new(), options, _lock: lock };
+        Ok((Self { inner: Arc::new(inner) }, Recovery { finished, swept }))
+    }
+
+    /// The host path of the root, absolute.
+    #[must_use]
+    pub fn root_path(&self) -> &Path {
+        &self.inner.root_path
+    }
+
+    /// A directory of the store in which a probe may make things of its own; swept at start.
+    #[must_use]
+    pub fn probe_directory(&self) -> PathBuf {
+        self.inner.root_path.join(place::WORK)
+    }
+
+    /// A user id as sandboxes have it, for a probe; `None` where they have none of their own.
+    #[must_use]
+    pub fn probe_owner(&self) -> Option<u32> {
+        self.inner.options.separate_owners.then_some(place::OWNER_FIRST)
+    }
+
+    /// How the store behaves.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// Tells whether changes wait for the disk.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.inner.options.durability == Durability::Strict
+    }
+
+    /// The user id that owns a tree's files, if trees have owners here.
+    pub(crate) fn owner(&self, id: &TreeId) -> Option<u32> {
+        self.inner.options.separate_owners.then(|| place::owner(id.user(), id.agent()))
+    }
+
+    /// The tree `id` as it stands. The caller holds its lock.
+    ///
+    /// A workspace that nobody has written to is not there; `make` makes it.
+    pub(crate) fn tree(&self, id: &TreeId, make: bool) -> Result<Box<dyn Tree>> {
+        match id {
+            TreeId::Skill(user, agent, skill) => {
+                let (store, id) = (self.clone(), id.clone());
+                Ok(Box::new(Union {
+                    stage: self.inner.stage.clone(),
+                    root: Arc::clone(&self.inner.root),
+                    baseline: place::baseline(agent)?,
+                    overlay: place::overlay(user, agent)?,
+                    skill: skill.clone(),
+                    before_first_write: Box::new(move || store.record_base(&id)),
+                }))
+            }
+            TreeId::Workspace(..) => Ok(Box::new(self.plain(id, make)?)),
+        }
+    }
+
+    /// The workspace `id`.
+    pub(crate) fn plain(&self, id: &TreeId, make: bool) -> Result<Plain> {
+        let path = place::workspace(id.user(), id.agent())?;
+        let owner = self.owner(id);
+        let dir = match self.inner.root.open_dir(&path) {
+            Err(Error::NotFound(_)) if make => {
+                let dir = self.inner.root.ensure_path(&path)?;
+                if let Some(owner) = owner {
+                    dir.set_owner(owner)?;
+                }
+                dir
+            }
+            opened => opened?,
+        };
+        Ok(Plain { stage: self.inner.stage.clone(), dir, owner })
+    }
+}
+
+/// Makes the root directory, the one thing that lies beneath no `Dir`.
+#[expect(clippy::disallowed_methods, reason = "the root is named by the operator and lies beneath no `Dir`")]
+fn make_root(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(|error| Error::from_io("mkdir", path.display(), error))
+}
+
+/// Takes the lock of the whole store: two services on one store would not see each other's locks.
+fn hold_alone(own: &Dir) -> Result<File> {
+    let name = OsStr::new("lock");
+    let file = match own.create_file(name, 0o600) {
+        Err(Error::AlreadyExists(_)) => own.open_file_entry(name)?.0,
+        made => made?,
+    };
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        Error::Conflict("another filesecbox uses this data directory: stop it, or choose another".to_owned())
+    })?;
+    Ok(file)
+}
+
+fn check_format(own: &Dir) -> Result<()> {
+    let name = OsStr::new("format");
+    match own.open_file_entry(name) {
+        Ok((file, _)) => {
+            let mut text = String::new();
+            file.take(64)
+                .read_to_string(&mut text)
+                .map_err(|error| Error::from_io("read", "format", error))?;
+            if text == place::FORMAT {
+                return Ok(());
+            }
+            let text = text.trim();
+            Err(Error::Unsupported(format!(
+                "the data directory has layout {text}; this service writes layout 1"
+            )))
+        }
+        Err(Error::NotFound(_)) => {
+            let mut file = own.create_file(name, 0o600)?;
+            file.write_all(place::FORMAT.as_bytes())
+                .map_err(|error| Error::from_io("write", "format", error))?;
+            file.sync_all().map_err(|error| Error::from_io("fsync", "format", error))
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// Tries to give a directory away: a container may be root without the privilege, or know few user ids.
+fn can_give_away(stage: &Stage) -> Result<bool> {
+    let trash = stage.trash();
+    let probe = stage.dir().create_dir(&trash.name, 0o700)?;
+    Ok(probe.set_owner(place::OWNER_FIRST).is_ok())
+}
+
+/// Makes each marker once, so that a file system that cannot hold them is refused at start.
+fn check_markers(stage: &Stage) -> Result<()> {
+    let trash = stage.trash();
+    let probe = stage.dir().create_dir(&trash.name, 0o700)?;
+    let refused = |what: &str, error: Error| {
+        tracing::debug!(%error, "probe failed");
+        Error::Unsupported(format!(
+            "the file system of the data directory keeps no {what}: use ext4, xfs or btrfs, as a volume and not \
+             the root file system of a container"
+        ))
+    };
+    probe.set_attribute("user.filesecbox.probe", b"y").map_err(|error| refused("user attributes", error))?;
+    probe.create_whiteout(OsStr::new("w")).map_err(|error| refused("whiteouts", error))?;
+    let exchanged = probe.create_dir(OsStr::new("a"), 0o700).and_then(|_| {
+        probe.create_dir(OsStr::new("b"), 0o700)?;
+        probe.exchange(OsStr::new("a"), &probe, OsStr::new("b"))
+    });
+    exchanged.map_err(|error| refused("exchange of directories", error))?;
+    version::digest(&probe).map(drop)
+}

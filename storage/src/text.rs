@@ -1,0 +1,366 @@
+//! Text as lines: what `content`, `edit` and `replace` mean. Pure but for the reader in [`read_lines`].
+//!
+//! A line ends with `\n`, `\r\n` or a lone `\r`; the last one may end with the text.
+
+use std::io::Read;
+
+use crate::error::{Error, Result};
+
+/// Bytes read at once while lines are counted.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Some lines of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// The lines asked for, without their ends.
+    pub lines: Vec<String>,
+    /// Lines in the whole text.
+    pub total: u64,
+}
+
+/// One replacement of a text by another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// The text to find, not empty.
+    pub old: String,
+    /// The text to put there.
+    pub new: String,
+    /// How often `old` must occur; occurrences do not overlap.
+    pub expected: usize,
+}
+
+/// Reads the lines `start` to `end` (1-based, inclusive) of a text of any length.
+///
+/// Memory is bounded by the lines asked for, which may have `limit` bytes together.
+///
+/// # Errors
+/// [`Error::NotText`] when those lines are not UTF-8, [`Error::TooLarge`].
+pub fn read_lines(mut from: impl Read, path: &str, start: u64, end: u64, limit: u64) -> Result<Lines> {
+    let mut wanted: Vec<u8> = Vec::new();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    // Lines that have ended so far; the line being read is `ended + 1`.
+    let mut ended = 0_u64;
+    let mut after_cr = false;
+    let mut line_has_bytes = false;
+    loop {
+        let read = from.read(&mut chunk).map_err(|error| Error::from_io("read", path, error))?;
+        if read == 0 {
+            break;
+        }
+        let mut rest = chunk.get(..read).unwrap_or_default();
+        if after_cr {
+            after_cr = false;
+            if let Some(stripped) = rest.strip_prefix(b"\n") {
+                // The second half of a `\r\n` that a chunk's end cut in two.
+                if (start..=end).contains(&ended) {
+                    wanted.push(b'\n');
+                }
+                rest = stripped;
+            }
+        }
+        while !rest.is_empty() {
+            let at = memchr::memchr2(b'\n', b'\r', rest);
+            let mut length = at.map_or(rest.len(), |at| at + 1);
+            if at.is_some() && rest.get(length - 1) == Some(&b'\r') {
+                match rest.get(length) {
+                    Some(b'\n') => length += 1,
+                    Some(_) => {}
+                    None => after_cr = true,
+                }
+            }
+            let (line, others) = rest.split_at(length);
+            if (start..=end).contains(&(ended + 1)) {
+                wanted.extend_from_slice(line);
+                if u64::try_from(wanted.len()).unwrap_or(u64::MAX) > limit {
+                    return Err(Error::TooLarge { what: format!("the part of `{path}` asked for"), limit });
+                }
+            }
+            line_has_bytes = at.is_none();
+            ended += u64::from(at.is_some());
+            rest = others;
+        }
+    }
+    let total = ended + u64::from(line_has_bytes);
+    let text = String::from_utf8(wanted).map_err(|_| Error::NotText(path.to_owned()))?;
+    Ok(Lines { lines: split(&text).map(|line| content(line).to_owned()).collect(), total })
+}
+
+/// Counts the lines of a text.
+#[must_use]
+pub fn count_lines(text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    let ends = memchr::memchr2_iter(b'\n', b'\r', bytes);
+    // The `\n` of a `\r\n` ends no second line.
+    let ended = ends.filter(|at| {
+        at.checked_sub(1)
+            .is_none_or(|before| !(bytes.get(*at) == Some(&b'\n') && bytes.get(before) == Some(&b'\r')))
+    });
+    let open = !text.is_empty() && !text.ends_with(['\n', '\r']);
+    ended.map(|_| 1_u64).sum::<u64>() + u64::from(open)
+}
+
+/// Splits a text into lines, each with its end.
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let bytes = rest.as_bytes();
+        let length = match memchr::memchr2(b'\n', b'\r', bytes) {
+            None => rest.len(),
+            Some(at) if bytes.get(at) == Some(&b'\r') && bytes.get(at + 1) == Some(&b'\n') => at + 2,
+            Some(at) => at + 1,
+        };
+        let (line, others) = rest.split_at(length);
+        rest = others;
+        Some(line)
+    })
+}
+
+/// A line without its end.
+fn content(line: &str) -> &str {
+    line.strip_suffix("\r\n").or_else(|| line.strip_suffix(['\n', '\r'])).unwrap_or(line)
+}
+
+/// The end of a line, empty when it has none.
+fn line_end(line: &str) -> &str {
+    line.get(content(line).len()..).unwrap_or_default()
+}
+
+/// Replaces the lines `start` to `end` (1-based, inclusive) of `text` by the lines of `body`.
+///
+/// * No `start` means from the first line, no `end` to the last; `end` beyond the text is clamped.
+/// * `end = start - 1` inserts before `start`; `start = lines + 1` appends.
+/// * An empty `body` deletes the lines. One final line end in `body` ends its last line and adds none, so that
+///   `"\n"` is one blank line.
+/// * New lines get the line end of the text around them; whether the text ends with one stays as it was.
+///
+/// # Errors
+/// [`Error::LineRange`]: `start` is below 1 or beyond the last line + 1, or `end` is below `start - 1`.
+pub fn edit_lines(
+    text: &str,
+    path: &str,
+    start: Option<u64>,
+    end: Option<u64>,
+    body: &str,
+) -> Result<String> {
+    let lines: Vec<&str> = split(text).collect();
+    let total = u64::try_from(lines.len()).unwrap_or(u64::MAX);
+    let start = start.unwrap_or(1);
+    let end = end.unwrap_or(total.max(start.saturating_sub(1)));
+    let refused = |rule| Err(Error::LineRange { path: path.to_owned(), start, end, total, rule });
+    if start < 1 {
+        return refused("lines are counted from 1");
+    }
+    if start > total + 1 {
+        return refused("the first line lies beyond the end; the line after the last one appends");
+    }
+    if end + 1 < start {
+        return refused("the last line comes before the first; `end` one below `start` inserts");
+    }
+    let (from, to) = (index(start - 1), index(end.min(total)));
+    let (before, rest) = lines.split_at(from.min(lines.len()));
+    let after = rest.get(to.saturating_sub(from)..).unwrap_or_default();
+
+    // The end of the first line replaced, else of its neighbours, else of any line, else `\n`.
+    let neighbours = rest.first().into_iter().chain(before.last()).chain(lines.first());
+    let new_end = neighbours.map(|line| line_end(line)).find(|end| !end.is_empty()).unwrap_or("\n");
+
+    let mut result = String::with_capacity(text.len() + body.len());
+    let push = |result: &mut String, line: &str| {
+        result.push_str(line);
+        if line_end(line).is_empty() {
+            result.push_str(new_end);
+        }
+    };
+    for line in before {
+        push(&mut result, line);
+    }
+    for line in split(body) {
+        result.push_str(content(line));
+        result.push_str(new_end);
+    }
+    for line in after {
+        push(&mut result, line);
+    }
+    let ended_open = lines.last().is_some_and(|line| line_end(line).is_empty());
+    if ended_open {
+        let without_end = result.len() - split(&result).last().map_or(0, |line| line_end(line).len());
+        result.truncate(without_end);
+    }
+    Ok(result)
+}
+
+fn index(line: u64) -> usize {
+    usize::try_from(line).unwrap_or(usize::MAX)
+}
+
+/// Makes every replacement in turn, or none.
+///
+/// In a text with `\r\n` ends, an `old` with bare `\n` that is not found is tried with `\r\n`, and `new` then gets
+/// `\r\n` as well: agents see lines without their ends.
+///
+/// # Errors
+/// [`Error::EditMismatch`] for the first replacement whose count differs.
+pub fn replace(text: &str, path: &str, replacements: &[Replacement]) -> Result<String> {
+    let mut text = text.to_owned();
+    for (index, Replacement { old, new, expected }) in replacements.iter().enumerate() {
+        let mut found = count(&text, old);
+        let (mut old, mut new) = (old.clone(), new.clone());
+        if found == 0 && text.contains("\r\n") && old.contains('\n') && !old.contains('\r') {
+            old = old.replace('\n', "\r\n");
+            new = new.replace("\r\n", "\n").replace('\n', "\r\n");
+            found = count(&text, &old);
+        }
+        if found != *expected {
+            let nearest = if found == 0 { nearest_line(&text, &old) } else { None };
+            return Err(Error::EditMismatch {
+                path: path.to_owned(),
+                index,
+                found,
+                expected: *expected,
+                nearest,
+            });
+        }
+        text = text.replace(&old, &new);
+    }
+    Ok(text)
+}
+
+fn count(text: &str, old: &str) -> usize {
+    if old.is_empty() { 0 } else { text.matches(old).count() }
+}
+
+/// The line of `text` that shares the longest beginning with the first line of `old` that is not blank.
+fn nearest_line(text: &str, old: &str) -> Option<u64> {
+    let wanted = old.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let shared = |line: &str| {
+        let line = line.trim();
+        if line.contains(wanted) {
+            return usize::MAX;
+        }
+        line.chars().zip(wanted.chars()).take_while(|(a, b)| a == b).count()
+    };
+    // Fewer than three letters in common is no resemblance.
+    let (number, best) = split(text)
+        .map(shared)
+        .zip(1..)
+        .max_by_key(|(score, line)| (*score, std::cmp::Reverse(*line)))
+        .map(|(a, b)| (b, a))?;
+    (best >= 3).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn edit(text: &str, start: impl Into<Option<u64>>, end: impl Into<Option<u64>>, body: &str) -> String {
+        edit_lines(text, "f", start.into(), end.into(), body).unwrap()
+    }
+
+    #[test]
+    fn a_range_is_replaced_and_the_rest_stays_as_it_was() {
+        assert_eq!(edit("1\n2\n3\n", 2, 2, "x\ny"), "1\nx\ny\n3\n");
+        assert_eq!(edit("1\n2\n3\n", 2, 99, "x"), "1\nx\n");
+        assert_eq!(edit("1\n2\n3\n", 2, None, "x"), "1\nx\n");
+        assert_eq!(edit("1\n2\n3\n", None, 2, "x"), "x\n3\n");
+        assert_eq!(edit("一\n二\n三\n", 2, 2, "改"), "一\n改\n三\n");
+    }
+
+    #[test]
+    fn an_inverted_range_by_one_inserts_and_duplicates_nothing() {
+        assert_eq!(edit("1\n2\n3\n", 3, 2, "x"), "1\n2\nx\n3\n");
+        assert_eq!(edit("1\n2\n3\n", 4, 3, "x"), "1\n2\n3\nx\n");
+        assert_eq!(edit("1\n2\n3\n", 4, None, "x"), "1\n2\n3\nx\n");
+        assert_eq!(edit("", 1, 0, "x"), "x\n");
+        assert_eq!(edit("", None, None, "x"), "x\n");
+    }
+
+    #[test]
+    fn an_empty_body_deletes_and_a_newline_is_one_blank_line() {
+        assert_eq!(edit("1\n2\n3\n", 2, 2, ""), "1\n3\n");
+        assert_eq!(edit("1\n2\n3\n", 2, 2, "\n"), "1\n\n3\n");
+        assert_eq!(edit("1\n2\n3\n", 2, 2, "a\n\n"), "1\na\n\n3\n");
+        assert_eq!(edit("1\n2\n3\n", 2, 2, "\na"), "1\n\na\n3\n");
+        assert_eq!(edit("1\n", 1, 1, ""), "");
+    }
+
+    #[test]
+    fn line_ends_and_the_final_newline_survive() {
+        assert_eq!(edit("1\r\n2\r\n3\r\n", 2, 2, "x\ny\n"), "1\r\nx\r\ny\r\n3\r\n");
+        assert_eq!(edit("1\n2", 2, 2, "x"), "1\nx");
+        assert_eq!(edit("1\n2", 3, 2, "x"), "1\n2\nx");
+        assert_eq!(edit("1\n2", 1, 1, "x\n"), "x\n2");
+        assert_eq!(edit("1\n2", 2, 2, ""), "1");
+        assert_eq!(edit("1\r2\r", 2, 2, "x"), "1\rx\r");
+        assert_eq!(edit("1\n2\r\n3\n", 2, 2, "x"), "1\nx\r\n3\n");
+    }
+
+    #[test]
+    fn impossible_ranges_are_named_errors() {
+        for (start, end) in [(Some(0), None), (Some(5), None), (Some(3), Some(1)), (Some(4), Some(2))] {
+            let edited = edit_lines("1\n2\n3\n", "f", start, end, "x");
+            assert!(matches!(edited, Err(Error::LineRange { total: 3, .. })), "{start:?} {end:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_read_whatever_their_ends() {
+        let read = |text: &str, start, end| read_lines(text.as_bytes(), "f", start, end, 1000).unwrap();
+        assert_eq!(read("1\n2\r\n3\r4", 2, 3), Lines { lines: vec!["2".into(), "3".into()], total: 4 });
+        assert_eq!(read("1\n2\n", 5, 9), Lines { lines: vec![], total: 2 });
+        assert_eq!(read("1\n2\n", 2, 1), Lines { lines: vec![], total: 2 });
+        assert_eq!(read("", 1, 9), Lines { lines: vec![], total: 0 });
+        assert_eq!(read("\n\n", 1, 9), Lines { lines: vec!["".into(), "".into()], total: 2 });
+        assert!(matches!(read_lines(&b"a\n\xff\n"[..], "f", 2, 2, 10), Err(Error::NotText(_))));
+        assert!(matches!(read_lines(&b"aaaaaaaaaaaa\n"[..], "f", 1, 2, 10), Err(Error::TooLarge { .. })));
+    }
+
+    #[test]
+    fn a_count_that_differs_changes_nothing_and_names_the_nearest_line() {
+        let replacement =
+            |old: &str, new: &str, expected| Replacement { old: old.into(), new: new.into(), expected };
+        assert_eq!(replace("a b a", "f", &[replacement("a", "c", 2)]).unwrap(), "c b c");
+        assert_eq!(replace("a\r\nb\r\n", "f", &[replacement("a\nb", "x\ny", 1)]).unwrap(), "x\r\ny\r\n");
+        match replace("def one():\n  pass\ndef two():\n", "f", &[replacement("def twin():", "", 1)]) {
+            Err(Error::EditMismatch { found: 0, nearest: Some(3), .. }) => {}
+            other => panic!("{other:?}"),
+        }
+        match replace("aXa", "f", &[replacement("X", "a", 1), replacement("a", "b", 1)]) {
+            Err(Error::EditMismatch { found: 3, index: 1, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    struct OneByteAtATime<'a>(&'a [u8]);
+    impl Read for OneByteAtATime<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            self.0.read(&mut buffer[..1])
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reading_in_pieces_and_splitting_agree(text in "[ab\r\n中]{0,40}", start in 1_u64..8, count in 0_u64..8) {
+            let all: Vec<String> = split(&text).map(|line| content(line).to_owned()).collect();
+            let read = read_lines(OneByteAtATime(text.as_bytes()), "f", start, start + count, 1000).unwrap();
+            let expected: Vec<String> =
+                all.iter().skip(start as usize - 1).take(count as usize + 1).cloned().collect();
+            prop_assert_eq!(read, Lines { lines: expected, total: all.len() as u64 });
+            prop_assert_eq!(count_lines(&text), all.len() as u64);
+        }
+
+        #[test]
+        fn replacing_lines_by_themselves_changes_nothing(text in "[ab\n中]{0,40}", start in 1_u64..8, count in 0_u64..8) {
+            let all: Vec<&str> = split(&text).collect();
+            if start as usize <= all.len() {
+                let body: String = all.iter().skip(start as usize - 1).take(count as usize).copied().collect();
+                let end = (start + count).saturating_sub(1).min(all.len() as u64);
+                prop_assert_eq!(edit_lines(&text, "f", Some(start), Some(end), &body).unwrap(), text);
+            }
+        }
+    }
+}

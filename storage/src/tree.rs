@@ -1,0 +1,200 @@
+//! [`Tree`]: what every tree can do, whatever lies below it.
+//!
+//! Two implementations: [`Union`](crate::union::Union), a merged view in user space, and
+//! [`Plain`](crate::plain::Plain), a directory as it is (a workspace, or a view that the kernel merges). One suite
+//! holds both to this contract, and an oracle holds `Union` to the kernel's own overlayfs.
+//!
+//! The words:
+//!
+//! * *leaf*: an entry that is not a directory;
+//! * *follow*: paths are walked through symbolic links as long as they stay in the tree; a link out of it, an
+//!   absolute link, and more than 40 links are [`Error::Escape`];
+//! * *no locks*: two calls on one tree are ordered by the caller (see [`crate::store`]).
+
+use std::ffi::OsString;
+use std::fs::File;
+
+use policy::RelPath;
+
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::stage::{StagedFile, Trash};
+use crate::stat::{Kind, Layer, Stat};
+
+/// Symbolic links followed for one path, as many as the kernel follows (path_resolution(7)).
+pub(crate) const LINKS_MAX: usize = 40;
+
+/// A file opened for reading.
+#[derive(Debug)]
+pub struct Opened {
+    /// The open file, regular and at its beginning.
+    pub file: File,
+    /// What it is.
+    pub stat: Stat,
+    /// Which layer it comes from.
+    pub layer: Layer,
+}
+
+/// One entry of a directory of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child {
+    /// Its name; any bytes but `/` and NUL, because commands make names too.
+    pub name: OsString,
+    /// What it is.
+    pub kind: Kind,
+    /// Which layer it comes from; of a merged directory, the upper one.
+    pub layer: Layer,
+}
+
+/// One entry met on a walk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// Path from the tree's root.
+    pub path: RelPath,
+    /// What it is.
+    pub kind: Kind,
+    /// Which layer it comes from.
+    pub layer: Layer,
+    /// What is known of it; `None` unless the walk was to look.
+    pub stat: Option<Stat>,
+}
+
+/// How a walk goes.
+#[derive(Clone, Copy, Debug)]
+pub struct WalkOptions {
+    /// Levels below the beginning; 1 lists one directory.
+    pub depth: usize,
+    /// Entries before the walk is refused.
+    pub entries: usize,
+    /// Whether to look at each entry ([`Walked::stat`]).
+    pub look: bool,
+}
+
+/// What is left to do when a change is visible: after the locks are released.
+#[must_use]
+#[derive(Default)]
+pub struct Aftermath {
+    /// Directories to synchronise before the change is acknowledged.
+    pub(crate) sync: Vec<Dir>,
+    /// What was replaced and is to be removed.
+    pub(crate) trash: Vec<Trash>,
+}
+
+impl Aftermath {
+    pub(crate) fn sync(dir: Dir) -> Self {
+        Self { sync: vec![dir], trash: Vec::new() }
+    }
+
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.sync.extend(other.sync);
+        self.trash.extend(other.trash);
+        self
+    }
+
+    /// Waits for the disk, when `strict`, and removes what was replaced.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn settle(self, strict: bool) -> Result<()> {
+        if strict {
+            for dir in &self.sync {
+                dir.sync()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A tree of files.
+pub trait Tree {
+    /// Tells what `path` is, following links; the root is a directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Escape`].
+    fn stat(&self, path: &RelPath) -> Result<(Stat, Layer)>;
+
+    /// Tells what `path` itself is, which may be a link; `None` when there is nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`], [`Error::Escape`].
+    fn stat_entry(&self, path: &RelPath) -> Result<Option<(Stat, Layer)>>;
+
+    /// Opens the regular file `path`, following links.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsDirectory`], [`Error::NotAFile`], [`Error::Escape`].
+    fn open(&self, path: &RelPath) -> Result<Opened>;
+
+    /// Reads where the link `path` points to.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Io`] when it is no link.
+    fn read_link(&self, path: &RelPath) -> Result<OsString>;
+
+    /// Lists the directory `path`, sorted by the bytes of the names.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Escape`].
+    fn list(&self, path: &RelPath) -> Result<Vec<Child>>;
+
+    /// Walks the directory `path`, following no link, and returns what it meets in no particular order.
+    ///
+    /// Names that no [`RelPath`] can hold (not UTF-8, control characters) are passed over.
+    ///
+    /// # Errors
+    /// As [`Tree::list`]; [`Error::TooManyEntries`].
+    fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>>;
+
+    /// Makes `file` visible as `path`, replacing a leaf. A link there is followed. The parent must exist.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] without a parent, [`Error::IsDirectory`], [`Error::NotAFile`], [`Error::Escape`].
+    fn put(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath>;
+
+    /// Makes the link `path` with any `target`, replacing a leaf. The parent must exist.
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    fn put_link(&self, path: &RelPath, target: &std::ffi::OsStr) -> Result<Aftermath>;
+
+    /// Makes the directory `path` with permission bits `mode`. The parent must exist.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] without a parent, [`Error::AlreadyExists`].
+    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<Aftermath>;
+
+    /// Sets the permission bits of the file or directory `path`; a link is not followed.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotAFile`].
+    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath>;
+
+    /// Renames `from`, which may be a directory, to `to`, replacing a leaf but never a directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsDirectory`] when `to` is one, [`Error::NotADirectory`] when `from` is a
+    /// directory and `to` a leaf, [`Error::IntoItself`].
+    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath>;
+
+    /// Removes `path`, a directory with everything in it; a link is not followed.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::IsDirectory`] for the root.
+    fn remove(&self, path: &RelPath) -> Result<Aftermath>;
+
+    /// Makes the directory `path` and every missing one above it, mode 0755; succeeds when it is there.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`], [`Error::Escape`].
+    fn make_dirs(&self, path: &RelPath) -> Result<Aftermath> {
+        let Some(parent) = path.parent() else { return Ok(Aftermath::default()) };
+        match self.stat(path) {
+            Ok((stat, _)) if stat.kind == Kind::Directory => return Ok(Aftermath::default()),
+            Ok(_) => return Err(Error::NotADirectory(path.to_string())),
+            Err(Error::NotFound(_)) => {}
+            Err(other) => return Err(other),
+        }
+        let aftermath = self.make_dirs(&parent)?;
+        Ok(aftermath.and(self.make_dir(path, 0o755)?))
+    }
+}

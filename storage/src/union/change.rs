@@ -1,0 +1,388 @@
+//! Changes of a merged view: copy-up on write, whiteouts on delete.
+//!
+//! Each change becomes visible by one rename in the upper layer. What takes several renames (moving a merged
+//! directory) is a [`Transaction`].
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read, Write};
+
+use policy::RelPath;
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
+
+use super::layers::{Found, Layers, OPAQUE};
+use super::{LastLink, Level, Resolved, Union, renamed};
+use crate::dir::{DEPTH_MAX, Dir};
+use crate::error::{Error, Result};
+use crate::journal::Transaction;
+use crate::stage::{Stage, StagedFile, Trash};
+use crate::stat::{Kind, Layer};
+use crate::tree::Aftermath;
+
+/// A name in a directory that exists in the upper layer.
+struct Target {
+    upper: Dir,
+    name: OsString,
+    found: Option<Found>,
+    /// Whether the lower layer has the name too, so that removing it takes a whiteout.
+    in_lower: bool,
+    /// Where `upper` lies, from the store's root.
+    place: RelPath,
+}
+
+impl Union {
+    /// Copies up every directory on the way to `path`, so that the last name can be changed in the upper layer.
+    fn target(&self, path: &RelPath, last_link: LastLink) -> Result<Target> {
+        let resolved = self.resolve(path, last_link)?;
+        self.target_of(path, resolved)
+    }
+
+    fn target_of(&self, path: &RelPath, resolved: Resolved) -> Result<Target> {
+        let Resolved { levels, last } = resolved;
+        let Some((name, found)) = last else {
+            // The path ended in a directory that a link or the root names.
+            return Err(Error::IsDirectory(path.to_string()));
+        };
+        let (upper, place, lower) = self.copy_up_dirs(levels)?;
+        let in_lower = Layers { upper: None, lower }.lower_stat(&name)?.is_some();
+        Ok(Target { upper, name, found, in_lower, place })
+    }
+
+    /// Makes every level exist in the upper layer, with the modes of the lower one, and returns the last level's
+    /// upper directory, its place from the store's root, and its lower directory.
+    fn copy_up_dirs(&self, levels: Vec<Level>) -> Result<(Dir, RelPath, Option<Dir>)> {
+        let mut place = self.overlay.clone();
+        let mut above: Option<Dir> = None;
+        let mut lower = None;
+        for level in levels {
+            let Layers { upper, lower: level_lower } = level.dirs;
+            let upper = match (upper, &above) {
+                (Some(upper), _) => upper,
+                (None, None) => self.root.ensure_path(&self.overlay)?,
+                (None, Some(above)) => {
+                    if place == self.overlay {
+                        (self.before_first_write)()?;
+                    }
+                    let mode = match &level_lower {
+                        Some(lower) => lower.stat()?.mode,
+                        None => 0o755,
+                    };
+                    match above.create_dir(&level.name, mode) {
+                        Ok(made) => {
+                            if self.is_strict() {
+                                above.sync()?;
+                            }
+                            made
+                        }
+                        Err(Error::AlreadyExists(_)) => above.open_dir_entry(&level.name)?,
+                        Err(other) => return Err(other),
+                    }
+                }
+            };
+            if !level.name.is_empty() {
+                place = join(&place, &level.name)?;
+            }
+            above = Some(upper);
+            lower = level_lower;
+        }
+        let upper = above.ok_or_else(|| Error::NotFound(self.skill.to_string()))?;
+        Ok((upper, place, lower))
+    }
+
+    fn is_strict(&self) -> bool {
+        self.stage.durability() == crate::stage::Durability::Strict
+    }
+
+    pub(super) fn put_file(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath> {
+        self.ensure_skill(path)?;
+        let target = self.target(path, LastLink::Follow)?;
+        check_replaceable(&target, path)?;
+        file.place(&target.upper, &target.name).map_err(|error| renamed(error, path))?;
+        Ok(Aftermath::sync(target.upper))
+    }
+
+    pub(super) fn put_symlink(&self, path: &RelPath, link: &OsStr) -> Result<Aftermath> {
+        self.ensure_skill(path)?;
+        let target = self.target(path, LastLink::Keep)?;
+        check_replaceable(&target, path)?;
+        let trash = self.stage.trash();
+        self.stage.dir().create_symlink(link, &trash.name)?;
+        self.stage.dir().rename(&trash.name, &target.upper, &target.name)?;
+        Ok(Aftermath::sync(target.upper))
+    }
+
+    pub(super) fn make_directory(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+        self.ensure_skill(path)?;
+        let target = match self.target(path, LastLink::Keep) {
+            Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
+            target => target?,
+        };
+        if target.found.is_some() {
+            return Err(Error::AlreadyExists(path.to_string()));
+        }
+        if target.upper.stat_entry(&target.name)?.is_none() {
+            target.upper.create_dir(&target.name, mode)?;
+            return Ok(Aftermath::sync(target.upper));
+        }
+        // A whiteout is there. The new directory is opaque, or what the whiteout hid would show again.
+        let trash = self.stage.trash();
+        let made = self.stage.dir().create_dir(&trash.name, mode)?;
+        made.set_attribute(OPAQUE, b"y")?;
+        self.stage.dir().exchange(&trash.name, &target.upper, &target.name)?;
+        Ok(Aftermath { sync: vec![target.upper], trash: vec![trash] })
+    }
+
+    pub(super) fn change_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+        let resolved = self.resolve(path, LastLink::Keep)?;
+        if resolved.last.is_none() {
+            let (upper, ..) = self.copy_up_dirs(resolved.levels)?;
+            upper.set_mode(mode)?;
+            return Ok(Aftermath::sync(upper));
+        }
+        let Resolved { mut levels, last } = resolved;
+        match last {
+            Some((name, Some(Found::Directory(dirs, ..)))) => {
+                levels.push(Level { name, dirs });
+                let (upper, ..) = self.copy_up_dirs(levels)?;
+                upper.set_mode(mode)?;
+                Ok(Aftermath::sync(upper))
+            }
+            Some((name, Some(Found::Leaf(stat, layer)))) if stat.kind == Kind::File => {
+                let source = match levels.last() {
+                    Some(level) => level.dirs.at(layer)?.open_file_entry(&name)?.0,
+                    None => return Err(Error::NotFound(path.to_string())),
+                };
+                let copy = self.copy_of(source, mode, stat.modified_ns)?;
+                let target = self.target(path, LastLink::Keep)?;
+                copy.place(&target.upper, &target.name)?;
+                Ok(Aftermath::sync(target.upper))
+            }
+            Some((_, Some(_))) => Err(Error::NotAFile(path.to_string())),
+            _ => Err(Error::NotFound(path.to_string())),
+        }
+    }
+
+    pub(super) fn remove_entry(&self, path: &RelPath) -> Result<Aftermath> {
+        let resolved = self.resolve(path, LastLink::Keep)?;
+        if !matches!(resolved.last, Some((_, Some(_)))) {
+            let missing = resolved.last.is_some();
+            let path = path.to_string();
+            return Err(if missing { Error::NotFound(path) } else { Error::IsDirectory(path) });
+        }
+        let target = self.target_of(path, resolved)?;
+        let trash = hide(&self.stage, &target.upper, &target.name, target.in_lower)?;
+        Ok(Aftermath { sync: vec![target.upper], trash: vec![trash] })
+    }
+
+    pub(super) fn rename_entry(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+        if to.starts_with(from) {
+            return Err(Error::IntoItself { from: from.to_string(), to: to.to_string() });
+        }
+        let source = self.resolve(from, LastLink::Keep)?;
+        let Some((name, Some(found))) = &source.last else {
+            return Err(Error::NotFound(from.to_string()));
+        };
+        match found {
+            Found::Leaf(stat, layer) => {
+                if *layer == Layer::Baseline {
+                    let dir = source.levels.last().map(|level| level.dirs.at(*layer)).transpose()?;
+                    let dir = dir.ok_or_else(|| Error::NotFound(from.to_string()))?;
+                    match stat.kind {
+                        Kind::File => {
+                            let (file, stat) = dir.open_file_entry(name)?;
+                            let copy = self.copy_of(file, stat.mode, stat.modified_ns)?;
+                            let target = self.target_of(from, source)?;
+                            copy.place(&target.upper, &target.name)?;
+                        }
+                        Kind::Symlink => {
+                            let link = dir.read_link(name)?;
+                            drop(source);
+                            let _placed = self.put_symlink(from, &link)?;
+                        }
+                        _ => return Err(Error::NotAFile(from.to_string())),
+                    }
+                } else {
+                    drop(source);
+                }
+                self.rename_upper(from, to, false)
+            }
+            Found::Directory(Layers { lower: None, .. }, ..) => {
+                drop(source);
+                self.rename_upper(from, to, true)
+            }
+            Found::Directory(..) => {
+                drop(source);
+                self.rename_merged_dir(from, to)
+            }
+        }
+    }
+
+    /// The place that `to` names, free for a directory or for a leaf.
+    fn destination(&self, to: &RelPath, is_dir: bool) -> Result<Target> {
+        let target = match self.target(to, LastLink::Keep) {
+            Err(Error::IsDirectory(_)) => return Err(Error::IsDirectory(to.to_string())),
+            target => target?,
+        };
+        match &target.found {
+            Some(Found::Directory(..)) => Err(Error::IsDirectory(to.to_string())),
+            Some(Found::Leaf(..)) if is_dir => Err(Error::NotADirectory(to.to_string())),
+            _ => Ok(target),
+        }
+    }
+
+    /// Renames what lies in the upper layer alone; one step.
+    fn rename_upper(&self, from: &RelPath, to: &RelPath, is_dir: bool) -> Result<Aftermath> {
+        let target = self.destination(to, is_dir)?;
+        let source = self.target(from, LastLink::Keep)?;
+        let mut aftermath = Aftermath::default();
+        if is_dir {
+            if target.in_lower {
+                source.upper.open_dir_entry(&source.name)?.set_attribute(OPAQUE, b"y")?;
+            }
+            if target.upper.stat_entry(&target.name)?.is_some() {
+                // rename(2) puts no directory over a whiteout. Changing places leaves it where the directory was,
+                // which is where one belongs when the lower layer has that name too.
+                source.upper.exchange(&source.name, &target.upper, &target.name)?;
+                if !source.in_lower {
+                    source.upper.remove_file(&source.name)?;
+                }
+                aftermath.sync.extend([source.upper, target.upper]);
+                return Ok(aftermath);
+            }
+        }
+        if source.in_lower {
+            source.upper.rename_leaving_whiteout(&source.name, &target.upper, &target.name)?;
+        } else {
+            source.upper.rename(&source.name, &target.upper, &target.name)?;
+        }
+        aftermath.sync.extend([source.upper, target.upper]);
+        Ok(aftermath)
+    }
+
+    /// Moves a directory that the lower layer has a part in: a whole copy at the new name, a whiteout at the old.
+    fn rename_merged_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+        let target = self.destination(to, true)?;
+        let source = self.target(from, LastLink::Keep)?;
+        let Some(Found::Directory(dirs, stat, _)) = &source.found else {
+            return Err(Error::NotFound(from.to_string()));
+        };
+        let mut transaction = Transaction::begin(&self.stage)?;
+        let copy = transaction.dir().create_dir(&transaction.next_name(), stat.mode)?;
+        self.copy_tree(dirs, &copy, DEPTH_MAX)?;
+        if target.in_lower {
+            copy.set_attribute(OPAQUE, b"y")?;
+        }
+        transaction.place(target.place, utf8(&target.name)?, None)?;
+        transaction.dir().create_whiteout(&transaction.next_name())?;
+        transaction.place(source.place, utf8(&source.name)?, None)?;
+        let committed = transaction.commit()?;
+        committed.apply(&self.root, 0)?;
+        committed.apply(&self.root, 1)?;
+        committed.finish();
+        Ok(Aftermath { sync: vec![source.upper, target.upper], trash: Vec::new() })
+    }
+
+    /// Copies everything in the merged directory `from` into the empty directory `into`.
+    fn copy_tree(&self, from: &Layers, into: &Dir, levels: usize) -> Result<()> {
+        let Some(levels) = levels.checked_sub(1) else {
+            return Err(Error::TooManyEntries(DEPTH_MAX));
+        };
+        for child in from.children()? {
+            match from.lookup(&child.name)? {
+                Some(Found::Directory(dirs, stat, _)) => {
+                    let made = into.create_dir(&child.name, stat.mode)?;
+                    self.copy_tree(&dirs, &made, levels)?;
+                }
+                Some(Found::Leaf(stat, layer)) if stat.kind == Kind::File => {
+                    let (file, stat) = from.at(layer)?.open_file_entry(&child.name)?;
+                    copy_file(file, &into.create_file(&child.name, stat.mode & 0o777)?, stat.modified_ns)?;
+                }
+                Some(Found::Leaf(stat, layer)) if stat.kind == Kind::Symlink => {
+                    into.create_symlink(&from.at(layer)?.read_link(&child.name)?, &child.name)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a file into the stage, with permission bits `mode` and its modification time.
+    fn copy_of(&self, source: std::fs::File, mode: u32, modified_ns: i128) -> Result<StagedFile> {
+        let mut copy = self.stage.file(mode, None)?;
+        copy_file(source, copy.file(), modified_ns)?;
+        copy.finish_keeping_time()?;
+        Ok(copy)
+    }
+
+    /// Makes the skill itself in the overlay when no layer has it: the first file of a new skill.
+    fn ensure_skill(&self, path: &RelPath) -> Result<()> {
+        if path.is_root() {
+            return Err(Error::IsDirectory(path.to_string()));
+        }
+        let name = OsStr::new(self.skill.as_str());
+        if self.agent_level()?.lookup(name)?.is_some() {
+            return Ok(());
+        }
+        let upper = self.root.ensure_path(&self.overlay)?;
+        (self.before_first_write)()?;
+        match upper.stat_entry(name)? {
+            None => drop(upper.create_dir(name, 0o755)?),
+            Some(stat) if stat.is_whiteout() => {
+                let trash = self.stage.trash();
+                let made = self.stage.dir().create_dir(&trash.name, 0o755)?;
+                made.set_attribute(OPAQUE, b"y")?;
+                self.stage.dir().exchange(&trash.name, &upper, name)?;
+            }
+            Some(_) => {}
+        }
+        if self.is_strict() {
+            upper.sync()?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes `name` out of a merged directory in one step, leaving a whiteout when the lower layer has it.
+pub(crate) fn hide(stage: &Stage, upper: &Dir, name: &OsStr, in_lower: bool) -> Result<Trash> {
+    if !in_lower {
+        return stage.discard(upper, name);
+    }
+    let trash = stage.trash();
+    stage.dir().create_whiteout(&trash.name)?;
+    match stage.dir().rename_new(&trash.name, upper, name) {
+        Err(Error::AlreadyExists(_)) => stage.dir().exchange(&trash.name, upper, name)?,
+        placed => placed?,
+    }
+    Ok(trash)
+}
+
+/// Copies the content and the modification time of `from`; the kernel copies without passing bytes through us.
+pub(crate) fn copy_file(mut from: std::fs::File, mut to: &std::fs::File, modified_ns: i128) -> Result<()> {
+    io::copy(&mut Read::by_ref(&mut from), &mut to).map_err(|error| Error::from_io("copy", "file", error))?;
+    to.flush().map_err(|error| Error::from_io("copy", "file", error))?;
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec {
+            tv_sec: i64::try_from(modified_ns.div_euclid(1_000_000_000)).unwrap_or(0),
+            tv_nsec: i64::try_from(modified_ns.rem_euclid(1_000_000_000)).unwrap_or(0),
+        },
+    };
+    rustix::fs::futimens(to, &times).map_err(|errno| Error::from_errno("utimens", "file", errno))
+}
+
+fn check_replaceable(target: &Target, path: &RelPath) -> Result<()> {
+    match &target.found {
+        Some(Found::Directory(..)) => Err(Error::IsDirectory(path.to_string())),
+        Some(Found::Leaf(stat, _)) if stat.kind == Kind::Other => Err(Error::NotAFile(path.to_string())),
+        _ => Ok(()),
+    }
+}
+
+fn utf8(name: &OsStr) -> Result<&str> {
+    name.to_str().ok_or_else(|| {
+        Error::Unsupported(format!("`{}` is not UTF-8 and cannot be moved", name.to_string_lossy()))
+    })
+}
+
+fn join(place: &RelPath, name: &OsStr) -> Result<RelPath> {
+    Ok(place.join(utf8(name)?)?)
+}

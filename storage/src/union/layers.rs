@@ -1,0 +1,168 @@
+//! [`Layers`]: one directory of a merged view.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+
+use policy::RelPath;
+
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::stat::{Kind, Layer, Stat};
+use crate::tree::{Child, WalkOptions, Walked};
+
+/// The attribute that hides everything below a directory in the lower layer.
+pub(crate) const OPAQUE: &str = "user.overlay.opaque";
+
+/// One directory as the two layers have it. At least one of the two is there, except at the agent level.
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    pub(crate) upper: Option<Dir>,
+    /// Absent also when the upper directory is opaque.
+    pub(crate) lower: Option<Dir>,
+}
+
+/// What a name in a merged directory is.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Directory(Layers, Stat, Layer),
+    Leaf(Stat, Layer),
+}
+
+impl Found {
+    pub(crate) fn stat(self) -> (Stat, Layer) {
+        match self {
+            Self::Directory(_, stat, layer) | Self::Leaf(stat, layer) => (stat, layer),
+        }
+    }
+}
+
+pub(crate) fn is_opaque(dir: &Dir) -> Result<bool> {
+    Ok(dir.attribute(OPAQUE)?.as_deref() == Some(b"y"))
+}
+
+impl Layers {
+    /// Opens the directories `upper` and `lower` below `root`, either of which may be missing.
+    pub(crate) fn open(root: &Dir, upper: &RelPath, lower: &RelPath) -> Result<Self> {
+        let open = |path| match root.open_dir(path) {
+            Ok(dir) => Ok(Some(dir)),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(other) => Err(other),
+        };
+        Ok(Self { upper: open(upper)?, lower: open(lower)? })
+    }
+
+    /// The directory of one layer.
+    pub(crate) fn at(&self, layer: Layer) -> Result<&Dir> {
+        let dir = match layer {
+            Layer::Baseline => &self.lower,
+            Layer::Overlay | Layer::Workspace => &self.upper,
+        };
+        dir.as_ref().ok_or_else(|| Error::NotFound(".".to_owned()))
+    }
+
+    /// What the directory itself is: the upper one's attributes win, as in the kernel.
+    pub(crate) fn stat(&self) -> Result<(Stat, Layer)> {
+        match (&self.upper, &self.lower) {
+            (Some(upper), _) => Ok((upper.stat()?, Layer::Overlay)),
+            (None, Some(lower)) => Ok((lower.stat()?, Layer::Baseline)),
+            (None, None) => Err(Error::NotFound(".".to_owned())),
+        }
+    }
+
+    /// Finds `name` in the merged directory.
+    pub(crate) fn lookup(&self, name: &OsStr) -> Result<Option<Found>> {
+        let upper = match &self.upper {
+            Some(dir) => dir.stat_entry(name)?,
+            None => None,
+        };
+        match (upper, &self.upper) {
+            (Some(stat), _) if stat.is_whiteout() => Ok(None),
+            (Some(stat), Some(dir)) if stat.kind == Kind::Directory => {
+                let upper = dir.open_dir_entry(name)?;
+                let lower =
+                    if self.lower.is_none() || is_opaque(&upper)? { None } else { self.lower_dir(name)? };
+                Ok(Some(Found::Directory(Self { upper: Some(upper), lower }, stat, Layer::Overlay)))
+            }
+            (Some(stat), _) => Ok(Some(Found::Leaf(stat, Layer::Overlay))),
+            (None, _) => match self.lower_stat(name)? {
+                Some(stat) if stat.kind == Kind::Directory => {
+                    let dirs = Self { upper: None, lower: self.lower_dir(name)? };
+                    Ok(Some(Found::Directory(dirs, stat, Layer::Baseline)))
+                }
+                Some(stat) => Ok(Some(Found::Leaf(stat, Layer::Baseline))),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// What the lower layer has under `name`, hidden or not.
+    pub(crate) fn lower_stat(&self, name: &OsStr) -> Result<Option<Stat>> {
+        let Some(lower) = &self.lower else { return Ok(None) };
+        Ok(lower.stat_entry(name)?.filter(|stat| !stat.is_whiteout()))
+    }
+
+    fn lower_dir(&self, name: &OsStr) -> Result<Option<Dir>> {
+        let Some(lower) = &self.lower else { return Ok(None) };
+        match lower.open_dir_entry(name) {
+            Ok(dir) => Ok(Some(dir)),
+            Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Lists the merged directory, sorted by the bytes of the names.
+    pub(crate) fn children(&self) -> Result<Vec<Child>> {
+        let mut children = BTreeMap::new();
+        if let Some(lower) = &self.lower {
+            for entry in lower.entries()? {
+                if entry.is_character_device && is_whiteout(lower, &entry.name)? {
+                    continue;
+                }
+                children.insert(entry.name, (entry.kind, Layer::Baseline));
+            }
+        }
+        if let Some(upper) = &self.upper {
+            for entry in upper.entries()? {
+                if entry.is_character_device && is_whiteout(upper, &entry.name)? {
+                    children.remove(&entry.name);
+                } else {
+                    children.insert(entry.name, (entry.kind, Layer::Overlay));
+                }
+            }
+        }
+        Ok(children.into_iter().map(|(name, (kind, layer))| Child { name, kind, layer }).collect())
+    }
+
+    /// Adds everything below this directory, which lies at `path`, to `walked`.
+    pub(crate) fn walk(
+        &self,
+        path: &RelPath,
+        options: WalkOptions,
+        levels: usize,
+        walked: &mut Vec<Walked>,
+    ) -> Result<()> {
+        let Some(levels) = levels.checked_sub(1) else { return Ok(()) };
+        for child in self.children()? {
+            let Some(path) = child.name.to_str().and_then(|name| path.join(name).ok()) else {
+                continue;
+            };
+            if walked.len() >= options.entries {
+                return Err(Error::TooManyEntries(options.entries));
+            }
+            let stat = match options.look {
+                true => self.at(child.layer)?.stat_entry(&child.name)?,
+                false => None,
+            };
+            let is_dir = child.kind == Kind::Directory;
+            walked.push(Walked { path: path.clone(), kind: child.kind, layer: child.layer, stat });
+            if is_dir && let Some(Found::Directory(below, ..)) = self.lookup(&child.name)? {
+                below.walk(&path, options, levels, walked)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_whiteout(dir: &Dir, name: &OsStr) -> Result<bool> {
+    Ok(dir.stat_entry(name)?.is_some_and(|stat| stat.is_whiteout()))
+}

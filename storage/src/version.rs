@@ -1,0 +1,192 @@
+//! [`Version`]: the name of a published state of a skill, which follows from its content.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dir::{DEPTH_MAX, Dir};
+use crate::error::{Error, Result};
+use crate::stat::Kind;
+
+/// The extended attribute that carries a published tree's version.
+///
+/// It lies on the directory itself, so that one rename publishes content and version together.
+const LABEL: &str = "user.filesecbox.version";
+
+/// Bytes read at once while a file is digested.
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// The first 128 bits of a BLAKE3 digest of a tree, as 32 hexadecimal digits.
+///
+/// The digest covers, in order of their paths' bytes: kind, path, execute bit and content of every entry (of a
+/// link: its target). Times, owners and other mode bits do not count.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Version(String);
+
+impl Version {
+    /// Reads 32 hexadecimal digits.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase()))
+            .then(|| Self(text.to_owned()))
+    }
+
+    /// The digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Version {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("`{text}` is no version: 32 hexadecimal digits are"))
+    }
+}
+
+impl From<Version> for String {
+    fn from(version: Version) -> Self {
+        version.0
+    }
+}
+
+/// Reads the version of a published tree, or works it out for one that an operator put there by hand.
+pub(crate) fn of(tree: &Dir) -> Result<Version> {
+    match label(tree)? {
+        Some(version) => Ok(version),
+        None => digest(tree),
+    }
+}
+
+/// Reads the version of the entry `name` of `dir`; `None` when it is no directory.
+pub(crate) fn of_entry(dir: &Dir, name: &OsStr) -> Result<Option<Version>> {
+    match dir.open_dir_entry(name) {
+        Ok(tree) => of(&tree).map(Some),
+        Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => Ok(None),
+        Err(other) => Err(other),
+    }
+}
+
+fn label(tree: &Dir) -> Result<Option<Version>> {
+    let value = tree.attribute(LABEL)?;
+    Ok(value.and_then(|value| String::from_utf8(value).ok()).and_then(|text| Version::parse(&text)))
+}
+
+/// Marks a finished tree with its version.
+pub(crate) fn set_label(tree: &Dir, version: &Version) -> Result<()> {
+    tree.set_attribute(LABEL, version.as_str().as_bytes())
+}
+
+/// Digests a tree.
+pub(crate) fn digest(tree: &Dir) -> Result<Version> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    digest_dir(tree, &mut OsString::new(), &mut hasher, &mut buffer, DEPTH_MAX)?;
+    Ok(Version(hasher.finalize().to_hex().chars().take(32).collect()))
+}
+
+fn digest_dir(
+    dir: &Dir,
+    prefix: &mut OsString,
+    hasher: &mut blake3::Hasher,
+    buffer: &mut [u8],
+    levels: usize,
+) -> Result<()> {
+    let Some(levels) = levels.checked_sub(1) else {
+        return Err(Error::TooManyEntries(DEPTH_MAX));
+    };
+    let mut entries = dir.entries()?;
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    let length = prefix.len();
+    for entry in entries {
+        if length > 0 {
+            prefix.push("/");
+        }
+        prefix.push(&entry.name);
+        match entry.kind {
+            Kind::File => {
+                let (file, stat) = dir.open_file_entry(&entry.name)?;
+                let executable = if stat.mode & 0o100 == 0 { "f" } else { "x" };
+                header(hasher, executable, prefix, &digest_file(&file, prefix, buffer)?);
+            }
+            Kind::Directory => {
+                header(hasher, "d", prefix, &[]);
+                digest_dir(&dir.open_dir_entry(&entry.name)?, prefix, hasher, buffer, levels)?;
+            }
+            Kind::Symlink => header(hasher, "l", prefix, dir.read_link(&entry.name)?.as_bytes()),
+            Kind::Other => {}
+        }
+        *prefix = OsStr::from_bytes(prefix.as_bytes().get(..length).unwrap_or_default()).to_owned();
+    }
+    Ok(())
+}
+
+/// Adds one entry; lengths stand before what varies, so that no two trees feed the same bytes.
+fn header(hasher: &mut blake3::Hasher, kind: &str, path: &OsStr, content: &[u8]) {
+    hasher.update(kind.as_bytes());
+    for part in [path.as_bytes(), content] {
+        hasher.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+        hasher.update(part);
+    }
+}
+
+fn digest_file(file: &std::fs::File, path: &OsStr, buffer: &mut [u8]) -> Result<[u8; 32]> {
+    use std::io::Read;
+    let mut file = file;
+    let mut hasher = blake3::Hasher::new();
+    loop {
+        let read =
+            file.read(buffer).map_err(|error| Error::from_io("read", path.to_string_lossy(), error))?;
+        if read == 0 {
+            return Ok(*hasher.finalize().as_bytes());
+        }
+        hasher.update(buffer.get(..read).unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn tree(files: &[(&str, &str, u32)]) -> Version {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::ambient_open(temp.path()).unwrap();
+        for (name, text, mode) in files {
+            dir.create_file(OsStr::new(name), *mode).unwrap().write_all(text.as_bytes()).unwrap();
+        }
+        digest(&dir).unwrap()
+    }
+
+    #[test]
+    fn a_version_follows_from_names_content_and_execute_bits_alone() {
+        let version = tree(&[("a", "1", 0o644), ("b", "2", 0o644)]);
+        assert_eq!(version, tree(&[("b", "2", 0o600), ("a", "1", 0o644)]));
+        for other in [
+            tree(&[("a", "1", 0o755), ("b", "2", 0o644)]),
+            tree(&[("a", "12", 0o644), ("b", "", 0o644)]),
+            tree(&[("a", "1", 0o644), ("c", "2", 0o644)]),
+            tree(&[("a", "1", 0o644)]),
+        ] {
+            assert_ne!(version, other);
+        }
+        assert_eq!(Version::parse(version.as_str()), Some(version));
+    }
+}
