@@ -77,9 +77,13 @@ impl Store {
 }
 
 impl Files {
-    fn read<T>(&self, operation: impl FnOnce(&dyn Tree) -> Result<T>) -> Result<T> {
+    fn read<T>(&self, path: &RelPath, operation: impl FnOnce(&dyn Tree) -> Result<T>) -> Result<T> {
         let _held = self.store.inner.locks.read(&self.id);
-        let tree = self.store.tree(&self.id, false)?;
+        let tree = self.store.tree(&self.id, false).map_err(|error| match error {
+            // A workspace that nobody has written to: the sender asked for `path` and hears of `path`.
+            Error::NotFound(_) => Error::NotFound(path.to_string()),
+            other => other,
+        })?;
         operation(tree.as_ref())
     }
 
@@ -109,7 +113,7 @@ impl Files {
     /// # Errors
     /// As [`Tree::stat`].
     pub fn stat(&self, path: &RelPath) -> Result<(Stat, Layer)> {
-        self.read(|tree| tree.stat(path))
+        self.read(path, |tree| tree.stat(path))
     }
 
     /// Opens the file `path`; see [`Tree::open`].
@@ -117,7 +121,7 @@ impl Files {
     /// # Errors
     /// As [`Tree::open`].
     pub fn open(&self, path: &RelPath) -> Result<Opened> {
-        self.read(|tree| tree.open(path))
+        self.read(path, |tree| tree.open(path))
     }
 
     /// Lists the directory `path`; see [`Tree::list`].
@@ -125,7 +129,7 @@ impl Files {
     /// # Errors
     /// As [`Tree::list`].
     pub fn list(&self, path: &RelPath) -> Result<Vec<(Child, Option<Stat>)>> {
-        let listed = self.read(|tree| {
+        let listed = self.read(path, |tree| {
             let children = tree.list(path)?;
             let limit = self.store.options().files.list_entries;
             if children.len() > limit {
@@ -149,7 +153,7 @@ impl Files {
     /// As [`Tree::walk`].
     pub fn walk(&self, path: &RelPath, depth: usize, look: bool) -> Result<Vec<Walked>> {
         let options = WalkOptions { depth, entries: self.store.options().files.tree_entries, look };
-        let walked = self.read(|tree| tree.walk(path, options));
+        let walked = self.read(path, |tree| tree.walk(path, options));
         let mut walked = self.empty_if_unmade(path, walked)?;
         walked.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Ok(walked)
