@@ -21,6 +21,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -85,6 +86,10 @@ fn start() -> io::Result<Loop> {
     rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
     // No attach, no core, and the process directory belongs to root (PR_SET_DUMPABLE(2const)).
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    // One descriptor for each run; the runs have limits of their own.
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
     let can_change_identity = reduce_capabilities();
     rustix::thread::set_no_new_privs(true)?;
     let filter = match seccomp::load_opening() {
