@@ -276,7 +276,6 @@ pub(super) async fn no_method(method: Method, uri: Uri) -> Problem {
     )
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the signature is tower-http's")]
 pub(super) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
     Problem::internal(&Error::Panicked).into_response()
 }

@@ -128,6 +128,7 @@ impl From<rustix::fs::Stat> for Stat {
             modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
             changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
             inode: stat.st_ino,
+            #[allow(clippy::useless_conversion, reason = "32 bits on aarch64")]
             links: u64::from(stat.st_nlink),
             owner: stat.st_uid,
             device: stat.st_rdev,
