@@ -431,6 +431,13 @@ impl Dir {
     }
 }
 
+impl From<OwnedFd> for Dir {
+    /// Takes a descriptor that was opened as a directory.
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+}
+
 impl AsFd for Dir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -77,6 +77,11 @@ impl Store {
 }
 
 impl Files {
+    /// The store and the tree these operations are on.
+    pub(crate) fn parts(&self) -> (&Store, &TreeId) {
+        (&self.store, &self.id)
+    }
+
     fn read<T>(&self, operation: impl FnOnce(&dyn Tree) -> Result<T>) -> Result<T> {
         let _held = self.store.inner.locks.read(&self.id);
         let tree = self.store.tree(&self.id, false)?;
