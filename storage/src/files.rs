@@ -1,5 +1,6 @@
 //! [`Files`]: the operations on one tree, ordered against each other and conditional.
 
+use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom, Write};
 
 use policy::{RelPath, TreeId};
@@ -118,6 +119,14 @@ impl Files {
     /// As [`Tree::open`].
     pub fn open(&self, path: &RelPath) -> Result<Opened> {
         self.read(|tree| tree.open(path))
+    }
+
+    /// Reads where the link `path` points to; see [`Tree::read_link`].
+    ///
+    /// # Errors
+    /// As [`Tree::read_link`].
+    pub fn read_link(&self, path: &RelPath) -> Result<OsString> {
+        self.read(|tree| tree.read_link(path))
     }
 
     /// Lists the directory `path`; see [`Tree::list`].

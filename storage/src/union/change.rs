@@ -111,7 +111,10 @@ impl Union {
     }
 
     pub(super) fn make_directory(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
-        self.ensure_skill(path)?;
+        match self.ensure_skill(path) {
+            Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
+            ensured => ensured?,
+        }
         let target = match self.target(path, LastLink::Keep) {
             Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
             target => target?,
@@ -162,6 +165,10 @@ impl Union {
     }
 
     pub(super) fn remove_entry(&self, path: &RelPath) -> Result<Aftermath> {
+        if path.is_root() {
+            // One level up the skill is an entry like any other, but a tree does not remove itself.
+            return Err(Error::IsDirectory(path.to_string()));
+        }
         let resolved = self.resolve(path, LastLink::Keep)?;
         if !matches!(resolved.last, Some((_, Some(_)))) {
             let missing = resolved.last.is_some();
@@ -313,14 +320,17 @@ impl Union {
         Ok(copy)
     }
 
-    /// Makes the skill itself in the overlay when no layer has it: the first file of a new skill.
+    /// Makes the skill itself in the overlay when no layer has it: the first entry of a new skill.
+    ///
+    /// Only an entry of the root is a first entry. Deeper ones lack their parent, and nothing may change.
     fn ensure_skill(&self, path: &RelPath) -> Result<()> {
-        if path.is_root() {
-            return Err(Error::IsDirectory(path.to_string()));
-        }
         let name = OsStr::new(self.skill.as_str());
-        if self.agent_level()?.lookup(name)?.is_some() {
-            return Ok(());
+        let exists = self.agent_level()?.lookup(name)?.is_some();
+        match path.parent() {
+            Some(_) if exists => return Ok(()),
+            Some(parent) if parent.is_root() => {}
+            None if exists => return Err(Error::IsDirectory(path.to_string())),
+            _ => return Err(Error::NotFound(path.to_string())),
         }
         let upper = self.root.ensure_path(&self.overlay)?;
         (self.before_first_write)()?;
