@@ -173,7 +173,9 @@ pub(crate) fn recover(root: &Dir, stage: &Stage) -> Result<(usize, usize)> {
         } else {
             removed += 1;
         }
-        stage.dir().remove_tree(&entry.name)?;
+        if let Err(error) = stage.dir().remove_tree(&entry.name) {
+            tracing::warn!(%error, "a staged entry stays until the next start");
+        }
     }
     Ok((applied, removed))
 }
@@ -194,7 +196,11 @@ fn read(stage: &Stage, name: &OsStr) -> Result<Option<Committed>> {
     file.take(JOURNAL_BYTES_MAX)
         .read_to_end(&mut text)
         .map_err(|error| Error::from_io("read", "journal", error))?;
-    let steps = serde_json::from_slice(&text)
-        .map_err(|error| Error::from_io("read", "journal", std::io::Error::other(error)))?;
+    // Without a sync a loss of power can leave a journal without its bytes. It cannot be applied; refusing to start
+    // would not mend it.
+    let Ok(steps) = serde_json::from_slice(&text) else {
+        tracing::warn!("an unreadable journal is swept");
+        return Ok(None);
+    };
     Ok(Some(Committed { steps, dir, trash: None, durability: stage.durability() }))
 }
