@@ -119,7 +119,9 @@ impl Operation {
                 parents: random.chance(70),
             },
             24..34 if !is_link => Self::Update { at, text: random.text() },
-            34..48 if !is_link => Self::MakeDir { at, mode: DIR_MODES[random.below(3)], parents: random.chance(60) },
+            34..48 if !is_link => {
+                Self::MakeDir { at, mode: DIR_MODES[random.below(3)], parents: random.chance(60) }
+            }
             48..68 => Self::Remove { at, recursive: random.chance(75) },
             94..96 => Self::RemoveSkill,
             96..98 => Self::Upload(random_tree(random, 6)),
@@ -158,7 +160,9 @@ impl Operation {
     fn on_model(&self, skill: &mut Option<Tree>, baseline: Option<&Tree>) -> Result<(), ()> {
         let mut tree = skill.clone().unwrap_or_default();
         match self {
-            Self::Write { at, text, mode, parents } => write_model(&mut tree, at, *mode, *parents, |_| text.clone())?,
+            Self::Write { at, text, mode, parents } => {
+                write_model(&mut tree, at, *mode, *parents, |_| text.clone())?
+            }
             Self::Update { at, text } => write_model(&mut tree, at, None, false, |old| old + text)?,
             Self::MakeDir { at, mode, parents } => {
                 let existing = tree.nodes.get(at);
@@ -298,7 +302,8 @@ fn mount(fixture: &Fixture) -> KernelView {
 /// What the kernel merges.
 fn kernel_model(view: &KernelView) -> Model {
     let skills = SKILLS.into_iter();
-    let model: Model = skills.filter_map(|skill| Some((skill, Tree::on_disk(&view.path().join(skill))?))).collect();
+    let model: Model =
+        skills.filter_map(|skill| Some((skill, Tree::on_disk(&view.path().join(skill))?))).collect();
     let mut listed = fixture::names(&view.path());
     listed.retain(|name| !model.contains_key(name.as_str()));
     assert_eq!(listed, Vec::<String>::new(), "the kernel lists what it does not find");
@@ -349,7 +354,11 @@ fn run_operations(
         log.push(format!("{skill}: {operation:?}"));
         let expected = operation.on_model(&mut tree, baseline.get(skill));
         let happened = operation.on_store(fixture, skill);
-        assert_eq!(happened.is_ok(), expected.is_ok(), "{skill}: {operation:?} gave {happened:?}; log:\n{log:#?}");
+        assert_eq!(
+            happened.is_ok(),
+            expected.is_ok(),
+            "{skill}: {operation:?} gave {happened:?}; log:\n{log:#?}"
+        );
         if let Some(tree) = tree {
             model.insert(skill, tree);
         }
