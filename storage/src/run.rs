@@ -429,10 +429,7 @@ fn scan(
     found: &mut BTreeMap<OsString, Fingerprint>,
     absorbed: &mut Absorbed,
 ) -> Result<()> {
-    let Some(levels) = levels.checked_sub(1) else {
-        absorbed.skip(prefix, "it lies too deep; what is below it is dropped");
-        return Ok(());
-    };
+    let levels = levels.saturating_sub(1);
     for entry in dir.entries()? {
         if found.len() >= limit {
             return Err(Error::TooManyEntries(limit));
@@ -440,6 +437,10 @@ fn scan(
         let Some(stat) = dir.stat_entry(&entry.name)? else { continue };
         let path = below(prefix, &entry.name);
         if stat.kind == Kind::Directory {
+            if levels == 0 {
+                absorbed.skip(&path, "it lies too deep, and so does everything below it");
+                continue;
+            }
             let below = dir.open_closed_dir(&entry.name)?;
             scan(&below, &path, limit, levels, found, absorbed)?;
         }

@@ -115,7 +115,8 @@ pub(crate) fn walk(
         let found = level.dirs.lookup(&name)?;
         let is_last = names.is_empty();
         match found {
-            Some(Found::Directory(..)) if !is_last && levels.len() > DEPTH_MAX + 1 => {
+            // One level less than a walk goes down: what can be made can be materialised.
+            Some(Found::Directory(..)) if !is_last && levels.len() >= DEPTH_MAX => {
                 return Err(Error::TooManyEntries(DEPTH_MAX));
             }
             Some(Found::Directory(dirs, ..)) if !is_last => levels.push(Level { name, dirs }),

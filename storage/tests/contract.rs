@@ -401,6 +401,20 @@ fn a_tree_deeper_than_any_walk_is_refused_by_walks_and_still_removed() {
 }
 
 #[test]
+fn what_is_made_level_by_level_stays_within_what_a_run_can_copy() {
+    let fixture = Fixture::new();
+    let files = fixture.skill("u", "s");
+    let mut at = "d".to_owned();
+    while files.make_dir(&path(&at), 0o755, true).is_ok() {
+        at.push_str("/d");
+    }
+    let levels = at.split('/').count() - 1;
+    assert!(levels > 100, "{levels}");
+    assert_eq!(files.walk(&RelPath::root(), usize::MAX, true).unwrap().len(), levels);
+    drop(fixture.store.prepare_run(&fixture::skill_tree("u", "s")).unwrap());
+}
+
+#[test]
 fn a_large_tree_with_closed_directories_is_removed_whole() {
     every_tree(&Tree::of(&[("f", "1")]), |Subject { files, commands, .. }| {
         let top = Dir::ambient_open(commands).unwrap().create_dir(OsStr::new("top"), 0o755).unwrap();
