@@ -75,6 +75,22 @@ fn random_path(random: &mut Random, tree: &Tree) -> String {
     "a".to_owned()
 }
 
+/// A path that only the baseline has, in a directory that is there.
+fn hidden_path(random: &mut Random, tree: &Tree, baseline: &Tree) -> Option<String> {
+    let hidden = baseline
+        .nodes
+        .keys()
+        .filter(|at| !tree.nodes.contains_key(*at) && is_free(tree, at) && has_parent(tree, at));
+    let hidden: Vec<&String> = hidden.collect();
+    (!hidden.is_empty()).then(|| hidden[random.below(hidden.len())].clone())
+}
+
+fn directory(random: &mut Random, tree: &Tree) -> Option<String> {
+    let is_dir = |(at, node): (&String, &Node)| matches!(node, Node::Dir { .. }).then(|| at.clone());
+    let directories: Vec<String> = tree.nodes.iter().filter_map(is_dir).collect();
+    (!directories.is_empty()).then(|| directories[random.below(directories.len())].clone())
+}
+
 fn ancestors(at: &str) -> impl Iterator<Item = &str> {
     at.match_indices('/').map(|(slash, _)| &at[..slash])
 }
@@ -107,8 +123,14 @@ enum Operation {
 }
 
 impl Operation {
-    fn random(random: &mut Random, tree: &Tree) -> Self {
-        let at = random_path(random, tree);
+    fn random(random: &mut Random, tree: &Tree, baseline: &Tree) -> Self {
+        let at = match random.below(100) {
+            // Where the baseline has something that is gone here, a marker is at work.
+            0..25 => hidden_path(random, tree, baseline),
+            25..40 => directory(random, tree),
+            _ => None,
+        };
+        let at = at.unwrap_or_else(|| random_path(random, tree));
         let is_link = matches!(tree.nodes.get(&at), Some(Node::Link { .. }));
         match random.below(100) {
             // What a change through a link means is fixed by tests of its own.
@@ -126,7 +148,12 @@ impl Operation {
             94..96 => Self::RemoveSkill,
             96..98 => Self::Upload(random_tree(random, 6)),
             98..100 => Self::Reset,
-            _ => Self::Rename { from: at, to: random_path(random, tree), overwrite: random.chance(60) },
+            _ => {
+                let from = if random.chance(40) { directory(random, tree).unwrap_or(at) } else { at };
+                let to = if random.chance(40) { hidden_path(random, tree, baseline) } else { None };
+                let to = to.unwrap_or_else(|| random_path(random, tree));
+                Self::Rename { from, to, overwrite: random.chance(60) }
+            }
         }
     }
 
@@ -350,7 +377,9 @@ fn run_operations(
     for _ in 0..count {
         let skill = SKILLS[random.below(4)];
         let mut tree = model.remove(skill);
-        let operation = Operation::random(random, tree.as_ref().unwrap_or(&Tree::default()));
+        let nothing = Tree::default();
+        let (now, lower) = (tree.as_ref().unwrap_or(&nothing), baseline.get(skill).unwrap_or(&nothing));
+        let operation = Operation::random(random, now, lower);
         log.push(format!("{skill}: {operation:?}"));
         let expected = operation.on_model(&mut tree, baseline.get(skill));
         let happened = operation.on_store(fixture, skill);
