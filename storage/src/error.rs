@@ -100,8 +100,8 @@ pub enum Error {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// A walk met more entries than a limit allows.
-    #[error("the tree has more than {0} entries: name a directory in it")]
+    /// A walk met more entries, or went down more levels, than a limit allows.
+    #[error("the tree has more than {0} entries or levels: name a directory in it")]
     TooManyEntries(usize),
     /// The archive was refused.
     #[error(transparent)]
