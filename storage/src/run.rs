@@ -166,7 +166,11 @@ impl Store {
 }
 
 fn give(dir: &Dir, owner: Option<u32>) -> Result<()> {
-    owner.map_or(Ok(()), |owner| dir.set_owner(owner))
+    match owner {
+        // Looking is cheaper than giving, which writes the inode.
+        Some(owner) if dir.stat()?.owner != owner => dir.set_owner(owner),
+        _ => Ok(()),
+    }
 }
 
 fn below(prefix: &OsStr, name: &OsStr) -> OsString {
@@ -290,12 +294,18 @@ impl PreparedRun {
         &self.temporary
     }
 
+    /// Tells whether there will be anything to absorb: a command works on a copy, not on the tree itself.
+    #[must_use]
+    pub fn is_copy(&self) -> bool {
+        self.copy.is_some()
+    }
+
     /// Takes what the command did into the overlay. Nothing may run in the view any more.
     ///
     /// # Errors
     /// [`Error::Conflict`] when the skill was removed meanwhile; [`Error::NoSpace`], [`Error::Io`]. Each entry is
     /// then either taken over whole or as it was.
-    pub fn absorb(self) -> Result<Absorbed> {
+    pub fn absorb(&self) -> Result<Absorbed> {
         let Some(copy) = &self.copy else { return Ok(Absorbed::default()) };
         let mut after = BTreeMap::new();
         let mut absorbed = Absorbed::default();
@@ -476,7 +486,10 @@ fn scan(
 
 impl Drop for PreparedRun {
     fn drop(&mut self) {
-        let work = || self.store.inner.root.open_dir(&RelPath::parse(place::WORK)?)?.remove_tree(&self.run);
+        let work = || match self.copy {
+            Some(_) => self.store.inner.root.open_dir(&RelPath::parse(place::WORK)?)?.remove_tree(&self.run),
+            None => Ok(()),
+        };
         // Each for itself: the command may have removed or replaced `tmp`.
         let temporary = || match self.home.open_dir_entry(OsStr::new("tmp")) {
             Err(Error::NotFound(_) | Error::NotADirectory(_)) => Ok(()),
