@@ -90,6 +90,9 @@ impl Store {
         let run = self.inner.stage.fresh_name();
         let home_place = place::packages(id.user(), id.agent())?;
         let home = self.inner.root.ensure_path(&home_place)?;
+        if owner.is_some() {
+            home.set_mode(0o700)?;
+        }
         give(&home, owner)?;
         let temporaries = self.temporaries(&home)?;
         give(&temporaries, owner)?;
@@ -163,7 +166,7 @@ impl Store {
             return Err(Error::NotFound(skill.to_string()));
         };
         let work = self.inner.root.open_dir(&RelPath::parse(place::WORK)?)?;
-        let dir = work.create_dir(run, 0o755)?;
+        let dir = work.create_dir(run, 0o700)?;
         give(&dir, owner)?;
         let limits = &self.inner.options.files;
         let mut copying = Copying {

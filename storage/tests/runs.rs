@@ -431,6 +431,9 @@ fn with_separate_owners_the_command_owns_its_copy_and_the_service_the_overlay() 
     for at in ["", "f", "d", "d/e/z", "empty"] {
         assert_eq!(owner(&tree.join(at)), uid, "{at}");
     }
+    for private in [tree.as_path(), &prepared.view().scratch] {
+        assert_eq!(fs::metadata(private).unwrap().permissions().mode() & 0o777, 0o700);
+    }
     assert_eq!((owner(prepared.temporary()), owner(&prepared.view().scratch)), (uid, uid));
     for at in ["f", "new"] {
         fs::write(tree.join(at), "2").unwrap();
@@ -448,6 +451,7 @@ fn with_separate_owners_the_command_owns_its_copy_and_the_service_the_overlay() 
     for at in ["", "made", "made/by", "made/by/request"] {
         assert_eq!(owner(&workspace.join(at)), uid, "{at}");
     }
+    assert_eq!(fs::metadata(&workspace).unwrap().permissions().mode() & 0o777, 0o700);
     // A stranger's file that was linked in is not read through the workspace.
     fs::write(fixture.root().join("strange"), "secret").unwrap();
     fs::hard_link(fixture.root().join("strange"), workspace.join("strange")).unwrap();
