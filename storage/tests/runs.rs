@@ -16,6 +16,7 @@ use std::path::Path;
 use fixture::{Fixture, Tree, agent, assert_valid_upper, path, put, read, relaxed, skill_tree, user_id};
 use policy::{Scope, TreeId};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
+use rustix::process::Resource;
 use storage::{Absorbed, Change, Condition, Error, Options, Status};
 
 fn baseline() -> Tree {
@@ -319,6 +320,10 @@ fn an_overlay_that_a_run_makes_begins_with_the_baseline_that_the_run_saw() {
 
 #[test]
 fn thousands_of_files_in_hundreds_of_directories_are_absorbed() {
+    // The usual limit on descriptors: what is held must not grow with what is absorbed.
+    let mut limit = rustix::process::getrlimit(Resource::Nofile);
+    limit.current = limit.current.map(|current| current.min(1024)).or(Some(1024));
+    rustix::process::setrlimit(Resource::Nofile, limit).unwrap();
     let fixture = Fixture::new();
     fixture.baseline("s", &baseline());
     let absorbed = run(&fixture, |tree| {
