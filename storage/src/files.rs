@@ -138,26 +138,13 @@ impl Files {
         self.read(path, |tree| tree.read_link(path))
     }
 
-    /// Lists the directory `path`; see [`Tree::list`].
+    /// Lists the directory `path`; see [`Tree::list_looking`].
     ///
     /// # Errors
-    /// As [`Tree::list`].
+    /// As [`Tree::list_looking`].
     pub fn list(&self, path: &RelPath) -> Result<Vec<(Child, Option<Stat>)>> {
-        let listed = self.read(path, |tree| {
-            let children = tree.list(path)?;
-            let limit = self.store.options().files.list_entries;
-            if children.len() > limit {
-                return Err(Error::TooManyEntries(limit));
-            }
-            let looked = children.into_iter().map(|child| {
-                let stat = match child.name.to_str().and_then(|name| path.join(name).ok()) {
-                    Some(path) => tree.stat_entry(&path)?.map(|(stat, _)| stat),
-                    None => None,
-                };
-                Ok((child, stat))
-            });
-            looked.collect()
-        });
+        let limit = self.store.options().files.list_entries;
+        let listed = self.read(path, |tree| tree.list_looking(path, limit));
         self.empty_if_unmade(path, listed)
     }
 

@@ -49,6 +49,16 @@ impl Plain {
         }
     }
 
+    fn children(dir: &Dir) -> Result<Vec<Child>> {
+        let mut children: Vec<Child> = dir
+            .entries()?
+            .into_iter()
+            .map(|entry| Child { name: entry.name, kind: entry.kind, layer: Layer::Workspace })
+            .collect();
+        children.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(children)
+    }
+
     fn check_replaceable(parent: &Dir, name: &OsStr, path: &RelPath) -> Result<()> {
         match parent.stat_entry(name)?.map(|stat| stat.kind) {
             Some(Kind::Directory) => Err(Error::IsDirectory(path.to_string())),
@@ -140,13 +150,20 @@ impl Tree for Plain {
     }
 
     fn list(&self, path: &RelPath) -> Result<Vec<Child>> {
-        let entries = self.dir.open_dir(path)?.entries()?;
-        let mut children: Vec<Child> = entries
-            .into_iter()
-            .map(|entry| Child { name: entry.name, kind: entry.kind, layer: Layer::Workspace })
-            .collect();
-        children.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(children)
+        Self::children(&self.dir.open_dir(path)?)
+    }
+
+    fn list_looking(&self, path: &RelPath, entries: usize) -> Result<Vec<(Child, Option<Stat>)>> {
+        let dir = self.dir.open_dir(path)?;
+        let children = Self::children(&dir)?;
+        if children.len() > entries {
+            return Err(Error::TooManyEntries(entries));
+        }
+        let looked = children.into_iter().map(|child| {
+            let stat = dir.stat_entry(&child.name)?;
+            Ok((child, stat))
+        });
+        looked.collect()
     }
 
     fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>> {

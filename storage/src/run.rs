@@ -150,7 +150,7 @@ impl Store {
             return Err(Error::NotFound(skill.to_string()));
         };
         let work = self.inner.root.open_dir(&RelPath::parse(place::WORK)?)?;
-        let dir = work.create_dir(run, 0o755)?;
+        let dir = work.create_dir(run, 0o700)?;
         give(&dir, owner)?;
         let limits = &self.inner.options.files;
         let mut copying = Copying {
@@ -265,6 +265,9 @@ impl PlannedRun {
         let Self { store, id, view, temporary, run } = self;
         let owner = view.owner;
         let home = store.inner.root.ensure_path(&place::packages(id.user(), id.agent())?)?;
+        if owner.is_some() && home.stat()?.mode != 0o700 {
+            home.set_mode(0o700)?;
+        }
         give(&home, owner)?;
         let temporaries = store.temporaries(&home)?;
         give(&temporaries, owner)?;
@@ -486,9 +489,11 @@ fn scan(
 
 impl Drop for PreparedRun {
     fn drop(&mut self) {
-        let work = || match self.copy {
-            Some(_) => self.store.inner.root.open_dir(&RelPath::parse(place::WORK)?)?.remove_tree(&self.run),
-            None => Ok(()),
+        let work = || match self.id {
+            TreeId::Skill(..) => {
+                self.store.inner.root.open_dir(&RelPath::parse(place::WORK)?)?.remove_tree(&self.run)
+            }
+            TreeId::Workspace(..) => Ok(()),
         };
         // Each for itself: the command may have removed or replaced `tmp`.
         let temporary = || match self.home.open_dir_entry(OsStr::new("tmp")) {

@@ -84,7 +84,10 @@ impl Store {
         let lock = hold_alone(&own)?;
         check_format(&own)?;
         for directory in place::DIRECTORIES {
-            root.ensure_path(&RelPath::parse(directory)?)?;
+            let dir = root.ensure_path(&RelPath::parse(directory)?)?;
+            if place::SERVICE_ONLY.contains(&directory) {
+                dir.set_mode(0o700)?;
+            }
         }
         let stage = Stage::new(root.open_dir(&RelPath::parse(place::STAGE)?)?, options.durability)?;
         let (finished, mut swept) = journal::recover(&root, &stage)?;
@@ -174,15 +177,17 @@ impl Store {
         let path = place::workspace(id.user(), id.agent())?;
         let owner = self.owner(id);
         let dir = match self.inner.root.open_dir(&path) {
-            Err(Error::NotFound(_)) if make => {
-                let dir = self.inner.root.ensure_path(&path)?;
-                if let Some(owner) = owner {
-                    dir.set_owner(owner)?;
-                }
-                dir
-            }
+            Err(Error::NotFound(_)) if make => self.inner.root.ensure_path(&path)?,
             opened => opened?,
         };
+        if let Some(owner) = owner
+            && make
+            && dir.stat()?.owner != owner
+        {
+            // Just made, or the service died before it gave it away. Nobody else looks in, whatever else fails.
+            dir.set_mode(0o700)?;
+            dir.set_owner(owner)?;
+        }
         Ok(Plain { stage: self.inner.stage.clone(), dir, owner })
     }
 }

@@ -205,6 +205,10 @@ impl Tree for Union {
         self.open_layers(path)?.children()
     }
 
+    fn list_looking(&self, path: &RelPath, entries: usize) -> Result<Vec<(Child, Option<Stat>)>> {
+        self.open_layers(path)?.children_looking(entries)
+    }
+
     fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>> {
         let mut walked = Vec::new();
         self.open_layers(path)?.walk(path, options, options.depth, &mut walked)?;

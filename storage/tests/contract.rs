@@ -318,6 +318,7 @@ fn names_that_no_path_can_hold_break_no_listing_and_go_with_their_directory() {
         }
         let listed = files.list(&path("d")).unwrap();
         assert_eq!(listed.len(), 5);
+        assert!(listed.iter().all(|(_, stat)| stat.is_some()));
         assert!(listed.is_sorted_by(|a, b| a.0.name.as_bytes() < b.0.name.as_bytes()));
         // Walks give paths, so they pass over what no path can hold.
         assert_eq!(files.walk(&RelPath::root(), 9, true).unwrap().len(), 3);
@@ -416,7 +417,7 @@ fn what_is_made_level_by_level_stays_within_what_a_run_can_copy() {
 
 #[test]
 fn a_large_tree_with_closed_directories_is_removed_whole() {
-    every_tree(&Tree::of(&[("f", "1")]), |Subject { files, commands, .. }| {
+    every_tree(&Tree::of(&[("f", "1")]), |Subject { files, commands, kind, .. }| {
         let top = Dir::ambient_open(commands).unwrap().create_dir(OsStr::new("top"), 0o755).unwrap();
         for number in 0..40 {
             let dir = top.create_dir(OsStr::new(&number.to_string()), 0o755).unwrap();
@@ -425,7 +426,10 @@ fn a_large_tree_with_closed_directories_is_removed_whole() {
             }
             dir.set_mode(0).unwrap();
         }
-        top.set_mode(0).unwrap();
+        if *kind == "workspace" {
+            // In an overlay nothing is left closed: a run's changes are opened when they are absorbed.
+            top.set_mode(0).unwrap();
+        }
         remove(files, "top").unwrap();
         assert_eq!(Tree::through(files), Some(Tree::of(&[("f", "1")])));
     });

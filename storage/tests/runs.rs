@@ -16,6 +16,7 @@ use std::path::Path;
 use fixture::{Fixture, Tree, agent, assert_valid_upper, path, put, read, relaxed, skill_tree, user_id};
 use policy::{Scope, TreeId};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
+use rustix::process::Resource;
 use storage::{Absorbed, Change, Condition, Error, Options, Status};
 
 fn baseline() -> Tree {
@@ -33,6 +34,7 @@ fn run(fixture: &Fixture, command: impl FnOnce(&Path)) -> Absorbed {
     let prepared = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
     command(&prepared.view().tree);
     let absorbed = prepared.absorb().unwrap();
+    drop(prepared);
     fixture.assert_swept();
     assert_eq!(fixture.own("packages/u/agent/tmp"), Vec::<String>::new());
     assert_valid_upper(&fixture.overlay_path("u"), &[]);
@@ -298,6 +300,7 @@ fn a_skill_that_was_removed_meanwhile_stays_removed() {
     fs::write(prepared.view().tree.join("f"), "2").unwrap();
     fixture.store.remove_for_user(&tree).unwrap();
     let absorbed = prepared.absorb();
+    drop(prepared);
     assert!(matches!(absorbed, Err(Error::Conflict(_))), "{absorbed:?}");
     assert_eq!(Tree::through(&fixture.skill("u", "s")), None);
     fixture.assert_swept();
@@ -319,6 +322,10 @@ fn an_overlay_that_a_run_makes_begins_with_the_baseline_that_the_run_saw() {
 
 #[test]
 fn thousands_of_files_in_hundreds_of_directories_are_absorbed() {
+    // The usual limit on descriptors: what is held must not grow with what is absorbed.
+    let mut limit = rustix::process::getrlimit(Resource::Nofile);
+    limit.current = limit.current.map(|current| current.min(1024)).or(Some(1024));
+    rustix::process::setrlimit(Resource::Nofile, limit).unwrap();
     let fixture = Fixture::new();
     fixture.baseline("s", &baseline());
     let absorbed = run(&fixture, |tree| {
@@ -381,6 +388,7 @@ fn a_command_that_spoils_its_home_spoils_no_later_run() {
         assert!(prepared.temporary().is_dir());
         spoil(&prepared.view().scratch);
         prepared.absorb().unwrap();
+        drop(prepared);
         fixture.assert_swept();
     }
     drop(fixture.store.prepare_run(&tree).unwrap());
@@ -398,6 +406,7 @@ fn a_workspace_is_seen_as_it_is() {
     put(&files, "g", "request");
     assert_eq!(fs::read(prepared.view().tree.join("g")).unwrap(), b"request");
     assert_eq!(prepared.absorb().unwrap(), Absorbed::default());
+    drop(prepared);
     assert_eq!(fixture.own("packages/u/agent/tmp"), Vec::<String>::new());
 }
 
@@ -431,6 +440,9 @@ fn with_separate_owners_the_command_owns_its_copy_and_the_service_the_overlay() 
     for at in ["", "f", "d", "d/e/z", "empty"] {
         assert_eq!(owner(&tree.join(at)), uid, "{at}");
     }
+    for private in [tree.as_path(), &prepared.view().scratch] {
+        assert_eq!(fs::metadata(private).unwrap().permissions().mode() & 0o777, 0o700);
+    }
     assert_eq!((owner(prepared.temporary()), owner(&prepared.view().scratch)), (uid, uid));
     for at in ["f", "new"] {
         fs::write(tree.join(at), "2").unwrap();
@@ -448,6 +460,7 @@ fn with_separate_owners_the_command_owns_its_copy_and_the_service_the_overlay() 
     for at in ["", "made", "made/by", "made/by/request"] {
         assert_eq!(owner(&workspace.join(at)), uid, "{at}");
     }
+    assert_eq!(fs::metadata(&workspace).unwrap().permissions().mode() & 0o777, 0o700);
     // A stranger's file that was linked in is not read through the workspace.
     fs::write(fixture.root().join("strange"), "secret").unwrap();
     fs::hard_link(fixture.root().join("strange"), workspace.join("strange")).unwrap();

@@ -133,6 +133,19 @@ impl Layers {
         Ok(children.into_iter().map(|(name, (kind, layer))| Child { name, kind, layer }).collect())
     }
 
+    /// Lists the merged directory and looks at each of at most `entries` entries.
+    pub(crate) fn children_looking(&self, entries: usize) -> Result<Vec<(Child, Option<Stat>)>> {
+        let children = self.children()?;
+        if children.len() > entries {
+            return Err(Error::TooManyEntries(entries));
+        }
+        let looked = children.into_iter().map(|child| {
+            let stat = self.at(child.layer)?.stat_entry(&child.name)?;
+            Ok((child, stat))
+        });
+        looked.collect()
+    }
+
     /// Adds everything below this directory, which lies at `path`, to `walked`.
     pub(crate) fn walk(
         &self,
