@@ -89,7 +89,10 @@ fn described() -> BTreeSet<String> {
 #[test]
 fn the_api_document_and_the_router_list_the_same_operations() {
     let (routed, described) = (routed(), described());
-    assert!(routed.len() >= 20 && routed.contains("GET T/raw/{path}"), "the router was not understood: {routed:?}");
+    assert!(
+        routed.len() >= 20 && routed.contains("GET T/raw/{path}"),
+        "the router was not understood: {routed:?}"
+    );
     let missing: Vec<_> = routed.difference(&described).collect();
     let invented: Vec<_> = described.difference(&routed).collect();
     assert!(

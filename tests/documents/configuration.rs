@@ -19,7 +19,9 @@ fn parsed(text: &str) -> Config {
 fn values(table: &toml::Table, prefix: &str, found: &mut BTreeMap<String, String>) {
     for (name, value) in table {
         match value {
-            toml::Value::Table(inner) if !inner.is_empty() => values(inner, &format!("{prefix}{name}."), found),
+            toml::Value::Table(inner) if !inner.is_empty() => {
+                values(inner, &format!("{prefix}{name}."), found)
+            }
             value => drop(found.insert(format!("{prefix}{name}"), value.to_string())),
         }
     }
@@ -73,7 +75,8 @@ fn the_document_has_a_row_with_the_default_of_every_field() {
         let mut cells = line.strip_prefix("| `")?.split(" | ").map(|cell| cell.trim().trim_matches('`'));
         Some((cells.next()?.to_owned(), cells.next()?.to_owned()))
     });
-    let documented: BTreeMap<String, String> = rows.filter(|(name, _)| !name.starts_with("FILESECBOX")).collect();
+    let documented: BTreeMap<String, String> =
+        rows.filter(|(name, _)| !name.starts_with("FILESECBOX")).collect();
     let wanted = example_values();
     for (name, default) in &wanted {
         assert_eq!(documented.get(name), Some(default), "the row of `{name}`");

@@ -7,7 +7,10 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::disallowed_methods, reason = "these tests read documents and start the service from outside")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "these tests read documents and start the service from outside"
+)]
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
 mod api;

@@ -61,7 +61,8 @@ fn missing(root: &Path) -> Option<String> {
         let tried = Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status();
         tried.is_ok_and(|status| status.success())
     };
-    let programs = [("bash", "--version"), ("curl", "--version"), ("zip", "-v"), ("unzip", "-v"), ("python3", "-V")];
+    let programs =
+        [("bash", "--version"), ("curl", "--version"), ("zip", "-v"), ("unzip", "-v"), ("python3", "-V")];
     if let Some((program, _)) = programs.into_iter().find(|(program, argument)| !runs(program, argument)) {
         return Some(format!("`{program}` is not installed"));
     }
@@ -140,7 +141,8 @@ fn the_tour_of_the_readme_prints_what_the_readme_says() {
         .env("LC_ALL", "C.UTF-8")
         .output()
         .unwrap();
-    let (printed, complaints) = (String::from_utf8(run.stdout).unwrap(), String::from_utf8_lossy(&run.stderr));
+    let (printed, complaints) =
+        (String::from_utf8(run.stdout).unwrap(), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success(), "the tour failed: {complaints}\n{printed}");
 
     let mut lines = printed.lines();
