@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 
 use policy::RelPath;
 
-use crate::dir::Dir;
+use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
@@ -73,6 +73,9 @@ impl Plain {
         walked: &mut Vec<Walked>,
     ) -> Result<()> {
         let Some(levels) = levels.checked_sub(1) else { return Ok(()) };
+        if options.depth - levels > DEPTH_MAX {
+            return Err(Error::TooManyEntries(DEPTH_MAX));
+        }
         for entry in dir.entries()? {
             let Some(path) = entry.name.to_str().and_then(|name| path.join(name).ok()) else {
                 continue;
@@ -218,7 +221,13 @@ impl Tree for Plain {
             Some(_) if stat.kind == Kind::Directory => return Err(Error::NotADirectory(to.to_string())),
             _ => {}
         }
-        source.rename(&name, &target, &to_name)?;
+        source.rename(&name, &target, &to_name).map_err(|error| match error {
+            // Through a link, which the spelling does not show (rename(2), EINVAL).
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::InvalidInput => {
+                Error::IntoItself { from: from.to_string(), to: to.to_string() }
+            }
+            other => other,
+        })?;
         Ok(Aftermath { sync: vec![source, target], trash: Vec::new() })
     }
 

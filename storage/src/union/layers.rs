@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 
 use policy::RelPath;
 
-use crate::dir::Dir;
+use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stat::{Kind, Layer, Stat};
 use crate::tree::{Child, WalkOptions, Walked};
@@ -142,6 +142,9 @@ impl Layers {
         walked: &mut Vec<Walked>,
     ) -> Result<()> {
         let Some(levels) = levels.checked_sub(1) else { return Ok(()) };
+        if options.depth - levels > DEPTH_MAX {
+            return Err(Error::TooManyEntries(DEPTH_MAX));
+        }
         for child in self.children()? {
             let Some(path) = child.name.to_str().and_then(|name| path.join(name).ok()) else {
                 continue;
