@@ -114,6 +114,7 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
     config.check_open(!tokens.is_empty())?;
     let environment = Configured::new(config.commands.environment.clone().into_iter().collect())?;
     let (launcher, commands) = start_launcher(&config, config.isolation.minimum)?;
+    raise_open_files();
     let (store, recovery) = open_store(&config)?;
     if recovery != Recovery::default() {
         tracing::info!(finished = recovery.finished, swept = recovery.swept, "mended what a crash had left");
@@ -139,6 +140,18 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
         });
         listen(&config, App { service, access, is_guarded: config.allow_anonymous }).await
     })
+}
+
+/// Lets the service open as many files as it may: each connection and each file under way takes one.
+///
+/// The launcher was started before and keeps the ordinary limit for commands.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit on open files stays as it is");
+    }
 }
 
 async fn listen(config: &Config, app: App) -> Result<(), ServeError> {

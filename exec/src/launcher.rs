@@ -24,6 +24,8 @@ const HELLO: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 /// How often and how long a send waits for a launcher that is behind.
 const BEHIND_WAIT: Duration = Duration::from_millis(1);
 const BEHIND_WAITS: usize = 2_000;
+/// How long a process whose socket is closed may take to be gone, in milliseconds.
+const DYING_MS: u64 = 200;
 /// How long dropping the handle waits for the process, in milliseconds.
 const FAREWELL_MS: u64 = 500;
 
@@ -181,7 +183,7 @@ impl Launcher {
         self.process().hello.clone()
     }
 
-    /// Hands one run to the launcher, starting a new one when the old one is gone.
+    /// Hands one run to the launcher, starting a new one when the old one is gone; the socket it went through.
     ///
     /// # Errors
     /// * [`Error::LauncherStart`]: a new launcher could not be started.
@@ -190,12 +192,14 @@ impl Launcher {
         self: &Arc<Self>,
         request: &Request,
         descriptors: &Descriptors<BorrowedFd<'_>>,
-    ) -> Result<(), Error> {
+    ) -> Result<Arc<OwnedFd>, Error> {
         let mut restarts = 0;
         let mut waits = 0;
         loop {
             let socket = Arc::clone(&self.process().socket);
-            let Err(error) = wire::send_request(socket.as_fd(), request, descriptors) else { return Ok(()) };
+            let Err(error) = wire::send_request(socket.as_fd(), request, descriptors) else {
+                return Ok(socket);
+            };
             match error.kind() {
                 io::ErrorKind::WouldBlock if waits < BEHIND_WAITS => {
                     waits += 1;
@@ -205,24 +209,32 @@ impl Launcher {
                     if restarts == 0 =>
                 {
                     restarts += 1;
-                    let launcher = Arc::clone(self);
-                    tokio::task::spawn_blocking(move || launcher.replace(&socket))
-                        .await
-                        .map_err(|error| Error::LauncherStart(io::Error::other(error)))?
-                        .map_err(Error::LauncherStart)?;
+                    self.replace_soon(socket).await?;
                 }
                 _ => return Err(Error::resource("sendmsg")(error)),
             }
         }
     }
 
-    /// Starts a new launcher unless another task already replaced the one behind `gone`.
+    /// Starts a new launcher if the one behind `socket` is dead, away from the runtime's own threads.
+    ///
+    /// # Errors
+    /// [`Error::LauncherStart`]: a new launcher could not be started.
+    pub(crate) async fn replace_soon(self: &Arc<Self>, socket: Arc<OwnedFd>) -> Result<(), Error> {
+        let launcher = Arc::clone(self);
+        tokio::task::spawn_blocking(move || launcher.replace(&socket))
+            .await
+            .map_err(|error| Error::LauncherStart(io::Error::other(error)))?
+            .map_err(Error::LauncherStart)
+    }
+
+    /// Starts a new launcher if the one behind `gone` is dead and no other task did so already.
+    ///
+    /// A dying process closes its sockets a moment before it can be collected, so that moment is waited for.
     fn replace(&self, gone: &Arc<OwnedFd>) -> io::Result<()> {
         let mut process = self.process();
-        if Arc::ptr_eq(&process.socket, gone) {
+        if Arc::ptr_eq(&process.socket, gone) && process.is_dead_within(DYING_MS) {
             tracing::warn!(pid = process.hello.pid, "the launcher process ended; starting another");
-            let _ = process.child.kill();
-            let _ = process.child.wait();
             *process = Process::start(&self.config)?;
         }
         Ok(())
@@ -254,6 +266,17 @@ impl Process {
         Ok(process)
     }
 
+    /// Waits for the end of the process and collects it.
+    fn is_dead_within(&mut self, milliseconds: u64) -> bool {
+        for _ in 0..milliseconds {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
+    }
+
     fn receive_hello(&self) -> io::Result<Hello> {
         let mut set = [PollFd::new(&self.socket, PollFlags::IN)];
         if poll(&mut set, Some(&HELLO))? == 0 {
@@ -272,14 +295,10 @@ impl Drop for Process {
     fn drop(&mut self) {
         // Shut down rather than closed: a task may still hold the socket for the length of one send.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        for _ in 0..FAREWELL_MS {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        if !self.is_dead_within(FAREWELL_MS) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -97,13 +97,17 @@ impl Launcher {
         let identity = self.identity(spec.view.owner)?;
         let request = self.request(&spec, identity)?;
         let stdin = spec.stdin.take();
-        let (ours, reports) = self.launch(&spec, stdin, &request).await?;
+        let (ours, reports, through) = self.launch(&spec, stdin, &request).await?;
         let mut capture = Capture::new(spec.limits.output_bytes);
         let timeout = spec.timeout.min(Duration::from_millis(spec.limits.timeout_ms)).min(LONGEST);
         let deadline = tokio::time::Instant::from_std(began + timeout);
         let mut watch = Watch::new(ours, reports, deadline, self.buffers.lend())?;
         let watched = watch.until_ended(&mut capture).await;
         self.buffers.take_back(std::mem::take(&mut watch.buffer));
+        if matches!(watched, Err(Error::LauncherDied)) {
+            // Before the error is told, so that whoever repeats the command finds a launcher.
+            self.replace_soon(through).await?;
+        }
         let ending = watched?;
         let enforcement = self.enforcement(Circumstances {
             own_uid: identity.is_some(),
@@ -156,13 +160,13 @@ impl Launcher {
         })
     }
 
-    /// Opens what the run needs and hands it over; our ends of the pipes and the run's socket.
+    /// Opens what the run needs and hands it over; our ends of the pipes, the run's socket, and the launcher's.
     async fn launch(
         self: &Arc<Self>,
         spec: &RunSpec,
         stdin: Option<Vec<u8>>,
         request: &Request,
-    ) -> Result<(Pipes, OwnedFd), Error> {
+    ) -> Result<(Pipes, OwnedFd, Arc<OwnedFd>), Error> {
         let place =
             |path: &Path| open_path(path).map_err(|source| Error::Tree { path: path.to_path_buf(), source });
         let tree = place(&spec.view.tree)?;
@@ -195,9 +199,9 @@ impl Launcher {
             directory: directory.as_fd(),
             walls: walls.as_ref().map(|ruleset| ruleset.as_fd()),
         };
-        self.submit(request, &descriptors).await?;
+        let through = self.submit(request, &descriptors).await?;
         let input = input.zip(stdin).map(|(pipe, bytes)| Input { pipe, bytes, written: 0 });
-        Ok((Pipes { out, err, input }, reports))
+        Ok((Pipes { out, err, input }, reports, through))
     }
 }
 

@@ -226,6 +226,7 @@ async fn calling_the_kernels_riskier_interfaces() {
             ("userfaultfd", "323, 0", "EPERM"),
             ("keyctl", "250, 0, -3, 0, 0, 0", "EPERM"),
             ("io_uring_setup", "425, 1, 0", "ENOSYS"),
+            ("openat2", "437, -100, b'a', 0, 0", "ENOSYS"),
             ("open_by_handle_at", "304, -100, 0, 0", "EPERM"),
             ("personality", "135, 0x0040000", "EPERM"),
             ("mknod(whiteout)", "133, b'w', 0o020000, 0", "EPERM"),
@@ -254,9 +255,34 @@ for mode in (0o4755, 0o2755):
     try: os.chmod('a', mode); print('set')
     except PermissionError: print('refused')
 os.chmod('a', 0o1755)
-print(oct(os.stat('a').st_mode & 0o7777))";
+print(oct(os.stat('a').st_mode & 0o7777))
+os.umask(0)
+for mode in (0o4755, 0o2755):
+    for name, flags in (('c', os.O_CREAT), ('.', os.O_TMPFILE)):
+        try: os.open(name, flags | os.O_WRONLY, mode); print('made')
+        except PermissionError: print('refused')
+os.close(os.open('c', os.O_CREAT | os.O_WRONLY, 0o755))
+# Without a flag that creates, the mode means nothing.
+os.close(os.open('c', os.O_WRONLY, 0o4755))
+print(oct(os.stat('c').st_mode & 0o7777))";
     let result = sandbox.python(script).await;
-    assert_eq!(result.stdout, "-1 1 True\nrefused\nrefused\n0o1755\n", "{}", result.stderr);
+    let expected = "-1 1 True\nrefused\nrefused\n0o1755\nrefused\nrefused\nrefused\nrefused\n0o755\n";
+    assert_eq!(result.stdout, expected, "{}", result.stderr);
+}
+
+#[tokio::test]
+async fn marking_a_directory_as_opaque() {
+    let sandbox = sandbox!();
+    let script = r"import os
+for call in (lambda: os.setxattr('.', 'user.overlay.opaque', b'y'), lambda: os.removexattr('.', 'user.x')):
+    try: call(); print('done')
+    except OSError as e: print(e.errno)
+print(os.listxattr('.'))";
+    let result = sandbox.python(script).await;
+    // 95: `EOPNOTSUPP`, which programs that copy attributes pass over.
+    assert_eq!(result.stdout, "95\n95\n[]\n", "{}", result.stderr);
+    let copied = sandbox.bash("echo x > a && cp -a a b && tar -cf t.tar a && tar -xf t.tar && cat b").await;
+    assert_eq!((copied.stdout.as_str(), copied.stderr.as_str()), ("x\n", ""));
 }
 
 #[tokio::test]

@@ -182,9 +182,9 @@ fn fixed(places: Places<'_>) -> [(&'static str, String); 23] {
         ("XDG_CONFIG_HOME", format!("{home}/.config")),
         ("XDG_DATA_HOME", format!("{home}/.local/share")),
         // Python: packages below the home, on Debian too, which guards the system's own against pip (PEP 668);
-        // byte code outside the tree, so that running a script changes no file of it.
+        // no byte code, so that running a script changes no file of the tree. What pip installs is compiled then.
         ("PYTHONUSERBASE", format!("{home}/.local")),
-        ("PYTHONPYCACHEPREFIX", format!("{home}/.cache/pycache")),
+        ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
         ("PYTHONUTF8", "1".to_owned()),
         ("PYTHONIOENCODING", "utf-8".to_owned()),
         ("PIP_BREAK_SYSTEM_PACKAGES", "1".to_owned()),

@@ -38,7 +38,6 @@ pub struct App {
 /// Every operation: method, path, handler.
 ///
 /// `{u}`, `{a}`, `{s}` are user, agent and skill. The routes below [`tree_routes`] exist for both kinds of trees.
-#[must_use]
 pub fn router(app: App) -> Router {
     let skill = "/v1/skills/{u}/{a}/{s}";
     Router::new()

@@ -44,12 +44,16 @@ impl Store {
 
     /// Records that the overlay of `id`, about to be made, begins with the current baseline.
     pub(crate) fn record_base(&self, id: &TreeId) -> Result<()> {
+        let TreeId::Skill(_, agent, skill) = id else { return Ok(()) };
+        self.record_base_text(id, &self.base_text(agent, skill)?)
+    }
+
+    /// Records that the overlay of `id`, about to be made, begins with `base`; see [`Store::base_text`].
+    pub(crate) fn record_base_text(&self, id: &TreeId, base: &str) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
         let dir = self.inner.root.ensure_path(&place::bases(agent, skill)?)?;
         let mut file = self.inner.stage.file(0o600, None)?;
-        file.file()
-            .write_all(self.base_text(agent, skill)?.as_bytes())
-            .map_err(|error| Error::from_io("write", "base", error))?;
+        file.file().write_all(base.as_bytes()).map_err(|error| Error::from_io("write", "base", error))?;
         file.finish()?;
         file.place(&dir, OsStr::new(user.as_str()))?;
         if self.is_strict() { dir.sync() } else { Ok(()) }
@@ -105,6 +109,8 @@ impl Store {
     ///
     /// The caller holds no lock.
     pub(crate) fn collect_versions(&self, agent: &AgentId, skill: &SkillId) -> Result<usize> {
+        // Dropped after the lock: a large version must not keep readers waiting while it is removed.
+        let mut trash = Vec::new();
         let _alone = self.inner.locks.write_baseline(agent, skill);
         let versions = match self.inner.root.open_dir(&place::versions(agent, skill)?) {
             Err(Error::NotFound(_)) => return Ok(0),
@@ -123,7 +129,6 @@ impl Store {
         kept.sort_unstable();
         kept.truncate(kept.len() - self.inner.options.keep_versions);
         let based_on = self.bases(agent, skill)?;
-        let mut trash = Vec::new();
         for (_, name) in kept {
             if !based_on.contains(name.as_bytes()) {
                 trash.push(self.inner.stage.discard(&versions, &name)?);

@@ -1,5 +1,6 @@
 //! [`Files`]: the operations on one tree, ordered against each other and conditional.
 
+use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom};
 
 use policy::{RelPath, TreeId};
@@ -77,14 +78,19 @@ impl Store {
 }
 
 impl Files {
+    /// The store and the tree these operations are on.
+    pub(crate) fn parts(&self) -> (&Store, &TreeId) {
+        (&self.store, &self.id)
+    }
+
     fn read<T>(&self, path: &RelPath, operation: impl FnOnce(&dyn Tree) -> Result<T>) -> Result<T> {
         let _held = self.store.inner.locks.read(&self.id);
-        let tree = self.store.tree(&self.id, false).map_err(|error| match error {
-            // A workspace that nobody has written to: the sender asked for `path` and hears of `path`.
-            Error::NotFound(_) => Error::NotFound(path.to_string()),
-            other => other,
-        })?;
-        operation(tree.as_ref())
+        match self.store.tree(&self.id, false) {
+            Ok(tree) => operation(tree.as_ref()),
+            // The sender asked for `path`, not for where its tree would lie.
+            Err(Error::NotFound(_)) => Err(Error::NotFound(path.to_string())),
+            Err(other) => Err(other),
+        }
     }
 
     /// Runs a change alone on the tree and settles it after the lock is released.
@@ -124,26 +130,21 @@ impl Files {
         self.read(path, |tree| tree.open(path))
     }
 
-    /// Lists the directory `path`; see [`Tree::list`].
+    /// Reads where the link `path` points to; see [`Tree::read_link`].
     ///
     /// # Errors
-    /// As [`Tree::list`].
+    /// As [`Tree::read_link`].
+    pub fn read_link(&self, path: &RelPath) -> Result<OsString> {
+        self.read(path, |tree| tree.read_link(path))
+    }
+
+    /// Lists the directory `path`; see [`Tree::list_looking`].
+    ///
+    /// # Errors
+    /// As [`Tree::list_looking`].
     pub fn list(&self, path: &RelPath) -> Result<Vec<(Child, Option<Stat>)>> {
-        let listed = self.read(path, |tree| {
-            let children = tree.list(path)?;
-            let limit = self.store.options().files.list_entries;
-            if children.len() > limit {
-                return Err(Error::TooManyEntries(limit));
-            }
-            let looked = children.into_iter().map(|child| {
-                let stat = match child.name.to_str().and_then(|name| path.join(name).ok()) {
-                    Some(path) => tree.stat_entry(&path)?.map(|(stat, _)| stat),
-                    None => None,
-                };
-                Ok((child, stat))
-            });
-            looked.collect()
-        });
+        let limit = self.store.options().files.list_entries;
+        let listed = self.read(path, |tree| tree.list_looking(path, limit));
         self.empty_if_unmade(path, listed)
     }
 

@@ -7,12 +7,14 @@
 //! | [`dir`] | [`Dir`], an open directory: the only way to anything stored |
 //! | [`stage`], `journal` | building things aside and making them visible at once |
 //! | [`tree`] | the contract of a tree; [`union`] and [`plain`] keep it |
+//! | [`cached`] | reads that take no waiting |
 //! | [`text`] | lines and replacements |
 //! | [`version`] | names of published states |
 //! | [`archive`] | what platforms upload, and what a skill says of itself |
 
 pub mod archive;
 mod base;
+pub mod cached;
 pub mod dir;
 pub mod error;
 pub mod files;

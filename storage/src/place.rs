@@ -40,6 +40,9 @@ pub(crate) const DIRECTORIES: [&str; 9] = [
     ".filesecbox/packages",
 ];
 
+/// Those of [`DIRECTORIES`] that no command has a reason to enter, whatever its user id is.
+pub(crate) const SERVICE_ONLY: [&str; 3] = [STAGE, ".filesecbox/versions", ".filesecbox/bases"];
+
 fn place(parts: &[&str]) -> Result<RelPath> {
     // Ids are single segments of at most 128 bytes, so the joined path keeps every rule of `RelPath`.
     RelPath::parse(&parts.join("/")).map_err(|error: PathError| error.into())

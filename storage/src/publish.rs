@@ -113,10 +113,17 @@ impl Store {
         committed.finish();
         for change in &changes {
             if let Change::Baseline(skill) = change {
-                self.collect_versions(agent, skill)?;
+                self.collect_versions_later(agent, skill);
             }
         }
         Ok(published)
+    }
+
+    /// Collects former versions after a change that is done: a failure here is no failure of the change.
+    fn collect_versions_later(&self, agent: &AgentId, skill: &SkillId) {
+        if let Err(error) = self.collect_versions(agent, skill) {
+            tracing::warn!(%error, %skill, "former versions stay until the next publication");
+        }
     }
 
     fn overlay_has(&self, user: &UserId, agent: &AgentId, skill: &SkillId) -> Result<bool> {
@@ -135,24 +142,27 @@ impl Store {
     /// [`Error::NotFound`] when the baseline has no such skill.
     pub fn remove_baseline(&self, agent: &AgentId, skill: &SkillId) -> Result<()> {
         let name = OsStr::new(skill.as_str());
-        {
+        let trash = {
             let _alone = self.inner.locks.write_baseline(agent, skill);
             let Some(version) = self.baseline_version(agent, skill)? else {
                 return Err(Error::NotFound(skill.to_string()));
             };
             let baseline = self.inner.root.open_dir(&place::baseline(agent)?)?;
             let versions = self.inner.root.ensure_path(&place::versions(agent, skill)?)?;
-            match baseline.rename_new(name, &versions, OsStr::new(version.as_str())) {
+            let trash = match baseline.rename_new(name, &versions, OsStr::new(version.as_str())) {
                 // The same content is kept already.
-                Err(Error::AlreadyExists(_)) => drop(self.inner.stage.discard(&baseline, name)?),
-                moved => moved?,
-            }
+                Err(Error::AlreadyExists(_)) => Some(self.inner.stage.discard(&baseline, name)?),
+                moved => moved.map(|()| None)?,
+            };
             if self.is_strict() {
                 versions.sync()?;
                 baseline.sync()?;
             }
-        }
-        self.collect_versions(agent, skill).map(drop)
+            trash
+        };
+        drop(trash);
+        self.collect_versions_later(agent, skill);
+        Ok(())
     }
 
     /// Removes a skill for one user: the user's own goes, one of the baseline is hidden. Others see no change.
@@ -173,12 +183,13 @@ impl Store {
             }
             let in_lower = layers.lower_stat(name)?.is_some();
             let upper = self.inner.root.ensure_path(&place)?;
+            let trash = crate::union::hide(&self.inner.stage, &upper, name, in_lower)?;
+            // After the deed: had the service died between, an overlay would stand on a base it did not begin with.
             if in_lower {
                 self.record_base(id)?;
             } else {
                 self.forget_base(id)?;
             }
-            let trash = crate::union::hide(&self.inner.stage, &upper, name, in_lower)?;
             if self.is_strict() {
                 upper.sync()?;
             }

@@ -116,6 +116,7 @@ impl Stat {
     }
 }
 
+#[allow(clippy::useless_conversion, reason = "`st_nlink` has 64 bits on x86-64 and 32 on aarch64")]
 impl From<rustix::fs::Stat> for Stat {
     fn from(stat: rustix::fs::Stat) -> Self {
         let file_type = FileType::from_raw_mode(stat.st_mode);
@@ -128,6 +129,7 @@ impl From<rustix::fs::Stat> for Stat {
             modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
             changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
             inode: stat.st_ino,
+            #[allow(clippy::useless_conversion, reason = "32 bits on aarch64")]
             links: u64::from(stat.st_nlink),
             owner: stat.st_uid,
             device: stat.st_rdev,

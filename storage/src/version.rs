@@ -20,8 +20,9 @@ const BUFFER_BYTES: usize = 64 * 1024;
 
 /// The first 128 bits of a BLAKE3 digest of a tree, as 32 hexadecimal digits.
 ///
-/// The digest covers, in order of their paths' bytes: kind, path, execute bit and content of every entry (of a
-/// link: its target). Times, owners and other mode bits do not count.
+/// The digest covers kind, path, execute bit and content of every entry (of a link: its target), each directory's
+/// entries in order of their names' bytes and directly after the directory itself. Times, owners and other mode bits
+/// do not count. `docs/LAYERS.md` has it byte for byte.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Version(String);

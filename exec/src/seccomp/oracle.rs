@@ -157,6 +157,13 @@ fn samples(policy: &Policy) -> Vec<Call> {
                 let mut socket = [2, 1, 6, 0, 0, 0];
                 socket[argument] = *value;
                 calls.push(Call { number, arch: AUDIT_ARCH, arguments: socket });
+                // So are the flags and the mode of an opening call, which stand in either of two places.
+                for flags in [1, 2] {
+                    let mut open = [0; 6];
+                    (open[flags], open[flags + 1]) = (0o100, 0o4755);
+                    open[argument] = *value;
+                    calls.push(Call { number, arch: AUDIT_ARCH, arguments: open });
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Everything is allowed unless listed: the walls are Landlock, the uid and the limits, and this list closes what
 //! they do not see. `ENOSYS` is answered where programs have a fallback for old kernels, `EPERM` elsewhere.
 
-use libc::{EAFNOSUPPORT, ENOSYS, EPERM, c_long};
+use libc::{EAFNOSUPPORT, ENOSYS, EOPNOTSUPP, EPERM, c_long};
 
 use super::compile::{Action, Condition, Policy, Rule, Verdict};
 use crate::tier::Network;
@@ -21,6 +21,9 @@ const SET_MEMPOLICY_HOME_NODE: c_long = 450;
 const FCHMODAT2: c_long = 452;
 const STATMOUNT: c_long = 457;
 const LISTMOUNT: c_long = 458;
+const OPENAT2: c_long = 437;
+const SETXATTRAT: c_long = 463;
+const REMOVEXATTRAT: c_long = 466;
 
 /// Calls refused with `EPERM` whatever their arguments.
 #[rustfmt::skip]
@@ -68,6 +71,20 @@ const ABSENT: &[c_long] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register, // makes other calls past the filter
+    OPENAT2,                     // its mode lies behind a pointer
+];
+
+/// Calls that are answered as a file system without extended attributes answers them. Landlock does not mediate them:
+/// a run of the service's own uid could mark stored directories as opaque, which hides what lies below.
+const UNSUPPORTED: &[c_long] = &[
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    SETXATTRAT,
+    REMOVEXATTRAT,
 ];
 
 /// `CLONE_NEW*` flags that `clone(2)` takes: cgroup, ipc, net, mount, pid, user, uts.
@@ -79,6 +96,8 @@ const NEW_NAMESPACES: u32 = 0x0200_0000 // CLONE_NEWCGROUP
     | 0x1000_0000 // CLONE_NEWUSER
     | 0x0400_0000; // CLONE_NEWUTS
 const SET_ID_BITS: u32 = 0o6000;
+/// Flags of open(2) with which it takes a mode: `O_CREAT`, and `O_TMPFILE` without `O_DIRECTORY`.
+const CREATING_FLAGS: u32 = 0o100 | 0o20_000_000;
 const MFD_NOEXEC_SEAL: u32 = 8;
 const RENAME_WHITEOUT: u32 = 4;
 const PRIO_USER: u32 = 2;
@@ -100,8 +119,16 @@ pub(crate) fn opening() -> Policy {
     for number in ABSENT {
         refuse(*number, Verdict::Always(Action::Errno(ENOSYS)));
     }
+    for number in UNSUPPORTED {
+        refuse(*number, Verdict::Always(Action::Errno(EOPNOTSUPP)));
+    }
     refuse(libc::SYS_clone, any_of([bits(0, NEW_NAMESPACES)]));
-    // A set-id file in a shared directory outlives the run.
+    // A set-id file in a shared directory outlives the run. open(2) makes one as well as chmod(2).
+    refuse(libc::SYS_openat, creating_set_id(2));
+    #[cfg(target_arch = "x86_64")]
+    refuse(libc::SYS_open, creating_set_id(1));
+    #[cfg(target_arch = "x86_64")]
+    refuse(libc::SYS_creat, any_of([bits(1, SET_ID_BITS)]));
     refuse(libc::SYS_fchmod, any_of([bits(1, SET_ID_BITS)]));
     refuse(libc::SYS_fchmodat, any_of([bits(2, SET_ID_BITS)]));
     refuse(FCHMODAT2, any_of([bits(2, SET_ID_BITS)]));
@@ -172,6 +199,11 @@ fn rule(number: c_long, verdict: Verdict) -> Option<Rule> {
 
 fn any_of<const N: usize>(conditions: [Condition; N]) -> Verdict {
     Verdict::When(conditions.into_iter().map(|condition| vec![condition]).collect(), Action::Errno(EPERM))
+}
+
+/// Refuses an opening call, whose flags are `flags` and whose mode comes next, when it would make a set-id file.
+fn creating_set_id(flags: u32) -> Verdict {
+    Verdict::When(vec![vec![bits(flags, CREATING_FLAGS), bits(flags + 1, SET_ID_BITS)]], Action::Errno(EPERM))
 }
 
 fn is(argument: u32, value: u32) -> Condition {

@@ -21,6 +21,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -85,6 +86,10 @@ fn start() -> io::Result<Loop> {
     rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
     // No attach, no core, and the process directory belongs to root (PR_SET_DUMPABLE(2const)).
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    // One descriptor for each run; the runs have limits of their own.
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
     let can_change_identity = reduce_capabilities();
     rustix::thread::set_no_new_privs(true)?;
     let filter = match seccomp::load_opening() {
@@ -182,14 +187,16 @@ impl Loop {
 
     /// Starts one run, or reports why not.
     fn launch(&mut self, request: &Request, descriptors: Descriptors<OwnedFd>) {
-        let report = match self.cradle.spawn(request, &descriptors) {
-            Ok(pid) => Report::Started { pid: pid.as_raw() },
-            Err(error) => Report::Failed { step: Step::Clone, errno: error.raw_os_error().unwrap_or(0) },
-        };
-        let _ = wire::send_message(descriptors.run.as_fd(), &report);
-        if let Report::Started { pid } = report {
-            let pid = Pid::from_raw(pid);
-            self.runs.push(Run { pid, socket: descriptors.run, identity: request.identity, killed: false });
+        match self.cradle.spawn(request, &descriptors) {
+            Ok(pid) => {
+                let (socket, identity) = (descriptors.run, request.identity);
+                self.runs.push(Run { pid, socket, identity, killed: false });
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(0);
+                let _ =
+                    wire::send_message(descriptors.run.as_fd(), &Report::Failed { step: Step::Clone, errno });
+            }
         }
     }
 
