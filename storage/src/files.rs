@@ -97,8 +97,17 @@ impl Files {
     fn change<T>(&self, operation: impl FnOnce(&dyn Tree) -> Result<(T, Aftermath)>) -> Result<T> {
         let (value, aftermath) = {
             let _held = self.store.inner.locks.write(&self.id);
-            let tree = self.store.tree(&self.id, true)?;
-            operation(tree.as_ref())?
+            match self.store.tree(&self.id, false) {
+                // The first change of a workspace is tried aside, so that a refused one leaves nothing.
+                Err(Error::NotFound(_)) if matches!(self.id, TreeId::Workspace(..)) => {
+                    let (tree, draft) = self.store.draft(&self.id)?;
+                    let (value, aftermath) = operation(&tree)?;
+                    let above = self.store.place_draft(&self.id, &draft)?;
+                    (value, aftermath.and(Aftermath::sync(above)))
+                }
+                Err(other) => return Err(other),
+                Ok(_) => operation(self.store.tree(&self.id, true)?.as_ref())?,
+            }
         };
         aftermath.settle(self.store.is_strict())?;
         Ok(value)

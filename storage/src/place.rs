@@ -78,17 +78,30 @@ pub(crate) fn packages(user: &UserId, agent: &AgentId) -> Result<RelPath> {
     place(&[".filesecbox/packages", user.as_str(), agent.as_str()])
 }
 
+/// What tells the user ids of one store from those of others.
+pub(crate) type Salt = [u8; 32];
+
 /// First user id that sandboxes are given; 30 bits follow.
 pub(crate) const OWNER_FIRST: u32 = 0x4000_0000;
 
 /// The user and group id that owns a sandbox where the service may give files away.
 ///
-/// It follows from the names alone, so no table must be kept: 30 bits of a digest. Two sandboxes that meet by
-/// chance (1 in 2^30 for a given pair) lose the separation by user id between them and keep every other wall.
+/// It follows from the store's `salt` and the names, so no table must be kept: 30 bits of a digest. Two sandboxes
+/// that meet by chance (1 in 2^30 for a given pair) lose the separation by user id between them and keep every other
+/// wall. The salt keeps the stores of one machine apart: ending a run ends every process of its user id.
 #[must_use]
-pub(crate) fn owner(user: &UserId, agent: &AgentId) -> u32 {
-    let digest = blake3::hash(format!("{user}\0{agent}").as_bytes());
-    let [a, b, c, d, ..] = *digest.as_bytes();
+pub(crate) fn owner(salt: &Salt, user: &UserId, agent: &AgentId) -> u32 {
+    salted(salt, &format!("{user}\0{agent}"))
+}
+
+/// The user id of what a store tries out when it starts. No pair of names gives the same text.
+#[must_use]
+pub(crate) fn probe_owner(salt: &Salt) -> u32 {
+    salted(salt, "probe")
+}
+
+fn salted(salt: &Salt, text: &str) -> u32 {
+    let [a, b, c, d, ..] = *blake3::keyed_hash(salt, text.as_bytes()).as_bytes();
     OWNER_FIRST | (u32::from_le_bytes([a, b, c, d]) & (OWNER_FIRST - 1))
 }
 
@@ -97,12 +110,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owners_are_stable_and_never_a_system_user() {
+    fn owners_are_stable_differ_between_stores_and_are_never_a_system_user() {
         let id = |text| (UserId::parse(text).unwrap(), AgentId::parse("a").unwrap());
-        let (user, agent) = id("u");
-        assert_eq!(owner(&user, &agent), owner(&user, &agent));
-        let (other, _) = id("v");
-        assert_ne!(owner(&user, &agent), owner(&other, &agent));
-        assert!(owner(&user, &agent) >= OWNER_FIRST && owner(&user, &agent) < 2 * OWNER_FIRST);
+        let ((user, agent), (other, _)) = (id("u"), id("v"));
+        let salt = [1; 32];
+        assert_eq!(owner(&salt, &user, &agent), owner(&salt, &user, &agent));
+        assert_ne!(owner(&salt, &user, &agent), owner(&salt, &other, &agent));
+        assert_ne!(owner(&salt, &user, &agent), owner(&[2; 32], &user, &agent));
+        assert_ne!(owner(&salt, &user, &agent), probe_owner(&salt));
+        let range = OWNER_FIRST..2 * OWNER_FIRST;
+        assert!(range.contains(&owner(&salt, &user, &agent)) && range.contains(&probe_owner(&salt)));
     }
 }

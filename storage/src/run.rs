@@ -275,7 +275,11 @@ impl PlannedRun {
         // From here on, dropping it removes what was made.
         let mut prepared = PreparedRun { store, id, view, temporary, copy: None, home, run };
         match &prepared.id {
-            TreeId::Workspace(..) => drop(prepared.store.plain(&prepared.id, true)?),
+            TreeId::Workspace(..) => {
+                // Not while a first change is about to put its own in place.
+                let _held = prepared.store.inner.locks.read(&prepared.id);
+                drop(prepared.store.plain(&prepared.id, true)?);
+            }
             TreeId::Skill(..) => {
                 prepared.copy = Some(prepared.store.materialise(&prepared.id, &prepared.run, owner)?);
             }

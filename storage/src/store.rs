@@ -15,7 +15,7 @@ use crate::journal;
 use crate::lock::Locks;
 use crate::place;
 use crate::plain::Plain;
-use crate::stage::{Durability, Stage};
+use crate::stage::{Durability, Stage, Trash};
 use crate::tree::Tree;
 use crate::union::Union;
 use crate::version;
@@ -57,6 +57,7 @@ pub(crate) struct Inner {
     pub(crate) locks: Locks,
     pub(crate) options: Options,
     /// Locked as long as this store is open.
+    salt: place::Salt,
     _lock: File,
 }
 
@@ -101,7 +102,8 @@ impl Store {
         check_markers(&stage)?;
         let separate_owners = options.separate_owners && can_give_away(&stage)?;
         let options = Options { separate_owners, ..options };
-        let inner = Inner { root, root_path, stage, locks: Locks::new(), options, _lock: lock };
+        let salt = salt(&own)?;
+        let inner = Inner { root, root_path, stage, locks: Locks::new(), options, salt, _lock: lock };
         Ok((Self { inner: Arc::new(inner) }, Recovery { finished, swept }))
     }
 
@@ -120,7 +122,7 @@ impl Store {
     /// A user id as sandboxes have it, for a probe; `None` where they have none of their own.
     #[must_use]
     pub fn probe_owner(&self) -> Option<u32> {
-        self.inner.options.separate_owners.then_some(place::OWNER_FIRST)
+        self.inner.options.separate_owners.then(|| place::probe_owner(&self.inner.salt))
     }
 
     /// How the store behaves.
@@ -136,7 +138,7 @@ impl Store {
 
     /// The user id that owns a tree's files, if trees have owners here.
     pub(crate) fn owner(&self, id: &TreeId) -> Option<u32> {
-        self.inner.options.separate_owners.then(|| place::owner(id.user(), id.agent()))
+        self.inner.options.separate_owners.then(|| place::owner(&self.inner.salt, id.user(), id.agent()))
     }
 
     /// The tree `id` as it stands. The caller holds its lock.
@@ -190,6 +192,33 @@ impl Store {
         }
         Ok(Plain { stage: self.inner.stage.clone(), dir, owner })
     }
+
+    /// An empty workspace aside, for a first change that may yet be refused; see [`Store::place_draft`].
+    pub(crate) fn draft(&self, id: &TreeId) -> Result<(Plain, Trash)> {
+        let trash = self.inner.stage.trash();
+        let dir = self.inner.stage.dir().create_dir(&trash.name, 0o755)?;
+        let owner = self.owner(id);
+        if let Some(owner) = owner {
+            dir.set_mode(0o700)?;
+            dir.set_owner(owner)?;
+        }
+        Ok((Plain { stage: self.inner.stage.clone(), dir, owner }, trash))
+    }
+
+    /// Makes a draft the workspace `id`. Returns the directory to sync.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when a command has made the workspace meanwhile.
+    pub(crate) fn place_draft(&self, id: &TreeId, draft: &Trash) -> Result<Dir> {
+        let path = place::workspace(id.user(), id.agent())?;
+        let above = self.inner.root.ensure_path(&path.parent().unwrap_or_else(RelPath::root))?;
+        match self.inner.stage.dir().rename_new(&draft.name, &above, OsStr::new(id.agent().as_str())) {
+            Err(Error::AlreadyExists(_)) => {
+                Err(Error::Conflict("a command has begun in the workspace meanwhile: try again".to_owned()))
+            }
+            placed => placed.map(|()| above),
+        }
+    }
 }
 
 /// Makes the root directory, the one thing that lies beneath no `Dir`.
@@ -235,6 +264,34 @@ fn check_format(own: &Dir) -> Result<()> {
                 .map_err(|error| Error::from_io("write", "format", error))?;
             file.sync_all().map_err(|error| Error::from_io("fsync", "format", error))?;
             own.rename(draft, own, name)
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// Reads what keeps the user ids of this store apart from those of others, or draws it.
+fn salt(own: &Dir) -> Result<place::Salt> {
+    let name = OsStr::new("salt");
+    match own.open_file_entry(name) {
+        Ok((mut file, _)) => {
+            let mut salt = place::Salt::default();
+            file.read_exact(&mut salt).map_err(|error| Error::from_io("read", "salt", error))?;
+            Ok(salt)
+        }
+        Err(Error::NotFound(_)) => {
+            let mut salt = place::Salt::default();
+            getrandom::fill(&mut salt)
+                .map_err(|error| Error::from_io("getrandom", "salt", std::io::Error::other(error)))?;
+            // Under another name until it is whole: half a salt would be another one after a crash.
+            let draft = OsStr::new("salt.draft");
+            own.remove_tree(draft)?;
+            let mut file = own.create_file(draft, 0o600)?;
+            file.write_all(&salt)
+                .and_then(|()| file.sync_all())
+                .map_err(|error| Error::from_io("write", "salt", error))?;
+            own.rename(draft, own, name)?;
+            own.sync()?;
+            Ok(salt)
         }
         Err(other) => Err(other),
     }
