@@ -183,23 +183,28 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     tracing::info!("stopping: no further connections, runs may end within {} ms", config.shutdown_ms);
     stopping.cancel();
     service.runs.close();
-    let grace = tokio::time::sleep(Duration::from_millis(config.shutdown_ms));
-    let mut grace = std::pin::pin!(grace);
-    let mut served = false;
-    let ended = tokio::select! {
-        () = service.runs.wait() => true,
-        () = &mut grace => false,
+    let drain = async {
+        let grace = Duration::from_millis(config.shutdown_ms);
+        if tokio::time::timeout(grace, service.runs.wait()).await.is_err() {
+            tracing::warn!("killing the runs that have not ended");
+            service.stop.cancel();
+            service.runs.wait().await;
+        }
     };
-    if !ended {
-        tracing::warn!("killing the runs that have not ended");
-        service.stop.cancel();
-        service.runs.wait().await;
+    let mut drain = std::pin::pin!(drain);
+    let mut served = false;
+    // The server goes on meanwhile: it is what stops listening and what sends the answers of runs that end.
+    tokio::select! {
+        result = &mut server => { result?; served = true; drain.await; }
+        () = &mut drain => {}
     }
     service.stop.cancel();
-    // Answers on their way may still leave; a client that does not read them does not hold us up.
-    tokio::select! {
-        result = &mut server => { result?; served = true; }
-        () = tokio::time::sleep(FAREWELL) => {}
+    if !served {
+        // Answers on their way may still leave; a client that does not read them does not hold us up.
+        tokio::select! {
+            result = &mut server => { result?; served = true; }
+            () = tokio::time::sleep(FAREWELL) => {}
+        }
     }
     tracing::info!(all_answered = served, "stopped");
     Ok(())

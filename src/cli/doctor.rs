@@ -16,7 +16,7 @@ pub(super) fn run(config: &Config) -> Outcome {
     say(&format!("filesecbox {} on this host", env!("CARGO_PKG_VERSION")));
     say("");
 
-    let exists = config.root.is_dir();
+    let exists = config.root.exists();
     let scratch;
     let store_config = if exists {
         config.clone()
