@@ -1,1 +1,358 @@
-//! To come.
+//! The program at a terminal: what its help teaches, what `doctor` finds, skills end to end, starting and stopping.
+
+use std::io::{Read, Write};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::{Service, Settings, children_of, program, run_program, skill, skill_zip, workspace};
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn help_names_every_command_and_what_it_needs() {
+    for (args, lines) in [
+        (
+            &["--help"][..],
+            &[
+                "serve",
+                "doctor",
+                "skill",
+                "--listen",
+                "--root",
+                "--config",
+                "FILESECBOX_TOKEN",
+                "127.0.0.1:8003",
+                "./data",
+            ][..],
+        ),
+        (
+            &["serve", "--help"],
+            &["--listen", "--durability", "--allow-anonymous", "strict", "relaxed", "FILESECBOX_ROOT"],
+        ),
+        (&["doctor", "--help"], &["--root", "--config", "what this host grants"]),
+        (&["skill", "--help"], &["upload", "list", "download", "rm"]),
+        (
+            &["skill", "upload", "--help"],
+            &["--scope", "baseline", "overlay", "--charset", "--user", "--agent", "FILESECBOX_SERVER"],
+        ),
+        (&["skill", "list", "--help"], &["--json", "--user"]),
+        (&["skill", "download", "--help"], &["--output", "standard output"]),
+        (&["skill", "rm", "--help"], &["--scope", "baseline"]),
+        (&["--version"], &[env!("CARGO_PKG_VERSION")]),
+    ] {
+        let output = run_program(args, &[("FILESECBOX_TOKEN", "never-shown")]);
+        assert!(output.status.success(), "{args:?}");
+        let told = stdout(&output);
+        for line in lines {
+            assert!(told.contains(line), "{args:?} lacks `{line}`: {told}");
+        }
+        assert!(!told.contains("never-shown"), "{args:?} shows a token: {told}");
+        assert!(!told.contains("launcher"), "{args:?} shows what is hidden: {told}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_named() {
+    for (args, hint) in [
+        (&["--lissten", "x"][..], "--listen"),
+        (&["serve", "--listen", "localhost"], "localhost"),
+        (&["serve", "--listen", "127.0.0.1:99999"], "99999"),
+        (&["skill", "upload", "x.zip"], "--user"),
+        (&["skill", "upload", "-u", "u", "-a", "a", "--scope", "all", "x.zip"], "overlay"),
+        (&["frobnicate"], "frobnicate"),
+    ] {
+        let output = run_program(args, &[]);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains(hint), "{args:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_is_refused_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("c.toml");
+    let config = path.to_str().unwrap();
+    let root = dir.path().join("data");
+    for (text, hint) in [
+        ("lissten = \"127.0.0.1:1\"", "lissten"),
+        ("[limits.runs]\ntimeout = 1", "timeout"),
+        ("[isolation]\nminimum = \"vm\"", "vm"),
+        ("root = ", "line 1"),
+        ("[commands]\nextra = [\"/bin/ls\"]", "commands"),
+        ("[commands.environment]\nSECRET_X = \"1\"", "SECRET_X"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        for command in ["serve", "doctor"] {
+            if command == "doctor" && text.contains("SECRET") {
+                continue;
+            }
+            let output = run_program(
+                &[command, "--config", config, "--listen", "127.0.0.1:0", "--root", root.to_str().unwrap()],
+                &[],
+            );
+            assert_eq!(output.status.code(), Some(1), "{command} {text}: {}", stdout(&output));
+            assert!(stderr(&output).contains(hint), "{command} {text}: {}", stderr(&output));
+        }
+    }
+    let output = run_program(&["serve", "--config", "/nonexistent/c.toml"], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("/nonexistent/c.toml"), "{}", stderr(&output));
+    assert!(!root.exists(), "a refused start makes nothing");
+}
+
+#[test]
+fn the_command_line_counts_more_than_the_environment_and_that_more_than_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("c.toml");
+    let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(&config, format!("root = {:?}", place("file"))).unwrap();
+    let config = config.to_str().unwrap();
+    let shown =
+        |args: &[&str], env: &[(&str, &str)]| stdout(&run_program(&[&["doctor"], args].concat(), env));
+    let environment = place("environment");
+    let env = [("FILESECBOX_CONFIG", config), ("FILESECBOX_ROOT", environment.as_str())];
+    assert!(shown(&[], &env[..1]).contains(&place("file")));
+    assert!(shown(&[], &env).contains(&environment));
+    assert!(shown(&["--root", &place("argument")], &env).contains(&place("argument")));
+}
+
+#[test]
+fn the_doctor_says_whether_the_service_can_start_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("data");
+    let doctor = |args: &[&str]| {
+        program().arg("doctor").args(["--root", root.to_str().unwrap()]).args(args).output().unwrap()
+    };
+    let output = doctor(&[]);
+    let told = stdout(&output);
+    for line in ["data directory", "tier", "landlock", "system calls", "network", "tried"] {
+        assert!(told.contains(line), "lacks `{line}`: {told}");
+    }
+    let verdict = if output.status.success() { "The service can start here." } else { "cannot start here" };
+    assert!(told.contains(verdict), "{told}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+
+    // More than any host grants today.
+    let config = dir.path().join("c.toml");
+    std::fs::write(&config, "[isolation]\nminimum = \"namespaces\"\n").unwrap();
+    let output = doctor(&["--config", config.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stdout(&output).contains("BELOW") && stdout(&output).contains("cannot start here"),
+        "{}",
+        stdout(&output)
+    );
+
+    std::fs::write(&root, "a file").unwrap();
+    let output = doctor(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("NOT USABLE") || !stderr(&output).is_empty(), "{}", stdout(&output));
+}
+
+/// A call of `filesecbox skill` against a service.
+fn call(service: &Service, args: &[&str]) -> Output {
+    let server = format!("http://{}", service.client.address);
+    let mut command = program();
+    command.current_dir(service.outside()).arg("skill").args(args);
+    command.env("FILESECBOX_SERVER", server).env("FILESECBOX_USER", "张三").env("FILESECBOX_AGENT", "代理");
+    if let Some(token) = &service.client.token {
+        command.env("FILESECBOX_TOKEN", token);
+    }
+    command.output().unwrap()
+}
+
+#[test]
+fn skills_go_up_are_listed_come_down_and_are_removed() {
+    let service = Service::start();
+    let archive = skill_zip("报表", &[("数据/表.csv", "a,b\n")]);
+    std::fs::write(service.outside().join("报表.zip"), &archive).unwrap();
+
+    let output = call(&service, &["upload", "--scope", "baseline", "报表.zip"]);
+    assert_eq!(
+        stdout(&output),
+        "Upload successful: skill '报表' to 'baseline/代理/报表'\n",
+        "{}",
+        stderr(&output)
+    );
+    let output = call(&service, &["upload", "报表.zip"]);
+    assert_eq!(stdout(&output), "Upload successful: skill '报表' to 'overlay/张三/代理/报表'\n");
+
+    let output = call(&service, &["list"]);
+    let list = stdout(&output);
+    assert!(list.contains("报表: about 报表"), "{list}");
+    let list: serde_json::Value =
+        serde_json::from_str(&stdout(&call(&service, &["list", "--json"]))).unwrap();
+    assert_eq!(list[0]["skill_id"], "报表");
+
+    let output = call(&service, &["download", "报表"]);
+    assert_eq!(stdout(&output), "Saved 报表.zip\n", "{}", stderr(&output));
+    let saved = std::fs::read(service.outside().join("报表.zip")).unwrap();
+    let output = call(&service, &["download", "报表", "--output", "-"]);
+    assert!(output.stdout == saved, "standard output has the same bytes");
+    assert!(saved.starts_with(b"PK\x03\x04"));
+    assert_eq!(service.client.files(&skill("张三", "代理", "报表")), ["SKILL.md", "数据/表.csv"]);
+
+    assert_eq!(stdout(&call(&service, &["rm", "报表"])), "Skill '报表' removed from 'overlay'\n");
+    assert_eq!(stdout(&call(&service, &["list"])), "");
+    let output = call(&service, &["rm", "--scope", "baseline", "报表"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let left: Vec<_> =
+        std::fs::read_dir(service.outside()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("part")), "{left:?}");
+}
+
+#[test]
+fn a_call_that_fails_says_why_and_what_to_do() {
+    let mut service = Service::start();
+    std::fs::write(service.outside().join("bad.zip"), "no archive").unwrap();
+    for (args, hint) in [
+        (&["upload", "bad.zip"][..], "bad_archive"),
+        (&["upload", "none.zip"], "none.zip"),
+        (&["download", "none"], "not_found"),
+        (&["rm", "none"], "not_found"),
+        (&["download", ".."], "begins with a dot"),
+    ] {
+        let output = call(&service, args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(
+            stderr(&output).starts_with("filesecbox: ") && stderr(&output).contains(hint),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+    assert!(!service.outside().join("none.zip").exists(), "a failed download leaves nothing");
+    service.terminate();
+    service.wait();
+    let output = call(&service, &["list"]);
+    assert!(stderr(&output).contains("is it running?"), "{}", stderr(&output));
+    let closed = Service::with(Settings {
+        env: vec![("FILESECBOX_TOKEN".to_owned(), "t".to_owned())],
+        ..Settings::default()
+    });
+    assert!(stderr(&call(&closed, &["list"])).contains("unauthenticated"));
+}
+
+#[test]
+fn a_second_service_on_the_same_directory_is_refused() {
+    let service = Service::start();
+    service.client.write(&workspace("u", "a"), "f", "x");
+    let root = service.root.to_str().unwrap();
+    let output = run_program(&["serve", "--listen", "127.0.0.1:0", "--root", root], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("another filesecbox uses this data directory"), "{}", stderr(&output));
+    assert_eq!(service.client.text(&workspace("u", "a"), "f"), "x");
+    let taken = service.client.address.to_string();
+    let other = service.outside().join("other");
+    let output = run_program(&["serve", "--listen", &taken, "--root", other.to_str().unwrap()], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains(&taken), "{}", stderr(&output));
+}
+
+/// Starts a run that waits for a file, and returns when it has begun.
+fn begin_run(service: &Service, script: &str) -> std::net::TcpStream {
+    let tree = workspace("u", "stopping");
+    let body = json!(["-c", script]).to_string();
+    let mut stream = service.client.connect();
+    let host = service.client.address;
+    let head = format!(
+        "POST {tree}/execute?command=bash HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
+    let begun = service.root.join("sandbox/u/stopping/begun");
+    while !begun.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    stream
+}
+
+fn answer(mut stream: std::net::TcpStream) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn sigterm_lets_a_run_finish_and_answers_it() {
+    let mut service = Service::start();
+    let stream =
+        begin_run(&service, "echo x > begun; while [ ! -e stop ]; do sleep 0.05; done; echo finished");
+    let processes = children_of(service.pid());
+    assert!(!processes.is_empty());
+    service.terminate();
+    // It still runs, and nobody new gets in.
+    let begin = Instant::now();
+    while std::net::TcpStream::connect(service.client.address).is_ok()
+        && begin.elapsed() < Duration::from_secs(20)
+    {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::write(service.root.join("sandbox/u/stopping/stop"), "").unwrap();
+    assert!(answer(stream).contains("finished"));
+    assert_eq!(service.wait().code(), Some(0));
+    assert_gone(&processes);
+}
+
+#[test]
+fn sigterm_kills_what_does_not_end_and_leaves_no_process() {
+    let mut service = Service::configured("shutdown_ms = 100\n");
+    let stream = begin_run(&service, "(setsid sleep 1000 &); echo x > begun; sleep 1000; true");
+    let processes = children_of(service.pid());
+    assert!(processes.len() >= 3, "{processes:?}");
+    service.terminate();
+    let text = answer(stream);
+    assert!(text.starts_with("HTTP/1.1 503") && text.contains("\"disconnected\""), "{text}");
+    assert_eq!(service.wait().code(), Some(0));
+    assert_gone(&processes);
+}
+
+/// Waits until none of these processes runs any more; a zombie of somebody else's init does not.
+fn assert_gone(processes: &[u32]) {
+    let runs = |process: &&u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, fields)| !fields.trim_start().starts_with('Z'))
+    };
+    let begin = Instant::now();
+    while processes.iter().any(|process| runs(&process)) && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let left: Vec<&u32> = processes.iter().filter(runs).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_service_that_is_killed_leaves_no_run_and_the_next_one_starts() {
+    let mut service = Service::start();
+    let _stream = begin_run(&service, "(setsid sleep 1000 &); echo x > begun; sleep 1000; true");
+    let processes = children_of(service.pid());
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(i32::try_from(service.pid()).unwrap()).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    service.wait();
+    assert_gone(&processes);
+    let next = Service::with(Settings { root: Some(service.root.clone()), ..Settings::default() });
+    assert_eq!(next.client.text(&workspace("u", "stopping"), "begun"), "x\n");
+    let run = next.client.execute(&workspace("u", "stopping"), "cat", &["begun"]);
+    assert_eq!(run["result"]["stdout"], "x\n");
+}
+
+#[test]
+fn an_interrupt_stops_the_service_as_well() {
+    let mut service = Service::start();
+    let pid = service.pid().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    assert_eq!(service.wait().code(), Some(0));
+}

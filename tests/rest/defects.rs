@@ -495,7 +495,9 @@ fn d17_a_bad_archive_leaves_the_old_skill_and_readers_never_see_half_of_one() {
             service.client.upload(&skills("u", "a"), "baseline", &states[(round + 1) % 2]);
         }
         stop.store(true, Ordering::Relaxed);
-        readers.map(|reader| reader.join().unwrap());
+        for reader in readers {
+            reader.join().unwrap();
+        }
     });
 }
 
@@ -620,7 +622,9 @@ fn d24_a_reader_never_sees_half_a_write() {
             service.client.write(&tree, "f", &texts[round % 2]);
         }
         stop.store(true, Ordering::Relaxed);
-        readers.map(|reader| reader.join().unwrap());
+        for reader in readers {
+            reader.join().unwrap();
+        }
     });
     assert_ne!(fs::metadata(&stored).unwrap().ino(), first, "a write takes the place of the file");
     let left: Vec<_> =

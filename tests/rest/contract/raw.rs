@@ -15,7 +15,7 @@ fn bytes_come_back_as_they_were_sent() {
     );
     service.client.put(target.clone(), &all).refused(404, "not_found");
     let written = service.client.put(format!("{target}?parents=true&mode=600"), &all);
-    assert_eq!(written.bytes(201).is_empty(), false);
+    assert!(!written.bytes(201).is_empty());
     let answer = written.ok();
     assert_eq!(
         (&answer["path"], &answer["size"], &answer["created"]),

@@ -171,3 +171,23 @@ fn the_service_tells_that_it_lives_and_what_it_is() {
     assert_eq!(data["limits"]["runs"]["timeout_ms"], 300_000);
     assert!(!String::from_utf8_lossy(&info.body).contains(&service.client.root));
 }
+
+#[test]
+fn two_services_of_one_machine_leave_each_others_runs_alone() {
+    let (one, two) = (Service::start(), Service::start());
+    let tree = workspace("u", "a");
+    std::thread::scope(|scope| {
+        let long = scope.spawn(|| {
+            let args = json!(["-c", "echo x > begun; while [ ! -e stop ]; do sleep 0.05; done; echo whole"]);
+            one.client.post_json(format!("{tree}/execute?command=bash"), &args).ok()
+        });
+        while one.client.get(format!("{tree}/stat?path=begun")).status != 200 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        // The same user and agent, and a run that leaves something to kill.
+        two.client.execute(&tree, "bash", &["-c", "sleep 1000 >/dev/null 2>&1 & echo done"]);
+        one.client.write(&tree, "stop", "");
+        let run = long.join().unwrap();
+        assert_eq!(run["data"], "Exit Code: 0\nOutput:\nwhole\n", "{run}");
+    });
+}

@@ -6,7 +6,7 @@ mod service;
 mod snapshot;
 mod zip;
 
-pub(crate) use client::{Client, Reply, Request, encoded};
+pub(crate) use client::{Client, Reply, encoded};
 pub(crate) use host::{have, is_root, landlocked};
 pub(crate) use service::{
     Service, Settings, children_of, memory_peak_bytes, program, reset_memory_peak, run_program,
