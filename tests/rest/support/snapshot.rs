@@ -7,7 +7,8 @@ use std::path::Path;
 
 /// Kind, mode and content of every path that belongs to somebody.
 ///
-/// Left out is what requests may use on their way: the lock file, stages and working copies.
+/// Left out is what requests and runs use on their way: the lock file, stages, working copies, and the temporary
+/// directories of runs, which go in the background.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Snapshot(BTreeMap<String, (u32, Vec<u8>)>);
 
@@ -37,7 +38,10 @@ fn collect(root: &Path, dir: &Path, entries: &mut BTreeMap<String, (u32, Vec<u8>
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-        if matches!(name.as_str(), ".filesecbox/lock" | ".filesecbox/stage" | ".filesecbox/work") {
+        let is_temporary = name.starts_with(".filesecbox/packages/") && name.ends_with("/tmp");
+        if is_temporary
+            || matches!(name.as_str(), ".filesecbox/lock" | ".filesecbox/stage" | ".filesecbox/work")
+        {
             continue;
         }
         let metadata = fs::symlink_metadata(&path).unwrap();
