@@ -90,7 +90,7 @@ impl Store {
         if changes.is_empty() {
             return Ok(published);
         }
-        let committed = transaction.commit()?;
+        let committed = transaction.commit(&self.inner.root)?;
         for (index, change) in changes.iter().enumerate() {
             let applied = match change {
                 Change::Baseline(skill) => {

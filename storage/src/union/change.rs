@@ -284,7 +284,7 @@ impl Union {
         transaction.place(target.place, utf8(&target.name)?, None)?;
         transaction.dir().create_whiteout(&transaction.next_name())?;
         transaction.place(source.place, utf8(&source.name)?, None)?;
-        let committed = transaction.commit()?;
+        let committed = transaction.commit(&self.root)?;
         if let Err(error) = committed.apply(&self.root, 0) {
             // Nothing is placed yet: forget it, so that the next start does not place it late.
             committed.finish();
