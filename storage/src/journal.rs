@@ -142,14 +142,14 @@ impl Committed {
         Ok(())
     }
 
-    /// Forgets the transaction, all of whose steps were applied.
-    pub(crate) fn finish(mut self) {
+    /// Forgets the transaction, all of whose steps were applied. What it replaced goes with the value returned.
+    pub(crate) fn finish(mut self) -> Option<Trash> {
         // The journal goes first: without it the rest is only garbage.
         if let Err(error) = self.dir.remove_file(OsStr::new(JOURNAL)) {
             tracing::warn!(%error, "a finished transaction stays until the next start");
-            return;
+            return None;
         }
-        drop(self.trash.take());
+        self.trash.take()
     }
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn recover(root: &Dir, stage: &Stage) -> Result<(usize, usize)> {
             for index in 0..committed.steps.len() {
                 committed.apply(root, index)?;
             }
-            committed.finish();
+            drop(committed.finish());
             applied += 1;
         } else {
             removed += 1;

@@ -124,6 +124,13 @@ pub(crate) struct Trash {
     pub(crate) name: OsString,
 }
 
+/// What a change replaced. It is removed when this is dropped: drop it where nobody waits.
+#[must_use]
+#[derive(Default)]
+pub struct Leftovers {
+    pub(crate) trash: Vec<Trash>,
+}
+
 impl Drop for Trash {
     fn drop(&mut self) {
         if let Err(error) = self.stage.dir().remove_tree(&self.name) {

@@ -291,8 +291,8 @@ impl Union {
             return Err(error);
         }
         committed.apply(&self.root, 1)?;
-        committed.finish();
-        Ok(Aftermath { sync: vec![source.upper, target.upper], trash: Vec::new() })
+        let trash = committed.finish().into_iter().collect();
+        Ok(Aftermath { sync: vec![source.upper, target.upper], trash })
     }
 
     /// Copies everything in the merged directory `from` into the empty directory `into`.
