@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{Access, Role, Token};
+use crate::access::Access;
 use crate::config::{Config, ConfigError, Durability};
 use crate::http::{self, App};
 use crate::ops::Service;
@@ -108,7 +108,9 @@ pub fn open_store(config: &Config) -> Result<(Store, Recovery), ServeError> {
 /// Every [`ServeError`].
 pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
     let mut tokens = config.parsed_tokens()?;
-    tokens.extend(token.map(|token| Token::from_text(&token, Role::Admin)));
+    if let Some(token) = token {
+        tokens.push(Config::admin_token(&token)?);
+    }
     config.check_open(!tokens.is_empty())?;
     let environment = Configured::new(config.commands.environment.clone().into_iter().collect())?;
     let (launcher, commands) = start_launcher(&config, config.isolation.minimum)?;
@@ -136,7 +138,7 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
             runs: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
-        listen(&config, App { service, access }).await
+        listen(&config, App { service, access, is_guarded: config.allow_anonymous }).await
     })
 }
 

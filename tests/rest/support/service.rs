@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -20,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Settings {
     /// The text of its configuration file, if it has one.
     pub(crate) config: Option<String>,
+    /// Where it listens, when not on a free port of 127.0.0.1.
+    pub(crate) listen: Option<String>,
     /// Further arguments.
     pub(crate) args: Vec<String>,
     /// Further variables.
@@ -63,11 +66,9 @@ impl Service {
         let dir = tempfile::tempdir().unwrap();
         let root = settings.root.unwrap_or_else(|| dir.path().join("data"));
         let log = dir.path().join("log");
+        let listen = settings.listen.as_deref().unwrap_or("127.0.0.1:0");
         let mut command = program();
-        command
-            .arg("serve")
-            .args(["--listen", "127.0.0.1:0", "--durability", "relaxed", "--root"])
-            .arg(&root);
+        command.arg("serve").args(["--listen", listen, "--durability", "relaxed", "--root"]).arg(&root);
         if let Some(config) = &settings.config {
             let path = dir.path().join("filesecbox.toml");
             fs::write(&path, config).unwrap();
@@ -84,11 +85,11 @@ impl Service {
             let status = child.wait().unwrap();
             panic!("no ready line but {line:?}; {status}; {}", fs::read_to_string(&log).unwrap());
         };
-        let client = Client {
-            address: address.parse().unwrap(),
-            root: root.to_str().unwrap().to_owned(),
-            token: None,
-        };
+        let mut address: SocketAddr = address.parse().unwrap();
+        if address.ip().is_unspecified() {
+            address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+        }
+        let client = Client { address, root: root.to_str().unwrap().to_owned(), token: None };
         Self { client, root, child: Some(child), _stdout: stdout, dir }
     }
 
