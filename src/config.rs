@@ -138,6 +138,12 @@ pub enum ConfigError {
         /// What is wrong.
         problem: String,
     },
+    /// The token of the environment or the command line is one that no request can carry.
+    #[error(
+        "FILESECBOX_TOKEN (`--token`) is empty or has other than visible ASCII characters, so nobody could send it: \
+         unset it, or make one with `openssl rand -hex 32`"
+    )]
+    Unsendable,
     /// The service would be open to everybody.
     #[error(
         "`{0}` is not a loopback address and there is no token: set FILESECBOX_TOKEN, add `[[tokens]]`, or set \
@@ -169,6 +175,18 @@ impl Config {
                 entry.parse().map_err(|problem| ConfigError::Token { number, problem })
             });
         parsed.collect()
+    }
+
+    /// Reads the admin token of the environment or the command line, which is in the clear.
+    ///
+    /// # Errors
+    /// [`ConfigError::Unsendable`]: a header could not carry it (RFC 6750, section 2.1), and a service that is
+    /// closed to everybody looks as if it worked.
+    pub fn admin_token(text: &str) -> Result<Token, ConfigError> {
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(ConfigError::Unsendable);
+        }
+        Ok(Token::from_text(text, Role::Admin))
     }
 
     /// Checks that the address and the tokens fit together.

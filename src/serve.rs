@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{Access, Role, Token};
+use crate::access::Access;
 use crate::config::{Config, ConfigError, Durability};
 use crate::http::{self, App};
 use crate::ops::Service;
@@ -108,10 +108,13 @@ pub fn open_store(config: &Config) -> Result<(Store, Recovery), ServeError> {
 /// Every [`ServeError`].
 pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
     let mut tokens = config.parsed_tokens()?;
-    tokens.extend(token.map(|token| Token::from_text(&token, Role::Admin)));
+    if let Some(token) = token {
+        tokens.push(Config::admin_token(&token)?);
+    }
     config.check_open(!tokens.is_empty())?;
     let environment = Configured::new(config.commands.environment.clone().into_iter().collect())?;
     let (launcher, commands) = start_launcher(&config, config.isolation.minimum)?;
+    raise_open_files();
     let (store, recovery) = open_store(&config)?;
     if recovery != Recovery::default() {
         tracing::info!(finished = recovery.finished, swept = recovery.swept, "mended what a crash had left");
@@ -135,8 +138,20 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
             runs: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
-        listen(&config, App { service, access }).await
+        listen(&config, App { service, access, is_guarded: config.allow_anonymous }).await
     })
+}
+
+/// Lets the service open as many files as it may: each connection and each file under way takes one.
+///
+/// The launcher was started before and keeps the ordinary limit for commands.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit on open files stays as it is");
+    }
 }
 
 async fn listen(config: &Config, app: App) -> Result<(), ServeError> {

@@ -93,9 +93,9 @@ pub(crate) struct Hello {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// The process exists; its id is also that of its group.
+    /// The process exists and leads a group of its own; nothing was executed yet.
     Started {
-        /// The process id.
+        /// Its process id, and the group's.
         pid: i32,
     },
     /// The uid cannot walk to the tree by its path.

@@ -26,6 +26,9 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Problem>
         if rest == "*" {
             return Ok(Some(Tags::Any));
         }
+        if rest.is_empty() {
+            return Err(wrong());
+        }
         while !rest.is_empty() {
             let (weak, quoted) = rest.strip_prefix("W/").map_or((false, rest), |rest| (true, rest));
             let (tag, after) =
@@ -115,7 +118,10 @@ pub(super) fn range(headers: &HeaderMap, stat: &Stat) -> Result<Option<ByteRange
     };
     let malformed = || Problem::invalid("`Range` is `bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-LENGTH`");
     let (first, last) = spec.trim().split_once('-').ok_or_else(malformed)?;
-    let number = |text: &str| text.parse::<u64>().map_err(|_| malformed());
+    let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => text.parse::<u64>().map_err(|_| malformed()),
+        false => Err(malformed()),
+    };
     let (first, end) = match (first, last) {
         ("", length) => (stat.size.saturating_sub(number(length)?), stat.size),
         (first, "") => (number(first)?, stat.size),
@@ -152,6 +158,7 @@ mod tests {
         assert_eq!(change(header::IF_NONE_MATCH, "*").unwrap(), Condition::Missing);
         for (name, value) in [
             (header::IF_MATCH, "a"),
+            (header::IF_MATCH, ""),
             (header::IF_MATCH, "\"a"),
             (header::IF_MATCH, "\"a\" \"b\""),
             (header::IF_NONE_MATCH, "\"a\""),
@@ -181,7 +188,7 @@ mod tests {
         assert_eq!(read("bytes=5-999").unwrap(), part(5, 5));
         assert_eq!(read("bytes=0-1,3-4").unwrap(), None);
         assert_eq!(read("lines=0-1").unwrap(), None);
-        for wrong in ["bytes=10-", "bytes=-0", "bytes=4-2", "bytes=a-b", "bytes=5"] {
+        for wrong in ["bytes=10-", "bytes=-0", "bytes=4-2", "bytes=a-b", "bytes=5", "bytes=+1-2", "bytes=-"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

@@ -15,14 +15,14 @@ use super::problem::{Code, Problem};
 pub(super) async fn same_origin(State(app): State<App>, request: Request, next: Next) -> Response {
     // With tokens, a page that has none gets nowhere.
     if !app.access.is_closed()
-        && let Err(problem) = check(request.headers())
+        && let Err(problem) = check(request.headers(), app.is_guarded)
     {
         return problem.into_response();
     }
     next.run(request).await
 }
 
-fn check(headers: &HeaderMap) -> Result<(), Problem> {
+fn check(headers: &HeaderMap, any_name: bool) -> Result<(), Problem> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let host = text(header::HOST);
     if let Some(origin) = text(header::ORIGIN) {
@@ -33,7 +33,7 @@ fn check(headers: &HeaderMap) -> Result<(), Problem> {
             return Err(Problem::new(Code::Denied, message));
         }
     }
-    if host.is_none_or(is_address_or_local) {
+    if any_name || host.is_none_or(is_address_or_local) {
         return Ok(());
     }
     Err(Problem::new(Code::Denied, "while the service needs no token, call it by address or as `localhost`"))
@@ -64,12 +64,13 @@ mod tests {
             }
             headers
         };
-        assert!(check(&headers("127.0.0.1:8003", None)).is_ok());
-        assert!(check(&headers("localhost", None)).is_ok());
-        assert!(check(&headers("[::1]:8003", None)).is_ok());
-        assert!(check(&headers("127.0.0.1:8003", Some("http://127.0.0.1:8003"))).is_ok());
-        assert!(check(&headers("127.0.0.1:8003", Some("http://evil.example"))).is_err());
-        assert!(check(&headers("127.0.0.1:8003", Some("null"))).is_err());
-        assert!(check(&headers("evil.example:8003", None)).is_err());
+        assert!(check(&headers("127.0.0.1:8003", None), false).is_ok());
+        assert!(check(&headers("localhost", None), false).is_ok());
+        assert!(check(&headers("[::1]:8003", None), false).is_ok());
+        assert!(check(&headers("127.0.0.1:8003", Some("http://127.0.0.1:8003")), false).is_ok());
+        assert!(check(&headers("127.0.0.1:8003", Some("http://evil.example")), false).is_err());
+        assert!(check(&headers("127.0.0.1:8003", Some("null")), false).is_err());
+        assert!(check(&headers("evil.example:8003", None), false).is_err());
+        assert!(check(&headers("filesecbox:8003", None), true).is_ok());
     }
 }

@@ -7,6 +7,7 @@ mod body;
 mod conditional;
 mod guard;
 mod meta;
+mod page;
 mod problem;
 mod request;
 mod skills;
@@ -31,6 +32,8 @@ pub struct App {
     pub service: Arc<Service>,
     /// Who may ask for it.
     pub access: Arc<Access>,
+    /// Whether the operator said that something else guards the port, so that callers may use any name for it.
+    pub is_guarded: bool,
 }
 
 /// Every operation: method, path, handler.

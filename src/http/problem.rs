@@ -178,6 +178,7 @@ impl From<storage::Error> for Problem {
             E::IsDirectory(_) => Self::new(Code::IsDirectory, message),
             E::NotADirectory(_) => Self::new(Code::NotADirectory, message),
             E::NotEmpty(_) | E::Conflict(_) | E::NotAFile(_) => Self::new(Code::Conflict, message),
+            E::Closed(_) => Self::new(Code::Denied, message),
             E::Escape(_) => Self::new(Code::PathEscape, message),
             E::IntoItself { .. } => Self::invalid(message),
             E::Path(error) => error.into(),

@@ -128,6 +128,9 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        if !is_utf8(parts.uri.query().unwrap_or_default()) {
+            return Err(Problem::invalid("the query is not percent-encoded UTF-8"));
+        }
         match Query::<T>::from_request_parts(parts, app).await {
             Ok(Query(params)) => Ok(Self(params)),
             Err(QueryRejection::FailedToDeserializeQueryString(rejection)) => {
@@ -136,6 +139,25 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
             Err(other) => Err(Problem::invalid(other.to_string())),
         }
     }
+}
+
+/// Tells whether a query decodes to UTF-8. Its reader would put U+FFFD for what does not, and so name another file.
+fn is_utf8(query: &str) -> bool {
+    let mut rest = query.as_bytes();
+    let mut decoded = Vec::with_capacity(rest.len());
+    while let Some((byte, after)) = rest.split_first() {
+        let digits = after.split_at_checked(2).filter(|_| *byte == b'%');
+        let octet = digits.and_then(|(digits, after)| Some((hexadecimal(digits)?, after)));
+        let (octet, after) = octet.unwrap_or((*byte, after));
+        decoded.push(octet);
+        rest = after;
+    }
+    std::str::from_utf8(&decoded).is_ok()
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<u8> {
+    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()))?;
+    u8::from_str_radix(text, 16).ok()
 }
 
 /// A JSON body of at most 64 MiB, whatever its `Content-Type` says.
@@ -176,10 +198,16 @@ fn innermost(error: &dyn std::error::Error) -> String {
     innermost
 }
 
-/// Reads the parameter `path`, which must be there.
+/// Reads the path of something in a tree, which must be there.
+///
+/// The tree itself is no such thing: a workspace or skill is never written, moved or removed as a file.
 pub(super) fn path_of(id: &TreeId, text: Option<&str>) -> Result<RelPath, Problem> {
     let text = text.ok_or_else(|| Problem::invalid("the parameter `path` is missing"))?;
-    Ok(id.resolve(text)?)
+    let path = id.resolve(text)?;
+    if path.is_root() {
+        return Err(Problem::invalid(format!("`{text}` is the tree itself: name a file or directory in it")));
+    }
+    Ok(path)
 }
 
 /// Reads the parameter `path` of a directory; absent or empty, it is the tree itself.
@@ -200,4 +228,19 @@ where
         || Ok(T::default()),
         |text| text.parse().map_err(|error: T::Err| Problem::invalid(error.to_string())),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_that_decodes_to_no_utf8_is_noticed() {
+        for good in ["", "path=a", "path=%E6%95%B0", "a=%", "a=%4", "a=%zz", "a=100%25&b=+"] {
+            assert!(is_utf8(good), "{good}");
+        }
+        for bad in ["path=%ff", "path=%E6%95", "%c0%af=1"] {
+            assert!(!is_utf8(bad), "{bad}");
+        }
+    }
 }

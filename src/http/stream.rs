@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use futures_util::stream;
+use storage::cached::{CACHED_READ_BYTES_MAX, read_now};
 
 /// Bytes of one piece.
 const PIECE_BYTES: u64 = 512 * 1024;
@@ -39,15 +40,23 @@ pub(super) fn read_piece(file: &File, offset: u64, bytes: u64) -> io::Result<Byt
 ///
 /// A file that shrinks meanwhile ends the answer early with an error, so that nobody takes it for whole.
 pub(super) fn body(file: File, offset: u64, left: u64) -> Body {
+    if left <= CACHED_READ_BYTES_MAX
+        && let Some(whole) = read_now(&file, offset, left)
+    {
+        return Body::from(whole);
+    }
     let part = Part { file: Arc::new(file), offset, left };
     Body::from_stream(stream::try_unfold(part, |mut part| async move {
         if part.left == 0 {
             return Ok(None);
         }
         let (file, offset, bytes) = (Arc::clone(&part.file), part.offset, part.left.min(PIECE_BYTES));
-        let piece = tokio::task::spawn_blocking(move || read_piece(&file, offset, bytes))
-            .await
-            .map_err(io::Error::other)??;
+        let piece = match read_now(&file, offset, bytes) {
+            Some(piece) => piece.into(),
+            None => tokio::task::spawn_blocking(move || read_piece(&file, offset, bytes))
+                .await
+                .map_err(io::Error::other)??,
+        };
         let read = u64::try_from(piece.len()).unwrap_or(0);
         if read == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));

@@ -1,5 +1,7 @@
 //! Operations on the files of one tree.
 
+use std::io::Read;
+
 use policy::{RelPath, TreeId};
 use storage::text::{self, Lines, Replacement};
 use storage::tree::{Child, Opened, Walked};
@@ -52,6 +54,9 @@ impl Service {
     /// As [`storage::Files::open`].
     pub async fn open(&self, id: TreeId, path: RelPath) -> Result<Opened> {
         let files = self.store.files(id);
+        if let Some(opened) = files.open_cached(&path) {
+            return Ok(opened);
+        }
         blocking(move || Ok(files.open(&path)?)).await
     }
 
@@ -67,21 +72,23 @@ impl Service {
     ) -> Result<(Text, Stat, Layer)> {
         let files = self.store.files(id);
         let limit = self.file_limits.text_bytes;
-        let LineRange { start, end } = range;
-        if start == Some(0) || end == Some(0) {
+        if range.start == Some(0) || range.end == Some(0) {
             return Err(Error::Invalid("lines are counted from 1".to_owned()));
+        }
+        if let Some((bytes, stat, layer)) = files.read_cached(&path).filter(|(_, stat, _)| stat.size <= limit)
+        {
+            let is_whole = range == (LineRange { start: None, end: None });
+            let text =
+                if is_whole { whole(bytes, &path)? } else { lines(bytes.as_slice(), &path, range, limit)? };
+            return Ok((text, stat, layer));
         }
         blocking(move || {
             if range == (LineRange { start: None, end: None }) {
                 let (bytes, stat, layer) = files.read_whole(&path, limit)?;
-                let text = String::from_utf8(bytes).map_err(|_| storage::Error::NotText(path.to_string()))?;
-                return Ok((Text::Whole(text), stat, layer));
+                return Ok((whole(bytes, &path)?, stat, layer));
             }
             let Opened { file, stat, layer } = files.open(&path)?;
-            let (start, end) = (start.unwrap_or(1), end.unwrap_or(u64::MAX));
-            let Lines { lines, total } = text::read_lines(file, path.as_str(), start, end, limit)?;
-            let next = end.checked_add(1).filter(|next| *next <= total && *next > start);
-            Ok((Text::Lines { lines, total, next }, stat, layer))
+            Ok((lines(file, &path, range, limit)?, stat, layer))
         })
         .await
     }
@@ -210,4 +217,16 @@ impl Service {
         let files = self.store.files(id);
         blocking(move || Ok(files.remove(&path, recursive, &condition)?)).await
     }
+}
+
+fn whole(bytes: Vec<u8>, path: &RelPath) -> Result<Text> {
+    let text = String::from_utf8(bytes).map_err(|_| storage::Error::NotText(path.to_string()))?;
+    Ok(Text::Whole(text))
+}
+
+fn lines(from: impl Read, path: &RelPath, range: LineRange, limit: u64) -> Result<Text> {
+    let (start, end) = (range.start.unwrap_or(1), range.end.unwrap_or(u64::MAX));
+    let Lines { lines, total } = text::read_lines(from, path.as_str(), start, end, limit)?;
+    let next = end.checked_add(1).filter(|next| *next <= total && *next > start);
+    Ok(Text::Lines { lines, total, next })
 }

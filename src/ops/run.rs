@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use exec::{Encoding, ExecResult, Network, RunSpec, Tier};
 use policy::environment::{self, Places};
 use policy::{Anchors, RelPath, TreeId};
-use storage::Absorbed;
+use storage::{Absorbed, PlannedRun, PreparedRun};
 
 use super::error::{Error, Result};
+use super::places::Place;
 use super::{Service, blocking};
 
 /// What to run.
@@ -117,31 +117,29 @@ impl Service {
         };
         let place = self.places.take(id.user()).await?;
         let service = Arc::clone(self);
-        let run = self.runs.spawn(async move {
-            let _place = place;
-            service.run_prepared(plan, spec).await
-        });
+        let run = self.runs.spawn(async move { service.run_in_place(place, plan, spec).await });
         run.await.map_err(|_| Error::Panicked)?
     }
 
-    async fn run_prepared(&self, plan: storage::PlannedRun, spec: RunSpec) -> Result<RunOutcome> {
+    async fn run_in_place(&self, place: Place, plan: PlannedRun, spec: RunSpec) -> Result<RunOutcome> {
         let prepared = blocking(move || Ok(plan.prepare()?)).await?;
         let result = tokio::select! {
-            result = self.launcher.run(spec) => result,
-            () = self.stop.cancelled() => Err(exec::Error::LauncherDied),
+            result = self.launcher.run(spec) => Some(result),
+            () = self.stop.cancelled() => None,
         };
-        if self.stop.is_cancelled() && result.is_err() {
-            // The dropped run kills its processes; they may still be at it for a moment, so nothing is taken in.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            return Err(Error::Stopping);
-        }
-        let (result, absorbed) = blocking(move || {
-            let result = result?;
-            let absorbed = prepared.absorb()?;
-            Ok((result, absorbed))
-        })
-        .await?;
-        Ok(RunOutcome { result, absorbed })
+        let outcome = match result {
+            // The dropped run kills its processes, which may be at it for a moment yet: nothing is taken in.
+            None => Err(Error::Stopping),
+            Some(Err(error)) => Err(error.into()),
+            Some(Ok(result)) if prepared.is_copy() => {
+                let absorbed = blocking(move || Ok((prepared.absorb()?, prepared))).await?;
+                clean_up(place, absorbed.1);
+                return Ok(RunOutcome { result, absorbed: absorbed.0 });
+            }
+            Some(Ok(result)) => Ok(RunOutcome { result, absorbed: Absorbed::default() }),
+        };
+        clean_up(place, prepared);
+        outcome
     }
 
     /// A request may ask for less network than configured, never for more.
@@ -156,4 +154,13 @@ impl Service {
             (Some(requested), _) => Ok(requested),
         }
     }
+}
+
+/// Removes what was made for a run while the answer is on its way. The place is free only afterwards, so that no
+/// more than a bounded number of runs wait to be cleaned up.
+fn clean_up(place: Place, prepared: PreparedRun) {
+    tokio::task::spawn_blocking(move || {
+        drop(prepared);
+        drop(place);
+    });
 }

@@ -12,6 +12,7 @@ use policy::{AgentId, SkillId, TreeId};
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::place;
+use crate::stage::Trash;
 use crate::store::Store;
 use crate::version::{self, Version};
 
@@ -44,12 +45,16 @@ impl Store {
 
     /// Records that the overlay of `id`, about to be made, begins with the current baseline.
     pub(crate) fn record_base(&self, id: &TreeId) -> Result<()> {
+        let TreeId::Skill(_, agent, skill) = id else { return Ok(()) };
+        self.record_base_text(id, &self.base_text(agent, skill)?)
+    }
+
+    /// Records that the overlay of `id`, about to be made, begins with `base`; see [`Store::base_text`].
+    pub(crate) fn record_base_text(&self, id: &TreeId, base: &str) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
         let dir = self.inner.root.ensure_path(&place::bases(agent, skill)?)?;
         let mut file = self.inner.stage.file(0o600, None)?;
-        file.file()
-            .write_all(self.base_text(agent, skill)?.as_bytes())
-            .map_err(|error| Error::from_io("write", "base", error))?;
+        file.file().write_all(base.as_bytes()).map_err(|error| Error::from_io("write", "base", error))?;
         file.finish()?;
         file.place(&dir, OsStr::new(user.as_str()))?;
         if self.is_strict() { dir.sync() } else { Ok(()) }
@@ -101,13 +106,14 @@ impl Store {
         }
     }
 
-    /// Removes former versions that no overlay began with, but for the newest few. Returns how many went.
+    /// Takes away former versions that no overlay began with, but for the newest few.
     ///
     /// The caller holds no lock.
-    pub(crate) fn collect_versions(&self, agent: &AgentId, skill: &SkillId) -> Result<usize> {
+    pub(crate) fn collect_versions(&self, agent: &AgentId, skill: &SkillId) -> Result<Vec<Trash>> {
+        let mut trash = Vec::new();
         let _alone = self.inner.locks.write_baseline(agent, skill);
         let versions = match self.inner.root.open_dir(&place::versions(agent, skill)?) {
-            Err(Error::NotFound(_)) => return Ok(0),
+            Err(Error::NotFound(_)) => return Ok(trash),
             versions => versions?,
         };
         let mut kept: Vec<(i128, OsString)> = Vec::new();
@@ -118,18 +124,17 @@ impl Store {
             }
         }
         if kept.len() <= self.inner.options.keep_versions {
-            return Ok(0);
+            return Ok(trash);
         }
         kept.sort_unstable();
         kept.truncate(kept.len() - self.inner.options.keep_versions);
         let based_on = self.bases(agent, skill)?;
-        let mut trash = Vec::new();
         for (_, name) in kept {
             if !based_on.contains(name.as_bytes()) {
                 trash.push(self.inner.stage.discard(&versions, &name)?);
             }
         }
-        Ok(trash.len())
+        Ok(trash)
     }
 
     /// Every version that an overlay of the skill began with.

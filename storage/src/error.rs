@@ -35,6 +35,9 @@ pub enum Error {
     /// A socket, pipe or device, which is never opened.
     #[error("`{0}` is neither a file nor a directory")]
     NotAFile(String),
+    /// The permission bits keep the service out: a command of the same user closed it.
+    #[error("`{0}` is closed by its permission bits: open it with `chmod` in a command")]
+    Closed(String),
     /// The directory cannot be moved into itself.
     #[error("`{from}` cannot be moved into itself (`{to}`)")]
     IntoItself {
@@ -97,8 +100,8 @@ pub enum Error {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// A walk met more entries than a limit allows.
-    #[error("the tree has more than {0} entries: name a directory in it")]
+    /// A walk met more entries, or went down more levels, than a limit allows.
+    #[error("the tree has more than {0} entries or levels: name a directory in it")]
     TooManyEntries(usize),
     /// The archive was refused.
     #[error(transparent)]
@@ -140,6 +143,7 @@ impl Error {
             Errno::XDEV | Errno::LOOP => Self::Escape(path),
             // Opening a socket, or a FIFO for writing without a reader.
             Errno::NXIO => Self::NotAFile(path),
+            Errno::ACCESS => Self::Closed(path),
             Errno::NOSPC | Errno::DQUOT => Self::NoSpace(path),
             Errno::NAMETOOLONG => Self::Path(PathError::SegmentTooLong(path.len())),
             _ => Self::Io { operation, path, source: errno.into() },
@@ -147,7 +151,6 @@ impl Error {
     }
 
     /// Names the failure of reading or writing an open file.
-    #[allow(dead_code, reason = "used by the modules that come next")]
     pub(crate) fn from_io(operation: &'static str, path: impl ToString, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(code) => Self::from_errno(operation, path, rustix::io::Errno::from_raw_os_error(code)),

@@ -1,5 +1,6 @@
 //! [`Files`]: the operations on one tree, ordered against each other and conditional.
 
+use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom};
 
 use policy::{RelPath, TreeId};
@@ -77,10 +78,19 @@ impl Store {
 }
 
 impl Files {
-    fn read<T>(&self, operation: impl FnOnce(&dyn Tree) -> Result<T>) -> Result<T> {
+    /// The store and the tree these operations are on.
+    pub(crate) fn parts(&self) -> (&Store, &TreeId) {
+        (&self.store, &self.id)
+    }
+
+    fn read<T>(&self, path: &RelPath, operation: impl FnOnce(&dyn Tree) -> Result<T>) -> Result<T> {
         let _held = self.store.inner.locks.read(&self.id);
-        let tree = self.store.tree(&self.id, false)?;
-        operation(tree.as_ref())
+        match self.store.tree(&self.id, false) {
+            Ok(tree) => operation(tree.as_ref()),
+            // The sender asked for `path`, not for where its tree would lie.
+            Err(Error::NotFound(_)) => Err(Error::NotFound(path.to_string())),
+            Err(other) => Err(other),
+        }
     }
 
     /// Runs a change alone on the tree and settles it after the lock is released.
@@ -109,7 +119,7 @@ impl Files {
     /// # Errors
     /// As [`Tree::stat`].
     pub fn stat(&self, path: &RelPath) -> Result<(Stat, Layer)> {
-        self.read(|tree| tree.stat(path))
+        self.read(path, |tree| tree.stat(path))
     }
 
     /// Opens the file `path`; see [`Tree::open`].
@@ -117,29 +127,24 @@ impl Files {
     /// # Errors
     /// As [`Tree::open`].
     pub fn open(&self, path: &RelPath) -> Result<Opened> {
-        self.read(|tree| tree.open(path))
+        self.read(path, |tree| tree.open(path))
     }
 
-    /// Lists the directory `path`; see [`Tree::list`].
+    /// Reads where the link `path` points to; see [`Tree::read_link`].
     ///
     /// # Errors
-    /// As [`Tree::list`].
+    /// As [`Tree::read_link`].
+    pub fn read_link(&self, path: &RelPath) -> Result<OsString> {
+        self.read(path, |tree| tree.read_link(path))
+    }
+
+    /// Lists the directory `path`; see [`Tree::list_looking`].
+    ///
+    /// # Errors
+    /// As [`Tree::list_looking`].
     pub fn list(&self, path: &RelPath) -> Result<Vec<(Child, Option<Stat>)>> {
-        let listed = self.read(|tree| {
-            let children = tree.list(path)?;
-            let limit = self.store.options().files.list_entries;
-            if children.len() > limit {
-                return Err(Error::TooManyEntries(limit));
-            }
-            let looked = children.into_iter().map(|child| {
-                let stat = match child.name.to_str().and_then(|name| path.join(name).ok()) {
-                    Some(path) => tree.stat_entry(&path)?.map(|(stat, _)| stat),
-                    None => None,
-                };
-                Ok((child, stat))
-            });
-            looked.collect()
-        });
+        let limit = self.store.options().files.list_entries;
+        let listed = self.read(path, |tree| tree.list_looking(path, limit));
         self.empty_if_unmade(path, listed)
     }
 
@@ -149,7 +154,7 @@ impl Files {
     /// As [`Tree::walk`].
     pub fn walk(&self, path: &RelPath, depth: usize, look: bool) -> Result<Vec<Walked>> {
         let options = WalkOptions { depth, entries: self.store.options().files.tree_entries, look };
-        let walked = self.read(|tree| tree.walk(path, options));
+        let walked = self.read(path, |tree| tree.walk(path, options));
         let mut walked = self.empty_if_unmade(path, walked)?;
         walked.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         Ok(walked)

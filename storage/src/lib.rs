@@ -7,12 +7,14 @@
 //! | [`dir`] | [`Dir`], an open directory: the only way to anything stored |
 //! | [`stage`], `journal` | building things aside and making them visible at once |
 //! | [`tree`] | the contract of a tree; [`union`] and [`plain`] keep it |
+//! | [`cached`] | reads that take no waiting |
 //! | [`text`] | lines and replacements |
 //! | [`version`] | names of published states |
 //! | [`archive`] | what platforms upload, and what a skill says of itself |
 
 pub mod archive;
 mod base;
+pub mod cached;
 pub mod dir;
 pub mod error;
 pub mod files;
@@ -36,10 +38,10 @@ pub mod version;
 pub use dir::Dir;
 pub use error::{Error, Result};
 pub use files::{Condition, Files, WriteOptions, Written};
-pub use publish::Published;
+pub use publish::{Publication, Published};
 pub use run::{Absorbed, PlannedRun, PreparedRun};
 pub use skills::Skill;
-pub use stage::Durability;
+pub use stage::{Durability, Leftovers};
 pub use stat::{ETag, Kind, Layer, Stat};
 pub use status::{Change, Changed, SkillStatus, Status};
 pub use store::{Options, Recovery, Store};

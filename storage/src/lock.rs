@@ -80,6 +80,15 @@ impl Locks {
         TreeRead { _baseline: self.baseline_of(tree), _tree: self.stripe(&self.trees, tree).read() }
     }
 
+    /// Holds a tree, baseline included, as it is, if nobody has to be waited for.
+    pub(crate) fn try_read(&self, tree: &TreeId) -> Option<TreeRead<'_>> {
+        let baseline = match tree {
+            TreeId::Skill(_, agent, skill) => Some(self.stripe(&self.baselines, (agent, skill)).try_read()?),
+            TreeId::Workspace(..) => None,
+        };
+        Some(TreeRead { _baseline: baseline, _tree: self.stripe(&self.trees, tree).try_read()? })
+    }
+
     /// Holds a tree alone and its baseline as it is.
     pub(crate) fn write(&self, tree: &TreeId) -> TreeWrite<'_> {
         TreeWrite { _baseline: self.baseline_of(tree), _tree: self.stripe(&self.trees, tree).write() }

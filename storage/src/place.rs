@@ -13,6 +13,9 @@
 //! .filesecbox/packages/{user}/{agent}/…     home directory of commands
 //! ```
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use policy::{AgentId, PathError, RelPath, SkillId, UserId};
 
 use crate::error::Result;
@@ -39,6 +42,9 @@ pub(crate) const DIRECTORIES: [&str; 9] = [
     WORK,
     ".filesecbox/packages",
 ];
+
+/// Those of [`DIRECTORIES`] that no command has a reason to enter, whatever its user id is.
+pub(crate) const SERVICE_ONLY: [&str; 3] = [STAGE, ".filesecbox/versions", ".filesecbox/bases"];
 
 fn place(parts: &[&str]) -> Result<RelPath> {
     // Ids are single segments of at most 128 bytes, so the joined path keeps every rule of `RelPath`.
@@ -84,8 +90,20 @@ pub(crate) const OWNER_FIRST: u32 = 0x4000_0000;
 /// chance (1 in 2^30 for a given pair) lose the separation by user id between them and keep every other wall.
 #[must_use]
 pub(crate) fn owner(user: &UserId, agent: &AgentId) -> u32 {
-    let digest = blake3::hash(format!("{user}\0{agent}").as_bytes());
-    let [a, b, c, d, ..] = *digest.as_bytes();
+    owner_from(format!("{user}\0{agent}").as_bytes())
+}
+
+/// A user id for what lasts no longer than this process, made of a name that nothing else has.
+///
+/// Whoever ends a run kills every process of its user id. Were the id the same in every service of a host, one that
+/// starts would kill the probe of another that starts.
+#[must_use]
+pub(crate) fn passing_owner(fresh_name: &OsStr) -> u32 {
+    owner_from(fresh_name.as_bytes())
+}
+
+fn owner_from(text: &[u8]) -> u32 {
+    let [a, b, c, d, ..] = *blake3::hash(text).as_bytes();
     OWNER_FIRST | (u32::from_le_bytes([a, b, c, d]) & (OWNER_FIRST - 1))
 }
 

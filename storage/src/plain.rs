@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 
 use policy::RelPath;
 
-use crate::dir::Dir;
+use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
@@ -49,6 +49,16 @@ impl Plain {
         }
     }
 
+    fn children(dir: &Dir) -> Result<Vec<Child>> {
+        let mut children: Vec<Child> = dir
+            .entries()?
+            .into_iter()
+            .map(|entry| Child { name: entry.name, kind: entry.kind, layer: Layer::Workspace })
+            .collect();
+        children.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(children)
+    }
+
     fn check_replaceable(parent: &Dir, name: &OsStr, path: &RelPath) -> Result<()> {
         match parent.stat_entry(name)?.map(|stat| stat.kind) {
             Some(Kind::Directory) => Err(Error::IsDirectory(path.to_string())),
@@ -73,6 +83,9 @@ impl Plain {
         walked: &mut Vec<Walked>,
     ) -> Result<()> {
         let Some(levels) = levels.checked_sub(1) else { return Ok(()) };
+        if options.depth - levels > DEPTH_MAX {
+            return Err(Error::TooManyEntries(DEPTH_MAX));
+        }
         for entry in dir.entries()? {
             let Some(path) = entry.name.to_str().and_then(|name| path.join(name).ok()) else {
                 continue;
@@ -137,13 +150,20 @@ impl Tree for Plain {
     }
 
     fn list(&self, path: &RelPath) -> Result<Vec<Child>> {
-        let entries = self.dir.open_dir(path)?.entries()?;
-        let mut children: Vec<Child> = entries
-            .into_iter()
-            .map(|entry| Child { name: entry.name, kind: entry.kind, layer: Layer::Workspace })
-            .collect();
-        children.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(children)
+        Self::children(&self.dir.open_dir(path)?)
+    }
+
+    fn list_looking(&self, path: &RelPath, entries: usize) -> Result<Vec<(Child, Option<Stat>)>> {
+        let dir = self.dir.open_dir(path)?;
+        let children = Self::children(&dir)?;
+        if children.len() > entries {
+            return Err(Error::TooManyEntries(entries));
+        }
+        let looked = children.into_iter().map(|child| {
+            let stat = dir.stat_entry(&child.name)?;
+            Ok((child, stat))
+        });
+        looked.collect()
     }
 
     fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>> {
@@ -218,7 +238,13 @@ impl Tree for Plain {
             Some(_) if stat.kind == Kind::Directory => return Err(Error::NotADirectory(to.to_string())),
             _ => {}
         }
-        source.rename(&name, &target, &to_name)?;
+        source.rename(&name, &target, &to_name).map_err(|error| match error {
+            // Through a link, which the spelling does not show (rename(2), EINVAL).
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::InvalidInput => {
+                Error::IntoItself { from: from.to_string(), to: to.to_string() }
+            }
+            other => other,
+        })?;
         Ok(Aftermath { sync: vec![source, target], trash: Vec::new() })
     }
 

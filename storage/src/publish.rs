@@ -9,6 +9,7 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::journal::Transaction;
 use crate::place;
+use crate::stage::{Leftovers, Trash};
 use crate::store::Store;
 use crate::union::layers::{Layers, OPAQUE};
 use crate::version::{self, Version};
@@ -24,6 +25,14 @@ pub struct Published {
     pub replaced: bool,
     /// Whether the layer had the very same content, so that nothing was done.
     pub unchanged: bool,
+}
+
+/// A publication that is done.
+pub struct Publication {
+    /// Every skill, in the order asked for.
+    pub skills: Vec<Published>,
+    /// What was replaced and is not kept.
+    pub leftovers: Leftovers,
 }
 
 /// What one step of a publication changes, and so which lock it takes.
@@ -48,7 +57,7 @@ impl Store {
         agent: &AgentId,
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<()>,
-    ) -> Result<Vec<Published>> {
+    ) -> Result<Publication> {
         let mut transaction = Transaction::begin(&self.inner.stage)?;
         let mut published = Vec::new();
         let mut changes = Vec::new();
@@ -87,10 +96,11 @@ impl Store {
             }
             published.push(Published { skill: skill.clone(), version, replaced, unchanged });
         }
+        let mut leftovers = Leftovers::default();
         if changes.is_empty() {
-            return Ok(published);
+            return Ok(Publication { skills: published, leftovers });
         }
-        let committed = transaction.commit()?;
+        let committed = transaction.commit(&self.inner.root)?;
         for (index, change) in changes.iter().enumerate() {
             let applied = match change {
                 Change::Baseline(skill) => {
@@ -105,18 +115,26 @@ impl Store {
             if let Err(error) = applied {
                 if index == 0 {
                     // Nothing is placed yet: forget it, so that the next start does not place it late.
-                    committed.finish();
+                    drop(committed.finish());
                 }
                 return Err(error);
             }
         }
-        committed.finish();
+        leftovers.trash.extend(committed.finish());
         for change in &changes {
             if let Change::Baseline(skill) = change {
-                self.collect_versions(agent, skill)?;
+                leftovers.trash.extend(self.collect_versions_or_warn(agent, skill));
             }
         }
-        Ok(published)
+        Ok(Publication { skills: published, leftovers })
+    }
+
+    /// Collects former versions after a change that is done: a failure here is no failure of the change.
+    fn collect_versions_or_warn(&self, agent: &AgentId, skill: &SkillId) -> Vec<Trash> {
+        self.collect_versions(agent, skill).unwrap_or_else(|error| {
+            tracing::warn!(%error, %skill, "former versions stay until the next publication");
+            Vec::new()
+        })
     }
 
     fn overlay_has(&self, user: &UserId, agent: &AgentId, skill: &SkillId) -> Result<bool> {
@@ -135,24 +153,27 @@ impl Store {
     /// [`Error::NotFound`] when the baseline has no such skill.
     pub fn remove_baseline(&self, agent: &AgentId, skill: &SkillId) -> Result<()> {
         let name = OsStr::new(skill.as_str());
-        {
+        let trash = {
             let _alone = self.inner.locks.write_baseline(agent, skill);
             let Some(version) = self.baseline_version(agent, skill)? else {
                 return Err(Error::NotFound(skill.to_string()));
             };
             let baseline = self.inner.root.open_dir(&place::baseline(agent)?)?;
             let versions = self.inner.root.ensure_path(&place::versions(agent, skill)?)?;
-            match baseline.rename_new(name, &versions, OsStr::new(version.as_str())) {
+            let trash = match baseline.rename_new(name, &versions, OsStr::new(version.as_str())) {
                 // The same content is kept already.
-                Err(Error::AlreadyExists(_)) => drop(self.inner.stage.discard(&baseline, name)?),
-                moved => moved?,
-            }
+                Err(Error::AlreadyExists(_)) => Some(self.inner.stage.discard(&baseline, name)?),
+                moved => moved.map(|()| None)?,
+            };
             if self.is_strict() {
                 versions.sync()?;
                 baseline.sync()?;
             }
-        }
-        self.collect_versions(agent, skill).map(drop)
+            trash
+        };
+        drop(trash);
+        drop(self.collect_versions_or_warn(agent, skill));
+        Ok(())
     }
 
     /// Removes a skill for one user: the user's own goes, one of the baseline is hidden. Others see no change.
@@ -173,12 +194,13 @@ impl Store {
             }
             let in_lower = layers.lower_stat(name)?.is_some();
             let upper = self.inner.root.ensure_path(&place)?;
+            let trash = crate::union::hide(&self.inner.stage, &upper, name, in_lower)?;
+            // After the deed: had the service died between, an overlay would stand on a base it did not begin with.
             if in_lower {
                 self.record_base(id)?;
             } else {
                 self.forget_base(id)?;
             }
-            let trash = crate::union::hide(&self.inner.stage, &upper, name, in_lower)?;
             if self.is_strict() {
                 upper.sync()?;
             }

@@ -5,7 +5,7 @@
 //! service makes to the overlay during the run stay, unless the command changed the same entry: then the command,
 //! which ended later, wins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -45,6 +45,8 @@ const SKIPPED_MAX: usize = 20;
 pub struct PreparedRun {
     store: Store,
     id: TreeId,
+    view: View,
+    temporary: PathBuf,
     /// The merged view's copy; `None` for a workspace.
     copy: Option<Copy>,
     home: Dir,
@@ -54,6 +56,8 @@ pub struct PreparedRun {
 struct Copy {
     dir: Dir,
     before: BTreeMap<OsString, Fingerprint>,
+    /// The baseline that was copied: what an overlay that this run makes begins with.
+    base: String,
 }
 
 /// What tells whether an entry was touched. No command can set the change time back.
@@ -106,6 +110,36 @@ impl Store {
         Ok(PlannedRun { store: self.clone(), id: id.clone(), view, temporary, run })
     }
 
+    /// Plans a run in the tree `id` and makes what it needs.
+    ///
+    /// # Errors
+    /// As [`PlannedRun::prepare`].
+    pub fn prepare_run(&self, id: &TreeId) -> Result<PreparedRun> {
+        self.plan_run(id)?.prepare()
+    }
+
+    /// The directory of the runs' temporary directories, swept of those that a crash left.
+    fn temporaries(&self, home: &Dir) -> Result<Dir> {
+        let name = OsStr::new("tmp");
+        let dir = match home.ensure_dir(name) {
+            // A command may put anything in its home. It must not lock itself out for ever.
+            Err(Error::NotADirectory(_) | Error::Escape(_)) => {
+                drop(self.inner.stage.discard(home, name)?);
+                home.ensure_dir(name)?
+            }
+            Err(Error::Closed(_)) => home.open_closed_dir(name)?,
+            made => made?,
+        };
+        for entry in dir.entries()? {
+            if self.inner.stage.is_left_over(&entry.name)
+                && let Err(error) = dir.remove_tree(&entry.name)
+            {
+                tracing::warn!(%error, "a run's temporary files stay until the next run");
+            }
+        }
+        Ok(dir)
+    }
+
     fn materialise(&self, id: &TreeId, run: &OsStr, owner: Option<u32>) -> Result<Copy> {
         let TreeId::Skill(user, agent, skill) = id else {
             return Err(Error::NotFound(id.sandbox_path()));
@@ -116,7 +150,7 @@ impl Store {
             return Err(Error::NotFound(skill.to_string()));
         };
         let work = self.inner.root.open_dir(&RelPath::parse(place::WORK)?)?;
-        let dir = work.create_dir(run, 0o755)?;
+        let dir = work.create_dir(run, 0o700)?;
         give(&dir, owner)?;
         let limits = &self.inner.options.files;
         let mut copying = Copying {
@@ -126,17 +160,17 @@ impl Store {
             bytes: limits.view_bytes,
             limits,
         };
-        let copied = copying.directory(&layers, &dir, OsStr::new(""), DEPTH_MAX);
-        if let Err(error) = copied {
-            work.remove_tree(run)?;
-            return Err(error);
-        }
-        Ok(Copy { dir, before: copying.before })
+        copying.directory(&layers, &dir, OsStr::new(""), DEPTH_MAX)?;
+        Ok(Copy { dir, before: copying.before, base: self.base_text(agent, skill)? })
     }
 }
 
 fn give(dir: &Dir, owner: Option<u32>) -> Result<()> {
-    owner.map_or(Ok(()), |owner| dir.set_owner(owner))
+    match owner {
+        // Looking is cheaper than giving, which writes the inode.
+        Some(owner) if dir.stat()?.owner != owner => dir.set_owner(owner),
+        _ => Ok(()),
+    }
 }
 
 fn below(prefix: &OsStr, name: &OsStr) -> OsString {
@@ -168,9 +202,11 @@ impl Copying<'_> {
             let path = below(prefix, &child.name);
             let fingerprint = match from.lookup(&child.name)? {
                 Some(Found::Directory(dirs, stat, _)) => {
-                    let made = into.create_dir(&child.name, stat.mode)?;
-                    give(&made, self.owner)?;
+                    // The mode comes last: it may keep the service itself from filling the directory.
+                    let made = into.create_dir(&child.name, stat.mode | 0o700)?;
                     self.directory(&dirs, &made, &path, levels)?;
+                    made.set_mode(stat.mode)?;
+                    give(&made, self.owner)?;
                     Fingerprint::from(&made.stat()?)
                 }
                 Some(Found::Leaf(stat, layer)) if stat.kind == Kind::File => {
@@ -226,15 +262,18 @@ impl PlannedRun {
     /// [`Error::NotFound`] when the user has no such skill; [`Error::TooLarge`], [`Error::TooManyEntries`],
     /// [`Error::NoSpace`].
     pub fn prepare(self) -> Result<PreparedRun> {
-        let Self { store, id, view, run, .. } = self;
+        let Self { store, id, view, temporary, run } = self;
         let owner = view.owner;
         let home = store.inner.root.ensure_path(&place::packages(id.user(), id.agent())?)?;
+        if owner.is_some() && home.stat()?.mode != 0o700 {
+            home.set_mode(0o700)?;
+        }
         give(&home, owner)?;
-        let temporaries = home.ensure_dir(OsStr::new("tmp"))?;
+        let temporaries = store.temporaries(&home)?;
         give(&temporaries, owner)?;
         give(&temporaries.create_dir(&run, 0o700)?, owner)?;
         // From here on, dropping it removes what was made.
-        let mut prepared = PreparedRun { store, id, copy: None, home, run };
+        let mut prepared = PreparedRun { store, id, view, temporary, copy: None, home, run };
         match &prepared.id {
             TreeId::Workspace(..) => drop(prepared.store.plain(&prepared.id, true)?),
             TreeId::Skill(..) => {
@@ -246,28 +285,55 @@ impl PlannedRun {
 }
 
 impl PreparedRun {
+    /// What the command may see.
+    #[must_use]
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// The host path of the run's own temporary directory, below [`View::scratch`].
+    #[must_use]
+    pub fn temporary(&self) -> &std::path::Path {
+        &self.temporary
+    }
+
+    /// Tells whether there will be anything to absorb: a command works on a copy, not on the tree itself.
+    #[must_use]
+    pub fn is_copy(&self) -> bool {
+        self.copy.is_some()
+    }
+
     /// Takes what the command did into the overlay. Nothing may run in the view any more.
     ///
     /// # Errors
     /// [`Error::Conflict`] when the skill was removed meanwhile; [`Error::NoSpace`], [`Error::Io`]. Each entry is
     /// then either taken over whole or as it was.
-    pub fn absorb(self) -> Result<Absorbed> {
+    pub fn absorb(&self) -> Result<Absorbed> {
         let Some(copy) = &self.copy else { return Ok(Absorbed::default()) };
         let mut after = BTreeMap::new();
         let mut absorbed = Absorbed::default();
         let limit = self.store.options().files.tree_entries;
-        scan(&copy.dir, OsStr::new(""), limit, DEPTH_MAX, &mut after)?;
+        let mode = copy.dir.stat()?.mode;
+        if mode & 0o700 != 0o700 {
+            copy.dir.set_mode(mode | 0o700)?;
+        }
+        scan(&copy.dir, OsStr::new(""), limit, DEPTH_MAX, &mut after, &mut absorbed)?;
         if after == copy.before {
             return Ok(absorbed);
         }
+        let TreeId::Skill(user, agent, skill) = &self.id else { return Ok(absorbed) };
+        if self.store.is_strict() {
+            // One call for the bytes of all files, before the first of them takes an old one's place.
+            self.store.inner.stage.dir().sync_file_system()?;
+        }
         let aftermath = {
             let _alone = self.store.inner.locks.write(&self.id);
-            let tree = self.store.tree(&self.id, true)?;
+            let tree: &dyn Tree = &self.store.union(user, agent, skill, Some(copy.base.clone()))?;
             if let Err(Error::NotFound(_)) = tree.stat(&RelPath::root()) {
                 let message = "the skill was removed while the command ran; what it wrote is dropped";
                 return Err(Error::Conflict(message.to_owned()));
             }
-            let mut aftermath = self.absorb_deletions(tree.as_ref(), copy, &after, &mut absorbed)?;
+            let mut aftermath = self.absorb_deletions(tree, copy, &after, &mut absorbed)?;
             for (path, fingerprint) in &after {
                 let before = copy.before.get(path);
                 if before == Some(fingerprint) {
@@ -277,8 +343,9 @@ impl PreparedRun {
                     absorbed.skip(path, "its name cannot be spelled in a path");
                     continue;
                 };
-                match self.absorb_entry(tree.as_ref(), &copy.dir, &rel_path, fingerprint) {
-                    Ok(Some(change)) => aftermath = aftermath.and(change),
+                match self.absorb_entry(tree, &copy.dir, &rel_path, fingerprint) {
+                    // Only what is to be removed is kept: a descriptor for each entry would soon be too many.
+                    Ok(Some(change)) => aftermath.trash.extend(change.trash),
                     Ok(None) => {
                         absorbed.skip(path, "it is neither a file, a directory nor a link");
                         continue;
@@ -297,7 +364,7 @@ impl PreparedRun {
             aftermath
         };
         if self.store.is_strict() {
-            // One call for all files, instead of one for each.
+            // And one for all names, instead of one for each directory.
             self.store.inner.stage.dir().sync_file_system()?;
         }
         drop(aftermath);
@@ -312,12 +379,12 @@ impl PreparedRun {
         absorbed: &mut Absorbed,
     ) -> Result<Aftermath> {
         let mut aftermath = Aftermath::default();
-        let mut gone: Option<&OsString> = None;
+        let mut gone: HashSet<&[u8]> = HashSet::new();
         for (path, before) in &copy.before {
-            let inside_gone = gone.is_some_and(|gone| {
-                path.as_bytes().strip_prefix(gone.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'/'))
-            });
-            if inside_gone {
+            let slash = path.as_bytes().iter().rposition(|byte| *byte == b'/');
+            let parent = slash.and_then(|slash| path.as_bytes().get(..slash));
+            if parent.is_some_and(|parent| gone.contains(parent)) {
+                gone.insert(path.as_bytes());
                 continue;
             }
             let replaced = match after.get(path) {
@@ -325,11 +392,11 @@ impl PreparedRun {
                 Some(now) if (now.kind == Kind::Directory) != (before.kind == Kind::Directory) => true,
                 Some(_) => continue,
             };
-            gone = Some(path);
+            gone.insert(path.as_bytes());
             if let Some(path) = path.to_str().and_then(|path| RelPath::parse(path).ok()) {
                 match tree.remove(&path) {
-                    Ok(removed) => aftermath = aftermath.and(removed),
-                    Err(Error::NotFound(_) | Error::NotADirectory(_)) => {}
+                    Ok(removed) => aftermath.trash.extend(removed.trash),
+                    Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => {}
                     Err(other) => return Err(other),
                 }
                 absorbed.deleted += usize::from(!replaced);
@@ -339,6 +406,8 @@ impl PreparedRun {
     }
 
     /// Takes one entry over; `None` when it is of a kind that no tree holds.
+    ///
+    /// What the command closed to its owner stays open to the service, which is the owner from now on.
     fn absorb_entry(
         &self,
         tree: &dyn Tree,
@@ -351,15 +420,24 @@ impl PreparedRun {
         let name = OsStr::new(name);
         let mut aftermath = tree.make_dirs(&parent)?;
         let placed = match fingerprint.kind {
-            Kind::Directory => match tree.make_dir(path, fingerprint.mode & 0o777) {
-                Err(Error::AlreadyExists(_)) => tree.set_mode(path, fingerprint.mode & 0o777)?,
-                made => made?,
-            },
+            Kind::Directory => {
+                let mode = fingerprint.mode & 0o777 | 0o700;
+                match tree.make_dir(path, mode) {
+                    Err(Error::AlreadyExists(_)) => match tree.stat_entry(path)? {
+                        Some((stat, _)) if stat.kind == Kind::Directory => tree.set_mode(path, mode)?,
+                        _ => return Err(Error::NotADirectory(path.to_string())),
+                    },
+                    made => made?,
+                }
+            }
             Kind::File => {
+                if tree.stat_entry(path)?.is_some_and(|(stat, _)| stat.kind == Kind::Symlink) {
+                    // A put would follow the link that the command replaced, and write what it leads to.
+                    aftermath = aftermath.and(tree.remove(path)?);
+                }
                 let stage = &self.store.inner.stage;
-                let file = StagedFile::adopt(stage, &parent_dir, name, fingerprint.mode & 0o777)?;
+                let file = StagedFile::adopt(stage, &parent_dir, name, fingerprint.mode & 0o777 | 0o400)?;
                 file.own()?;
-                file.seal_time()?;
                 tree.put(path, file)?
             }
             Kind::Symlink => tree.put_link(path, &parent_dir.read_link(name)?)?,
@@ -379,16 +457,17 @@ impl Absorbed {
 }
 
 /// Takes the fingerprints of everything below `dir`, opening up directories that the command closed.
+///
+/// What lies too deep is left out with its reason, so that it does not cost the command the rest of its work.
 fn scan(
     dir: &Dir,
     prefix: &OsStr,
     limit: usize,
     levels: usize,
     found: &mut BTreeMap<OsString, Fingerprint>,
+    absorbed: &mut Absorbed,
 ) -> Result<()> {
-    let Some(levels) = levels.checked_sub(1) else {
-        return Err(Error::TooManyEntries(DEPTH_MAX));
-    };
+    let levels = levels.saturating_sub(1);
     for entry in dir.entries()? {
         if found.len() >= limit {
             return Err(Error::TooManyEntries(limit));
@@ -396,8 +475,12 @@ fn scan(
         let Some(stat) = dir.stat_entry(&entry.name)? else { continue };
         let path = below(prefix, &entry.name);
         if stat.kind == Kind::Directory {
+            if levels == 0 {
+                absorbed.skip(&path, "it lies too deep, and so does everything below it");
+                continue;
+            }
             let below = dir.open_closed_dir(&entry.name)?;
-            scan(&below, &path, limit, levels, found)?;
+            scan(&below, &path, limit, levels, found, absorbed)?;
         }
         found.insert(path, Fingerprint::from(&stat));
     }
@@ -406,15 +489,21 @@ fn scan(
 
 impl Drop for PreparedRun {
     fn drop(&mut self) {
-        let removed = self.home.open_dir_entry(OsStr::new("tmp")).and_then(|tmp| tmp.remove_tree(&self.run));
-        let removed = removed.and_then(|()| {
-            if self.copy.is_none() {
-                return Ok(());
+        let work = || match self.id {
+            TreeId::Skill(..) => {
+                self.store.inner.root.open_dir(&RelPath::parse(place::WORK)?)?.remove_tree(&self.run)
             }
-            self.store.inner.root.open_dir(&RelPath::parse(place::WORK)?)?.remove_tree(&self.run)
-        });
-        if let Err(error) = removed {
-            tracing::warn!(%error, "a run's files stay until the next start");
+            TreeId::Workspace(..) => Ok(()),
+        };
+        // Each for itself: the command may have removed or replaced `tmp`.
+        let temporary = || match self.home.open_dir_entry(OsStr::new("tmp")) {
+            Err(Error::NotFound(_) | Error::NotADirectory(_)) => Ok(()),
+            tmp => tmp?.remove_tree(&self.run),
+        };
+        for removed in [work(), temporary()] {
+            if let Err(error) = removed {
+                tracing::warn!(%error, "a run's files stay until the next start");
+            }
         }
     }
 }

@@ -68,6 +68,18 @@ impl Stage {
         format!("{:016x}-{number:x}", self.inner.session).into()
     }
 
+    /// Tells whether `name` was made by [`Stage::fresh_name`] in an earlier life of the service.
+    pub(crate) fn is_left_over(&self, name: &OsStr) -> bool {
+        let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let parts = name.to_str().and_then(|name| name.split_once('-'));
+        parts.is_some_and(|(session, number)| {
+            session.len() == 16
+                && is_hex(session)
+                && is_hex(number)
+                && session != format!("{:016x}", self.inner.session)
+        })
+    }
+
     /// Begins a file with permission bits `mode`, owned by `owner` where the service may give files away.
     ///
     /// # Errors
@@ -88,7 +100,14 @@ impl Stage {
     /// [`Error::NotFound`], [`Error::Io`].
     pub(crate) fn discard(&self, from: &Dir, name: &OsStr) -> Result<Trash> {
         let trash = self.trash();
-        from.rename(name, self.dir(), &trash.name)?;
+        match from.rename(name, self.dir(), &trash.name) {
+            // A directory that its owner may not write to cannot change its parent (rename(2), EACCES).
+            Err(Error::Closed(_)) => {
+                drop(from.open_closed_dir(name)?);
+                from.rename(name, self.dir(), &trash.name)?;
+            }
+            renamed => renamed?,
+        }
         Ok(trash)
     }
 
@@ -103,6 +122,13 @@ impl Stage {
 pub(crate) struct Trash {
     stage: Stage,
     pub(crate) name: OsString,
+}
+
+/// What a change replaced. It is removed when this is dropped: drop it where nobody waits.
+#[must_use]
+#[derive(Default)]
+pub struct Leftovers {
+    pub(crate) trash: Vec<Trash>,
 }
 
 impl Drop for Trash {
@@ -192,11 +218,12 @@ impl StagedFile {
 
     /// Takes the file `name` of `from`, which no process has open any more, into the stage.
     ///
-    /// A file with several names is copied, so that the other names do not share it.
+    /// A file with several names is copied, so that the other names do not share it. So is one with attributes of
+    /// its own: they might be markers of overlayfs, which no command may forge, or an access list.
     pub(crate) fn adopt(stage: &Stage, from: &Dir, name: &OsStr, mode: u32) -> Result<Self> {
         from.open_up_file(name)?;
         let (file, stat) = from.open_file_entry(name)?;
-        if stat.links > 1 {
+        if stat.links > 1 || has_attributes(&file) {
             let copy = stage.file(mode, None)?;
             crate::union::copy_file(file, copy.file(), stat.modified_ns)?;
             return Ok(copy);
@@ -225,6 +252,21 @@ impl StagedFile {
         self.stage.dir().rename(staged, dir, name)?;
         self.name = None;
         Ok(())
+    }
+}
+
+/// Tells whether a process may have given the file extended attributes.
+fn has_attributes(file: &File) -> bool {
+    let mut names = [0; 1024];
+    match rustix::fs::flistxattr(file, &mut names) {
+        Ok(length) => names
+            .get(..length)
+            .unwrap_or_default()
+            .split(|byte| *byte == 0)
+            // The system's own labels are on every file where there are any.
+            .any(|name| !name.is_empty() && !name.starts_with(b"security.")),
+        Err(rustix::io::Errno::OPNOTSUPP) => false,
+        Err(_) => true,
     }
 }
 

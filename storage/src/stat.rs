@@ -116,6 +116,7 @@ impl Stat {
     }
 }
 
+#[allow(clippy::useless_conversion, reason = "`st_nlink` has 64 bits on x86-64 and 32 on aarch64")]
 impl From<rustix::fs::Stat> for Stat {
     fn from(stat: rustix::fs::Stat) -> Self {
         let file_type = FileType::from_raw_mode(stat.st_mode);

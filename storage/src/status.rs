@@ -171,7 +171,8 @@ impl Comparison {
                     let change = if replaced { Change::Modified } else { Change::Created };
                     self.changes.push(Changed { path: path.clone(), change });
                 }
-                let opaque = is_opaque(&below)?;
+                // What lies in an opaque directory is opaque too, marked or not: nothing of the lower layer is there.
+                let opaque = opaque || is_opaque(&below)?;
                 let prefix = format!("{path}/");
                 self.directory(&below, opaque, base_below.as_ref(), current_below.as_ref(), &prefix)?;
             } else {

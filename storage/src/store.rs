@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use policy::{FileLimits, RelPath, TreeId};
+use policy::{AgentId, FileLimits, RelPath, SkillId, TreeId, UserId};
 use rustix::fs::FlockOperation;
 
 use crate::dir::Dir;
@@ -84,14 +84,19 @@ impl Store {
         let lock = hold_alone(&own)?;
         check_format(&own)?;
         for directory in place::DIRECTORIES {
-            root.ensure_path(&RelPath::parse(directory)?)?;
+            let dir = root.ensure_path(&RelPath::parse(directory)?)?;
+            if place::SERVICE_ONLY.contains(&directory) {
+                dir.set_mode(0o700)?;
+            }
         }
         let stage = Stage::new(root.open_dir(&RelPath::parse(place::STAGE)?)?, options.durability)?;
         let (finished, mut swept) = journal::recover(&root, &stage)?;
         let work = root.open_dir(&RelPath::parse(place::WORK)?)?;
         for entry in work.entries()? {
-            work.remove_tree(&entry.name)?;
-            swept += 1;
+            match work.remove_tree(&entry.name) {
+                Ok(()) => swept += 1,
+                Err(error) => tracing::warn!(%error, "a run's files stay until the next start"),
+            }
         }
         check_markers(&stage)?;
         let separate_owners = options.separate_owners && can_give_away(&stage)?;
@@ -112,10 +117,11 @@ impl Store {
         self.inner.root_path.join(place::WORK)
     }
 
-    /// A user id as sandboxes have it, for a probe; `None` where they have none of their own.
+    /// A user id as sandboxes have it, for a probe; `None` where they have none of their own. Another at each call.
     #[must_use]
     pub fn probe_owner(&self) -> Option<u32> {
-        self.inner.options.separate_owners.then_some(place::OWNER_FIRST)
+        let separate = self.inner.options.separate_owners;
+        separate.then(|| place::passing_owner(&self.inner.stage.fresh_name()))
     }
 
     /// How the store behaves.
@@ -139,19 +145,32 @@ impl Store {
     /// A workspace that nobody has written to is not there; `make` makes it.
     pub(crate) fn tree(&self, id: &TreeId, make: bool) -> Result<Box<dyn Tree>> {
         match id {
-            TreeId::Skill(user, agent, skill) => {
-                let (store, id) = (self.clone(), id.clone());
-                Ok(Box::new(Union {
-                    stage: self.inner.stage.clone(),
-                    root: Arc::clone(&self.inner.root),
-                    baseline: place::baseline(agent)?,
-                    overlay: place::overlay(user, agent)?,
-                    skill: skill.clone(),
-                    before_first_write: Box::new(move || store.record_base(&id)),
-                }))
-            }
+            TreeId::Skill(user, agent, skill) => Ok(Box::new(self.union(user, agent, skill, None)?)),
             TreeId::Workspace(..) => Ok(Box::new(self.plain(id, make)?)),
         }
+    }
+
+    /// A merged view. An overlay that its first write makes begins with `base`, else with the current baseline.
+    pub(crate) fn union(
+        &self,
+        user: &UserId,
+        agent: &AgentId,
+        skill: &SkillId,
+        base: Option<String>,
+    ) -> Result<Union> {
+        let store = self.clone();
+        let id = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
+        Ok(Union {
+            stage: self.inner.stage.clone(),
+            root: Arc::clone(&self.inner.root),
+            baseline: place::baseline(agent)?,
+            overlay: place::overlay(user, agent)?,
+            skill: skill.clone(),
+            before_first_write: Box::new(move || match &base {
+                Some(base) => store.record_base_text(&id, base),
+                None => store.record_base(&id),
+            }),
+        })
     }
 
     /// The workspace `id`.
@@ -159,15 +178,17 @@ impl Store {
         let path = place::workspace(id.user(), id.agent())?;
         let owner = self.owner(id);
         let dir = match self.inner.root.open_dir(&path) {
-            Err(Error::NotFound(_)) if make => {
-                let dir = self.inner.root.ensure_path(&path)?;
-                if let Some(owner) = owner {
-                    dir.set_owner(owner)?;
-                }
-                dir
-            }
+            Err(Error::NotFound(_)) if make => self.inner.root.ensure_path(&path)?,
             opened => opened?,
         };
+        if let Some(owner) = owner
+            && make
+            && dir.stat()?.owner != owner
+        {
+            // Just made, or the service died before it gave it away. Nobody else looks in, whatever else fails.
+            dir.set_mode(0o700)?;
+            dir.set_owner(owner)?;
+        }
         Ok(Plain { stage: self.inner.stage.clone(), dir, owner })
     }
 }
@@ -192,7 +213,7 @@ fn hold_alone(own: &Dir) -> Result<File> {
 }
 
 fn check_format(own: &Dir) -> Result<()> {
-    let name = OsStr::new("format");
+    let (name, draft) = (OsStr::new("format"), OsStr::new("format.draft"));
     match own.open_file_entry(name) {
         Ok((file, _)) => {
             let mut text = String::new();
@@ -208,10 +229,13 @@ fn check_format(own: &Dir) -> Result<()> {
             )))
         }
         Err(Error::NotFound(_)) => {
-            let mut file = own.create_file(name, 0o600)?;
+            // Never there without its text: a crash at the first start must not look like another layout.
+            own.remove_tree(draft)?;
+            let mut file = own.create_file(draft, 0o600)?;
             file.write_all(place::FORMAT.as_bytes())
                 .map_err(|error| Error::from_io("write", "format", error))?;
-            file.sync_all().map_err(|error| Error::from_io("fsync", "format", error))
+            file.sync_all().map_err(|error| Error::from_io("fsync", "format", error))?;
+            own.rename(draft, own, name)
         }
         Err(other) => Err(other),
     }

@@ -156,7 +156,7 @@ pub fn edit_lines(
     if start > total + 1 {
         return refused("the first line lies beyond the end; the line after the last one appends");
     }
-    if end + 1 < start {
+    if end < start - 1 {
         return refused("the last line comes before the first; `end` one below `start` inserts");
     }
     let (from, to) = (index(start - 1), index(end.min(total)));
@@ -265,6 +265,7 @@ mod tests {
     fn a_range_is_replaced_and_the_rest_stays_as_it_was() {
         assert_eq!(edit("1\n2\n3\n", 2, 2, "x\ny"), "1\nx\ny\n3\n");
         assert_eq!(edit("1\n2\n3\n", 2, 99, "x"), "1\nx\n");
+        assert_eq!(edit("1\n2\n3\n", 2, u64::MAX, "x"), "1\nx\n");
         assert_eq!(edit("1\n2\n3\n", 2, None, "x"), "1\nx\n");
         assert_eq!(edit("1\n2\n3\n", None, 2, "x"), "x\n3\n");
         assert_eq!(edit("一\n二\n三\n", 2, 2, "改"), "一\n改\n三\n");

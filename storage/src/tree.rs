@@ -137,6 +137,14 @@ pub trait Tree {
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Escape`].
     fn list(&self, path: &RelPath) -> Result<Vec<Child>>;
 
+    /// Lists the directory `path` as [`Tree::list`] does and looks at each of at most `entries` entries.
+    ///
+    /// What a command removes meanwhile has no [`Stat`].
+    ///
+    /// # Errors
+    /// As [`Tree::list`]; [`Error::TooManyEntries`].
+    fn list_looking(&self, path: &RelPath, entries: usize) -> Result<Vec<(Child, Option<Stat>)>>;
+
     /// Walks the directory `path`, following no link, and returns what it meets in no particular order.
     ///
     /// Names that no [`RelPath`] can hold (not UTF-8, control characters) are passed over.

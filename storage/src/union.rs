@@ -19,7 +19,7 @@ use std::sync::Arc;
 use policy::{RelPath, SkillId};
 
 use self::layers::{Found, Layers};
-use crate::dir::Dir;
+use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stage::Stage;
 use crate::stat::{Kind, Layer, Stat};
@@ -115,6 +115,10 @@ pub(crate) fn walk(
         let found = level.dirs.lookup(&name)?;
         let is_last = names.is_empty();
         match found {
+            // One level less than a walk goes down: what can be made can be materialised.
+            Some(Found::Directory(..)) if !is_last && levels.len() >= DEPTH_MAX => {
+                return Err(Error::TooManyEntries(DEPTH_MAX));
+            }
             Some(Found::Directory(dirs, ..)) if !is_last => levels.push(Level { name, dirs }),
             Some(Found::Leaf(stat, layer))
                 if stat.kind == Kind::Symlink && !(is_last && last_link == LastLink::Keep) =>
@@ -199,6 +203,10 @@ impl Tree for Union {
 
     fn list(&self, path: &RelPath) -> Result<Vec<Child>> {
         self.open_layers(path)?.children()
+    }
+
+    fn list_looking(&self, path: &RelPath, entries: usize) -> Result<Vec<(Child, Option<Stat>)>> {
+        self.open_layers(path)?.children_looking(entries)
     }
 
     fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>> {

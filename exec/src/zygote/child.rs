@@ -84,7 +84,11 @@ fn become_program(
     closing: Option<&[libc::sock_filter]>,
     launcher: Pid,
 ) -> Result<Infallible, Failure> {
-    nix::unistd::setsid().map_err(at(Step::Session))?;
+    let group = nix::unistd::setsid().map_err(at(Step::Session))?;
+    // From here and not from the launcher, so that nothing of the run exists that the service cannot name, even if
+    // the launcher is killed at this moment.
+    let started = Report::Started { pid: group.as_raw() };
+    wire::send_message(descriptors.run.as_fd(), &started).map_err(at(Step::Session))?;
     stdio(&descriptors.stdio).map_err(at(Step::Stdio))?;
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;

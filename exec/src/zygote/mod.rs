@@ -187,14 +187,16 @@ impl Loop {
 
     /// Starts one run, or reports why not.
     fn launch(&mut self, request: &Request, descriptors: Descriptors<OwnedFd>) {
-        let report = match self.cradle.spawn(request, &descriptors) {
-            Ok(pid) => Report::Started { pid: pid.as_raw() },
-            Err(error) => Report::Failed { step: Step::Clone, errno: error.raw_os_error().unwrap_or(0) },
-        };
-        let _ = wire::send_message(descriptors.run.as_fd(), &report);
-        if let Report::Started { pid } = report {
-            let pid = Pid::from_raw(pid);
-            self.runs.push(Run { pid, socket: descriptors.run, identity: request.identity, killed: false });
+        match self.cradle.spawn(request, &descriptors) {
+            Ok(pid) => {
+                let (socket, identity) = (descriptors.run, request.identity);
+                self.runs.push(Run { pid, socket, identity, killed: false });
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(0);
+                let _ =
+                    wire::send_message(descriptors.run.as_fd(), &Report::Failed { step: Step::Clone, errno });
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Routes about whole skills, one a file.
 
 pub(super) mod download;
+mod form;
 pub(super) mod list;
 pub(super) mod remove;
 pub(super) mod reset;

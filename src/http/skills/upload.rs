@@ -7,6 +7,7 @@ use policy::Scope;
 use serde::{Deserialize, Serialize};
 use storage::archive::{Charset, Skipped};
 
+use super::form;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
 use crate::http::body::broken;
@@ -99,11 +100,17 @@ async fn receive(app: &App, request: Request) -> Result<Vec<Archive>, Problem> {
     let is_form =
         content_type.is_some_and(|value| value.to_ascii_lowercase().starts_with("multipart/form-data"));
     let mut left = app.service.archive_limits.upload_bytes;
+    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    if !is_form && announced.and_then(|value| value.parse().ok()).is_some_and(|bytes: u64| bytes > left) {
+        return Err(Problem::too_large("the upload", left));
+    }
     if !is_form {
         let stream = request.into_body().into_data_stream().map(|chunk| chunk.map_err(|_| broken()));
         return Ok(vec![Archive { file: spool(app, stream, &mut left).await?, file_name: None }]);
     }
-    let mut form = Multipart::from_request(request, app)
+    let (parts, body) = request.into_parts();
+    let (body, undelivered) = form::in_doses(body);
+    let mut form = Multipart::from_request(Request::from_parts(parts, body), app)
         .await
         .map_err(|error| Problem::invalid(format!("the form cannot be read: {}", error.body_text())))?;
     let mut archives = Vec::new();
@@ -124,7 +131,10 @@ async fn receive(app: &App, request: Request) -> Result<Vec<Archive>, Problem> {
             )));
         }
         let file_name = part.file_name().map(str::to_owned);
-        let stream = part.map(|chunk| chunk.map_err(|_| broken()));
+        let stream = part.map(|chunk| {
+            undelivered.clear();
+            chunk.map_err(|_| broken())
+        });
         archives.push(Archive { file: spool(app, stream, &mut left).await?, file_name });
     }
     if archives.is_empty() {

@@ -12,7 +12,7 @@ use super::{mode, written};
 use crate::http::answer::{Answer, bare, success, tagged};
 use crate::http::conditional::{self, ByteRange, Fresh};
 use crate::http::problem::Problem;
-use crate::http::request::{Params, TreeRequest};
+use crate::http::request::{Params, TreeRequest, path_of};
 use crate::http::time::http_date;
 use crate::http::{App, body, stream};
 use crate::ops::blocking;
@@ -33,8 +33,7 @@ pub(in crate::http) struct DeleteQuery {
 }
 
 fn path(id: &TreeId, params: &RawPathParams) -> Result<RelPath, Problem> {
-    let text = params.iter().find(|(name, _)| *name == "path").map_or("", |(_, value)| value);
-    Ok(id.resolve(text)?)
+    path_of(id, params.iter().find(|(name, _)| *name == "path").map(|(_, value)| value))
 }
 
 pub(in crate::http) async fn get(
@@ -45,7 +44,8 @@ pub(in crate::http) async fn get(
 ) -> Answer {
     let path = path(&tree.id, &params)?;
     let Opened { file, stat, .. } = app.service.open(tree.id, path.clone()).await?;
-    let (response, range) = match head_of(&headers, &stat, &path)? {
+    let range = conditional::range(&headers, &stat);
+    let (response, range) = match head_of(&headers, &stat, &path, range)? {
         Ok(headed) => headed,
         Err(not_modified) => return Ok(not_modified),
     };
@@ -62,7 +62,8 @@ pub(in crate::http) async fn head(
 ) -> Answer {
     let path = path(&tree.id, &params)?;
     let Opened { stat, .. } = app.service.open(tree.id, path.clone()).await?;
-    match head_of(&headers, &stat, &path)? {
+    // Ranges are defined for `GET` only (RFC 9110, section 14.2).
+    match head_of(&headers, &stat, &path, Ok(None))? {
         Ok((response, _)) => Ok(response),
         Err(not_modified) => Ok(not_modified),
     }
@@ -73,12 +74,13 @@ fn head_of(
     headers: &HeaderMap,
     stat: &Stat,
     path: &RelPath,
+    range: Result<Option<ByteRange>, Problem>,
 ) -> Result<Result<(Response, ByteRange), Response>, Problem> {
     let etag = stat.etag();
     if let Fresh::NotModified = conditional::of_read(headers, &etag, path.as_str())? {
         return Ok(Err(tagged(bare(StatusCode::NOT_MODIFIED), &etag)));
     }
-    let range = conditional::range(headers, stat)?;
+    let range = range?;
     let part = range.unwrap_or(ByteRange { first: 0, length: stat.size });
     let mut response =
         tagged(bare(if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK }), &etag);

@@ -111,7 +111,10 @@ impl Union {
     }
 
     pub(super) fn make_directory(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
-        self.ensure_skill(path)?;
+        match self.ensure_skill(path) {
+            Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
+            ensured => ensured?,
+        }
         let target = match self.target(path, LastLink::Keep) {
             Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
             target => target?,
@@ -162,6 +165,10 @@ impl Union {
     }
 
     pub(super) fn remove_entry(&self, path: &RelPath) -> Result<Aftermath> {
+        if path.is_root() {
+            // One level up the skill is an entry like any other, but a tree does not remove itself.
+            return Err(Error::IsDirectory(path.to_string()));
+        }
         let resolved = self.resolve(path, LastLink::Keep)?;
         if !matches!(resolved.last, Some((_, Some(_)))) {
             let missing = resolved.last.is_some();
@@ -233,6 +240,7 @@ impl Union {
     fn rename_upper(&self, from: &RelPath, to: &RelPath, is_dir: bool) -> Result<Aftermath> {
         let target = self.destination(to, is_dir)?;
         let source = self.target(from, LastLink::Keep)?;
+        check_outside(&source, &target, from, to)?;
         let mut aftermath = Aftermath::default();
         if is_dir {
             if target.in_lower {
@@ -262,23 +270,29 @@ impl Union {
     fn rename_merged_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
         let target = self.destination(to, true)?;
         let source = self.target(from, LastLink::Keep)?;
+        check_outside(&source, &target, from, to)?;
         let Some(Found::Directory(dirs, stat, _)) = &source.found else {
             return Err(Error::NotFound(from.to_string()));
         };
         let mut transaction = Transaction::begin(&self.stage)?;
-        let copy = transaction.dir().create_dir(&transaction.next_name(), stat.mode)?;
+        let copy = transaction.dir().create_dir(&transaction.next_name(), stat.mode | 0o700)?;
         self.copy_tree(dirs, &copy, DEPTH_MAX)?;
+        copy.set_mode(stat.mode)?;
         if target.in_lower {
             copy.set_attribute(OPAQUE, b"y")?;
         }
         transaction.place(target.place, utf8(&target.name)?, None)?;
         transaction.dir().create_whiteout(&transaction.next_name())?;
         transaction.place(source.place, utf8(&source.name)?, None)?;
-        let committed = transaction.commit()?;
-        committed.apply(&self.root, 0)?;
+        let committed = transaction.commit(&self.root)?;
+        if let Err(error) = committed.apply(&self.root, 0) {
+            // Nothing is placed yet: forget it, so that the next start does not place it late.
+            committed.finish();
+            return Err(error);
+        }
         committed.apply(&self.root, 1)?;
-        committed.finish();
-        Ok(Aftermath { sync: vec![source.upper, target.upper], trash: Vec::new() })
+        let trash = committed.finish().into_iter().collect();
+        Ok(Aftermath { sync: vec![source.upper, target.upper], trash })
     }
 
     /// Copies everything in the merged directory `from` into the empty directory `into`.
@@ -289,8 +303,10 @@ impl Union {
         for child in from.children()? {
             match from.lookup(&child.name)? {
                 Some(Found::Directory(dirs, stat, _)) => {
-                    let made = into.create_dir(&child.name, stat.mode)?;
+                    // The mode comes last: it may keep the service itself from filling the directory.
+                    let made = into.create_dir(&child.name, stat.mode | 0o700)?;
                     self.copy_tree(&dirs, &made, levels)?;
+                    made.set_mode(stat.mode)?;
                 }
                 Some(Found::Leaf(stat, layer)) if stat.kind == Kind::File => {
                     let (file, stat) = from.at(layer)?.open_file_entry(&child.name)?;
@@ -313,14 +329,17 @@ impl Union {
         Ok(copy)
     }
 
-    /// Makes the skill itself in the overlay when no layer has it: the first file of a new skill.
+    /// Makes the skill itself in the overlay when no layer has it: the first entry of a new skill.
+    ///
+    /// Only an entry of the root is a first entry. Deeper ones lack their parent, and nothing may change.
     fn ensure_skill(&self, path: &RelPath) -> Result<()> {
-        if path.is_root() {
-            return Err(Error::IsDirectory(path.to_string()));
-        }
         let name = OsStr::new(self.skill.as_str());
-        if self.agent_level()?.lookup(name)?.is_some() {
-            return Ok(());
+        let exists = self.agent_level()?.lookup(name)?.is_some();
+        match path.parent() {
+            Some(_) if exists => return Ok(()),
+            Some(parent) if parent.is_root() => {}
+            None if exists => return Err(Error::IsDirectory(path.to_string())),
+            _ => return Err(Error::NotFound(path.to_string())),
         }
         let upper = self.root.ensure_path(&self.overlay)?;
         (self.before_first_write)()?;
@@ -375,6 +394,14 @@ fn check_replaceable(target: &Target, path: &RelPath) -> Result<()> {
         Some(Found::Leaf(stat, _)) if stat.kind == Kind::Other => Err(Error::NotAFile(path.to_string())),
         _ => Ok(()),
     }
+}
+
+/// Refuses a destination inside what is moved. Through a link, the spelling of the paths does not show it.
+fn check_outside(source: &Target, target: &Target, from: &RelPath, to: &RelPath) -> Result<()> {
+    if target.place.starts_with(&join(&source.place, &source.name)?) {
+        return Err(Error::IntoItself { from: from.to_string(), to: to.to_string() });
+    }
+    Ok(())
 }
 
 fn utf8(name: &OsStr) -> Result<&str> {

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 
 use policy::RelPath;
 
-use crate::dir::Dir;
+use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stat::{Kind, Layer, Stat};
 use crate::tree::{Child, WalkOptions, Walked};
@@ -133,6 +133,19 @@ impl Layers {
         Ok(children.into_iter().map(|(name, (kind, layer))| Child { name, kind, layer }).collect())
     }
 
+    /// Lists the merged directory and looks at each of at most `entries` entries.
+    pub(crate) fn children_looking(&self, entries: usize) -> Result<Vec<(Child, Option<Stat>)>> {
+        let children = self.children()?;
+        if children.len() > entries {
+            return Err(Error::TooManyEntries(entries));
+        }
+        let looked = children.into_iter().map(|child| {
+            let stat = self.at(child.layer)?.stat_entry(&child.name)?;
+            Ok((child, stat))
+        });
+        looked.collect()
+    }
+
     /// Adds everything below this directory, which lies at `path`, to `walked`.
     pub(crate) fn walk(
         &self,
@@ -142,6 +155,9 @@ impl Layers {
         walked: &mut Vec<Walked>,
     ) -> Result<()> {
         let Some(levels) = levels.checked_sub(1) else { return Ok(()) };
+        if options.depth - levels > DEPTH_MAX {
+            return Err(Error::TooManyEntries(DEPTH_MAX));
+        }
         for child in self.children()? {
             let Some(path) = child.name.to_str().and_then(|name| path.join(name).ok()) else {
                 continue;

@@ -1,0 +1,122 @@
+//! What the services are filled with: archives of known shape, the same bytes in every run.
+
+use std::io::{Cursor, Write};
+
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+use crate::error::{Failure, Result};
+
+/// Files of the skill that is listed.
+pub(crate) const MANY_FILES: usize = 5_000;
+/// Files of the skill that is uploaded, of 10 000 bytes each.
+pub(crate) const BUNDLE_FILES: usize = 500;
+/// Lines of the file that is edited, of 40 bytes each.
+pub(crate) const LINES: usize = 2_000;
+/// Size of the large file.
+pub(crate) const LARGE_BYTES: usize = 16 * 1024 * 1024;
+
+const HEADER: &[u8] = b"---\nname: bench\ndescription: A skill to measure with.\n---\n\n# Bench\n";
+
+/// Four KiB of text.
+#[must_use]
+pub(crate) fn small() -> Vec<u8> {
+    Words::new(1).text(4096)
+}
+
+/// The file of [`LINES`] lines.
+#[must_use]
+pub(crate) fn lines() -> Vec<u8> {
+    (1..=LINES).flat_map(|number| format!("line {number:06} {:<27}\n", "of a file").into_bytes()).collect()
+}
+
+/// A skill with one file of each size that is read.
+///
+/// # Errors
+/// [`Failure::Archive`].
+pub(crate) fn demo() -> Result<Vec<u8>> {
+    let large = Words::new(2).text(LARGE_BYTES);
+    pack([("small.txt", small()), ("lines.txt", lines()), ("large.bin", large)].into_iter())
+}
+
+/// A skill of the usual size: 3 files, 11 KB.
+///
+/// # Errors
+/// [`Failure::Archive`].
+pub(crate) fn tiny() -> Result<Vec<u8>> {
+    pack([("scripts/run.py", Words::new(3).text(7000)), ("notes.md", Words::new(4).text(4000))].into_iter())
+}
+
+/// A skill of `files` small files in directories of 100.
+///
+/// # Errors
+/// [`Failure::Archive`].
+pub(crate) fn many(files: usize) -> Result<Vec<u8>> {
+    pack((0..files).map(|number| (many_name(number), format!("file {number}\n").into_bytes())))
+}
+
+/// The path of a file of [`many`].
+#[must_use]
+pub(crate) fn many_name(number: usize) -> String {
+    format!("part-{:02}/file-{number:05}.txt", number / 100)
+}
+
+/// A skill of [`BUNDLE_FILES`] files, 5 MB. `variant` tells two versions apart.
+///
+/// # Errors
+/// [`Failure::Archive`].
+pub(crate) fn bundle(variant: u64) -> Result<Vec<u8>> {
+    let mut words = Words::new(variant);
+    pack(
+        (0..BUNDLE_FILES)
+            .map(move |number| (format!("d{:02}/f{number:03}.md", number / 25), words.text(10_000))),
+    )
+}
+
+fn pack(files: impl Iterator<Item = (impl Into<String>, Vec<u8>)>) -> Result<Vec<u8>> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default();
+    archive.start_file("SKILL.md", options)?;
+    archive.write_all(HEADER).map_err(Failure::io("pack"))?;
+    for (name, bytes) in files {
+        archive.start_file(name.into(), options)?;
+        archive.write_all(&bytes).map_err(Failure::io("pack"))?;
+    }
+    Ok(archive.finish()?.into_inner())
+}
+
+/// Text that deflates about as well as prose: words drawn by a fixed generator (xorshift, Marsaglia 2003).
+struct Words {
+    state: u64,
+}
+
+impl Words {
+    fn new(seed: u64) -> Self {
+        Self { state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state
+    }
+
+    fn text(&mut self, bytes: usize) -> Vec<u8> {
+        let mut text = Vec::with_capacity(bytes + 16);
+        while text.len() < bytes {
+            let word = self.next();
+            // 4 096 words of 3 to 10 letters; a line has about ten.
+            let letters = 3 + word % 8;
+            let mut spelling = (word >> 8) % 4096;
+            for _ in 0..letters {
+                spelling =
+                    spelling.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                text.push(b'a' + u8::try_from((spelling >> 33) % 26).unwrap_or(0));
+            }
+            text.push(if word >> 60 == 0 { b'\n' } else { b' ' });
+        }
+        text.truncate(bytes);
+        text
+    }
+}

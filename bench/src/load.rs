@@ -1,0 +1,108 @@
+//! Putting load on a service and measuring it: one client for latency, many for throughput.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::client::Connection;
+use crate::error::{Failure, Result};
+
+/// What one slice of load showed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// Median latency.
+    pub p50: Duration,
+    /// Latency that one request in a hundred exceeds.
+    pub p99: Duration,
+    /// Requests answered per second.
+    pub per_second: f64,
+}
+
+/// How long a slice of load is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    /// Time after which no request is begun.
+    pub time: Duration,
+    /// Requests after which no further one is begun.
+    pub calls: usize,
+}
+
+/// One client that sends a request when the one before is answered. `request` builds the next, untimed.
+///
+/// # Errors
+/// [`Failure::Answer`] for the first answer of 400 or above; [`Failure::Io`].
+pub(crate) fn serial(
+    connection: &mut Connection,
+    slice: Slice,
+    request: &mut dyn FnMut() -> Vec<u8>,
+) -> Result<Sample> {
+    let mut latencies = Vec::new();
+    let start = Instant::now();
+    while latencies.len() < slice.calls && (start.elapsed() < slice.time || latencies.len() < 3) {
+        let request = request();
+        let sent = Instant::now();
+        connection.call(&request)?;
+        latencies.push(sent.elapsed());
+    }
+    let busy: Duration = latencies.iter().sum();
+    Ok(sample(latencies, busy))
+}
+
+/// `clients` connections, each with one request under way, in one thread.
+///
+/// # Errors
+/// As [`serial`].
+pub(crate) fn parallel(address: SocketAddr, clients: usize, slice: Slice, request: &[u8]) -> Result<Sample> {
+    let mut connections = Vec::new();
+    for _ in 0..clients {
+        connections.push(Connection::open(address)?);
+    }
+    let mut latencies = Vec::new();
+    let start = Instant::now();
+    let mut sent = Vec::new();
+    for connection in &mut connections {
+        sent.push(Some(Instant::now()));
+        connection.send(request)?;
+    }
+    while sent.iter().any(Option::is_some) {
+        let ready = readable(&connections)?;
+        for ((connection, sent), ready) in connections.iter_mut().zip(&mut sent).zip(ready) {
+            let (true, Some(at)) = (ready, *sent) else { continue };
+            connection.receive()?;
+            let Some((status, ..)) = connection.complete(request)? else { continue };
+            if status >= 400 {
+                let request = "a request of a parallel load".to_owned();
+                return Err(Failure::Answer { request, status, body: String::new() });
+            }
+            latencies.push(at.elapsed());
+            *sent = None;
+            if start.elapsed() < slice.time && latencies.len() < slice.calls {
+                *sent = Some(Instant::now());
+                connection.send(request)?;
+            }
+        }
+    }
+    let elapsed = start.elapsed();
+    Ok(sample(latencies, elapsed))
+}
+
+/// Waits until something arrives and tells where.
+fn readable(connections: &[Connection]) -> Result<Vec<bool>> {
+    let mut fds: Vec<PollFd<'_>> =
+        connections.iter().map(|connection| PollFd::new(connection.stream(), PollFlags::IN)).collect();
+    poll(&mut fds, None).map_err(|errno| Failure::io("poll")(errno.into()))?;
+    Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
+}
+
+fn sample(mut latencies: Vec<Duration>, elapsed: Duration) -> Sample {
+    latencies.sort_unstable();
+    let at = |share: f64| -> Duration {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+        let index = ((latencies.len().saturating_sub(1)) as f64 * share) as usize;
+        latencies.get(index).copied().unwrap_or_default()
+    };
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52 requests")]
+    let per_second = latencies.len() as f64 / elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+    Sample { p50: at(0.5), p99: at(0.99), per_second }
+}

@@ -1,0 +1,120 @@
+//! [`Service`]: one of the services under test, started on a fresh directory and killed in the end.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::client::{self, Connection};
+use crate::error::{Failure, Result};
+
+/// Which service, and how it is to treat writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The service under test.
+    Filesecbox,
+    /// The fixture to compare with.
+    Bare,
+}
+
+/// A running service.
+pub(crate) struct Service {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// From the start of the process to its first answer.
+    pub first_answer: Duration,
+}
+
+impl Service {
+    /// Starts `program` on `root` and waits for its first answer.
+    ///
+    /// # Errors
+    /// [`Failure::Io`], [`Failure::NotReady`].
+    pub(crate) fn start(kind: Kind, program: &Path, root: &Path, strict: bool) -> Result<Self> {
+        let mut command = Command::new(program);
+        match kind {
+            Kind::Filesecbox => {
+                command.args(["serve", "--listen", "127.0.0.1:0", "--durability"]);
+                command.arg(if strict { "strict" } else { "relaxed" });
+                command.env("FILESECBOX_LOG", "error");
+            }
+            Kind::Bare => {
+                command.arg("bare");
+                if strict {
+                    command.arg("--strict");
+                }
+            }
+        }
+        command.arg("--root").arg(root).stdout(Stdio::piped()).stdin(Stdio::null());
+        let began = Instant::now();
+        let mut child = command.spawn().map_err(Failure::io(format!("start `{}`", program.display())))?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line).map_err(Failure::io("read the ready line"))?;
+        }
+        let address = line.trim().rsplit_once("http://").and_then(|(_, address)| address.parse().ok());
+        let Some(address) = address else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(Failure::NotReady(program.display().to_string()));
+        };
+        let mut service = Self { child, address, first_answer: Duration::ZERO };
+        service.connect()?.call(&client::get("/healthz"))?;
+        service.first_answer = began.elapsed();
+        Ok(service)
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub(crate) fn connect(&self) -> Result<Connection> {
+        Connection::open(self.address)
+    }
+
+    /// Resident memory of the service and of every process below it, in bytes.
+    #[must_use]
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        resident_below(self.child.id())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Adds up `VmRSS` (proc_pid_status(5)) of a process and its descendants.
+fn resident_below(pid: u32) -> u64 {
+    let own = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kib: u64 = own
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok())
+        .unwrap_or(0);
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children = tasks.flat_map(|task| {
+        let text = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+    });
+    kib * 1024 + children.map(resident_below).sum::<u64>()
+}
+
+/// Bytes that a directory takes on disk, with everything below it.
+#[must_use]
+pub(crate) fn disk_bytes(root: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = walkdir::WalkDir::new(root).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.metadata().ok()?.blocks() * 512)).sum()
+}
+
+/// The program `name` beside this one: both are built into one directory.
+#[must_use]
+pub(crate) fn beside(name: &str) -> Option<PathBuf> {
+    let path = std::env::current_exe().ok()?.parent()?.join(name);
+    path.is_file().then_some(path)
+}

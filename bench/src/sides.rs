@@ -1,0 +1,209 @@
+//! [`Side`] and [`Bench`]: the services under test and how they are compared.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::client::{self, Connection};
+use crate::error::{Failure, Result};
+use crate::fixture;
+use crate::load::Slice;
+use crate::report::Figure;
+use crate::service::{Kind, Service};
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// Rounds that count; one before them warms up.
+    pub rounds: usize,
+    /// One side's part of a round.
+    pub slice: Slice,
+    /// Files of the skill that is listed.
+    pub many: usize,
+    /// Users who each change a line of a baseline skill.
+    pub users: usize,
+    /// Starts of a service.
+    pub starts: usize,
+}
+
+impl Effort {
+    /// A few minutes.
+    pub(crate) const FULL: Self = Self {
+        rounds: 5,
+        slice: Slice { time: Duration::from_millis(400), calls: 4000 },
+        many: fixture::MANY_FILES,
+        users: 10_000,
+        starts: 9,
+    };
+    /// A few seconds: shows that everything runs, not how fast it is.
+    pub(crate) const QUICK: Self = Self {
+        rounds: 1,
+        slice: Slice { time: Duration::from_millis(20), calls: 50 },
+        many: 200,
+        users: 50,
+        starts: 1,
+    };
+}
+
+/// One tree of one service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tree {
+    /// The skill of that name.
+    Skill(&'static str),
+    /// The workspace.
+    Workspace,
+}
+
+/// Where a request of a workload goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    pub address: SocketAddr,
+    pub tree: Tree,
+}
+
+impl Side {
+    /// The URL path of something in the tree.
+    #[must_use]
+    pub(crate) fn target(&self, rest: &str) -> String {
+        match self.tree {
+            Tree::Skill(skill) => format!("/v1/skills/u/a/{skill}/{rest}"),
+            Tree::Workspace => format!("/v1/sandbox/u/a/{rest}"),
+        }
+    }
+}
+
+/// Both services, each once relaxed and once strict, on fresh directories, filled with the same.
+pub(crate) struct Bench {
+    pub effort: Effort,
+    pub relaxed: Pair,
+    pub strict: Pair,
+    pub programs: Programs,
+    /// For the floors.
+    pub scratch: TempDir,
+    place: PathBuf,
+}
+
+/// What is started.
+pub(crate) struct Programs {
+    pub filesecbox: PathBuf,
+    pub bare: PathBuf,
+}
+
+/// The service under test and the one to compare with.
+pub(crate) struct Pair {
+    pub filesecbox: Service,
+    pub bare: Service,
+    /// The directory of the service under test.
+    pub root: TempDir,
+    _bare_root: TempDir,
+}
+
+impl Bench {
+    /// Starts everything below `place`.
+    ///
+    /// # Errors
+    /// [`Failure::Io`], [`Failure::NotReady`], [`Failure::Answer`].
+    pub(crate) fn start(effort: Effort, programs: Programs, place: &Path) -> Result<Self> {
+        let relaxed = Pair::start(&programs, place, false)?;
+        let strict = Pair::start(&programs, place, true)?;
+        let bench =
+            Self { effort, relaxed, strict, programs, scratch: fresh(place)?, place: place.to_owned() };
+        for pair in [&bench.relaxed, &bench.strict] {
+            for service in [&pair.filesecbox, &pair.bare] {
+                fill(&mut service.connect()?, effort.many)?;
+            }
+        }
+        Ok(bench)
+    }
+
+    /// A fresh directory on the file system under test.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub(crate) fn fresh(&self) -> Result<TempDir> {
+        fresh(&self.place)
+    }
+
+    /// The median of every side. The sides take turns, forwards and backwards, so that what the machine does
+    /// besides meets all of them.
+    ///
+    /// # Errors
+    /// What `measure` returns.
+    pub(crate) fn compare<const N: usize>(
+        &self,
+        sides: [Side; N],
+        mut measure: impl FnMut(&Side) -> Result<Figure>,
+    ) -> Result<[Figure; N]> {
+        let mut values = [const { Vec::new() }; N];
+        for round in 0..=self.effort.rounds {
+            let mut turns: Vec<_> = sides.iter().zip(&mut values).collect();
+            if round % 2 == 1 {
+                turns.reverse();
+            }
+            for (side, values) in turns {
+                let value = measure(side)?;
+                if round > 0 {
+                    values.push(value);
+                }
+            }
+        }
+        Ok(values.map(|figures: Vec<Figure>| Figure {
+            value: median(figures.iter().map(|figure| figure.value).collect()),
+            tail: figures.iter().map(|figure| figure.tail).collect::<Option<Vec<f64>>>().map(median),
+        }))
+    }
+}
+
+impl Pair {
+    fn start(programs: &Programs, place: &Path, strict: bool) -> Result<Self> {
+        let (root, bare_root) = (fresh(place)?, fresh(place)?);
+        let filesecbox = Service::start(Kind::Filesecbox, &programs.filesecbox, root.path(), strict)?;
+        let bare = Service::start(Kind::Bare, &programs.bare, bare_root.path(), strict)?;
+        Ok(Self { filesecbox, bare, root, _bare_root: bare_root })
+    }
+
+    /// The trees that a workload compares: a skill, the workspace, and the skill of the bare service.
+    #[must_use]
+    pub(crate) fn sides(&self, skill: &'static str) -> [Side; 3] {
+        let filesecbox = self.filesecbox.address;
+        [
+            Side { address: filesecbox, tree: Tree::Skill(skill) },
+            Side { address: filesecbox, tree: Tree::Workspace },
+            Side { address: self.bare.address, tree: Tree::Skill(skill) },
+        ]
+    }
+}
+
+fn fresh(place: &Path) -> Result<TempDir> {
+    tempfile::Builder::new().prefix("bench-").tempdir_in(place).map_err(Failure::io("make a directory"))
+}
+
+fn fill(connection: &mut Connection, many: usize) -> Result<()> {
+    let skills = "/v1/skills/u/a/upload?scope=baseline";
+    for (name, archive) in
+        [("demo.zip", fixture::demo()?), ("tiny.zip", fixture::tiny()?), ("many.zip", fixture::many(many)?)]
+    {
+        connection.call(&client::upload(skills, name, &archive))?;
+    }
+    let workspace = "/v1/sandbox/u/a/raw";
+    let octets = "application/octet-stream";
+    for (name, bytes) in [("small.txt", fixture::small()), ("lines.txt", fixture::lines())] {
+        connection.call(&client::with_body(
+            "PUT",
+            &format!("{workspace}/{name}?parents=true"),
+            octets,
+            &bytes,
+        ))?;
+    }
+    let large = vec![b'x'; fixture::LARGE_BYTES];
+    connection.call(&client::with_body("PUT", &format!("{workspace}/large.bin"), octets, &large))?;
+    Ok(())
+}
+
+/// The middle value.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,469 @@
+//! The merged view against two other opinions: the kernel's own overlayfs on the same directories, and a map.
+//!
+//! Random sequences of operations go through the store; then the kernel mounts the very same layers and must see
+//! the same tree. Then operations go through the mount, and the store must see the same tree; and so on.
+//!
+//! * `FILESECBOX_ORACLE_SEQUENCES`: how many sequences (300 unless told).
+//! * `FILESECBOX_ORACLE_SEED`: the seed of the one sequence to repeat; a failure names it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "a test's helpers panic, and look at the disk past the code they check"
+)]
+
+mod fixture;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use fixture::kernel::KernelView;
+use fixture::random::Random;
+use fixture::{Fixture, Node, Tree, assert_valid_upper, path, skill_tree, write};
+use policy::Scope;
+use storage::{Condition, WriteOptions};
+
+const SKILLS: [&str; 4] = ["alpha", "beta", "数据分析", "new"];
+const NAMES: [&str; 9] = ["a", "b", "c.txt", "数据", "表 格.md", ".wh.a", ".wh..wh..opq", "run.sh", "深"];
+const FILE_MODES: [u32; 4] = [0o644, 0o755, 0o600, 0o640];
+const DIR_MODES: [u32; 3] = [0o755, 0o700, 0o750];
+const USER: &str = "u";
+
+/// Attributes that the kernel leaves in an upper layer: hints, and what it copied up from our baseline.
+const KERNEL_ATTRIBUTES: [&str; 5] = [
+    "user.overlay.origin",
+    "user.overlay.impure",
+    "user.overlay.uuid",
+    "user.overlay.nlink",
+    "user.filesecbox.version",
+];
+
+/// What each skill should be; a skill that is not there is missing.
+type Model = BTreeMap<&'static str, Tree>;
+
+fn random_tree(random: &mut Random, nodes: usize) -> Tree {
+    let mut tree = Tree::default();
+    for _ in 0..nodes {
+        let at = random_path(random, &tree);
+        match random.below(10) {
+            _ if tree.nodes.contains_key(&at) || !is_free(&tree, &at) => {}
+            0..3 => drop(tree.dir(&at, DIR_MODES[random.below(3)])),
+            3 => drop(tree.link(&at, random.pick(&["a", "../b", "/etc/passwd", "nowhere/x", "数据/c.txt"]))),
+            _ => drop(tree.file(&at, &random.text(), FILE_MODES[random.below(4)])),
+        }
+    }
+    tree
+}
+
+/// A path that exists, or a new one in a directory that exists, or one deeper still; never through a link.
+fn random_path(random: &mut Random, tree: &Tree) -> String {
+    for _ in 0..20 {
+        let existing = tree.nodes.keys().nth(random.below(tree.nodes.len() + 1));
+        let mut at = existing.cloned().unwrap_or_default();
+        if at.is_empty() || random.chance(40) {
+            for _ in 0..1 + random.below(2) {
+                at = format!("{at}/{}", random.pick(&NAMES)).trim_start_matches('/').to_owned();
+            }
+        }
+        if !ancestors(&at).any(|at| matches!(tree.nodes.get(at), Some(Node::Link { .. }))) {
+            return at;
+        }
+    }
+    "a".to_owned()
+}
+
+/// A path that only the baseline has, in a directory that is there.
+fn hidden_path(random: &mut Random, tree: &Tree, baseline: &Tree) -> Option<String> {
+    let hidden = baseline
+        .nodes
+        .keys()
+        .filter(|at| !tree.nodes.contains_key(*at) && is_free(tree, at) && has_parent(tree, at));
+    let hidden: Vec<&String> = hidden.collect();
+    (!hidden.is_empty()).then(|| hidden[random.below(hidden.len())].clone())
+}
+
+fn directory(random: &mut Random, tree: &Tree) -> Option<String> {
+    let is_dir = |(at, node): (&String, &Node)| matches!(node, Node::Dir { .. }).then(|| at.clone());
+    let directories: Vec<String> = tree.nodes.iter().filter_map(is_dir).collect();
+    (!directories.is_empty()).then(|| directories[random.below(directories.len())].clone())
+}
+
+fn ancestors(at: &str) -> impl Iterator<Item = &str> {
+    at.match_indices('/').map(|(slash, _)| &at[..slash])
+}
+
+/// Tells whether every ancestor that exists is a directory.
+fn is_free(tree: &Tree, at: &str) -> bool {
+    ancestors(at).all(|at| matches!(tree.nodes.get(at), None | Some(Node::Dir { .. })))
+}
+
+fn has_parent(tree: &Tree, at: &str) -> bool {
+    ancestors(at).last().is_none_or(|at| matches!(tree.nodes.get(at), Some(Node::Dir { .. })))
+}
+
+fn below<'a>(tree: &'a Tree, at: &str) -> Vec<&'a String> {
+    let prefix = format!("{at}/");
+    tree.nodes.keys().filter(|key| key.starts_with(&prefix)).collect()
+}
+
+/// One operation; its meaning for the store and for the model stand side by side.
+#[derive(Debug)]
+enum Operation {
+    Write { at: String, text: String, mode: Option<u32>, parents: bool },
+    Update { at: String, text: String },
+    MakeDir { at: String, mode: u32, parents: bool },
+    Remove { at: String, recursive: bool },
+    Rename { from: String, to: String, overwrite: bool },
+    RemoveSkill,
+    Upload(Tree),
+    Reset,
+}
+
+impl Operation {
+    fn random(random: &mut Random, tree: &Tree, baseline: &Tree) -> Self {
+        let at = match random.below(100) {
+            // Where the baseline has something that is gone here, a marker is at work.
+            0..25 => hidden_path(random, tree, baseline),
+            25..40 => directory(random, tree),
+            _ => None,
+        };
+        let at = at.unwrap_or_else(|| random_path(random, tree));
+        let is_link = matches!(tree.nodes.get(&at), Some(Node::Link { .. }));
+        match random.below(100) {
+            // What a change through a link means is fixed by tests of its own.
+            0..24 if !is_link => Self::Write {
+                at,
+                text: random.text(),
+                mode: random.chance(30).then(|| FILE_MODES[random.below(4)]),
+                parents: random.chance(70),
+            },
+            24..34 if !is_link => Self::Update { at, text: random.text() },
+            34..48 if !is_link => {
+                Self::MakeDir { at, mode: DIR_MODES[random.below(3)], parents: random.chance(60) }
+            }
+            48..68 => Self::Remove { at, recursive: random.chance(75) },
+            94..96 => Self::RemoveSkill,
+            96..98 => Self::Upload(random_tree(random, 6)),
+            98..100 => Self::Reset,
+            _ => {
+                let from = if random.chance(40) { directory(random, tree).unwrap_or(at) } else { at };
+                let to = if random.chance(40) { hidden_path(random, tree, baseline) } else { None };
+                let to = to.unwrap_or_else(|| random_path(random, tree));
+                Self::Rename { from, to, overwrite: random.chance(60) }
+            }
+        }
+    }
+
+    fn on_store(&self, fixture: &Fixture, skill: &str) -> storage::Result<()> {
+        let files = fixture.skill(USER, skill);
+        let tree = skill_tree(USER, skill);
+        match self {
+            Self::Write { at, text, mode, parents } => {
+                let options = WriteOptions { mode: *mode, parents: *parents, condition: Condition::Always };
+                write(&files, at, text.as_bytes(), &options).map(drop)
+            }
+            Self::Update { at, text } => {
+                let change = &mut |old: Option<&str>| Ok(format!("{}{text}", old.unwrap_or_default()));
+                files.update(&path(at), &WriteOptions::default(), 1 << 20, change).map(drop)
+            }
+            Self::MakeDir { at, mode, parents } => files.make_dir(&path(at), *mode, *parents).map(drop),
+            Self::Remove { at, recursive } => files.remove(&path(at), *recursive, &Condition::Always),
+            Self::Rename { from, to, overwrite } => {
+                files.rename(&path(from), &path(to), *overwrite, &Condition::Always)
+            }
+            Self::RemoveSkill => fixture.store.remove_for_user(&tree),
+            Self::Upload(content) => {
+                fixture.publish(Scope::Overlay, USER, skill, content);
+                Ok(())
+            }
+            Self::Reset => fixture.store.reset(&tree).map(drop),
+        }
+    }
+
+    /// Does the same to the model; `Err` when nothing may change.
+    fn on_model(&self, skill: &mut Option<Tree>, baseline: Option<&Tree>) -> Result<(), ()> {
+        let mut tree = skill.clone().unwrap_or_default();
+        match self {
+            Self::Write { at, text, mode, parents } => {
+                write_model(&mut tree, at, *mode, *parents, |_| text.clone())?
+            }
+            Self::Update { at, text } => write_model(&mut tree, at, None, false, |old| old + text)?,
+            Self::MakeDir { at, mode, parents } => {
+                let existing = tree.nodes.get(at);
+                if *parents && matches!(existing, Some(Node::Dir { .. })) {
+                    return Ok(());
+                }
+                if existing.is_some() || !is_free(&tree, at) || !(*parents || has_parent(&tree, at)) {
+                    return Err(());
+                }
+                tree.dir(at, *mode);
+            }
+            Self::Remove { at, recursive } => {
+                let inside: Vec<String> = below(&tree, at).into_iter().cloned().collect();
+                if !tree.nodes.contains_key(at) || !(inside.is_empty() || *recursive) {
+                    return Err(());
+                }
+                tree.nodes.remove(at);
+                tree.nodes.retain(|key, _| !inside.contains(key));
+            }
+            Self::Rename { from, to, overwrite } => {
+                let Some(moved) = tree.nodes.get(from).cloned() else { return Err(()) };
+                let taken = match (&moved, tree.nodes.get(to)) {
+                    (_, None) => false,
+                    (_, Some(Node::Dir { .. })) | (Node::Dir { .. }, Some(_)) => true,
+                    (_, Some(_)) => !overwrite,
+                };
+                if taken || path(to).starts_with(&path(from)) || !has_parent(&tree, to) {
+                    return Err(());
+                }
+                for key in below(&tree, from).into_iter().cloned().collect::<Vec<_>>() {
+                    let node = tree.nodes.remove(&key).unwrap();
+                    tree.nodes.insert(format!("{to}{}", &key[from.len()..]), node);
+                }
+                tree.nodes.remove(from);
+                tree.nodes.insert(to.clone(), moved);
+            }
+            Self::RemoveSkill => {
+                return skill.take().map(drop).ok_or(());
+            }
+            Self::Upload(content) => tree = content.clone(),
+            Self::Reset => {
+                if skill.is_none() && baseline.is_none() {
+                    return Err(());
+                }
+                *skill = baseline.cloned();
+                return Ok(());
+            }
+        }
+        *skill = Some(tree);
+        Ok(())
+    }
+}
+
+fn write_model(
+    tree: &mut Tree,
+    at: &str,
+    mode: Option<u32>,
+    parents: bool,
+    change: impl FnOnce(String) -> String,
+) -> Result<(), ()> {
+    if !is_free(tree, at) || !(parents || has_parent(tree, at)) {
+        return Err(());
+    }
+    let (old_mode, old) = match tree.nodes.get(at) {
+        None => (0o644, String::new()),
+        Some(Node::File { mode, bytes }) => (*mode, String::from_utf8(bytes.clone()).unwrap()),
+        Some(_) => return Err(()),
+    };
+    tree.file(at, &change(old), mode.unwrap_or(old_mode));
+    Ok(())
+}
+
+/// Does something random to `root`, a merged view that the kernel made, as a command would.
+fn change_by_command(random: &mut Random, root: &Path) -> io::Result<()> {
+    let skill = root.join(SKILLS[random.below(4)]);
+    let Some(tree) = Tree::on_disk(&skill) else { return std::fs::create_dir(&skill) };
+    let mut random_place = || {
+        let at = random_path(random, &tree);
+        (skill.join(&at), at)
+    };
+    let (at, to) = (random_place().0, random_place().0);
+    match random.below(20) {
+        // A link may lead to where no skill is.
+        0..7 if at.is_symlink() => Ok(()),
+        0..4 => std::fs::write(&at, random.text()),
+        4 | 5 => {
+            use io::Write;
+            std::fs::OpenOptions::new().append(true).open(&at)?.write_all(random.text().as_bytes())
+        }
+        6 => std::fs::OpenOptions::new().write(true).open(&at)?.set_len(3),
+        7 | 8 => std::fs::remove_file(&at),
+        9 | 10 => std::fs::remove_dir_all(&at),
+        11 | 12 => std::fs::create_dir_all(&at),
+        13 => std::os::unix::fs::symlink(random.pick(&["a", "b/c.txt", "/", "../.."]), &at),
+        14 if !at.is_symlink() => {
+            let modes: &[u32] = if at.is_dir() { &DIR_MODES } else { &FILE_MODES };
+            std::fs::set_permissions(&at, PermissionsExt::from_mode(modes[random.below(3)]))
+        }
+        15 if random.chance(10) => std::fs::remove_dir_all(&skill),
+        _ => move_as_mv_does(&at, &to),
+    }
+}
+
+/// Renames, or copies and removes where the kernel refuses to rename (EXDEV for directories of the lower layer).
+fn move_as_mv_does(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices && !to.starts_with(from) => {
+            copy_all(from, to)?;
+            std::fs::remove_dir_all(from)
+        }
+        renamed => renamed,
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    let metadata = std::fs::symlink_metadata(from)?;
+    if metadata.is_symlink() {
+        return std::os::unix::fs::symlink(std::fs::read_link(from)?, to);
+    }
+    if metadata.is_file() {
+        return std::fs::copy(from, to).map(drop);
+    }
+    std::fs::create_dir(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        copy_all(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    std::fs::set_permissions(to, metadata.permissions())
+}
+
+fn mount(fixture: &Fixture) -> KernelView {
+    let upper = fixture.overlay_path(USER);
+    std::fs::create_dir_all(&upper).unwrap();
+    KernelView::mount(fixture.root(), &fixture.baseline_path(), &upper).unwrap()
+}
+
+/// What the kernel merges.
+fn kernel_model(view: &KernelView) -> Model {
+    let skills = SKILLS.into_iter();
+    let model: Model =
+        skills.filter_map(|skill| Some((skill, Tree::on_disk(&view.path().join(skill))?))).collect();
+    let mut listed = fixture::names(&view.path());
+    listed.retain(|name| !model.contains_key(name.as_str()));
+    assert_eq!(listed, Vec::<String>::new(), "the kernel lists what it does not find");
+    model
+}
+
+/// What we merge.
+fn our_model(fixture: &Fixture) -> Model {
+    let skills = SKILLS.into_iter();
+    skills.filter_map(|skill| Some((skill, Tree::through(&fixture.skill(USER, skill))?))).collect()
+}
+
+#[track_caller]
+fn assert_same(ours: &Model, theirs: &Model, what: &str) {
+    for skill in SKILLS {
+        let (ours, theirs) = (ours.get(skill), theirs.get(skill));
+        assert_eq!(ours.is_some(), theirs.is_some(), "{what}: `{skill}` is there for one side only");
+        let (Some(ours), Some(theirs)) = (ours, theirs) else { continue };
+        for at in ours.nodes.keys().chain(theirs.nodes.keys()) {
+            assert_eq!(ours.nodes.get(at), theirs.nodes.get(at), "{what}: `{at}` of `{skill}`");
+        }
+    }
+}
+
+/// Prints the seed when the sequence fails.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the failing sequence has FILESECBOX_ORACLE_SEED={}", self.0);
+        }
+    }
+}
+
+fn run_operations(
+    fixture: &Fixture,
+    random: &mut Random,
+    count: usize,
+    baseline: &Model,
+    model: &mut Model,
+    log: &mut Vec<String>,
+) {
+    for _ in 0..count {
+        let skill = SKILLS[random.below(4)];
+        let mut tree = model.remove(skill);
+        let nothing = Tree::default();
+        let (now, lower) = (tree.as_ref().unwrap_or(&nothing), baseline.get(skill).unwrap_or(&nothing));
+        let operation = Operation::random(random, now, lower);
+        log.push(format!("{skill}: {operation:?}"));
+        let expected = operation.on_model(&mut tree, baseline.get(skill));
+        let happened = operation.on_store(fixture, skill);
+        assert_eq!(
+            happened.is_ok(),
+            expected.is_ok(),
+            "{skill}: {operation:?} gave {happened:?}; log:\n{log:#?}"
+        );
+        if let Some(tree) = tree {
+            model.insert(skill, tree);
+        }
+    }
+}
+
+fn sequence(seed: u64) {
+    let _named = Named(seed);
+    let random = &mut Random::new(seed);
+    let fixture = Fixture::new();
+    let mut baseline = Model::new();
+    for skill in SKILLS.into_iter().take(1 + random.below(3)) {
+        let tree = random_tree(random, 12);
+        fixture.baseline(skill, &tree);
+        baseline.insert(skill, tree);
+    }
+    let published = Tree::on_disk(&fixture.baseline_path());
+    let mut model = baseline.clone();
+    let mut log = Vec::new();
+    // Nothing of the kernel's is in the overlay before it first mounted it.
+    for allowed in [&[], &KERNEL_ATTRIBUTES[..]] {
+        run_operations(&fixture, random, 20, &baseline, &mut model, &mut log);
+        let ours = our_model(&fixture);
+        assert_same(&ours, &model, "store against model");
+        assert_valid_upper(&fixture.overlay_path(USER), allowed);
+        assert_same(&ours, &kernel_model(&mount(&fixture)), "store against kernel");
+    }
+    assert_valid_upper(&fixture.overlay_path(USER), &KERNEL_ATTRIBUTES);
+
+    // The other direction: what commands do through a mount, we read.
+    let view = mount(&fixture);
+    for _ in 0..15 {
+        // Many of these are refused by the kernel, which is as good.
+        let _ = change_by_command(random, &view.path());
+    }
+    model = kernel_model(&view);
+    drop(view);
+    assert_same(&our_model(&fixture), &model, "store against what the kernel wrote");
+
+    // And on top of what the kernel left, our own again.
+    run_operations(&fixture, random, 10, &baseline, &mut model, &mut log);
+    let ours = our_model(&fixture);
+    assert_same(&ours, &model, "store against model, after the kernel");
+    assert_same(&ours, &kernel_model(&mount(&fixture)), "store against kernel, after the kernel");
+    assert_eq!(Tree::on_disk(&fixture.baseline_path()), published, "the baseline changed");
+
+    // A run's copy is a third reading of the same layers.
+    for (skill, tree) in &model {
+        let run = fixture.store.prepare_run(&skill_tree(USER, skill)).unwrap();
+        assert_eq!(Tree::on_disk(&run.view().tree).as_ref(), Some(tree), "materialised `{skill}`");
+    }
+
+    // The baseline moves on under the overlay: no model, but the kernel still has an opinion.
+    let skill = SKILLS[random.below(3)];
+    fixture.baseline(skill, &random_tree(random, 12));
+    assert_same(&our_model(&fixture), &kernel_model(&mount(&fixture)), "store against kernel, new baseline");
+    fixture.assert_swept();
+}
+
+#[test]
+fn the_merged_view_is_what_the_kernel_merges_over_random_operations() {
+    let probe = Fixture::new();
+    probe.baseline("alpha", &Tree::of(&[("a", "1")]));
+    std::fs::create_dir_all(probe.overlay_path(USER)).unwrap();
+    if let Err(errno) = KernelView::mount(probe.root(), &probe.baseline_path(), &probe.overlay_path(USER)) {
+        return fixture::skip("overlayfs", &errno.to_string());
+    }
+    if let Ok(seed) = std::env::var("FILESECBOX_ORACLE_SEED") {
+        return sequence(seed.parse().unwrap());
+    }
+    let sequences = std::env::var("FILESECBOX_ORACLE_SEQUENCES");
+    let sequences: u64 = sequences.ok().and_then(|text| text.parse().ok()).unwrap_or(300);
+    // Fixed seeds: the same code gives the same result. More sequences are other ones, too.
+    std::thread::scope(|scope| {
+        for half in 0..2 {
+            scope.spawn(move || (0..sequences).filter(|seed| seed % 2 == half).for_each(sequence));
+        }
+    });
+}

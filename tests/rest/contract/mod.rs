@@ -1,0 +1,8 @@
+//! The promise to callers: paths, parameters, shapes, and what each operation means.
+
+mod lines;
+mod raw;
+mod running;
+mod skills;
+mod transfer;
+mod tree;

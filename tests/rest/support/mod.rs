@@ -1,0 +1,30 @@
+//! What the tests stand on: a running service, an HTTP client that sends exactly what it is told, archives.
+
+mod client;
+mod host;
+mod service;
+mod snapshot;
+mod zip;
+
+pub(crate) use client::{Client, Reply, Request, encoded};
+pub(crate) use host::{have, is_root, landlocked};
+pub(crate) use service::{
+    Service, Settings, children_of, memory_peak_bytes, program, reset_memory_peak, run_program,
+};
+pub(crate) use snapshot::Snapshot;
+pub(crate) use zip::{Entry, random_bytes, skill_zip, zip};
+
+/// The path of a skill's routes.
+pub(crate) fn skill(user: &str, agent: &str, skill: &str) -> String {
+    format!("/v1/skills/{}/{}/{}", encoded(user), encoded(agent), encoded(skill))
+}
+
+/// The path of a workspace's routes.
+pub(crate) fn workspace(user: &str, agent: &str) -> String {
+    format!("/v1/sandbox/{}/{}", encoded(user), encoded(agent))
+}
+
+/// The path of the routes about all skills of a user.
+pub(crate) fn skills(user: &str, agent: &str) -> String {
+    format!("/v1/skills/{}/{}", encoded(user), encoded(agent))
+}

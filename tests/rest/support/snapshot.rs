@@ -1,0 +1,56 @@
+//! [`Snapshot`]: everything in a data directory, to show that nothing changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Kind, mode and content of every path that belongs to somebody.
+///
+/// Left out is what requests may use on their way: the lock file, stages and working copies.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Snapshot(BTreeMap<String, (u32, Vec<u8>)>);
+
+impl Snapshot {
+    pub(crate) fn of(root: &Path) -> Self {
+        let mut entries = BTreeMap::new();
+        collect(root, root, &mut entries);
+        Self(entries)
+    }
+
+    /// Expects that nothing has changed since.
+    #[track_caller]
+    pub(crate) fn unchanged(&self, root: &Path, after: &str) {
+        let now = Self::of(root);
+        let differs: Vec<&String> = self
+            .0
+            .iter()
+            .filter(|(path, entry)| now.0.get(*path) != Some(entry))
+            .chain(now.0.iter().filter(|(path, _)| !self.0.contains_key(*path)))
+            .map(|(path, _)| path)
+            .collect();
+        assert!(differs.is_empty(), "changed after {after}: {differs:?}");
+    }
+}
+
+fn collect(root: &Path, dir: &Path, entries: &mut BTreeMap<String, (u32, Vec<u8>)>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+        if matches!(name.as_str(), ".filesecbox/lock" | ".filesecbox/stage" | ".filesecbox/work") {
+            continue;
+        }
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let content = if metadata.is_file() {
+            fs::read(&path).unwrap()
+        } else if metadata.is_symlink() {
+            fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+        } else {
+            Vec::new()
+        };
+        entries.insert(name, (metadata.mode(), content));
+        if metadata.is_dir() {
+            collect(root, &path, entries);
+        }
+    }
+}
