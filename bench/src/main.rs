@@ -101,12 +101,12 @@ fn measure(options: &Measure) -> Result<()> {
     let bare = std::env::current_exe().map_err(Failure::io("find this program"))?;
     let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
     let mut notes = std::io::stderr();
-    for program in ["bsdtar", "python3"] {
+    for program in ["bsdtar", workloads::PYTHON] {
         if !native::has(program) {
-            let _ =
-                writeln!(notes, "bench: `{program}` is not installed, its figures are left out or will fail");
+            let _ = writeln!(notes, "bench: `{program}` is not installed: its figures are left out");
         }
     }
+    let before = report::circumstances(&options.place);
     let bench = Bench::start(effort, Programs { filesecbox, bare }, &options.place)?;
     let mut rows = Vec::new();
     for (name, group) in GROUPS {
@@ -115,6 +115,10 @@ fn measure(options: &Measure) -> Result<()> {
             rows.extend(group(&bench)?);
         }
     }
-    let table = report::table(&rows, !options.markdown);
-    std::io::stdout().write_all(table.as_bytes()).map_err(Failure::io("print"))
+    let mut text = report::table(&rows, !options.markdown);
+    if !options.markdown {
+        let after = report::circumstances(&options.place);
+        text.push_str(&format!("\nBefore: {before}\n\nAfter: {after}\n"));
+    }
+    std::io::stdout().write_all(text.as_bytes()).map_err(Failure::io("print"))
 }

@@ -80,7 +80,7 @@ pub(crate) fn run(program: &str, arguments: &[&str], dir: &Path) -> Result<()> {
     Err(Failure::io(format!("run `{program}`"))(std::io::Error::other(text)))
 }
 
-/// Tells whether a program is installed.
+/// Tells whether a program, by name or by absolute path, is installed.
 #[must_use]
 pub(crate) fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

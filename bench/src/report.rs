@@ -1,6 +1,7 @@
 //! [`Row`]: one line of the table, and the table itself.
 
 use std::fmt::Write;
+use std::path::Path;
 
 /// What a row's figures are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +103,7 @@ impl Row {
 const HEADINGS: [&str; 8] =
     ["Workload", "skill", "workspace", "bare axum", "no service", "skill ÷ bare", "workspace ÷ bare", "goal"];
 
-/// The rows as a table of Markdown, without headings when `body_only`.
+/// The rows as a table of Markdown.
 #[must_use]
 pub(crate) fn table(rows: &[Row], headings: bool) -> String {
     let mut text = String::new();
@@ -117,4 +118,30 @@ pub(crate) fn table(rows: &[Row], headings: bool) -> String {
         line(&row.cells());
     }
     text
+}
+
+/// Where and when the figures were taken: processor, kernel, file system, load.
+#[must_use]
+pub(crate) fn circumstances(place: &Path) -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let processors = read("/proc/cpuinfo");
+    let model = processors.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let load: Vec<String> = read("/proc/loadavg").split(' ').take(3).map(str::to_owned).collect();
+    let device = rustix::fs::statfs(place).map_or(0, |status| status.f_type);
+    // Magic numbers of statfs(2).
+    let file_system = match device {
+        0xEF53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x9123_683E => "btrfs",
+        0x0102_1994 => "tmpfs",
+        _ => "another file system",
+    };
+    format!(
+        "{cores} × {}, Linux {}, {file_system}, load average {}",
+        model.trim_start_matches([' ', '\t', ':']),
+        kernel.trim(),
+        load.join(" ")
+    )
 }

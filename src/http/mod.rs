@@ -7,6 +7,7 @@ mod body;
 mod conditional;
 mod guard;
 mod meta;
+mod page;
 mod problem;
 mod request;
 mod skills;

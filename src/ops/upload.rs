@@ -57,7 +57,7 @@ impl Service {
     ) -> Result<Uploaded> {
         let store = self.store.clone();
         let limits = self.archive_limits.clone();
-        blocking(move || {
+        let uploaded = blocking(move || {
             let mut plans: Vec<(File, Plan)> = Vec::new();
             let mut sources: HashMap<SkillId, (usize, usize)> = HashMap::new();
             for Archive { file, file_name } in archives {
@@ -75,7 +75,7 @@ impl Service {
             let mut ids: Vec<SkillId> = sources.keys().cloned().collect();
             ids.sort_unstable();
             let mut counts = HashMap::new();
-            let published = store.publish(scope, &user, &agent, &ids, &mut |id, into| {
+            let publication = store.publish(scope, &user, &agent, &ids, &mut |id, into| {
                 let source = sources.get(id).and_then(|(plan, skill)| {
                     let (file, plan) = plans.get(*plan)?;
                     Some((file, plan.skills.get(*skill)?))
@@ -87,7 +87,7 @@ impl Service {
                 counts.insert(id.clone(), (extracted.files, extracted.bytes));
                 Ok(())
             })?;
-            let skills = published.into_iter().map(|published| {
+            let skills = publication.skills.into_iter().map(|published| {
                 let (files, bytes) = counts.get(&published.skill).copied().unwrap_or_default();
                 UploadedSkill { published, files, bytes }
             });
@@ -99,9 +99,12 @@ impl Service {
                 skipped.extend(plan.skipped);
                 skipped_total += plan.skipped_total;
             }
-            Ok(Uploaded { skills, charsets, skipped, skipped_total })
-        })
-        .await
+            Ok((Uploaded { skills, charsets, skipped, skipped_total }, publication.leftovers))
+        });
+        let (uploaded, leftovers) = uploaded.await?;
+        // Removed while the answer is on its way.
+        tokio::task::spawn_blocking(move || drop(leftovers));
+        Ok(uploaded)
     }
 }
 

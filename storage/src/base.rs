@@ -12,6 +12,7 @@ use policy::{AgentId, SkillId, TreeId};
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::place;
+use crate::stage::Trash;
 use crate::store::Store;
 use crate::version::{self, Version};
 
@@ -105,15 +106,14 @@ impl Store {
         }
     }
 
-    /// Removes former versions that no overlay began with, but for the newest few. Returns how many went.
+    /// Takes away former versions that no overlay began with, but for the newest few.
     ///
     /// The caller holds no lock.
-    pub(crate) fn collect_versions(&self, agent: &AgentId, skill: &SkillId) -> Result<usize> {
-        // Dropped after the lock: a large version must not keep readers waiting while it is removed.
+    pub(crate) fn collect_versions(&self, agent: &AgentId, skill: &SkillId) -> Result<Vec<Trash>> {
         let mut trash = Vec::new();
         let _alone = self.inner.locks.write_baseline(agent, skill);
         let versions = match self.inner.root.open_dir(&place::versions(agent, skill)?) {
-            Err(Error::NotFound(_)) => return Ok(0),
+            Err(Error::NotFound(_)) => return Ok(trash),
             versions => versions?,
         };
         let mut kept: Vec<(i128, OsString)> = Vec::new();
@@ -124,7 +124,7 @@ impl Store {
             }
         }
         if kept.len() <= self.inner.options.keep_versions {
-            return Ok(0);
+            return Ok(trash);
         }
         kept.sort_unstable();
         kept.truncate(kept.len() - self.inner.options.keep_versions);
@@ -134,7 +134,7 @@ impl Store {
                 trash.push(self.inner.stage.discard(&versions, &name)?);
             }
         }
-        Ok(trash.len())
+        Ok(trash)
     }
 
     /// Every version that an overlay of the skill began with.

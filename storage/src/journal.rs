@@ -86,8 +86,13 @@ impl Transaction {
     }
 
     /// Makes the items and the journal durable. After this the change is done, whatever happens.
-    pub(crate) fn commit(self) -> Result<Committed> {
+    pub(crate) fn commit(self, root: &Dir) -> Result<Committed> {
         let durability = self.stage.durability();
+        // What can fail for want of space is done before there is no way back: applying only renames.
+        for step in &self.steps {
+            root.ensure_path(&step.into)?;
+            step.keep_replaced_in.as_ref().map(|keep| root.ensure_path(keep)).transpose()?;
+        }
         let text = serde_json::to_vec(&self.steps)
             .map_err(|error| Error::from_io("journal", "stage", std::io::Error::other(error)))?;
         let mut draft = self.dir.create_file(OsStr::new(JOURNAL_DRAFT), 0o600)?;
@@ -137,14 +142,14 @@ impl Committed {
         Ok(())
     }
 
-    /// Forgets the transaction, all of whose steps were applied.
-    pub(crate) fn finish(mut self) {
+    /// Forgets the transaction, all of whose steps were applied. What it replaced goes with the value returned.
+    pub(crate) fn finish(mut self) -> Option<Trash> {
         // The journal goes first: without it the rest is only garbage.
         if let Err(error) = self.dir.remove_file(OsStr::new(JOURNAL)) {
             tracing::warn!(%error, "a finished transaction stays until the next start");
-            return;
+            return None;
         }
-        drop(self.trash.take());
+        self.trash.take()
     }
 }
 
@@ -168,7 +173,7 @@ pub(crate) fn recover(root: &Dir, stage: &Stage) -> Result<(usize, usize)> {
             for index in 0..committed.steps.len() {
                 committed.apply(root, index)?;
             }
-            committed.finish();
+            drop(committed.finish());
             applied += 1;
         } else {
             removed += 1;
@@ -295,7 +300,7 @@ mod tests {
     fn a_crash_after_any_step_that_follows_the_journal_ends_in_the_new_state() {
         for applied in 0..=2 {
             let fixture = Fixture::new();
-            let committed = fixture.transaction().commit().unwrap();
+            let committed = fixture.transaction().commit(&fixture.root).unwrap();
             for index in 0..applied {
                 committed.apply(&fixture.root, index).unwrap();
             }
@@ -307,7 +312,7 @@ mod tests {
     #[test]
     fn a_crash_between_placing_an_item_and_keeping_what_it_replaced_ends_in_the_new_state() {
         let fixture = Fixture::new();
-        let committed = fixture.transaction().commit().unwrap();
+        let committed = fixture.transaction().commit(&fixture.root).unwrap();
         let into = fixture.root.open_dir(&path("skills")).unwrap();
         committed.dir.exchange(OsStr::new("0"), &into, OsStr::new("s")).unwrap();
         drop(committed);
@@ -317,7 +322,7 @@ mod tests {
     #[test]
     fn a_crash_after_the_journal_is_forgotten_changes_nothing_more() {
         let fixture = Fixture::new();
-        let committed = fixture.transaction().commit().unwrap();
+        let committed = fixture.transaction().commit(&fixture.root).unwrap();
         committed.apply(&fixture.root, 0).unwrap();
         committed.apply(&fixture.root, 1).unwrap();
         committed.dir.remove_file(OsStr::new(JOURNAL)).unwrap();
@@ -328,7 +333,7 @@ mod tests {
     #[test]
     fn applying_twice_is_applying_once() {
         let fixture = Fixture::new();
-        let committed = fixture.transaction().commit().unwrap();
+        let committed = fixture.transaction().commit(&fixture.root).unwrap();
         for index in [0, 0, 1, 1, 0] {
             committed.apply(&fixture.root, index).unwrap();
         }

@@ -13,6 +13,9 @@
 //! .filesecbox/packages/{user}/{agent}/…     home directory of commands
 //! ```
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use policy::{AgentId, PathError, RelPath, SkillId, UserId};
 
 use crate::error::Result;
@@ -91,17 +94,19 @@ pub(crate) const OWNER_FIRST: u32 = 0x4000_0000;
 /// wall. The salt keeps the stores of one machine apart: ending a run ends every process of its user id.
 #[must_use]
 pub(crate) fn owner(salt: &Salt, user: &UserId, agent: &AgentId) -> u32 {
-    salted(salt, &format!("{user}\0{agent}"))
+    from_hash(blake3::keyed_hash(salt, format!("{user}\0{agent}").as_bytes()))
 }
 
-/// The user id of what a store tries out when it starts. No pair of names gives the same text.
+/// A user id for what lasts no longer than this process, made of a name that nothing else has.
+///
+/// Were it the same in every service of a host, one that starts would kill the probe of another that starts.
 #[must_use]
-pub(crate) fn probe_owner(salt: &Salt) -> u32 {
-    salted(salt, "probe")
+pub(crate) fn passing_owner(fresh_name: &OsStr) -> u32 {
+    from_hash(blake3::hash(fresh_name.as_bytes()))
 }
 
-fn salted(salt: &Salt, text: &str) -> u32 {
-    let [a, b, c, d, ..] = *blake3::keyed_hash(salt, text.as_bytes()).as_bytes();
+fn from_hash(hash: blake3::Hash) -> u32 {
+    let [a, b, c, d, ..] = *hash.as_bytes();
     OWNER_FIRST | (u32::from_le_bytes([a, b, c, d]) & (OWNER_FIRST - 1))
 }
 
@@ -117,8 +122,9 @@ mod tests {
         assert_eq!(owner(&salt, &user, &agent), owner(&salt, &user, &agent));
         assert_ne!(owner(&salt, &user, &agent), owner(&salt, &other, &agent));
         assert_ne!(owner(&salt, &user, &agent), owner(&[2; 32], &user, &agent));
-        assert_ne!(owner(&salt, &user, &agent), probe_owner(&salt));
+        let passing = passing_owner(OsStr::new("1"));
+        assert_ne!(passing, passing_owner(OsStr::new("2")));
         let range = OWNER_FIRST..2 * OWNER_FIRST;
-        assert!(range.contains(&owner(&salt, &user, &agent)) && range.contains(&probe_owner(&salt)));
+        assert!(range.contains(&owner(&salt, &user, &agent)) && range.contains(&passing));
     }
 }

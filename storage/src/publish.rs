@@ -9,6 +9,7 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::journal::Transaction;
 use crate::place;
+use crate::stage::{Leftovers, Trash};
 use crate::store::Store;
 use crate::union::layers::{Layers, OPAQUE};
 use crate::version::{self, Version};
@@ -24,6 +25,14 @@ pub struct Published {
     pub replaced: bool,
     /// Whether the layer had the very same content, so that nothing was done.
     pub unchanged: bool,
+}
+
+/// A publication that is done.
+pub struct Publication {
+    /// Every skill, in the order asked for.
+    pub skills: Vec<Published>,
+    /// What was replaced and is not kept.
+    pub leftovers: Leftovers,
 }
 
 /// What one step of a publication changes, and so which lock it takes.
@@ -48,7 +57,7 @@ impl Store {
         agent: &AgentId,
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<()>,
-    ) -> Result<Vec<Published>> {
+    ) -> Result<Publication> {
         let mut transaction = Transaction::begin(&self.inner.stage)?;
         let mut published = Vec::new();
         let mut changes = Vec::new();
@@ -87,10 +96,11 @@ impl Store {
             }
             published.push(Published { skill: skill.clone(), version, replaced, unchanged });
         }
+        let mut leftovers = Leftovers::default();
         if changes.is_empty() {
-            return Ok(published);
+            return Ok(Publication { skills: published, leftovers });
         }
-        let committed = transaction.commit()?;
+        let committed = transaction.commit(&self.inner.root)?;
         for (index, change) in changes.iter().enumerate() {
             let applied = match change {
                 Change::Baseline(skill) => {
@@ -105,25 +115,26 @@ impl Store {
             if let Err(error) = applied {
                 if index == 0 {
                     // Nothing is placed yet: forget it, so that the next start does not place it late.
-                    committed.finish();
+                    drop(committed.finish());
                 }
                 return Err(error);
             }
         }
-        committed.finish();
+        leftovers.trash.extend(committed.finish());
         for change in &changes {
             if let Change::Baseline(skill) = change {
-                self.collect_versions_later(agent, skill);
+                leftovers.trash.extend(self.collect_versions_or_warn(agent, skill));
             }
         }
-        Ok(published)
+        Ok(Publication { skills: published, leftovers })
     }
 
     /// Collects former versions after a change that is done: a failure here is no failure of the change.
-    fn collect_versions_later(&self, agent: &AgentId, skill: &SkillId) {
-        if let Err(error) = self.collect_versions(agent, skill) {
+    fn collect_versions_or_warn(&self, agent: &AgentId, skill: &SkillId) -> Vec<Trash> {
+        self.collect_versions(agent, skill).unwrap_or_else(|error| {
             tracing::warn!(%error, %skill, "former versions stay until the next publication");
-        }
+            Vec::new()
+        })
     }
 
     fn overlay_has(&self, user: &UserId, agent: &AgentId, skill: &SkillId) -> Result<bool> {
@@ -161,7 +172,7 @@ impl Store {
             trash
         };
         drop(trash);
-        self.collect_versions_later(agent, skill);
+        drop(self.collect_versions_or_warn(agent, skill));
         Ok(())
     }
 

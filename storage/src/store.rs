@@ -119,10 +119,11 @@ impl Store {
         self.inner.root_path.join(place::WORK)
     }
 
-    /// A user id as sandboxes have it, for a probe; `None` where they have none of their own.
+    /// A user id as sandboxes have it, for a probe; `None` where they have none of their own. Another at each call.
     #[must_use]
     pub fn probe_owner(&self) -> Option<u32> {
-        self.inner.options.separate_owners.then(|| place::probe_owner(&self.inner.salt))
+        let separate = self.inner.options.separate_owners;
+        separate.then(|| place::passing_owner(&self.inner.stage.fresh_name()))
     }
 
     /// How the store behaves.

@@ -30,7 +30,8 @@ fn when_one_of_three_skills_fails_none_is_published() {
             if skill.as_str() == "b" { Err(Error::NotText("g".into())) } else { Ok(()) }
         };
         let skills = ["a", "b", "c"].map(skill_id);
-        let published = fixture.store.publish(scope, &user_id("u"), &agent(), &skills, fill);
+        let published =
+            fixture.store.publish(scope, &user_id("u"), &agent(), &skills, fill).map(|done| done.skills);
         assert!(matches!(published, Err(Error::NotText(_))), "{published:?}");
         assert_eq!((Tree::on_disk(&fixture.root().join("skill")), fixture.own("bases")), before);
         fixture.assert_swept();
@@ -46,7 +47,7 @@ fn three_skills_are_published_together() {
         Ok(())
     };
     for scope in [Scope::Baseline, Scope::Overlay] {
-        let published = fixture.store.publish(scope, &user_id("u"), &agent(), &skills, fill).unwrap();
+        let published = fixture.store.publish(scope, &user_id("u"), &agent(), &skills, fill).unwrap().skills;
         assert!(published.iter().all(|published| !published.replaced && !published.unchanged));
         for skill in &skills {
             assert_eq!(read(&fixture.skill("u", skill.as_str()), "name").unwrap(), skill.as_str());

@@ -36,7 +36,7 @@ fn publish_together(store: &Store, scope: Scope, text: &str) {
         Tree::of(&[("number", text), ("d/number", text)]).fill(dir);
         Ok(())
     };
-    store.publish(scope, &user_id("u"), &agent(), &TOGETHER.map(skill_id), fill).unwrap();
+    drop(store.publish(scope, &user_id("u"), &agent(), &TOGETHER.map(skill_id), fill).unwrap());
 }
 
 /// What the child does for ever. Each round tries every change that takes more than one step.

@@ -1,13 +1,21 @@
-//! `GET /v1/skills/{u}/{a}/list`
+//! `GET /v1/skills/{u}/{a}/list?limit&cursor`
 
 use axum::extract::State;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use storage::{Changed, Layer, Skill, Status, Version};
 
 use crate::http::App;
-use crate::http::answer::{Answer, success};
-use crate::http::request::SkillsRequest;
+use crate::http::answer::{Answer, success_with};
+use crate::http::page;
+use crate::http::request::{Params, SkillsRequest};
 use crate::http::time::rfc3339;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Query {
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
 
 #[derive(Serialize)]
 struct Listed {
@@ -45,8 +53,14 @@ impl From<Skill> for Listed {
     }
 }
 
-pub(in crate::http) async fn list(State(app): State<App>, request: SkillsRequest) -> Answer {
+pub(in crate::http) async fn list(
+    State(app): State<App>,
+    request: SkillsRequest,
+    Params(query): Params<Query>,
+) -> Answer {
     request.check_read()?;
     let skills = app.service.skills(request.user, request.agent).await?;
-    success(skills.into_iter().map(Listed::from).collect::<Vec<_>>())
+    let most = app.service.file_limits.list_entries;
+    let page = page::cut(skills, |skill| skill.id.as_str(), query.limit, query.cursor.as_deref(), most)?;
+    success_with(page.elements.into_iter().map(Listed::from).collect::<Vec<_>>(), page.beside)
 }

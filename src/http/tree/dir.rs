@@ -1,17 +1,20 @@
-//! `GET T/dir?path`
+//! `GET T/dir?path&limit&cursor`
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
 use super::EntryFacts;
 use crate::http::App;
-use crate::http::answer::{Answer, success};
+use crate::http::answer::{Answer, success_with};
+use crate::http::page;
 use crate::http::request::{Params, TreeRequest, dir_of};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Query {
     path: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -33,5 +36,13 @@ pub(in crate::http) async fn dir(
         let name = child.name.into_string().ok()?;
         Some(Listed { name, facts: EntryFacts::new(&stat?, child.layer) })
     });
-    success(listed.collect::<Vec<_>>())
+    let most = app.service.file_limits.list_entries;
+    let page = page::cut(
+        listed.collect(),
+        |entry: &Listed| entry.name.as_str(),
+        query.limit,
+        query.cursor.as_deref(),
+        most,
+    )?;
+    success_with(page.elements, page.beside)
 }

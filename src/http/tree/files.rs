@@ -7,8 +7,9 @@ use storage::tree::Walked;
 
 use super::EntryFacts;
 use crate::http::App;
-use crate::http::answer::{Answer, Nothing, success_with};
-use crate::http::problem::{Code, Problem};
+use crate::http::answer::{Answer, success_with};
+use crate::http::page::{self, Page};
+use crate::http::problem::Problem;
 use crate::http::request::{Params, TreeRequest, dir_of};
 
 #[derive(Deserialize)]
@@ -20,12 +21,6 @@ pub(in crate::http) struct Query {
     detail: bool,
     limit: Option<usize>,
     cursor: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Beside {
-    /// Send it as `cursor` to go on; null at the end.
-    next: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -41,41 +36,24 @@ pub(in crate::http) async fn files(
     Params(query): Params<Query>,
 ) -> Answer {
     let dir = dir_of(&request.id, query.path.as_deref())?;
-    if query.depth == Some(0) || query.limit == Some(0) {
-        return Err(Problem::invalid("`depth` and `limit` are 1 or more"));
+    if query.depth == Some(0) {
+        return Err(Problem::invalid("`depth` is 1 or more"));
     }
     let depth = query.depth.unwrap_or(usize::MAX);
-    let walked = app.service.walk(request.id, dir, depth, query.detail).await?;
-    let mut files: Vec<Walked> =
-        walked.into_iter().filter(|entry| matches!(entry.kind, Kind::File | Kind::Symlink)).collect();
-    let entries_max = app.service.file_limits.list_entries;
-    let Some(limit) = query.limit else {
-        if query.cursor.is_some() {
-            return Err(Problem::invalid("`cursor` goes with `limit`"));
-        }
-        if files.len() > entries_max {
-            let message = format!("the tree has more than {entries_max} files: send `limit`, or `path`");
-            return Err(Problem::new(Code::TooLarge, message).with("limit_entries", entries_max));
-        }
-        return answer(files, query.detail, Nothing {});
-    };
-    if let Some(cursor) = &query.cursor {
-        let seen = files.partition_point(|entry| entry.path.as_str() <= cursor.as_str());
-        files.drain(..seen);
-    }
-    let limit = limit.min(entries_max);
-    let next =
-        (files.len() > limit).then(|| files.get(limit - 1).map(|entry| entry.path.to_string())).flatten();
-    files.truncate(limit);
-    answer(files, query.detail, Beside { next })
+    let mut files = app.service.walk(request.id, dir, depth, query.detail).await?;
+    files.retain(|entry| matches!(entry.kind, Kind::File | Kind::Symlink));
+    let most = app.service.file_limits.list_entries;
+    let page = page::cut(files, |entry| entry.path.as_str(), query.limit, query.cursor.as_deref(), most)?;
+    answer(page, query.detail)
 }
 
-fn answer(files: Vec<Walked>, detail: bool, beside: impl Serialize) -> Answer {
+fn answer(page: Page<Walked>, detail: bool) -> Answer {
+    let Page { elements, beside } = page;
     if !detail {
-        let paths: Vec<String> = files.into_iter().map(|entry| entry.path.into()).collect();
+        let paths: Vec<String> = elements.into_iter().map(|entry| entry.path.into()).collect();
         return success_with(paths, beside);
     }
-    let detailed = files.into_iter().filter_map(|entry| {
+    let detailed = elements.into_iter().filter_map(|entry| {
         let facts = EntryFacts::new(entry.stat.as_ref()?, entry.layer);
         Some(Detailed { path: entry.path.into(), facts })
     });

@@ -27,14 +27,14 @@ pub(super) fn upload_overlay(arena: &Arena, client: &Client, random: &mut Random
     let uploaded = client.upload("main/agent", "overlay", &archive(arena.next_version())).unwrap();
     arena.note("upload an overlay", &uploaded, &[200]);
     // Leaves the counters of a version some time to count.
-    thread::sleep(Duration::from_millis(u64::try_from(random.below(200)).unwrap()));
+    thread::sleep(Duration::from_millis(u64::try_from(random.below(500)).unwrap()));
 }
 
 /// Replaces the skill for everybody.
 pub(super) fn upload_baseline(arena: &Arena, client: &Client, random: &mut Random) {
     let uploaded = client.upload("main/agent", "baseline", &archive(arena.next_version())).unwrap();
     arena.note("upload a baseline", &uploaded, &[200]);
-    thread::sleep(Duration::from_millis(u64::try_from(random.below(200)).unwrap()));
+    thread::sleep(Duration::from_millis(u64::try_from(random.below(500)).unwrap()));
 }
 
 /// Deletes the skill for the user `main`; the next upload makes it again.

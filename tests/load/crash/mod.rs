@@ -9,7 +9,6 @@ mod model;
 mod runner;
 mod versions;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -84,7 +83,7 @@ fn a_first_start_that_is_killed_leaves_a_directory_that_can_be_started_on() {
         let temp = tempfile::tempdir().unwrap();
         let (root, log) = (temp.path().join("root"), temp.path().join("log"));
         let mut starting = service::spawn(&root, &log);
-        wait_for_directory(&root);
+        wait("the service does not begin to start", || root.exists());
         thread::sleep(Duration::from_micros(u64::try_from(random.below(12_000)).unwrap()));
         starting.kill().unwrap();
         starting.wait().unwrap();
@@ -92,11 +91,40 @@ fn a_first_start_that_is_killed_leaves_a_directory_that_can_be_started_on() {
     }
 }
 
-/// Waits until a starting service has begun to make its directory.
-fn wait_for_directory(root: &Path) {
+#[test]
+fn a_killed_service_takes_its_commands_with_it() {
+    let temp = tempfile::tempdir().unwrap();
+    let service = Service::start(&temp.path().join("root"), &temp.path().join("log"));
+    // A number that no other process has among its arguments.
+    let seconds = format!("98765.{}", std::process::id());
+    let tree = "/v1/sandbox/sleeper/agent";
+    thread::scope(|scope| {
+        let client = Client::new(&service.url);
+        let line = format!("(setsid sleep {seconds} &) ; echo started > started; sleep {seconds}");
+        scope.spawn(move || assert!(client.shell(tree, &line).is_err(), "nobody can answer"));
+        let client = Client::new(&service.url);
+        wait("the command does not start", || {
+            client.get(&format!("{tree}/raw/started")).unwrap().status == 200
+        });
+        assert!(is_running(&seconds));
+        service.kill();
+    });
+    wait("a command outlives the service", || !is_running(&seconds));
+}
+
+/// Tells whether a process has `argument` among its arguments.
+fn is_running(argument: &str) -> bool {
+    std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes())
+    })
+}
+
+/// Waits until something holds.
+fn wait(complaint: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
-    while !root.exists() {
-        assert!(began.elapsed() < Duration::from_secs(20), "the service does not begin to start");
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{complaint}");
         thread::sleep(Duration::from_micros(100));
     }
 }

@@ -1,0 +1,28 @@
+//! The bench runs: every workload, against both services, in its quick form.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn every_workload_gives_a_row_with_figures() {
+    let bench = Path::new(env!("CARGO_BIN_EXE_bench"));
+    let filesecbox = bench.with_file_name("filesecbox");
+    if !filesecbox.is_file() {
+        let required = std::env::var("FILESECBOX_REQUIRE").unwrap_or_default();
+        assert!(!required.split(',').any(|name| name == "filesecbox"), "`filesecbox` is not built");
+        let skipped = "SKIPPED: `filesecbox` is not built: cargo build --package filesecbox\n";
+        std::io::stderr().write_all(skipped.as_bytes()).unwrap();
+        return;
+    }
+    let output = Command::new(bench).arg("--quick").arg("--program").arg(filesecbox).output().unwrap();
+    let (table, notes) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{notes}");
+    for workload in ["raw read 4 KiB", "`content`", "strict", "list ", "publish", "`echo`", "start", "users"]
+    {
+        let row = table.lines().find(|line| line.contains(workload));
+        assert!(row.is_some_and(|row| row.matches(" – ").count() < 7), "{workload}: {table}");
+    }
+}
