@@ -16,8 +16,9 @@
 mod fixture;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use fixture::kernel::KernelView;
@@ -51,7 +52,9 @@ fn random_tree(random: &mut Random, nodes: usize) -> Tree {
         match random.below(10) {
             _ if tree.nodes.contains_key(&at) || !is_free(&tree, &at) => {}
             0..3 => drop(tree.dir(&at, DIR_MODES[random.below(3)])),
-            3 => drop(tree.link(&at, random.pick(&["a", "../b", "/etc/passwd", "nowhere/x", "数据/c.txt"]))),
+            3 => drop(
+                tree.link(&at, random.pick(&["a", "../b", "/nonexistent/target", "nowhere/x", "数据/c.txt"])),
+            ),
             _ => drop(tree.file(&at, &random.text(), FILE_MODES[random.below(4)])),
         }
     }
@@ -272,18 +275,14 @@ fn change_by_command(random: &mut Random, root: &Path) -> io::Result<()> {
     };
     let (at, to) = (random_place().0, random_place().0);
     match random.below(20) {
-        // A link may lead to where no skill is.
-        0..7 if at.is_symlink() => Ok(()),
-        0..4 => std::fs::write(&at, random.text()),
-        4 | 5 => {
-            use io::Write;
-            std::fs::OpenOptions::new().append(true).open(&at)?.write_all(random.text().as_bytes())
-        }
-        6 => std::fs::OpenOptions::new().write(true).open(&at)?.set_len(3),
+        0..4 => open_itself(&at, OpenOptions::new().write(true).create(true).truncate(true))?
+            .write_all(random.text().as_bytes()),
+        4 | 5 => open_itself(&at, OpenOptions::new().append(true))?.write_all(random.text().as_bytes()),
+        6 => open_itself(&at, OpenOptions::new().write(true))?.set_len(3),
         7 | 8 => std::fs::remove_file(&at),
         9 | 10 => std::fs::remove_dir_all(&at),
         11 | 12 => std::fs::create_dir_all(&at),
-        13 => std::os::unix::fs::symlink(random.pick(&["a", "b/c.txt", "/", "../.."]), &at),
+        13 => std::os::unix::fs::symlink(random.pick(&["a", "b/c.txt", "/nonexistent", "../.."]), &at),
         14 if !at.is_symlink() => {
             let modes: &[u32] = if at.is_dir() { &DIR_MODES } else { &FILE_MODES };
             std::fs::set_permissions(&at, PermissionsExt::from_mode(modes[random.below(3)]))
@@ -291,6 +290,12 @@ fn change_by_command(random: &mut Random, root: &Path) -> io::Result<()> {
         15 if random.chance(10) => std::fs::remove_dir_all(&skill),
         _ => move_as_mv_does(&at, &to),
     }
+}
+
+/// Opens `at` and nothing that it leads to: this runs as root, and a link may lead anywhere on the host.
+fn open_itself(at: &Path, options: &mut OpenOptions) -> io::Result<std::fs::File> {
+    let nofollow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap();
+    options.custom_flags(nofollow).open(at)
 }
 
 /// Renames, or copies and removes where the kernel refuses to rename (EXDEV for directories of the lower layer).
