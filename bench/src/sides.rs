@@ -32,7 +32,7 @@ impl Effort {
     /// A few minutes.
     pub(crate) const FULL: Self = Self {
         rounds: 5,
-        slice: Slice { time: Duration::from_millis(400), calls: 4000 },
+        slice: Slice { time: Duration::from_millis(400), calls: 4000, calls_min: 3 },
         many: fixture::MANY_FILES,
         users: 10_000,
         starts: 9,
@@ -40,7 +40,7 @@ impl Effort {
     /// A few seconds: shows that everything runs, not how fast it is.
     pub(crate) const QUICK: Self = Self {
         rounds: 1,
-        slice: Slice { time: Duration::from_millis(20), calls: 50 },
+        slice: Slice { time: Duration::from_millis(20), calls: 50, calls_min: 1 },
         many: 200,
         users: 50,
         starts: 1,
