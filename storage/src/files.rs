@@ -177,13 +177,17 @@ impl Files {
     /// # Errors
     /// [`Error::Stale`] when the condition does not hold, else as [`Tree::put`].
     pub fn write(&self, path: &RelPath, mut file: StagedFile, options: &WriteOptions) -> Result<Written> {
+        // The mode that the file will have, before it is made durable; a change meanwhile is seen by `place`.
+        if let Some(mode) = options.mode.or_else(|| self.stat(path).ok().map(|(stat, _)| stat.mode)) {
+            file.set_mode(mode)?;
+        }
         file.finish()?;
         let _alone = self.store.inner.locks.file(&self.id, path);
         self.place(path, file, options)
     }
 
     /// Places a finished file. The caller holds the file's lock.
-    fn place(&self, path: &RelPath, file: StagedFile, options: &WriteOptions) -> Result<Written> {
+    fn place(&self, path: &RelPath, mut file: StagedFile, options: &WriteOptions) -> Result<Written> {
         let handle = file.file().try_clone().map_err(|error| Error::from_io("dup", path, error))?;
         self.change(|tree| {
             let existing = match tree.stat(path) {
@@ -195,7 +199,8 @@ impl Files {
                 return Err(Error::IsDirectory(path.to_string()));
             }
             options.condition.check(path, existing.as_ref())?;
-            if let Some(mode) = options.mode.or(existing.as_ref().map(|stat| stat.mode)) {
+            let mode = options.mode.or(existing.as_ref().map(|stat| stat.mode));
+            if let Some(mode) = mode {
                 file.set_mode(mode)?;
             }
             let mut aftermath = Aftermath::default();
@@ -253,6 +258,9 @@ impl Files {
             }
             let mut file = self.stage()?;
             file.write(text.as_bytes())?;
+            if let Some(mode) = options.mode.or(stat.map(|stat| stat.mode)) {
+                file.set_mode(mode)?;
+            }
             file.finish()?;
             let unchanged = match stat {
                 Some(stat) => Condition::Matches(vec![stat.etag()]),

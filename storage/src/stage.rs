@@ -87,7 +87,7 @@ impl Stage {
     pub fn file(&self, mode: u32, owner: Option<u32>) -> Result<StagedFile> {
         let name = self.fresh_name();
         let file = self.inner.dir.create_file(&name, mode & 0o777)?;
-        let staged = StagedFile { stage: self.clone(), name: Some(name), file };
+        let staged = StagedFile { stage: self.clone(), name: Some(name), file, mode: Some(mode & 0o777) };
         if let Some(owner) = owner {
             staged.set_owner(owner)?;
         }
@@ -146,6 +146,8 @@ pub struct StagedFile {
     stage: Stage,
     name: Option<OsString>,
     file: File,
+    /// Permission bits, when they are known.
+    mode: Option<u32>,
 }
 
 impl StagedFile {
@@ -167,7 +169,12 @@ impl StagedFile {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn set_mode(&self, mode: u32) -> Result<()> {
+    pub fn set_mode(&mut self, mode: u32) -> Result<()> {
+        let mode = mode & 0o777;
+        if self.mode == Some(mode) {
+            return Ok(());
+        }
+        self.mode = Some(mode);
         rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode & 0o777))
             .map_err(|errno| Error::from_errno("chmod", "stage", errno))
     }
@@ -230,7 +237,7 @@ impl StagedFile {
         }
         let staged_name = stage.fresh_name();
         from.rename(name, stage.dir(), &staged_name)?;
-        let staged = Self { stage: stage.clone(), name: Some(staged_name), file };
+        let mut staged = Self { stage: stage.clone(), name: Some(staged_name), file, mode: None };
         staged.set_mode(mode)?;
         Ok(staged)
     }

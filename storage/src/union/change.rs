@@ -36,6 +36,20 @@ impl Union {
         self.target_of(path, resolved)
     }
 
+    /// As [`Union::target`], but `path` may be the first entry of a skill that no layer has.
+    fn target_or_first(&self, path: &RelPath, last_link: LastLink) -> Result<Target> {
+        if path.is_root() {
+            return Err(Error::IsDirectory(path.to_string()));
+        }
+        match self.target(path, last_link) {
+            Err(Error::NotFound(_)) => {
+                self.ensure_skill(path)?;
+                self.target(path, last_link)
+            }
+            target => target,
+        }
+    }
+
     fn target_of(&self, path: &RelPath, resolved: Resolved) -> Result<Target> {
         let Resolved { levels, last } = resolved;
         let Some((name, found)) = last else {
@@ -93,16 +107,14 @@ impl Union {
     }
 
     pub(super) fn put_file(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath> {
-        self.ensure_skill(path)?;
-        let target = self.target(path, LastLink::Follow)?;
+        let target = self.target_or_first(path, LastLink::Follow)?;
         check_replaceable(&target, path)?;
         file.place(&target.upper, &target.name).map_err(|error| renamed(error, path))?;
         Ok(Aftermath::sync(target.upper))
     }
 
     pub(super) fn put_symlink(&self, path: &RelPath, link: &OsStr) -> Result<Aftermath> {
-        self.ensure_skill(path)?;
-        let target = self.target(path, LastLink::Keep)?;
+        let target = self.target_or_first(path, LastLink::Keep)?;
         check_replaceable(&target, path)?;
         let trash = self.stage.trash();
         self.stage.dir().create_symlink(link, &trash.name)?;
