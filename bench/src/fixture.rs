@@ -35,7 +35,7 @@ pub(crate) fn lines() -> Vec<u8> {
 /// # Errors
 /// [`Failure::Archive`].
 pub(crate) fn demo() -> Result<Vec<u8>> {
-    let large = Words::new(2).text(LARGE_BYTES);
+    let large = Words::new(2).text(64 * 1024).repeat(LARGE_BYTES / (64 * 1024));
     pack([("small.txt", small()), ("lines.txt", lines()), ("large.bin", large)].into_iter())
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Slice {
     pub time: Duration,
     /// Requests after which no further one is begun.
     pub calls: usize,
+    /// Requests made whatever the time.
+    pub calls_min: usize,
 }
 
 /// One client that sends a request when the one before is answered. `request` builds the next, untimed.
@@ -39,7 +41,8 @@ pub(crate) fn serial(
 ) -> Result<Sample> {
     let mut latencies = Vec::new();
     let start = Instant::now();
-    while latencies.len() < slice.calls && (start.elapsed() < slice.time || latencies.len() < 3) {
+    while latencies.len() < slice.calls && (start.elapsed() < slice.time || latencies.len() < slice.calls_min)
+    {
         let request = request();
         let sent = Instant::now();
         connection.call(&request)?;

@@ -15,7 +15,7 @@ use crate::load::Slice;
 /// What `work` returns.
 pub(crate) fn median(slice: Slice, mut work: impl FnMut() -> Result<()>) -> Result<Duration> {
     let (start, mut times) = (Instant::now(), Vec::new());
-    while times.len() < slice.calls && (start.elapsed() < slice.time || times.len() < 3) {
+    while times.len() < slice.calls && (start.elapsed() < slice.time || times.len() < slice.calls_min) {
         let began = Instant::now();
         work()?;
         times.push(began.elapsed());

@@ -32,7 +32,7 @@ impl Effort {
     /// A few minutes.
     pub(crate) const FULL: Self = Self {
         rounds: 5,
-        slice: Slice { time: Duration::from_millis(400), calls: 4000 },
+        slice: Slice { time: Duration::from_millis(400), calls: 4000, calls_min: 3 },
         many: fixture::MANY_FILES,
         users: 10_000,
         starts: 9,
@@ -40,7 +40,7 @@ impl Effort {
     /// A few seconds: shows that everything runs, not how fast it is.
     pub(crate) const QUICK: Self = Self {
         rounds: 1,
-        slice: Slice { time: Duration::from_millis(20), calls: 50 },
+        slice: Slice { time: Duration::from_millis(20), calls: 50, calls_min: 1 },
         many: 200,
         users: 50,
         starts: 1,
@@ -110,9 +110,14 @@ impl Bench {
         let strict = Pair::start(&programs, place, true)?;
         let bench =
             Self { effort, relaxed, strict, programs, scratch: fresh(place)?, place: place.to_owned() };
+        let archives = [
+            ("demo.zip", fixture::demo()?),
+            ("tiny.zip", fixture::tiny()?),
+            ("many.zip", fixture::many(effort.many)?),
+        ];
         for pair in [&bench.relaxed, &bench.strict] {
             for service in [&pair.filesecbox, &pair.bare] {
-                fill(&mut service.connect()?, effort.many)?;
+                fill(&mut service.connect()?, &archives)?;
             }
         }
         Ok(bench)
@@ -180,12 +185,9 @@ fn fresh(place: &Path) -> Result<TempDir> {
     tempfile::Builder::new().prefix("bench-").tempdir_in(place).map_err(Failure::io("make a directory"))
 }
 
-fn fill(connection: &mut Connection, many: usize) -> Result<()> {
-    let skills = "/v1/skills/u/a/upload?scope=baseline";
-    for (name, archive) in
-        [("demo.zip", fixture::demo()?), ("tiny.zip", fixture::tiny()?), ("many.zip", fixture::many(many)?)]
-    {
-        connection.call(&client::upload(skills, name, &archive))?;
+fn fill(connection: &mut Connection, archives: &[(&str, Vec<u8>)]) -> Result<()> {
+    for (name, archive) in archives {
+        connection.call(&client::upload("/v1/skills/u/a/upload?scope=baseline", name, archive))?;
     }
     let workspace = "/v1/sandbox/u/a/raw";
     let octets = "application/octet-stream";

@@ -12,9 +12,14 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts the service on `root` and waits until it is ready. What it logs goes to `log`.
+    /// Starts the service on `root`, with strict durability, and waits until it is ready. What it logs goes to `log`.
     pub(crate) fn start(root: &Path, log: &Path) -> Self {
-        let mut child = spawn(root, log);
+        Self::start_with("strict", root, log)
+    }
+
+    /// As [`Service::start`], with the durability given.
+    pub(crate) fn start_with(durability: &str, root: &Path, log: &Path) -> Self {
+        let mut child = spawn(durability, root, log);
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let Some((_, url)) = line.trim().split_once("listening on ") else {
@@ -39,10 +44,10 @@ impl Drop for Service {
 }
 
 /// Starts the program without waiting: to kill it while it starts.
-pub(crate) fn spawn(root: &Path, log: &Path) -> Child {
+pub(crate) fn spawn(durability: &str, root: &Path, log: &Path) -> Child {
     let log = File::options().append(true).create(true).open(log).unwrap();
     Command::new(env!("CARGO_BIN_EXE_filesecbox"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--durability", "strict", "--root"])
+        .args(["serve", "--listen", "127.0.0.1:0", "--durability", durability, "--root"])
         .arg(root)
         .env("FILESECBOX_LOG", "warn")
         .stdin(Stdio::null())

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::{Arena, MAIN};
+use super::{Arena, MAIN, STEADY};
 use crate::client::Client;
 use crate::random::Random;
 
@@ -28,17 +28,33 @@ fn parse(text: &str) -> (u64, u64) {
     (version, count)
 }
 
-/// Adds one to a counter, unless the skill goes meanwhile.
+/// Gives the user `steady` counters of their own, of version 0, which no upload has.
+pub(super) fn prepare(client: &Client) {
+    for counter in 0..COUNTERS {
+        let target = format!("{STEADY}/edit?path=counters/{counter}.txt");
+        assert!(client.put(&target, text(0, 0).as_bytes()).unwrap().is_success());
+    }
+}
+
+/// Adds one to a counter of the skill that is uploaded and deleted meanwhile.
 pub(super) fn increment(arena: &Arena, client: &Client, random: &mut Random) {
-    let counter = random.below(COUNTERS);
+    increment_in(MAIN, arena, client, random.below(COUNTERS));
+}
+
+/// Adds one to a counter that stays while the baseline below it changes.
+pub(super) fn increment_steadily(arena: &Arena, client: &Client, random: &mut Random) {
+    increment_in(STEADY, arena, client, random.below(COUNTERS));
+}
+
+fn increment_in(tree: &str, arena: &Arena, client: &Client, counter: usize) {
     loop {
-        let read = client.get(&format!("{MAIN}/raw/counters/{counter}.txt")).unwrap();
+        let read = client.get(&format!("{tree}/raw/counters/{counter}.txt")).unwrap();
         arena.note("read a counter", &read, &[200, 404]);
         if read.status == 404 {
             return;
         }
         let (version, count) = parse(std::str::from_utf8(&read.body).unwrap());
-        let target = format!("{MAIN}/edit?path=counters/{counter}.txt&start=2&end=2");
+        let target = format!("{tree}/edit?path=counters/{counter}.txt&start=2&end=2");
         let line = format!("count {}\n", count + 1);
         let edited = client.send("PUT", &target, read.etag.as_deref(), line.as_bytes()).unwrap();
         arena.note("add to a counter", &edited, &[200, 412]);
@@ -60,8 +76,8 @@ pub(super) fn check_final(arena: &Arena, client: &Client) {
         let found: Vec<u64> = acknowledged.keys().copied().collect();
         assert_eq!(found, expected, "counter {counter} of version {version} skipped a count");
     }
-    for counter in 0..COUNTERS {
-        let read = client.get(&format!("{MAIN}/raw/counters/{counter}.txt")).unwrap();
+    for (tree, counter) in [MAIN, STEADY].into_iter().flat_map(|tree| (0..COUNTERS).map(move |n| (tree, n))) {
+        let read = client.get(&format!("{tree}/raw/counters/{counter}.txt")).unwrap();
         if read.status == 200 {
             let (version, count) = parse(std::str::from_utf8(&read.body).unwrap());
             let acknowledged = match counts.0.entry((version, counter)) {

@@ -1,8 +1,8 @@
 //! 64 clients in one skill and its baseline.
 //!
 //! Every file of a version says which version it is of and proves itself whole; the counters in it are what users
-//! edit. Two users share the baseline: `main` replaces the skill by uploads of its own, deletes it, edits and runs
-//! commands in it; `plain` sees the baseline, edits a note beside it and resets.
+//! edit. Three users share the baseline: `main` replaces the skill by uploads of its own, deletes it, edits and runs
+//! commands in it; `plain` sees the baseline, edits a note beside it and resets; `steady` counts over the baseline.
 //!
 //! The laws, besides no answer of 500 or above:
 //!
@@ -28,6 +28,8 @@ use crate::skill;
 
 /// The tree of the user who uploads.
 const MAIN: &str = "/v1/skills/main/agent/shared";
+/// The tree of a user who has counters of their own over the baseline, and never loses them.
+const STEADY: &str = "/v1/skills/steady/agent/shared";
 /// The tree of the user who sees the baseline.
 const PLAIN: &str = "/v1/skills/plain/agent/shared";
 
@@ -46,8 +48,9 @@ struct Arena {
 type Work = fn(&Arena, &Client, &mut Random);
 
 /// How many clients do what: 64 together.
-const CREW: [(usize, Work); 13] = [
-    (16, counters::increment),
+const CREW: [(usize, Work); 14] = [
+    (8, counters::increment),
+    (8, counters::increment_steadily),
     (8, readers::read_file),
     (4, readers::read_lines),
     (6, readers::list),
@@ -78,6 +81,7 @@ fn sixty_four_clients_in_one_skill_lose_no_edit_and_see_nothing_half() {
     let client = Client::new(&arena.url);
     writers::upload_baseline(&arena, &client, &mut Random::new(seed));
     writers::upload_overlay(&arena, &client, &mut Random::new(seed));
+    counters::prepare(&client);
     assert_eq!(CREW.iter().map(|(clients, _)| clients).sum::<usize>(), 64);
     thread::scope(|scope| {
         let crew = CREW.iter().flat_map(|(clients, work)| std::iter::repeat_n(work, *clients));

@@ -58,13 +58,15 @@ fn what_was_acknowledged_survives_a_kill_and_what_was_not_is_whole_or_absent() {
         killed += 1;
         // A start mends what the kill before left; some starts are killed at that.
         while killed < kills && random.chance(15) {
-            let mut starting = service::spawn(&root, &log);
+            let mut starting = service::spawn("strict", &root, &log);
             thread::sleep(Duration::from_millis(u64::try_from(random.below(60)).unwrap()));
             starting.kill().unwrap();
             starting.wait().unwrap();
             (killed, while_starting) = (killed + 1, while_starting + 1);
         }
-        service = Service::start(&root, &log);
+        // The kernel outlives the service, so what was acknowledged survives with either.
+        let durability = if random.chance(75) { "strict" } else { "relaxed" };
+        service = Service::start_with(durability, &root, &log);
         disk::check_swept(&root);
         disk::check_trees(&root);
         let url = &service.url;
@@ -82,7 +84,7 @@ fn a_first_start_that_is_killed_leaves_a_directory_that_can_be_started_on() {
     for _ in 0..40 {
         let temp = tempfile::tempdir().unwrap();
         let (root, log) = (temp.path().join("root"), temp.path().join("log"));
-        let mut starting = service::spawn(&root, &log);
+        let mut starting = service::spawn("strict", &root, &log);
         wait("the service does not begin to start", || root.exists());
         thread::sleep(Duration::from_micros(u64::try_from(random.below(12_000)).unwrap()));
         starting.kill().unwrap();
