@@ -15,6 +15,7 @@
 pub mod archive;
 mod base;
 pub mod cached;
+mod copy;
 pub mod dir;
 pub mod error;
 pub mod files;

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use policy::{RelPath, TreeId, View};
 use serde::{Deserialize, Serialize};
 
+use crate::copy::copy_file;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::place;
@@ -20,7 +21,7 @@ use crate::stage::StagedFile;
 use crate::stat::{Kind, Stat};
 use crate::store::Store;
 use crate::tree::{Aftermath, Tree};
-use crate::union::copy_file;
+
 use crate::union::layers::{Found, Layers};
 
 /// What a command did to a merged view.

@@ -232,7 +232,7 @@ impl StagedFile {
         let (file, stat) = from.open_file_entry(name)?;
         if stat.links > 1 || has_attributes(&file) {
             let copy = stage.file(mode, None)?;
-            crate::union::copy_file(file, copy.file(), stat.modified_ns)?;
+            crate::copy::copy_file(file, copy.file(), stat.modified_ns)?;
             return Ok(copy);
         }
         let staged_name = stage.fresh_name();

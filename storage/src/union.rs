@@ -9,7 +9,7 @@
 mod change;
 pub(crate) mod layers;
 
-pub(crate) use self::change::{copy_file, hide};
+pub(crate) use self::change::hide;
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

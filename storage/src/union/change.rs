@@ -4,13 +4,12 @@
 //! directory) is a [`Transaction`].
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read, Write};
 
 use policy::RelPath;
-use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 
 use super::layers::{Found, Layers, OPAQUE};
 use super::{LastLink, Level, Resolved, Union, renamed};
+use crate::copy::copy_file;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::journal::Transaction;
@@ -384,20 +383,6 @@ pub(crate) fn hide(stage: &Stage, upper: &Dir, name: &OsStr, in_lower: bool) -> 
         placed => placed?,
     }
     Ok(trash)
-}
-
-/// Copies the content and the modification time of `from`; the kernel copies without passing bytes through us.
-pub(crate) fn copy_file(mut from: std::fs::File, mut to: &std::fs::File, modified_ns: i128) -> Result<()> {
-    io::copy(&mut Read::by_ref(&mut from), &mut to).map_err(|error| Error::from_io("copy", "file", error))?;
-    to.flush().map_err(|error| Error::from_io("copy", "file", error))?;
-    let times = Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        last_modification: Timespec {
-            tv_sec: i64::try_from(modified_ns.div_euclid(1_000_000_000)).unwrap_or(0),
-            tv_nsec: i64::try_from(modified_ns.rem_euclid(1_000_000_000)).unwrap_or(0),
-        },
-    };
-    rustix::fs::futimens(to, &times).map_err(|errno| Error::from_errno("utimens", "file", errno))
 }
 
 fn check_replaceable(target: &Target, path: &RelPath) -> Result<()> {
