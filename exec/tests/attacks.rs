@@ -286,6 +286,16 @@ print(os.listxattr('.'))";
 }
 
 #[tokio::test]
+async fn watching_the_names_in_a_directory_of_others() {
+    let sandbox = sandbox!();
+    let script = "import ctypes\nlibc = ctypes.CDLL(None)\n\
+                  print('made', libc.inotify_init(), libc.inotify_init1(0), 'end')";
+    assert_eq!(sandbox.python(script).await.stdout, "made -1 -1 end\n");
+    let result = sandbox.bash("echo li''ne > log; timeout 0.5 tail -f log").await;
+    assert!(result.stdout.contains("line"), "{result:?}");
+}
+
+#[tokio::test]
 async fn opening_sockets_without_network() {
     let sandbox = sandbox!();
     let script = r"import socket

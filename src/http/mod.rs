@@ -4,6 +4,7 @@
 
 mod answer;
 mod body;
+mod bounded;
 mod conditional;
 mod guard;
 mod meta;

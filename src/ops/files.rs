@@ -171,7 +171,7 @@ impl Service {
         let options = WriteOptions { condition, parents: false, mode: None };
         blocking(move || {
             Ok(files.update(&path, &options, limit, &mut |text| match text {
-                Some(text) => text::replace(text, path.as_str(), &edits),
+                Some(text) => text::replace(text, path.as_str(), &edits, limit),
                 None => Err(storage::Error::NotFound(path.to_string())),
             })?)
         })

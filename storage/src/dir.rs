@@ -16,6 +16,9 @@ use crate::stat::{Kind, Stat};
 /// Bytes of the buffer that one `getdents64` call fills.
 const LISTING_BUFFER_BYTES: usize = 32 * 1024;
 
+/// Names that a removal holds of one directory.
+const REMOVED_AT_ONCE: usize = 10_000;
+
 /// Levels that a walk goes down before it refuses.
 ///
 /// A walk holds up to three descriptors and, unoptimised, up to 10 KB of stack a level: this many levels stay
@@ -269,15 +272,36 @@ impl Dir {
 
     /// Lists the entries in the order of the directory, without `.` and `..`.
     ///
+    /// A directory that commands fill takes [`Dir::entries_at_most`]: they can make more names than memory holds.
+    ///
     /// # Errors
     /// [`Error::Io`].
     pub fn entries(&self) -> Result<Vec<Entry>> {
+        self.first_entries(usize::MAX)
+    }
+
+    /// Lists the entries as [`Dir::entries`] does, if there are no more than `limit`.
+    ///
+    /// # Errors
+    /// [`Error::TooManyEntries`], [`Error::Io`].
+    pub fn entries_at_most(&self, limit: usize) -> Result<Vec<Entry>> {
+        let entries = self.first_entries(limit.saturating_add(1))?;
+        if entries.len() > limit { Err(Error::TooManyEntries(limit)) } else { Ok(entries) }
+    }
+
+    /// Lists the first `most` entries that the directory gives.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn first_entries(&self, most: usize) -> Result<Vec<Entry>> {
         // A position of its own, so that two threads may list one `Dir`.
         let dir = self.reopen()?;
         let mut buffer = Vec::with_capacity(LISTING_BUFFER_BYTES);
         let mut listing = RawDir::new(&dir.fd, buffer.spare_capacity_mut());
         let mut entries = Vec::new();
-        while let Some(entry) = listing.next() {
+        while entries.len() < most
+            && let Some(entry) = listing.next()
+        {
             let entry = entry.map_err(|errno| Error::from_errno("list", ".", errno))?;
             let name = entry.file_name().to_bytes();
             if name == b"." || name == b".." {
@@ -319,7 +343,8 @@ impl Dir {
     /// Removes the entry `name` with everything below it, following nothing; succeeds when there is none.
     ///
     /// Directories that deny access are opened up first: a run may have closed them. However deep the tree is,
-    /// few descriptors and no stack are used, because commands can nest directories without end.
+    /// few descriptors and no stack are used, because commands can nest directories without end. However wide it
+    /// is, few names are held at once.
     ///
     /// # Errors
     /// [`Error::Conflict`] when a directory is moved meanwhile, [`Error::NotEmpty`] when it is filled again,
@@ -336,6 +361,10 @@ impl Dir {
                 let below = dir.open_closed_dir(&name)?;
                 levels.push(Emptied { above: dir.stat()?.inode, name, left: below.remove_leaves()? });
                 dir = below;
+                continue;
+            }
+            level.left = dir.remove_leaves()?;
+            if !level.left.is_empty() {
                 continue;
             }
             let Emptied { above, name, .. } = levels.pop().unwrap_or_default();
@@ -357,15 +386,22 @@ impl Dir {
         }
     }
 
-    /// Removes everything here but directories, whose names it returns.
+    /// Removes what is here until it meets directories that are not empty: the names of some of them, of none when
+    /// nothing is left.
     fn remove_leaves(&self) -> Result<Vec<OsString>> {
-        let mut directories = Vec::new();
-        for entry in self.entries()? {
-            if entry.kind == Kind::Directory || !self.remove_leaf(&entry.name)? {
-                directories.push(entry.name);
+        loop {
+            let entries = self.first_entries(REMOVED_AT_ONCE)?;
+            let is_all = entries.len() < REMOVED_AT_ONCE;
+            let mut directories = Vec::new();
+            for entry in entries {
+                if entry.kind == Kind::Directory || !self.remove_leaf(&entry.name)? {
+                    directories.push(entry.name);
+                }
+            }
+            if is_all || !directories.is_empty() {
+                return Ok(directories);
             }
         }
-        Ok(directories)
     }
 
     /// Opens the directory above, which must be the one with inode number `inode`.
@@ -490,7 +526,7 @@ struct Emptied {
     above: u64,
     /// Its name there.
     name: OsString,
-    /// Directories in it that are not removed yet.
+    /// Some of the directories in it that are not removed yet.
     left: Vec<OsString>,
 }
 

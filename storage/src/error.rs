@@ -143,6 +143,10 @@ impl Error {
             Errno::XDEV | Errno::LOOP => Self::Escape(path),
             // Opening a socket, or a FIFO for writing without a reader.
             Errno::NXIO => Self::NotAFile(path),
+            // A command has a lease on the file, which the kernel takes from it soon (fcntl(2), `F_SETLEASE`).
+            Errno::AGAIN if operation == "open" => {
+                Self::Conflict(format!("a command holds `{path}`: try again when it is done"))
+            }
             Errno::ACCESS => Self::Closed(path),
             Errno::NOSPC | Errno::DQUOT => Self::NoSpace(path),
             Errno::NAMETOOLONG => Self::Path(PathError::SegmentTooLong(path.len())),

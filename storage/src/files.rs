@@ -337,13 +337,22 @@ impl Files {
             condition.check(path, existing.as_ref())?;
             match existing {
                 None => return Err(Error::NotFound(path.to_string())),
-                Some(stat) if stat.kind == Kind::Directory && !recursive && !tree.list(path)?.is_empty() => {
+                Some(stat) if stat.kind == Kind::Directory && !recursive && !is_empty(tree, path)? => {
                     return Err(Error::NotEmpty(path.to_string()));
                 }
                 Some(_) => {}
             }
             Ok(((), tree.remove(path)?))
         })
+    }
+}
+
+/// Tells whether the directory `path` has no entries, however many it has.
+fn is_empty(tree: &dyn Tree, path: &RelPath) -> Result<bool> {
+    match tree.list_looking(path, 0) {
+        Ok(_) => Ok(true),
+        Err(Error::TooManyEntries(_)) => Ok(false),
+        Err(other) => Err(other),
     }
 }
 

@@ -8,9 +8,12 @@ use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
-use crate::tree::{Aftermath, Child, Opened, Tree, WalkOptions, Walked};
+use crate::tree::{Aftermath, Child, Met, Opened, Tree, WalkOptions, Walked};
 use crate::union::layers::{Found, Layers};
 use crate::union::{LastLink, Level, walk};
+
+/// Entries of a directory that is listed without a limit of the caller's.
+const LISTED_MAX: usize = 1_000_000;
 
 /// A tree without layers.
 pub struct Plain {
@@ -49,9 +52,9 @@ impl Plain {
         }
     }
 
-    fn children(dir: &Dir) -> Result<Vec<Child>> {
+    fn children(dir: &Dir, entries: usize) -> Result<Vec<Child>> {
         let mut children: Vec<Child> = dir
-            .entries()?
+            .entries_at_most(entries)?
             .into_iter()
             .map(|entry| Child { name: entry.name, kind: entry.kind, layer: Layer::Workspace })
             .collect();
@@ -80,24 +83,27 @@ impl Plain {
         path: &RelPath,
         options: WalkOptions,
         levels: usize,
-        walked: &mut Vec<Walked>,
+        walked: &mut Met,
     ) -> Result<()> {
         let Some(levels) = levels.checked_sub(1) else { return Ok(()) };
         if options.depth - levels > DEPTH_MAX {
             return Err(Error::TooManyEntries(DEPTH_MAX));
         }
-        for entry in dir.entries()? {
+        for entry in walked.room.list(dir)? {
             let Some(path) = entry.name.to_str().and_then(|name| path.join(name).ok()) else {
                 continue;
             };
-            if walked.len() >= options.entries {
-                return Err(Error::TooManyEntries(options.entries));
-            }
+            walked.room.take_path(path.as_str().len())?;
             let stat = match options.look {
                 true => dir.stat_entry(&entry.name)?,
                 false => None,
             };
-            walked.push(Walked { path: path.clone(), kind: entry.kind, layer: Layer::Workspace, stat });
+            walked.entries.push(Walked {
+                path: path.clone(),
+                kind: entry.kind,
+                layer: Layer::Workspace,
+                stat,
+            });
             if entry.kind == Kind::Directory {
                 match dir.open_dir_entry(&entry.name) {
                     Ok(below) => Self::walk_below(&below, &path, options, levels, walked)?,
@@ -150,15 +156,12 @@ impl Tree for Plain {
     }
 
     fn list(&self, path: &RelPath) -> Result<Vec<Child>> {
-        Self::children(&self.dir.open_dir(path)?)
+        Self::children(&self.dir.open_dir(path)?, LISTED_MAX)
     }
 
     fn list_looking(&self, path: &RelPath, entries: usize) -> Result<Vec<(Child, Option<Stat>)>> {
         let dir = self.dir.open_dir(path)?;
-        let children = Self::children(&dir)?;
-        if children.len() > entries {
-            return Err(Error::TooManyEntries(entries));
-        }
+        let children = Self::children(&dir, entries)?;
         let looked = children.into_iter().map(|child| {
             let stat = dir.stat_entry(&child.name)?;
             Ok((child, stat))
@@ -167,9 +170,9 @@ impl Tree for Plain {
     }
 
     fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>> {
-        let mut walked = Vec::new();
+        let mut walked = Met::new(options);
         Self::walk_below(&self.dir.open_dir(path)?, path, options, options.depth, &mut walked)?;
-        Ok(walked)
+        Ok(walked.entries)
     }
 
     fn put(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath> {

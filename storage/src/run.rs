@@ -20,8 +20,7 @@ use crate::place;
 use crate::stage::StagedFile;
 use crate::stat::{Kind, Stat};
 use crate::store::Store;
-use crate::tree::{Aftermath, Tree};
-
+use crate::tree::{Aftermath, Room, Tree};
 use crate::union::layers::{Found, Layers};
 
 /// What a command did to a merged view.
@@ -39,6 +38,13 @@ pub struct Absorbed {
 
 /// Entries named in [`Absorbed::skipped`].
 const SKIPPED_MAX: usize = 20;
+
+/// Entries of the directory of temporary directories that are looked at, at the start of a run. A command may put any
+/// number there.
+const LEFT_OVER_MAX: usize = 1000;
+
+/// Characters of a path in [`Absorbed::skipped`].
+const SKIPPED_CHARACTERS: usize = 500;
 
 /// A tree as a command will see it.
 ///
@@ -131,7 +137,7 @@ impl Store {
             Err(Error::Closed(_)) => home.open_closed_dir(name)?,
             made => made?,
         };
-        for entry in dir.entries()? {
+        for entry in dir.first_entries(LEFT_OVER_MAX)? {
             if self.inner.stage.is_left_over(&entry.name)
                 && let Err(error) = dir.remove_tree(&entry.name)
             {
@@ -157,7 +163,7 @@ impl Store {
         let mut copying = Copying {
             owner,
             before: BTreeMap::new(),
-            entries: limits.tree_entries,
+            room: Room::of_entries(limits.tree_entries),
             bytes: limits.view_bytes,
             limits,
         };
@@ -187,7 +193,7 @@ fn below(prefix: &OsStr, name: &OsStr) -> OsString {
 struct Copying<'a> {
     owner: Option<u32>,
     before: BTreeMap<OsString, Fingerprint>,
-    entries: usize,
+    room: Room,
     bytes: u64,
     limits: &'a policy::FileLimits,
 }
@@ -197,10 +203,11 @@ impl Copying<'_> {
         let Some(levels) = levels.checked_sub(1) else {
             return Err(Error::TooManyEntries(DEPTH_MAX));
         };
-        for child in from.children()? {
-            self.entries =
-                self.entries.checked_sub(1).ok_or(Error::TooManyEntries(self.limits.tree_entries))?;
+        let children = from.children()?;
+        self.room.take_entries(children.len())?;
+        for child in children {
             let path = below(prefix, &child.name);
+            self.room.take_path(path.len())?;
             let fingerprint = match from.lookup(&child.name)? {
                 Some(Found::Directory(dirs, stat, _)) => {
                     // The mode comes last: it may keep the service itself from filling the directory.
@@ -322,7 +329,8 @@ impl PreparedRun {
         if mode & 0o700 != 0o700 {
             copy.dir.set_mode(mode | 0o700)?;
         }
-        scan(&copy.dir, OsStr::new(""), limit, DEPTH_MAX, &mut after, &mut absorbed)?;
+        let mut scan = Scan { room: Room::of_entries(limit), found: &mut after, absorbed: &mut absorbed };
+        scan.directory(&copy.dir, OsStr::new(""), DEPTH_MAX)?;
         if after == copy.before {
             return Ok(absorbed);
         }
@@ -456,40 +464,48 @@ impl PreparedRun {
 impl Absorbed {
     fn skip(&mut self, path: &OsStr, reason: &str) {
         if self.skipped.len() < SKIPPED_MAX {
-            self.skipped.push(format!("`{}`: {reason}", path.to_string_lossy()));
+            let path = path.to_string_lossy();
+            let shown: String = path.chars().take(SKIPPED_CHARACTERS).collect();
+            let rest = if shown.len() < path.len() { "…" } else { "" };
+            self.skipped.push(format!("`{shown}{rest}`: {reason}"));
         }
     }
 }
 
-/// Takes the fingerprints of everything below `dir`, opening up directories that the command closed.
-///
-/// What lies too deep is left out with its reason, so that it does not cost the command the rest of its work.
-fn scan(
-    dir: &Dir,
-    prefix: &OsStr,
-    limit: usize,
-    levels: usize,
-    found: &mut BTreeMap<OsString, Fingerprint>,
-    absorbed: &mut Absorbed,
-) -> Result<()> {
-    let levels = levels.saturating_sub(1);
-    for entry in dir.entries()? {
-        if found.len() >= limit {
-            return Err(Error::TooManyEntries(limit));
-        }
-        let Some(stat) = dir.stat_entry(&entry.name)? else { continue };
-        let path = below(prefix, &entry.name);
-        if stat.kind == Kind::Directory {
-            if levels == 0 {
-                absorbed.skip(&path, "it lies too deep, and so does everything below it");
+/// A look at everything that a command left.
+struct Scan<'a> {
+    room: Room,
+    found: &'a mut BTreeMap<OsString, Fingerprint>,
+    absorbed: &'a mut Absorbed,
+}
+
+impl Scan<'_> {
+    /// Takes the fingerprints of everything below `dir`, opening up directories that the command closed.
+    ///
+    /// What lies too deep, or under too long a path, is left out with its reason, so that it does not cost the
+    /// command the rest of its work.
+    fn directory(&mut self, dir: &Dir, prefix: &OsStr, levels: usize) -> Result<()> {
+        let levels = levels.saturating_sub(1);
+        for entry in self.room.list(dir)? {
+            let Some(stat) = dir.stat_entry(&entry.name)? else { continue };
+            let path = below(prefix, &entry.name);
+            if path.len() > policy::path::PATH_BYTES_MAX {
+                self.absorbed.skip(&path, "its path is too long, and so is every path below it");
                 continue;
             }
-            let below = dir.open_closed_dir(&entry.name)?;
-            scan(&below, &path, limit, levels, found, absorbed)?;
+            self.room.take_path(path.len())?;
+            if stat.kind == Kind::Directory {
+                if levels == 0 {
+                    self.absorbed.skip(&path, "it lies too deep, and so does everything below it");
+                    continue;
+                }
+                let below = dir.open_closed_dir(&entry.name)?;
+                self.directory(&below, &path, levels)?;
+            }
+            self.found.insert(path, Fingerprint::from(&stat));
         }
-        found.insert(path, Fingerprint::from(&stat));
+        Ok(())
     }
-    Ok(())
 }
 
 impl Drop for PreparedRun {

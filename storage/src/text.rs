@@ -9,6 +9,9 @@ use crate::error::{Error, Result};
 /// Bytes read at once while lines are counted.
 const CHUNK_BYTES: usize = 64 * 1024;
 
+/// Memory that one line takes besides its own bytes.
+const LINE_BYTES: u64 = 24;
+
 /// Some lines of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines {
@@ -31,7 +34,8 @@ pub struct Replacement {
 
 /// Reads the lines `start` to `end` (1-based, inclusive) of a text of any length.
 ///
-/// Memory is bounded by the lines asked for, which may have `limit` bytes together.
+/// Memory is bounded by the lines asked for, which may have `limit` bytes together. Each counts as
+/// [`LINE_BYTES`] more than it has, which is what keeping it takes.
 ///
 /// # Errors
 /// [`Error::NotText`] when those lines are not UTF-8, [`Error::TooLarge`].
@@ -71,7 +75,8 @@ pub fn read_lines(mut from: impl Read, path: &str, start: u64, end: u64, limit: 
             let (line, others) = rest.split_at(length);
             if (start..=end).contains(&(ended + 1)) {
                 wanted.extend_from_slice(line);
-                if u64::try_from(wanted.len()).unwrap_or(u64::MAX) > limit {
+                let lines_bytes = LINE_BYTES.saturating_mul((ended + 1).saturating_sub(start));
+                if u64::try_from(wanted.len()).unwrap_or(u64::MAX).saturating_add(lines_bytes) > limit {
                     return Err(Error::TooLarge { what: format!("the part of `{path}` asked for"), limit });
                 }
             }
@@ -201,9 +206,12 @@ fn index(line: u64) -> usize {
 /// In a text with `\r\n` ends, an `old` with bare `\n` that is not found is tried with `\r\n`, and `new` then gets
 /// `\r\n` as well: agents see lines without their ends.
 ///
+/// The text has at most `limit` bytes after each of them: the size is worked out before it is taken, because a few
+/// kilobytes of replacements could ask for more memory than any machine has.
+///
 /// # Errors
-/// [`Error::EditMismatch`] for the first replacement whose count differs.
-pub fn replace(text: &str, path: &str, replacements: &[Replacement]) -> Result<String> {
+/// [`Error::EditMismatch`] for the first replacement whose count differs, [`Error::TooLarge`].
+pub fn replace(text: &str, path: &str, replacements: &[Replacement], limit: u64) -> Result<String> {
     let mut text = text.to_owned();
     for (index, Replacement { old, new, expected }) in replacements.iter().enumerate() {
         let mut found = count(&text, old);
@@ -222,6 +230,11 @@ pub fn replace(text: &str, path: &str, replacements: &[Replacement]) -> Result<S
                 expected: *expected,
                 nearest,
             });
+        }
+        let kept = text.len().saturating_sub(found.saturating_mul(old.len()));
+        let bytes = kept.saturating_add(found.saturating_mul(new.len()));
+        if u64::try_from(bytes).unwrap_or(u64::MAX) > limit {
+            return Err(Error::TooLarge { what: format!("`{path}` after the change"), limit });
         }
         text = text.replace(&old, &new);
     }
@@ -324,13 +337,19 @@ mod tests {
     fn a_count_that_differs_changes_nothing_and_names_the_nearest_line() {
         let replacement =
             |old: &str, new: &str, expected| Replacement { old: old.into(), new: new.into(), expected };
-        assert_eq!(replace("a b a", "f", &[replacement("a", "c", 2)]).unwrap(), "c b c");
-        assert_eq!(replace("a\r\nb\r\n", "f", &[replacement("a\nb", "x\ny", 1)]).unwrap(), "x\r\ny\r\n");
-        match replace("def one():\n  pass\ndef two():\n", "f", &[replacement("def twin():", "", 1)]) {
+        assert_eq!(replace("a b a", "f", &[replacement("a", "c", 2)], 100).unwrap(), "c b c");
+        assert_eq!(replace("a\r\nb\r\n", "f", &[replacement("a\nb", "x\ny", 1)], 100).unwrap(), "x\r\ny\r\n");
+        match replace("def one():\n  pass\ndef two():\n", "f", &[replacement("def twin():", "", 1)], 100) {
             Err(Error::EditMismatch { found: 0, nearest: Some(3), .. }) => {}
             other => panic!("{other:?}"),
         }
-        match replace("aXa", "f", &[replacement("X", "a", 1), replacement("a", "b", 1)]) {
+        let mebibyte = "x".repeat(1 << 20);
+        let blown_up = [replacement("a", &mebibyte, 100_000)];
+        assert!(matches!(
+            replace(&"a".repeat(100_000), "f", &blown_up, 1 << 25),
+            Err(Error::TooLarge { .. })
+        ));
+        match replace("aXa", "f", &[replacement("X", "a", 1), replacement("a", "b", 1)], 100) {
             Err(Error::EditMismatch { found: 3, index: 1, .. }) => {}
             other => panic!("{other:?}"),
         }

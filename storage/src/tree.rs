@@ -16,7 +16,7 @@ use std::fs::File;
 
 use policy::RelPath;
 
-use crate::dir::Dir;
+use crate::dir::{Dir, Entry};
 use crate::error::{Error, Result};
 use crate::stage::{StagedFile, Trash};
 use crate::stat::{Kind, Layer, Stat};
@@ -68,6 +68,72 @@ pub struct WalkOptions {
     pub entries: usize,
     /// Whether to look at each entry ([`Walked::stat`]).
     pub look: bool,
+}
+
+/// Bytes that the paths of a tree may have for each entry that it may have, on average. Real ones have fewer than a
+/// hundred; a command can nest names until each has thousands.
+const PATH_BYTES: usize = 256;
+
+/// What is left of the entries and the bytes of paths that one request may hold.
+///
+/// Entries are counted when a directory is listed, not when they are visited: a walk holds the lists of all levels.
+pub(crate) struct Room {
+    entries: usize,
+    entries_left: usize,
+    path_bytes: usize,
+    path_bytes_left: usize,
+}
+
+impl Room {
+    /// Room for a tree of at most `entries` entries.
+    pub(crate) fn of_entries(entries: usize) -> Self {
+        let path_bytes = entries.saturating_mul(PATH_BYTES);
+        Self { entries, entries_left: entries, path_bytes, path_bytes_left: path_bytes }
+    }
+
+    /// Lists `dir` and takes the room of its entries.
+    ///
+    /// # Errors
+    /// [`Error::TooManyEntries`] when there is no more.
+    pub(crate) fn list(&mut self, dir: &Dir) -> Result<Vec<Entry>> {
+        let listed = dir.first_entries(self.entries_left.saturating_add(1))?;
+        self.take_entries(listed.len())?;
+        Ok(listed)
+    }
+
+    /// Takes the room of `entries` entries.
+    ///
+    /// # Errors
+    /// [`Error::TooManyEntries`] when there is no more.
+    pub(crate) fn take_entries(&mut self, entries: usize) -> Result<()> {
+        self.entries_left =
+            self.entries_left.checked_sub(entries).ok_or(Error::TooManyEntries(self.entries))?;
+        Ok(())
+    }
+
+    /// Takes the room of one path.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] when there is no more.
+    pub(crate) fn take_path(&mut self, bytes: usize) -> Result<()> {
+        self.path_bytes_left = self.path_bytes_left.checked_sub(bytes).ok_or_else(|| Error::TooLarge {
+            what: "the list of all paths in the directory".to_owned(),
+            limit: u64::try_from(self.path_bytes).unwrap_or(u64::MAX),
+        })?;
+        Ok(())
+    }
+}
+
+/// The entries that a walk has met.
+pub(crate) struct Met {
+    pub(crate) entries: Vec<Walked>,
+    pub(crate) room: Room,
+}
+
+impl Met {
+    pub(crate) fn new(options: WalkOptions) -> Self {
+        Self { entries: Vec::new(), room: Room::of_entries(options.entries) }
+    }
 }
 
 /// What is left to do when a change is visible: after the locks are released.
@@ -150,7 +216,7 @@ pub trait Tree {
     /// Names that no [`RelPath`] can hold (not UTF-8, control characters) are passed over.
     ///
     /// # Errors
-    /// As [`Tree::list`]; [`Error::TooManyEntries`].
+    /// As [`Tree::list`]; [`Error::TooManyEntries`]; [`Error::TooLarge`] for more bytes of paths than 256 an entry.
     fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>>;
 
     /// Makes `file` visible as `path`, replacing a leaf. A link there is followed. The parent must exist.

@@ -23,7 +23,7 @@ use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stage::Stage;
 use crate::stat::{Kind, Layer, Stat};
-use crate::tree::{Child, LINKS_MAX, Opened, Tree, WalkOptions, Walked};
+use crate::tree::{Child, LINKS_MAX, Met, Opened, Tree, WalkOptions, Walked};
 
 /// A merged view: a baseline skill under a user's overlay.
 pub struct Union {
@@ -210,9 +210,9 @@ impl Tree for Union {
     }
 
     fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>> {
-        let mut walked = Vec::new();
+        let mut walked = Met::new(options);
         self.open_layers(path)?.walk(path, options, options.depth, &mut walked)?;
-        Ok(walked)
+        Ok(walked.entries)
     }
 
     fn put(&self, path: &RelPath, file: crate::stage::StagedFile) -> Result<crate::tree::Aftermath> {

@@ -65,6 +65,12 @@ const REFUSED_HERE: &[c_long] = &[
 #[cfg(target_arch = "aarch64")]
 const REFUSED_HERE: &[c_long] = &[294]; // kexec_file_load, which not every C library names
 
+/// Calls of one architecture that are said not to exist.
+#[cfg(target_arch = "x86_64")]
+const ABSENT_HERE: &[c_long] = &[libc::SYS_inotify_init];
+#[cfg(target_arch = "aarch64")]
+const ABSENT_HERE: &[c_long] = &[];
+
 /// Calls that are said not to exist, so that programs take the older way, which the filter can read.
 const ABSENT: &[c_long] = &[
     libc::SYS_clone3, // its flags lie behind a pointer
@@ -72,6 +78,9 @@ const ABSENT: &[c_long] = &[
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register, // makes other calls past the filter
     OPENAT2,                     // its mode lies behind a pointer
+    // Tells of names that come and go in any directory that permissions let be read; Landlock does not mediate it.
+    // Programs that wait for changes look from time to time instead.
+    libc::SYS_inotify_init1,
 ];
 
 /// Calls that are answered as a file system without extended attributes answers them. Landlock does not mediate them:
@@ -116,7 +125,7 @@ pub(crate) fn opening() -> Policy {
     for number in REFUSED.iter().chain(REFUSED_HERE) {
         refuse(*number, Verdict::Always(Action::Errno(EPERM)));
     }
-    for number in ABSENT {
+    for number in ABSENT.iter().chain(ABSENT_HERE) {
         refuse(*number, Verdict::Always(Action::Errno(ENOSYS)));
     }
     for number in UNSUPPORTED {

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use exec::{Encoding, ExecResult, Network, Tier};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use storage::Absorbed;
 
 use super::execute::is_nothing;
-use crate::http::App;
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::{Code, Problem};
 use crate::http::request::{JsonBody, TreeRequest, dir_of};
+use crate::http::{App, bounded};
 use crate::ops::run::{Command, RunRequest};
 
 /// A run as a caller describes it.
@@ -21,11 +21,11 @@ use crate::ops::run::{Command, RunRequest};
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct ExecSpec {
     command: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::texts")]
     args: Vec<String>,
     shell: Option<String>,
     dir: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::named_texts")]
     env: BTreeMap<String, String>,
     stdin: Option<String>,
     timeout_ms: Option<u64>,
@@ -33,9 +33,10 @@ pub(in crate::http) struct ExecSpec {
     network: Option<Network>,
     #[serde(default)]
     encoding: Encoding,
-    skills: Option<Value>,
-    limits: Option<Value>,
-    exec_id: Option<Value>,
+    // Only whether they are there matters; a tree of values would take 16 times the bytes of its text.
+    skills: Option<IgnoredAny>,
+    limits: Option<IgnoredAny>,
+    exec_id: Option<IgnoredAny>,
 }
 
 #[derive(Serialize)]

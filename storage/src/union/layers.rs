@@ -8,7 +8,7 @@ use policy::RelPath;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stat::{Kind, Layer, Stat};
-use crate::tree::{Child, WalkOptions, Walked};
+use crate::tree::{Child, Met, WalkOptions, Walked};
 
 /// The attribute that hides everything below a directory in the lower layer.
 pub(crate) const OPAQUE: &str = "user.overlay.opaque";
@@ -152,25 +152,25 @@ impl Layers {
         path: &RelPath,
         options: WalkOptions,
         levels: usize,
-        walked: &mut Vec<Walked>,
+        walked: &mut Met,
     ) -> Result<()> {
         let Some(levels) = levels.checked_sub(1) else { return Ok(()) };
         if options.depth - levels > DEPTH_MAX {
             return Err(Error::TooManyEntries(DEPTH_MAX));
         }
-        for child in self.children()? {
+        let children = self.children()?;
+        walked.room.take_entries(children.len())?;
+        for child in children {
             let Some(path) = child.name.to_str().and_then(|name| path.join(name).ok()) else {
                 continue;
             };
-            if walked.len() >= options.entries {
-                return Err(Error::TooManyEntries(options.entries));
-            }
+            walked.room.take_path(path.as_str().len())?;
             let stat = match options.look {
                 true => self.at(child.layer)?.stat_entry(&child.name)?,
                 false => None,
             };
             let is_dir = child.kind == Kind::Directory;
-            walked.push(Walked { path: path.clone(), kind: child.kind, layer: child.layer, stat });
+            walked.entries.push(Walked { path: path.clone(), kind: child.kind, layer: child.layer, stat });
             if is_dir && let Some(Found::Directory(below, ..)) = self.lookup(&child.name)? {
                 below.walk(&path, options, levels, walked)?;
             }
