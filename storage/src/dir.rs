@@ -62,6 +62,10 @@ fn shown(name: &OsStr) -> String {
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
+/// How a file that must not exist is opened.
+const NEW_FILE: OFlags =
+    OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
 impl Dir {
     /// Opens a directory by its host path, outside every other `Dir`: the store's root, at start.
     ///
@@ -176,11 +180,24 @@ impl Dir {
     /// # Errors
     /// [`Error::AlreadyExists`], [`Error::NoSpace`].
     pub fn create_file(&self, name: &OsStr, mode: u32) -> Result<File> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, segment(name)?, flags, Mode::from_raw_mode(0o600))
+        let fd = rustix::fs::openat(&self.fd, segment(name)?, NEW_FILE, Mode::from_raw_mode(mode))
             .map_err(|errno| Error::from_errno("create", shown(name), errno))?;
-        rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))
-            .map_err(|errno| Error::from_errno("chmod", shown(name), errno))?;
+        make_exact(&fd, mode, || shown(name))?;
+        Ok(fd.into())
+    }
+
+    /// Makes the regular file `path` as [`Dir::create_file`] does, in a directory that is there.
+    ///
+    /// No link on the way is followed.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`], [`Error::NotFound`] without the directory, [`Error::Escape`] for a link,
+    /// [`Error::NoSpace`].
+    pub(crate) fn create_file_beneath(&self, path: &RelPath, mode: u32) -> Result<File> {
+        let resolve = BENEATH.union(ResolveFlags::NO_SYMLINKS);
+        let fd = rustix::fs::openat2(&self.fd, path.as_str(), NEW_FILE, Mode::from_raw_mode(mode), resolve)
+            .map_err(|errno| Error::from_errno("create", path, errno))?;
+        make_exact(&fd, mode, || path.to_string())?;
         Ok(fd.into())
     }
 
@@ -192,7 +209,7 @@ impl Dir {
         rustix::fs::mkdirat(&self.fd, segment(name)?, Mode::from_raw_mode(mode | 0o700))
             .map_err(|errno| Error::from_errno("mkdir", shown(name), errno))?;
         let dir = self.open_dir_entry(name)?;
-        dir.set_mode(mode)?;
+        make_exact(&dir.fd, mode, || shown(name))?;
         Ok(dir)
     }
 
@@ -536,6 +553,18 @@ impl AsFd for Dir {
     }
 }
 
+/// Gives what was just made with `mode` the bits that the umask or a default access list kept from it (open(2)).
+///
+/// Mostly there are none, and looking is cheaper than changing.
+fn make_exact(fd: &OwnedFd, mode: u32, path: impl Fn() -> String) -> Result<()> {
+    let stat = rustix::fs::fstat(fd).map_err(|errno| Error::from_errno("stat", path(), errno))?;
+    if stat.st_mode & 0o7777 == mode {
+        return Ok(());
+    }
+    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
+        .map_err(|errno| Error::from_errno("chmod", path(), errno))
+}
+
 /// Lets only regular files through.
 fn regular(fd: OwnedFd, path: impl Fn() -> String) -> Result<(File, Stat)> {
     let stat: Stat = rustix::fs::fstat(&fd).map_err(|errno| Error::from_errno("stat", path(), errno))?.into();
@@ -617,9 +646,25 @@ mod tests {
     #[test]
     fn modes_are_exact_whatever_the_umask() {
         let (_temp, dir) = fixture();
-        dir.create_file(OsStr::new("file"), 0o666).unwrap();
         dir.create_dir(OsStr::new("dir"), 0o777).unwrap();
-        assert_eq!(dir.stat_entry(OsStr::new("file")).unwrap().unwrap().mode, 0o666);
-        assert_eq!(dir.stat_entry(OsStr::new("dir")).unwrap().unwrap().mode, 0o777);
+        dir.create_dir(OsStr::new("closed"), 0o500).unwrap();
+        dir.create_file(OsStr::new("file"), 0o666).unwrap();
+        dir.create_file(OsStr::new("read-only"), 0o400).unwrap();
+        dir.create_file_beneath(&path("dir/file"), 0o666).unwrap();
+        let mode = |name: &str| dir.stat_entry(OsStr::new(name)).unwrap().unwrap().mode;
+        assert_eq!(["dir", "closed", "file", "read-only"].map(mode), [0o777, 0o500, 0o666, 0o400]);
+        assert_eq!(dir.open_file(&path("dir/file")).unwrap().1.mode, 0o666);
+    }
+
+    #[test]
+    fn a_file_is_made_beneath_neither_over_another_nor_through_a_link() {
+        let (_temp, dir) = fixture();
+        dir.create_dir(OsStr::new("dir"), 0o755).unwrap();
+        dir.create_symlink(OsStr::new("dir"), OsStr::new("link")).unwrap();
+        dir.create_file_beneath(&path("dir/x"), 0o644).unwrap();
+        let made = |at: &str| dir.create_file_beneath(&path(at), 0o644).map(drop);
+        assert!(matches!(made("dir/x"), Err(Error::AlreadyExists(_))));
+        assert!(matches!(made("link/y"), Err(Error::Escape(_))));
+        assert!(matches!(made("none/y"), Err(Error::NotFound(_))));
     }
 }

@@ -44,9 +44,10 @@ enum Change {
 impl Store {
     /// Publishes skills: all of them, or nothing.
     ///
-    /// `fill` writes one skill into an empty directory; when it fails, nothing has changed. A baseline skill takes
-    /// the place of the former version, which is kept. An overlay skill replaces the user's former one and hides
-    /// everything of the baseline skill of that name.
+    /// `fill` writes one skill into an empty directory and tells the version of what it wrote when it knows it;
+    /// else the directory is read again. When `fill` fails, nothing has changed. A baseline skill takes the place of
+    /// the former version, which is kept. An overlay skill replaces the user's former one and hides everything of
+    /// the baseline skill of that name.
     ///
     /// # Errors
     /// What `fill` returns; [`Error::NoSpace`], [`Error::Io`].
@@ -56,7 +57,7 @@ impl Store {
         user: &UserId,
         agent: &AgentId,
         skills: &[SkillId],
-        fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<()>,
+        fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Version>>,
     ) -> Result<Publication> {
         let mut transaction = Transaction::begin(&self.inner.stage)?;
         let mut published = Vec::new();
@@ -64,8 +65,10 @@ impl Store {
         for skill in skills {
             let item = transaction.next_name();
             let dir = transaction.dir().create_dir(&item, 0o755)?;
-            fill(skill, &dir)?;
-            let version = version::digest(&dir)?;
+            let version = match fill(skill, &dir)? {
+                Some(version) => version,
+                None => version::digest(&dir)?,
+            };
             let (replaced, unchanged);
             match scope {
                 Scope::Baseline => {

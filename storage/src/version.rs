@@ -1,7 +1,9 @@
 //! [`Version`]: the name of a published state of a skill, which follows from its content.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::{Deserialize, Serialize};
@@ -94,70 +96,110 @@ pub(crate) fn set_label(tree: &Dir, version: &Version) -> Result<()> {
     tree.set_attribute(LABEL, version.as_str().as_bytes())
 }
 
-/// Digests a tree.
-pub(crate) fn digest(tree: &Dir) -> Result<Version> {
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; BUFFER_BYTES];
-    digest_dir(tree, &mut OsString::new(), &mut hasher, &mut buffer, DEPTH_MAX)?;
-    Ok(Version(hasher.finalize().to_hex().chars().take(32).collect()))
+/// Works out a [`Version`] from the entries of a tree as they are told.
+///
+/// It is the tree's version when the entries of each directory are told in order of their names' bytes and directly
+/// after the directory itself. Paths are relative to the tree and separated by `/`.
+pub(crate) struct Digester {
+    entries: blake3::Hasher,
 }
 
-fn digest_dir(
-    dir: &Dir,
-    prefix: &mut OsString,
-    hasher: &mut blake3::Hasher,
-    buffer: &mut [u8],
-    levels: usize,
-) -> Result<()> {
-    let Some(levels) = levels.checked_sub(1) else {
-        return Err(Error::TooManyEntries(DEPTH_MAX));
-    };
-    let mut entries = dir.entries()?;
-    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    let length = prefix.len();
-    for entry in entries {
-        if length > 0 {
-            prefix.push("/");
-        }
-        prefix.push(&entry.name);
-        match entry.kind {
-            Kind::File => {
-                let (file, stat) = dir.open_file_entry(&entry.name)?;
-                let executable = if stat.mode & 0o100 == 0 { "f" } else { "x" };
-                header(hasher, executable, prefix, &digest_file(&file, prefix, buffer)?);
-            }
-            Kind::Directory => {
-                header(hasher, "d", prefix, &[]);
-                digest_dir(&dir.open_dir_entry(&entry.name)?, prefix, hasher, buffer, levels)?;
-            }
-            Kind::Symlink => header(hasher, "l", prefix, dir.read_link(&entry.name)?.as_bytes()),
-            Kind::Other => {}
-        }
-        *prefix = OsStr::from_bytes(prefix.as_bytes().get(..length).unwrap_or_default()).to_owned();
+impl Digester {
+    pub(crate) fn new() -> Self {
+        Self { entries: blake3::Hasher::new() }
     }
-    Ok(())
-}
 
-/// Adds one entry; lengths stand before what varies, so that no two trees feed the same bytes.
-fn header(hasher: &mut blake3::Hasher, kind: &str, path: &OsStr, content: &[u8]) {
-    hasher.update(kind.as_bytes());
-    for part in [path.as_bytes(), content] {
-        hasher.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
-        hasher.update(part);
+    /// Adds a regular file with permission bits `mode`; `content` is the digest of its bytes.
+    pub(crate) fn file(&mut self, path: &[u8], mode: u32, content: &blake3::Hash) {
+        self.entry(if mode & 0o100 == 0 { b"f" } else { b"x" }, path, content.as_bytes());
+    }
+
+    /// Adds a directory, of which the entries follow.
+    pub(crate) fn directory(&mut self, path: &[u8]) {
+        self.entry(b"d", path, &[]);
+    }
+
+    /// Adds a symbolic link.
+    pub(crate) fn symlink(&mut self, path: &[u8], target: &[u8]) {
+        self.entry(b"l", path, target);
+    }
+
+    /// Lengths stand before what varies, so that no two trees feed the same bytes.
+    fn entry(&mut self, kind: &[u8; 1], path: &[u8], content: &[u8]) {
+        self.entries.update(kind);
+        for part in [path, content] {
+            self.entries.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+            self.entries.update(part);
+        }
+    }
+
+    /// The version of the tree that was told.
+    pub(crate) fn finish(self) -> Version {
+        Version(self.entries.finalize().to_hex().chars().take(32).collect())
     }
 }
 
-fn digest_file(file: &std::fs::File, path: &OsStr, buffer: &mut [u8]) -> Result<[u8; 32]> {
-    use std::io::Read;
-    let mut file = file;
-    let mut hasher = blake3::Hasher::new();
-    loop {
-        let read =
-            file.read(buffer).map_err(|error| Error::from_io("read", path.to_string_lossy(), error))?;
-        if read == 0 {
-            return Ok(*hasher.finalize().as_bytes());
+/// Reads a whole tree and works out its version, whatever its label says.
+///
+/// # Errors
+/// [`Error::TooManyEntries`] when it is deeper than any walk goes; [`Error::Io`].
+pub fn digest(tree: &Dir) -> Result<Version> {
+    let mut walk = Walk { digester: Digester::new(), path: Vec::new(), buffer: vec![0; BUFFER_BYTES] };
+    walk.directory(tree, DEPTH_MAX)?;
+    Ok(walk.digester.finish())
+}
+
+struct Walk {
+    digester: Digester,
+    /// Where it is, from the tree's root.
+    path: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl Walk {
+    fn directory(&mut self, dir: &Dir, levels: usize) -> Result<()> {
+        let Some(levels) = levels.checked_sub(1) else {
+            return Err(Error::TooManyEntries(DEPTH_MAX));
+        };
+        let mut entries = dir.entries()?;
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let parent_bytes = self.path.len();
+        for entry in entries {
+            if parent_bytes > 0 {
+                self.path.push(b'/');
+            }
+            self.path.extend_from_slice(entry.name.as_bytes());
+            match entry.kind {
+                Kind::File => {
+                    let (file, stat) = dir.open_file_entry(&entry.name)?;
+                    let content = self.content(&file)?;
+                    self.digester.file(&self.path, stat.mode, &content);
+                }
+                Kind::Directory => {
+                    self.digester.directory(&self.path);
+                    self.directory(&dir.open_dir_entry(&entry.name)?, levels)?;
+                }
+                Kind::Symlink => {
+                    self.digester.symlink(&self.path, dir.read_link(&entry.name)?.as_bytes());
+                }
+                Kind::Other => {}
+            }
+            self.path.truncate(parent_bytes);
         }
-        hasher.update(buffer.get(..read).unwrap_or_default());
+        Ok(())
+    }
+
+    fn content(&mut self, mut file: &File) -> Result<blake3::Hash> {
+        let mut hasher = blake3::Hasher::new();
+        loop {
+            let read = file
+                .read(&mut self.buffer)
+                .map_err(|error| Error::from_io("read", String::from_utf8_lossy(&self.path), error))?;
+            if read == 0 {
+                return Ok(hasher.finalize());
+            }
+            hasher.update(self.buffer.get(..read).unwrap_or_default());
+        }
     }
 }
 

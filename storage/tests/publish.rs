@@ -27,7 +27,7 @@ fn when_one_of_three_skills_fails_none_is_published() {
         let before = (Tree::on_disk(&fixture.root().join("skill")), fixture.own("bases"));
         let fill = &mut |skill: &SkillId, dir: &Dir| {
             Tree::of(&[("f", "new"), ("d/g", "new")]).fill(dir);
-            if skill.as_str() == "b" { Err(Error::NotText("g".into())) } else { Ok(()) }
+            if skill.as_str() == "b" { Err(Error::NotText("g".into())) } else { Ok(None) }
         };
         let skills = ["a", "b", "c"].map(skill_id);
         let published =
@@ -44,7 +44,7 @@ fn three_skills_are_published_together() {
     let skills = ["a", "b", "数据"].map(skill_id);
     let fill = &mut |skill: &SkillId, dir: &Dir| {
         Tree::of(&[("name", skill.as_str())]).fill(dir);
-        Ok(())
+        Ok(None)
     };
     for scope in [Scope::Baseline, Scope::Overlay] {
         let published = fixture.store.publish(scope, &user_id("u"), &agent(), &skills, fill).unwrap().skills;

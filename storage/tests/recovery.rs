@@ -34,7 +34,7 @@ fn moving() -> Tree {
 fn publish_together(store: &Store, scope: Scope, text: &str) {
     let fill = &mut |_: &SkillId, dir: &Dir| {
         Tree::of(&[("number", text), ("d/number", text)]).fill(dir);
-        Ok(())
+        Ok(None)
     };
     drop(store.publish(scope, &user_id("u"), &agent(), &TOGETHER.map(skill_id), fill).unwrap());
 }

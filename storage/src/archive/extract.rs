@@ -3,15 +3,22 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
+use std::iter::Enumerate;
+use std::num::NonZero;
+use std::slice::ChunksMut;
+use std::thread;
 
+use parking_lot::Mutex;
+use policy::RelPath;
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 
 use super::plan::PlannedSkill;
 use super::source::Source;
 use super::tree::{Directory, Node, PackedFile};
 use super::unpack::Unpacker;
-use crate::dir::Dir;
+use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
+use crate::version::{Digester, Version};
 
 /// Window for reading data.
 const WINDOW_BYTES: usize = 256 * 1024;
@@ -19,67 +26,180 @@ const WINDOW_BYTES: usize = 256 * 1024;
 /// Mode of every directory made.
 const DIRECTORY_MODE: u32 = 0o755;
 
+/// Threads that write one skill at most. Each takes about 0.5 MiB and, for the file it writes, one descriptor.
+const THREADS_MAX: usize = 4;
+
+/// From how many files, or unpacked bytes, on more than one thread is worth its start.
+const FILES_PARALLEL: usize = 64;
+const BYTES_PARALLEL: u64 = 1024 * 1024;
+
+/// Entries a thread takes at once: neighbours, because they lie in one directory.
+const BATCH_ENTRIES: usize = 16;
+
 /// What was written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extracted {
     /// Files.
     pub files: usize,
     /// Bytes in them.
     pub bytes: u64,
+    /// The version of the tree, worked out while its bytes passed.
+    pub version: Version,
 }
 
 /// Writes the files and directories of `skill` into the empty directory `into`.
 ///
 /// `archive` is the file that was planned. Files get the mode and, where the archive has one, the modification
-/// time that were planned; nothing is made durable, which is the publisher's one `syncfs`. After an error `into`
-/// holds a part of the skill and is to be removed.
+/// time that were planned; nothing is made durable, which is the publisher's one `syncfs`. A large skill is written
+/// by up to four threads. After an error `into` holds a part of the skill and is to be removed.
 ///
 /// # Errors
-/// [`Error::Archive`] when data is damaged or not as declared; [`Error::AlreadyExists`] when `into` was not
-/// empty; [`Error::NoSpace`], [`Error::Io`].
+/// The first in the order of paths, however many threads there are. [`Error::Archive`] when data is damaged or not as
+/// declared; [`Error::AlreadyExists`] when `into` was not empty; [`Error::TooManyEntries`] when the skill is deeper
+/// than any walk goes; [`Error::NoSpace`], [`Error::Io`].
 pub fn extract(archive: &File, skill: &PlannedSkill, into: &Dir) -> Result<Extracted> {
-    let source = Source::new(archive, WINDOW_BYTES)?;
-    let mut extraction =
-        Extraction { source, unpacker: Unpacker::new(), path: String::new(), done: Extracted::default() };
-    extraction.directory(&skill.tree, into)?;
-    Ok(extraction.done)
+    let mut entries = Vec::new();
+    make_directories(&skill.tree, into, &RelPath::root(), DEPTH_MAX, &mut entries)?;
+    write_files(archive, into, &mut entries, threads(skill))?;
+    let mut digester = Digester::new();
+    for entry in &entries {
+        let path = entry.path.as_str().as_bytes();
+        match &entry.content {
+            Content::Directory => digester.directory(path),
+            Content::File { packed, digest } => digester.file(path, packed.mode, digest),
+        }
+    }
+    Ok(Extracted { files: skill.files, bytes: skill.bytes, version: digester.finish() })
 }
 
-struct Extraction<'file> {
-    source: Source<'file>,
+/// What is to be written.
+struct Entry<'plan> {
+    path: RelPath,
+    content: Content<'plan>,
+}
+
+enum Content<'plan> {
+    Directory,
+    File {
+        packed: &'plan PackedFile,
+        /// Of its bytes; zeros until they are written.
+        digest: blake3::Hash,
+    },
+}
+
+/// Makes every directory of `tree` and lists everything in it in the order in which a version is worked out.
+///
+/// One descriptor is open per level.
+fn make_directories<'plan>(
+    tree: &'plan Directory,
+    into: &Dir,
+    path: &RelPath,
+    levels: usize,
+    entries: &mut Vec<Entry<'plan>>,
+) -> Result<()> {
+    let Some(levels) = levels.checked_sub(1) else {
+        return Err(Error::TooManyEntries(DEPTH_MAX));
+    };
+    for (name, node) in &tree.children {
+        let path = path.join(name)?;
+        match node {
+            Node::File(packed) => {
+                let digest = blake3::Hash::from_bytes([0; 32]);
+                entries.push(Entry { path, content: Content::File { packed, digest } });
+            }
+            Node::Directory(below) => {
+                let made = into.create_dir(OsStr::new(name), DIRECTORY_MODE)?;
+                entries.push(Entry { path: path.clone(), content: Content::Directory });
+                make_directories(below, &made, &path, levels, entries)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn threads(skill: &PlannedSkill) -> usize {
+    if skill.files < FILES_PARALLEL && skill.bytes < BYTES_PARALLEL {
+        return 1;
+    }
+    thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX).min(skill.files.max(1))
+}
+
+/// Writes every file of `entries` and notes its digest.
+fn write_files(archive: &File, into: &Dir, entries: &mut [Entry<'_>], threads: usize) -> Result<()> {
+    let queue = Mutex::new(Queue { batches: entries.chunks_mut(BATCH_ENTRIES).enumerate(), failure: None });
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            // Without another thread the work is done all the same.
+            let thread = thread::Builder::new().name("extract".to_owned());
+            if thread.spawn_scoped(scope, || work(archive, into, &queue)).is_err() {
+                break;
+            }
+        }
+        work(archive, into, &queue);
+    });
+    match queue.into_inner().failure {
+        Some((_, error)) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// What is left to write, and the first failure.
+struct Queue<'entries, 'plan> {
+    batches: Enumerate<ChunksMut<'entries, Entry<'plan>>>,
+    /// Of the lowest batch that failed. Batches are taken in order and each is written until it ends or fails, so
+    /// this is the failure that one thread alone would have met.
+    failure: Option<(usize, Error)>,
+}
+
+impl<'entries, 'plan> Queue<'entries, 'plan> {
+    fn take(&mut self) -> Option<(usize, &'entries mut [Entry<'plan>])> {
+        if self.failure.is_some() { None } else { self.batches.next() }
+    }
+
+    fn fail(&mut self, batch: usize, error: Error) {
+        if self.failure.as_ref().is_none_or(|(first, _)| batch < *first) {
+            self.failure = Some((batch, error));
+        }
+    }
+}
+
+/// Writes batches until none is left or one fails.
+fn work(archive: &File, into: &Dir, queue: &Mutex<Queue<'_, '_>>) {
+    let mut writer = match Source::new(archive, WINDOW_BYTES) {
+        Ok(source) => Writer { source, unpacker: Unpacker::new(), into },
+        Err(error) => return queue.lock().fail(0, error),
+    };
+    loop {
+        let taken = queue.lock().take();
+        let Some((number, batch)) = taken else { return };
+        if let Err(error) = writer.batch(batch) {
+            queue.lock().fail(number, error);
+        }
+    }
+}
+
+/// One thread's part.
+struct Writer<'run> {
+    source: Source<'run>,
     unpacker: Unpacker,
-    /// Where it is, for messages.
-    path: String,
-    done: Extracted,
+    into: &'run Dir,
 }
 
-impl Extraction<'_> {
-    /// Goes down no deeper than `tree::LEVELS_MAX`; one descriptor is open per level.
-    fn directory(&mut self, tree: &Directory, into: &Dir) -> Result<()> {
-        for (name, node) in &tree.children {
-            let parent_bytes = self.path.len();
-            if parent_bytes > 0 {
-                self.path.push('/');
+impl Writer<'_> {
+    fn batch(&mut self, entries: &mut [Entry<'_>]) -> Result<()> {
+        for entry in entries {
+            if let Content::File { packed, digest } = &mut entry.content {
+                *digest = self.file(&entry.path, packed)?;
             }
-            self.path.push_str(name);
-            match node {
-                Node::File(file) => self.file(file, OsStr::new(name), into)?,
-                Node::Directory(below) => {
-                    let made = into.create_dir(OsStr::new(name), DIRECTORY_MODE)?;
-                    self.directory(below, &made)?;
-                }
-            }
-            self.path.truncate(parent_bytes);
         }
         Ok(())
     }
 
-    fn file(&mut self, packed: &PackedFile, name: &OsStr, into: &Dir) -> Result<()> {
-        let mut file = into.create_file(name, packed.mode)?;
-        let path = self.path.as_str();
-        let mut bytes = 0;
-        self.unpacker.unpack(&mut self.source, packed, path, |chunk| {
-            bytes += chunk.len() as u64;
+    fn file(&mut self, path: &RelPath, packed: &PackedFile) -> Result<blake3::Hash> {
+        let mut file = self.into.create_file_beneath(path, packed.mode)?;
+        let mut hasher = blake3::Hasher::new();
+        self.unpacker.unpack(&mut self.source, packed, path.as_str(), |chunk| {
+            hasher.update(chunk);
             file.write_all(chunk).map_err(|error| Error::from_io("write", path, error))
         })?;
         if let Some(seconds) = packed.modified {
@@ -89,8 +209,6 @@ impl Extraction<'_> {
             };
             rustix::fs::futimens(&file, &times).map_err(|errno| Error::from_errno("utimens", path, errno))?;
         }
-        self.done.files += 1;
-        self.done.bytes += bytes;
-        Ok(())
+        Ok(hasher.finalize())
     }
 }

@@ -9,6 +9,7 @@
 
 mod builder;
 mod charsets;
+mod extracting;
 mod lies;
 mod metadata;
 mod mutations;

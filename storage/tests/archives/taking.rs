@@ -74,6 +74,8 @@ fn take_into(file: &File, plan: Plan, options: &Options, stage: &Dir) -> Result<
         let into = stage.create_dir(OsStr::new(skill.id.as_str()), 0o755).unwrap();
         let extracted = archive::extract(file, skill, &into)?;
         assert_eq!((extracted.files, extracted.bytes), (skill.files, skill.bytes));
+        // The version worked out on the way is the one that the tree has.
+        assert_eq!(extracted.version, storage::version::digest(&into).unwrap());
         total += extracted.bytes;
     }
     assert!(total <= options.limits.total_bytes);
