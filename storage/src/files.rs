@@ -187,7 +187,11 @@ impl Files {
     /// [`Error::Stale`] when the condition does not hold, else as [`Tree::put`].
     pub fn write(&self, path: &RelPath, mut file: StagedFile, options: &WriteOptions) -> Result<Written> {
         // The mode that the file will have, before it is made durable; a change meanwhile is seen by `place`.
-        if let Some(mode) = options.mode.or_else(|| self.stat(path).ok().map(|(stat, _)| stat.mode)) {
+        let existing = || match self.open_cached(path) {
+            Some(opened) => Some(opened.stat),
+            None => self.stat(path).ok().map(|(stat, _)| stat),
+        };
+        if let Some(mode) = options.mode.or_else(|| existing().map(|stat| stat.mode)) {
             file.set_mode(mode)?;
         }
         file.finish()?;
@@ -252,7 +256,8 @@ impl Files {
     ) -> Result<Written> {
         let _alone = self.store.inner.locks.file(&self.id, path);
         for _ in 0..UPDATE_TRIES {
-            let before = match self.read_whole(path, limit) {
+            let cached = self.read_cached(path).filter(|(_, stat, _)| stat.size <= limit);
+            let before = match cached.map_or_else(|| self.read_whole(path, limit), Ok) {
                 Ok((bytes, stat, _)) => {
                     Some((String::from_utf8(bytes).map_err(|_| Error::NotText(path.to_string()))?, stat))
                 }
