@@ -20,6 +20,10 @@ use crate::tree::Tree;
 use crate::union::Union;
 use crate::version;
 
+/// How often and how long a start waits for a former service to let go of the store.
+const LOCK_TRIES: usize = 20;
+const LOCK_WAIT: std::time::Duration = std::time::Duration::from_millis(50);
+
 /// How a store behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -235,10 +239,15 @@ fn hold_alone(own: &Dir) -> Result<File> {
         Err(Error::AlreadyExists(_)) => own.open_file_entry(name)?.0,
         made => made?,
     };
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        Error::Conflict("another filesecbox uses this data directory: stop it, or choose another".to_owned())
-    })?;
-    Ok(file)
+    for _ in 0..LOCK_TRIES {
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return Ok(file);
+        }
+        // A service that was just killed, or a process that it was just starting, lets go in a moment.
+        std::thread::sleep(LOCK_WAIT);
+    }
+    let message = "another filesecbox uses this data directory: stop it, or choose another";
+    Err(Error::Conflict(message.to_owned()))
 }
 
 fn check_format(own: &Dir) -> Result<()> {
