@@ -5,46 +5,24 @@
 //! service makes to the overlay during the run stay, unless the command changed the same entry: then the command,
 //! which ended later, wins.
 
-use std::collections::{BTreeMap, HashSet};
+mod absorb;
+mod materialise;
+
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use policy::{RelPath, TreeId, View};
-use serde::{Deserialize, Serialize};
 
-use crate::copy::copy_file;
-use crate::dir::{DEPTH_MAX, Dir};
+pub use self::absorb::Absorbed;
+use self::materialise::{Copy, give};
+use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::place;
-use crate::stage::StagedFile;
-use crate::stat::{Kind, Stat};
 use crate::store::Store;
-use crate::tree::{Aftermath, Room, Tree};
-use crate::union::layers::{Found, Layers};
-
-/// What a command did to a merged view.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Absorbed {
-    /// Entries that were made.
-    pub created: usize,
-    /// Entries whose content, kind or mode changed.
-    pub modified: usize,
-    /// Entries that were removed; a directory counts once.
-    pub deleted: usize,
-    /// Entries that were left out, with the reason: sockets, pipes, names that cannot be spelled. At most 20.
-    pub skipped: Vec<String>,
-}
-
-/// Entries named in [`Absorbed::skipped`].
-const SKIPPED_MAX: usize = 20;
 
 /// Entries of the directory of temporary directories that are looked at, at the start of a run. A command may put any
 /// number there.
 const LEFT_OVER_MAX: usize = 1000;
-
-/// Characters of a path in [`Absorbed::skipped`].
-const SKIPPED_CHARACTERS: usize = 500;
 
 /// A tree as a command will see it.
 ///
@@ -58,32 +36,6 @@ pub struct PreparedRun {
     copy: Option<Copy>,
     home: Dir,
     run: OsString,
-}
-
-struct Copy {
-    dir: Dir,
-    before: BTreeMap<OsString, Fingerprint>,
-    /// The baseline that was copied: what an overlay that this run makes begins with.
-    base: String,
-}
-
-/// What tells whether an entry was touched. No command can set the change time back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Fingerprint {
-    kind: Kind,
-    mode: u32,
-    /// Inode, size, modification and change time of a file or link; nothing of a directory, whose entries tell.
-    content: Option<(u64, u64, i128, i128)>,
-}
-
-impl From<&Stat> for Fingerprint {
-    fn from(stat: &Stat) -> Self {
-        let content = match stat.kind {
-            Kind::Directory => None,
-            _ => Some((stat.inode, stat.size, stat.modified_ns, stat.changed_ns)),
-        };
-        Self { kind: stat.kind, mode: stat.mode, content }
-    }
 }
 
 /// A run that nothing was made for yet: what it will see, known before it costs anything.
@@ -145,109 +97,6 @@ impl Store {
             }
         }
         Ok(dir)
-    }
-
-    fn materialise(&self, id: &TreeId, run: &OsStr, owner: Option<u32>) -> Result<Copy> {
-        let TreeId::Skill(user, agent, skill) = id else {
-            return Err(Error::NotFound(id.sandbox_path()));
-        };
-        let _held = self.inner.locks.read(id);
-        let layers = Layers::open(&self.inner.root, &place::overlay(user, agent)?, &place::baseline(agent)?)?;
-        let Some(Found::Directory(layers, ..)) = layers.lookup(OsStr::new(skill.as_str()))? else {
-            return Err(Error::NotFound(skill.to_string()));
-        };
-        let work = self.inner.root.open_dir(&RelPath::parse(place::WORK)?)?;
-        let dir = work.create_dir(run, 0o700)?;
-        give(&dir, owner)?;
-        let limits = &self.inner.options.files;
-        let mut copying = Copying {
-            owner,
-            before: BTreeMap::new(),
-            room: Room::of_entries(limits.tree_entries),
-            bytes: limits.view_bytes,
-            limits,
-        };
-        copying.directory(&layers, &dir, OsStr::new(""), DEPTH_MAX)?;
-        Ok(Copy { dir, before: copying.before, base: self.base_text(agent, skill)? })
-    }
-}
-
-fn give(dir: &Dir, owner: Option<u32>) -> Result<()> {
-    match owner {
-        // Looking is cheaper than giving, which writes the inode.
-        Some(owner) if dir.stat()?.owner != owner => dir.set_owner(owner),
-        _ => Ok(()),
-    }
-}
-
-fn below(prefix: &OsStr, name: &OsStr) -> OsString {
-    if prefix.is_empty() {
-        return name.to_owned();
-    }
-    let mut path = prefix.to_owned();
-    path.push("/");
-    path.push(name);
-    path
-}
-
-struct Copying<'a> {
-    owner: Option<u32>,
-    before: BTreeMap<OsString, Fingerprint>,
-    room: Room,
-    bytes: u64,
-    limits: &'a policy::FileLimits,
-}
-
-impl Copying<'_> {
-    fn directory(&mut self, from: &Layers, into: &Dir, prefix: &OsStr, levels: usize) -> Result<()> {
-        let Some(levels) = levels.checked_sub(1) else {
-            return Err(Error::TooManyEntries(DEPTH_MAX));
-        };
-        let children = from.children()?;
-        self.room.take_entries(children.len())?;
-        for child in children {
-            let path = below(prefix, &child.name);
-            self.room.take_path(path.len())?;
-            let fingerprint = match from.lookup(&child.name)? {
-                Some(Found::Directory(dirs, stat, _)) => {
-                    // The mode comes last: it may keep the service itself from filling the directory.
-                    let made = into.create_dir(&child.name, stat.mode | 0o700)?;
-                    self.directory(&dirs, &made, &path, levels)?;
-                    made.set_mode(stat.mode)?;
-                    give(&made, self.owner)?;
-                    Fingerprint::from(&made.stat()?)
-                }
-                Some(Found::Leaf(stat, layer)) if stat.kind == Kind::File => {
-                    let limit = self.limits.view_bytes;
-                    self.bytes = self
-                        .bytes
-                        .checked_sub(stat.size)
-                        .ok_or_else(|| Error::TooLarge { what: "the skill".to_owned(), limit })?;
-                    let (source, stat) = from.at(layer)?.open_file_entry(&child.name)?;
-                    let copy = into.create_file(&child.name, stat.mode & 0o777)?;
-                    copy_file(source, &copy, stat.modified_ns)?;
-                    if let Some(owner) = self.owner {
-                        let owner =
-                            (Some(rustix::fs::Uid::from_raw(owner)), Some(rustix::fs::Gid::from_raw(owner)));
-                        rustix::fs::fchown(&copy, owner.0, owner.1)
-                            .map_err(|errno| Error::from_errno("chown", path.to_string_lossy(), errno))?;
-                    }
-                    let stat = rustix::fs::fstat(&copy)
-                        .map_err(|errno| Error::from_errno("stat", path.to_string_lossy(), errno))?;
-                    Fingerprint::from(&Stat::from(stat))
-                }
-                Some(Found::Leaf(stat, layer)) if stat.kind == Kind::Symlink => {
-                    into.create_symlink(&from.at(layer)?.read_link(&child.name)?, &child.name)?;
-                    match into.stat_entry(&child.name)? {
-                        Some(stat) => Fingerprint::from(&stat),
-                        None => continue,
-                    }
-                }
-                _ => continue,
-            };
-            self.before.insert(path, fingerprint);
-        }
-        Ok(())
     }
 }
 
@@ -313,198 +162,6 @@ impl PreparedRun {
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.copy.is_some()
-    }
-
-    /// Takes what the command did into the overlay. Nothing may run in the view any more.
-    ///
-    /// # Errors
-    /// [`Error::Conflict`] when the skill was removed meanwhile; [`Error::NoSpace`], [`Error::Io`]. Each entry is
-    /// then either taken over whole or as it was.
-    pub fn absorb(&self) -> Result<Absorbed> {
-        let Some(copy) = &self.copy else { return Ok(Absorbed::default()) };
-        let mut after = BTreeMap::new();
-        let mut absorbed = Absorbed::default();
-        let limit = self.store.options().files.tree_entries;
-        let mode = copy.dir.stat()?.mode;
-        if mode & 0o700 != 0o700 {
-            copy.dir.set_mode(mode | 0o700)?;
-        }
-        let mut scan = Scan { room: Room::of_entries(limit), found: &mut after, absorbed: &mut absorbed };
-        scan.directory(&copy.dir, OsStr::new(""), DEPTH_MAX)?;
-        if after == copy.before {
-            return Ok(absorbed);
-        }
-        let TreeId::Skill(user, agent, skill) = &self.id else { return Ok(absorbed) };
-        if self.store.is_strict() {
-            // One call for the bytes of all files, before the first of them takes an old one's place.
-            self.store.inner.stage.dir().sync_file_system()?;
-        }
-        let aftermath = {
-            let _alone = self.store.inner.locks.write(&self.id);
-            let tree: &dyn Tree = &self.store.union(user, agent, skill, Some(copy.base.clone()))?;
-            if let Err(Error::NotFound(_)) = tree.stat(&RelPath::root()) {
-                let message = "the skill was removed while the command ran; what it wrote is dropped";
-                return Err(Error::Conflict(message.to_owned()));
-            }
-            let mut aftermath = self.absorb_deletions(tree, copy, &after, &mut absorbed)?;
-            for (path, fingerprint) in &after {
-                let before = copy.before.get(path);
-                if before == Some(fingerprint) {
-                    continue;
-                }
-                let Some(rel_path) = path.to_str().and_then(|path| RelPath::parse(path).ok()) else {
-                    absorbed.skip(path, "its name cannot be spelled in a path");
-                    continue;
-                };
-                match self.absorb_entry(tree, &copy.dir, &rel_path, fingerprint) {
-                    // Only what is to be removed is kept: a descriptor for each entry would soon be too many.
-                    Ok(Some(change)) => aftermath.trash.extend(change.trash),
-                    Ok(None) => {
-                        absorbed.skip(path, "it is neither a file, a directory nor a link");
-                        continue;
-                    }
-                    Err(Error::IsDirectory(_) | Error::NotADirectory(_) | Error::Escape(_)) => {
-                        absorbed.skip(path, "another request put something else there meanwhile");
-                        continue;
-                    }
-                    Err(other) => return Err(other),
-                }
-                match before {
-                    Some(_) => absorbed.modified += 1,
-                    None => absorbed.created += 1,
-                }
-            }
-            aftermath
-        };
-        if self.store.is_strict() {
-            // And one for all names, instead of one for each directory.
-            self.store.inner.stage.dir().sync_file_system()?;
-        }
-        drop(aftermath);
-        Ok(absorbed)
-    }
-
-    fn absorb_deletions(
-        &self,
-        tree: &dyn Tree,
-        copy: &Copy,
-        after: &BTreeMap<OsString, Fingerprint>,
-        absorbed: &mut Absorbed,
-    ) -> Result<Aftermath> {
-        let mut aftermath = Aftermath::default();
-        let mut gone: HashSet<&[u8]> = HashSet::new();
-        for (path, before) in &copy.before {
-            let slash = path.as_bytes().iter().rposition(|byte| *byte == b'/');
-            let parent = slash.and_then(|slash| path.as_bytes().get(..slash));
-            if parent.is_some_and(|parent| gone.contains(parent)) {
-                gone.insert(path.as_bytes());
-                continue;
-            }
-            let replaced = match after.get(path) {
-                None => false,
-                Some(now) if (now.kind == Kind::Directory) != (before.kind == Kind::Directory) => true,
-                Some(_) => continue,
-            };
-            gone.insert(path.as_bytes());
-            if let Some(path) = path.to_str().and_then(|path| RelPath::parse(path).ok()) {
-                match tree.remove(&path) {
-                    Ok(removed) => aftermath.trash.extend(removed.trash),
-                    Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => {}
-                    Err(other) => return Err(other),
-                }
-                absorbed.deleted += usize::from(!replaced);
-            }
-        }
-        Ok(aftermath)
-    }
-
-    /// Takes one entry over; `None` when it is of a kind that no tree holds.
-    ///
-    /// What the command closed to its owner stays open to the service, which is the owner from now on.
-    fn absorb_entry(
-        &self,
-        tree: &dyn Tree,
-        dir: &Dir,
-        path: &RelPath,
-        fingerprint: &Fingerprint,
-    ) -> Result<Option<Aftermath>> {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-        let parent_dir = dir.open_dir(&parent)?;
-        let name = OsStr::new(name);
-        let mut aftermath = tree.make_dirs(&parent)?;
-        let placed = match fingerprint.kind {
-            Kind::Directory => {
-                let mode = fingerprint.mode & 0o777 | 0o700;
-                match tree.make_dir(path, mode) {
-                    Err(Error::AlreadyExists(_)) => match tree.stat_entry(path)? {
-                        Some((stat, _)) if stat.kind == Kind::Directory => tree.set_mode(path, mode)?,
-                        _ => return Err(Error::NotADirectory(path.to_string())),
-                    },
-                    made => made?,
-                }
-            }
-            Kind::File => {
-                if tree.stat_entry(path)?.is_some_and(|(stat, _)| stat.kind == Kind::Symlink) {
-                    // A put would follow the link that the command replaced, and write what it leads to.
-                    aftermath = aftermath.and(tree.remove(path)?);
-                }
-                let stage = &self.store.inner.stage;
-                let file = StagedFile::adopt(stage, &parent_dir, name, fingerprint.mode & 0o777 | 0o400)?;
-                file.own()?;
-                tree.put(path, file)?
-            }
-            Kind::Symlink => tree.put_link(path, &parent_dir.read_link(name)?)?,
-            Kind::Other => return Ok(None),
-        };
-        aftermath = aftermath.and(placed);
-        Ok(Some(aftermath))
-    }
-}
-
-impl Absorbed {
-    fn skip(&mut self, path: &OsStr, reason: &str) {
-        if self.skipped.len() < SKIPPED_MAX {
-            let path = path.to_string_lossy();
-            let shown: String = path.chars().take(SKIPPED_CHARACTERS).collect();
-            let rest = if shown.len() < path.len() { "…" } else { "" };
-            self.skipped.push(format!("`{shown}{rest}`: {reason}"));
-        }
-    }
-}
-
-/// A look at everything that a command left.
-struct Scan<'a> {
-    room: Room,
-    found: &'a mut BTreeMap<OsString, Fingerprint>,
-    absorbed: &'a mut Absorbed,
-}
-
-impl Scan<'_> {
-    /// Takes the fingerprints of everything below `dir`, opening up directories that the command closed.
-    ///
-    /// What lies too deep, or under too long a path, is left out with its reason, so that it does not cost the
-    /// command the rest of its work.
-    fn directory(&mut self, dir: &Dir, prefix: &OsStr, levels: usize) -> Result<()> {
-        let levels = levels.saturating_sub(1);
-        for entry in self.room.list(dir)? {
-            let Some(stat) = dir.stat_entry(&entry.name)? else { continue };
-            let path = below(prefix, &entry.name);
-            if path.len() > policy::path::PATH_BYTES_MAX {
-                self.absorbed.skip(&path, "its path is too long, and so is every path below it");
-                continue;
-            }
-            self.room.take_path(path.len())?;
-            if stat.kind == Kind::Directory {
-                if levels == 0 {
-                    self.absorbed.skip(&path, "it lies too deep, and so does everything below it");
-                    continue;
-                }
-                let below = dir.open_closed_dir(&entry.name)?;
-                self.directory(&below, &path, levels)?;
-            }
-            self.found.insert(path, Fingerprint::from(&stat));
-        }
-        Ok(())
     }
 }
 

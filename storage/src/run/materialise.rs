@@ -1,0 +1,150 @@
+//! Copying a merged view for a run, and knowing it again afterwards.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+use policy::{RelPath, TreeId};
+
+use crate::copy::copy_file;
+use crate::dir::{DEPTH_MAX, Dir};
+use crate::error::{Error, Result};
+use crate::place;
+use crate::stat::{Kind, Stat};
+use crate::store::Store;
+use crate::tree::Room;
+use crate::union::layers::{Found, Layers};
+
+/// A merged view as it was copied for a run.
+pub(super) struct Copy {
+    pub(super) dir: Dir,
+    pub(super) before: BTreeMap<OsString, Fingerprint>,
+    /// The baseline that was copied: what an overlay that this run makes begins with.
+    pub(super) base: String,
+}
+
+/// What tells whether an entry was touched. No command can set the change time back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fingerprint {
+    pub(super) kind: Kind,
+    pub(super) mode: u32,
+    /// Inode, size, modification and change time of a file or link; nothing of a directory, whose entries tell.
+    content: Option<(u64, u64, i128, i128)>,
+}
+
+impl From<&Stat> for Fingerprint {
+    fn from(stat: &Stat) -> Self {
+        let content = match stat.kind {
+            Kind::Directory => None,
+            _ => Some((stat.inode, stat.size, stat.modified_ns, stat.changed_ns)),
+        };
+        Self { kind: stat.kind, mode: stat.mode, content }
+    }
+}
+
+impl Store {
+    /// Copies the merged view of `id` into `work/`, to be run in by `owner`.
+    pub(super) fn materialise(&self, id: &TreeId, run: &OsStr, owner: Option<u32>) -> Result<Copy> {
+        let TreeId::Skill(user, agent, skill) = id else {
+            return Err(Error::NotFound(id.sandbox_path()));
+        };
+        let _held = self.inner.locks.read(id);
+        let layers = Layers::open(&self.inner.root, &place::overlay(user, agent)?, &place::baseline(agent)?)?;
+        let Some(Found::Directory(layers, ..)) = layers.lookup(OsStr::new(skill.as_str()))? else {
+            return Err(Error::NotFound(skill.to_string()));
+        };
+        let work = self.inner.root.open_dir(&RelPath::parse(place::WORK)?)?;
+        let dir = work.create_dir(run, 0o700)?;
+        give(&dir, owner)?;
+        let limits = &self.inner.options.files;
+        let mut copying = Copying {
+            owner,
+            before: BTreeMap::new(),
+            room: Room::of_entries(limits.tree_entries),
+            bytes: limits.view_bytes,
+            limits,
+        };
+        copying.directory(&layers, &dir, OsStr::new(""), DEPTH_MAX)?;
+        Ok(Copy { dir, before: copying.before, base: self.base_text(agent, skill)? })
+    }
+}
+
+/// Gives a directory to `owner`, when there is one and it is not its already.
+pub(super) fn give(dir: &Dir, owner: Option<u32>) -> Result<()> {
+    match owner {
+        // Looking is cheaper than giving, which writes the inode.
+        Some(owner) if dir.stat()?.owner != owner => dir.set_owner(owner),
+        _ => Ok(()),
+    }
+}
+
+/// The path of `name` in the directory `prefix`, empty for the tree itself.
+pub(super) fn below(prefix: &OsStr, name: &OsStr) -> OsString {
+    if prefix.is_empty() {
+        return name.to_owned();
+    }
+    let mut path = prefix.to_owned();
+    path.push("/");
+    path.push(name);
+    path
+}
+
+struct Copying<'a> {
+    owner: Option<u32>,
+    before: BTreeMap<OsString, Fingerprint>,
+    room: Room,
+    bytes: u64,
+    limits: &'a policy::FileLimits,
+}
+
+impl Copying<'_> {
+    fn directory(&mut self, from: &Layers, into: &Dir, prefix: &OsStr, levels: usize) -> Result<()> {
+        let Some(levels) = levels.checked_sub(1) else {
+            return Err(Error::TooManyEntries(DEPTH_MAX));
+        };
+        let children = from.children()?;
+        self.room.take_entries(children.len())?;
+        for child in children {
+            let path = below(prefix, &child.name);
+            self.room.take_path(path.len())?;
+            let fingerprint = match from.lookup(&child.name)? {
+                Some(Found::Directory(dirs, stat, _)) => {
+                    // The mode comes last: it may keep the service itself from filling the directory.
+                    let made = into.create_dir(&child.name, stat.mode | 0o700)?;
+                    self.directory(&dirs, &made, &path, levels)?;
+                    made.set_mode(stat.mode)?;
+                    give(&made, self.owner)?;
+                    Fingerprint::from(&made.stat()?)
+                }
+                Some(Found::Leaf(stat, layer)) if stat.kind == Kind::File => {
+                    let limit = self.limits.view_bytes;
+                    self.bytes = self
+                        .bytes
+                        .checked_sub(stat.size)
+                        .ok_or_else(|| Error::TooLarge { what: "the skill".to_owned(), limit })?;
+                    let (source, stat) = from.at(layer)?.open_file_entry(&child.name)?;
+                    let copy = into.create_file(&child.name, stat.mode & 0o777)?;
+                    copy_file(source, &copy, stat.modified_ns)?;
+                    if let Some(owner) = self.owner {
+                        let owner =
+                            (Some(rustix::fs::Uid::from_raw(owner)), Some(rustix::fs::Gid::from_raw(owner)));
+                        rustix::fs::fchown(&copy, owner.0, owner.1)
+                            .map_err(|errno| Error::from_errno("chown", path.to_string_lossy(), errno))?;
+                    }
+                    let stat = rustix::fs::fstat(&copy)
+                        .map_err(|errno| Error::from_errno("stat", path.to_string_lossy(), errno))?;
+                    Fingerprint::from(&Stat::from(stat))
+                }
+                Some(Found::Leaf(stat, layer)) if stat.kind == Kind::Symlink => {
+                    into.create_symlink(&from.at(layer)?.read_link(&child.name)?, &child.name)?;
+                    match into.stat_entry(&child.name)? {
+                        Some(stat) => Fingerprint::from(&stat),
+                        None => continue,
+                    }
+                }
+                _ => continue,
+            };
+            self.before.insert(path, fingerprint);
+        }
+        Ok(())
+    }
+}
