@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::iter::Enumerate;
 use std::num::NonZero;
-use std::slice::ChunksMut;
+use std::slice::IterMut;
 use std::thread;
 
 use parking_lot::Mutex;
@@ -33,9 +33,6 @@ const THREADS_MAX: usize = 4;
 const FILES_PARALLEL: usize = 64;
 const BYTES_PARALLEL: u64 = 1024 * 1024;
 
-/// Entries a thread takes at once: neighbours, because they lie in one directory.
-const BATCH_ENTRIES: usize = 16;
-
 /// What was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extracted {
@@ -54,9 +51,9 @@ pub struct Extracted {
 /// by up to four threads. After an error `into` holds a part of the skill and is to be removed.
 ///
 /// # Errors
-/// The first in the order of paths, however many threads there are. [`Error::Archive`] when data is damaged or not as
-/// declared; [`Error::AlreadyExists`] when `into` was not empty; [`Error::TooManyEntries`] when the skill is deeper
-/// than any walk goes; [`Error::NoSpace`], [`Error::Io`].
+/// [`Error::Archive`] when data is damaged or not as declared, naming the first such file in the order of the tree
+/// however many threads there are; [`Error::AlreadyExists`] when `into` was not empty; [`Error::TooManyEntries`] when
+/// the skill is deeper than any walk goes; [`Error::NoSpace`], [`Error::Io`].
 pub fn extract(archive: &File, skill: &PlannedSkill, into: &Dir) -> Result<Extracted> {
     let mut entries = Vec::new();
     make_directories(&skill.tree, into, &RelPath::root(), DEPTH_MAX, &mut entries)?;
@@ -117,6 +114,7 @@ fn make_directories<'plan>(
     Ok(())
 }
 
+/// How many threads are worth their start.
 fn threads(skill: &PlannedSkill) -> usize {
     if skill.files < FILES_PARALLEL && skill.bytes < BYTES_PARALLEL {
         return 1;
@@ -126,7 +124,7 @@ fn threads(skill: &PlannedSkill) -> usize {
 
 /// Writes every file of `entries` and notes its digest.
 fn write_files(archive: &File, into: &Dir, entries: &mut [Entry<'_>], threads: usize) -> Result<()> {
-    let queue = Mutex::new(Queue { batches: entries.chunks_mut(BATCH_ENTRIES).enumerate(), failure: None });
+    let queue = Mutex::new(Queue { left: entries.iter_mut().enumerate(), failure: None });
     thread::scope(|scope| {
         for _ in 1..threads {
             // Without another thread the work is done all the same.
@@ -145,25 +143,25 @@ fn write_files(archive: &File, into: &Dir, entries: &mut [Entry<'_>], threads: u
 
 /// What is left to write, and the first failure.
 struct Queue<'entries, 'plan> {
-    batches: Enumerate<ChunksMut<'entries, Entry<'plan>>>,
-    /// Of the lowest batch that failed. Batches are taken in order and each is written until it ends or fails, so
-    /// this is the failure that one thread alone would have met.
+    left: Enumerate<IterMut<'entries, Entry<'plan>>>,
+    /// Of the first entry that failed. Entries are taken in order and each one taken is written, whatever fails
+    /// meanwhile, so this is the failure that one thread alone would have met.
     failure: Option<(usize, Error)>,
 }
 
 impl<'entries, 'plan> Queue<'entries, 'plan> {
-    fn take(&mut self) -> Option<(usize, &'entries mut [Entry<'plan>])> {
-        if self.failure.is_some() { None } else { self.batches.next() }
+    fn take(&mut self) -> Option<(usize, &'entries mut Entry<'plan>)> {
+        if self.failure.is_some() { None } else { self.left.next() }
     }
 
-    fn fail(&mut self, batch: usize, error: Error) {
-        if self.failure.as_ref().is_none_or(|(first, _)| batch < *first) {
-            self.failure = Some((batch, error));
+    fn fail(&mut self, number: usize, error: Error) {
+        if self.failure.as_ref().is_none_or(|(first, _)| number < *first) {
+            self.failure = Some((number, error));
         }
     }
 }
 
-/// Writes batches until none is left or one fails.
+/// Writes entries until none is left or one fails.
 fn work(archive: &File, into: &Dir, queue: &Mutex<Queue<'_, '_>>) {
     let mut writer = match Source::new(archive, WINDOW_BYTES) {
         Ok(source) => Writer { source, unpacker: Unpacker::new(), into },
@@ -171,9 +169,11 @@ fn work(archive: &File, into: &Dir, queue: &Mutex<Queue<'_, '_>>) {
     };
     loop {
         let taken = queue.lock().take();
-        let Some((number, batch)) = taken else { return };
-        if let Err(error) = writer.batch(batch) {
-            queue.lock().fail(number, error);
+        let Some((number, entry)) = taken else { return };
+        let Content::File { packed, digest } = &mut entry.content else { continue };
+        match writer.file(&entry.path, packed) {
+            Ok(written) => *digest = written,
+            Err(error) => queue.lock().fail(number, error),
         }
     }
 }
@@ -186,15 +186,7 @@ struct Writer<'run> {
 }
 
 impl Writer<'_> {
-    fn batch(&mut self, entries: &mut [Entry<'_>]) -> Result<()> {
-        for entry in entries {
-            if let Content::File { packed, digest } = &mut entry.content {
-                *digest = self.file(&entry.path, packed)?;
-            }
-        }
-        Ok(())
-    }
-
+    /// Returns the digest of the file's bytes.
     fn file(&mut self, path: &RelPath, packed: &PackedFile) -> Result<blake3::Hash> {
         let mut file = self.into.create_file_beneath(path, packed.mode)?;
         let mut hasher = blake3::Hasher::new();
