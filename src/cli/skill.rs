@@ -42,7 +42,7 @@ pub(super) enum SkillCommand {
         target: Target,
         /// The skill's id
         skill: String,
-        /// Where to; `-` is standard output [default: <skill>.zip]
+        /// Where to; `-` is standard output [default: SKILL.zip]
         #[arg(long, short)]
         output: Option<PathBuf>,
     },
