@@ -1,5 +1,8 @@
 //! [`Dir`]: an open directory, the only way to anything stored.
 
+mod list;
+mod remove;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -7,17 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use policy::RelPath;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
+pub use self::list::Entry;
 use crate::error::{Error, Result};
 use crate::stat::{Kind, Stat};
-
-/// Bytes of the buffer that one `getdents64` call fills.
-const LISTING_BUFFER_BYTES: usize = 32 * 1024;
-
-/// Names that a removal holds of one directory.
-const REMOVED_AT_ONCE: usize = 10_000;
 
 /// Levels that a walk goes down before it refuses.
 ///
@@ -34,17 +32,6 @@ pub(crate) const DEPTH_MAX: usize = 128;
 #[derive(Debug)]
 pub struct Dir {
     fd: OwnedFd,
-}
-
-/// One entry of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name; any bytes but `/` and NUL.
-    pub name: OsString,
-    /// What it is, as the directory says.
-    pub kind: Kind,
-    /// Whether it may be a whiteout: a character device (the directory does not say which).
-    pub is_character_device: bool,
 }
 
 /// The one segment that calls without `RESOLVE_BENEATH` may be given.
@@ -287,154 +274,6 @@ impl Dir {
         rustix::fs::fstat(&self.fd).map(Stat::from).map_err(|errno| Error::from_errno("stat", ".", errno))
     }
 
-    /// Lists the entries in the order of the directory, without `.` and `..`.
-    ///
-    /// A directory that commands fill takes [`Dir::entries_at_most`]: they can make more names than memory holds.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn entries(&self) -> Result<Vec<Entry>> {
-        self.first_entries(usize::MAX)
-    }
-
-    /// Lists the entries as [`Dir::entries`] does, if there are no more than `limit`.
-    ///
-    /// # Errors
-    /// [`Error::TooManyEntries`], [`Error::Io`].
-    pub fn entries_at_most(&self, limit: usize) -> Result<Vec<Entry>> {
-        let entries = self.first_entries(limit.saturating_add(1))?;
-        if entries.len() > limit { Err(Error::TooManyEntries(limit)) } else { Ok(entries) }
-    }
-
-    /// Lists the first `most` entries that the directory gives.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(crate) fn first_entries(&self, most: usize) -> Result<Vec<Entry>> {
-        // A position of its own, so that two threads may list one `Dir`.
-        let dir = self.reopen()?;
-        let mut buffer = Vec::with_capacity(LISTING_BUFFER_BYTES);
-        let mut listing = RawDir::new(&dir.fd, buffer.spare_capacity_mut());
-        let mut entries = Vec::new();
-        while entries.len() < most
-            && let Some(entry) = listing.next()
-        {
-            let entry = entry.map_err(|errno| Error::from_errno("list", ".", errno))?;
-            let name = entry.file_name().to_bytes();
-            if name == b"." || name == b".." {
-                continue;
-            }
-            let name = OsStr::from_bytes(name).to_owned();
-            let mut file_type = entry.file_type();
-            if file_type == FileType::Unknown {
-                // Some file systems do not keep the type in the directory (readdir(3), `DT_UNKNOWN`).
-                match rustix::fs::statat(&self.fd, &name, AtFlags::SYMLINK_NOFOLLOW) {
-                    Ok(stat) => file_type = FileType::from_raw_mode(stat.st_mode),
-                    Err(_) => continue,
-                }
-            }
-            let is_character_device = file_type == FileType::CharacterDevice;
-            entries.push(Entry { name, kind: file_type.into(), is_character_device });
-        }
-        Ok(entries)
-    }
-
-    /// Removes the entry `name`, which is not a directory.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], [`Error::IsDirectory`].
-    pub fn remove_file(&self, name: &OsStr) -> Result<()> {
-        rustix::fs::unlinkat(&self.fd, segment(name)?, AtFlags::empty())
-            .map_err(|errno| Error::from_errno("unlink", shown(name), errno))
-    }
-
-    /// Removes the empty directory `name`.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], [`Error::NotEmpty`], [`Error::NotADirectory`].
-    pub fn remove_dir(&self, name: &OsStr) -> Result<()> {
-        rustix::fs::unlinkat(&self.fd, segment(name)?, AtFlags::REMOVEDIR)
-            .map_err(|errno| Error::from_errno("rmdir", shown(name), errno))
-    }
-
-    /// Removes the entry `name` with everything below it, following nothing; succeeds when there is none.
-    ///
-    /// Directories that deny access are opened up first: a run may have closed them. However deep the tree is,
-    /// few descriptors and no stack are used, because commands can nest directories without end. However wide it
-    /// is, few names are held at once.
-    ///
-    /// # Errors
-    /// [`Error::Conflict`] when a directory is moved meanwhile, [`Error::NotEmpty`] when it is filled again,
-    /// [`Error::Io`].
-    pub fn remove_tree(&self, name: &OsStr) -> Result<()> {
-        if self.remove_leaf(name)? {
-            return Ok(());
-        }
-        let mut dir = self.open_closed_dir(name)?;
-        let mut levels =
-            vec![Emptied { above: self.stat()?.inode, name: name.to_owned(), left: dir.remove_leaves()? }];
-        while let Some(level) = levels.last_mut() {
-            if let Some(name) = level.left.pop() {
-                let below = dir.open_closed_dir(&name)?;
-                levels.push(Emptied { above: dir.stat()?.inode, name, left: below.remove_leaves()? });
-                dir = below;
-                continue;
-            }
-            level.left = dir.remove_leaves()?;
-            if !level.left.is_empty() {
-                continue;
-            }
-            let Emptied { above, name, .. } = levels.pop().unwrap_or_default();
-            dir = if levels.is_empty() { self.reopen()? } else { dir.parent(above)? };
-            match dir.remove_dir(&name) {
-                Ok(()) | Err(Error::NotFound(_)) => {}
-                Err(other) => return Err(other),
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes `name` unless it is a directory. Tells whether it is gone.
-    fn remove_leaf(&self, name: &OsStr) -> Result<bool> {
-        match self.remove_file(name) {
-            Ok(()) | Err(Error::NotFound(_)) => Ok(true),
-            Err(Error::IsDirectory(_)) => Ok(false),
-            Err(other) => Err(other),
-        }
-    }
-
-    /// Removes what is here until it meets directories that are not empty: the names of some of them, of none when
-    /// nothing is left.
-    fn remove_leaves(&self) -> Result<Vec<OsString>> {
-        loop {
-            let entries = self.first_entries(REMOVED_AT_ONCE)?;
-            let is_all = entries.len() < REMOVED_AT_ONCE;
-            let mut directories = Vec::new();
-            for entry in entries {
-                if entry.kind == Kind::Directory || !self.remove_leaf(&entry.name)? {
-                    directories.push(entry.name);
-                }
-            }
-            if is_all || !directories.is_empty() {
-                return Ok(directories);
-            }
-        }
-    }
-
-    /// Opens the directory above, which must be the one with inode number `inode`.
-    fn parent(&self, inode: u64) -> Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, "..", flags, Mode::empty());
-        let parent = Self { fd: fd.map_err(|errno| Error::from_errno("open", "..", errno))? };
-        // Whoever moves a directory meanwhile must not lead the removal out of the tree.
-        if parent.stat()?.inode != inode {
-            return Err(Error::Conflict(
-                "a directory was moved while it was being removed: try again".to_owned(),
-            ));
-        }
-        Ok(parent)
-    }
-
     /// Renames the entry `name` to `to_name` in `to`, replacing what a rename may replace (rename(2)).
     ///
     /// # Errors
@@ -534,17 +373,6 @@ impl From<OwnedFd> for Dir {
     fn from(fd: OwnedFd) -> Self {
         Self { fd }
     }
-}
-
-/// A directory on the way down of [`Dir::remove_tree`], with no leaves any more.
-#[derive(Default)]
-struct Emptied {
-    /// Inode number of the directory above.
-    above: u64,
-    /// Its name there.
-    name: OsString,
-    /// Some of the directories in it that are not removed yet.
-    left: Vec<OsString>,
 }
 
 impl AsFd for Dir {
