@@ -186,17 +186,23 @@ impl Files {
     /// # Errors
     /// [`Error::Stale`] when the condition does not hold, else as [`Tree::put`].
     pub fn write(&self, path: &RelPath, mut file: StagedFile, options: &WriteOptions) -> Result<Written> {
-        // The mode that the file will have, before it is made durable; a change meanwhile is seen by `place`.
-        let existing = || match self.open_cached(path) {
-            Some(opened) => Some(opened.stat),
-            None => self.stat(path).ok().map(|(stat, _)| stat),
-        };
-        if let Some(mode) = options.mode.or_else(|| existing().map(|stat| stat.mode)) {
+        if self.store.is_strict()
+            && let Some(mode) = options.mode.or_else(|| self.peek(path).map(|stat| stat.mode))
+        {
+            // Made durable together with the bytes. `place` sets it when it changed meanwhile.
             file.set_mode(mode)?;
         }
         file.finish()?;
         let _alone = self.store.inner.locks.file(&self.id, path);
         self.place(path, file, options)
+    }
+
+    /// What `path` is at the moment, if it is anything.
+    fn peek(&self, path: &RelPath) -> Option<Stat> {
+        match self.open_cached(path) {
+            Some(opened) => Some(opened.stat),
+            None => self.stat(path).ok().map(|(stat, _)| stat),
+        }
     }
 
     /// Places a finished file. The caller holds the file's lock.
