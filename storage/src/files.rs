@@ -209,29 +209,30 @@ impl Files {
     fn place(&self, path: &RelPath, mut file: StagedFile, options: &WriteOptions) -> Result<Written> {
         let handle = file.file().try_clone().map_err(|error| Error::from_io("dup", path, error))?;
         self.change(|tree| {
-            let existing = match tree.stat(path) {
-                Ok((stat, _)) => Some(stat),
-                Err(Error::NotFound(_)) => None,
-                Err(other) => return Err(other),
+            let mut created = false;
+            let mut admit = |existing: Option<&Stat>, file: &mut StagedFile| {
+                if existing.is_some_and(|stat| stat.kind == Kind::Directory) {
+                    return Err(Error::IsDirectory(path.to_string()));
+                }
+                options.condition.check(path, existing)?;
+                if let Some(mode) = options.mode.or(existing.map(|stat| stat.mode)) {
+                    file.set_mode(mode)?;
+                }
+                created = existing.is_none();
+                Ok(())
             };
-            if existing.as_ref().is_some_and(|stat| stat.kind == Kind::Directory) {
-                return Err(Error::IsDirectory(path.to_string()));
-            }
-            options.condition.check(path, existing.as_ref())?;
-            let mode = options.mode.or(existing.as_ref().map(|stat| stat.mode));
-            if let Some(mode) = mode {
-                file.set_mode(mode)?;
-            }
             let mut aftermath = Aftermath::default();
             if options.parents
-                && let Some(parent) = path.parent()
+                && let Some(parent) = path.parent().filter(|parent| !parent.is_root())
+                && let Err(Error::NotFound(_)) = tree.stat(&parent)
             {
+                admit(None, &mut file)?;
                 aftermath = tree.make_dirs(&parent)?;
             }
-            aftermath = aftermath.and(tree.put(path, file)?);
+            aftermath = aftermath.and(tree.put_if(path, file, &mut admit)?);
             // Looked at again: the rename moved the change time, which the tag holds.
             let stat = rustix::fs::fstat(&handle).map_err(|errno| Error::from_errno("stat", path, errno))?;
-            Ok((Written { stat: stat.into(), created: existing.is_none() }, aftermath))
+            Ok((Written { stat: stat.into(), created }, aftermath))
         })
     }
 

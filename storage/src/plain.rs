@@ -8,7 +8,7 @@ use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
-use crate::tree::{Aftermath, Child, Met, Opened, Tree, WalkOptions, Walked};
+use crate::tree::{Admit, Aftermath, Child, Met, Opened, Tree, WalkOptions, Walked};
 use crate::union::layers::{Found, Layers};
 use crate::union::{LastLink, Level, walk};
 
@@ -60,14 +60,6 @@ impl Plain {
             .collect();
         children.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(children)
-    }
-
-    fn check_replaceable(parent: &Dir, name: &OsStr, path: &RelPath) -> Result<()> {
-        match parent.stat_entry(name)?.map(|stat| stat.kind) {
-            Some(Kind::Directory) => Err(Error::IsDirectory(path.to_string())),
-            Some(Kind::Other) => Err(Error::NotAFile(path.to_string())),
-            Some(Kind::File | Kind::Symlink) | None => Ok(()),
-        }
     }
 
     /// Refuses a file with several names whose owner is a stranger here: somebody else's file, linked in.
@@ -175,16 +167,24 @@ impl Tree for Plain {
         Ok(walked.entries)
     }
 
-    fn put(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath> {
-        let (parent, name) = self.target(path)?;
-        Self::check_replaceable(&parent, &name, path)?;
+    fn put_if(&self, path: &RelPath, mut file: StagedFile, admit: &mut Admit<'_>) -> Result<Aftermath> {
+        let (parent, name) = match self.target(path) {
+            Err(Error::NotFound(missing)) => {
+                admit(None, &mut file)?;
+                return Err(Error::NotFound(missing));
+            }
+            target => target?,
+        };
+        let existing = parent.stat_entry(&name)?;
+        admit(existing.as_ref(), &mut file)?;
+        replaceable(existing.as_ref(), path)?;
         file.place(&parent, &name)?;
         Ok(Aftermath::sync(parent))
     }
 
     fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Aftermath> {
         let (parent, name) = self.parent_of(path)?;
-        Self::check_replaceable(&parent, &name, path)?;
+        replaceable(parent.stat_entry(&name)?.as_ref(), path)?;
         let trash = self.stage.trash();
         self.stage.dir().create_symlink(target, &trash.name)?;
         self.stage.dir().rename(&trash.name, &parent, &name)?;
@@ -258,5 +258,14 @@ impl Tree for Plain {
             trash => trash?,
         };
         Ok(Aftermath { sync: vec![parent], trash: vec![trash] })
+    }
+}
+
+/// Refuses to put anything over a directory, or over what is no file.
+fn replaceable(existing: Option<&Stat>, path: &RelPath) -> Result<()> {
+    match existing.map(|stat| stat.kind) {
+        Some(Kind::Directory) => Err(Error::IsDirectory(path.to_string())),
+        Some(Kind::Other) => Err(Error::NotAFile(path.to_string())),
+        Some(Kind::File | Kind::Symlink) | None => Ok(()),
     }
 }

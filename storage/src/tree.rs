@@ -171,6 +171,9 @@ impl Aftermath {
     }
 }
 
+/// Decides whether a file may take the place of what is there.
+pub type Admit<'a> = dyn FnMut(Option<&Stat>, &mut StagedFile) -> Result<()> + 'a;
+
 /// A tree of files.
 pub trait Tree {
     /// Tells what `path` is, following links; the root is a directory.
@@ -223,7 +226,18 @@ pub trait Tree {
     ///
     /// # Errors
     /// [`Error::NotFound`] without a parent, [`Error::IsDirectory`], [`Error::NotAFile`], [`Error::Escape`].
-    fn put(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath>;
+    fn put(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath> {
+        self.put_if(path, file, &mut |_, _| Ok(()))
+    }
+
+    /// As [`Tree::put`], once `admit` agrees; before that, nothing is changed.
+    ///
+    /// `admit` gets what is at `path` now, `None` when there is nothing, and may still change the file's mode. It may
+    /// be asked twice.
+    ///
+    /// # Errors
+    /// What `admit` returns, else as [`Tree::put`].
+    fn put_if(&self, path: &RelPath, file: StagedFile, admit: &mut Admit<'_>) -> Result<Aftermath>;
 
     /// Makes the link `path` with any `target`, replacing a leaf. The parent must exist.
     ///

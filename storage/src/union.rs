@@ -21,9 +21,9 @@ use policy::{RelPath, SkillId};
 use self::layers::{Found, Layers};
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
-use crate::stage::Stage;
+use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
-use crate::tree::{Child, LINKS_MAX, Met, Opened, Tree, WalkOptions, Walked};
+use crate::tree::{Admit, Aftermath, Child, LINKS_MAX, Met, Opened, Tree, WalkOptions, Walked};
 
 /// A merged view: a baseline skill under a user's overlay.
 pub struct Union {
@@ -215,27 +215,27 @@ impl Tree for Union {
         Ok(walked.entries)
     }
 
-    fn put(&self, path: &RelPath, file: crate::stage::StagedFile) -> Result<crate::tree::Aftermath> {
-        self.put_file(path, file)
+    fn put_if(&self, path: &RelPath, file: StagedFile, admit: &mut Admit<'_>) -> Result<Aftermath> {
+        self.put_file(path, file, admit)
     }
 
-    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<crate::tree::Aftermath> {
+    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Aftermath> {
         self.put_symlink(path, target)
     }
 
-    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<crate::tree::Aftermath> {
+    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
         self.make_directory(path, mode)
     }
 
-    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<crate::tree::Aftermath> {
+    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
         self.change_mode(path, mode)
     }
 
-    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<crate::tree::Aftermath> {
+    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
         self.rename_entry(from, to)
     }
 
-    fn remove(&self, path: &RelPath) -> Result<crate::tree::Aftermath> {
+    fn remove(&self, path: &RelPath) -> Result<Aftermath> {
         self.remove_entry(path)
     }
 }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::journal::Transaction;
 use crate::stage::{Stage, StagedFile, Trash};
 use crate::stat::{Kind, Layer};
-use crate::tree::Aftermath;
+use crate::tree::{Admit, Aftermath};
 
 /// A name in a directory that exists in the upper layer.
 struct Target {
@@ -105,8 +105,30 @@ impl Union {
         self.stage.durability() == crate::stage::Durability::Strict
     }
 
-    pub(super) fn put_file(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath> {
-        let target = self.target_or_first(path, LastLink::Follow)?;
+    pub(super) fn put_file(
+        &self,
+        path: &RelPath,
+        mut file: StagedFile,
+        admit: &mut Admit<'_>,
+    ) -> Result<Aftermath> {
+        if path.is_root() {
+            return Err(Error::IsDirectory(path.to_string()));
+        }
+        let resolved = match self.resolve(path, LastLink::Follow) {
+            Err(Error::NotFound(_)) => {
+                // It may be the first entry of a skill that no layer has.
+                admit(None, &mut file)?;
+                self.ensure_skill(path)?;
+                self.resolve(path, LastLink::Follow)?
+            }
+            resolved => resolved?,
+        };
+        let existing = match &resolved.last {
+            Some((_, found)) => found.as_ref().map(Found::stat_of),
+            None => return Err(Error::IsDirectory(path.to_string())),
+        };
+        admit(existing, &mut file)?;
+        let target = self.target_of(path, resolved)?;
         check_replaceable(&target, path)?;
         file.place(&target.upper, &target.name).map_err(|error| renamed(error, path))?;
         Ok(Aftermath::sync(target.upper))

@@ -29,6 +29,12 @@ pub(crate) enum Found {
 }
 
 impl Found {
+    pub(crate) fn stat_of(&self) -> &Stat {
+        match self {
+            Self::Directory(_, stat, _) | Self::Leaf(stat, _) => stat,
+        }
+    }
+
     pub(crate) fn stat(self) -> (Stat, Layer) {
         match self {
             Self::Directory(_, stat, layer) | Self::Leaf(stat, layer) => (stat, layer),
