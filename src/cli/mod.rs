@@ -4,6 +4,7 @@ mod client;
 mod doctor;
 mod skill;
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -102,7 +103,11 @@ type Outcome = Result<ExitCode, Box<dyn std::error::Error>>;
 fn run_service(args: &ServeArgs) -> Outcome {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FILESECBOX_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
     serve(args.config()?, args.token.clone())?;
     Ok(ExitCode::SUCCESS)
 }
