@@ -4,10 +4,11 @@
 //! (Documentation/filesystems/overlayfs.rst): a whiteout is a character device 0:0, an opaque directory has
 //! `user.overlay.opaque=y`. Used where nothing can be mounted; one door at a time, see `docs/LAYERS.md`.
 //!
-//! This file reads; [`change`] writes.
+//! This file reads; `change` and `rename` write.
 
 mod change;
 pub(crate) mod layers;
+mod rename;
 
 pub(crate) use self::change::hide;
 

@@ -1,7 +1,6 @@
 //! Changes of a merged view: copy-up on write, whiteouts on delete.
 //!
-//! Each change becomes visible by one rename in the upper layer. What takes several renames (moving a merged
-//! directory) is a [`Transaction`].
+//! Each change becomes visible by one rename in the upper layer. Renaming has a file of its own.
 
 use std::ffi::{OsStr, OsString};
 
@@ -10,27 +9,26 @@ use policy::RelPath;
 use super::layers::{Found, Layers, OPAQUE};
 use super::{LastLink, Level, Resolved, Union, renamed};
 use crate::copy::copy_file;
-use crate::dir::{DEPTH_MAX, Dir};
+use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::journal::Transaction;
 use crate::stage::{Stage, StagedFile, Trash};
-use crate::stat::{Kind, Layer};
+use crate::stat::Kind;
 use crate::tree::{Admit, Aftermath};
 
 /// A name in a directory that exists in the upper layer.
-struct Target {
-    upper: Dir,
-    name: OsString,
-    found: Option<Found>,
+pub(super) struct Target {
+    pub(super) upper: Dir,
+    pub(super) name: OsString,
+    pub(super) found: Option<Found>,
     /// Whether the lower layer has the name too, so that removing it takes a whiteout.
-    in_lower: bool,
+    pub(super) in_lower: bool,
     /// Where `upper` lies, from the store's root.
-    place: RelPath,
+    pub(super) place: RelPath,
 }
 
 impl Union {
     /// Copies up every directory on the way to `path`, so that the last name can be changed in the upper layer.
-    fn target(&self, path: &RelPath, last_link: LastLink) -> Result<Target> {
+    pub(super) fn target(&self, path: &RelPath, last_link: LastLink) -> Result<Target> {
         let resolved = self.resolve(path, last_link)?;
         self.target_of(path, resolved)
     }
@@ -49,7 +47,7 @@ impl Union {
         }
     }
 
-    fn target_of(&self, path: &RelPath, resolved: Resolved) -> Result<Target> {
+    pub(super) fn target_of(&self, path: &RelPath, resolved: Resolved) -> Result<Target> {
         let Resolved { levels, last } = resolved;
         let Some((name, found)) = last else {
             // The path ended in a directory that a link or the root names.
@@ -213,149 +211,8 @@ impl Union {
         Ok(Aftermath { sync: vec![target.upper], trash: vec![trash] })
     }
 
-    pub(super) fn rename_entry(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
-        if to.starts_with(from) {
-            return Err(Error::IntoItself { from: from.to_string(), to: to.to_string() });
-        }
-        let source = self.resolve(from, LastLink::Keep)?;
-        let Some((name, Some(found))) = &source.last else {
-            return Err(Error::NotFound(from.to_string()));
-        };
-        match found {
-            Found::Leaf(stat, layer) => {
-                if *layer == Layer::Baseline {
-                    let dir = source.levels.last().map(|level| level.dirs.at(*layer)).transpose()?;
-                    let dir = dir.ok_or_else(|| Error::NotFound(from.to_string()))?;
-                    match stat.kind {
-                        Kind::File => {
-                            let (file, stat) = dir.open_file_entry(name)?;
-                            let copy = self.copy_of(file, stat.mode, stat.modified_ns)?;
-                            let target = self.target_of(from, source)?;
-                            copy.place(&target.upper, &target.name)?;
-                        }
-                        Kind::Symlink => {
-                            let link = dir.read_link(name)?;
-                            drop(source);
-                            let _placed = self.put_symlink(from, &link)?;
-                        }
-                        _ => return Err(Error::NotAFile(from.to_string())),
-                    }
-                } else {
-                    drop(source);
-                }
-                self.rename_upper(from, to, false)
-            }
-            Found::Directory(Layers { lower: None, .. }, ..) => {
-                drop(source);
-                self.rename_upper(from, to, true)
-            }
-            Found::Directory(..) => {
-                drop(source);
-                self.rename_merged_dir(from, to)
-            }
-        }
-    }
-
-    /// The place that `to` names, free for a directory or for a leaf.
-    fn destination(&self, to: &RelPath, is_dir: bool) -> Result<Target> {
-        let target = match self.target(to, LastLink::Keep) {
-            Err(Error::IsDirectory(_)) => return Err(Error::IsDirectory(to.to_string())),
-            target => target?,
-        };
-        match &target.found {
-            Some(Found::Directory(..)) => Err(Error::IsDirectory(to.to_string())),
-            Some(Found::Leaf(..)) if is_dir => Err(Error::NotADirectory(to.to_string())),
-            _ => Ok(target),
-        }
-    }
-
-    /// Renames what lies in the upper layer alone; one step.
-    fn rename_upper(&self, from: &RelPath, to: &RelPath, is_dir: bool) -> Result<Aftermath> {
-        let target = self.destination(to, is_dir)?;
-        let source = self.target(from, LastLink::Keep)?;
-        check_outside(&source, &target, from, to)?;
-        let mut aftermath = Aftermath::default();
-        if is_dir {
-            if target.in_lower {
-                source.upper.open_dir_entry(&source.name)?.set_attribute(OPAQUE, b"y")?;
-            }
-            if target.upper.stat_entry(&target.name)?.is_some() {
-                // rename(2) puts no directory over a whiteout. Changing places leaves it where the directory was,
-                // which is where one belongs when the lower layer has that name too.
-                source.upper.exchange(&source.name, &target.upper, &target.name)?;
-                if !source.in_lower {
-                    source.upper.remove_file(&source.name)?;
-                }
-                aftermath.sync.extend([source.upper, target.upper]);
-                return Ok(aftermath);
-            }
-        }
-        if source.in_lower {
-            source.upper.rename_leaving_whiteout(&source.name, &target.upper, &target.name)?;
-        } else {
-            source.upper.rename(&source.name, &target.upper, &target.name)?;
-        }
-        aftermath.sync.extend([source.upper, target.upper]);
-        Ok(aftermath)
-    }
-
-    /// Moves a directory that the lower layer has a part in: a whole copy at the new name, a whiteout at the old.
-    fn rename_merged_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
-        let target = self.destination(to, true)?;
-        let source = self.target(from, LastLink::Keep)?;
-        check_outside(&source, &target, from, to)?;
-        let Some(Found::Directory(dirs, stat, _)) = &source.found else {
-            return Err(Error::NotFound(from.to_string()));
-        };
-        let mut transaction = Transaction::begin(&self.stage)?;
-        let copy = transaction.dir().create_dir(&transaction.next_name(), stat.mode | 0o700)?;
-        self.copy_tree(dirs, &copy, DEPTH_MAX)?;
-        copy.set_mode(stat.mode)?;
-        if target.in_lower {
-            copy.set_attribute(OPAQUE, b"y")?;
-        }
-        transaction.place(target.place, utf8(&target.name)?, None)?;
-        transaction.dir().create_whiteout(&transaction.next_name())?;
-        transaction.place(source.place, utf8(&source.name)?, None)?;
-        let committed = transaction.commit(&self.root)?;
-        if let Err(error) = committed.apply(&self.root, 0) {
-            // Nothing is placed yet: forget it, so that the next start does not place it late.
-            committed.finish();
-            return Err(error);
-        }
-        committed.apply(&self.root, 1)?;
-        let trash = committed.finish().into_iter().collect();
-        Ok(Aftermath { sync: vec![source.upper, target.upper], trash })
-    }
-
-    /// Copies everything in the merged directory `from` into the empty directory `into`.
-    fn copy_tree(&self, from: &Layers, into: &Dir, levels: usize) -> Result<()> {
-        let Some(levels) = levels.checked_sub(1) else {
-            return Err(Error::TooManyEntries(DEPTH_MAX));
-        };
-        for child in from.children()? {
-            match from.lookup(&child.name)? {
-                Some(Found::Directory(dirs, stat, _)) => {
-                    // The mode comes last: it may keep the service itself from filling the directory.
-                    let made = into.create_dir(&child.name, stat.mode | 0o700)?;
-                    self.copy_tree(&dirs, &made, levels)?;
-                    made.set_mode(stat.mode)?;
-                }
-                Some(Found::Leaf(stat, layer)) if stat.kind == Kind::File => {
-                    let (file, stat) = from.at(layer)?.open_file_entry(&child.name)?;
-                    copy_file(file, &into.create_file(&child.name, stat.mode & 0o777)?, stat.modified_ns)?;
-                }
-                Some(Found::Leaf(stat, layer)) if stat.kind == Kind::Symlink => {
-                    into.create_symlink(&from.at(layer)?.read_link(&child.name)?, &child.name)?;
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
     /// Copies a file into the stage, with permission bits `mode` and its modification time.
-    fn copy_of(&self, source: std::fs::File, mode: u32, modified_ns: i128) -> Result<StagedFile> {
+    pub(super) fn copy_of(&self, source: std::fs::File, mode: u32, modified_ns: i128) -> Result<StagedFile> {
         let mut copy = self.stage.file(mode, None)?;
         copy_file(source, copy.file(), modified_ns)?;
         copy.finish_keeping_time()?;
@@ -415,20 +272,12 @@ fn check_replaceable(target: &Target, path: &RelPath) -> Result<()> {
     }
 }
 
-/// Refuses a destination inside what is moved. Through a link, the spelling of the paths does not show it.
-fn check_outside(source: &Target, target: &Target, from: &RelPath, to: &RelPath) -> Result<()> {
-    if target.place.starts_with(&join(&source.place, &source.name)?) {
-        return Err(Error::IntoItself { from: from.to_string(), to: to.to_string() });
-    }
-    Ok(())
-}
-
-fn utf8(name: &OsStr) -> Result<&str> {
+pub(super) fn utf8(name: &OsStr) -> Result<&str> {
     name.to_str().ok_or_else(|| {
         Error::Unsupported(format!("`{}` is not UTF-8 and cannot be moved", name.to_string_lossy()))
     })
 }
 
-fn join(place: &RelPath, name: &OsStr) -> Result<RelPath> {
+pub(super) fn join(place: &RelPath, name: &OsStr) -> Result<RelPath> {
     Ok(place.join(utf8(name)?)?)
 }
