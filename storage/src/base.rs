@@ -52,7 +52,7 @@ impl Store {
     /// Records that the overlay of `id`, about to be made, begins with `base`; see [`Store::base_text`].
     pub(crate) fn record_base_text(&self, id: &TreeId, base: &str) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
-        let dir = self.inner.root.ensure_path(&place::bases(agent, skill)?)?;
+        let dir = self.inner.stage.ensure_path(&self.inner.root, &place::bases(agent, skill)?)?;
         let mut file = self.inner.stage.file(0o600, None)?;
         file.file().write_all(base.as_bytes()).map_err(|error| Error::from_io("write", "base", error))?;
         file.finish()?;

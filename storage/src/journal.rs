@@ -90,8 +90,8 @@ impl Transaction {
         let durability = self.stage.durability();
         // What can fail for want of space is done before there is no way back: applying only renames.
         for step in &self.steps {
-            root.ensure_path(&step.into)?;
-            step.keep_replaced_in.as_ref().map(|keep| root.ensure_path(keep)).transpose()?;
+            self.stage.ensure_path(root, &step.into)?;
+            step.keep_replaced_in.as_ref().map(|keep| self.stage.ensure_path(root, keep)).transpose()?;
         }
         let text = serde_json::to_vec(&self.steps)
             .map_err(|error| Error::from_io("journal", "stage", std::io::Error::other(error)))?;

@@ -162,7 +162,7 @@ impl Store {
                 return Err(Error::NotFound(skill.to_string()));
             };
             let baseline = self.inner.root.open_dir(&place::baseline(agent)?)?;
-            let versions = self.inner.root.ensure_path(&place::versions(agent, skill)?)?;
+            let versions = self.inner.stage.ensure_path(&self.inner.root, &place::versions(agent, skill)?)?;
             let trash = match baseline.rename_new(name, &versions, OsStr::new(version.as_str())) {
                 // The same content is kept already.
                 Err(Error::AlreadyExists(_)) => Some(self.inner.stage.discard(&baseline, name)?),
@@ -196,7 +196,7 @@ impl Store {
                 return Err(Error::NotFound(skill.to_string()));
             }
             let in_lower = layers.lower_stat(name)?.is_some();
-            let upper = self.inner.root.ensure_path(&place)?;
+            let upper = self.inner.stage.ensure_path(&self.inner.root, &place)?;
             let trash = crate::union::hide(&self.inner.stage, &upper, name, in_lower)?;
             // After the deed: had the service died between, an overlay would stand on a base it did not begin with.
             if in_lower {

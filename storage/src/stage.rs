@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use policy::RelPath;
 use rustix::fs::{Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::time::ClockId;
 
@@ -60,6 +61,28 @@ impl Stage {
     /// When a change counts as done.
     pub(crate) fn durability(&self) -> Durability {
         self.inner.durability
+    }
+
+    /// Opens the directory `path` below `root`, making each missing level (mode 0755).
+    ///
+    /// With strict durability a level that was made is on the disk before anything in it is acknowledged: a
+    /// directory is only as durable as its name in the one above (fsync(2)).
+    pub(crate) fn ensure_path(&self, root: &Dir, path: &RelPath) -> Result<Dir> {
+        let mut dir = root.reopen()?;
+        for name in path.segments() {
+            let name = OsStr::new(name);
+            dir = match dir.open_dir_entry(name) {
+                Err(Error::NotFound(_)) => {
+                    let made = dir.ensure_dir(name)?;
+                    if self.durability() == Durability::Strict {
+                        dir.sync()?;
+                    }
+                    made
+                }
+                opened => opened?,
+            };
+        }
+        Ok(dir)
     }
 
     /// A name that nothing in the stage has.

@@ -184,7 +184,7 @@ impl Store {
         let path = place::workspace(id.user(), id.agent())?;
         let owner = self.owner(id);
         let dir = match self.inner.root.open_dir(&path) {
-            Err(Error::NotFound(_)) if make => self.inner.root.ensure_path(&path)?,
+            Err(Error::NotFound(_)) if make => self.inner.stage.ensure_path(&self.inner.root, &path)?,
             opened => opened?,
         };
         if let Some(owner) = owner
@@ -216,7 +216,8 @@ impl Store {
     /// [`Error::Conflict`] when a command has made the workspace meanwhile.
     pub(crate) fn place_draft(&self, id: &TreeId, draft: &Trash) -> Result<Dir> {
         let path = place::workspace(id.user(), id.agent())?;
-        let above = self.inner.root.ensure_path(&path.parent().unwrap_or_else(RelPath::root))?;
+        let user = path.parent().unwrap_or_else(RelPath::root);
+        let above = self.inner.stage.ensure_path(&self.inner.root, &user)?;
         match self.inner.stage.dir().rename_new(&draft.name, &above, OsStr::new(id.agent().as_str())) {
             Err(Error::AlreadyExists(_)) => {
                 Err(Error::Conflict("a command has begun in the workspace meanwhile: try again".to_owned()))

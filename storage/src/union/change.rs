@@ -68,7 +68,7 @@ impl Union {
             let Layers { upper, lower: level_lower } = level.dirs;
             let upper = match (upper, &above) {
                 (Some(upper), _) => upper,
-                (None, None) => self.root.ensure_path(&self.overlay)?,
+                (None, None) => self.stage.ensure_path(&self.root, &self.overlay)?,
                 (None, Some(above)) => {
                     if place == self.overlay {
                         (self.before_first_write)()?;
@@ -231,7 +231,7 @@ impl Union {
             None if exists => return Err(Error::IsDirectory(path.to_string())),
             _ => return Err(Error::NotFound(path.to_string())),
         }
-        let upper = self.root.ensure_path(&self.overlay)?;
+        let upper = self.stage.ensure_path(&self.root, &self.overlay)?;
         (self.before_first_write)()?;
         match upper.stat_entry(name)? {
             None => drop(upper.create_dir(name, 0o755)?),
