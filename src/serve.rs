@@ -74,7 +74,8 @@ pub fn start_launcher(config: &Config, floor: Tier) -> Result<(Arc<Launcher>, Co
     let commands = CommandPolicy::new(config.commands.profile, &config.commands.extra)?
         .with_arguments_bytes(config.limits.runs.arguments_bytes);
     let mut launcher = LauncherConfig::new(Whitelist::from(&commands));
-    launcher.isolation = Isolation { minimum: floor };
+    // Until trees are attached to runs, the strongest tier is this one.
+    launcher.isolation = Isolation { minimum: floor, maximum: Some(Tier::Landlock) };
     launcher.read_only.clone_from(&config.commands.read_only);
     if !config.commands.search_path.is_empty() {
         launcher.search_path.clone_from(&config.commands.search_path);

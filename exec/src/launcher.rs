@@ -16,10 +16,10 @@ use tokio::sync::watch;
 use crate::census::Census;
 use crate::error::Error;
 use crate::programs::{Programs, SEARCH_PATH, Whitelist};
+use crate::surface;
 use crate::sys;
 use crate::tier::{Isolation, Tier};
 use crate::walls::Walls;
-use crate::surface;
 use crate::wire::{self, Descriptors, Hello, Namespaces, Request, RootPlan, Setup};
 
 /// How long a new launcher may take to say hello.
@@ -126,7 +126,8 @@ impl Launcher {
             .map_err(Error::resource("open(/dev/null)"))?;
         let service =
             Service { pid: rustix::process::getpid().as_raw_pid(), uid: rustix::process::geteuid().as_raw() };
-        let (process, namespaces) = start_best(&config, &programs, &landlock).map_err(Error::LauncherStart)?;
+        let (process, namespaces) =
+            start_best(&config, &programs, &landlock).map_err(Error::LauncherStart)?;
         let (proxy, _) = watch::channel(process.proxy.clone());
         let launcher = Self {
             config,
