@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
-use exec::{Isolation, Launcher, LauncherConfig, Tier, Whitelist};
+use exec::{Ground, Isolation, Launcher, LauncherConfig, Tier, Whitelist};
 use policy::CommandPolicy;
 use policy::environment::{Configured, ConfiguredError};
 use std::future::IntoFuture;
@@ -73,6 +73,12 @@ pub enum ServeError {
 pub fn start_launcher(config: &Config, floor: Tier) -> Result<(Arc<Launcher>, CommandPolicy), ServeError> {
     let commands = CommandPolicy::new(config.commands.profile, &config.commands.extra)?
         .with_arguments_bytes(config.limits.runs.arguments_bytes);
+    let maximum = config.isolation.maximum.unwrap_or(Tier::Namespaces);
+    if maximum == Tier::Namespaces
+        && let Ground::Host(reason) = Ground::enter()
+    {
+        tracing::debug!(%reason, "no namespaces");
+    }
     let mut launcher = LauncherConfig::new(Whitelist::from(&commands));
     // Until trees are attached to runs, the strongest tier is this one.
     launcher.isolation = Isolation { minimum: floor, maximum: Some(Tier::Landlock) };
