@@ -10,11 +10,13 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exec::{Attachment, Isolation, Launcher, LauncherConfig, Role, RunSpec, Tier, Whitelist};
+use exec::{Attachment, Ground, Isolation, Launcher, LauncherConfig, Role, RunSpec, Tier, Whitelist};
 use policy::View;
 use policy::command::{CommandPolicy, Profile};
 
 fn main() {
+    // As the service does, before any thread is started.
+    println!("{:?}", Ground::enter());
     let mut arguments = std::env::args().skip(1);
     let launcher = arguments.next().unwrap();
     let rounds: usize = arguments.next().map_or(400, |text| text.parse().unwrap());
