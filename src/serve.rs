@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::serve::ListenerExt;
 use exec::{Ground, Isolation, Launcher, LauncherConfig, Tier, Whitelist};
 use policy::CommandPolicy;
+use policy::command::Profile;
 use policy::environment::{Configured, ConfiguredError};
 use std::future::IntoFuture;
 use storage::{Recovery, Store};
@@ -82,6 +83,7 @@ pub fn start_launcher(config: &Config, floor: Tier) -> Result<(Arc<Launcher>, Co
     let mut launcher = LauncherConfig::new(Whitelist::from(&commands));
     // Until trees are attached to runs, the strongest tier is this one.
     launcher.isolation = Isolation { minimum: floor, maximum: Some(Tier::Landlock) };
+    launcher.code_in_trees = config.commands.profile != Profile::Strict;
     launcher.read_only.clone_from(&config.commands.read_only);
     if !config.commands.search_path.is_empty() {
         launcher.search_path.clone_from(&config.commands.search_path);

@@ -157,6 +157,22 @@ for flags in (0, 1, 2, 0x10, 8):
 "#;
 
 #[tokio::test]
+async fn mapping_code_from_the_tree_where_that_is_closed() {
+    let closed = exec::LauncherConfig { code_in_trees: false, ..config(Profile::Strict) };
+    for (config, expected) in [(config(Profile::Default), "mapped\n"), (closed, "refused\n")] {
+        let Some(sandbox) = Sandbox::with(config, is_root()) else { return };
+        if !sandbox.launcher.mounts() {
+            return; // only a mount can be closed
+        }
+        sandbox.file("lib.so", vec![0; 4096]);
+        let script = "import mmap, os\nf = os.open('lib.so', os.O_RDONLY)\n\
+                      try: mmap.mmap(f, 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC); print('mapped')\n\
+                      except PermissionError: print('refused')";
+        assert_eq!(sandbox.python(script).await.stdout, expected);
+    }
+}
+
+#[tokio::test]
 async fn executing_a_memory_file() {
     let sandbox = sandbox!();
     sandbox.file("mine", std::fs::read("/bin/sh").unwrap());
