@@ -109,7 +109,7 @@ impl RawHead {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let mut request = httparse::Request::new(&mut fields);
         let parsed = request.parse(&self.bytes);
-        check_end(parsed, self.end)?;
+        check_lines(parsed, &self.bytes)?;
         let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version)
         else {
             return Err(Refusal::Malformed("the request line is not complete"));
@@ -132,7 +132,7 @@ impl RawHead {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let mut answer = httparse::Response::new(&mut fields);
         let parsed = answer.parse(&self.bytes);
-        check_end(parsed, self.end).map_err(|_| Refusal::BadAnswer("its head is no HTTP/1.1"))?;
+        check_lines(parsed, &self.bytes).map_err(|_| Refusal::BadAnswer("its head is no HTTP/1.1"))?;
         let head = AnswerHead {
             status: answer.code.unwrap_or_default(),
             reason: answer.reason.unwrap_or_default().to_owned(),
@@ -142,11 +142,16 @@ impl RawHead {
     }
 }
 
-/// Refuses what the parser did not understand, or understood as ending elsewhere: it takes a bare line feed for the
-/// end of a line.
-fn check_end(parsed: httparse::Result<usize>, end: usize) -> Result<(), Refusal> {
+/// Refuses what the parser did not understand, and what it takes and others do not: it also ends a line at a bare
+/// line feed (RFC 9112, section 2.2), which would move a field into the value of the one before, or the end.
+fn check_lines(parsed: httparse::Result<usize>, head: &[u8]) -> Result<(), Refusal> {
+    let ends_plainly = |line: &[u8]| line.is_empty() || line.ends_with(b"\r");
     match parsed {
-        Ok(httparse::Status::Complete(length)) if length == end => Ok(()),
+        Ok(httparse::Status::Complete(end))
+            if end == head.len() && head.split(|byte| *byte == b'\n').all(ends_plainly) =>
+        {
+            Ok(())
+        }
         Ok(_) => Err(Refusal::Malformed("lines end with a carriage return and a line feed")),
         Err(httparse::Error::TooManyHeaders) => Err(Refusal::HeadTooLarge(HEAD_BYTES_MAX)),
         Err(_) => Err(Refusal::Malformed("the head is no HTTP/1.1")),
@@ -240,6 +245,9 @@ mod tests {
     async fn heads_that_two_readers_could_read_differently_are_refused() {
         for text in [
             "GET http://a/ HTTP/1.1\nHost: a\n\nGET http://b/ HTTP/1.1\r\n\r\n",
+            "GET http://a/ HTTP/1.1\r\nA: b\nTransfer-Encoding: chunked\r\n\r\n",
+            "GET http://a/ HTTP/1.1\r\nA: b\n\nGET http://b/ HTTP/1.1\r\n\r\n",
+            "\nGET http://a/ HTTP/1.1\r\n\r\n",
             "GET http://a/ HTTP/1.1\r\nA: b\r\n folded\r\n\r\n",
             "GET http://a/ HTTP/1.1\r\nContent-Length : 5\r\n\r\n",
             "GET http://a/ HTTP/1.1\r\n: a\r\n\r\n",
