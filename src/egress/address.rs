@@ -30,12 +30,11 @@ const fn v6(first: [u16; 4], bits: u8) -> Ipv6Net {
 }
 
 /// What is not public of IPv4; the first row that contains an address decides.
-const V4: [(Ipv4Net, Standing); 20] = [
-    // Azure's wire server, Oracle's old metadata address, Alibaba's, Equinix Metal's (metadata.packet.net).
+const V4: [(Ipv4Net, Standing); 19] = [
+    // Azure's wire server, Oracle's old metadata address, Alibaba's.
     (v4(168, 63, 129, 16, 32), Standing::Never(METADATA)),
     (v4(192, 0, 0, 192, 32), Standing::Never(METADATA)),
     (v4(100, 100, 100, 200, 32), Standing::Never(METADATA)),
-    (v4(192, 80, 8, 124, 32), Standing::Never(METADATA)),
     // Linux connects 0.0.0.0 to itself.
     (v4(0, 0, 0, 0, 8), Standing::Never("unspecified")),
     (v4(169, 254, 0, 0, 16), Standing::Never("link-local")),

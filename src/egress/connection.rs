@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::SemaphorePermit;
 
 use super::forward::forward;
-use super::head::{self, HEAD_BYTES_MAX, HeadError, RawHead};
+use super::head::{self, HEAD_BYTES_MAX, HeadError, RawHead, RequestHead};
 use super::meter::Meter;
 use super::pass::Run;
 use super::pending::Arrival;
@@ -30,7 +31,6 @@ pub(super) struct Connection {
 }
 
 /// What the log says of a request, as far as it is known.
-#[derive(Default)]
 struct Seen {
     method: Option<String>,
     target: Option<(String, u16)>,
@@ -42,54 +42,61 @@ impl Connection {
     }
 
     /// Serves the one request of the connection.
+    ///
+    /// Until it has places among the run's connections and all, and while it is told that it gets none, it is one of
+    /// those that newer ones push out.
     pub(super) async fn serve(mut self, arrival: Arrival) {
         let _ = self.stream.set_nodelay(true);
-        let within = self.egress.config.head;
-        let read = tokio::select! {
-            read = head::read(&mut self.stream, within) => read,
-            () = arrival.pushed_out() => return,
+        let admitted = tokio::select! {
+            admitted = self.admit() => admitted,
+            () = arrival.pushed_out() => None,
         };
-        drop(arrival);
-        let admitted = match read {
-            Ok(raw) => self.admitted(raw),
+        let Some((run, head, early)) = admitted else { return };
+        let meter = Meter::new(Arc::clone(&run), self.egress.config.idle);
+        let mut seen =
+            Seen { method: Some(head.method.clone()).filter(|method| is_word(method)), target: None };
+        let egress = Arc::clone(&self.egress);
+        let outcome = match judge(&egress, &run, head, &mut seen) {
+            Ok((request, _places)) => {
+                drop(arrival);
+                tokio::select! {
+                    biased;
+                    () = run.revoked.cancelled() => "revoked",
+                    outcome = self.exchange(&run, request, &early, &meter) => outcome,
+                }
+            }
+            Err(refusal) => {
+                tokio::select! {
+                    () = self.refuse(&refusal) => {}
+                    () = arrival.pushed_out() => {}
+                }
+                refusal.rule()
+            }
+        };
+        seen.log(&run, outcome, &meter);
+    }
+
+    /// Reads the head and finds the run by its token, before anything else of the head counts; or says why not.
+    async fn admit(&mut self) -> Option<(Arc<Run>, RequestHead, Vec<u8>)> {
+        let within = self.egress.config.head;
+        let admitted = match head::read(&mut self.stream, within).await {
+            Ok(raw) => self.owner(raw),
             Err(HeadError::TooLarge) => Err(Refusal::HeadTooLarge(HEAD_BYTES_MAX)),
             Err(HeadError::Timeout) => Err(Refusal::HeadTimeout(within)),
-            Err(HeadError::Ended { .. }) => return,
+            Err(HeadError::Ended { .. }) => return None,
         };
-        let (run, head, early) = match admitted {
-            Ok(admitted) => admitted,
+        match admitted {
+            Ok(admitted) => Some(admitted),
             Err(refusal) => {
                 // Whoever has no token could fill the log.
                 tracing::debug!(outcome = refusal.rule(), "egress refused without a token");
-                return self.refuse(&refusal).await;
+                self.refuse(&refusal).await;
+                None
             }
-        };
-        let meter = Meter::new(Arc::clone(&run), self.egress.config.idle);
-        let mut seen = Seen::default();
-        let outcome = tokio::select! {
-            biased;
-            () = run.revoked.cancelled() => "revoked",
-            outcome = self.exchange(&run, head, &early, &meter, &mut seen) => outcome,
-        };
-        let (bytes_out, bytes_in) = meter.totals();
-        let (host, port) = seen.target.unwrap_or_default();
-        tracing::info!(
-            user = run.who.user.as_str(),
-            agent = run.who.agent.as_str(),
-            run = run.who.run,
-            method = seen.method.as_deref().unwrap_or("-"),
-            host,
-            port,
-            outcome,
-            bytes_out,
-            bytes_in,
-            ms = u64::try_from(meter.elapsed().as_millis()).unwrap_or(u64::MAX),
-            "egress"
-        );
+        }
     }
 
-    /// Finds the run by its token, before anything else of the head counts.
-    fn admitted(&self, raw: RawHead) -> Result<(Arc<Run>, head::RequestHead, Vec<u8>), Refusal> {
+    fn owner(&self, raw: RawHead) -> Result<(Arc<Run>, RequestHead, Vec<u8>), Refusal> {
         let (head, early) = raw.into_request()?;
         let token = head.token().ok_or(Refusal::Unauthenticated)?;
         let run = self.egress.passes.find(&token).ok_or(Refusal::Unauthenticated)?;
@@ -97,19 +104,8 @@ impl Connection {
     }
 
     /// Does what is asked for, or says why not; gives one word for the log.
-    async fn exchange(
-        &mut self,
-        run: &Run,
-        head: head::RequestHead,
-        early: &[u8],
-        meter: &Meter,
-        seen: &mut Seen,
-    ) -> &'static str {
-        let is_word = |method: &str| {
-            method.len() <= METHOD_BYTES_MAX && method.bytes().all(|byte| byte.is_ascii_alphabetic())
-        };
-        seen.method = Some(head.method.clone()).filter(|method| is_word(method));
-        match self.answer(run, head, early, meter, seen).await {
+    async fn exchange(&mut self, run: &Run, request: Request, early: &[u8], meter: &Meter) -> &'static str {
+        match self.answer(run, request, early, meter).await {
             Ok(end) => end.word(),
             Err(refusal) => {
                 self.refuse(&refusal).await;
@@ -121,31 +117,23 @@ impl Connection {
     async fn answer(
         &mut self,
         run: &Run,
-        head: head::RequestHead,
+        request: Request,
         early: &[u8],
         meter: &Meter,
-        seen: &mut Seen,
     ) -> Result<End, Refusal> {
-        let egress = Arc::clone(&self.egress);
-        let request = Request::new(head)?;
-        let target = request.target();
-        seen.target = Some((target.host.to_string(), target.port));
-        let of_run = Refusal::RunConnections(egress.config.connections_per_run);
-        let _mine = run.connections.try_acquire().map_err(|_| of_run)?;
-        let _all = egress.connections.try_acquire().map_err(|_| Refusal::Connections)?;
-        run.moves(0).map_err(Refusal::Bytes)?;
+        let route = &self.egress.route;
         match request {
             Request::Connect(target) => {
-                let mut server = egress.route.tunnel(&target, run).await?;
+                let mut server = route.tunnel(&target, run).await?;
                 if self.stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.is_err() {
                     return Ok(End::Broken);
                 }
                 Ok(tunnel(&mut self.stream, early, &mut server.stream, &server.early, meter).await)
             }
             Request::Plain(mut plain) => {
-                let mut server = egress.route.plain(&plain.target, run).await?;
-                plain.is_for_proxy = egress.route.has_upstream();
-                let end = forward(&mut self.stream, early, &plain, &mut server.stream, meter).await?;
+                let mut server = route.plain(&plain.target, run).await?;
+                plain.is_for_proxy = route.has_upstream();
+                let end = forward(&mut self.stream, early, &plain, &mut server, meter).await?;
                 if end == End::Complete {
                     self.take_leave().await;
                 }
@@ -172,5 +160,47 @@ impl Connection {
             tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
         };
         let _ = tokio::time::timeout(FAREWELL, leaving).await;
+    }
+}
+
+/// Reads the request and takes its places.
+fn judge<'a>(
+    egress: &'a Egress,
+    run: &'a Run,
+    head: RequestHead,
+    seen: &mut Seen,
+) -> Result<(Request, [SemaphorePermit<'a>; 2]), Refusal> {
+    let request = Request::new(head)?;
+    let target = request.target();
+    seen.target = Some((target.host.to_string(), target.port));
+    let of_run = Refusal::RunConnections(egress.config.connections_per_run);
+    let mine = run.connections.try_acquire().map_err(|_| of_run)?;
+    let all = egress.connections.try_acquire().map_err(|_| Refusal::Connections)?;
+    run.moves(0).map_err(Refusal::Bytes)?;
+    Ok((request, [mine, all]))
+}
+
+fn is_word(method: &str) -> bool {
+    method.len() <= METHOD_BYTES_MAX && method.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
+impl Seen {
+    /// Writes the one line of a request. Paths, queries, fields and bodies are the command's own business.
+    fn log(self, run: &Run, outcome: &str, meter: &Meter) {
+        let (bytes_out, bytes_in) = meter.totals();
+        let (host, port) = self.target.unwrap_or_default();
+        tracing::info!(
+            user = run.who.user.as_str(),
+            agent = run.who.agent.as_str(),
+            run = run.who.run,
+            method = self.method.as_deref().unwrap_or("-"),
+            host,
+            port,
+            outcome,
+            bytes_out,
+            bytes_in,
+            ms = u64::try_from(meter.elapsed().as_millis()).unwrap_or(u64::MAX),
+            "egress"
+        );
     }
 }

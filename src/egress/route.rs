@@ -25,7 +25,7 @@ pub(super) struct Route {
     within: Duration,
 }
 
-/// An open connection on the way to a target.
+/// An open tunnel.
 pub(super) struct Connected {
     pub(super) stream: TcpStream,
     /// Bytes that the target has already sent.
@@ -65,8 +65,8 @@ impl Route {
     ///
     /// # Errors
     /// As [`Route::tunnel`].
-    pub(super) async fn plain(&self, target: &Target, run: &Run) -> Result<Connected, Refusal> {
-        Ok(Connected { stream: self.connect(target, run).await?, early: Vec::new() })
+    pub(super) async fn plain(&self, target: &Target, run: &Run) -> Result<TcpStream, Refusal> {
+        self.connect(target, run).await
     }
 
     async fn connect(&self, target: &Target, run: &Run) -> Result<TcpStream, Refusal> {

@@ -11,11 +11,10 @@ use super::target::{Host, Target};
 
 /// Names of metadata services. Most resolve to addresses that are refused anyway; behind an upstream proxy nobody
 /// but it knows the address.
-const METADATA_NAMES: [&str; 11] = [
+const METADATA_NAMES: [&str; 10] = [
     "metadata",
     "metadata.google.internal",
     "metadata.goog",
-    "metadata.azure.com",
     "metadata.azure.internal",
     "metadata.packet.net",
     "metadata.platformequinix.com",

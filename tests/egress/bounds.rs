@@ -48,6 +48,24 @@ fn slow_loris_in_numbers_does_not_keep_others_out() {
 }
 
 #[test]
+fn refused_clients_that_do_not_leave_are_pushed_out() {
+    let server = Server::start(echo);
+    let proxy = Proxy::start(&[server.port()], &Script::default());
+    let pass = proxy.admit("flood");
+    // Each is answered at once, and then stays for as long as it is let.
+    let crowd: Vec<TcpStream> = (0..600)
+        .map(|number| {
+            let auth = if number % 2 == 0 { "{auth}" } else { "X: y" };
+            proxy.ask(&pass, &format!("CONNECT user@host:1 HTTP/1.1\r\n{auth}\r\n\r\n"))
+        })
+        .collect();
+    let began = Instant::now();
+    drop(proxy.tunnel(&pass, &format!("127.0.0.1:{}", server.port())));
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    drop(crowd);
+}
+
+#[test]
 fn huge_heads_are_refused_after_their_bound() {
     let proxy = Proxy::start(&[80], &Script::default());
     let pass = proxy.admit("huge");

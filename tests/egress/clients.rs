@@ -46,7 +46,9 @@ fn curl_gets_through_plainly_and_by_tunnel_and_posts_in_both_framings() {
     assert_eq!(curl(&proxy, &pass, &chunked).1, "hello\n");
     assert_eq!(curl(&proxy, &pass, &["--http1.0", &url]).1, "hello\n");
     let heard = server.heard(5);
-    assert!(heard[2].ends_with("\r\n\r\nbody") && heard[3].ends_with("4\r\nbody\r\n0\r\n\r\n"), "{heard:?}");
+    for end in ["\r\n\r\nbody", "\r\n\r\n4\r\nbody\r\n0\r\n\r\n"] {
+        assert!(heard.iter().any(|said| said.ends_with(end)), "{heard:?}");
+    }
     assert!(heard.iter().all(|said| !said.to_lowercase().contains("proxy-")), "{heard:?}");
 }
 
