@@ -48,7 +48,7 @@ fn slow_loris_in_numbers_does_not_keep_others_out() {
 }
 
 #[test]
-fn refused_clients_that_do_not_leave_are_pushed_out() {
+fn refused_clients_that_do_not_leave_do_not_keep_others_out() {
     let server = Server::start(echo);
     let proxy = Proxy::start(&[server.port()], &Script::default());
     let pass = proxy.admit("flood");

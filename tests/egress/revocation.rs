@@ -38,8 +38,10 @@ fn a_request_under_way_ends_with_its_run() {
     let head = format!("GET http://127.0.0.1:{}/ HTTP/1.1\r\n{{auth}}\r\n\r\n", server.port());
     let mut stream = proxy.ask(&pass, &head);
     stream.read_exact(&mut [0; 15]).unwrap();
+    let began = Instant::now();
     drop(pass);
     receive(&mut stream);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 #[test]
