@@ -1,4 +1,4 @@
-//! [`Head`]: the first lines of a message, read with bounds and taken apart by one parser.
+//! [`RawHead`]: the first lines of a message, read with bounds and taken apart by one parser.
 //!
 //! Nothing of a head is passed on as it came: what the other side gets is written anew from what was understood, so
 //! that two readers cannot understand it differently.
@@ -145,10 +145,10 @@ impl RawHead {
 /// Refuses what the parser did not understand, and what it takes and others do not: it also ends a line at a bare
 /// line feed (RFC 9112, section 2.2), which would move a field into the value of the one before, or the end.
 fn check_lines(parsed: httparse::Result<usize>, head: &[u8]) -> Result<(), Refusal> {
-    let ends_plainly = |line: &[u8]| line.is_empty() || line.ends_with(b"\r");
+    let ends_plainly = |line: &[u8]| line.ends_with(b"\r\n");
     match parsed {
         Ok(httparse::Status::Complete(end))
-            if end == head.len() && head.split(|byte| *byte == b'\n').all(ends_plainly) =>
+            if end == head.len() && head.split_inclusive(|byte| *byte == b'\n').all(ends_plainly) =>
         {
             Ok(())
         }
