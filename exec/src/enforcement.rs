@@ -42,7 +42,7 @@ impl Launcher {
         };
         let mut notes: Vec<Cow<'static, str>> =
             vec!["memory is limited for each process, not for the run".into()];
-        if !(mounted && !self.config.code_in_trees) {
+        if !mounted || self.config.code_in_trees {
             notes.push(
                 "a native program in the tree can be loaded through an allowed one; it stays inside the same walls"
                     .into(),
