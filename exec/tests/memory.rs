@@ -75,6 +75,32 @@ async fn what_processes_share_is_counted_once() {
 }
 
 #[tokio::test]
+async fn written_files_do_not_end_a_run() {
+    for sandbox in sandboxes() {
+        let script = "for i in 1 2 3; do head -c 80000000 /dev/zero > file$i; sleep 0.1; done; cat file* | wc -c; rm file*";
+        let mut spec = sandbox.spec("bash", &["-c", script]);
+        spec.limits.run_memory_bytes = 100 * MIB;
+        let result = sandbox.launcher.run(spec).await.unwrap();
+        assert_eq!((result.stdout.as_str(), result.limit), ("240000000\n", None), "{result:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_launcher_whose_warden_is_gone_ends_and_another_takes_over() {
+    for sandbox in sandboxes() {
+        let launcher = sandbox.launcher.pid();
+        let children = fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap();
+        let warden = nix::unistd::Pid::from_raw(children.trim().parse().unwrap());
+        nix::sys::signal::kill(warden, nix::sys::signal::Signal::SIGKILL).unwrap();
+        let gone = || !Path::new(&format!("/proc/{launcher}/fd/0")).exists();
+        until("the launcher of a dead warden", gone).await;
+        assert_eq!(sandbox.bash("echo again").await.stdout, "again\n");
+        assert_ne!(sandbox.launcher.pid(), launcher);
+        until("groups of a launcher without a warden", || groups(launcher).is_empty()).await;
+    }
+}
+
+#[tokio::test]
 async fn a_neighbour_goes_on_when_a_run_is_ended_for_its_memory() {
     for sandbox in sandboxes() {
         let quiet = sandbox.spec("bash", &["-c", "sleep 3; echo survived"]);
