@@ -86,6 +86,11 @@ impl Means {
         groups.chain(self.proc.iter().map(AsRawFd::as_raw_fd))
     }
 
+    /// The groups that runs are born into.
+    fn bearing(&self) -> Option<&Groups> {
+        self.groups.as_ref().filter(|_| self.bound == MemoryBound::CgroupV2)
+    }
+
     /// The groups that runs are moved to.
     fn moving(&self) -> Option<&Groups> {
         self.groups.as_ref().filter(|_| self.bound.is_by_moving())
@@ -99,6 +104,8 @@ pub(super) struct Memory {
     warden: OwnedFd,
     /// What the warden had no room to hear yet.
     owed: VecDeque<Word>,
+    /// A group made ahead for the next run, with its number and limits.
+    ahead: Option<(u64, Whole, Group)>,
 }
 
 impl Memory {
@@ -110,7 +117,7 @@ impl Memory {
         let (ours, theirs) = crate::launcher::packet_sockets()?;
         let launcher = nix::unistd::getpid().as_raw();
         if sys::fork_single_threaded()?.is_some() {
-            return Ok(Self { means, warden: ours, owed: VecDeque::new() });
+            return Ok(Self { means, warden: ours, owed: VecDeque::new(), ahead: None });
         }
         // What this process holds of the launcher's would keep the service from noticing the launcher's end.
         sys::close_all_but(&means.descriptors().chain([theirs.as_raw_fd()]).collect::<Vec<_>>());
@@ -132,10 +139,24 @@ impl Memory {
     ///
     /// # Errors
     /// As `mkdir(2)`. What was made is removed by [`Memory::ended`].
-    pub(super) fn birthplace(&self, run: u64, whole: Whole) -> io::Result<Option<Group>> {
-        match (&self.means.groups, self.means.bound) {
-            (Some(groups), MemoryBound::CgroupV2) => groups.make(run, whole).map(Some),
-            _ => Ok(None),
+    pub(super) fn birthplace(&mut self, run: u64, whole: Whole) -> io::Result<Option<Group>> {
+        let Some(groups) = self.means.bearing() else { return Ok(None) };
+        match self.ahead.take() {
+            Some((number, limits, group)) if (number, limits) == (run, whole) => return Ok(Some(group)),
+            Some((number, ..)) => drop(groups.remove(number)),
+            None => {}
+        }
+        groups.make(run, whole).map(Some)
+    }
+
+    /// Makes the group of the next run ahead, as long as nobody waits for it; most runs have the same limits.
+    pub(super) fn make_ahead(&mut self, run: u64, whole: Whole) {
+        if let Some(groups) = self.means.bearing() {
+            // When it fails, it will fail again and be reported when the run is there.
+            self.ahead = groups.make(run, whole).ok().map(|group| (run, whole, group));
+            if self.ahead.is_none() {
+                groups.remove(run);
+            }
         }
     }
 
@@ -164,10 +185,7 @@ impl Memory {
 
     /// Cleans up after a run; `watched` when the warden was told of it.
     pub(super) fn ended(&mut self, run: u64, watched: bool) {
-        let is_clean = match &self.means.groups {
-            Some(groups) if self.means.bound == MemoryBound::CgroupV2 => groups.remove(run),
-            _ => !watched,
-        };
+        let is_clean = self.means.bearing().map_or(!watched, |groups| groups.remove(run));
         if !is_clean {
             self.owed.push_back(Word::Forget { run });
             self.settle();

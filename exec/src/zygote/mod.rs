@@ -303,6 +303,7 @@ impl Loop {
                     watched: false,
                     limit: None,
                 });
+                self.memory.make_ahead(self.next, request.whole);
             }
             Err((step, error)) => {
                 let errno = error.raw_os_error().unwrap_or(0);
