@@ -25,12 +25,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         Some(Prey::one((8 * MIB).to_string(), (most + 64 * MIB).to_string()))
     })
     .alone(),
-    Attack::hunting("resources.py", "taking_memory_in_many_processes", |scene| {
-        let most = small(scene, "run_memory_bytes", 2048 * MIB)?;
-        let told = |count: u64, size: u64| vec![count.to_string(), size.to_string()];
-        Some(Prey { control: told(2, 8 * MIB), evil: told(4, most / 3) })
-    })
-    .alone(),
+    Attack::driven("taking_memory_in_many_processes", taking_memory_together).alone(),
     Attack::hunting("resources.py", "writing_one_large_file", |scene| {
         Some(Prey::one(MIB.to_string(), (scene.stage.limit("file_bytes") + MIB).to_string()))
     }),
@@ -69,6 +64,23 @@ fn filling(scene: &Scene<'_>, control: &[&str], evil: &[&str]) -> Finding {
         scene.client().delete(format!("{}/file?path={directory}&recursive=true", scene.workspace()));
     }
     finding
+}
+
+/// The whole run dies at the limit; the payload would say that it got past.
+fn taking_memory_together(scene: &Scene<'_>) -> Finding {
+    let Some(most) = small(scene, "run_memory_bytes", 2048 * MIB) else {
+        return Finding::Skipped("the service's limit is more than a test may take".into());
+    };
+    let told = |count: u64, size: u64| [count.to_string(), size.to_string()];
+    let tree = scene.workspace();
+    payload::control(&scene.control(), &scene.control().workspace(), "resources.py", &told(2, 8 * MIB));
+    payload::plant(scene, &tree, "resources.py");
+    let request = payload::request(scene, "resources.py", scene.name, Mode::Evil, &told(4, most / 3));
+    let ran = scene.exec(&tree, &request);
+    if ran.result["limit"] == "memory" && !ran.stdout().contains("GOT") {
+        return Finding::Stopped;
+    }
+    payload::judge(scene, &ran)
 }
 
 /// The kernel sends a signal at the limit; the payload would say that it got past.

@@ -121,7 +121,7 @@ impl Memory {
         }
         // What this process holds of the launcher's would keep the service from noticing the launcher's end.
         sys::close_all_but(&means.descriptors().chain([theirs.as_raw_fd()]).collect::<Vec<_>>());
-        confine(surroundings);
+        confine(surroundings, means.groups.is_some());
         warden::live(theirs, means, launcher)
     }
 
@@ -224,9 +224,11 @@ impl Memory {
 
 /// Gives up what the warden does not need. It keeps what it takes to look at processes as their uid, to end what is left
 /// in a group, and to remove groups at the top of a hierarchy, where not even their owner may write (cgroups(7)).
-fn confine(surroundings: Surroundings) {
-    let kept =
-        CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL | CapabilitySet::DAC_OVERRIDE;
+fn confine(surroundings: Surroundings, groups: bool) {
+    let mut kept = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    if groups {
+        kept |= CapabilitySet::KILL | CapabilitySet::DAC_OVERRIDE;
+    }
     if let Ok(sets) = rustix::thread::capabilities(None) {
         let left = sets.permitted & kept;
         let sets = CapabilitySets { effective: left, permitted: left, inheritable: CapabilitySet::empty() };

@@ -16,11 +16,13 @@ pub(super) const KILLS: &str = "memory.oom_control";
 /// Makes a base in the memory hierarchy, and in the other one where that can be done too.
 ///
 /// # Errors
-/// In words, when there is no memory hierarchy or it is not this process's to use.
+/// In words, for results too and so without paths of the host: when there is no memory hierarchy or it is not this
+/// process's to use.
 pub(super) fn find(mounts: &str, own: &str) -> Result<Groups, String> {
     let group = |controller| own_group(Hierarchy::Controller(controller), mounts, own);
     let memory = group("memory").ok_or("no hierarchy with the memory controller is mounted")?;
-    let base = Base::make(&memory).map_err(|error| format!("`{}`: {error}", memory.display()))?;
+    let base =
+        Base::make(&memory).map_err(|error| format!("no group can be made below the service's: {error}"))?;
     let pids = group("pids").and_then(|path: PathBuf| Base::make(&path).ok());
     let places = [(base, MEMORY)].into_iter().chain(pids.map(|base| (base, PIDS))).collect();
     Ok(Groups { places, kills: KILLS })

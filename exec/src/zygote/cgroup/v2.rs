@@ -38,28 +38,29 @@ const MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
 /// Moves the service and this process to a leaf, and makes a base beside it.
 ///
 /// # Errors
-/// In words, when there is no such hierarchy, or it is not this service's to use.
+/// In words, for results too and so without paths of the host: when there is no such hierarchy, or it is not this
+/// service's to use.
 pub(super) fn find(mounts: &str, own: &str) -> Result<Groups, String> {
     let group = own_group(Hierarchy::Unified, mounts, own).ok_or("it is not mounted")?;
     let is_in_leaf = group.file_name().is_some_and(|name| name == LEAF);
     let domain = if is_in_leaf { group.parent().unwrap_or(&group) } else { &group };
-    let in_words = |what: &str, error: io::Error| format!("{what} of `{}`: {error}", domain.display());
-    let directory = open_group(domain).map_err(|error| in_words("the directory", error))?;
-    let controllers =
-        base::read(&directory, "cgroup.controllers").map_err(|error| in_words("the controllers", error))?;
+    let in_words = |what: &str, error: io::Error| format!("{what} below the service's group: {error}");
+    let directory = open_group(domain).map_err(|error| in_words("nothing can be opened", error))?;
+    let controllers = base::read(&directory, "cgroup.controllers")
+        .map_err(|error| in_words("no controllers can be read", error))?;
     if let Some(lacking) = ["memory", "pids"].iter().find(|name| !has(&controllers, name)) {
-        return Err(format!("`{}` has no controller `{lacking}`", domain.display()));
+        return Err(format!("the service's group has no controller `{lacking}`"));
     }
     if !is_in_leaf {
-        check_ownership(domain, &directory, own)?;
-        occupy_leaf(&directory).map_err(|error| in_words("the leaf", error))?;
+        check_ownership(&directory, own)?;
+        occupy_leaf(&directory).map_err(|error| in_words("the service cannot be moved", error))?;
     }
     let enable = |directory: &OwnedFd| base::write(directory, "cgroup.subtree_control", "+memory +pids");
-    enable(&directory).map_err(|error| in_words("the controllers", error))?;
-    let base = Base::make(domain).map_err(|error| in_words("a group", error))?;
+    enable(&directory).map_err(|error| in_words("no controllers can be enabled", error))?;
+    let base = Base::make(domain).map_err(|error| in_words("no group can be made", error))?;
     if let Err(error) = enable(base.directory()) {
         base.remove();
-        return Err(in_words("the controllers", error));
+        return Err(in_words("no controllers can be enabled", error));
     }
     Ok(Groups { places: vec![(base, SETTINGS)], kills: KILLS })
 }
@@ -69,7 +70,7 @@ fn has(controllers: &str, name: &str) -> bool {
 }
 
 /// Checks that the group was handed over and that nobody else lives in it.
-fn check_ownership(path: &Path, directory: &OwnedFd, own: &str) -> Result<(), String> {
+fn check_ownership(directory: &OwnedFd, own: &str) -> Result<(), String> {
     let marked = MARKS.iter().any(|mark| {
         let mut value = [0; 8];
         rustix::fs::fgetxattr(directory, *mark, &mut value)
@@ -79,22 +80,21 @@ fn check_ownership(path: &Path, directory: &OwnedFd, own: &str) -> Result<(), St
     let is_namespace_root =
         own.lines().any(|line| line == "0::/") && base::read(directory, "cgroup.type").is_ok();
     if !marked && !is_namespace_root {
-        return Err(format!(
-            "`{}` was not handed over to the service: set `Delegate=memory pids` in its unit, or give its container \
-             a control group namespace",
-            path.display()
-        ));
+        let advice =
+            "set `Delegate=memory pids` in its unit, or give its container a control group namespace";
+        return Err(format!("the service's group was not handed over to it: {advice}"));
     }
     let ours = [getpid().as_raw(), getppid().as_raw()];
-    let inside = base::processes(directory).map_err(|error| format!("`{}`: {error}", path.display()))?;
+    let inside =
+        base::processes(directory).map_err(|error| format!("the service's group cannot be read: {error}"))?;
     if inside.iter().any(|pid| !ours.contains(pid)) {
-        return Err(format!("other processes than the service are in `{}`", path.display()));
+        return Err("other processes than the service's are in its group".to_owned());
     }
     let below = base::groups_below(directory).unwrap_or_default();
-    match below.iter().find(|name| !name.starts_with("filesecbox-")) {
-        Some(other) => Err(format!("the group `{other}` in `{}` is not the service's", path.display())),
-        None => Ok(()),
+    if below.iter().any(|name| !name.starts_with("filesecbox-")) {
+        return Err("the service's group has groups below it that are not the service's".to_owned());
     }
+    Ok(())
 }
 
 /// Moves the service and this process into the leaf of `domain`.
