@@ -78,6 +78,10 @@ impl Stage {
                 host::granted("root", false);
                 continue;
             }
+            let is_other = !is_root && rustix::process::geteuid().is_root();
+            if is_other && !host::granted("setpriv", Path::new("/usr/bin/setpriv").exists()) {
+                continue;
+            }
             // The proxy, where there is one, makes the network that a command sees larger.
             let native = Self::start(is_root, "[commands]\nnetwork = \"proxy\"\n");
             let native = native.ok().filter(|stage| stage.tier == Tier::Namespaces);
