@@ -336,11 +336,6 @@ impl Host {
     pub(crate) fn program(&self) -> PathBuf {
         self.dir.path().join("service/filesecbox")
     }
-
-    /// Tells whether `path` lies in what this suite made.
-    pub(crate) fn made(&self, path: &Path) -> bool {
-        path.starts_with(self.dir.path())
-    }
 }
 
 impl Drop for Host {
