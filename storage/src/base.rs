@@ -106,7 +106,7 @@ impl Store {
         }
     }
 
-    /// Takes away former versions that no overlay began with, but for the newest few.
+    /// Takes away former versions that no overlay began with and no command sees, but for the newest few.
     ///
     /// The caller holds no lock.
     pub(crate) fn collect_versions(&self, agent: &AgentId, skill: &SkillId) -> Result<Vec<Trash>> {
@@ -116,11 +116,12 @@ impl Store {
             Err(Error::NotFound(_)) => return Ok(trash),
             versions => versions?,
         };
-        let mut kept: Vec<(i128, OsString)> = Vec::new();
+        let mounted = self.views().map(|views| views.lower_inodes(agent, skill)).unwrap_or_default();
+        let mut kept: Vec<(i128, u64, OsString)> = Vec::new();
         for entry in versions.entries()? {
             if let Some(stat) = versions.stat_entry(&entry.name)? {
                 // A rename moves the change time: it is when the version was replaced.
-                kept.push((stat.changed_ns, entry.name));
+                kept.push((stat.changed_ns, stat.inode, entry.name));
             }
         }
         if kept.len() <= self.inner.options.keep_versions {
@@ -129,8 +130,8 @@ impl Store {
         kept.sort_unstable();
         kept.truncate(kept.len() - self.inner.options.keep_versions);
         let based_on = self.bases(agent, skill)?;
-        for (_, name) in kept {
-            if !based_on.contains(name.as_bytes()) {
+        for (_, inode, name) in kept {
+            if !based_on.contains(name.as_bytes()) && !mounted.contains(&inode) {
                 trash.push(self.inner.stage.discard(&versions, &name)?);
             }
         }

@@ -48,6 +48,9 @@ impl Files {
                 (opened.stat.links == 1).then_some(opened)
             }
             TreeId::Skill(user, agent, skill) => {
+                if store.views().is_some_and(|views| views.has_older(id)) {
+                    return None;
+                }
                 let overlay = format!("{}/{skill}", place::overlay(user, agent).ok()?);
                 let upper = match open(root, &overlay, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC) {
                     Ok(fd) => Some(Dir::from(fd)),

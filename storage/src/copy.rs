@@ -5,7 +5,43 @@ use std::io::{self, Read, Write};
 
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 
+use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::stat::Kind;
+use crate::union::layers::{Found, Layers};
+
+/// Copies everything in the merged directory `from` into the empty directory `into`, which is one of at most
+/// `levels` levels. All of it belongs to `owner`; `None` keeps the service's own.
+///
+/// # Errors
+/// [`Error::TooManyEntries`] when it is deeper; [`Error::NoSpace`], [`Error::Io`].
+pub(crate) fn copy_tree(from: &Layers, into: &Dir, owner: Option<u32>, levels: usize) -> Result<()> {
+    let Some(levels) = levels.checked_sub(1) else {
+        return Err(Error::TooManyEntries(crate::dir::DEPTH_MAX));
+    };
+    for child in from.children()? {
+        match from.lookup(&child.name)? {
+            Some(Found::Directory(dirs, stat, _)) => {
+                // The mode comes last: it may keep the service itself from filling the directory.
+                let made = into.create_dir(&child.name, stat.mode | 0o700)?;
+                copy_tree(&dirs, &made, owner, levels)?;
+                made.set_mode(stat.mode)?;
+            }
+            Some(Found::Leaf(stat, layer)) if stat.kind == Kind::File => {
+                let (file, stat) = from.at(layer)?.open_file_entry(&child.name)?;
+                copy_file(file, &into.create_file(&child.name, stat.mode & 0o777)?, stat.modified_ns)?;
+            }
+            Some(Found::Leaf(stat, layer)) if stat.kind == Kind::Symlink => {
+                into.create_symlink(&from.at(layer)?.read_link(&child.name)?, &child.name)?;
+            }
+            _ => continue,
+        }
+        if let Some(owner) = owner {
+            into.set_entry_owner(&child.name, owner)?;
+        }
+    }
+    Ok(())
+}
 
 /// Copies the content and the modification time of `from`; the kernel copies without passing bytes through us.
 pub(crate) fn copy_file(mut from: File, mut to: &File, modified_ns: i128) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod list;
 mod remove;
+mod unnamed;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -85,7 +85,7 @@ impl Files {
 
     fn read<T>(&self, path: &RelPath, operation: impl FnOnce(&dyn Tree) -> Result<T>) -> Result<T> {
         let _held = self.store.inner.locks.read(&self.id);
-        match self.store.tree(&self.id, false) {
+        match self.store.tree(&self.id) {
             Ok(tree) => operation(tree.as_ref()),
             // The sender asked for `path`, not for where its tree would lie.
             Err(Error::NotFound(_)) => Err(Error::NotFound(path.to_string())),
@@ -97,7 +97,7 @@ impl Files {
     fn change<T>(&self, operation: impl FnOnce(&dyn Tree) -> Result<(T, Aftermath)>) -> Result<T> {
         let (value, aftermath) = {
             let _held = self.store.inner.locks.write(&self.id);
-            match self.store.tree(&self.id, false) {
+            match self.store.tree_alone(&self.id) {
                 // The first change of a workspace is tried aside, so that a refused one leaves nothing.
                 Err(Error::NotFound(_)) if matches!(self.id, TreeId::Workspace(..)) => {
                     let (tree, draft) = self.store.draft(&self.id)?;
@@ -106,7 +106,7 @@ impl Files {
                     (value, aftermath.and(Aftermath::sync(above)))
                 }
                 Err(other) => return Err(other),
-                Ok(_) => operation(self.store.tree(&self.id, true)?.as_ref())?,
+                Ok(tree) => operation(tree.as_ref())?,
             }
         };
         aftermath.settle(self.store.is_strict())?;
@@ -174,11 +174,15 @@ impl Files {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`].
     pub fn stage(&self) -> Result<StagedFile> {
-        let owner = match &self.id {
-            TreeId::Workspace(..) => self.store.owner(&self.id),
-            TreeId::Skill(..) => None,
-        };
-        self.store.inner.stage.file(0o644, owner)
+        let (stage, owner) = (&self.store.inner.stage, self.store.owner(&self.id));
+        match (&self.id, self.store.seat(&self.id)) {
+            (TreeId::Workspace(..), _) => stage.file(0o644, owner),
+            (TreeId::Skill(..), None) => stage.file(0o644, None),
+            (TreeId::Skill(..), Some(seat)) => {
+                let root = seat.root()?;
+                stage.file_in_view(0o644, owner, seat, &root)
+            }
+        }
     }
 
     /// Puts a staged file at `path` in one step.
@@ -207,8 +211,9 @@ impl Files {
 
     /// Places a finished file. The caller holds the file's lock.
     fn place(&self, path: &RelPath, mut file: StagedFile, options: &WriteOptions) -> Result<Written> {
-        let handle = file.file().try_clone().map_err(|error| Error::from_io("dup", path, error))?;
         self.change(|tree| {
+            file = tree.suited(file)?;
+            let handle = file.file().try_clone().map_err(|error| Error::from_io("dup", path, error))?;
             let mut created = false;
             let mut admit = |existing: Option<&Stat>, file: &mut StagedFile| {
                 if existing.is_some_and(|stat| stat.kind == Kind::Directory) {

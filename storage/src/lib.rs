@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | [`dir`] | [`Dir`], an open directory: the only way to anything stored |
 //! | [`stage`], `journal` | building things aside and making them visible at once |
-//! | [`tree`] | the contract of a tree; [`union`] and [`plain`] keep it |
+//! | [`tree`] | the contract of a tree; [`union`], [`live`] and [`plain`] keep it |
 //! | [`cached`] | reads that take no waiting |
 //! | [`text`] | lines and replacements |
 //! | [`version`] | names of published states |
@@ -20,6 +20,7 @@ pub mod dir;
 pub mod error;
 pub mod files;
 mod journal;
+pub mod live;
 mod lock;
 pub mod metadata;
 mod place;
@@ -39,8 +40,9 @@ pub mod version;
 pub use dir::Dir;
 pub use error::{Error, Result};
 pub use files::{Condition, Files, WriteOptions, Written};
+pub use live::{LiveOptions, OwnerSwap};
 pub use publish::{Publication, Published};
-pub use run::{Absorbed, PlannedRun, PreparedRun};
+pub use run::{Absorbed, Attachment, Placement, PlannedRun, PreparedRun, Role};
 pub use skills::Skill;
 pub use stage::{Durability, Leftovers};
 pub use stat::{ETag, Kind, Layer, Stat};

@@ -89,6 +89,15 @@ impl Locks {
         Some(TreeRead { _baseline: baseline, _tree: self.stripe(&self.trees, tree).try_read()? })
     }
 
+    /// Holds a tree alone and its baseline as it is, if nobody has to be waited for.
+    pub(crate) fn try_write(&self, tree: &TreeId) -> Option<TreeWrite<'_>> {
+        let baseline = match tree {
+            TreeId::Skill(_, agent, skill) => Some(self.stripe(&self.baselines, (agent, skill)).try_read()?),
+            TreeId::Workspace(..) => None,
+        };
+        Some(TreeWrite { _baseline: baseline, _tree: self.stripe(&self.trees, tree).try_write()? })
+    }
+
     /// Holds a tree alone and its baseline as it is.
     pub(crate) fn write(&self, tree: &TreeId) -> TreeWrite<'_> {
         TreeWrite { _baseline: self.baseline_of(tree), _tree: self.stripe(&self.trees, tree).write() }

@@ -25,7 +25,7 @@ pub struct Plain {
 
 impl Plain {
     /// The directory that holds `path`, and its last name.
-    fn parent_of(&self, path: &RelPath) -> Result<(Dir, OsString)> {
+    pub(crate) fn parent_of(&self, path: &RelPath) -> Result<(Dir, OsString)> {
         match (path.parent(), path.file_name()) {
             (Some(parent), Some(name)) => Ok((self.dir.open_dir(&parent)?, name.into())),
             _ => Err(Error::IsDirectory(path.to_string())),
@@ -33,7 +33,7 @@ impl Plain {
     }
 
     /// As [`Plain::parent_of`], but of what `path` leads to when it is a link.
-    fn target(&self, path: &RelPath) -> Result<(Dir, OsString)> {
+    pub(crate) fn target(&self, path: &RelPath) -> Result<(Dir, OsString)> {
         let (parent, name) = self.parent_of(path)?;
         if parent.stat_entry(&name)?.is_none_or(|stat| stat.kind != Kind::Symlink) {
             return Ok((parent, name));
@@ -42,7 +42,7 @@ impl Plain {
         let top =
             Level { name: OsString::new(), dirs: Layers { upper: Some(self.dir.reopen()?), lower: None } };
         let names = path.segments().map(OsString::from).collect();
-        let mut resolved = walk(top, names, 1, LastLink::Follow)?;
+        let mut resolved = walk(vec![top], names, 1, LastLink::Follow)?;
         match (resolved.levels.pop(), resolved.last) {
             (Some(Level { dirs: Layers { upper: Some(dir), .. }, .. }), Some((name, found))) => match found {
                 Some(Found::Directory(..)) => Err(Error::IsDirectory(path.to_string())),
@@ -248,7 +248,7 @@ impl Tree for Plain {
             }
             other => other,
         })?;
-        Ok(Aftermath { sync: vec![source, target], trash: Vec::new() })
+        Ok(Aftermath { sync: vec![source, target], ..Aftermath::default() })
     }
 
     fn remove(&self, path: &RelPath) -> Result<Aftermath> {
@@ -257,12 +257,12 @@ impl Tree for Plain {
             Err(Error::NotFound(_)) => return Err(Error::NotFound(path.to_string())),
             trash => trash?,
         };
-        Ok(Aftermath { sync: vec![parent], trash: vec![trash] })
+        Ok(Aftermath { sync: vec![parent], trash: vec![trash], ..Aftermath::default() })
     }
 }
 
 /// Refuses to put anything over a directory, or over what is no file.
-fn replaceable(existing: Option<&Stat>, path: &RelPath) -> Result<()> {
+pub(crate) fn replaceable(existing: Option<&Stat>, path: &RelPath) -> Result<()> {
     match existing.map(|stat| stat.kind) {
         Some(Kind::Directory) => Err(Error::IsDirectory(path.to_string())),
         Some(Kind::Other) => Err(Error::NotAFile(path.to_string())),

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
+use std::sync::Arc;
 
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
@@ -104,15 +105,22 @@ impl Store {
             return Ok(Publication { skills: published, leftovers });
         }
         let committed = transaction.commit(&self.inner.root)?;
+        let mut seats = Vec::new();
         for (index, change) in changes.iter().enumerate() {
             let applied = match change {
                 Change::Baseline(skill) => {
                     let _alone = self.inner.locks.write_baseline(agent, skill);
-                    committed.apply(&self.inner.root, index)
+                    let applied = committed.apply(&self.inner.root, index);
+                    self.tell_views(agent, skill);
+                    applied
                 }
                 Change::Overlay(tree) => {
                     let _alone = self.inner.locks.write(tree);
-                    committed.apply(&self.inner.root, index)
+                    let applied = committed.apply(&self.inner.root, index);
+                    if applied.is_ok() {
+                        seats.extend(self.detach_view(tree));
+                    }
+                    applied
                 }
             };
             if let Err(error) = applied {
@@ -123,7 +131,16 @@ impl Store {
                 return Err(error);
             }
         }
-        leftovers.trash.extend(committed.finish());
+        if let Some(trash) = committed.finish().map(Arc::new) {
+            // What is still mounted somewhere stays until it no longer is.
+            seats.iter().for_each(|seat| seat.keep(Arc::clone(&trash)));
+            for change in &changes {
+                if let Change::Baseline(skill) = change {
+                    self.keep_for_views(agent, skill, &trash);
+                }
+            }
+            leftovers.trash.push(trash);
+        }
         for change in &changes {
             if let Change::Baseline(skill) = change {
                 leftovers.trash.extend(self.collect_versions_or_warn(agent, skill));
@@ -133,14 +150,18 @@ impl Store {
     }
 
     /// Collects former versions after a change that is done: a failure here is no failure of the change.
-    fn collect_versions_or_warn(&self, agent: &AgentId, skill: &SkillId) -> Vec<Trash> {
-        self.collect_versions(agent, skill).unwrap_or_else(|error| {
+    fn collect_versions_or_warn(&self, agent: &AgentId, skill: &SkillId) -> Vec<Arc<Trash>> {
+        let collected = self.collect_versions(agent, skill).unwrap_or_else(|error| {
             tracing::warn!(%error, %skill, "former versions stay until the next publication");
             Vec::new()
-        })
+        });
+        collected.into_iter().map(Arc::new).collect()
     }
 
     fn overlay_has(&self, user: &UserId, agent: &AgentId, skill: &SkillId) -> Result<bool> {
+        if self.is_only_mounted(&TreeId::Skill(user.clone(), agent.clone(), skill.clone()))? {
+            return Ok(false);
+        }
         match self.inner.root.open_dir(&place::overlay(user, agent)?) {
             Ok(dir) => {
                 Ok(dir.stat_entry(OsStr::new(skill.as_str()))?.is_some_and(|stat| !stat.is_whiteout()))
@@ -168,6 +189,11 @@ impl Store {
                 Err(Error::AlreadyExists(_)) => Some(self.inner.stage.discard(&baseline, name)?),
                 moved => moved.map(|()| None)?,
             };
+            self.tell_views(agent, skill);
+            let trash = trash.map(Arc::new);
+            if let Some(trash) = &trash {
+                self.keep_for_views(agent, skill, trash);
+            }
             if self.is_strict() {
                 versions.sync()?;
                 baseline.sync()?;
@@ -207,10 +233,19 @@ impl Store {
             if self.is_strict() {
                 upper.sync()?;
             }
-            trash
+            self.discard_mounted(id, trash)
         };
         drop(trash);
         Ok(())
+    }
+
+    /// Lets what was an overlay be removed: now, or when the view of it has gone. The caller holds the tree alone.
+    fn discard_mounted(&self, id: &TreeId, trash: Trash) -> Arc<Trash> {
+        let trash = Arc::new(trash);
+        if let Some(seat) = self.detach_view(id) {
+            seat.keep(Arc::clone(&trash));
+        }
+        trash
     }
 
     /// Drops a user's changes of a skill, deletions included: the baseline shows again. Tells whether there were
@@ -223,8 +258,10 @@ impl Store {
             return Err(Error::NotFound(id.sandbox_path()));
         };
         let name = OsStr::new(skill.as_str());
+        let had_changes;
         let trash = {
             let _alone = self.inner.locks.write(id);
+            had_changes = !self.is_only_mounted(id)?;
             let upper = match self.inner.root.open_dir(&place::overlay(user, agent)?) {
                 Ok(upper) if upper.stat_entry(name)?.is_some() => upper,
                 Ok(_) | Err(Error::NotFound(_)) => {
@@ -240,9 +277,9 @@ impl Store {
             if self.is_strict() {
                 upper.sync()?;
             }
-            trash
+            self.discard_mounted(id, trash)
         };
         drop(trash);
-        Ok(true)
+        Ok(had_changes)
     }
 }

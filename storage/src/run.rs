@@ -1,22 +1,34 @@
-//! [`PlannedRun`] and [`PreparedRun`]: a tree as a command will see it, and what the command did to it.
+//! [`PlannedRun`] and [`PreparedRun`]: trees as a command will see them, and what the command did to them.
 //!
-//! A workspace is seen as it is. A merged view is *materialised*: copied into `work/`, run in, and compared with
-//! what it was before; the difference is *absorbed* into the overlay, deletions as whiteouts. Changes that the
-//! service makes to the overlay during the run stay, unless the command changed the same entry: then the command,
-//! which ended later, wins.
+//! A workspace is seen as it is. A merged view is seen in one of two ways:
+//!
+//! * through its *live view* ([`crate::live`]), where the host lets the service mount: what the command changes is
+//!   changed, at once;
+//! * *materialised*: copied into `work/`, run in, and compared with what it was before; the difference is *absorbed*
+//!   into the overlay, deletions as whiteouts. Changes that the service makes to the overlay during the run stay,
+//!   unless the command changed the same entry: then the command, which ended later, wins.
+//!
+//! Where a run stands ([`Placement`]) is another matter: at the paths of the host, or at paths of its own to which the
+//! trees are attached.
 
 mod absorb;
+mod attach;
 mod materialise;
+mod points;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use policy::{RelPath, TreeId, View};
+use policy::{RelPath, SkillId, TreeId, View};
 
 pub use self::absorb::Absorbed;
+pub use self::attach::{Attachment, Role};
 use self::materialise::{Copy, give};
+use self::points::MountPoints;
+pub(crate) use self::points::Points;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::live::Seat;
 use crate::place;
 use crate::store::Store;
 
@@ -24,18 +36,44 @@ use crate::store::Store;
 /// number there.
 const LEFT_OVER_MAX: usize = 1000;
 
+/// Skills that one run of a workspace may see.
+pub const RUN_SKILLS_MAX: usize = 64;
+
+/// Where a run finds its trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// At the paths of the host. A skill is materialised.
+    InPlace,
+    /// At the paths that callers know, to which [`PreparedRun::attachments`] are attached. A skill is its live view,
+    /// and materialised where there are none.
+    Mounted,
+}
+
 /// A tree as a command will see it.
 ///
-/// Dropping it removes what was made for the run, absorbing nothing.
+/// Dropping it removes what was made for the run, absorbing nothing, and gives back the seats in live views.
 pub struct PreparedRun {
     store: Store,
     id: TreeId,
     view: View,
     temporary: PathBuf,
-    /// The merged view's copy; `None` for a workspace.
-    copy: Option<Copy>,
+    /// The skills seen: the tree itself, or those that a run of the workspace asked for.
+    skills: Vec<Seen>,
+    /// What the workspace holds for the run.
+    _points: Option<MountPoints>,
     home: Dir,
     run: OsString,
+}
+
+/// A skill as a command sees it.
+struct Seen {
+    id: TreeId,
+    by: By,
+}
+
+enum By {
+    Live(Seat),
+    Copy(Copy),
 }
 
 /// A run that nothing was made for yet: what it will see, known before it costs anything.
@@ -44,19 +82,23 @@ pub struct PlannedRun {
     id: TreeId,
     view: View,
     temporary: PathBuf,
+    placement: Placement,
+    /// Skills that a run of the workspace sees besides, each once.
+    skills: Vec<SkillId>,
     run: OsString,
 }
 
 impl Store {
-    /// Plans a run in the tree `id`.
+    /// Plans a run in the tree `id`; one in a workspace may see `skills` too, of the same user and agent.
     ///
     /// # Errors
-    /// [`Error::Path`] never happens for ids that were parsed.
-    pub fn plan_run(&self, id: &TreeId) -> Result<PlannedRun> {
+    /// [`Error::Unsupported`] for more than [`RUN_SKILLS_MAX`] skills, and for any of them in a run of a skill or
+    /// one that is not [`Placement::Mounted`].
+    pub fn plan_run(&self, id: &TreeId, placement: Placement, skills: &[SkillId]) -> Result<PlannedRun> {
+        check_skills(id, placement, skills)?;
         let run = self.inner.stage.fresh_name();
         let place = |place: RelPath| self.root_path().join(place.as_str());
-        let scratch = place(place::packages(id.user(), id.agent())?);
-        let temporary = scratch.join("tmp").join(&run);
+        let home = place(place::packages(id.user(), id.agent())?);
         let (tree, aliases) = match id {
             TreeId::Workspace(user, agent) => (place(place::workspace(user, agent)?), Vec::new()),
             TreeId::Skill(user, agent, skill) => {
@@ -65,16 +107,34 @@ impl Store {
                 (tree, layers.map(|layer| place(layer).join(skill.as_str())).to_vec())
             }
         };
-        let view = View { tree, scratch, sandbox_path: id.sandbox_path(), aliases, owner: self.owner(id) };
-        Ok(PlannedRun { store: self.clone(), id: id.clone(), view, temporary, run })
+        let sandbox_path = id.sandbox_path();
+        let owner = self.owner(id);
+        let (view, temporary) = match placement {
+            Placement::InPlace => {
+                let temporary = home.join("tmp").join(&run);
+                (View { tree, scratch: home, sandbox_path, aliases, owner }, temporary)
+            }
+            Placement::Mounted => {
+                let aliases = if aliases.is_empty() { vec![tree] } else { aliases };
+                let (tree, scratch) = (PathBuf::from(&sandbox_path), PathBuf::from(attach::HOME));
+                (View { tree, scratch, sandbox_path, aliases, owner }, PathBuf::from(attach::TEMPORARY))
+            }
+        };
+        let mut once: Vec<SkillId> = Vec::new();
+        for skill in skills {
+            if !once.contains(skill) {
+                once.push(skill.clone());
+            }
+        }
+        Ok(PlannedRun { store: self.clone(), id: id.clone(), view, temporary, placement, skills: once, run })
     }
 
-    /// Plans a run in the tree `id` and makes what it needs.
+    /// Plans a run at the paths of the host in the tree `id` and makes what it needs.
     ///
     /// # Errors
     /// As [`PlannedRun::prepare`].
     pub fn prepare_run(&self, id: &TreeId) -> Result<PreparedRun> {
-        self.plan_run(id)?.prepare()
+        self.plan_run(id, Placement::InPlace, &[])?.prepare()
     }
 
     /// The directory of the runs' temporary directories, swept of those that a crash left.
@@ -98,6 +158,41 @@ impl Store {
         }
         Ok(dir)
     }
+
+    /// Lets a command see the skill `id`.
+    fn see(&self, id: TreeId, placement: Placement, copy: &OsStr) -> Result<Seen> {
+        if placement == Placement::Mounted && self.live().is_ok() {
+            match self.enter(&id) {
+                Ok(seat) => return Ok(Seen { id, by: By::Live(seat) }),
+                // What the kernel refuses this once must not cost the user the run.
+                Err(Error::Io { operation, source, .. }) => {
+                    tracing::warn!(operation, error = %source, "a skill is copied because it cannot be mounted");
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        let copy = self.materialise(&id, copy, self.owner(&id))?;
+        Ok(Seen { id, by: By::Copy(copy) })
+    }
+}
+
+fn check_skills(id: &TreeId, placement: Placement, skills: &[SkillId]) -> Result<()> {
+    let refused = |message: &str| Err(Error::Unsupported(message.to_owned()));
+    if skills.is_empty() {
+        return Ok(());
+    }
+    if skills.len() > RUN_SKILLS_MAX {
+        return refused(&format!("a command sees at most {RUN_SKILLS_MAX} skills: name fewer"));
+    }
+    match (id, placement) {
+        (TreeId::Skill(..), _) => refused(
+            "a command of a skill sees that skill only: run it in the workspace to see several",
+        ),
+        (TreeId::Workspace(..), Placement::InPlace) => refused(
+            "skills cannot be mounted into the workspace on this host: run the command in the skill itself",
+        ),
+        (TreeId::Workspace(..), Placement::Mounted) => Ok(()),
+    }
 }
 
 impl PlannedRun {
@@ -107,19 +202,19 @@ impl PlannedRun {
         &self.view
     }
 
-    /// The host path of the run's own temporary directory, below [`View::scratch`].
+    /// The run's own temporary directory, as the command knows it.
     #[must_use]
     pub fn temporary(&self) -> &std::path::Path {
         &self.temporary
     }
 
-    /// Makes what the run needs: the workspace, or the copy of the merged view.
+    /// Makes what the run needs: the workspace, live views, or copies of merged views.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when the user has no such skill; [`Error::TooLarge`], [`Error::TooManyEntries`],
-    /// [`Error::NoSpace`].
+    /// [`Error::NotFound`] when the user has no such skill; [`Error::Conflict`] when something that is no directory
+    /// stands where a skill is to be attached; [`Error::TooLarge`], [`Error::TooManyEntries`], [`Error::NoSpace`].
     pub fn prepare(self) -> Result<PreparedRun> {
-        let Self { store, id, view, temporary, run } = self;
+        let Self { store, id, view, temporary, placement, skills, run } = self;
         let owner = view.owner;
         let home = store.inner.root.ensure_path(&place::packages(id.user(), id.agent())?)?;
         if owner.is_some() && home.stat()?.mode != 0o700 {
@@ -130,15 +225,28 @@ impl PlannedRun {
         give(&temporaries, owner)?;
         give(&temporaries.create_dir(&run, 0o700)?, owner)?;
         // From here on, dropping it removes what was made.
-        let mut prepared = PreparedRun { store, id, view, temporary, copy: None, home, run };
+        let mut prepared =
+            PreparedRun { store, id, view, temporary, skills: Vec::new(), _points: None, home, run };
+        let store = &prepared.store;
         match &prepared.id {
-            TreeId::Workspace(..) => {
-                // Not while a first change is about to put its own in place.
-                let _held = prepared.store.inner.locks.read(&prepared.id);
-                drop(prepared.store.plain(&prepared.id, true)?);
+            TreeId::Workspace(user, agent) => {
+                {
+                    // Not while a first change is about to put its own in place.
+                    let _held = store.inner.locks.read(&prepared.id);
+                    drop(store.plain(&prepared.id, true)?);
+                }
+                for skill in &skills {
+                    let tree = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
+                    let seen = store.see(tree, placement, &store.inner.stage.fresh_name())?;
+                    prepared.skills.push(seen);
+                }
+                if !skills.is_empty() {
+                    prepared._points = Some(store.mount_points(&prepared.id, &skills)?);
+                }
             }
             TreeId::Skill(..) => {
-                prepared.copy = Some(prepared.store.materialise(&prepared.id, &prepared.run, owner)?);
+                let seen = store.see(prepared.id.clone(), placement, &prepared.run)?;
+                prepared.skills.push(seen);
             }
         }
         Ok(prepared)
@@ -152,36 +260,35 @@ impl PreparedRun {
         &self.view
     }
 
-    /// The host path of the run's own temporary directory, below [`View::scratch`].
+    /// The run's own temporary directory, as the command knows it.
     #[must_use]
     pub fn temporary(&self) -> &std::path::Path {
         &self.temporary
     }
 
-    /// Tells whether there will be anything to absorb: a command works on a copy, not on the tree itself.
+    /// Tells whether there will be anything to absorb: a command works on copies, not on the trees themselves.
     #[must_use]
     pub fn is_copy(&self) -> bool {
-        self.copy.is_some()
+        self.copies().next().is_some()
+    }
+
+    fn copies(&self) -> impl Iterator<Item = (&TreeId, &Copy)> {
+        self.skills.iter().filter_map(|seen| match &seen.by {
+            By::Copy(copy) => Some((&seen.id, copy)),
+            By::Live(_) => None,
+        })
     }
 }
 
 impl Drop for PreparedRun {
     fn drop(&mut self) {
-        let work = || match self.id {
-            TreeId::Skill(..) => {
-                self.store.inner.root.open_dir(&RelPath::parse(place::WORK)?)?.remove_tree(&self.run)
-            }
-            TreeId::Workspace(..) => Ok(()),
-        };
         // Each for itself: the command may have removed or replaced `tmp`.
         let temporary = || match self.home.open_dir_entry(OsStr::new("tmp")) {
             Err(Error::NotFound(_) | Error::NotADirectory(_)) => Ok(()),
             tmp => tmp?.remove_tree(&self.run),
         };
-        for removed in [work(), temporary()] {
-            if let Err(error) = removed {
-                tracing::warn!(%error, "a run's files stay until the next start");
-            }
+        if let Err(error) = temporary() {
+            tracing::warn!(%error, "a run's files stay until the next start");
         }
     }
 }

@@ -53,8 +53,22 @@ impl Store {
             let _held = self.inner.locks.read(&tree);
             // Looked up again under its lock: it may have gone meanwhile.
             let layers = Layers::open(&self.inner.root, &overlay, &baseline)?;
-            let Some(Found::Directory(dirs, stat, layer)) = layers.lookup(&child.name)? else { continue };
-            let mut status = self.status_held(&tree)?;
+            let Some(Found::Directory(dirs, mut stat, mut layer)) = layers.lookup(&child.name)? else {
+                continue;
+            };
+            if let Some(lower) = &dirs.lower
+                && self.is_only_mounted(&tree)?
+            {
+                (stat, layer) = (lower.stat()?, Layer::Baseline);
+            }
+            let mut status = match self.status_held(&tree) {
+                // A command may make more, and nest it deeper, than is compared. One such skill spoils no list.
+                Err(Error::TooManyEntries(_)) => {
+                    let overlay_modified_ns = Some(stat.modified_ns);
+                    SkillStatus { status: Status::Modified, changes: Vec::new(), overlay_modified_ns }
+                }
+                status => status?,
+            };
             let baseline = self.baseline_dir(agent, &id)?;
             if baseline.is_none() && layer == Layer::Overlay {
                 status.status = Status::LocalOnly;
@@ -78,7 +92,7 @@ impl Store {
         let spool = self.spool()?;
         {
             let _held = self.inner.locks.read(id);
-            let tree = self.tree(id, false)?;
+            let tree = self.tree(id)?;
             let entries = self.inner.options.files.tree_entries;
             let options = WalkOptions { depth: usize::MAX, entries, look: true };
             let mut walked = tree.walk(&RelPath::root(), options)?;

@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,6 +15,7 @@ use rustix::time::ClockId;
 
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::live::Seat;
 use crate::stat::Stat;
 
 /// When a change counts as done.
@@ -110,7 +111,30 @@ impl Stage {
     pub fn file(&self, mode: u32, owner: Option<u32>) -> Result<StagedFile> {
         let name = self.fresh_name();
         let file = self.inner.dir.create_file(&name, mode & 0o777)?;
-        let staged = StagedFile { stage: self.clone(), name: Some(name), file, mode: Some(mode & 0o777) };
+        let staged =
+            StagedFile { stage: self.clone(), held: Held::Named(name), file, mode: Some(mode & 0o777) };
+        if let Some(owner) = owner {
+            staged.set_owner(owner)?;
+        }
+        Ok(staged)
+    }
+
+    /// Begins a file in a live view, which goes as little as the file does.
+    ///
+    /// `root` is the root of the mount.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`].
+    pub(crate) fn file_in_view(
+        &self,
+        mode: u32,
+        owner: Option<u32>,
+        seat: Seat,
+        root: &Dir,
+    ) -> Result<StagedFile> {
+        let file = root.create_unnamed(mode & 0o777)?;
+        let staged =
+            StagedFile { stage: self.clone(), held: Held::Unnamed(seat), file, mode: Some(mode & 0o777) };
         if let Some(owner) = owner {
             staged.set_owner(owner)?;
         }
@@ -151,7 +175,7 @@ pub(crate) struct Trash {
 #[must_use]
 #[derive(Default)]
 pub struct Leftovers {
-    pub(crate) trash: Vec<Trash>,
+    pub(crate) trash: Vec<Arc<Trash>>,
 }
 
 impl Drop for Trash {
@@ -167,10 +191,21 @@ impl Drop for Trash {
 /// Dropping it unplaced removes it.
 pub struct StagedFile {
     stage: Stage,
-    name: Option<OsString>,
+    // Before what holds it: a mount does not go as long as a file in it is open.
     file: File,
+    held: Held,
     /// Permission bits, when they are known.
     mode: Option<u32>,
+}
+
+/// Where a staged file is.
+enum Held {
+    /// In the stage, under a name.
+    Named(OsString),
+    /// In a live view, without a name.
+    Unnamed(Seat),
+    /// In its place.
+    Placed,
 }
 
 impl StagedFile {
@@ -260,7 +295,7 @@ impl StagedFile {
         }
         let staged_name = stage.fresh_name();
         from.rename(name, stage.dir(), &staged_name)?;
-        let mut staged = Self { stage: stage.clone(), name: Some(staged_name), file, mode: None };
+        let mut staged = Self { stage: stage.clone(), held: Held::Named(staged_name), file, mode: None };
         staged.set_mode(mode)?;
         Ok(staged)
     }
@@ -276,12 +311,49 @@ impl StagedFile {
 
     /// Makes the file visible as `name` in `dir`, in one step, replacing a file, link or whiteout of that name.
     pub(crate) fn place(mut self, dir: &Dir, name: &OsStr) -> Result<()> {
-        let Some(staged) = self.name.as_deref() else {
-            return Err(Error::NotFound("stage".to_owned()));
-        };
+        if let Held::Unnamed(_) = self.held {
+            self = self.into_stage()?;
+        }
+        let Held::Named(staged) = &self.held else { return Err(Error::NotFound("stage".to_owned())) };
         self.stage.dir().rename(staged, dir, name)?;
-        self.name = None;
+        self.held = Held::Placed;
         Ok(())
+    }
+
+    /// Gives a file in a live view the name `name` in `dir`, which is in the same mount.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`]; [`Error::NotFound`] when `dir` has gone.
+    pub(crate) fn link(&self, dir: &Dir, name: &OsStr) -> Result<()> {
+        dir.link(&self.file, name)
+    }
+
+    /// Brings the file into the stage when it is in a live view.
+    pub(crate) fn into_stage(self) -> Result<Self> {
+        match &self.held {
+            Held::Named(_) | Held::Placed => Ok(self),
+            Held::Unnamed(_) => self.copied_to(self.stage.file(self.mode.unwrap_or(0o644), None)?),
+        }
+    }
+
+    /// Brings the file into the view of `seat`, of which `root` is the root, unless it is there.
+    pub(crate) fn into_view(self, seat: &Seat, root: &Dir, owner: Option<u32>) -> Result<Self> {
+        match &self.held {
+            Held::Unnamed(own) if own.is_beside(seat) => Ok(self),
+            Held::Named(_) | Held::Unnamed(_) | Held::Placed => {
+                let mode = self.mode.map_or_else(|| self.stat().map(|stat| stat.mode), Ok)?;
+                let copy = self.stage.file_in_view(mode, owner, seat.another(), root)?;
+                self.copied_to(copy)
+            }
+        }
+    }
+
+    fn copied_to(self, mut copy: Self) -> Result<Self> {
+        let mut from = self.file.try_clone().map_err(|error| Error::from_io("dup", "stage", error))?;
+        from.rewind().map_err(|error| Error::from_io("seek", "stage", error))?;
+        crate::copy::copy_file(from, &copy.file, self.stat()?.modified_ns)?;
+        copy.finish_keeping_time()?;
+        Ok(copy)
     }
 }
 
@@ -302,8 +374,8 @@ fn has_attributes(file: &File) -> bool {
 
 impl Drop for StagedFile {
     fn drop(&mut self) {
-        let Some(name) = self.name.take() else { return };
-        if let Err(error) = self.stage.dir().remove_file(&name) {
+        let Held::Named(name) = &self.held else { return };
+        if let Err(error) = self.stage.dir().remove_file(name) {
             tracing::warn!(%error, "a staged file stays until the next start");
         }
     }

@@ -10,7 +10,7 @@ use std::io::{BufReader, Read};
 use policy::TreeId;
 use serde::{Deserialize, Serialize};
 
-use crate::dir::Dir;
+use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::place;
 use crate::stat::{Kind, Stat};
@@ -102,6 +102,9 @@ impl Store {
             Err(Error::NotFound(_) | Error::NotADirectory(_)) => return Ok(unchanged),
             upper => upper?,
         };
+        if self.is_only_mounted(id)? {
+            return Ok(unchanged);
+        }
         let current = self.baseline_dir(agent, skill)?;
         let base_version = self.base_of(id)?;
         let current_version = current.as_ref().map(version::of).transpose()?;
@@ -118,7 +121,7 @@ impl Store {
             changes: Vec::new(),
             newest_ns: upper.stat()?.modified_ns,
         };
-        comparison.directory(&upper, is_opaque(&upper)?, base.as_ref(), current.as_ref(), "")?;
+        comparison.directory(&upper, is_opaque(&upper)?, base.as_ref(), current.as_ref(), "", DEPTH_MAX)?;
         let Comparison { mut changes, newest_ns, .. } = comparison;
         changes.sort_unstable();
         let status = if current.is_none() {
@@ -151,7 +154,9 @@ impl Comparison {
         base: Option<&Dir>,
         current: Option<&Dir>,
         prefix: &str,
+        levels: usize,
     ) -> Result<()> {
+        let Some(levels) = levels.checked_sub(1) else { return Err(Error::TooManyEntries(DEPTH_MAX)) };
         let mut hidden = if opaque { names(base, current)? } else { BTreeSet::new() };
         for entry in upper.entries()? {
             self.entries_left = self.entries_left.checked_sub(1).ok_or(Error::TooManyEntries(self.limit))?;
@@ -174,7 +179,7 @@ impl Comparison {
                 // What lies in an opaque directory is opaque too, marked or not: nothing of the lower layer is there.
                 let opaque = opaque || is_opaque(&below)?;
                 let prefix = format!("{path}/");
-                self.directory(&below, opaque, base_below.as_ref(), current_below.as_ref(), &prefix)?;
+                self.directory(&below, opaque, base_below.as_ref(), current_below.as_ref(), &prefix, levels)?;
             } else {
                 self.leaf(upper, base, current, name, &stat, path)?;
             }

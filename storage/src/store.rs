@@ -12,6 +12,7 @@ use rustix::fs::FlockOperation;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::journal;
+use crate::live::{self, LiveOptions, Views};
 use crate::lock::Locks;
 use crate::place;
 use crate::plain::Plain;
@@ -35,6 +36,8 @@ pub struct Options {
     pub keep_versions: usize,
     /// Bounds on file operations.
     pub files: FileLimits,
+    /// Whether and how commands get live views of skills, where the host lets the service mount.
+    pub live: Option<LiveOptions>,
 }
 
 impl Default for Options {
@@ -44,6 +47,7 @@ impl Default for Options {
             separate_owners: false,
             keep_versions: 3,
             files: FileLimits::default(),
+            live: None,
         }
     }
 }
@@ -55,11 +59,15 @@ pub struct Store {
 }
 
 pub(crate) struct Inner {
+    /// Dropped first: what it closes lies in what follows. Without live views, the reason.
+    pub(crate) live: Result<Views, String>,
     pub(crate) root: Arc<Dir>,
     pub(crate) root_path: PathBuf,
     pub(crate) stage: Stage,
     pub(crate) locks: Locks,
     pub(crate) options: Options,
+    /// What workspaces hold for runs.
+    pub(crate) points: crate::run::Points,
     /// Locked as long as this store is open.
     salt: place::Salt,
     _lock: File,
@@ -95,10 +103,12 @@ impl Store {
             }
         }
         let stage = Stage::new(root.open_dir(&RelPath::parse(place::STAGE)?)?, options.durability)?;
-        let (finished, mut swept) = journal::recover(&root, &stage)?;
         let work = root.open_dir(&RelPath::parse(place::WORK)?)?;
+        let uppers = live::workplace::wait_for_former(&work)?;
+        let (finished, mut swept) = journal::recover(&root, &stage)?;
         for entry in work.entries()? {
-            match work.remove_tree(&entry.name) {
+            let unmounted = live::workplace::unmount_left_over(&work, &entry.name);
+            match unmounted.and_then(|()| work.remove_tree(&entry.name)) {
                 Ok(()) => swept += 1,
                 Err(error) => tracing::warn!(%error, "a run's files stay until the next start"),
             }
@@ -107,8 +117,16 @@ impl Store {
         let separate_owners = options.separate_owners && can_give_away(&stage)?;
         let options = Options { separate_owners, ..options };
         let salt = salt(&own)?;
-        let inner = Inner { root, root_path, stage, locks: Locks::new(), options, salt, _lock: lock };
-        Ok((Self { inner: Arc::new(inner) }, Recovery { finished, swept }))
+        let points = crate::run::Points::default();
+        let holding = live::probe(&root, &stage, &options);
+        let inner = Arc::new_cyclic(|store| {
+            let views = |(options, holding)| Views::new(options, holding, store.clone());
+            let live = holding.map(views);
+            Inner { live, root, root_path, stage, locks: Locks::new(), options, salt, points, _lock: lock }
+        });
+        let store = Self { inner };
+        store.mend_overlays(&uppers);
+        Ok((store, Recovery { finished, swept }))
     }
 
     /// The host path of the root, absolute.
@@ -146,13 +164,31 @@ impl Store {
         self.inner.options.separate_owners.then(|| place::owner(&self.inner.salt, id.user(), id.agent()))
     }
 
-    /// The tree `id` as it stands. The caller holds its lock.
+    /// The tree `id` as it is to be read. The caller holds it as it is.
     ///
-    /// A workspace that nobody has written to is not there; `make` makes it.
-    pub(crate) fn tree(&self, id: &TreeId, make: bool) -> Result<Box<dyn Tree>> {
+    /// A workspace that nobody has written to is not there. A skill in which a command runs over a former baseline
+    /// is what that command sees.
+    pub(crate) fn tree(&self, id: &TreeId) -> Result<Box<dyn Tree>> {
         match id {
-            TreeId::Skill(user, agent, skill) => Ok(Box::new(self.union(user, agent, skill, None)?)),
-            TreeId::Workspace(..) => Ok(Box::new(self.plain(id, make)?)),
+            TreeId::Skill(user, agent, skill) => {
+                let mut union = self.union(user, agent, skill, None)?;
+                union.seat = self.views().and_then(|views| views.sit_in_older(id));
+                Ok(Box::new(union))
+            }
+            TreeId::Workspace(..) => Ok(Box::new(self.plain(id, false)?)),
+        }
+    }
+
+    /// The tree `id` as it is to be changed. The caller holds it alone.
+    ///
+    /// A workspace that nobody has written to is not there, and is not made either.
+    pub(crate) fn tree_alone(&self, id: &TreeId) -> Result<Box<dyn Tree>> {
+        match id {
+            TreeId::Skill(user, agent, skill) => self.changing(user, agent, skill, None),
+            TreeId::Workspace(..) => {
+                drop(self.plain(id, false)?);
+                Ok(Box::new(self.plain(id, true)?))
+            }
         }
     }
 
@@ -172,6 +208,7 @@ impl Store {
             baseline: place::baseline(agent)?,
             overlay: place::overlay(user, agent)?,
             skill: skill.clone(),
+            seat: None,
             before_first_write: Box::new(move || match &base {
                 Some(base) => store.record_base_text(&id, base),
                 None => store.record_base(&id),

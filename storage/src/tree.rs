@@ -1,8 +1,9 @@
 //! [`Tree`]: what every tree can do, whatever lies below it.
 //!
-//! Two implementations: [`Union`](crate::union::Union), a merged view in user space, and
-//! [`Plain`](crate::plain::Plain), a directory as it is (a workspace, or a view that the kernel merges). One suite
-//! holds both to this contract, and an oracle holds `Union` to the kernel's own overlayfs.
+//! Three implementations: [`Union`](crate::union::Union), a merged view in user space;
+//! [`Live`](crate::live), the same while the kernel has it mounted for commands; and
+//! [`Plain`](crate::plain::Plain), a directory as it is (a workspace). One suite holds all to this contract, and an
+//! oracle holds the first two to the kernel's own overlayfs.
 //!
 //! The words:
 //!
@@ -18,6 +19,7 @@ use policy::RelPath;
 
 use crate::dir::{Dir, Entry};
 use crate::error::{Error, Result};
+use crate::live::Seat;
 use crate::stage::{StagedFile, Trash};
 use crate::stat::{Kind, Layer, Stat};
 
@@ -144,16 +146,19 @@ pub struct Aftermath {
     pub(crate) sync: Vec<Dir>,
     /// What was replaced and is to be removed.
     pub(crate) trash: Vec<Trash>,
+    /// What keeps the mounts that [`Aftermath::sync`] lies in.
+    pub(crate) seats: Vec<Seat>,
 }
 
 impl Aftermath {
     pub(crate) fn sync(dir: Dir) -> Self {
-        Self { sync: vec![dir], trash: Vec::new() }
+        Self { sync: vec![dir], ..Self::default() }
     }
 
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.sync.extend(other.sync);
         self.trash.extend(other.trash);
+        self.seats.extend(other.seats);
         self
     }
 
@@ -221,6 +226,14 @@ pub trait Tree {
     /// # Errors
     /// As [`Tree::list`]; [`Error::TooManyEntries`]; [`Error::TooLarge`] for more bytes of paths than 256 an entry.
     fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>>;
+
+    /// Brings a staged file to where this tree can place it, copying it when it is elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`].
+    fn suited(&self, file: StagedFile) -> Result<StagedFile> {
+        file.into_stage()
+    }
 
     /// Makes `file` visible as `path`, replacing a leaf. A link there is followed. The parent must exist.
     ///

@@ -22,6 +22,7 @@ use policy::{RelPath, SkillId};
 use self::layers::{Found, Layers};
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
+use crate::live::Seat;
 use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
 use crate::tree::{Admit, Aftermath, Child, LINKS_MAX, Met, Opened, Tree, WalkOptions, Walked};
@@ -37,6 +38,9 @@ pub struct Union {
     pub(crate) overlay: RelPath,
     /// The skill.
     pub(crate) skill: SkillId,
+    /// A seat in the live view of the skill, when it is to be seen as that: over the baseline that is mounted, which
+    /// may be a former one.
+    pub(crate) seat: Option<Seat>,
     /// What must be done before the overlay directory of the skill is first made.
     pub(crate) before_first_write: Box<dyn Fn() -> Result<()> + Send + Sync>,
 }
@@ -73,9 +77,19 @@ impl Union {
     pub(crate) fn resolve(&self, path: &RelPath, last_link: LastLink) -> Result<Resolved> {
         let top = Level { name: OsString::new(), dirs: self.agent_level()? };
         let mut names: VecDeque<OsString> = path.segments().map(OsString::from).collect();
-        names.push_front(OsString::from(self.skill.as_str()));
+        let name = OsString::from(self.skill.as_str());
         // Links may climb to the skill's root, never above it.
-        walk(top, names, 2, last_link).map_err(|error| renamed(error, path))
+        let resolved = match &self.seat {
+            Some(seat) => {
+                let dirs = mounted_layers(&top.dirs, &name, seat)?;
+                walk(vec![top, Level { name, dirs }], names, 2, last_link)
+            }
+            None => {
+                names.push_front(name);
+                walk(vec![top], names, 2, last_link)
+            }
+        };
+        resolved.map_err(|error| renamed(error, path))
     }
 
     fn open_layers(&self, path: &RelPath) -> Result<Layers> {
@@ -92,14 +106,19 @@ impl Union {
     }
 }
 
-/// Walks `names` from `top`; links never lead above the first `floor` levels.
+/// The layers of the skill `name` that are mounted, whatever its baseline is by now.
+fn mounted_layers(agent_level: &Layers, name: &OsStr, seat: &Seat) -> Result<Layers> {
+    let upper = agent_level.at(Layer::Overlay)?.open_dir_entry(name)?;
+    Ok(Layers { upper: Some(upper), lower: seat.lower().map(Dir::reopen).transpose()? })
+}
+
+/// Walks `names` from the last of `levels`; links never lead above the first `floor` of them.
 pub(crate) fn walk(
-    top: Level,
+    mut levels: Vec<Level>,
     mut names: VecDeque<OsString>,
     floor: usize,
     last_link: LastLink,
 ) -> Result<Resolved> {
-    let mut levels = vec![top];
     let mut links = 0;
     while let Some(name) = names.pop_front() {
         if name.is_empty() || name == "." {

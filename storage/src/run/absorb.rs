@@ -61,7 +61,8 @@ impl PreparedRun {
         }
         let aftermath = {
             let _alone = self.store.inner.locks.write(&self.id);
-            let tree: &dyn Tree = &self.store.union(user, agent, skill, Some(copy.base.clone()))?;
+            let tree = self.store.changing(user, agent, skill, Some(copy.base.clone()))?;
+            let tree = tree.as_ref();
             if let Err(Error::NotFound(_)) = tree.stat(&RelPath::root()) {
                 let message = "the skill was removed while the command ran; what it wrote is dropped";
                 return Err(Error::Conflict(message.to_owned()));

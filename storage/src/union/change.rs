@@ -162,7 +162,7 @@ impl Union {
         let made = self.stage.dir().create_dir(&trash.name, mode)?;
         made.set_attribute(OPAQUE, b"y")?;
         self.stage.dir().exchange(&trash.name, &target.upper, &target.name)?;
-        Ok(Aftermath { sync: vec![target.upper], trash: vec![trash] })
+        Ok(Aftermath { sync: vec![target.upper], trash: vec![trash], ..Aftermath::default() })
     }
 
     pub(super) fn change_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
@@ -208,7 +208,7 @@ impl Union {
         }
         let target = self.target_of(path, resolved)?;
         let trash = hide(&self.stage, &target.upper, &target.name, target.in_lower)?;
-        Ok(Aftermath { sync: vec![target.upper], trash: vec![trash] })
+        Ok(Aftermath { sync: vec![target.upper], trash: vec![trash], ..Aftermath::default() })
     }
 
     /// Copies a file into the stage, with permission bits `mode` and its modification time.

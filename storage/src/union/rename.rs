@@ -8,8 +8,8 @@ use policy::RelPath;
 use super::change::{Target, join, utf8};
 use super::layers::{Found, Layers, OPAQUE};
 use super::{LastLink, Union};
-use crate::copy::copy_file;
-use crate::dir::{DEPTH_MAX, Dir};
+use crate::copy::copy_tree;
+use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
 use crate::journal::Transaction;
 use crate::stat::{Kind, Layer};
@@ -112,7 +112,7 @@ impl Union {
         };
         let mut transaction = Transaction::begin(&self.stage)?;
         let copy = transaction.dir().create_dir(&transaction.next_name(), stat.mode | 0o700)?;
-        self.copy_tree(dirs, &copy, DEPTH_MAX)?;
+        copy_tree(dirs, &copy, None, DEPTH_MAX)?;
         copy.set_mode(stat.mode)?;
         if target.in_lower {
             copy.set_attribute(OPAQUE, b"y")?;
@@ -128,33 +128,7 @@ impl Union {
         }
         committed.apply(&self.root, 1)?;
         let trash = committed.finish().into_iter().collect();
-        Ok(Aftermath { sync: vec![source.upper, target.upper], trash })
-    }
-
-    /// Copies everything in the merged directory `from` into the empty directory `into`.
-    fn copy_tree(&self, from: &Layers, into: &Dir, levels: usize) -> Result<()> {
-        let Some(levels) = levels.checked_sub(1) else {
-            return Err(Error::TooManyEntries(DEPTH_MAX));
-        };
-        for child in from.children()? {
-            match from.lookup(&child.name)? {
-                Some(Found::Directory(dirs, stat, _)) => {
-                    // The mode comes last: it may keep the service itself from filling the directory.
-                    let made = into.create_dir(&child.name, stat.mode | 0o700)?;
-                    self.copy_tree(&dirs, &made, levels)?;
-                    made.set_mode(stat.mode)?;
-                }
-                Some(Found::Leaf(stat, layer)) if stat.kind == Kind::File => {
-                    let (file, stat) = from.at(layer)?.open_file_entry(&child.name)?;
-                    copy_file(file, &into.create_file(&child.name, stat.mode & 0o777)?, stat.modified_ns)?;
-                }
-                Some(Found::Leaf(stat, layer)) if stat.kind == Kind::Symlink => {
-                    into.create_symlink(&from.at(layer)?.read_link(&child.name)?, &child.name)?;
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        Ok(Aftermath { sync: vec![source.upper, target.upper], trash, ..Aftermath::default() })
     }
 }
 

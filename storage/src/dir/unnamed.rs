@@ -1,0 +1,54 @@
+//! Files without a name, and giving them one.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
+
+use super::{Dir, make_exact, segment, shown};
+use crate::error::{Error, Result};
+
+impl Dir {
+    /// Makes a regular file without a name in this directory's file system (open(2), `O_TMPFILE`) and opens it for
+    /// reading and writing. It goes when it is closed, unless [`Dir::link`] names it. `mode` is given exactly.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; [`Error::Io`] where the file system has no such files.
+    pub(crate) fn create_unnamed(&self, mode: u32) -> Result<File> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, ".", flags, Mode::from_raw_mode(mode))
+            .map_err(|errno| Error::from_errno("create", ".", errno))?;
+        make_exact(&fd, mode, || ".".to_owned())?;
+        Ok(fd.into())
+    }
+
+    /// Gives a file of [`Dir::create_unnamed`] the name `name` here.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`], [`Error::NotFound`] when this directory has gone, [`Error::NoSpace`].
+    pub(crate) fn link(&self, file: &File, name: &OsStr) -> Result<()> {
+        // `AT_EMPTY_PATH` would need a privilege; this way does not (linkat(2), open(2)).
+        let through = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(CWD, through, &self.fd, segment(name)?, AtFlags::SYMLINK_FOLLOW)
+            .map_err(|errno| Error::from_errno("link", shown(name), errno))
+    }
+
+    /// Gives the entry `name`, which is not followed, to the user and group `owner`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Io`] without the privilege.
+    pub(crate) fn set_entry_owner(&self, name: &OsStr, owner: u32) -> Result<()> {
+        let (user, group) = (Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)));
+        rustix::fs::chownat(&self.fd, segment(name)?, user, group, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|errno| Error::from_errno("chown", shown(name), errno))
+    }
+
+    /// Another descriptor of this directory, for whoever outlives it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when descriptors run out.
+    pub(crate) fn duplicate(&self) -> Result<OwnedFd> {
+        self.fd.try_clone().map_err(|error| Error::from_io("dup", ".", error))
+    }
+}

@@ -1,0 +1,97 @@
+//! [`Closer`]: a thread that closes views.
+//!
+//! Unmounting synchronises the upper directory's file system, which takes milliseconds that no request should wait.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use policy::TreeId;
+
+use super::table::Table;
+use super::view::View;
+use crate::stage::Trash;
+use crate::store::{self, Store};
+
+/// Views that wait to be closed before whoever lets another go waits too.
+const QUEUE: usize = 64;
+/// Trees that wait to be tidied. Beyond it they stay as they are, which costs an empty directory each.
+const UNTIDY_MAX: usize = 1024;
+/// How soon a tree that was in use is tried again.
+const UNTIDY_WAIT: Duration = Duration::from_millis(20);
+
+/// A view that nobody is in any more.
+pub(super) struct Closing {
+    pub(super) view: View,
+    pub(super) kept: Vec<Arc<Trash>>,
+    pub(super) number: u64,
+}
+
+impl Closing {
+    /// Unmounts the view and removes what was kept for it. Returns whose it was.
+    pub(super) fn finish(self, table: &Table) -> TreeId {
+        let Self { view, kept, number } = self;
+        let id = view.id.clone();
+        drop(view);
+        drop(kept);
+        table.has_gone(&id, number);
+        id
+    }
+}
+
+/// The thread, which ends when its queue does.
+pub(super) struct Closer {
+    thread: JoinHandle<()>,
+}
+
+impl Closer {
+    /// Starts the thread; `None` when there can be no more threads, and views are closed where they are let go.
+    pub(super) fn start(
+        table: Arc<Table>,
+        store: Weak<store::Inner>,
+    ) -> Option<(Self, SyncSender<Closing>)> {
+        let (sender, queue) = sync_channel(QUEUE);
+        let run = move || close_all(&table, &queue, &store);
+        match std::thread::Builder::new().name("views".to_owned()).spawn(run) {
+            Ok(thread) => Some((Self { thread }, sender)),
+            Err(error) => {
+                tracing::warn!(%error, "views are closed by the requests that let them go");
+                None
+            }
+        }
+    }
+
+    /// Waits for the end of the thread, once its queue has no senders.
+    pub(super) fn join(self) {
+        // The thread itself may be the last to let go of the store.
+        if self.thread.thread().id() != std::thread::current().id() {
+            drop(self.thread.join());
+        }
+    }
+}
+
+fn close_all(table: &Table, queue: &Receiver<Closing>, store: &Weak<store::Inner>) {
+    let mut untidy: Vec<TreeId> = Vec::new();
+    loop {
+        let next = match untidy.is_empty() {
+            true => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => queue.recv_timeout(UNTIDY_WAIT),
+        };
+        match next {
+            Ok(closing) => {
+                let id = closing.finish(table);
+                if untidy.len() < UNTIDY_MAX {
+                    untidy.push(id);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if let Some(inner) = store.upgrade() {
+            let store = Store { inner };
+            // Never waiting for a lock: whoever has it may be waiting for a view that is behind in the queue.
+            untidy.retain(|id| !store.tidy_overlay(id));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Which way a tree is read and changed at the moment, and making its view.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
+
+use super::table::Views;
+use super::tree::{Live, TEMPORARY_PREFIX};
+use super::view::{Making, Seat, View};
+use super::workplace::Workplace;
+use crate::error::{Error, Result};
+use crate::place;
+use crate::plain::Plain;
+use crate::stage::Trash;
+use crate::store::Store;
+use crate::tree::Tree;
+use crate::union::layers::{Found, Layers, is_opaque};
+
+impl Store {
+    /// Tells whether commands get live views, or in words why not.
+    ///
+    /// # Errors
+    /// The reason, without paths of the host.
+    pub fn live(&self) -> Result<(), &str> {
+        self.inner.live.as_ref().map(drop).map_err(String::as_str)
+    }
+
+    pub(crate) fn views(&self) -> Option<&Views> {
+        self.inner.live.as_ref().ok()
+    }
+
+    /// A seat in the view of `id`, if it has one.
+    pub(crate) fn seat(&self, id: &TreeId) -> Option<Seat> {
+        self.views()?.sit(id)
+    }
+
+    /// The skill `id` as it is to be changed. The caller holds the tree alone.
+    ///
+    /// Without a view, an overlay that the first change makes begins with `base`, else with the current baseline.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when a view takes too long to go.
+    pub(crate) fn changing(
+        &self,
+        user: &UserId,
+        agent: &AgentId,
+        skill: &SkillId,
+        base: Option<String>,
+    ) -> Result<Box<dyn Tree>> {
+        let mut union = self.union(user, agent, skill, base)?;
+        let Some(views) = self.views() else { return Ok(Box::new(union)) };
+        let id = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
+        let Some(seat) = views.sit(&id) else {
+            views.wait_until_gone(&id)?;
+            return Ok(Box::new(union));
+        };
+        let mounted = Plain { stage: self.inner.stage.clone(), dir: seat.root()?, owner: self.owner(&id) };
+        // What the mount merges, whatever the baseline is by now.
+        union.seat = Some(seat);
+        Ok(Box::new(Live::new(mounted, union)))
+    }
+
+    /// Takes a seat in the view of `id`, which is made when there is none.
+    ///
+    /// A run that begins while another is in a view with an older version of the baseline joins it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when the user has no such skill; [`Error::Unsupported`] without live views;
+    /// [`Error::NoSpace`]; [`Error::Io`] when the kernel refuses to mount.
+    pub(crate) fn enter(&self, id: &TreeId) -> Result<Seat> {
+        let views = self.inner.live.as_ref().map_err(|reason| Error::Unsupported(reason.clone()))?;
+        if let Some(seat) = views.sit(id) {
+            return Ok(seat);
+        }
+        let _alone = self.inner.locks.write(id);
+        if let Some(seat) = views.sit(id) {
+            return Ok(seat);
+        }
+        views.wait_until_gone(id)?;
+        match self.mount(views, id) {
+            Ok(view) => Ok(views.insert(view)),
+            Err(error) => {
+                self.tidy_held(id)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn mount(&self, views: &Views, id: &TreeId) -> Result<View> {
+        let TreeId::Skill(user, agent, skill) = id else {
+            return Err(Error::NotFound(id.sandbox_path()));
+        };
+        let name = OsStr::new(skill.as_str());
+        let (overlay, baseline) = (place::overlay(user, agent)?, place::baseline(agent)?);
+        let found = Layers::open(&self.inner.root, &overlay, &baseline)?.lookup(name)?;
+        let Some(Found::Directory(Layers { upper, lower }, stat, _)) = found else {
+            return Err(Error::NotFound(skill.to_string()));
+        };
+        let is_opaque = upper.as_ref().map(is_opaque).transpose()?.unwrap_or(false);
+        if upper.is_none() {
+            self.record_base(id)?;
+            let above = self.inner.stage.ensure_path(&self.inner.root, &overlay)?;
+            above.create_dir(name, stat.mode)?;
+            if self.is_strict() {
+                above.sync()?;
+            }
+        }
+        let upper = overlay.join(skill.as_str())?;
+        let lower = lower.map(|dir| Ok::<_, Error>((baseline.join(skill.as_str())?, dir))).transpose()?;
+        let swap = views.options.swap.as_deref();
+        View::new(Making {
+            id: id.clone(),
+            root: &self.inner.root,
+            workplace: Workplace::new(&self.inner.root, self.inner.stage.fresh_name(), &upper)?,
+            upper,
+            lower,
+            is_opaque,
+            owner: self.owner(id).and_then(|owner| Some((swap?, owner))),
+            holding: views.holding,
+            durability: self.inner.options.durability,
+        })
+    }
+
+    /// Takes the view of `id` out of its door, because its upper directory was replaced. Whoever is in it stays, and
+    /// so does what was replaced, kept with the seat. The caller holds the tree alone.
+    pub(crate) fn detach_view(&self, id: &TreeId) -> Option<Seat> {
+        self.views()?.detach(id)
+    }
+
+    /// Tells the views of a skill that its baseline may be another version now. The caller holds the baseline alone.
+    pub(crate) fn tell_views(&self, agent: &AgentId, skill: &SkillId) {
+        let Some(views) = self.views() else { return };
+        // What cannot be looked at is none of the versions that are mounted: every view goes as soon as it can.
+        let current = self.baseline_dir(agent, skill).ok().flatten();
+        let inode = current.and_then(|dir| dir.stat().ok()).map(|stat| stat.inode);
+        views.baseline_is(agent, skill, inode);
+    }
+
+    /// Lets a former baseline of a skill that is being removed stay until no view has it any more.
+    pub(crate) fn keep_for_views(&self, agent: &AgentId, skill: &SkillId, trash: &Arc<Trash>) {
+        if let Some(views) = self.views() {
+            views.keep_lower(agent, skill, trash);
+        }
+    }
+
+    /// Removes the overlay of a skill that holds nothing, unless the tree is in use. Tells whether that is settled.
+    pub(super) fn tidy_overlay(&self, id: &TreeId) -> bool {
+        let Some(_alone) = self.inner.locks.try_write(id) else { return false };
+        if let Err(error) = self.tidy_held(id) {
+            tracing::warn!(%error, "an empty overlay stays");
+        }
+        true
+    }
+
+    /// Removes the overlay of a skill that holds nothing. The caller holds the tree alone.
+    ///
+    /// A run needs an overlay to be mounted, and most leave nothing in it.
+    fn tidy_held(&self, id: &TreeId) -> Result<()> {
+        let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
+        if self.views().is_some_and(|views| views.has(id)) || !self.is_bare(id)? {
+            return Ok(());
+        }
+        let overlays = self.inner.root.open_dir(&place::overlay(user, agent)?)?;
+        match overlays.remove_dir(OsStr::new(skill.as_str())) {
+            Ok(()) => self.forget_base(id),
+            // Not empty any more.
+            Err(Error::NotEmpty(_) | Error::NotFound(_)) => Ok(()),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Tells whether the overlay of a skill is there only because a view needed it: nothing is in it, it hides
+    /// nothing, and the baseline has the skill, with the same mode.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn is_bare(&self, id: &TreeId) -> Result<bool> {
+        let TreeId::Skill(user, agent, skill) = id else { return Ok(false) };
+        let name = OsStr::new(skill.as_str());
+        let overlays = match self.inner.root.open_dir(&place::overlay(user, agent)?) {
+            Err(Error::NotFound(_)) => return Ok(false),
+            overlays => overlays?,
+        };
+        let upper = match overlays.open_dir_entry(name) {
+            Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => return Ok(false),
+            upper => upper?,
+        };
+        let Some(lower) = self.baseline_dir(agent, skill)? else { return Ok(false) };
+        Ok(upper.first_entries(1)?.is_empty()
+            && !is_opaque(&upper)?
+            && upper.stat()?.mode == lower.stat()?.mode)
+    }
+
+    /// Mends the overlays at `uppers`, which were mounted when a former service ended.
+    pub(crate) fn mend_overlays(&self, uppers: &[RelPath]) {
+        for upper in uppers {
+            if let Err(error) = self.mend_overlay(upper) {
+                tracing::warn!(%error, "an overlay stays as a former service left it");
+            }
+        }
+    }
+
+    fn mend_overlay(&self, upper: &RelPath) -> Result<()> {
+        let segments: Vec<&str> = upper.segments().collect();
+        let ["skill", "overlay", user, agent, skill] = segments.as_slice() else { return Ok(()) };
+        let id = TreeId::Skill(UserId::parse(user)?, AgentId::parse(agent)?, SkillId::parse(skill)?);
+        let dir = match self.inner.root.open_dir(upper) {
+            Err(Error::NotFound(_) | Error::NotADirectory(_)) => return Ok(()),
+            dir => dir?,
+        };
+        for entry in dir.entries()? {
+            if self.is_temporary_left_over(&entry.name) {
+                dir.remove_tree(&entry.name)?;
+            }
+        }
+        self.tidy_held(&id)
+    }
+
+    /// Tells whether `name` is one that a change through a view has for a moment; see [`Live`].
+    fn is_temporary_left_over(&self, name: &OsStr) -> bool {
+        let rest = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY_PREFIX));
+        rest.is_some_and(|rest| self.inner.stage.is_left_over(&OsString::from(rest)))
+    }
+
+    /// Tells whether the overlay of a skill is there only for the sake of a view, so that the user has none.
+    pub(crate) fn is_only_mounted(&self, id: &TreeId) -> Result<bool> {
+        Ok(self.views().is_some_and(|views| views.has(id)) && self.is_bare(id)?)
+    }
+}

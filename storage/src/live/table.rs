@@ -1,0 +1,318 @@
+//! [`Views`]: which live views there are, and which go.
+//!
+//! A view is *active* while a seat in it is taken, else *idle*. It goes when it is idle and
+//!
+//! * room is needed and no other was unused for longer, or
+//! * the baseline has another version than it was made with, or
+//! * its upper directory was replaced (*detached*: it is no longer the door of its tree).
+//!
+//! Going takes milliseconds and happens elsewhere ([`super::closer`]). Until it is over the tree has no door:
+//! whoever wants to change it waits.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use policy::{AgentId, SkillId, TreeId};
+
+use super::closer::{Closer, Closing};
+use super::view::{Seat, View};
+use super::{Holding, LiveOptions};
+use crate::error::{Error, Result};
+use crate::stage::Trash;
+use crate::store;
+
+/// How long a change waits for a view to go.
+const GOING_WAIT: Duration = Duration::from_secs(30);
+
+/// The live views of one store.
+pub(crate) struct Views {
+    table: Arc<Table>,
+    closer: Option<Closer>,
+    pub(super) options: LiveOptions,
+    pub(super) holding: Holding,
+}
+
+/// What [`Views`] and all seats share.
+pub(super) struct Table {
+    state: Mutex<State>,
+    /// Told whenever a view has gone.
+    gone: Condvar,
+    /// Where views go; `None` when the store closes.
+    queue: Mutex<Option<SyncSender<Closing>>>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<u64, Entry>,
+    doors: HashMap<TreeId, Door>,
+    next: u64,
+    clock: u64,
+}
+
+struct Entry {
+    view: Arc<View>,
+    seats: usize,
+    /// When a seat was last given back, in seats.
+    used: u64,
+    /// Whether the baseline has another version by now.
+    is_older: bool,
+    /// Whether its upper directory is no longer where the tree's is.
+    is_detached: bool,
+    /// What must not be removed while it is mounted.
+    kept: Vec<Arc<Trash>>,
+}
+
+/// The way to change what lies in an overlay; without one it is changed directly.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Live(u64),
+    Going(u64),
+}
+
+impl Views {
+    /// No views yet. `store` is what is tidied when one has gone.
+    pub(crate) fn new(options: LiveOptions, holding: Holding, store: std::sync::Weak<store::Inner>) -> Self {
+        let table = Arc::new(Table {
+            state: Mutex::default(),
+            gone: Condvar::new(),
+            queue: Mutex::new(None),
+        });
+        let closer = Closer::start(Arc::clone(&table), store);
+        let closer = closer.map(|(closer, queue)| {
+            *table.queue.lock() = Some(queue);
+            closer
+        });
+        Self { table, closer, options, holding }
+    }
+
+    /// Takes a seat in the view of `id`, if it has one.
+    pub(crate) fn sit(&self, id: &TreeId) -> Option<Seat> {
+        self.table.sit(id, |_| true)
+    }
+
+    /// As [`Views::sit`], if the view has another version of the baseline than the one that is current.
+    pub(crate) fn sit_in_older(&self, id: &TreeId) -> Option<Seat> {
+        self.table.sit(id, |entry| entry.is_older)
+    }
+
+    /// Tells whether `id` has a view with another version of the baseline than the one that is current.
+    pub(crate) fn has_older(&self, id: &TreeId) -> bool {
+        let state = self.table.state.lock();
+        state.live(id).and_then(|number| state.entries.get(&number)).is_some_and(|entry| entry.is_older)
+    }
+
+    /// Tells whether `id` has a view, or had one that has not gone yet.
+    pub(crate) fn has(&self, id: &TreeId) -> bool {
+        self.table.state.lock().doors.contains_key(id)
+    }
+
+    /// Waits until `id` has no view that is going. The caller holds the tree alone and no seat in it.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when it takes too long.
+    pub(crate) fn wait_until_gone(&self, id: &TreeId) -> Result<()> {
+        let deadline = Instant::now() + GOING_WAIT;
+        let mut state = self.table.state.lock();
+        while let Some(Door::Going(_)) = state.doors.get(id) {
+            if self.table.gone.wait_until(&mut state, deadline).timed_out() {
+                let message = "the view of a command that has ended is still being closed: try again";
+                return Err(Error::Conflict(message.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `view` the door of its tree and takes a seat in it. The caller holds the tree alone, which has no view.
+    pub(super) fn insert(&self, view: View) -> Seat {
+        let mut closings = Vec::new();
+        let (view, number) = {
+            let mut state = self.table.state.lock();
+            while state.entries.len() >= self.options.views_max.max(1)
+                && let Some(number) = state.least_recently_used()
+            {
+                closings.extend(state.retire(number));
+            }
+            let (number, view) = (state.next, Arc::new(view));
+            state.next += 1;
+            state.doors.insert(view.id.clone(), Door::Live(number));
+            let entry = Entry {
+                view: Arc::clone(&view),
+                seats: 1,
+                used: state.clock,
+                is_older: false,
+                is_detached: false,
+                kept: Vec::new(),
+            };
+            state.entries.insert(number, entry);
+            (view, number)
+        };
+        self.table.close(closings);
+        Seat::new(view, Arc::clone(&self.table), number)
+    }
+
+    /// Takes the view of `id` out of the door: its upper directory was replaced. Whoever is in it stays.
+    ///
+    /// The caller holds the tree alone. What is replaced must be kept with the seat ([`Seat::keep`]).
+    pub(crate) fn detach(&self, id: &TreeId) -> Option<Seat> {
+        let seat = self.sit(id)?;
+        let mut state = self.table.state.lock();
+        if let Some(Door::Live(number)) = state.doors.remove(id)
+            && let Some(entry) = state.entries.get_mut(&number)
+        {
+            entry.is_detached = true;
+        }
+        Some(seat)
+    }
+
+    /// Tells every view of a skill which directory is its baseline by now, by inode number.
+    ///
+    /// The caller holds the baseline alone.
+    pub(crate) fn baseline_is(&self, agent: &AgentId, skill: &SkillId, inode: Option<u64>) {
+        let closings = {
+            let mut state = self.table.state.lock();
+            let mut idle = Vec::new();
+            for (number, entry) in &mut state.entries {
+                if is_of(&entry.view.id, agent, skill) {
+                    entry.is_older = !entry.view.is_opaque && entry.view.lower_inode != inode;
+                    if entry.is_older && entry.seats == 0 {
+                        idle.push(*number);
+                    }
+                }
+            }
+            idle.into_iter().filter_map(|number| state.retire(number)).collect()
+        };
+        self.table.close(closings);
+    }
+
+    /// Lets `trash`, in which a former baseline of a skill may be, stay until the last view of it has gone.
+    pub(crate) fn keep_lower(&self, agent: &AgentId, skill: &SkillId, trash: &Arc<Trash>) {
+        let mut state = self.table.state.lock();
+        for entry in state.entries.values_mut() {
+            if entry.is_older && is_of(&entry.view.id, agent, skill) {
+                entry.kept.push(Arc::clone(trash));
+            }
+        }
+    }
+
+    /// The inode numbers of all lower layers that views of a skill have.
+    pub(crate) fn lower_inodes(&self, agent: &AgentId, skill: &SkillId) -> Vec<u64> {
+        let state = self.table.state.lock();
+        let entries = state.entries.values().filter(|entry| is_of(&entry.view.id, agent, skill));
+        entries.filter_map(|entry| entry.view.lower_inode).collect()
+    }
+}
+
+fn is_of(id: &TreeId, agent: &AgentId, skill: &SkillId) -> bool {
+    matches!(id, TreeId::Skill(_, of_agent, of_skill) if of_agent == agent && of_skill == skill)
+}
+
+impl Drop for Views {
+    fn drop(&mut self) {
+        // What still comes is closed on the spot.
+        drop(self.table.queue.lock().take());
+        let mut closings: Vec<Closing> = {
+            let mut state = self.table.state.lock();
+            let idle: Vec<u64> = state.idle().collect();
+            idle.into_iter().filter_map(|number| state.retire(number)).collect()
+        };
+        // There is no store any more that could tidy after them.
+        closings.iter_mut().for_each(|closing| closing.view.leave_workplace());
+        self.table.close(closings);
+        if let Some(closer) = self.closer.take() {
+            closer.join();
+        }
+    }
+}
+
+impl Table {
+    fn sit(self: &Arc<Self>, id: &TreeId, admit: impl Fn(&Entry) -> bool) -> Option<Seat> {
+        let mut state = self.state.lock();
+        let number = state.live(id)?;
+        let entry = state.entries.get_mut(&number).filter(|entry| admit(entry))?;
+        entry.seats += 1;
+        Some(Seat::new(Arc::clone(&entry.view), Arc::clone(self), number))
+    }
+
+    /// Counts another seat in a view that has one.
+    pub(super) fn take_seat(&self, number: u64) {
+        if let Some(entry) = self.state.lock().entries.get_mut(&number) {
+            entry.seats += 1;
+        }
+    }
+
+    /// Takes a seat back.
+    pub(super) fn leave(&self, number: u64) {
+        let closing = {
+            let mut state = self.state.lock();
+            state.clock += 1;
+            let clock = state.clock;
+            let Some(entry) = state.entries.get_mut(&number) else { return };
+            entry.seats -= 1;
+            entry.used = clock;
+            let goes = entry.seats == 0 && (entry.is_older || entry.is_detached);
+            if goes { state.retire(number) } else { None }
+        };
+        self.close(closing.into_iter().collect());
+    }
+
+    /// Lets `trash` stay until view `number` has gone.
+    pub(super) fn keep(&self, number: u64, trash: Arc<Trash>) {
+        if let Some(entry) = self.state.lock().entries.get_mut(&number) {
+            entry.kept.push(trash);
+        }
+    }
+
+    /// Sends views to where they are closed, waiting when many are.
+    fn close(&self, closings: Vec<Closing>) {
+        for closing in closings {
+            let queue = self.queue.lock().clone();
+            let refused = match queue {
+                Some(queue) => queue.send(closing).err().map(|refused| refused.0),
+                None => Some(closing),
+            };
+            if let Some(closing) = refused {
+                closing.finish(self);
+            }
+        }
+    }
+
+    /// Notes that view `number` of `id` has gone.
+    pub(super) fn has_gone(&self, id: &TreeId, number: u64) {
+        let mut state = self.state.lock();
+        if state.doors.get(id) == Some(&Door::Going(number)) {
+            state.doors.remove(id);
+        }
+        self.gone.notify_all();
+    }
+}
+
+impl State {
+    fn live(&self, id: &TreeId) -> Option<u64> {
+        match self.doors.get(id) {
+            Some(Door::Live(number)) => Some(*number),
+            Some(Door::Going(_)) | None => None,
+        }
+    }
+
+    fn idle(&self) -> impl Iterator<Item = u64> {
+        self.entries.iter().filter(|(_, entry)| entry.seats == 0).map(|(number, _)| *number)
+    }
+
+    fn least_recently_used(&self) -> Option<u64> {
+        let idle = self.entries.iter().filter(|(_, entry)| entry.seats == 0);
+        idle.min_by_key(|(_, entry)| entry.used).map(|(number, _)| *number)
+    }
+
+    /// Takes an idle view out. Its tree has no door until it has gone.
+    fn retire(&mut self, number: u64) -> Option<Closing> {
+        let Entry { view, kept, .. } = self.entries.remove(&number)?;
+        if self.doors.get(&view.id) == Some(&Door::Live(number)) {
+            self.doors.insert(view.id.clone(), Door::Going(number));
+        }
+        // Every seat lets go of the view before it is given back, so that this is the last of it.
+        Some(Closing { view: Arc::into_inner(view)?, kept, number })
+    }
+}

@@ -1,0 +1,197 @@
+//! [`View`]: one live view. [`Seat`]: a part in it, as long as which it lives.
+
+use std::ops::Deref;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use policy::TreeId;
+
+use super::mount::{self, Mount, Overlay};
+use super::table::Table;
+use super::workplace::{self, Workplace};
+use super::{Holding, OwnerSwap};
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::stage::{Durability, Trash};
+
+/// One live view. Three descriptors: the mount, the lower layer, the lease.
+///
+/// Dropping it unmounts it; see [`Mount`]. Runs may keep clones of the mount, which by then nobody uses.
+pub(crate) struct View {
+    // In the order in which they must go.
+    mount: Mount,
+    /// The version of the baseline that is mounted; `None` when nothing of one shows.
+    lower: Option<Dir>,
+    workplace: Workplace,
+    /// Whose view it is.
+    pub(super) id: TreeId,
+    /// Inode number of [`View::lower`].
+    pub(super) lower_inode: Option<u64>,
+    /// Whether the upper directory hides every baseline, so that none is ever a newer one.
+    pub(super) is_opaque: bool,
+}
+
+/// What a view is made of.
+pub(super) struct Making<'a> {
+    pub(super) id: TreeId,
+    pub(super) root: &'a Dir,
+    pub(super) workplace: Workplace,
+    /// Where the upper directory lies, from the store's root.
+    pub(super) upper: policy::RelPath,
+    /// Where the lower directory lies, and that directory itself.
+    pub(super) lower: Option<(policy::RelPath, Dir)>,
+    pub(super) is_opaque: bool,
+    pub(super) owner: Option<(&'a dyn OwnerSwap, u32)>,
+    pub(super) holding: Holding,
+    pub(super) durability: Durability,
+}
+
+impl View {
+    /// Mounts a view.
+    ///
+    /// # Errors
+    /// [`Error::Io`] naming the system call.
+    pub(super) fn new(making: Making<'_>) -> Result<Self> {
+        let Making { id, root, workplace, upper, lower, is_opaque, owner, holding, durability } = making;
+        let swapped = owner.map(|(swap, owner)| Swapped::new(root, swap, owner, holding, &workplace)).transpose()?;
+        let from = swapped.as_ref().map_or(root, |swapped| &swapped.root);
+        let lower_place = match &lower {
+            Some((place, _)) => place.clone(),
+            None => workplace.place(workplace::NONE)?,
+        };
+        let overlay = Overlay {
+            lower: from.open_dir(&lower_place)?,
+            upper: from.open_dir(&upper)?,
+            work: from.open_dir(&workplace.place(workplace::WORK)?)?,
+        };
+        let mut mount = Mount::new(&overlay, durability)?;
+        drop((overlay, swapped));
+        if holding == Holding::Attached {
+            mount.attach(&workplace.dir, workplace::MOUNT.as_ref())?;
+        }
+        let lower = lower.map(|(_, dir)| dir);
+        let lower_inode = lower.as_ref().map(Dir::stat).transpose()?.map(|stat| stat.inode);
+        Ok(Self { mount, lower, workplace, id, lower_inode, is_opaque })
+    }
+
+    /// The root of the mount: a directory like any other.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when descriptors run out.
+    pub(crate) fn root(&self) -> Result<Dir> {
+        self.mount.root().reopen()
+    }
+
+    /// The mount's own descriptor, for whoever clones it (open_tree(2), `OPEN_TREE_CLONE`).
+    ///
+    /// # Errors
+    /// [`Error::Io`] when descriptors run out.
+    pub(crate) fn mount(&self) -> Result<OwnedFd> {
+        self.mount.root().duplicate()
+    }
+
+    /// The lower layer that is mounted.
+    pub(crate) fn lower(&self) -> Option<&Dir> {
+        self.lower.as_ref()
+    }
+
+    /// A duplicate of the descriptor of the lock; whoever has it keeps the upper directory from the next service.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when descriptors run out.
+    pub(crate) fn lease(&self) -> Result<OwnedFd> {
+        let lease = self.workplace.lease.try_clone().map_err(|error| Error::from_io("dup", "lease", error))?;
+        Ok(lease.into())
+    }
+}
+
+impl View {
+    /// Leaves the view's directory to the next start.
+    pub(super) fn leave_workplace(&mut self) {
+        self.workplace.stays = true;
+    }
+}
+
+/// The store's root on a mount where the service and a sandbox's owner have changed places.
+struct Swapped {
+    root: Dir,
+    is_attached: bool,
+}
+
+impl Swapped {
+    fn new(
+        root: &Dir,
+        swap: &dyn OwnerSwap,
+        owner: u32,
+        holding: Holding,
+        workplace: &Workplace,
+    ) -> Result<Self> {
+        let mount = swap
+            .swapped(root.as_fd(), owner)
+            .map_err(|source| Error::Io { operation: "idmapped mount", path: "overlay".to_owned(), source })?;
+        let is_attached = holding == Holding::Attached;
+        if is_attached {
+            // Layers on a detached mount take the same kernel as clones of one.
+            mount::attach(mount.as_fd(), &workplace.dir, workplace::LAYERS.as_ref())?;
+        }
+        Ok(Self { root: mount.into(), is_attached })
+    }
+}
+
+impl Drop for Swapped {
+    fn drop(&mut self) {
+        if self.is_attached {
+            // Overlayfs has made clones of its own.
+            mount::detach(self.root.as_fd());
+        }
+    }
+}
+
+/// A part in a view: of a run, of a change, of a file on its way into it. A view with a seat taken does not go.
+pub(crate) struct Seat {
+    // Released first: a view goes when nobody has it but the table.
+    view: Arc<View>,
+    release: Release,
+}
+
+/// Gives a seat back when it is dropped.
+struct Release {
+    table: Arc<Table>,
+    number: u64,
+}
+
+impl Seat {
+    /// A seat that the table has counted.
+    pub(super) fn new(view: Arc<View>, table: Arc<Table>, number: u64) -> Self {
+        Self { view, release: Release { table, number } }
+    }
+
+    /// Tells whether both are in one view.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        self.release.number == other.release.number
+    }
+
+    /// Another seat in the same view.
+    pub(crate) fn another(&self) -> Self {
+        self.release.table.take_seat(self.release.number);
+        Self::new(Arc::clone(&self.view), Arc::clone(&self.release.table), self.release.number)
+    }
+
+    /// Lets `trash` stay until the view has gone.
+    pub(crate) fn keep(&self, trash: Arc<Trash>) {
+        self.release.table.keep(self.release.number, trash);
+    }
+}
+
+impl Deref for Seat {
+    type Target = View;
+    fn deref(&self) -> &View {
+        &self.view
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        self.table.leave(self.number);
+    }
+}

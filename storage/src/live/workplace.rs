@@ -1,0 +1,155 @@
+//! [`Workplace`]: the directory of one live view below `work/`, and the lock that tells that it is in use.
+//!
+//! ```text
+//! work/{view}/lease     flock(2) held while the view is; the text is where its upper directory lies
+//! work/{view}/work      overlayfs' own
+//! work/{view}/none      an empty lower layer, for a skill of which nothing of the baseline shows
+//! work/{view}/mount     where the mount is attached when it has to be
+//! work/{view}/layers    where the layers are attached while it is made
+//! ```
+//!
+//! A duplicate of the lock's descriptor goes to the first process of every run. So a service that died while its
+//! commands live on leaves a lock that the next one sees, and waits for, before it touches an upper directory.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use policy::RelPath;
+use rustix::fs::{FlockOperation, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::mount;
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::place;
+
+pub(super) const LEASE: &str = "lease";
+pub(super) const WORK: &str = "work";
+pub(super) const NONE: &str = "none";
+pub(super) const MOUNT: &str = "mount";
+pub(super) const LAYERS: &str = "layers";
+
+/// How long a start waits for the commands of a former service.
+const LEASE_WAIT: Duration = Duration::from_secs(5);
+const LEASE_POLL: Duration = Duration::from_millis(50);
+
+/// The directory of one live view. It is removed when this is dropped, and the lock released after that.
+pub(super) struct Workplace {
+    root: Arc<Dir>,
+    name: OsString,
+    /// Whether the directory is left to the next start, which tidies the overlay it is of.
+    pub(super) stays: bool,
+    pub(super) dir: Dir,
+    pub(super) lease: File,
+}
+
+impl Workplace {
+    /// Makes the directory `name` in `work/` for a view of the upper directory `upper`, and locks it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`].
+    pub(super) fn new(root: &Arc<Dir>, name: OsString, upper: &RelPath) -> Result<Self> {
+        let dir = work(root)?.create_dir(&name, 0o700)?;
+        let lease = dir.create_file(OsStr::new(LEASE), 0o600)?;
+        rustix::fs::flock(&lease, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|errno| Error::from_errno("flock", LEASE, errno))?;
+        let lease = lease_of(lease, upper)?;
+        let workplace = Self { root: Arc::clone(root), name, stays: false, dir, lease };
+        // 0755, because through the mount an empty lower layer is the skill's own directory.
+        for (name, mode) in [(WORK, 0o700), (NONE, 0o755), (MOUNT, 0o700), (LAYERS, 0o700)] {
+            drop(workplace.dir.create_dir(OsStr::new(name), mode)?);
+        }
+        Ok(workplace)
+    }
+
+    /// Where the entry `name` of this directory lies, from the store's root.
+    pub(super) fn place(&self, name: &str) -> Result<RelPath> {
+        let work = RelPath::parse(place::WORK)?;
+        Ok(work.join(&self.name.to_string_lossy())?.join(name)?)
+    }
+}
+
+/// Writes into a fresh lease which upper directory it is of.
+fn lease_of(mut lease: File, upper: &RelPath) -> Result<File> {
+    lease.write_all(upper.as_str().as_bytes()).map_err(|error| Error::from_io("write", LEASE, error))?;
+    Ok(lease)
+}
+
+impl Drop for Workplace {
+    fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        if let Err(error) = work(&self.root).and_then(|work| work.remove_tree(&self.name)) {
+            tracing::warn!(%error, "a view's directory stays until the next start");
+        }
+    }
+}
+
+fn work(root: &Dir) -> Result<Dir> {
+    root.open_dir(&RelPath::parse(place::WORK)?)
+}
+
+/// Waits until no command of a former service holds a lease in `work`. Returns where the upper directories lie that
+/// were mounted when that service ended.
+///
+/// # Errors
+/// [`Error::Conflict`] when commands live on for too long.
+pub(crate) fn wait_for_former(work: &Dir) -> Result<Vec<RelPath>> {
+    let deadline = Instant::now() + LEASE_WAIT;
+    let mut uppers = Vec::new();
+    for entry in work.entries()? {
+        let Ok((file, _)) =
+            work.open_dir_entry(&entry.name).and_then(|dir| dir.open_file_entry(OsStr::new(LEASE)))
+        else {
+            continue;
+        };
+        while rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            if Instant::now() >= deadline {
+                let message = "commands that a former filesecbox started are still running in skills of this \
+                               data directory: wait for their end, or end them, and start again";
+                return Err(Error::Conflict(message.to_owned()));
+            }
+            std::thread::sleep(LEASE_POLL);
+        }
+        let mut text = String::new();
+        let most = u64::try_from(policy::path::PATH_BYTES_MAX).unwrap_or(u64::MAX);
+        // A lease whose text was never written is of a view that was never mounted.
+        if file.take(most).read_to_string(&mut text).is_ok()
+            && let Ok(upper) = RelPath::parse(&text)
+        {
+            uppers.push(upper);
+        }
+    }
+    Ok(uppers)
+}
+
+/// Takes everything off the directories of the entry `name` of `work` that a former service attached there.
+///
+/// With a mount namespace of its own nothing is left of that. Without one, removing the entry would remove what is
+/// mounted in it.
+///
+/// # Errors
+/// [`Error::Conflict`] when something stays mounted.
+pub(crate) fn unmount_left_over(work: &Dir, name: &OsStr) -> Result<()> {
+    let Ok(dir) = work.open_dir_entry(name) else { return Ok(()) };
+    for name in [MOUNT, LAYERS] {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let same = || {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV;
+            rustix::fs::openat2(dir.as_fd(), name, flags, Mode::empty(), resolve)
+        };
+        if let Err(Errno::XDEV) = same() {
+            let mounted = dir.open_dir_entry(OsStr::new(name))?;
+            mount::detach(mounted.as_fd());
+            if let Err(Errno::XDEV) = same() {
+                return Err(Error::Conflict("a view of a former service is still mounted".to_owned()));
+            }
+        }
+    }
+    Ok(())
+}
