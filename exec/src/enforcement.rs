@@ -31,6 +31,7 @@ impl Launcher {
         let abi = self.landlock.as_ref().copied().unwrap_or(0);
         let filter = self.hello().filter;
         let filtered = filter.is_ok();
+        let mounted = self.mounts();
         let as_root = !own_uid && self.service.uid == 0;
         let landlock = match (&self.landlock, self.distrusted()) {
             (Ok(_), None) => Layer::Enforced,
@@ -58,6 +59,9 @@ impl Launcher {
         if abi != 0 && abi < ABI_IOCTL {
             notes.push("this kernel's Landlock does not stop device commands".into());
         }
+        if mounted && let Some(Err(reason)) = self.offers().map(|offers| offers.processes) {
+            notes.push(format!("there is no /proc: {reason}").into());
+        }
         if !own_uid && !as_root {
             notes.push(
                 "the limit on processes counts those of the service's uid, at most five seconds old".into(),
@@ -75,12 +79,18 @@ impl Launcher {
             identity: if own_uid {
                 Layer::Enforced
             } else {
-                Layer::unavailable(
+                Layer::unavailable(if mounted {
+                    "the command runs as the service's own uid, without capabilities; it sees no other file of it"
+                } else {
                     "the command runs as the service's own uid, without capabilities: it can change mode and times \
-                     of files that the service owns",
-                )
+                     of files that the service owns"
+                })
             },
-            signals: if own_uid || abi >= ABI_SIGNALS {
+            namespaces: match self.without_namespaces() {
+                None => Layer::Enforced,
+                Some(reason) => Layer::unavailable(reason.to_owned()),
+            },
+            signals: if mounted || own_uid || abi >= ABI_SIGNALS {
                 Layer::Enforced
             } else {
                 Layer::unavailable(
@@ -89,7 +99,9 @@ impl Launcher {
             },
             network: match network {
                 Network::Host => Layer::unavailable("mode `host`: whatever the host reaches is within reach"),
+                Network::None | Network::Proxy if mounted => Layer::Enforced,
                 Network::None if filtered => Layer::Enforced,
+                Network::Proxy => Layer::unavailable("mode `proxy` needs tier `namespaces`"),
                 Network::None => {
                     Layer::unavailable("sockets are refused by the filter, which this kernel lacks")
                 }
@@ -99,7 +111,7 @@ impl Launcher {
             } else {
                 Layer::Enforced
             },
-            termination: if filtered || own_uid {
+            termination: if mounted || filtered || own_uid {
                 Layer::Enforced
             } else {
                 Layer::unavailable("a process that leaves its group outlives the run")

@@ -93,6 +93,12 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// What a mounted run is to see makes no sense.
+    #[error("a run in namespaces needs exactly one tree and at most {most} attached directories")]
+    Attachments {
+        /// The most there can be.
+        most: usize,
+    },
     /// The Landlock ruleset could not be built.
     #[error("the walls of the run could not be built")]
     Walls(#[source] io::Error),

@@ -16,9 +16,11 @@ use serde::{Deserialize, Serialize};
 use crate::enforcement::Circumstances;
 use crate::error::Error;
 use crate::launcher::Launcher;
+use crate::mounts::{Attachment, HOME, Role};
 use crate::result::ExecResult;
 use crate::run::RunSpec;
 use crate::tier::{Enforcement, Layer, Network};
+use crate::walls::open_path;
 use crate::wire::Reach;
 
 /// The deadline of each canary.
@@ -67,7 +69,7 @@ impl Launcher {
     pub async fn probe(self: &Arc<Self>, directory: &Path, owner: Option<u32>) -> Result<HostReport, Error> {
         let cage = Cage::build(directory, owner).map_err(Error::resource("mkdir"))?;
         let mut canaries = vec![self.control(&cage).await?];
-        if self.walls.is_some() {
+        if self.landlock.is_ok() {
             let outside = cage.outside.join("secret").display().to_string();
             let service = self.service.pid.to_string();
             canaries
@@ -86,6 +88,12 @@ impl Launcher {
             );
             let attempt = format!("kill -0 {service} && echo {SECRET}");
             let canary = self.canary(&cage, "signal the service", &attempt).await?;
+            if self.mounts() {
+                let attempt = format!("test -e '{outside}' && echo {SECRET}");
+                canaries.push(self.canary(&cage, "see a file of the host", &attempt).await?);
+                let attempt = format!("for p in /proc/[0-9]*; do case $p in /proc/$$) ;; *) test -r $p/status && grep -q 'Name:.*filesecbox' $p/status && echo {SECRET};; esac; done");
+                canaries.push(self.canary(&cage, "see a process of the host", &attempt).await?);
+            }
             // Without an own uid, older kernels do not stop this; that is said by its layer, not a hole.
             let expected = self.signals_are_stopped(owner);
             canaries.extend(expected.then_some(canary));
@@ -136,14 +144,25 @@ impl Launcher {
     }
 
     async fn try_out(self: &Arc<Self>, cage: &Cage, script: &str) -> Result<ExecResult, Error> {
+        let mounted = self.mounts();
         let view = View {
-            tree: cage.tree.clone(),
-            scratch: cage.scratch.clone(),
+            tree: if mounted { policy::tree::WORKSPACE.into() } else { cage.tree.clone() },
+            scratch: if mounted { HOME.into() } else { cage.scratch.clone() },
             sandbox_path: policy::tree::WORKSPACE.to_owned(),
             aliases: Vec::new(),
             owner: cage.owner,
         };
         let mut spec = RunSpec::new(view, "sh");
+        if mounted {
+            let attach = |at: &str, path: &Path, role| {
+                let directory = open_path(path).map_err(Error::resource("open"))?;
+                Ok(Attachment { at: at.to_owned(), directory: Arc::new(directory), role, generation: 0 })
+            };
+            spec.attachments = vec![
+                attach(policy::tree::WORKSPACE, &cage.tree, Role::Tree)?,
+                attach(HOME, &cage.scratch, Role::Home)?,
+            ];
+        }
         spec.arguments = vec!["-c".to_owned(), script.to_owned()];
         spec.environment = vec![("PATH".to_owned(), self.path_variable())];
         spec.timeout = TIMEOUT;

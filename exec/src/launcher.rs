@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -10,6 +10,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::thread::CapabilitySet;
+use tokio::sync::watch;
 
 use crate::census::Census;
 use crate::error::Error;
@@ -17,7 +19,8 @@ use crate::programs::{Programs, SEARCH_PATH, Whitelist};
 use crate::sys;
 use crate::tier::{Isolation, Tier};
 use crate::walls::Walls;
-use crate::wire::{self, Descriptors, Hello, Request};
+use crate::surface;
+use crate::wire::{self, Descriptors, Hello, Namespaces, Request, RootPlan, Setup};
 
 /// How long a new launcher may take to say hello.
 const HELLO: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
@@ -44,6 +47,8 @@ pub struct LauncherConfig {
     pub search_path: Vec<PathBuf>,
     /// Directories that every run may read besides the system's libraries and data.
     pub read_only: Vec<PathBuf>,
+    /// The port on their loopback address at which runs in namespaces find the egress proxy; `None` without one.
+    pub proxy_port: Option<u16>,
 }
 
 impl LauncherConfig {
@@ -57,7 +62,12 @@ impl LauncherConfig {
             whitelist,
             search_path: SEARCH_PATH.map(PathBuf::from).to_vec(),
             read_only: Vec::new(),
+            proxy_port: None,
         }
+    }
+
+    fn may_use_namespaces(&self) -> bool {
+        self.isolation.maximum.is_none_or(|maximum| maximum >= Tier::Namespaces)
     }
 }
 
@@ -68,14 +78,16 @@ impl LauncherConfig {
 pub struct Launcher {
     pub(crate) config: LauncherConfig,
     pub(crate) programs: Programs,
-    /// `None` where the kernel has no Landlock.
-    pub(crate) walls: Option<Walls>,
     pub(crate) landlock: Result<u32, String>,
     pub(crate) census: Census,
     pub(crate) buffers: Buffers,
     /// `/dev/null`, the standard input of runs that get none.
     pub(crate) null: OwnedFd,
     pub(crate) service: Service,
+    /// Why runs get no namespaces of their own; `Ok` when they do.
+    namespaces: Result<(), String>,
+    /// The proxy's listener in the network of the runs, of the launcher of the moment.
+    proxy: watch::Sender<Option<Arc<OwnedFd>>>,
     /// Set when a probe failed: the walls count as absent from then on, for this reason.
     distrust: OnceLock<String>,
     process: Mutex<Process>,
@@ -94,6 +106,9 @@ struct Process {
     child: Child,
     socket: Arc<OwnedFd>,
     hello: Hello,
+    /// `None` where the kernel has no Landlock.
+    walls: Option<Arc<Walls>>,
+    proxy: Option<Arc<OwnedFd>>,
 }
 
 impl Launcher {
@@ -107,16 +122,17 @@ impl Launcher {
     pub fn start(config: LauncherConfig) -> Result<Arc<Self>, Error> {
         let programs = Programs::resolve(&config.whitelist, &config.search_path);
         let landlock = sys::landlock_abi().map_err(|error| format!("the kernel has no Landlock: {error}"));
-        let walls = landlock.is_ok().then(|| Walls::prepare(&programs, &config.read_only));
         let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
             .map_err(Error::resource("open(/dev/null)"))?;
         let service =
             Service { pid: rustix::process::getpid().as_raw_pid(), uid: rustix::process::geteuid().as_raw() };
-        let process = Process::start(&config).map_err(Error::LauncherStart)?;
+        let (process, namespaces) = start_best(&config, &programs, &landlock).map_err(Error::LauncherStart)?;
+        let (proxy, _) = watch::channel(process.proxy.clone());
         let launcher = Self {
             config,
             programs,
-            walls,
+            namespaces,
+            proxy,
             landlock,
             census: Census::default(),
             buffers: Buffers::default(),
@@ -138,7 +154,30 @@ impl Launcher {
     /// The tier this host grants.
     #[must_use]
     pub fn tier(&self) -> Tier {
-        if self.shortfall().is_none() { Tier::Landlock } else { Tier::Process }
+        if self.shortfall().is_some() {
+            return Tier::Process;
+        }
+        let granted = if self.namespaces.is_ok() { Tier::Namespaces } else { Tier::Landlock };
+        self.config.isolation.maximum.map_or(granted, |maximum| maximum.min(granted))
+    }
+
+    /// Tells whether runs live in namespaces of their own, so that what they see must be attached to them.
+    #[must_use]
+    pub fn mounts(&self) -> bool {
+        self.namespaces.is_ok()
+    }
+
+    /// Why runs live in no namespaces of their own; `None` when they do.
+    #[must_use]
+    pub fn without_namespaces(&self) -> Option<&str> {
+        self.namespaces.as_ref().err().map(String::as_str)
+    }
+
+    /// The listener for the egress proxy in the network of the runs; another one after the launcher was started
+    /// again, `None` while there is none.
+    #[must_use]
+    pub fn proxy_listener(&self) -> watch::Receiver<Option<Arc<OwnedFd>>> {
+        self.proxy.subscribe()
     }
 
     /// The process id of the launcher of the moment, for the service's own accounting.
@@ -164,7 +203,8 @@ impl Launcher {
         if granted >= floor {
             return Ok(());
         }
-        let reason = self.shortfall().unwrap_or_else(|| "this version mounts nothing".to_owned());
+        let capped = || "the configuration's `isolation.maximum` says so".to_owned();
+        let reason = self.shortfall().or_else(|| self.namespaces.clone().err()).unwrap_or_else(capped);
         Err(Error::Unsupported { wanted: floor, granted, reason })
     }
 
@@ -181,6 +221,31 @@ impl Launcher {
     /// What the launcher of the moment can do.
     pub(crate) fn hello(&self) -> Hello {
         self.process().hello.clone()
+    }
+
+    /// What the namespaces of runs offer; `None` where they have none.
+    pub(crate) fn offers(&self) -> Option<Namespaces> {
+        self.hello().namespaces.and_then(Result::ok)
+    }
+
+    /// The walls of runs; `None` where the kernel has no Landlock.
+    pub(crate) fn walls(&self) -> Option<Arc<Walls>> {
+        self.process().walls.clone()
+    }
+
+    /// Sends one order with a descriptor from a thread that may wait.
+    ///
+    /// # Errors
+    /// As `sendmsg(2)`; `EAGAIN` when the launcher stays behind.
+    pub(crate) fn send_blocking(&self, order: &[u8], attached: BorrowedFd<'_>) -> io::Result<()> {
+        for _ in 0..BEHIND_WAITS {
+            let socket = Arc::clone(&self.process().socket);
+            match wire::send(socket.as_fd(), order, &[attached]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(BEHIND_WAIT),
+                sent => return sent,
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
     }
 
     /// Hands one run to the launcher, starting a new one when the old one is gone; the socket it went through.
@@ -235,7 +300,14 @@ impl Launcher {
         let mut process = self.process();
         if Arc::ptr_eq(&process.socket, gone) && process.is_dead_within(DYING_MS) {
             tracing::warn!(pid = process.hello.pid, "the launcher process ended; starting another");
-            *process = Process::start(&self.config)?;
+            let plan = self.mounts().then(|| root_plan(&self.config, &self.programs));
+            let started = Process::start(&self.config, &self.programs, plan, self.landlock.is_ok())?;
+            if let Some(Err(reason)) = &started.hello.namespaces {
+                // It granted more a moment ago: rather none than a weaker one.
+                return Err(io::Error::other(reason.clone()));
+            }
+            *process = started;
+            self.proxy.send_replace(process.proxy.clone());
         }
         Ok(())
     }
@@ -245,9 +317,60 @@ impl Launcher {
     }
 }
 
+/// What stands in the root of mounted runs.
+fn root_plan(config: &LauncherConfig, programs: &Programs) -> RootPlan {
+    let system = surface::BOUND.iter().map(PathBuf::from);
+    let own = programs.libraries().chain(programs.executable()).map(Path::to_path_buf);
+    let further = programs.search_path().iter().chain(&config.read_only).cloned();
+    let mut bound: Vec<PathBuf> = Vec::new();
+    for path in system.chain(own).chain(further) {
+        // Through a link such as /bin the file is there already, below what the link leads to.
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let is_there = |path: &Path| bound.iter().any(|above| path.starts_with(above));
+        let is_link_of_root = surface::BOUND.iter().any(|system| path == Path::new(system));
+        if path.is_absolute() && path.exists() && (is_link_of_root || !(is_there(&path) || is_there(&real))) {
+            bound.push(path);
+        }
+    }
+    RootPlan { bound, proxy_port: config.proxy_port }
+}
+
+/// Starts the process for the strongest tier that the configuration allows and the host grants; why it is not
+/// [`Tier::Namespaces`].
+fn start_best(
+    config: &LauncherConfig,
+    programs: &Programs,
+    landlock: &Result<u32, String>,
+) -> io::Result<(Process, Result<(), String>)> {
+    let reason = match landlock {
+        Err(reason) => reason.clone(),
+        Ok(_) if !config.may_use_namespaces() => "the configuration's `isolation.maximum` says so".to_owned(),
+        Ok(_) if !can_mount() => "the service has no CAP_SYS_ADMIN and no user namespace".to_owned(),
+        Ok(_) => {
+            let process = Process::start(config, programs, Some(root_plan(config, programs)), true)?;
+            match &process.hello.namespaces {
+                Some(Ok(_)) => return Ok((process, Ok(()))),
+                Some(Err(reason)) => reason.clone(),
+                None => "the launcher does not know of namespaces".to_owned(),
+            }
+        }
+    };
+    Ok((Process::start(config, programs, None, landlock.is_ok())?, Err(reason)))
+}
+
+/// Tells whether this process may mount.
+fn can_mount() -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
 impl Process {
-    /// Starts the process and waits for its hello.
-    fn start(config: &LauncherConfig) -> io::Result<Self> {
+    /// Starts the process, tells it what to prepare, and waits for its hello.
+    fn start(
+        config: &LauncherConfig,
+        programs: &Programs,
+        root: Option<RootPlan>,
+        has_landlock: bool,
+    ) -> io::Result<Self> {
         let (ours, theirs) = packet_sockets()?;
         // No user, group or `pre_exec`: each would make the standard library copy this process with `fork`, at ten
         // times the cost, instead of `posix_spawn`.
@@ -259,10 +382,18 @@ impl Process {
             .stdout(Stdio::null())
             .stderr(Stdio::inherit())
             .spawn()?;
-        let nothing = Hello { pid: 0, filter: Err(String::new()), can_change_identity: false };
+        let nothing =
+            Hello { pid: 0, filter: Err(String::new()), can_change_identity: false, namespaces: None };
         // In its place at once, so that a launcher that does not answer is ended by `drop`.
-        let mut process = Self { child, socket: Arc::new(ours), hello: nothing };
-        process.hello = process.receive_hello()?;
+        let mut process = Self { child, socket: Arc::new(ours), hello: nothing, walls: None, proxy: None };
+        wire::send_message(process.socket.as_fd(), &Setup { root })?;
+        let (hello, attached) = process.receive_hello()?;
+        let mut attached = attached.into_iter();
+        let root = attached.next();
+        process.walls = has_landlock
+            .then(|| Arc::new(Walls::prepare(programs, &config.read_only, root.as_ref().map(AsFd::as_fd))));
+        process.proxy = attached.next().map(Arc::new);
+        process.hello = hello;
         Ok(process)
     }
 
@@ -277,17 +408,17 @@ impl Process {
         false
     }
 
-    fn receive_hello(&self) -> io::Result<Hello> {
+    fn receive_hello(&self) -> io::Result<(Hello, Vec<OwnedFd>)> {
         let mut set = [PollFd::new(&self.socket, PollFlags::IN)];
         if poll(&mut set, Some(&HELLO))? == 0 {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let mut buffer = [0; 1024];
-        let (length, _) = wire::receive(self.socket.as_fd(), &mut buffer)?;
+        let mut buffer = [0; 4096];
+        let (length, attached) = wire::receive(self.socket.as_fd(), &mut buffer)?;
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(serde_json::from_slice(buffer.get(..length).unwrap_or_default())?)
+        Ok((serde_json::from_slice(buffer.get(..length).unwrap_or_default())?, attached))
     }
 }
 

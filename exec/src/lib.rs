@@ -10,6 +10,7 @@
 //! | [`programs`], [`binary`] | which files the allowed programs are |
 //! | [`surface`], [`walls`] | what of the host a run may read; Landlock rulesets |
 //! | [`seccomp`] | the system call filter |
+//! | [`mounts`], [`owners`] | what a run in namespaces sees, and as whose |
 //! | [`wire`] | what service and launcher say to each other |
 //! | [`zygote`] | the launcher process |
 //! | [`launcher`] | the service's handle on it |
@@ -25,7 +26,9 @@ pub mod error;
 mod hint;
 pub mod host;
 pub mod launcher;
+pub mod mounts;
 mod output;
+pub mod owners;
 pub mod programs;
 pub mod result;
 pub mod run;
@@ -41,6 +44,8 @@ mod zygote;
 pub use error::Error;
 pub use host::{Canary, HostReport};
 pub use launcher::{Launcher, LauncherConfig};
+pub use mounts::{Attachment, Role};
+pub use owners::OwnerMaps;
 pub use programs::{Programs, SEARCH_PATH, Whitelist};
 pub use result::{Encoding, ExecResult};
 pub use run::RunSpec;

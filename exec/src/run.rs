@@ -21,9 +21,10 @@ use crate::output::{Capture, Stream};
 use crate::programs::shorten;
 use crate::result::{Encoding, ExecResult};
 use crate::tier::{Network, Tier};
-use crate::walls::open_path;
+use crate::mounts::{Attachment, Clones, Role};
+use crate::walls::{Own, open_path};
 use crate::watch::{Input, Pipes, Watch};
-use crate::wire::{Ceilings, Descriptors, Request};
+use crate::wire::{Ceilings, Descriptors, MOUNTS_MAX, Place, Request};
 
 /// Longest deadline, whatever the limits say: beyond it the clock's own range ends.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -31,8 +32,13 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 /// One command to run.
 #[derive(Clone, Debug)]
 pub struct RunSpec {
-    /// The tree it runs in.
+    /// The tree it runs in. In namespaces (see [`Launcher::mounts`]) [`View::tree`] and [`View::scratch`] are paths
+    /// that the run sees, and `attachments` say what stands there.
     pub view: View,
+    /// What a run in namespaces sees besides the minimal root; unused elsewhere.
+    pub attachments: Vec<Attachment>,
+    /// Descriptors that stay open as long as anything of a run in namespaces lives; unused elsewhere.
+    pub leases: Vec<Arc<OwnedFd>>,
     /// The program's bare name, which the whitelist must have.
     pub program: String,
     /// Its arguments, without the program's name.
@@ -62,6 +68,8 @@ impl RunSpec {
         let limits = RunLimits::default();
         Self {
             view,
+            attachments: Vec::new(),
+            leases: Vec::new(),
             program: program.into(),
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -95,9 +103,11 @@ impl Launcher {
         let floor = self.config.isolation.minimum;
         self.require(spec.minimum.map_or(floor, |minimum| minimum.max(floor)))?;
         let identity = self.identity(spec.view.owner)?;
-        let request = self.request(&spec, identity)?;
+        let clones = if self.mounts() { Some(Clones::of(&spec.attachments)?) } else { None };
+        let request = self.request(&spec, identity, clones.as_ref())?;
         let stdin = spec.stdin.take();
-        let (ours, reports, through) = self.launch(&spec, stdin, &request).await?;
+        let (ours, reports, through) = self.launch(&spec, stdin, &request, clones.as_ref()).await?;
+        drop(clones);
         let mut capture = Capture::new(spec.limits.output_bytes);
         let timeout = spec.timeout.min(Duration::from_millis(spec.limits.timeout_ms)).min(LONGEST);
         let deadline = tokio::time::Instant::from_std(began + timeout);
@@ -132,7 +142,12 @@ impl Launcher {
         }
     }
 
-    fn request(&self, spec: &RunSpec, identity: Option<u32>) -> Result<Request, Error> {
+    fn request(
+        &self,
+        spec: &RunSpec,
+        identity: Option<u32>,
+        clones: Option<&Clones>,
+    ) -> Result<Request, Error> {
         let program = self.programs.file(&spec.program)?.to_path_buf();
         let limits = &spec.limits;
         let mut arguments = Vec::with_capacity(spec.arguments.len() + 1);
@@ -147,7 +162,10 @@ impl Launcher {
             arguments,
             environment: spec.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
             identity,
-            tree: spec.view.tree.clone(),
+            place: match clones {
+                None => Place::Host { tree: spec.view.tree.clone() },
+                Some(clones) => Place::Mounted { at: clones.at.clone(), leases: spec.leases.len() },
+            },
             limits: Ceilings {
                 memory_bytes: limits.memory_bytes,
                 processes: limits.processes.saturating_add(others),
@@ -156,7 +174,7 @@ impl Launcher {
                 open_files: limits.open_files,
             },
             network: spec.network,
-            has_walls: self.walls.is_some(),
+            has_walls: self.landlock.is_ok(),
         })
     }
 
@@ -166,18 +184,9 @@ impl Launcher {
         spec: &RunSpec,
         stdin: Option<Vec<u8>>,
         request: &Request,
+        clones: Option<&Clones>,
     ) -> Result<(Pipes, OwnedFd, Arc<OwnedFd>), Error> {
-        let place =
-            |path: &Path| open_path(path).map_err(|source| Error::Tree { path: path.to_path_buf(), source });
-        let tree = place(&spec.view.tree)?;
-        let scratch = place(&spec.view.scratch)?;
-        let directory = enter(tree.as_fd(), &spec.directory)?;
-        let walls = match &self.walls {
-            Some(walls) => {
-                Some(walls.ruleset(tree.as_fd(), scratch.as_fd(), spec.network).map_err(Error::Walls)?)
-            }
-            None => None,
-        };
+        let (directory, walls) = self.surroundings(spec, clones)?;
         let (reports, run) = packet_sockets().map_err(Error::resource("socketpair"))?;
         let (out, their_out) = pipe()?;
         let (err, their_err) = pipe()?;
@@ -198,10 +207,44 @@ impl Launcher {
             ],
             directory: directory.as_fd(),
             walls: walls.as_ref().map(|ruleset| ruleset.as_fd()),
+            mounts: clones.map(|clones| clones.mounts.iter().map(AsFd::as_fd).collect()).unwrap_or_default(),
+            leases: match clones {
+                Some(_) => spec.leases.iter().map(|lease| lease.as_fd()).collect(),
+                None => Vec::new(),
+            },
         };
         let through = self.submit(request, &descriptors).await?;
         let input = input.zip(stdin).map(|(pipe, bytes)| Input { pipe, bytes, written: 0 });
         Ok((Pipes { out, err, input }, reports, through))
+    }
+}
+
+impl Launcher {
+    /// Opens the working directory, and finds or builds the walls around what the run sees.
+    fn surroundings(
+        &self,
+        spec: &RunSpec,
+        clones: Option<&Clones>,
+    ) -> Result<(OwnedFd, Option<Arc<OwnedFd>>), Error> {
+        let port = self.config.proxy_port.unwrap_or_default();
+        let build = |own: &[Own<'_>]| {
+            let walls = self.walls().filter(|_| self.landlock.is_ok());
+            walls.map(|walls| walls.ruleset(own, spec.network, port).map_err(Error::Walls)).transpose()
+        };
+        if let Some(clones) = clones {
+            let tree = clones.tree().ok_or(Error::Attachments { most: MOUNTS_MAX })?;
+            // Rules on the parent hold for the temporary directory, another in every run.
+            let kept = spec.attachments.iter().filter(|attachment| attachment.role != Role::Temporary);
+            let own: Vec<Own<'_>> =
+                kept.map(|attachment| (attachment.directory.as_fd(), attachment.generation)).collect();
+            return Ok((enter(tree, &spec.directory)?, build(&own)?));
+        }
+        let place =
+            |path: &Path| open_path(path).map_err(|source| Error::Tree { path: path.to_path_buf(), source });
+        let tree = place(&spec.view.tree)?;
+        let scratch = place(&spec.view.scratch)?;
+        let directory = enter(tree.as_fd(), &spec.directory)?;
+        Ok((directory, build(&[(tree.as_fd(), 0), (scratch.as_fd(), 0)])?))
     }
 }
 

@@ -121,3 +121,26 @@ pub(crate) fn python_trees() -> Vec<PathBuf> {
         .filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"python")))
         .collect()
 }
+
+/// What of [`TREES`] and [`FILES`] lies in `/etc`.
+pub(crate) fn etc() -> impl Iterator<Item = PathBuf> {
+    TREES.iter().chain(FILES).filter(|path| path.starts_with("/etc/")).map(PathBuf::from)
+}
+
+/// Directories of the host that stand in the root of mounted runs as they are.
+pub(crate) const BOUND: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/sys/kernel/mm/transparent_hugepage",
+];
+
+/// Tells whether `path` means something of the minimal root of mounted runs, and not of the host.
+pub(crate) fn is_of_the_root(path: &std::path::Path) -> bool {
+    ["/etc", "/dev", "/proc"].iter().any(|made| path.starts_with(made))
+}

@@ -14,7 +14,8 @@ pub enum Tier {
     /// Landlock, the system call filter, limits, and an own uid where the service is root.
     #[default]
     Landlock,
-    /// Own namespaces and the merged view mounted in them. Not granted by this version on any host.
+    /// All of that, in namespaces of the run's own: it sees a minimal root, its own processes, and no network but
+    /// the proxy's.
     Namespaces,
 }
 
@@ -34,6 +35,8 @@ impl fmt::Display for Tier {
 pub struct Isolation {
     /// The weakest tier in which anything runs. [`Tier::Process`] is allowed by naming it here, and only so.
     pub minimum: Tier,
+    /// The strongest tier that is used, however much more the host grants; the strongest there is when left out.
+    pub maximum: Option<Tier>,
 }
 
 /// What a run may reach over the network.
@@ -43,6 +46,8 @@ pub enum Network {
     /// Nothing: no socket but `socketpair`.
     #[default]
     None,
+    /// The egress proxy, over TCP, and through it what the proxy lets pass. Needs tier [`Tier::Namespaces`].
+    Proxy,
     /// Whatever the host reaches, unfiltered, over TCP and UDP. The service's own ports are within reach too.
     Host,
 }
@@ -97,6 +102,8 @@ pub struct Enforcement {
     pub system_calls: Layer,
     /// A uid of the sandbox's own, and no capabilities.
     pub identity: Layer,
+    /// Namespaces: the run sees a root, processes, a host name and a network of its own.
+    pub namespaces: Layer,
     /// Processes outside the run cannot be signalled.
     pub signals: Layer,
     /// The network mode asked for.

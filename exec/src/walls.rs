@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
 };
-use rustix::fs::{Mode, OFlags, fstat, open};
+use rustix::fs::{Mode, OFlags, fstat, open, openat};
 
 use crate::programs::Programs;
 use crate::surface;
@@ -54,25 +54,41 @@ struct Kept {
     clock: u64,
 }
 
-/// What a ruleset is for. An inode with a rule is pinned, so its number cannot come to mean another while kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// What a ruleset is for. An inode with a rule is pinned, so its number cannot come to mean another while kept; where
+/// a whole file system may go, its generation tells.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
-    tree: (u64, u64),
-    scratch: (u64, u64),
+    own: Vec<(u64, u64, u64)>,
     network: Network,
 }
+
+/// A directory of the run's own, with its generation (see [`Attachment`](crate::Attachment)).
+pub(crate) type Own<'a> = (BorrowedFd<'a>, u64);
 
 impl Walls {
     /// Opens the common surface: what [`surface`] lists, `programs`, and the `read_only` trees.
     ///
-    /// What does not exist on this host is left out.
-    pub(crate) fn prepare(programs: &Programs, read_only: &[PathBuf]) -> Self {
+    /// With `root`, the minimal root of mounted runs, what is of its making counts instead of the host's. What does
+    /// not exist on this host is left out.
+    pub(crate) fn prepare(programs: &Programs, read_only: &[PathBuf], root: Option<BorrowedFd<'_>>) -> Self {
         let mut common: HashMap<(u64, u64), (OwnedFd, BitFlags<AccessFs>)> = HashMap::new();
         // Many paths are links to one place (`/bin` is `/usr/bin`); one rule each is enough.
-        let mut add = |path: &Path, access: BitFlags<AccessFs>| {
-            let Ok(file) = open_path(path) else { return };
+        let mut grant = |opened: io::Result<OwnedFd>, access: BitFlags<AccessFs>| {
+            let Ok(file) = opened else { return };
             let Ok(place) = inode(file.as_fd()) else { return };
             common.entry(place).and_modify(|(_, granted)| *granted |= access).or_insert((file, access));
+        };
+        if let Some(root) = root {
+            // Rules on parents, because what is mounted for each run is new to Landlock.
+            let own = [(".", LIST), ("etc", READ_TREE), ("kernel", READ_TREE), ("dev", OWN | DEVICE), ("private", OWN)];
+            for (path, access) in own {
+                grant(open_below(root, path), access);
+            }
+        }
+        let mut add = |path: &Path, access: BitFlags<AccessFs>| {
+            if root.is_none() || !surface::is_of_the_root(path) {
+                grant(open_path(path), access);
+            }
         };
         for path in surface::TREES {
             add(Path::new(path), READ_TREE);
@@ -104,45 +120,50 @@ impl Walls {
         Self { common: common.into_values().collect(), kept: Mutex::default() }
     }
 
-    /// The ruleset of runs in `tree` and `scratch`, kept or new.
+    /// The ruleset of runs that have the directories `own`, kept or new.
+    ///
+    /// `proxy_port` is the one port that runs with [`Network::Proxy`] may connect to.
     ///
     /// # Errors
     /// What `landlock_create_ruleset(2)` and `landlock_add_rule(2)` answer.
-    pub(crate) fn ruleset(
-        &self,
-        tree: BorrowedFd<'_>,
-        scratch: BorrowedFd<'_>,
-        network: Network,
-    ) -> io::Result<Arc<OwnedFd>> {
-        let place = Place { tree: inode(tree)?, scratch: inode(scratch)?, network };
-        if let Some(ruleset) = self.kept().find(place) {
+    pub(crate) fn ruleset(&self, own: &[Own<'_>], network: Network, proxy_port: u16) -> io::Result<Arc<OwnedFd>> {
+        let inodes = own.iter().map(|(fd, generation)| {
+            let (device, number) = inode(*fd)?;
+            Ok((device, number, *generation))
+        });
+        let place = Place { own: inodes.collect::<io::Result<_>>()?, network };
+        if let Some(ruleset) = self.kept().find(&place) {
             return Ok(ruleset);
         }
-        let ruleset =
-            Arc::new(self.build(tree, scratch, network).map_err(io::Error::other)?.ok_or_else(absent)?);
+        let built = self.build(own, network, proxy_port).map_err(io::Error::other)?.ok_or_else(absent)?;
+        let ruleset = Arc::new(built);
         self.kept().keep(place, Arc::clone(&ruleset));
         Ok(ruleset)
     }
 
     fn build(
         &self,
-        tree: BorrowedFd<'_>,
-        scratch: BorrowedFd<'_>,
+        own: &[Own<'_>],
         network: Network,
+        proxy_port: u16,
     ) -> Result<Option<OwnedFd>, RulesetError> {
         let mut ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(NEWEST))?
             .scope(Scope::from_all(NEWEST))?;
-        if network == Network::None {
+        if network != Network::Host {
             ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
         }
         let mut created = ruleset.create()?;
         for (file, access) in &self.common {
             created = created.add_rule(PathBeneath::new(file, *access))?;
         }
-        let created =
-            created.add_rule(PathBeneath::new(tree, OWN))?.add_rule(PathBeneath::new(scratch, OWN))?;
+        for (directory, _) in own {
+            created = created.add_rule(PathBeneath::new(directory, OWN))?;
+        }
+        if network == Network::Proxy {
+            created = created.add_rule(NetPort::new(proxy_port, AccessNet::ConnectTcp))?;
+        }
         Ok(created.into())
     }
 
@@ -153,16 +174,16 @@ impl Walls {
 }
 
 impl Kept {
-    fn find(&mut self, place: Place) -> Option<Arc<OwnedFd>> {
+    fn find(&mut self, place: &Place) -> Option<Arc<OwnedFd>> {
         self.clock += 1;
-        let (ruleset, used) = self.rulesets.get_mut(&place)?;
+        let (ruleset, used) = self.rulesets.get_mut(place)?;
         *used = self.clock;
         Some(Arc::clone(ruleset))
     }
 
     fn keep(&mut self, place: Place, ruleset: Arc<OwnedFd>) {
         if self.rulesets.len() >= KEPT_MAX {
-            let oldest = self.rulesets.iter().min_by_key(|(_, (_, used))| *used).map(|(place, _)| *place);
+            let oldest = self.rulesets.iter().min_by_key(|(_, (_, used))| *used).map(|(place, _)| place.clone());
             oldest.map(|place| self.rulesets.remove(&place));
         }
         self.rulesets.insert(place, (ruleset, self.clock));
@@ -175,6 +196,11 @@ impl Kept {
 /// As `open(2)`.
 pub(crate) fn open_path(path: &Path) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Opens what `path` names in the root `root`.
+fn open_below(root: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
+    Ok(openat(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 fn inode(file: BorrowedFd<'_>) -> io::Result<(u64, u64)> {

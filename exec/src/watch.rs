@@ -183,8 +183,12 @@ impl Watch {
             Report::Failed { step, errno } => {
                 return Err(Error::Step { step, source: io::Error::from_raw_os_error(errno) });
             }
+            Report::Ended { code, signal } => (self.code, self.signal) = (code, signal),
             Report::Exited { code, signal } => {
-                (self.code, self.signal) = (code, signal);
+                // The first process of a mounted run exits with 0 once the end of the command was told.
+                if (self.code, self.signal) == (None, None) {
+                    (self.code, self.signal) = (code, signal);
+                }
                 self.input = None;
                 self.wait(Phase::Draining, DRAIN);
             }

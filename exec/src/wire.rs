@@ -1,8 +1,9 @@
 //! What the service and its launcher say to each other, and the sockets they say it over.
 //!
-//! One run is one [`Request`] on the launcher's main socket (`SOCK_SEQPACKET`, so that one message is one packet),
-//! with the descriptors of the run attached (`SCM_RIGHTS`, `unix(7)`). [`Report`]s come back on the run's own socket,
-//! which is among them. Both ends are the same binary: bodies are JSON without versions.
+//! The service begins with a [`Setup`], which the launcher answers with its [`Hello`]. Then each [`Order`] is one packet
+//! on the launcher's main socket (`SOCK_SEQPACKET`), with descriptors attached (`SCM_RIGHTS`, `unix(7)`). [`Report`]s
+//! come back on the run's own socket, which is among them. Both ends are the same binary: bodies are JSON without
+//! versions.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
@@ -23,8 +24,40 @@ use crate::tier::Network;
 const INLINE_BYTES: usize = 32 * 1024;
 /// Largest body at all, in bytes: arguments and environment grow by up to six when written as JSON.
 const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Most descriptors with one packet: five of every run, its walls and a memory file.
-const DESCRIPTORS_MAX: usize = 7;
+/// Most mounts of one run: its tree, home and temporary directory, and the skills it asked for.
+pub(crate) const MOUNTS_MAX: usize = 72;
+/// Most descriptors with one packet: five of every run, its walls, mounts, leases, and a memory file. The kernel's own
+/// bound is 253 (unix(7), `SCM_MAX_FD`).
+const DESCRIPTORS_MAX: usize = 7 + 2 * MOUNTS_MAX;
+
+/// What the launcher is to prepare before its first run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    /// The root that runs are to see; `None` leaves them in the host's.
+    pub(crate) root: Option<RootPlan>,
+}
+
+/// A minimal root.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RootPlan {
+    /// Directories and files of the host that stand in it under their own paths, read-only.
+    pub(crate) bound: Vec<PathBuf>,
+    /// The port on the loopback address of the runs' network at which the proxy listens.
+    pub(crate) proxy_port: Option<u16>,
+}
+
+/// What the service asks of its launcher.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order<R = Request> {
+    /// Start a command.
+    Run(R),
+    /// Make a user namespace in which the service's own id and `owner` change places.
+    SwapOwner {
+        /// The other id.
+        owner: u32,
+    },
+}
 
 /// The message on a run's socket that asks for its death. Closing the socket asks for the same.
 pub(crate) const KILL: &[u8] = b"kill";
@@ -40,14 +73,32 @@ pub(crate) struct Request {
     pub(crate) environment: Vec<String>,
     /// The uid and gid to take; `None` keeps the launcher's.
     pub(crate) identity: Option<u32>,
-    /// The tree, for the test whether `identity` can reach it by its absolute path.
-    pub(crate) tree: PathBuf,
+    /// Where the tree stands for it.
+    pub(crate) place: Place,
     /// Resource limits.
     pub(crate) limits: Ceilings,
     /// Which closing filter is loaded.
     pub(crate) network: Network,
     /// Whether a Landlock ruleset is attached.
     pub(crate) has_walls: bool,
+}
+
+/// Where the tree of a run stands.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Place {
+    /// Where it lies on the host, at this path.
+    Host {
+        /// For the test whether `identity` can reach it by its absolute path.
+        tree: PathBuf,
+    },
+    /// In a mount namespace of the run's own.
+    Mounted {
+        /// The absolute path of each attached mount, in the order in which they are mounted.
+        at: Vec<String>,
+        /// How many leases follow the mounts.
+        leases: usize,
+    },
 }
 
 /// Resource limits of one run, as `setrlimit(2)` takes them.
@@ -76,6 +127,10 @@ pub(crate) struct Descriptors<Fd> {
     pub(crate) directory: Fd,
     /// The Landlock ruleset.
     pub(crate) walls: Option<Fd>,
+    /// The detached mounts of a mounted run.
+    pub(crate) mounts: Vec<Fd>,
+    /// Descriptors that the first process of a mounted run keeps open as long as anything of the run lives.
+    pub(crate) leases: Vec<Fd>,
 }
 
 /// What the launcher tells once, on its main socket, before its first run.
@@ -87,6 +142,17 @@ pub(crate) struct Hello {
     pub(crate) filter: Result<(), String>,
     /// Whether it can take other uids and gids.
     pub(crate) can_change_identity: bool,
+    /// What became of the root that was to be prepared; the root's directory and the proxy's listener are attached.
+    pub(crate) namespaces: Option<Result<Namespaces, String>>,
+}
+
+/// What the namespaces of runs offer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Namespaces {
+    /// Whether runs get a `/proc` of their own; otherwise why not.
+    pub(crate) processes: Result<(), String>,
+    /// Whether the proxy's listener is there; otherwise why not.
+    pub(crate) proxy: Result<(), String>,
 }
 
 /// What happens to a run, on the run's socket.
@@ -102,6 +168,13 @@ pub(crate) enum Report {
     Unreachable {
         /// What becomes of absolute paths.
         reach: Reach,
+    },
+    /// The main process of a mounted run has ended; what it left behind is being killed.
+    Ended {
+        /// The exit code, when it exited.
+        code: Option<i32>,
+        /// The signal, when one killed it.
+        signal: Option<i32>,
     },
     /// A step failed and the program does not start.
     Failed {
@@ -140,6 +213,14 @@ pub enum Step {
     Request,
     /// `clone`
     Clone,
+    /// `move_mount` of the tree, the home, the temporary directory or a skill
+    Attach,
+    /// The mount of `/proc`
+    Proc,
+    /// The mount of `/dev/shm` or of the directory that holds the skills
+    MemoryFiles,
+    /// `setns` into the host's network
+    Network,
     /// `setsid`
     Session,
     /// `dup2` of standard input, output and error
@@ -173,6 +254,10 @@ impl fmt::Display for Step {
         formatter.write_str(match self {
             Self::Request => "recvmsg",
             Self::Clone => "clone",
+            Self::Attach => "move_mount",
+            Self::Proc => "fsmount(proc)",
+            Self::MemoryFiles => "fsmount(tmpfs)",
+            Self::Network => "setns",
             Self::Session => "setsid",
             Self::Stdio => "dup2",
             Self::CloseFiles => "close_range",
@@ -199,11 +284,13 @@ pub(crate) fn send_request(
     request: &Request,
     descriptors: &Descriptors<BorrowedFd<'_>>,
 ) -> io::Result<()> {
-    let body = serde_json::to_vec(request)?;
+    let body = serde_json::to_vec(&Order::Run(request))?;
     let mut attached = vec![descriptors.run];
     attached.extend(descriptors.stdio);
     attached.push(descriptors.directory);
     attached.extend(descriptors.walls);
+    attached.extend(&descriptors.mounts);
+    attached.extend(&descriptors.leases);
     if body.len() <= INLINE_BYTES {
         return send(socket, &body, &attached);
     }
@@ -213,25 +300,26 @@ pub(crate) fn send_request(
     send(socket, b"{}", &attached)
 }
 
-/// Waits for the next request; `None` when the service closed its end.
+/// An order as it arrives.
+pub(crate) enum Arrived {
+    /// Start a command, with its descriptors.
+    Run(Box<Request>, Descriptors<OwnedFd>),
+    /// Make a user namespace, and send it over this socket.
+    SwapOwner(u32, OwnedFd),
+}
+
+/// Waits for the next order; `None` when the service closed its end.
 ///
 /// # Errors
-/// As `recvmsg(2)`, and `InvalidData` for a packet that is no request (which one binary never sends to itself).
-pub(crate) fn receive_request(
-    socket: BorrowedFd<'_>,
-    buffer: &mut [u8],
-) -> io::Result<Option<(Request, Descriptors<OwnedFd>)>> {
-    let (length, attached) = receive(socket, buffer)?;
+/// As `recvmsg(2)`, and `InvalidData` for a packet that is no order (which one binary never sends to itself).
+pub(crate) fn receive_order(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<Arrived>> {
+    let (length, mut attached) = receive(socket, buffer)?;
     if length == 0 {
         return Ok(None);
     }
     let body = buffer.get(..length).unwrap_or_default();
-    let mut attached = attached.into_iter();
-    let mut next = || attached.next().ok_or_else(malformed);
-    let (run, stdio, directory) = (next()?, [next()?, next()?, next()?], next()?);
-    let mut rest: Vec<OwnedFd> = attached.collect();
-    let request: Request = if body == b"{}" {
-        let mut spill = std::fs::File::from(rest.pop().ok_or_else(malformed)?);
+    let order: Order = if body == b"{}" {
+        let mut spill = std::fs::File::from(attached.pop().ok_or_else(malformed)?);
         spill.rewind()?;
         let mut whole = Vec::new();
         spill.take(BODY_BYTES_MAX).read_to_end(&mut whole)?;
@@ -239,11 +327,25 @@ pub(crate) fn receive_request(
     } else {
         serde_json::from_slice(body)?
     };
-    let walls = if request.has_walls { Some(rest.pop().ok_or_else(malformed)?) } else { None };
-    Ok(Some((request, Descriptors { run, stdio, directory, walls })))
+    let mut attached = attached.into_iter();
+    let mut next = || attached.next().ok_or_else(malformed);
+    let request = match order {
+        Order::SwapOwner { owner } => return Ok(Some(Arrived::SwapOwner(owner, next()?))),
+        Order::Run(request) => request,
+    };
+    let (run, stdio, directory) = (next()?, [next()?, next()?, next()?], next()?);
+    let walls = if request.has_walls { Some(next()?) } else { None };
+    let (mounts, leases) = match &request.place {
+        Place::Host { .. } => (0, 0),
+        Place::Mounted { at, leases } => (at.len(), *leases),
+    };
+    let mounts = (0..mounts).map(|_| next()).collect::<io::Result<Vec<_>>>()?;
+    let leases = (0..leases).map(|_| next()).collect::<io::Result<Vec<_>>>()?;
+    let descriptors = Descriptors { run, stdio, directory, walls, mounts, leases };
+    Ok(Some(Arrived::Run(Box::new(request), descriptors)))
 }
 
-/// Size of the buffer that [`receive_request`] needs, in bytes.
+/// Size of the buffer that [`receive_order`] needs, in bytes.
 pub(crate) const PACKET_BYTES_MAX: usize = INLINE_BYTES + 1024;
 
 /// Sends one JSON message, on either socket, without waiting and without a signal when nobody listens.

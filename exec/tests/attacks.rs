@@ -486,9 +486,14 @@ async fn tier_process_by_name_never_weakens_a_host_that_has_more() {
     else {
         return;
     };
-    own(&sandbox.view.tree, None);
+    own(&sandbox.tree, None);
     let result = sandbox.bash("echo hi").await;
     assert_eq!((result.stdout.as_str(), result.enforcement.tier), ("hi\n", Tier::Landlock));
+}
+
+#[test]
+fn all_of_this_holds_at_tier_landlock() {
+    support::repeat_at_landlock("writing_outside");
 }
 
 #[test]

@@ -320,6 +320,11 @@ PYTHONPATH=site python3 -c 'import demo; print(demo.z.zlibCompileFlags() != 0)'
 }
 
 #[test]
+fn all_of_this_holds_at_tier_landlock() {
+    support::repeat_at_landlock("echo_prints_what_it_was_told");
+}
+
+#[test]
 fn all_of_this_holds_without_root() {
     support::repeat_without_root("echo_prints_what_it_was_told");
 }

@@ -18,19 +18,20 @@ pub(crate) mod policy;
 
 use std::io;
 
+pub(crate) use self::policy::Surroundings;
 use crate::{sys, tier::Network};
 
 /// Loads the first stage; inherited by every run.
 ///
 /// # Errors
 /// As `seccomp(2)`; `EINVAL` where the kernel has no filters.
-pub(crate) fn load_opening() -> io::Result<()> {
-    sys::load_seccomp(&compile::program(&policy::opening()))
+pub(crate) fn load_opening(surroundings: Surroundings) -> io::Result<()> {
+    sys::load_seccomp(&compile::program(&policy::opening(surroundings)))
 }
 
 /// The closing stage of runs with `network`, ready to load.
-pub(crate) fn closing(network: Network) -> Vec<libc::sock_filter> {
-    compile::program(&policy::closing(network))
+pub(crate) fn closing(network: Network, surroundings: Surroundings) -> Vec<libc::sock_filter> {
+    compile::program(&policy::closing(network, surroundings))
 }
 
 /// Tells by doing whether the first stage is in force: `unshare(0)` changes nothing and succeeds without it.

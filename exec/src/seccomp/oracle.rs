@@ -8,7 +8,7 @@ use seccompiler::{
 };
 
 use super::compile::{AUDIT_ARCH, Action, Condition, Policy, Verdict, program};
-use super::policy::{closing, opening};
+use super::policy::{Surroundings, closing, opening};
 use crate::tier::Network;
 
 /// A program: code, two jump distances and a constant for each instruction.
@@ -177,9 +177,31 @@ fn result_of(action: Action) -> u32 {
     }
 }
 
+fn policies() -> Vec<Policy> {
+    let both = [Surroundings::Host, Surroundings::Namespaces];
+    let closings = both.into_iter().flat_map(|surroundings| {
+        [Network::None, Network::Proxy, Network::Host].map(|network| closing(network, surroundings))
+    });
+    both.map(opening).into_iter().chain(closings).collect()
+}
+
+#[test]
+fn what_the_first_stage_leaves_to_mounted_runs_the_second_refuses() {
+    let stages = [opening(Surroundings::Namespaces), closing(Network::Host, Surroundings::Namespaces)];
+    let stages = stages.map(|stage| ours(&stage));
+    let host = opening(Surroundings::Host);
+    let host_code = ours(&host);
+    for call in samples(&host) {
+        let alone = interpret(&host_code, &call).0;
+        let together = stages.iter().map(|stage| interpret(stage, &call).0).min();
+        let watches = [253, 294].contains(&call.number);
+        assert!(together == Some(alone) || alone == ALLOW || watches, "{call:?}");
+    }
+}
+
 #[test]
 fn both_compilers_agree_on_every_call_that_a_policy_mentions() {
-    for policy in [opening(), closing(Network::None), closing(Network::Host)] {
+    for policy in policies() {
         let (ours, theirs) = (ours(&policy), theirs(&policy));
         for call in samples(&policy) {
             let expected = if call.number > policy.newest {
@@ -196,7 +218,7 @@ fn both_compilers_agree_on_every_call_that_a_policy_mentions() {
 #[test]
 fn a_foreign_architecture_is_killed() {
     for arch in [0, 0x4000_0003, 0x4000_0028, AUDIT_ARCH + 1] {
-        for policy in [opening(), closing(Network::None)] {
+        for policy in policies() {
             let call = Call { number: 39, arch, arguments: [0; 6] };
             assert_eq!(interpret(&ours(&policy), &call).0, KILL_PROCESS);
         }
@@ -205,17 +227,20 @@ fn a_foreign_architecture_is_killed() {
 
 #[test]
 fn an_ordinary_call_takes_few_instructions_and_the_closing_stage_is_short() {
-    let code = ours(&opening());
+    let code = ours(&opening(Surroundings::Host));
     let longest = (0..=466).map(|number| Call { number, arch: AUDIT_ARCH, arguments: [0; 6] });
     let longest = longest.map(|call| interpret(&code, &call).1).max().unwrap();
     assert!(longest <= 20, "{longest} of {}", code.len());
     assert!(code.len() < 320, "{}", code.len());
-    assert!(ours(&closing(Network::None)).len() <= 24, "{}", ours(&closing(Network::None)).len());
+    for (surroundings, most) in [(Surroundings::Host, 24), (Surroundings::Namespaces, 40)] {
+        let closing = ours(&closing(Network::None, surroundings)).len();
+        assert!(closing <= most, "{surroundings:?}: {closing}");
+    }
 }
 
 #[test]
 fn no_number_has_two_rules() {
-    for policy in [opening(), closing(Network::None), closing(Network::Host)] {
+    for policy in policies() {
         let numbers: BTreeSet<u32> = policy.rules.iter().map(|rule| rule.number).collect();
         assert_eq!(numbers.len(), policy.rules.len());
     }

@@ -13,6 +13,11 @@ const NEWEST: u32 = 466;
 
 // The new mount API and its relatives share numbers on all architectures and are partly younger than the C library.
 const OPEN_TREE: c_long = 428;
+const MOVE_MOUNT: c_long = 429;
+const FSOPEN: c_long = 430;
+const FSCONFIG: c_long = 431;
+const FSMOUNT: c_long = 432;
+const FSPICK: c_long = 433;
 const MOUNT_SETATTR: c_long = 442;
 const QUOTACTL_FD: c_long = 443;
 const MEMFD_SECRET: c_long = 447;
@@ -29,9 +34,8 @@ const REMOVEXATTRAT: c_long = 466;
 #[rustfmt::skip]
 const REFUSED: &[c_long] = &[
     // Mounts, roots and namespaces.
-    libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_setns, libc::SYS_unshare,
-    OPEN_TREE, OPEN_TREE + 1, OPEN_TREE + 2, OPEN_TREE + 3, OPEN_TREE + 4, OPEN_TREE + 5, // … move_mount, fs*, fspick
-    MOUNT_SETATTR, STATMOUNT, LISTMOUNT,
+    libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_unshare,
+    FSPICK, STATMOUNT, LISTMOUNT,
     // Other processes and their memory.
     libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd, libc::SYS_kcmp,
     libc::SYS_process_madvise, PROCESS_MRELEASE, libc::SYS_migrate_pages, libc::SYS_move_pages, libc::SYS_mbind,
@@ -52,6 +56,17 @@ const REFUSED: &[c_long] = &[
     libc::SYS_mq_open, libc::SYS_mq_unlink,
 ];
 
+/// Calls refused with `EPERM` too, but only by the closing stage where runs are mounted: their set-up needs them.
+const MOUNTING: &[c_long] = &[
+    libc::SYS_setns,
+    OPEN_TREE,
+    MOVE_MOUNT,
+    FSOPEN,
+    FSCONFIG,
+    FSMOUNT,
+    MOUNT_SETATTR,
+];
+
 /// Calls of one architecture, refused with `EPERM`.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[c_long] = &[
@@ -65,12 +80,6 @@ const REFUSED_HERE: &[c_long] = &[
 #[cfg(target_arch = "aarch64")]
 const REFUSED_HERE: &[c_long] = &[294]; // kexec_file_load, which not every C library names
 
-/// Calls of one architecture that are said not to exist.
-#[cfg(target_arch = "x86_64")]
-const ABSENT_HERE: &[c_long] = &[libc::SYS_inotify_init];
-#[cfg(target_arch = "aarch64")]
-const ABSENT_HERE: &[c_long] = &[];
-
 /// Calls that are said not to exist, so that programs take the older way, which the filter can read.
 const ABSENT: &[c_long] = &[
     libc::SYS_clone3, // its flags lie behind a pointer
@@ -78,10 +87,15 @@ const ABSENT: &[c_long] = &[
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register, // makes other calls past the filter
     OPENAT2,                     // its mode lies behind a pointer
-    // Tells of names that come and go in any directory that permissions let be read; Landlock does not mediate it.
-    // Programs that wait for changes look from time to time instead.
-    libc::SYS_inotify_init1,
 ];
+
+/// Calls that are said not to exist where a run sees the host's directories: they tell of names that come and go in
+/// any directory that permissions let be read, which Landlock does not mediate. Programs that wait for changes look
+/// from time to time instead.
+#[cfg(target_arch = "x86_64")]
+const WATCHING: &[c_long] = &[libc::SYS_inotify_init, libc::SYS_inotify_init1];
+#[cfg(target_arch = "aarch64")]
+const WATCHING: &[c_long] = &[libc::SYS_inotify_init1];
 
 /// Calls that are answered as a file system without extended attributes answers them. Landlock does not mediate them:
 /// a run of the service's own uid could mark stored directories as opaque, which hides what lies below.
@@ -114,8 +128,17 @@ const IOPRIO_WHO_USER: u32 = 3;
 /// Terminal commands that type into or rewire someone else's terminal: TIOCSTI, TIOCLINUX, TIOCSETD.
 const TERMINAL_COMMANDS: [u32; 3] = [0x5412, 0x541C, 0x5423];
 
+/// What runs get to see, which decides what their filter must refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Surroundings {
+    /// The host's own directories and processes, behind Landlock.
+    Host,
+    /// Namespaces of their own, in which everything they see was mounted for them.
+    Namespaces,
+}
+
 /// The first stage: all that neither the launcher nor the set-up of a run needs.
-pub(crate) fn opening() -> Policy {
+pub(crate) fn opening(surroundings: Surroundings) -> Policy {
     let mut rules: Vec<Rule> = Vec::new();
     let mut refuse = |number: c_long, verdict: Verdict| {
         if let Ok(number) = u32::try_from(number) {
@@ -125,13 +148,21 @@ pub(crate) fn opening() -> Policy {
     for number in REFUSED.iter().chain(REFUSED_HERE) {
         refuse(*number, Verdict::Always(Action::Errno(EPERM)));
     }
-    for number in ABSENT.iter().chain(ABSENT_HERE) {
+    for number in ABSENT {
         refuse(*number, Verdict::Always(Action::Errno(ENOSYS)));
+    }
+    if surroundings == Surroundings::Host {
+        for number in MOUNTING {
+            refuse(*number, Verdict::Always(Action::Errno(EPERM)));
+        }
+        for number in WATCHING {
+            refuse(*number, Verdict::Always(Action::Errno(ENOSYS)));
+        }
+        refuse(libc::SYS_clone, new_namespaces());
     }
     for number in UNSUPPORTED {
         refuse(*number, Verdict::Always(Action::Errno(EOPNOTSUPP)));
     }
-    refuse(libc::SYS_clone, any_of([bits(0, NEW_NAMESPACES)]));
     // A set-id file in a shared directory outlives the run. open(2) makes one as well as chmod(2).
     refuse(libc::SYS_openat, creating_set_id(2));
     #[cfg(target_arch = "x86_64")]
@@ -164,28 +195,38 @@ pub(crate) fn opening() -> Policy {
 }
 
 /// The closing stage: what the set-up of a run itself still calls, and what differs between runs.
-pub(crate) fn closing(network: Network) -> Policy {
-    let pretend = Verdict::Always(Action::Errno(0));
-    let mut rules = vec![
+pub(crate) fn closing(network: Network, surroundings: Surroundings) -> Policy {
+    let mut rules = vec![rule(
+        libc::SYS_socketpair,
+        Verdict::When(vec![vec![is_not(0, AF_UNIX)]], Action::Errno(EAFNOSUPPORT)),
+    )];
+    match surroundings {
         // Pretended, so that daemons believe they left while the group that is killed still holds them.
-        rule(libc::SYS_setsid, pretend.clone()),
-        rule(libc::SYS_setpgid, pretend),
-        rule(
-            libc::SYS_socketpair,
-            Verdict::When(vec![vec![is_not(0, AF_UNIX)]], Action::Errno(EAFNOSUPPORT)),
-        ),
-    ];
+        Surroundings::Host => {
+            let pretend = Verdict::Always(Action::Errno(0));
+            rules.extend([rule(libc::SYS_setsid, pretend.clone()), rule(libc::SYS_setpgid, pretend)]);
+        }
+        Surroundings::Namespaces => {
+            let refused = Verdict::Always(Action::Errno(EPERM));
+            rules.extend(MOUNTING.iter().map(|number| rule(*number, refused.clone())));
+            rules.push(rule(libc::SYS_clone, new_namespaces()));
+        }
+    }
+    let only = |kinds: Vec<Condition>, protocols: Vec<Condition>| {
+        let families = vec![is_not(0, AF_INET), is_not(0, AF_INET6)];
+        Verdict::When(vec![families, kinds, protocols], Action::Errno(EAFNOSUPPORT))
+    };
     rules.push(match network {
         Network::None => rule(libc::SYS_socket, Verdict::Always(Action::Errno(EAFNOSUPPORT))),
+        Network::Proxy => rule(
+            libc::SYS_socket,
+            only(vec![kind_is_not(SOCK_STREAM)], vec![is_not(2, 0), is_not(2, IPPROTO_TCP)]),
+        ),
         Network::Host => rule(
             libc::SYS_socket,
-            Verdict::When(
-                vec![
-                    vec![is_not(0, AF_INET), is_not(0, AF_INET6)],
-                    vec![kind_is_not(SOCK_STREAM), kind_is_not(SOCK_DGRAM)],
-                    vec![is_not(2, 0), is_not(2, IPPROTO_TCP), is_not(2, IPPROTO_UDP)],
-                ],
-                Action::Errno(EAFNOSUPPORT),
+            only(
+                vec![kind_is_not(SOCK_STREAM), kind_is_not(SOCK_DGRAM)],
+                vec![is_not(2, 0), is_not(2, IPPROTO_TCP), is_not(2, IPPROTO_UDP)],
             ),
         ),
     });
@@ -213,6 +254,11 @@ fn any_of<const N: usize>(conditions: [Condition; N]) -> Verdict {
 /// Refuses an opening call, whose flags are `flags` and whose mode comes next, when it would make a set-id file.
 fn creating_set_id(flags: u32) -> Verdict {
     Verdict::When(vec![vec![bits(flags, CREATING_FLAGS), bits(flags + 1, SET_ID_BITS)]], Action::Errno(EPERM))
+}
+
+/// Refuses to make namespaces.
+fn new_namespaces() -> Verdict {
+    any_of([bits(0, NEW_NAMESPACES)])
 }
 
 fn is(argument: u32, value: u32) -> Condition {

@@ -2,8 +2,9 @@
 //!
 //! One call per function, each with the reason it is sound. Everything here runs either in the service before a
 //! run, or in the single-threaded launcher and the processes it forks.
-#![allow(unsafe_code)] // raw system calls: fork, _exit, seccomp, landlock and close_range have no safe wrapper
+#![allow(unsafe_code)] // raw system calls: fork, _exit, seccomp, landlock, close_range and mount_setattr have no safe wrapper
 
+mod mount;
 mod program;
 
 use std::convert::Infallible;
@@ -15,6 +16,7 @@ use nix::unistd::{ForkResult, Pid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+pub(crate) use mount::{Extent, MountAttributes, fork_into, map_owners, raise_loopback, restrict_mount};
 pub(crate) use program::Program;
 
 /// Makes a second process like this one; `None` in the new process.
@@ -79,6 +81,23 @@ pub(crate) fn close_on_exec_from(first: RawFd) -> io::Result<()> {
 pub(crate) fn close_from(first: RawFd) -> io::Result<()> {
     // SAFETY: called once, as the launcher's first act, before it owns any descriptor numbered `first` or above.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) }).map(drop)
+}
+
+/// Closes every file descriptor but `kept`, as far as the kernel can.
+///
+/// For a process that goes on without ever using, or dropping, an owner of another descriptor.
+pub(crate) fn close_all_but(kept: &[RawFd]) {
+    let mut kept: Vec<u32> = kept.iter().filter_map(|fd| u32::try_from(*fd).ok()).collect();
+    kept.sort_unstable();
+    let mut first = 0;
+    for fd in kept.into_iter().chain([u32::MAX]) {
+        if fd > first {
+            // SAFETY: integers only; what is closed is used by nobody any more, as the caller promises by living on
+            // with `kept` alone and ending in `exit_now`.
+            let _ = unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0) };
+        }
+        first = fd.saturating_add(1);
+    }
 }
 
 /// Loads one seccomp filter for this thread and all it forks and executes.

@@ -1,5 +1,8 @@
 //! From `clone` to `execve`: each step confines a little more, and a failure names its step.
 //!
+//! A mounted run has a first process of its own (see [`init`](super::init)), which has attached everything before and
+//! whose child goes through the same steps.
+//!
 //! Why this order:
 //!
 //! 1. session and standard streams, which need the descriptors as they came;
@@ -18,14 +21,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use nix::sched::CloneFlags;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::sys::{self, Program};
-use crate::wire::{self, Ceilings, Descriptors, Reach, Report, Request, Step};
-use crate::{seccomp, tier::Network};
+use super::init;
+use super::root::Root;
+use crate::seccomp::{self, Surroundings};
+use crate::tier::Network;
+use crate::wire::{self, Ceilings, Descriptors, Place, Reach, Report, Request, Step};
 
 /// Locked memory of a process, in bytes.
 const LOCKED_BYTES: u64 = 64 * 1024;
@@ -36,44 +43,121 @@ const PENDING_SIGNALS: u64 = 256;
 const STACK_BYTES: usize = 256 * 1024;
 
 /// A step that failed, and why.
-struct Failure(Step, io::Error);
+pub(super) struct Failure(pub(super) Step, pub(super) io::Error);
+
+impl Failure {
+    /// Tells the service.
+    pub(super) fn report(&self, run: BorrowedFd<'_>) {
+        let Self(step, error) = self;
+        let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+        let _ = wire::send_message(run, &Report::Failed { step: *step, errno });
+    }
+}
 
 /// What stays the same from run to run, made once.
 pub(super) struct Cradle {
     stack: Vec<u8>,
     launcher: Pid,
-    /// The closing filters without and with network; `None` where the kernel has no filters.
-    closing: Option<[Vec<libc::sock_filter>; 2]>,
+    /// The launcher itself, for the first processes of mounted runs.
+    myself: OwnedFd,
+    /// The root of mounted runs; `None` where runs see the host's.
+    root: Option<Root>,
+    /// The closing filters; `None` where the kernel has no filters.
+    closing: Option<Closing>,
+}
+
+/// The closing filter for each network mode.
+struct Closing {
+    none: Vec<libc::sock_filter>,
+    proxy: Vec<libc::sock_filter>,
+    host: Vec<libc::sock_filter>,
+}
+
+impl Closing {
+    fn new(surroundings: Surroundings) -> Self {
+        let of = |network| seccomp::closing(network, surroundings);
+        Self { none: of(Network::None), proxy: of(Network::Proxy), host: of(Network::Host) }
+    }
+
+    fn of(&self, network: Network) -> &[libc::sock_filter] {
+        match network {
+            Network::None => &self.none,
+            Network::Proxy => &self.proxy,
+            Network::Host => &self.host,
+        }
+    }
 }
 
 impl Cradle {
     /// Prepares for runs, `filtered` when the first stage of the filter is in force.
-    pub(super) fn new(filtered: bool) -> Self {
-        let closing = filtered.then(|| [Network::None, Network::Host].map(seccomp::closing));
-        Self { stack: vec![0; STACK_BYTES], launcher: nix::unistd::getpid(), closing }
-    }
-
-    /// Starts the process of one run.
     ///
     /// # Errors
-    /// As `clone(2)`, and `EINVAL` for a text with a NUL. Failures of later steps are reported by the new process on
-    /// the run's socket.
+    /// As `pidfd_open(2)`: `ENOSYS` before Linux 5.3.
+    pub(super) fn new(root: Option<Root>, filtered: bool) -> io::Result<Self> {
+        let surroundings = if root.is_some() { Surroundings::Namespaces } else { Surroundings::Host };
+        let myself =
+            rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())?;
+        Ok(Self {
+            stack: vec![0; STACK_BYTES],
+            launcher: nix::unistd::getpid(),
+            myself,
+            root,
+            closing: filtered.then(|| Closing::new(surroundings)),
+        })
+    }
+
+    /// Starts the first process of one run: the command itself, or the one that will start it.
+    ///
+    /// # Errors
+    /// As `clone(2)`, and `EINVAL` for a text with a NUL or a run of the other kind than this launcher is for.
+    /// Failures of later steps are reported by the new process on the run's socket.
     pub(super) fn spawn(&mut self, request: &Request, descriptors: &Descriptors<OwnedFd>) -> io::Result<Pid> {
         // All that needs memory comes before: the new process shares ours.
         let program =
             Program::new(request.program.as_os_str().as_bytes(), &request.arguments, &request.environment)?;
-        let closing = self.closing.as_ref().map(|[none, host]| match request.network {
-            Network::None => none.as_slice(),
-            Network::Host => host.as_slice(),
-        });
+        let closing = self.closing.as_ref().map(|closing| closing.of(request.network));
         let launcher = self.launcher;
-        sys::spawn_in_our_memory(&mut self.stack, || {
-            let Err(Failure(step, error)) = become_program(&program, request, descriptors, closing, launcher);
-            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
-            let _ = wire::send_message(descriptors.run.as_fd(), &Report::Failed { step, errno });
-            sys::exit_now(127)
-        })
+        match (&request.place, &self.root) {
+            (Place::Host { .. }, None) => sys::spawn_in_our_memory(&mut self.stack, || {
+                let parent = Parent::Launcher(launcher);
+                let Err(failure) = become_program(&program, request, descriptors, closing, parent);
+                failure.report(descriptors.run.as_fd());
+                sys::exit_now(127)
+            }),
+            (Place::Mounted { at, .. }, Some(root)) => {
+                let namespaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
+                if let Some(first) = sys::fork_into(namespaces)? {
+                    return Ok(first);
+                }
+                let surroundings = init::Surroundings {
+                    host_network: root.host_network.as_fd(),
+                    launcher: self.myself.as_fd(),
+                    has_proc: root.offers.processes.is_ok(),
+                };
+                let stack = &mut self.stack;
+                init::live(&surroundings, request, descriptors, at, || {
+                    sys::spawn_in_our_memory(stack, || {
+                        let Err(failure) =
+                            become_program(&program, request, descriptors, closing, Parent::First);
+                        failure.report(descriptors.run.as_fd());
+                        sys::exit_now(127)
+                    })
+                })
+            }
+            (Place::Host { .. }, Some(_)) | (Place::Mounted { .. }, None) => {
+                Err(io::ErrorKind::InvalidInput.into())
+            }
+        }
     }
+}
+
+/// Whose child a command is, and so what becomes of it when that one dies.
+#[derive(Clone, Copy)]
+enum Parent {
+    /// The launcher's: it must ask to die with it.
+    Launcher(Pid),
+    /// The first process's of its own namespace: the kernel ends them together.
+    First,
 }
 
 /// Confines this process and turns it into the program; returns only on failure.
@@ -82,18 +166,22 @@ fn become_program(
     request: &Request,
     descriptors: &Descriptors<OwnedFd>,
     closing: Option<&[libc::sock_filter]>,
-    launcher: Pid,
+    parent: Parent,
 ) -> Result<Infallible, Failure> {
     let group = nix::unistd::setsid().map_err(at(Step::Session))?;
-    // From here and not from the launcher, so that nothing of the run exists that the service cannot name, even if
-    // the launcher is killed at this moment.
-    let started = Report::Started { pid: group.as_raw() };
-    wire::send_message(descriptors.run.as_fd(), &started).map_err(at(Step::Session))?;
+    if let Parent::Launcher(_) = parent {
+        // From here and not from the launcher, so that nothing of the run exists that the service cannot name, even
+        // if the launcher is killed at this moment.
+        let started = Report::Started { pid: group.as_raw() };
+        wire::send_message(descriptors.run.as_fd(), &started).map_err(at(Step::Session))?;
+    }
     stdio(&descriptors.stdio).map_err(at(Step::Stdio))?;
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
     identify(request, descriptors.run.as_fd())?;
-    die_with(launcher).map_err(at(Step::ParentDeath))?;
+    if let Parent::Launcher(launcher) = parent {
+        die_with(launcher).map_err(at(Step::ParentDeath))?;
+    }
     rustix::process::fchdir(&descriptors.directory).map_err(at(Step::Directory))?;
     if let Some(walls) = &descriptors.walls {
         sys::landlock_restrict(walls.as_fd()).map_err(at(Step::Landlock))?;
@@ -151,7 +239,9 @@ fn identify(request: &Request, run: BorrowedFd<'_>) -> Result<(), Failure> {
         // below is made with the rights of the uid alone.
         rustix::thread::set_keep_capabilities(true).map_err(at(Step::Capabilities))?;
         rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(at(Step::Uid))?;
-        if !can_reach(&request.tree) {
+        if let Place::Host { tree } = &request.place
+            && !can_reach(tree)
+        {
             reach = closed_or_kept();
             let _ = wire::send_message(run, &Report::Unreachable { reach });
         }

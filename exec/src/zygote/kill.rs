@@ -16,6 +16,11 @@ pub(crate) fn group(leader: Pid) {
     let _ = killpg(leader, Signal::SIGKILL);
 }
 
+/// Kills the first process of a run that has a process namespace; the kernel kills the rest (pid_namespaces(7)).
+pub(crate) fn first(process: Pid) {
+    let _ = kill(process, Signal::SIGKILL);
+}
+
 /// Kills every process of `uid`, whatever its group; for a uid that belongs to one sandbox alone.
 ///
 /// A process that has the uid does it: `kill(-1)` then reaches that uid only. It is waited for, so that a run started

@@ -6,6 +6,8 @@
 //!
 //! | Module | Holds |
 //! | --- | --- |
+//! | [`root`] | the minimal root and the namespaces that mounted runs begin with |
+//! | [`init`] | the first process of a mounted run |
 //! | [`child`] | the steps from `clone` to `execve`, in their order |
 //! | [`kill`] | how a whole tree of processes dies |
 //!
@@ -14,7 +16,9 @@
 //! does ask for one, because the launcher has one thread.
 
 mod child;
+mod init;
 mod kill;
+mod root;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,17 +31,20 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;
 
 use self::child::Cradle;
-use crate::wire::{self, Descriptors, Hello, PACKET_BYTES_MAX, Report, Request, Step};
-use crate::{seccomp, sys};
+use crate::seccomp::{self, Surroundings};
+use crate::sys;
+use crate::wire::{self, Arrived, Descriptors, Hello, PACKET_BYTES_MAX, Place, Report, Request, Setup, Step};
 
 /// A run under way.
 struct Run {
-    /// The main process; also its session and its group.
+    /// The launcher's child: the main process, also its session and its group; or the first process of a mounted run.
     pid: Pid,
+    /// Whether the kernel ends the whole run with that process.
+    has_own_processes: bool,
     socket: OwnedFd,
     identity: Option<u32>,
     killed: bool,
@@ -90,24 +97,49 @@ fn start() -> io::Result<Loop> {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
-    let can_change_identity = reduce_capabilities();
+    let main = rustix::stdio::stdin().try_clone_to_owned()?;
+    let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    let mut buffer = vec![0; PACKET_BYTES_MAX];
+    let (length, _) = wire::receive(main.as_fd(), &mut buffer)?;
+    let setup: Setup = serde_json::from_slice(buffer.get(..length).unwrap_or_default())?;
+    let (root, namespaces) = match setup.root.as_ref().map(root::enter) {
+        None => (None, None),
+        Some(Ok(root)) => {
+            let offers = root.offers.clone();
+            (Some(root), Some(Ok(offers)))
+        }
+        Some(Err(failure)) => (None, Some(Err(failure.to_string()))),
+    };
+    let can_change_identity = reduce_capabilities(root.is_some());
     rustix::thread::set_no_new_privs(true)?;
-    let filter = match seccomp::load_opening() {
+    let surroundings = if root.is_some() { Surroundings::Namespaces } else { Surroundings::Host };
+    let filter = match seccomp::load_opening(surroundings) {
         Ok(()) if seccomp::is_in_force() => Ok(()),
         Ok(()) => Err("the filter was accepted but refuses nothing".to_owned()),
         Err(error) => Err(format!("the kernel refuses the filter: {error}")),
     };
-    let main = rustix::stdio::stdin().try_clone_to_owned()?;
     let filtered = filter.is_ok();
     let pid = nix::unistd::getpid().as_raw();
-    wire::send_message(main.as_fd(), &Hello { pid, filter, can_change_identity })?;
-    Ok(Loop { main, children, runs: Vec::new(), cradle: Cradle::new(filtered), filtered })
+    let hello = serde_json::to_vec(&Hello { pid, filter, can_change_identity, namespaces })?;
+    let mut shown = Vec::new();
+    if let Some(root) = &root {
+        shown.push(root.directory.as_fd());
+        shown.extend(root.proxy.as_ref().map(AsFd::as_fd));
+    }
+    wire::send(main.as_fd(), &hello, &shown)?;
+    let cradle = Cradle::new(root, filtered)?;
+    Ok(Loop { main, children, runs: Vec::new(), cradle, filtered })
 }
 
 /// Empties the bounding set and keeps what launching needs; tells whether that includes changing identity.
-fn reduce_capabilities() -> bool {
-    let kept =
+fn reduce_capabilities(mounts: bool) -> bool {
+    let mut kept =
         CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL | CapabilitySet::DAC_READ_SEARCH;
+    if mounts {
+        // SETFCAP: a user namespace in which user 0 has a meaning is made by nobody without it (Linux 5.12).
+        kept |= CapabilitySet::SYS_ADMIN | CapabilitySet::SETFCAP;
+    }
     let Ok(mut sets) = rustix::thread::capabilities(None) else { return false };
     // Inheritable before the bounding set is empty, which forbids adding to it (capabilities(7)); a run that cannot
     // reach its tree needs this one.
@@ -138,8 +170,9 @@ impl Loop {
                 self.reap();
             }
             if ready.main {
-                match wire::receive_request(self.main.as_fd(), &mut buffer) {
-                    Ok(Some((request, descriptors))) => self.launch(&request, descriptors),
+                match wire::receive_order(self.main.as_fd(), &mut buffer) {
+                    Ok(Some(Arrived::Run(request, descriptors))) => self.launch(&request, descriptors),
+                    Ok(Some(Arrived::SwapOwner(owner, reply))) => swap_owner(owner, &reply),
                     Ok(None) => break,
                     // Descriptors that did not fit were closed by the kernel; the run's socket with them.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
@@ -190,7 +223,8 @@ impl Loop {
         match self.cradle.spawn(request, &descriptors) {
             Ok(pid) => {
                 let (socket, identity) = (descriptors.run, request.identity);
-                self.runs.push(Run { pid, socket, identity, killed: false });
+                let has_own_processes = matches!(request.place, Place::Mounted { .. });
+                self.runs.push(Run { pid, has_own_processes, socket, identity, killed: false });
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(0);
@@ -204,6 +238,10 @@ impl Loop {
     fn kill_run(&mut self, index: usize) {
         let Some(run) = self.runs.get_mut(index) else { return };
         run.killed = true;
+        if run.has_own_processes {
+            kill::first(run.pid);
+            return;
+        }
         kill::group(run.pid);
         self.sweep(index);
     }
@@ -235,7 +273,9 @@ impl Loop {
             };
             let Some(pid) = status.pid() else { return };
             let found = self.runs.iter().position(|run| run.pid == pid);
-            if let Some(index) = found {
+            let is_alone =
+                found.and_then(|index| self.runs.get(index)).is_none_or(|run| run.has_own_processes);
+            if let (Some(index), false) = (found, is_alone) {
                 kill::group(pid);
                 if !self.filtered {
                     self.sweep(index);
@@ -248,6 +288,17 @@ impl Loop {
             }
         }
     }
+}
+
+/// Makes a user namespace for the service, or tells why not.
+fn swap_owner(owner: u32, reply: &OwnedFd) {
+    let _ = match init::swap_owner(owner) {
+        Ok(namespace) => wire::send(reply.as_fd(), b"namespace", &[namespace.as_fd()]),
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+            wire::send_message(reply.as_fd(), &Report::Failed { step: Step::Clone, errno })
+        }
+    };
 }
 
 /// What [`Loop::wait`] found.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use exec::{ExecResult, Isolation, Launcher, LauncherConfig, RunSpec, Whitelist};
+use exec::{Attachment, ExecResult, Isolation, Launcher, LauncherConfig, Role, RunSpec, Tier, Whitelist};
 use nix::unistd::{Gid, Uid, chown};
 use policy::View;
 use policy::command::{CommandPolicy, Profile};
@@ -40,7 +40,19 @@ fn next_uid() -> u32 {
 pub struct Sandbox {
     pub launcher: Arc<Launcher>,
     pub root: tempfile::TempDir,
+    /// The tree as the host has it; `view.tree` is what a run calls it.
+    pub tree: PathBuf,
     pub view: View,
+    pub attachments: Vec<Attachment>,
+}
+
+/// The strongest tier that sandboxes of this process use; see [`repeat_at_tier`].
+fn maximum() -> Option<Tier> {
+    match std::env::var("FILESECBOX_TEST_TIER").as_deref() {
+        Ok("landlock") => Some(Tier::Landlock),
+        Ok("namespaces") | Err(_) => None,
+        Ok(other) => panic!("FILESECBOX_TEST_TIER: `{other}`"),
+    }
 }
 
 pub fn config(profile: Profile) -> LauncherConfig {
@@ -48,6 +60,7 @@ pub fn config(profile: Profile) -> LauncherConfig {
     LauncherConfig {
         program: env!("CARGO_BIN_EXE_exec-test-launcher").into(),
         arguments: Vec::new(),
+        isolation: Isolation { maximum: maximum(), ..Isolation::default() },
         ..LauncherConfig::new(Whitelist::from(&policy))
     }
 }
@@ -76,15 +89,17 @@ impl Sandbox {
         let root = tempfile::tempdir().unwrap();
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let owner = own_uid.then(next_uid);
+        let (tree, scratch) = (root.path().join("tree"), root.path().join("scratch"));
+        let mounts = launcher.mounts();
         let view = View {
-            tree: root.path().join("tree"),
-            scratch: root.path().join("scratch"),
+            tree: if mounts { "/workspace".into() } else { tree.clone() },
+            scratch: if mounts { exec::mounts::HOME.into() } else { scratch.clone() },
             sandbox_path: "/workspace".to_owned(),
             aliases: Vec::new(),
             owner,
         };
         for (path, mode) in
-            [(&view.tree, 0o700), (&view.scratch, 0o700), (&root.path().join("outside"), 0o777)]
+            [(&tree, 0o700), (&scratch, 0o700), (&root.path().join("outside"), 0o777)]
         {
             fs::create_dir(path).unwrap();
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -92,24 +107,32 @@ impl Sandbox {
         }
         fs::write(root.path().join("outside/secret"), "outside-secret").unwrap();
         own(&root.path().join("outside/secret"), owner);
-        Some(Self { launcher, root, view })
+        let attachments = match mounts {
+            false => Vec::new(),
+            true => vec![
+                attach("/workspace", &tree, Role::Tree),
+                attach(exec::mounts::HOME, &scratch, Role::Home),
+            ],
+        };
+        Some(Self { launcher, root, tree, view, attachments })
     }
 
     pub fn outside(&self) -> PathBuf {
         self.root.path().join("outside")
     }
 
-    /// Puts a file into the tree.
+    /// Puts a file into the tree; its path as a run calls it.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.view.tree.join(name);
+        let path = self.tree.join(name);
         fs::write(&path, content).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         own(&path, self.view.owner);
-        path
+        self.view.tree.join(name)
     }
 
     pub fn spec(&self, program: &str, arguments: &[&str]) -> RunSpec {
         let mut spec = RunSpec::new(self.view.clone(), program);
+        spec.attachments.clone_from(&self.attachments);
         spec.arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         spec.environment = [
             ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
@@ -135,6 +158,11 @@ impl Sandbox {
     }
 }
 
+pub fn attach(at: &str, directory: &Path, role: Role) -> Attachment {
+    let directory = Arc::new(fs::File::open(directory).unwrap().into());
+    Attachment { at: at.to_owned(), directory, role, generation: 0 }
+}
+
 pub fn own(path: &Path, owner: Option<u32>) {
     if let Some(uid) = owner {
         chown(path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid))).unwrap();
@@ -143,7 +171,7 @@ pub fn own(path: &Path, owner: Option<u32>) {
 
 /// A floor of `process`, by name.
 pub fn process_tier() -> Isolation {
-    Isolation { minimum: exec::Tier::Process }
+    Isolation { minimum: Tier::Process, ..Isolation::default() }
 }
 
 /// Waits until no process has `marker` in its command line; panics after five seconds.
@@ -176,6 +204,19 @@ fn survivors(marker: &str) -> Vec<String> {
         .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
         .filter(|line| line.contains(marker))
         .collect()
+}
+
+/// Runs all tests of this binary again at tier `landlock`, and looks for `witness` among those that passed.
+pub fn repeat_at_landlock(witness: &str) {
+    if maximum().is_some() {
+        return;
+    }
+    let me = std::env::current_exe().unwrap();
+    let output = std::process::Command::new(me).env("FILESECBOX_TEST_TIER", "landlock").output().unwrap();
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains(&format!("test {witness} ... ok")), "{text}");
 }
 
 /// Runs all tests of this binary again as an ordinary user, and looks for `witness` among those that passed.

@@ -1,0 +1,212 @@
+//! The first process of a mounted run: it attaches what the run sees, starts the command, and waits.
+//!
+//! It is process 1 of the run's process namespace, so that the kernel kills all that is left when it ends, however a
+//! process tried to get away (pid_namespaces(7)). The command is never process 1 itself: that one ignores signals it
+//! has no handler for, and would have to collect the orphans of others.
+//!
+//! It keeps the run's leases open, and nothing else: whoever waits for them waits for the end of the whole run.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sched::CloneFlags;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::mount::{MoveMountFlags, move_mount};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use super::child::Failure;
+use super::root::{self, PROC, SHARED_MEMORY, WORKSPACE};
+use crate::sys;
+use crate::tier::Network;
+use crate::wire::{self, Descriptors, Report, Request, Step};
+
+/// Size of the memory shared between the processes of a run, as `tmpfs(5)` takes it.
+const SHARED_MEMORY_SIZE: &str = "64m";
+/// Size of the directory that holds nothing but mount points.
+const HOLDER_SIZE: &str = "1m";
+/// Processes of other users are not shown, so the first process is not either (proc(5)).
+const PROC_OPTIONS: [(&str, &str); 1] = [("hidepid", "invisible")];
+
+/// What every first process needs of its launcher.
+pub(super) struct Surroundings<'a> {
+    /// The network of the host.
+    pub(super) host_network: BorrowedFd<'a>,
+    /// The launcher itself.
+    pub(super) launcher: BorrowedFd<'a>,
+    /// Whether `/proc` can be mounted.
+    pub(super) has_proc: bool,
+}
+
+/// Lives as the first process of a run, from its first step to the end of the run. Does not return.
+pub(super) fn live(
+    surroundings: &Surroundings<'_>,
+    request: &Request,
+    descriptors: &Descriptors<OwnedFd>,
+    at: &[String],
+    start: impl FnOnce() -> io::Result<Pid>,
+) -> ! {
+    let started = prepare(surroundings, request, descriptors, at)
+        .and_then(|()| start().map_err(|error| Failure(Step::Clone, error)));
+    match started {
+        Ok(command) => wait(command, descriptors),
+        Err(failure) => {
+            failure.report(descriptors.run.as_fd());
+            sys::exit_now(127)
+        }
+    }
+}
+
+fn prepare(
+    surroundings: &Surroundings<'_>,
+    request: &Request,
+    descriptors: &Descriptors<OwnedFd>,
+    at: &[String],
+) -> Result<(), Failure> {
+    die_with(surroundings.launcher).map_err(|error| Failure(Step::ParentDeath, error))?;
+    attach_all(at, &descriptors.mounts)?;
+    let memory = root::memory_files("1777", SHARED_MEMORY_SIZE);
+    memory
+        .and_then(|memory| root::attach(&memory, SHARED_MEMORY))
+        .map_err(|error| Failure(Step::MemoryFiles, error))?;
+    if surroundings.has_proc {
+        root::new_proc(&PROC_OPTIONS)
+            .and_then(|proc| root::attach(&proc, PROC))
+            .map_err(|error| Failure(Step::Proc, error))?;
+    }
+    if request.network == Network::Host {
+        nix::sched::setns(surroundings.host_network, CloneFlags::CLONE_NEWNET)
+            .map_err(|error| Failure(Step::Network, error.into()))?;
+    }
+    Ok(())
+}
+
+/// Asks to die with the launcher, and makes sure that it has not died before the question.
+///
+/// Its number cannot be asked for: it has none in this process namespace (getppid(2)).
+fn die_with(launcher: BorrowedFd<'_>) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let mut set = [PollFd::from_borrowed_fd(launcher, PollFlags::IN)];
+    match poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? {
+        0 => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+    }
+}
+
+/// Attaches each mount at its path. Skills stand below the workspace, or below an empty directory in its place.
+fn attach_all(at: &[String], mounts: &[OwnedFd]) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure(Step::Attach, error);
+    let mut workspace = None;
+    for (path, mount) in at.iter().zip(mounts) {
+        let Some(below) = path.strip_prefix(WORKSPACE).filter(|below| below.starts_with('/')) else {
+            root::attach(mount, path.as_str()).map_err(failed)?;
+            if path == WORKSPACE {
+                workspace = Some(mount.try_clone().map_err(failed)?);
+            }
+            continue;
+        };
+        let holder = match &workspace {
+            Some(holder) => holder,
+            None => {
+                let holder = root::memory_files("0755", HOLDER_SIZE)
+                    .and_then(|holder| root::attach(&holder, WORKSPACE).map(|()| holder))
+                    .map_err(|error| Failure(Step::MemoryFiles, error))?;
+                make_dirs(&holder, below).map_err(failed)?;
+                workspace.insert(holder)
+            }
+        };
+        let target = walk(holder, below).map_err(failed)?;
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        move_mount(mount, "", &target, "", flags).map_err(|error| failed(error.into()))?;
+    }
+    Ok(())
+}
+
+fn make_dirs(holder: &OwnedFd, below: &str) -> io::Result<()> {
+    let mut path = String::from(".");
+    for name in below.split('/').filter(|name| !name.is_empty()) {
+        path = format!("{path}/{name}");
+        rustix::fs::mkdirat(holder, &path, Mode::from_raw_mode(0o755))?;
+    }
+    Ok(())
+}
+
+/// Opens a directory below `holder` step by step, through no link: the user may have put one there.
+fn walk(holder: &OwnedFd, below: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut directory = openat(holder, ".", flags, Mode::empty())?;
+    for name in below.split('/').filter(|name| !name.is_empty()) {
+        directory = openat(&directory, name, flags, Mode::empty())?;
+    }
+    Ok(directory)
+}
+
+/// Waits for the end of the command and of everything else that ends before it, tells it, and ends the rest.
+fn wait(command: Pid, descriptors: &Descriptors<OwnedFd>) -> ! {
+    // Nothing of what this process may or holds is needed any more, and the command could try to get at it.
+    let none = CapabilitySet::empty();
+    let _ = rustix::thread::set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    );
+    let kept: Vec<_> = [&descriptors.run].into_iter().chain(&descriptors.leases).map(AsRawFd::as_raw_fd).collect();
+    sys::close_all_but(&kept);
+    let _ = rustix::process::chdir("/");
+    loop {
+        let ended = match waitpid(None, None) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == command => {
+                Report::Ended { code: Some(code), signal: None }
+            }
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
+                Report::Ended { code: None, signal: Some(signal as i32) }
+            }
+            Ok(_) | Err(Errno::EINTR) => continue,
+            Err(_) => Report::Ended { code: None, signal: None },
+        };
+        let _ = wire::send_message(descriptors.run.as_fd(), &ended);
+        sys::exit_now(0)
+    }
+}
+
+/// Makes the user namespace in which this process's own id and `owner` change places, and hands it out.
+///
+/// # Errors
+/// As `clone(2)` and `user_namespaces(7)`: `EPERM` without `CAP_SETUID`, `CAP_SETGID` and `CAP_SETFCAP`.
+pub(super) fn swap_owner(owner: u32) -> io::Result<OwnedFd> {
+    let own = rustix::process::geteuid().as_raw();
+    let (ours, theirs) = crate::launcher::packet_sockets()?;
+    let Some(child) = sys::fork_into(CloneFlags::CLONE_NEWUSER)? else {
+        let Err(_) = offer_namespace(&theirs);
+        sys::exit_now(0)
+    };
+    drop(theirs);
+    let made = receive_namespace(&ours, child, own, owner);
+    drop(ours);
+    let _ = waitpid(child, None);
+    made
+}
+
+/// In the new namespace: hands out a descriptor of it, and lives until it is no longer needed.
+fn offer_namespace(socket: &OwnedFd) -> io::Result<Infallible> {
+    let namespace = rustix::fs::open("/proc/self/ns/user", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    wire::send(socket.as_fd(), b"namespace", &[namespace.as_fd()])?;
+    let mut nothing = [0; 1];
+    while rustix::io::read(socket, &mut nothing)? > 0 {}
+    Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+fn receive_namespace(socket: &OwnedFd, child: Pid, own: u32, owner: u32) -> io::Result<OwnedFd> {
+    let mut buffer = [0; 16];
+    let (_, attached) = wire::receive(socket.as_fd(), &mut buffer)?;
+    let namespace = attached.into_iter().next().ok_or(io::ErrorKind::UnexpectedEof)?;
+    for kind in ["uid_map", "gid_map"] {
+        // Both lines, or the file system of an overlay could not make what belongs to the service.
+        let map = openat(CWD, format!("/proc/{child}/{kind}"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::io::write(&map, format!("{own} {owner} 1\n{owner} {own} 1\n").as_bytes())?;
+    }
+    Ok(namespace)
+}

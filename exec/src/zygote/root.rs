@@ -1,0 +1,349 @@
+//! The minimal root that mounted runs see, built once by the launcher, which moves into it.
+//!
+//! ```text
+//! /usr /bin /lib …      the host's, read-only            /workspace      empty; a run's tree or skills go over it
+//! /etc                  copies of what programs look for /home/sandbox   empty; a run's home goes over it
+//! /dev                  six devices, shm                 /private/tmp    empty; a run's own, /tmp leads here
+//! /kernel/proc          /proc leads here
+//! ```
+//!
+//! Two links instead of plain mount points, because a Landlock rule holds for what is below a directory and skips the
+//! mount point itself: what is mounted anew for every run needs a parent of its own that has a rule from the start.
+//!
+//! A run's mount namespace is a copy of the launcher's, and copying costs by the number of mounts. So the old root is
+//! let go, and `/etc` is copied rather than mounted entry by entry.
+//!
+//! # References
+//! `mount_namespaces(7)`, `pivot_root(2)`, `fsopen(2)`, `open_tree(2)`.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change,
+    move_mount, open_tree, unmount,
+};
+
+use crate::surface;
+use crate::sys::{self, Extent, MountAttributes};
+use crate::wire::{Namespaces, RootPlan};
+
+/// Where the processes of a run are shown; `/proc` leads here.
+pub(super) const PROC: &str = "/kernel/proc";
+/// Memory shared between the processes of a run.
+pub(super) const SHARED_MEMORY: &str = "/dev/shm";
+/// Where a workspace, or a directory that holds skills, is mounted.
+pub(super) const WORKSPACE: &str = "/workspace";
+
+/// The name of the machine inside runs.
+const HOST_NAME: &[u8] = b"sandbox";
+/// Largest file of `/etc` that is copied, in bytes; the certificates of all authorities have some 250 KB.
+const ETC_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Entries of `/etc` that are copied at most, and levels below it.
+const ETC_ENTRIES_MAX: usize = 10_000;
+const ETC_DEPTH_MAX: usize = 8;
+/// Size of the root's own files, as `tmpfs(5)` takes it.
+const ROOT_SIZE: &str = "64m";
+/// Where the new root is attached until it is the root; every system has it, and its contents are held open.
+const FOOTHOLD: &str = "/proc";
+
+/// Devices of the root: name, major and minor number (Documentation/admin-guide/devices.txt).
+const DEVICES: [(&str, u32, u32); 6] =
+    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+/// Links of `/dev`, as programs expect them.
+const DEVICE_LINKS: [(&str, &str); 4] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+];
+/// Files of `/etc` that say nothing of the host.
+const SYNTHETIC: [(&str, &str); 4] = [
+    (
+        "etc/passwd",
+        "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    ),
+    ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
+    ("etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"),
+    ("etc/hostname", "sandbox\n"),
+];
+
+/// The root once it is there.
+pub(super) struct Root {
+    /// Its directory, for the service, which adds Landlock rules for what is in it.
+    pub(super) directory: OwnedFd,
+    /// The network of the host, for runs that may use it.
+    pub(super) host_network: OwnedFd,
+    /// The proxy's listener in the network of the runs.
+    pub(super) proxy: Option<OwnedFd>,
+    /// What it offers.
+    pub(super) offers: Namespaces,
+}
+
+/// A step of building the root that failed.
+pub(super) struct Failure {
+    what: &'static str,
+    error: io::Error,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "`{}` failed: {}", self.what, self.error)
+    }
+}
+
+fn at<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Failure {
+    move |error| Failure { what, error: error.into() }
+}
+
+/// Moves this process into namespaces of its own with the root that `plan` describes.
+///
+/// When it fails half-way, this process is of no further use.
+pub(super) fn enter(plan: &RootPlan) -> Result<Root, Failure> {
+    let host_network = open_dir_or_file("/proc/self/ns/net").map_err(at("open(ns/net)"))?;
+    let namespaces =
+        CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWNET;
+    unshare(namespaces).map_err(at("unshare"))?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(at("mount(MS_PRIVATE)"))?;
+    rustix::system::sethostname(HOST_NAME).map_err(at("sethostname"))?;
+
+    // All that is taken from the old root is opened before its directory is covered.
+    let bound: Vec<(PathBuf, OwnedFd)> = plan
+        .bound
+        .iter()
+        .filter_map(|path| Some((path.clone(), tree_of(path).ok()?)))
+        .collect();
+    let devices: Vec<(&str, Option<OwnedFd>)> = DEVICES
+        .iter()
+        .map(|(name, ..)| (*name, tree_of(&Path::new("/dev").join(name)).ok()))
+        .collect();
+    // Before the old root goes: where this is a user namespace, the kernel shows processes only to those who see
+    // them already, and does so for every run later on (mount_too_revealing).
+    let proc = new_proc(&[]);
+
+    let root = memory_files("0755", ROOT_SIZE).map_err(at("fsmount(tmpfs)"))?;
+    move_mount(&root, "", CWD, FOOTHOLD, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(at("move_mount"))?;
+    let new = Path::new(FOOTHOLD);
+    fill(new).map_err(at("mkdir"))?;
+    copy_etc(new).map_err(at("copy(/etc)"))?;
+    make_devices(new, &devices).map_err(at("mknod"))?;
+    for (path, tree) in &bound {
+        bind(new, path, tree).map_err(at("bind"))?;
+    }
+    let processes = match &proc {
+        Ok(proc) => attach(proc, &new.join(PROC.trim_start_matches('/'))).map_err(|error| error.to_string()),
+        Err(error) => Err(format!("the kernel refuses a new /proc here: {error}")),
+    };
+    sys::restrict_mount(root.as_fd(), Extent::One, MountAttributes::READ_ONLY.and(MountAttributes::NO_SETUID))
+        .map_err(at("mount_setattr"))?;
+    change_root(&root).map_err(at("pivot_root"))?;
+
+    let directory = open_dir_or_file("/").map_err(at("open(/)"))?;
+    let (proxy, proxied) = match plan.proxy_port.map(listen) {
+        None => (None, Err("no proxy is configured".to_owned())),
+        Some(Ok(listener)) => (Some(listener), Ok(())),
+        Some(Err(error)) => (None, Err(format!("no listener in the runs' network: {error}"))),
+    };
+    Ok(Root { directory, host_network, proxy, offers: Namespaces { processes, proxy: proxied } })
+}
+
+/// Makes the directories and links of the root.
+fn fill(root: &Path) -> io::Result<()> {
+    for directory in ["etc", "dev/shm", "kernel/proc", "private/tmp", "home/sandbox", "workspace", "run", "var"] {
+        make_dirs(&root.join(directory))?;
+    }
+    symlink("kernel/proc", root.join("proc"))?;
+    symlink("private/tmp", root.join("tmp"))?;
+    symlink("/tmp", root.join("var/tmp"))?;
+    for (name, target) in DEVICE_LINKS {
+        symlink(target, root.join("dev").join(name))?;
+    }
+    Ok(())
+}
+
+/// Copies what the host's `/etc` has of the files that every run may read.
+fn copy_etc(root: &Path) -> io::Result<()> {
+    let mut left = ETC_ENTRIES_MAX;
+    let named = surface::etc().chain(surface::python_trees());
+    for path in named {
+        let Ok(relative) = path.strip_prefix("/") else { continue };
+        let target = root.join(relative);
+        if let Some(parent) = target.parent() {
+            make_dirs(parent)?;
+        }
+        copy(&path, &target, ETC_DEPTH_MAX, &mut left)?;
+    }
+    for (name, text) in SYNTHETIC {
+        fs::write(root.join(name), text)?;
+        fs::set_permissions(root.join(name), fs::Permissions::from_mode(0o644))?;
+    }
+    Ok(())
+}
+
+/// Copies a file, link or directory; what cannot be read or is too large is left out.
+fn copy(source: &Path, target: &Path, depth: usize, left: &mut usize) -> io::Result<()> {
+    let Some(rest) = left.checked_sub(1) else { return Ok(()) };
+    *left = rest;
+    let Ok(meta) = fs::symlink_metadata(source) else { return Ok(()) };
+    if meta.is_symlink() {
+        let Ok(destination) = fs::read_link(source) else { return Ok(()) };
+        let within = source.parent().map(|parent| parent.join(&destination));
+        // A link to a place that is not in the root, such as /etc/resolv.conf's, is copied as what it leads to.
+        let leads_away = within.is_some_and(|path| !(path.starts_with("/etc") || path.starts_with("/usr")));
+        return match leads_away.then(|| fs::metadata(source)) {
+            Some(Ok(meta)) if meta.is_file() => copy_file(source, target, meta.len()),
+            Some(_) => Ok(()),
+            None => symlink(destination, target),
+        };
+    }
+    if meta.is_file() {
+        return copy_file(source, target, meta.len());
+    }
+    let (true, Some(depth)) = (meta.is_dir(), depth.checked_sub(1)) else { return Ok(()) };
+    make_dirs(target)?;
+    let Ok(entries) = fs::read_dir(source) else { return Ok(()) };
+    for entry in entries.filter_map(Result::ok) {
+        copy(&entry.path(), &target.join(entry.file_name()), depth, left)?;
+    }
+    Ok(())
+}
+
+fn copy_file(source: &Path, target: &Path, bytes: u64) -> io::Result<()> {
+    if bytes > ETC_FILE_BYTES_MAX {
+        return Ok(());
+    }
+    let Ok(content) = fs::read(source) else { return Ok(()) };
+    fs::write(target, content)?;
+    fs::set_permissions(target, fs::Permissions::from_mode(0o644))
+}
+
+/// Makes the devices, or mounts the host's where this process may not make any.
+fn make_devices(root: &Path, host: &[(&str, Option<OwnedFd>)]) -> io::Result<()> {
+    for ((name, major, minor), (_, tree)) in DEVICES.iter().zip(host) {
+        let path = root.join("dev").join(name);
+        let device = rustix::fs::makedev(*major, *minor);
+        if mknodat(CWD, &path, FileType::CharacterDevice, Mode::from_raw_mode(0o666), device).is_ok() {
+            // The process's mask has taken bits away (umask(2)).
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+            continue;
+        }
+        let Some(tree) = tree else { continue };
+        fs::write(&path, "")?;
+        sys::restrict_mount(tree.as_fd(), Extent::One, MountAttributes::NO_SETUID)?;
+        attach(tree, &path)?;
+    }
+    Ok(())
+}
+
+/// Lets the host's `path` stand in the root, read-only, or repeats the link that it is.
+fn bind(root: &Path, path: &Path, tree: &OwnedFd) -> io::Result<()> {
+    let Ok(relative) = path.strip_prefix("/") else { return Ok(()) };
+    let target = root.join(relative);
+    let stat = rustix::fs::fstat(tree)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => {
+            if let Some(parent) = target.parent() {
+                make_dirs(parent)?;
+            }
+            let link = rustix::fs::readlinkat(tree, "", Vec::new())?;
+            return match symlink(std::ffi::OsStr::new(link.to_string_lossy().as_ref()), &target) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                made => made,
+            };
+        }
+        FileType::Directory => make_dirs(&target)?,
+        _ => {
+            if let Some(parent) = target.parent() {
+                make_dirs(parent)?;
+            }
+            if !target.exists() {
+                fs::write(&target, "")?;
+            }
+        }
+    }
+    let closed =
+        MountAttributes::READ_ONLY.and(MountAttributes::NO_SETUID).and(MountAttributes::NO_DEVICES);
+    sys::restrict_mount(tree.as_fd(), Extent::All, closed)?;
+    attach(tree, &target)
+}
+
+/// Makes the new root the root, and lets the old one go.
+fn change_root(root: &OwnedFd) -> io::Result<()> {
+    rustix::process::fchdir(root)?;
+    match rustix::process::pivot_root(".", ".") {
+        Ok(()) => {
+            // The old root lies over the new one now; this process stands in the new.
+            unmount(".", UnmountFlags::DETACH)?;
+            rustix::process::chdir("/")?;
+        }
+        // Where a container's filter forbids it: over the old root, which stays below and out of reach, as leaving
+        // it would take CAP_SYS_CHROOT.
+        Err(rustix::io::Errno::PERM) => {
+            move_mount(root, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+            rustix::process::chroot(".")?;
+            rustix::process::chdir("/")?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+/// A detached copy of the mount at `path` and of all below it; a link is not followed.
+fn tree_of(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    Ok(open_tree(CWD, path, flags)?)
+}
+
+/// A detached, empty file system in memory with `mode` (octal) and at most `size` (tmpfs(5)), without programs.
+pub(super) fn memory_files(mode: &str, size: &str) -> io::Result<OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&context, "mode", mode)?;
+    fsconfig_set_string(&context, "size", size)?;
+    fsconfig_set_string(&context, "nr_inodes", "16k")?;
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+/// A detached `/proc` of the process namespace of the caller, with `options`.
+pub(super) fn new_proc(options: &[(&str, &str)]) -> io::Result<OwnedFd> {
+    let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        fsconfig_set_string(&context, *key, *value)?;
+    }
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+/// Attaches a detached mount at `path`.
+pub(super) fn attach(mount: &OwnedFd, path: impl rustix::path::Arg) -> io::Result<()> {
+    Ok(move_mount(mount, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+/// Listens on the loopback address of this process's network, which has no other.
+fn listen(port: u16) -> io::Result<OwnedFd> {
+    sys::raise_loopback()?;
+    Ok(std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port))?.into())
+}
+
+fn make_dirs(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
+}
+
+fn open_dir_or_file(path: &str) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
