@@ -6,7 +6,7 @@ use std::sync::Arc;
 use exec::{Encoding, ExecResult, Network, RunSpec, Tier};
 use policy::environment::{self, Places};
 use policy::{Anchors, RelPath, TreeId};
-use storage::{Absorbed, PlannedRun, PreparedRun};
+use storage::{Absorbed, Placement, PlannedRun, PreparedRun};
 
 use super::error::{Error, Result};
 use super::places::Place;
@@ -73,7 +73,7 @@ impl Service {
             return Err(Error::Invalid(format!("`stdin` has more than {limit} bytes: write it to a file")));
         }
         let network = self.network_for(request.network)?;
-        let plan = self.store.plan_run(&id)?;
+        let plan = self.store.plan_run(&id, Placement::InPlace, &[])?;
         let view = plan.view().clone();
         let text = |path: &std::path::Path| -> Result<String> {
             path.to_str().map(str::to_owned).ok_or_else(|| {

@@ -332,7 +332,10 @@ impl StagedFile {
     pub(crate) fn into_stage(self) -> Result<Self> {
         match &self.held {
             Held::Named(_) | Held::Placed => Ok(self),
-            Held::Unnamed(_) => self.copied_to(self.stage.file(self.mode.unwrap_or(0o644), None)?),
+            Held::Unnamed(_) => {
+                let copy = self.stage.file(self.mode.unwrap_or(0o644), None)?;
+                self.copied_to(copy)
+            }
         }
     }
 

@@ -26,6 +26,22 @@ impl Store {
         self.inner.live.as_ref().map(drop).map_err(String::as_str)
     }
 
+    /// Closes every live view that no command is in, and waits for that.
+    ///
+    /// An orderly stop does so; else the next start tidies.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when it takes too long; [`Error::Io`].
+    pub fn close_views(&self) -> Result<()> {
+        let Some(views) = self.views() else { return Ok(()) };
+        for id in views.retire_idle() {
+            let _alone = self.inner.locks.write(&id);
+            views.wait_until_gone(&id)?;
+            self.tidy_held(&id)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn views(&self) -> Option<&Views> {
         self.inner.live.as_ref().ok()
     }
@@ -204,7 +220,12 @@ impl Store {
     fn mend_overlay(&self, upper: &RelPath) -> Result<()> {
         let segments: Vec<&str> = upper.segments().collect();
         let ["skill", "overlay", user, agent, skill] = segments.as_slice() else { return Ok(()) };
-        let id = TreeId::Skill(UserId::parse(user)?, AgentId::parse(agent)?, SkillId::parse(skill)?);
+        let (Ok(user), Ok(agent), Ok(skill)) =
+            (UserId::parse(user), AgentId::parse(agent), SkillId::parse(skill))
+        else {
+            return Ok(());
+        };
+        let id = TreeId::Skill(user, agent, skill);
         let dir = match self.inner.root.open_dir(upper) {
             Err(Error::NotFound(_) | Error::NotADirectory(_)) => return Ok(()),
             dir => dir?,

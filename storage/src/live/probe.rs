@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
+use policy::{AgentId, RelPath, TreeId, UserId};
 use rustix::io::Errno;
 
 use super::mount::clone_of;
@@ -77,8 +77,11 @@ fn try_out(
     let upper = dir.create_dir(OsStr::new("upper"), 0o755)?;
     let place = RelPath::parse(place::STAGE)?.join(&layers.name.to_string_lossy())?;
     let upper_place = place.join("upper")?;
+    let (Ok(user), Ok(agent)) = (UserId::parse("probe"), AgentId::parse("probe")) else {
+        return Err(lacks("a name for the probe"));
+    };
     let view = View::new(Making {
-        id: TreeId::Skill(UserId::parse("probe")?, AgentId::parse("probe")?, SkillId::parse("probe")?),
+        id: TreeId::Workspace(user, agent),
         root,
         workplace: Workplace::new(root, stage.fresh_name(), &upper_place)?,
         upper: upper_place,

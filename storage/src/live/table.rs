@@ -48,7 +48,8 @@ pub(super) struct Table {
 struct State {
     entries: HashMap<u64, Entry>,
     doors: HashMap<TreeId, Door>,
-    next: u64,
+    /// The number of the view made last; they are counted from 1.
+    last: u64,
     clock: u64,
 }
 
@@ -135,8 +136,8 @@ impl Views {
             {
                 closings.extend(state.retire(number));
             }
-            let (number, view) = (state.next, Arc::new(view));
-            state.next += 1;
+            state.last += 1;
+            let (number, view) = (state.last, Arc::new(view));
             state.doors.insert(view.id.clone(), Door::Live(number));
             let entry = Entry {
                 view: Arc::clone(&view),
@@ -165,6 +166,14 @@ impl Views {
             entry.is_detached = true;
         }
         Some(seat)
+    }
+
+    /// Lets every idle view go. Returns whose they were.
+    pub(super) fn retire_idle(&self) -> Vec<TreeId> {
+        let closings = self.table.retire_idle();
+        let ids = closings.iter().map(|closing| closing.view.id.clone()).collect();
+        self.table.close(closings);
+        ids
     }
 
     /// Tells every view of a skill which directory is its baseline by now, by inode number.
@@ -213,11 +222,7 @@ impl Drop for Views {
     fn drop(&mut self) {
         // What still comes is closed on the spot.
         drop(self.table.queue.lock().take());
-        let mut closings: Vec<Closing> = {
-            let mut state = self.table.state.lock();
-            let idle: Vec<u64> = state.idle().collect();
-            idle.into_iter().filter_map(|number| state.retire(number)).collect()
-        };
+        let mut closings = self.table.retire_idle();
         // There is no store any more that could tidy after them.
         closings.iter_mut().for_each(|closing| closing.view.leave_workplace());
         self.table.close(closings);
@@ -234,6 +239,13 @@ impl Table {
         let entry = state.entries.get_mut(&number).filter(|entry| admit(entry))?;
         entry.seats += 1;
         Some(Seat::new(Arc::clone(&entry.view), Arc::clone(self), number))
+    }
+
+    fn retire_idle(&self) -> Vec<Closing> {
+        let mut state = self.state.lock();
+        let idle = state.entries.iter().filter(|(_, entry)| entry.seats == 0);
+        let idle: Vec<u64> = idle.map(|(number, _)| *number).collect();
+        idle.into_iter().filter_map(|number| state.retire(number)).collect()
     }
 
     /// Counts another seat in a view that has one.
@@ -295,10 +307,6 @@ impl State {
             Some(Door::Live(number)) => Some(*number),
             Some(Door::Going(_)) | None => None,
         }
-    }
-
-    fn idle(&self) -> impl Iterator<Item = u64> {
-        self.entries.iter().filter(|(_, entry)| entry.seats == 0).map(|(number, _)| *number)
     }
 
     fn least_recently_used(&self) -> Option<u64> {

@@ -171,6 +171,11 @@ impl Seat {
         self.release.number == other.release.number
     }
 
+    /// Which view it is, counted from 1.
+    pub(crate) fn generation(&self) -> u64 {
+        self.release.number
+    }
+
     /// Another seat in the same view.
     pub(crate) fn another(&self) -> Self {
         self.release.table.take_seat(self.release.number);

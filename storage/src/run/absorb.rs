@@ -41,33 +41,39 @@ impl PreparedRun {
     /// [`Error::Conflict`] when the skill was removed meanwhile; [`Error::NoSpace`], [`Error::Io`]. Each entry is
     /// then either taken over whole or as it was.
     pub fn absorb(&self) -> Result<Absorbed> {
-        let Some(copy) = &self.copy else { return Ok(Absorbed::default()) };
-        let mut after = BTreeMap::new();
         let mut absorbed = Absorbed::default();
+        for (id, copy) in self.copies() {
+            self.absorb_copy(id, copy, &mut absorbed)?;
+        }
+        Ok(absorbed)
+    }
+
+    fn absorb_copy(&self, id: &TreeId, copy: &Copy, absorbed: &mut Absorbed) -> Result<()> {
+        let mut after = BTreeMap::new();
         let limit = self.store.options().files.tree_entries;
         let mode = copy.dir.stat()?.mode;
         if mode & 0o700 != 0o700 {
             copy.dir.set_mode(mode | 0o700)?;
         }
-        let mut scan = Scan { room: Room::of_entries(limit), found: &mut after, absorbed: &mut absorbed };
+        let mut scan = Scan { room: Room::of_entries(limit), found: &mut after, absorbed };
         scan.directory(&copy.dir, OsStr::new(""), DEPTH_MAX)?;
         if after == copy.before {
-            return Ok(absorbed);
+            return Ok(());
         }
-        let TreeId::Skill(user, agent, skill) = &self.id else { return Ok(absorbed) };
+        let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
         if self.store.is_strict() {
             // One call for the bytes of all files, before the first of them takes an old one's place.
             self.store.inner.stage.dir().sync_file_system()?;
         }
         let aftermath = {
-            let _alone = self.store.inner.locks.write(&self.id);
+            let _alone = self.store.inner.locks.write(id);
             let tree = self.store.changing(user, agent, skill, Some(copy.base.clone()))?;
             let tree = tree.as_ref();
             if let Err(Error::NotFound(_)) = tree.stat(&RelPath::root()) {
                 let message = "the skill was removed while the command ran; what it wrote is dropped";
                 return Err(Error::Conflict(message.to_owned()));
             }
-            let mut aftermath = self.absorb_deletions(tree, copy, &after, &mut absorbed)?;
+            let mut aftermath = self.absorb_deletions(tree, copy, &after, absorbed)?;
             for (path, fingerprint) in &after {
                 let before = copy.before.get(path);
                 if before == Some(fingerprint) {
@@ -102,7 +108,7 @@ impl PreparedRun {
             self.store.inner.stage.dir().sync_file_system()?;
         }
         drop(aftermath);
-        Ok(absorbed)
+        Ok(())
     }
 
     fn absorb_deletions(

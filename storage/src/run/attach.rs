@@ -4,9 +4,8 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 
 use policy::TreeId;
-use policy::tree::SKILLS;
 
-use super::{By, PreparedRun, Seen};
+use super::{By, PreparedRun};
 use crate::error::Result;
 
 /// Where a command's home directory is attached.
@@ -24,6 +23,9 @@ pub struct Attachment {
     pub directory: OwnedFd,
     /// What it is to the run.
     pub role: Role,
+    /// Which live view it is, counted from 1: the roots of two mounts can have the same device and inode number one
+    /// after the other. 0 for a directory of the store.
+    pub generation: u64,
 }
 
 /// What a directory is to a run.
@@ -56,19 +58,24 @@ impl PreparedRun {
         };
         if let Some(tree) = tree {
             let directory = tree.duplicate()?;
-            attachments.push(Attachment { at: self.id.sandbox_path(), directory, role: Role::Tree });
+            let at = self.id.sandbox_path();
+            attachments.push(Attachment { at, directory, role: Role::Tree, generation: 0 });
         }
         for seen in &self.skills {
-            let directory = seen.directory()?;
-            attachments.push(Attachment { at: seen.id.sandbox_path(), directory, role: skills_role });
+            let (directory, generation) = match &seen.by {
+                By::Live(seat) => (seat.mount()?, seat.generation()),
+                By::Copy(copy) => (copy.dir.duplicate()?, 0),
+            };
+            let at = seen.id.sandbox_path();
+            attachments.push(Attachment { at, directory, role: skills_role, generation });
         }
         let temporary = self.home.open_dir_entry(OsStr::new("tmp"))?.open_dir_entry(&self.run)?;
         for (at, dir, role) in
             [(HOME, &self.home, Role::Home), (TEMPORARY, &temporary, Role::Temporary)]
         {
-            attachments.push(Attachment { at: at.to_owned(), directory: dir.duplicate()?, role });
+            let directory = dir.duplicate()?;
+            attachments.push(Attachment { at: at.to_owned(), directory, role, generation: 0 });
         }
-        debug_assert!(SKILLS.starts_with(policy::tree::WORKSPACE), "the tree must be attached before its skills");
         Ok(attachments)
     }
 
@@ -83,14 +90,5 @@ impl PreparedRun {
             By::Copy(_) => None,
         });
         seats.map(|seat| seat.lease()).collect()
-    }
-}
-
-impl Seen {
-    fn directory(&self) -> Result<OwnedFd> {
-        match &self.by {
-            By::Live(seat) => seat.mount(),
-            By::Copy(copy) => copy.dir.duplicate(),
-        }
     }
 }

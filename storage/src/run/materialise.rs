@@ -14,12 +14,27 @@ use crate::store::Store;
 use crate::tree::Room;
 use crate::union::layers::{Found, Layers};
 
-/// A merged view as it was copied for a run.
+/// A merged view as it was copied for a run. Dropping it removes it.
 pub(super) struct Copy {
+    _trash: WorkTrash,
     pub(super) dir: Dir,
     pub(super) before: BTreeMap<OsString, Fingerprint>,
     /// The baseline that was copied: what an overlay that this run makes begins with.
     pub(super) base: String,
+}
+
+/// A name in `work/`, whose content is removed when this is dropped.
+struct WorkTrash {
+    work: Dir,
+    name: OsString,
+}
+
+impl Drop for WorkTrash {
+    fn drop(&mut self) {
+        if let Err(error) = self.work.remove_tree(&self.name) {
+            tracing::warn!(%error, "a run's files stay until the next start");
+        }
+    }
 }
 
 /// What tells whether an entry was touched. No command can set the change time back.
@@ -54,6 +69,7 @@ impl Store {
         };
         let work = self.inner.root.open_dir(&RelPath::parse(place::WORK)?)?;
         let dir = work.create_dir(run, 0o700)?;
+        let trash = WorkTrash { work, name: run.to_owned() };
         give(&dir, owner)?;
         let limits = &self.inner.options.files;
         let mut copying = Copying {
@@ -64,7 +80,7 @@ impl Store {
             limits,
         };
         copying.directory(&layers, &dir, OsStr::new(""), DEPTH_MAX)?;
-        Ok(Copy { dir, before: copying.before, base: self.base_text(agent, skill)? })
+        Ok(Copy { _trash: trash, dir, before: copying.before, base: self.base_text(agent, skill)? })
     }
 }
 

@@ -11,16 +11,21 @@ use policy::{SkillId, TreeId};
 
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::plain::Plain;
 use crate::store::Store;
 
 /// The directory of a workspace that skills are attached in.
 const SKILLS: &str = "skills";
 
-/// What workspaces hold for runs: how many runs, and whether it was made for them. No more than runs under way ask for.
+/// What workspaces hold for runs: how many runs, and whether it was made for them. No more than what runs under way
+/// ask for.
 #[derive(Default)]
 pub(crate) struct Points {
-    held: Mutex<HashMap<(TreeId, SkillId), Point>>,
+    held: Mutex<HashMap<Place, Point>>,
 }
+
+/// A workspace, and which directory of it: that of a skill, or the one that those lie in.
+type Place = (TreeId, Option<SkillId>);
 
 #[derive(Default)]
 struct Point {
@@ -31,8 +36,8 @@ struct Point {
 /// What one workspace holds for one run. Dropping it gives it back.
 pub(super) struct MountPoints {
     store: Store,
-    workspace: TreeId,
-    skills: Vec<SkillId>,
+    /// The directory above comes first.
+    places: Vec<Place>,
 }
 
 impl Store {
@@ -41,45 +46,34 @@ impl Store {
     /// # Errors
     /// [`Error::Conflict`] when something that is no directory stands there; [`Error::NoSpace`].
     pub(super) fn mount_points(&self, workspace: &TreeId, skills: &[SkillId]) -> Result<MountPoints> {
+        // Grows as they are made, so that those made so far are given back when one fails. Dropped after the lock.
+        let mut points = MountPoints { store: self.clone(), places: Vec::new() };
         let _alone = self.inner.locks.write(workspace);
-        let tree = self.plain(workspace, true)?;
-        let (above, _) = self.directory_in(&tree.dir, OsStr::new(SKILLS), tree.owner, SKILLS)?;
-        // Grows as they are made, so that those made so far are given back when one fails.
-        let mut points =
-            MountPoints { store: self.clone(), workspace: workspace.clone(), skills: Vec::new() };
-        let mut held = self.inner.points.held.lock();
+        let Plain { dir, owner, .. } = self.plain(workspace, true)?;
+        let (above, was_made) = self.directory_in(&dir, SKILLS, owner)?;
+        points.hold((workspace.clone(), None), was_made);
         for skill in skills {
-            let made = self.directory_in(&above, OsStr::new(skill.as_str()), tree.owner, skill.as_str());
-            let was_made = match made {
-                Ok((_, was_made)) => was_made,
-                Err(error) => {
-                    drop(held);
-                    drop(_alone);
-                    return Err(error);
-                }
-            };
-            let point = held.entry((workspace.clone(), skill.clone())).or_default();
-            point.runs += 1;
-            point.was_made |= was_made;
-            points.skills.push(skill.clone());
+            let (_, was_made) = self.directory_in(&above, skill.as_str(), owner)?;
+            points.hold((workspace.clone(), Some(skill.clone())), was_made);
         }
         Ok(points)
     }
 
     /// Opens the directory `name` of `dir`, making it for `owner`. Tells whether it was made.
-    fn directory_in(&self, dir: &Dir, name: &OsStr, owner: Option<u32>, shown: &str) -> Result<(Dir, bool)> {
-        match dir.open_dir_entry(name) {
+    fn directory_in(&self, dir: &Dir, name: &str, owner: Option<u32>) -> Result<(Dir, bool)> {
+        match dir.open_dir_entry(OsStr::new(name)) {
             Err(Error::NotFound(_)) => {
+                // Made aside, so that it has its owner before it has its name.
                 let trash = self.inner.stage.trash();
                 let made = self.inner.stage.dir().create_dir(&trash.name, 0o755)?;
                 if let Some(owner) = owner {
                     made.set_owner(owner)?;
                 }
-                self.inner.stage.dir().rename_new(&trash.name, dir, name)?;
+                self.inner.stage.dir().rename_new(&trash.name, dir, OsStr::new(name))?;
                 Ok((made, true))
             }
             Err(Error::NotADirectory(_) | Error::Escape(_)) => Err(Error::Conflict(format!(
-                "`{shown}` in the workspace is not a directory, and skills are to stand there: move it, or run \
+                "`{name}` in the workspace is not a directory, and skills are to stand there: move it, or run \
                  without skills"
             ))),
             opened => Ok((opened?, false)),
@@ -87,27 +81,41 @@ impl Store {
     }
 }
 
+impl MountPoints {
+    fn hold(&mut self, place: Place, was_made: bool) {
+        let mut held = self.store.inner.points.held.lock();
+        let point = held.entry(place.clone()).or_default();
+        point.runs += 1;
+        point.was_made |= was_made;
+        self.places.push(place);
+    }
+}
+
 impl Drop for MountPoints {
     fn drop(&mut self) {
+        let Some((workspace, _)) = self.places.first() else { return };
         let inner = &self.store.inner;
-        let _alone = inner.locks.write(&self.workspace);
+        let _alone = inner.locks.write(workspace);
         let mut held = inner.points.held.lock();
-        let above = self.store.plain(&self.workspace, false);
-        let above = above.and_then(|tree| tree.dir.open_dir_entry(OsStr::new(SKILLS)));
-        for skill in self.skills.drain(..) {
-            let key = (self.workspace.clone(), skill);
-            let Some(point) = held.get_mut(&key) else { continue };
+        let tree = self.store.plain(workspace, false).map(|tree| tree.dir);
+        for place in self.places.iter().rev() {
+            let Some(point) = held.get_mut(place) else { continue };
             point.runs -= 1;
             if point.runs > 0 {
                 continue;
             }
             if point.was_made
-                && let Ok(above) = &above
+                && let Ok(tree) = &tree
             {
                 // What a command left in it, or put in its place, stays.
-                let _removed = above.remove_dir(OsStr::new(key.1.as_str()));
+                let _removed = match &place.1 {
+                    None => tree.remove_dir(OsStr::new(SKILLS)),
+                    Some(skill) => tree
+                        .open_dir_entry(OsStr::new(SKILLS))
+                        .and_then(|above| above.remove_dir(OsStr::new(skill.as_str()))),
+                };
             }
-            held.remove(&key);
+            held.remove(place);
         }
     }
 }
