@@ -11,6 +11,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::access::{Role, Token};
+use crate::egress::{EgressConfig, ProxySettings, SettingsError};
 
 /// A configuration as its file has it. Every field has a default; an unknown one is an error.
 #[derive(Clone, Debug, Deserialize)]
@@ -64,6 +65,8 @@ pub struct Commands {
     pub read_only: Vec<PathBuf>,
     /// `none`, or `host`: everything the host reaches, the service's own port included.
     pub network: Network,
+    /// What commands reach through the egress proxy.
+    pub proxy: ProxySettings,
 }
 
 /// Every bound; see the `policy` crate for units and defaults.
@@ -150,6 +153,9 @@ pub enum ConfigError {
          `allow_anonymous = true` (`--allow-anonymous`) when something else guards the port"
     )]
     Open(SocketAddr),
+    /// The egress proxy cannot work as configured.
+    #[error(transparent)]
+    Proxy(#[from] SettingsError),
 }
 
 impl Config {
@@ -187,6 +193,15 @@ impl Config {
             return Err(ConfigError::Unsendable);
         }
         Ok(Token::from_text(text, Role::Admin))
+    }
+
+    /// How the egress proxy behaves, of a service that listens on `listen`. With port 0 the true address is for
+    /// [`crate::egress::Egress::protect`] to add.
+    ///
+    /// # Errors
+    /// [`ConfigError::Proxy`].
+    pub fn egress(&self) -> Result<EgressConfig, ConfigError> {
+        Ok(EgressConfig::new(&self.commands.proxy, vec![self.listen])?)
     }
 
     /// Checks that the address and the tokens fit together.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
-use exec::{Isolation, Launcher, LauncherConfig, Tier, Whitelist};
+use exec::{Ground, Isolation, Launcher, LauncherConfig, Tier, Whitelist};
 use policy::CommandPolicy;
+use policy::command::Profile;
 use policy::environment::{Configured, ConfiguredError};
 use std::future::IntoFuture;
 use storage::{Recovery, Store};
@@ -73,8 +74,16 @@ pub enum ServeError {
 pub fn start_launcher(config: &Config, floor: Tier) -> Result<(Arc<Launcher>, CommandPolicy), ServeError> {
     let commands = CommandPolicy::new(config.commands.profile, &config.commands.extra)?
         .with_arguments_bytes(config.limits.runs.arguments_bytes);
+    let maximum = config.isolation.maximum.unwrap_or(Tier::Namespaces);
+    if maximum == Tier::Namespaces
+        && let Ground::Host(reason) = Ground::enter()
+    {
+        tracing::debug!(%reason, "no namespaces");
+    }
     let mut launcher = LauncherConfig::new(Whitelist::from(&commands));
-    launcher.isolation = Isolation { minimum: floor };
+    // Until trees are attached to runs, the strongest tier is this one.
+    launcher.isolation = Isolation { minimum: floor, maximum: Some(Tier::Landlock) };
+    launcher.code_in_trees = config.commands.profile != Profile::Strict;
     launcher.read_only.clone_from(&config.commands.read_only);
     if !config.commands.search_path.is_empty() {
         launcher.search_path.clone_from(&config.commands.search_path);

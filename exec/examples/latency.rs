@@ -5,15 +5,18 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exec::{Launcher, LauncherConfig, RunSpec, Whitelist};
+use exec::{Attachment, Ground, Isolation, Launcher, LauncherConfig, Role, RunSpec, Tier, Whitelist};
 use policy::View;
 use policy::command::{CommandPolicy, Profile};
 
 fn main() {
+    // As the service does, before any thread is started.
+    println!("{:?}", Ground::enter());
     let mut arguments = std::env::args().skip(1);
     let launcher = arguments.next().unwrap();
     let rounds: usize = arguments.next().map_or(400, |text| text.parse().unwrap());
@@ -25,7 +28,10 @@ fn main() {
 
 async fn measure(launcher: String, rounds: usize) {
     let policy = CommandPolicy::new(Profile::Default, &["true".to_owned()]).unwrap();
+    // `TIER=landlock` measures the weaker tier on a host that grants more.
+    let maximum = std::env::var("TIER").is_ok_and(|tier| tier == "landlock").then_some(Tier::Landlock);
     let config = LauncherConfig {
+        isolation: Isolation { maximum, ..Isolation::default() },
         program: launcher.into(),
         arguments: Vec::new(),
         ..LauncherConfig::new(Whitelist::from(&policy))
@@ -35,21 +41,37 @@ async fn measure(launcher: String, rounds: usize) {
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let is_root = nix::unistd::Uid::effective().is_root();
     let owner = is_root.then_some(1_800_000_000);
+    let (tree, scratch) = (root.path().join("tree"), root.path().join("scratch"));
+    let mounts = launcher.mounts();
     let view = View {
-        tree: root.path().join("tree"),
-        scratch: root.path().join("scratch"),
+        tree: if mounts { "/workspace".into() } else { tree.clone() },
+        scratch: if mounts { exec::mounts::HOME.into() } else { scratch.clone() },
         sandbox_path: "/workspace".to_owned(),
         aliases: Vec::new(),
         owner,
     };
-    for path in [&view.tree, &view.scratch] {
+    for path in [&tree, &scratch] {
         fs::create_dir(path).unwrap();
         let id = owner.map(nix::unistd::Uid::from_raw);
         nix::unistd::chown(path, id, owner.map(nix::unistd::Gid::from_raw)).unwrap();
     }
+    let attach = |at: &str, path: &Path, role| Attachment {
+        at: at.to_owned(),
+        directory: Arc::new(fs::File::open(path).unwrap().into()),
+        role,
+        generation: 0,
+    };
+    let attachments = match mounts {
+        false => Vec::new(),
+        true => {
+            vec![attach("/workspace", &tree, Role::Tree), attach(exec::mounts::HOME, &scratch, Role::Home)]
+        }
+    };
+    println!("tier {}", launcher.tier());
     let spec = |program: &str, arguments: &[&str]| {
         let mut spec = RunSpec::new(view.clone(), program);
         spec.arguments = arguments.iter().map(|text| (*text).to_owned()).collect();
+        spec.attachments.clone_from(&attachments);
         spec.environment = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
         spec
     };
@@ -80,21 +102,24 @@ async fn measure(launcher: String, rounds: usize) {
             isolated.as_micros()
         );
     }
-    fresh(&launcher, spec("true", &[]), rounds).await;
+    fresh(&launcher, root.path(), spec("true", &[]), rounds).await;
     throughput(&launcher, spec("echo", &["hi"]), rounds).await;
     volume(&launcher, spec("bash", &["-c", "head -c 50000000 /dev/zero"])).await;
 }
 
 /// The first run in each of many trees, for which a ruleset must be built.
-async fn fresh(launcher: &Arc<Launcher>, mut spec: RunSpec, rounds: usize) {
+async fn fresh(launcher: &Arc<Launcher>, root: &Path, mut spec: RunSpec, rounds: usize) {
     let mut times = Vec::new();
     for round in 0..rounds {
-        let tree = spec.view.scratch.with_file_name(format!("tree-{round}"));
+        let tree = root.join(format!("tree-{round}"));
         fs::create_dir(&tree).unwrap();
         let id = spec.view.owner;
         nix::unistd::chown(&tree, id.map(nix::unistd::Uid::from_raw), id.map(nix::unistd::Gid::from_raw))
             .unwrap();
-        spec.view.tree = tree;
+        match spec.attachments.first_mut() {
+            Some(attachment) => attachment.directory = Arc::new(fs::File::open(&tree).unwrap().into()),
+            None => spec.view.tree = tree,
+        }
         let began = Instant::now();
         assert_eq!(launcher.run(spec.clone()).await.unwrap().exit_code, 0);
         times.push(began.elapsed());

@@ -19,6 +19,8 @@ pub(crate) struct Circumstances {
 
 /// Landlock ABI from which truncating files is mediated (`landlock(7)`, as the two below).
 const ABI_TRUNCATE: u32 = 3;
+/// Landlock ABI from which TCP ports are mediated.
+const ABI_PORTS: u32 = 4;
 /// Landlock ABI from which device commands are mediated.
 const ABI_IOCTL: u32 = 5;
 /// Landlock ABI from which signals are mediated.
@@ -38,10 +40,20 @@ impl Launcher {
             (Ok(_), Some(reason)) => Layer::unavailable(reason.to_owned()),
             (Err(reason), _) => Layer::unavailable(reason.clone()),
         };
-        let mut notes: Vec<Cow<'static, str>> = vec![
-            "memory is limited for each process, not for the run".into(),
-            "a native program in the tree can be loaded through an allowed one; it stays inside the same walls".into(),
-        ];
+        let mut notes: Vec<Cow<'static, str>> =
+            vec!["memory is limited for each process, not for the run".into()];
+        if !mounted || self.config.code_in_trees {
+            notes.push(
+                "a native program in the tree can be loaded through an allowed one; it stays inside the same walls"
+                    .into(),
+            );
+        }
+        if network == Network::Proxy && abi < ABI_PORTS {
+            notes.push(
+                "this kernel's Landlock does not mediate ports: runs under way can reach each other over TCP"
+                    .into(),
+            );
+        }
         match reach {
             Reach::Open => {}
             Reach::ReadSearch => notes.push(

@@ -91,7 +91,9 @@ impl Launcher {
             if self.mounts() {
                 let attempt = format!("test -e '{outside}' && echo {SECRET}");
                 canaries.push(self.canary(&cage, "see a file of the host", &attempt).await?);
-                let attempt = format!("for p in /proc/[0-9]*; do case $p in /proc/$$) ;; *) test -r $p/status && grep -q 'Name:.*filesecbox' $p/status && echo {SECRET};; esac; done");
+                let attempt = format!(
+                    "for p in /proc/[0-9]*; do case $p in /proc/$$) ;; *) test -r $p/status && grep -q 'Name:.*filesecbox' $p/status && echo {SECRET};; esac; done"
+                );
                 canaries.push(self.canary(&cage, "see a process of the host", &attempt).await?);
             }
             // Without an own uid, older kernels do not stop this; that is said by its layer, not a hole.

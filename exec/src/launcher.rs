@@ -16,10 +16,10 @@ use tokio::sync::watch;
 use crate::census::Census;
 use crate::error::Error;
 use crate::programs::{Programs, SEARCH_PATH, Whitelist};
+use crate::surface;
 use crate::sys;
 use crate::tier::{Isolation, Tier};
 use crate::walls::Walls;
-use crate::surface;
 use crate::wire::{self, Descriptors, Hello, Namespaces, Request, RootPlan, Setup};
 
 /// How long a new launcher may take to say hello.
@@ -47,6 +47,11 @@ pub struct LauncherConfig {
     pub search_path: Vec<PathBuf>,
     /// Directories that every run may read besides the system's libraries and data.
     pub read_only: Vec<PathBuf>,
+    /// Whether code is run from what runs can write to, as native parts of Python packages need it. Only runs in
+    /// namespaces can be refused it.
+    pub code_in_trees: bool,
+    /// Why runs are to live in no namespaces although the configuration allows it: they were tried and did not hold.
+    pub without_namespaces: Option<String>,
     /// The port on their loopback address at which runs in namespaces find the egress proxy; `None` without one.
     pub proxy_port: Option<u16>,
 }
@@ -62,6 +67,8 @@ impl LauncherConfig {
             whitelist,
             search_path: SEARCH_PATH.map(PathBuf::from).to_vec(),
             read_only: Vec::new(),
+            code_in_trees: true,
+            without_namespaces: None,
             proxy_port: None,
         }
     }
@@ -126,7 +133,8 @@ impl Launcher {
             .map_err(Error::resource("open(/dev/null)"))?;
         let service =
             Service { pid: rustix::process::getpid().as_raw_pid(), uid: rustix::process::geteuid().as_raw() };
-        let (process, namespaces) = start_best(&config, &programs, &landlock).map_err(Error::LauncherStart)?;
+        let (process, namespaces) =
+            start_best(&config, &programs, &landlock).map_err(Error::LauncherStart)?;
         let (proxy, _) = watch::channel(process.proxy.clone());
         let launcher = Self {
             config,
@@ -344,6 +352,7 @@ fn start_best(
 ) -> io::Result<(Process, Result<(), String>)> {
     let reason = match landlock {
         Err(reason) => reason.clone(),
+        Ok(_) if let Some(reason) = &config.without_namespaces => reason.clone(),
         Ok(_) if !config.may_use_namespaces() => "the configuration's `isolation.maximum` says so".to_owned(),
         Ok(_) if !can_mount() => "the service has no CAP_SYS_ADMIN and no user namespace".to_owned(),
         Ok(_) => {

@@ -15,6 +15,7 @@
 //! | [`zygote`] | the launcher process |
 //! | [`launcher`] | the service's handle on it |
 //! | [`run`], [`watch`], [`output`], [`result`], [`enforcement`], [`hint`] | one run and its result |
+//! | [`ground`] | the namespaces that the service itself stands in |
 //! | [`host`] | what this host grants, found out by doing |
 //! | [`sys`] | the system calls without a safe wrapper |
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
@@ -23,6 +24,7 @@ mod binary;
 mod census;
 mod enforcement;
 pub mod error;
+pub mod ground;
 mod hint;
 pub mod host;
 pub mod launcher;
@@ -42,6 +44,7 @@ mod wire;
 mod zygote;
 
 pub use error::Error;
+pub use ground::Ground;
 pub use host::{Canary, HostReport};
 pub use launcher::{Launcher, LauncherConfig};
 pub use mounts::{Attachment, Role};

@@ -59,11 +59,11 @@ pub(crate) struct Clones {
 }
 
 impl Clones {
-    /// Clones what `attachments` name.
+    /// Clones what `attachments` name; with `code`, all but temporary files may hold code that is run.
     ///
     /// # Errors
     /// [`Error::Attachments`] for none, too many, or other than one tree; [`Error::Resource`] when the kernel refuses.
-    pub(crate) fn of(attachments: &[Attachment]) -> Result<Self, Error> {
+    pub(crate) fn of(attachments: &[Attachment], code: bool) -> Result<Self, Error> {
         let trees = attachments.iter().filter(|attachment| attachment.role == Role::Tree).count();
         if trees != 1 || attachments.len() > MOUNTS_MAX {
             return Err(Error::Attachments { most: MOUNTS_MAX });
@@ -76,7 +76,7 @@ impl Clones {
                 clones.tree = clones.mounts.len();
             }
             let mut forbidden = MountAttributes::NO_SETUID.and(MountAttributes::NO_DEVICES);
-            if attachment.role == Role::Temporary {
+            if attachment.role == Role::Temporary || !code {
                 forbidden = forbidden.and(MountAttributes::NO_PROGRAMS);
             }
             let mount = clone_mount(attachment.directory.as_fd()).map_err(Error::resource("open_tree"))?;

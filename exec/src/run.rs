@@ -17,11 +17,11 @@ use crate::enforcement::Circumstances;
 use crate::error::Error;
 use crate::hint;
 use crate::launcher::{Launcher, packet_sockets};
+use crate::mounts::{Attachment, Clones, Role};
 use crate::output::{Capture, Stream};
 use crate::programs::shorten;
 use crate::result::{Encoding, ExecResult};
 use crate::tier::{Network, Tier};
-use crate::mounts::{Attachment, Clones, Role};
 use crate::walls::{Own, open_path};
 use crate::watch::{Input, Pipes, Watch};
 use crate::wire::{Ceilings, Descriptors, MOUNTS_MAX, Place, Request};
@@ -103,7 +103,11 @@ impl Launcher {
         let floor = self.config.isolation.minimum;
         self.require(spec.minimum.map_or(floor, |minimum| minimum.max(floor)))?;
         let identity = self.identity(spec.view.owner)?;
-        let clones = if self.mounts() { Some(Clones::of(&spec.attachments)?) } else { None };
+        let clones = if self.mounts() {
+            Some(Clones::of(&spec.attachments, self.config.code_in_trees)?)
+        } else {
+            None
+        };
         let request = self.request(&spec, identity, clones.as_ref())?;
         let stdin = spec.stdin.take();
         let (ours, reports, through) = self.launch(&spec, stdin, &request, clones.as_ref()).await?;

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
 };
 use rustix::fs::{Mode, OFlags, fstat, open, openat};
 
@@ -80,7 +80,13 @@ impl Walls {
         };
         if let Some(root) = root {
             // Rules on parents, because what is mounted for each run is new to Landlock.
-            let own = [(".", LIST), ("etc", READ_TREE), ("kernel", READ_TREE), ("dev", OWN | DEVICE), ("private", OWN)];
+            let own = [
+                (".", LIST),
+                ("etc", READ_TREE),
+                ("kernel", READ_TREE),
+                ("dev", OWN | DEVICE),
+                ("private", OWN),
+            ];
             for (path, access) in own {
                 grant(open_below(root, path), access);
             }
@@ -126,7 +132,12 @@ impl Walls {
     ///
     /// # Errors
     /// What `landlock_create_ruleset(2)` and `landlock_add_rule(2)` answer.
-    pub(crate) fn ruleset(&self, own: &[Own<'_>], network: Network, proxy_port: u16) -> io::Result<Arc<OwnedFd>> {
+    pub(crate) fn ruleset(
+        &self,
+        own: &[Own<'_>],
+        network: Network,
+        proxy_port: u16,
+    ) -> io::Result<Arc<OwnedFd>> {
         let inodes = own.iter().map(|(fd, generation)| {
             let (device, number) = inode(*fd)?;
             Ok((device, number, *generation))
@@ -183,7 +194,8 @@ impl Kept {
 
     fn keep(&mut self, place: Place, ruleset: Arc<OwnedFd>) {
         if self.rulesets.len() >= KEPT_MAX {
-            let oldest = self.rulesets.iter().min_by_key(|(_, (_, used))| *used).map(|(place, _)| place.clone());
+            let oldest =
+                self.rulesets.iter().min_by_key(|(_, (_, used))| *used).map(|(place, _)| place.clone());
             oldest.map(|place| self.rulesets.remove(&place));
         }
         self.rulesets.insert(place, (ruleset, self.clock));

@@ -69,6 +69,7 @@ fn describe(report: &HostReport, config: &Config) {
         ("programs", &enforcement.programs),
         ("system calls", &enforcement.system_calls),
         ("identity", &enforcement.identity),
+        ("namespaces", &enforcement.namespaces),
         ("signals", &enforcement.signals),
         ("network", &enforcement.network),
         ("limits", &enforcement.limits),

@@ -103,6 +103,8 @@ impl Service {
         let environment =
             environment::build(places, &self.environment, &requested, self.run_limits.arguments_bytes)?;
         let spec = RunSpec {
+            attachments: Vec::new(),
+            leases: Vec::new(),
             program: checked.program,
             arguments: checked.args,
             environment,
@@ -150,6 +152,9 @@ impl Service {
                 "network `host` is not enabled here: leave `network` out, or ask the operator to set \
                  `commands.network = \"host\"`"
                     .to_owned(),
+            )),
+            (Some(Network::Proxy), _) => Err(Error::Unsupported(
+                "network `proxy` needs tier `namespaces`, which this service does not use: leave `network` out".to_owned(),
             )),
             (Some(requested), _) => Ok(requested),
         }

@@ -8,8 +8,16 @@ use crate::read;
 
 const EXAMPLE: &str = "docs/filesecbox.example.toml";
 /// The tables of a configuration; the first is the file itself.
-const TABLES: [&str; 7] =
-    ["", "isolation", "commands", "limits", "limits.archive", "limits.files", "limits.runs"];
+const TABLES: [&str; 8] = [
+    "",
+    "isolation",
+    "commands",
+    "commands.proxy",
+    "limits",
+    "limits.archive",
+    "limits.files",
+    "limits.runs",
+];
 
 fn parsed(text: &str) -> Config {
     toml::from_str(text).unwrap_or_else(|error| panic!("{EXAMPLE}: {error}"))

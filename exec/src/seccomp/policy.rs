@@ -57,15 +57,8 @@ const REFUSED: &[c_long] = &[
 ];
 
 /// Calls refused with `EPERM` too, but only by the closing stage where runs are mounted: their set-up needs them.
-const MOUNTING: &[c_long] = &[
-    libc::SYS_setns,
-    OPEN_TREE,
-    MOVE_MOUNT,
-    FSOPEN,
-    FSCONFIG,
-    FSMOUNT,
-    MOUNT_SETATTR,
-];
+const MOUNTING: &[c_long] =
+    &[libc::SYS_setns, OPEN_TREE, MOVE_MOUNT, FSOPEN, FSCONFIG, FSMOUNT, MOUNT_SETATTR];
 
 /// Calls of one architecture, refused with `EPERM`.
 #[cfg(target_arch = "x86_64")]

@@ -47,12 +47,8 @@ pub(crate) fn restrict_mount(
     extent: Extent,
     attributes: MountAttributes,
 ) -> io::Result<()> {
-    let attr = libc::mount_attr {
-        attr_set: attributes.0,
-        attr_clr: 0,
-        propagation: libc::MS_PRIVATE,
-        userns_fd: 0,
-    };
+    let attr =
+        libc::mount_attr { attr_set: attributes.0, attr_clr: 0, propagation: libc::MS_PRIVATE, userns_fd: 0 };
     set_attributes(mount, extent, &attr)
 }
 

@@ -27,10 +27,10 @@ use nix::unistd::Pid;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use crate::sys::{self, Program};
 use super::init;
 use super::root::Root;
 use crate::seccomp::{self, Surroundings};
+use crate::sys::{self, Program};
 use crate::tier::Network;
 use crate::wire::{self, Ceilings, Descriptors, Place, Reach, Report, Request, Step};
 

@@ -16,7 +16,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use rustix::mount::{MoveMountFlags, move_mount};
+use rustix::mount::{MountAttrFlags, MoveMountFlags, move_mount};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::child::Failure;
@@ -74,7 +74,7 @@ fn prepare(
         .and_then(|memory| root::attach(&memory, SHARED_MEMORY))
         .map_err(|error| Failure(Step::MemoryFiles, error))?;
     if surroundings.has_proc {
-        root::new_proc(&PROC_OPTIONS)
+        root::new_proc(&PROC_OPTIONS, MountAttrFlags::MOUNT_ATTR_RDONLY)
             .and_then(|proc| root::attach(&proc, PROC))
             .map_err(|error| Failure(Step::Proc, error))?;
     }
@@ -153,7 +153,8 @@ fn wait(command: Pid, descriptors: &Descriptors<OwnedFd>) -> ! {
         None,
         CapabilitySets { effective: none, permitted: none, inheritable: none },
     );
-    let kept: Vec<_> = [&descriptors.run].into_iter().chain(&descriptors.leases).map(AsRawFd::as_raw_fd).collect();
+    let kept: Vec<_> =
+        [&descriptors.run].into_iter().chain(&descriptors.leases).map(AsRawFd::as_raw_fd).collect();
     sys::close_all_but(&kept);
     let _ = rustix::process::chdir("/");
     loop {
@@ -180,6 +181,8 @@ pub(super) fn swap_owner(owner: u32) -> io::Result<OwnedFd> {
     let own = rustix::process::geteuid().as_raw();
     let (ours, theirs) = crate::launcher::packet_sockets()?;
     let Some(child) = sys::fork_into(CloneFlags::CLONE_NEWUSER)? else {
+        // The end of the other half is what this process waits for: it must not hold it open itself.
+        drop(ours);
         let Err(_) = offer_namespace(&theirs);
         sys::exit_now(0)
     };
@@ -205,7 +208,8 @@ fn receive_namespace(socket: &OwnedFd, child: Pid, own: u32, owner: u32) -> io::
     let namespace = attached.into_iter().next().ok_or(io::ErrorKind::UnexpectedEof)?;
     for kind in ["uid_map", "gid_map"] {
         // Both lines, or the file system of an overlay could not make what belongs to the service.
-        let map = openat(CWD, format!("/proc/{child}/{kind}"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let map =
+            openat(CWD, format!("/proc/{child}/{kind}"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::io::write(&map, format!("{own} {owner} 1\n{owner} {own} 1\n").as_bytes())?;
     }
     Ok(namespace)

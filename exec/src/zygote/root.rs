@@ -26,8 +26,8 @@ use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-    UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change,
-    move_mount, open_tree, unmount,
+    UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
+    unmount,
 };
 
 use crate::surface;
@@ -107,29 +107,28 @@ fn at<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Failure {
 /// When it fails half-way, this process is of no further use.
 pub(super) fn enter(plan: &RootPlan) -> Result<Root, Failure> {
     let host_network = open_dir_or_file("/proc/self/ns/net").map_err(at("open(ns/net)"))?;
-    let namespaces =
-        CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWNET;
+    let namespaces = CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWNET;
     unshare(namespaces).map_err(at("unshare"))?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(at("mount(MS_PRIVATE)"))?;
     rustix::system::sethostname(HOST_NAME).map_err(at("sethostname"))?;
 
     // All that is taken from the old root is opened before its directory is covered.
-    let bound: Vec<(PathBuf, OwnedFd)> = plan
-        .bound
-        .iter()
-        .filter_map(|path| Some((path.clone(), tree_of(path).ok()?)))
-        .collect();
-    let devices: Vec<(&str, Option<OwnedFd>)> = DEVICES
-        .iter()
-        .map(|(name, ..)| (*name, tree_of(&Path::new("/dev").join(name)).ok()))
-        .collect();
+    let bound: Vec<(PathBuf, OwnedFd)> =
+        plan.bound.iter().filter_map(|path| Some((path.clone(), tree_of(path).ok()?))).collect();
+    let devices: Vec<(&str, Option<OwnedFd>)> =
+        DEVICES.iter().map(|(name, ..)| (*name, tree_of(&Path::new("/dev").join(name)).ok())).collect();
     // Before the old root goes: where this is a user namespace, the kernel shows processes only to those who see
     // them already, and does so for every run later on (mount_too_revealing).
-    let proc = new_proc(&[]);
+    // The launcher itself writes to it, when it makes user namespaces.
+    let proc = new_proc(&[], MountAttrFlags::empty());
 
     let root = memory_files("0755", ROOT_SIZE).map_err(at("fsmount(tmpfs)"))?;
-    move_mount(&root, "", CWD, FOOTHOLD, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(at("move_mount"))?;
+    move_mount(&root, "", CWD, FOOTHOLD, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        .map_err(at("move_mount"))?;
     let new = Path::new(FOOTHOLD);
     fill(new).map_err(at("mkdir"))?;
     copy_etc(new).map_err(at("copy(/etc)"))?;
@@ -138,11 +137,15 @@ pub(super) fn enter(plan: &RootPlan) -> Result<Root, Failure> {
         bind(new, path, tree).map_err(at("bind"))?;
     }
     let processes = match &proc {
-        Ok(proc) => attach(proc, &new.join(PROC.trim_start_matches('/'))).map_err(|error| error.to_string()),
+        Ok(proc) => attach(proc, new.join(PROC.trim_start_matches('/'))).map_err(|error| error.to_string()),
         Err(error) => Err(format!("the kernel refuses a new /proc here: {error}")),
     };
-    sys::restrict_mount(root.as_fd(), Extent::One, MountAttributes::READ_ONLY.and(MountAttributes::NO_SETUID))
-        .map_err(at("mount_setattr"))?;
+    sys::restrict_mount(
+        root.as_fd(),
+        Extent::One,
+        MountAttributes::READ_ONLY.and(MountAttributes::NO_SETUID),
+    )
+    .map_err(at("mount_setattr"))?;
     change_root(&root).map_err(at("pivot_root"))?;
 
     let directory = open_dir_or_file("/").map_err(at("open(/)"))?;
@@ -156,7 +159,9 @@ pub(super) fn enter(plan: &RootPlan) -> Result<Root, Failure> {
 
 /// Makes the directories and links of the root.
 fn fill(root: &Path) -> io::Result<()> {
-    for directory in ["etc", "dev/shm", "kernel/proc", "private/tmp", "home/sandbox", "workspace", "run", "var"] {
+    for directory in
+        ["etc", "dev/shm", "kernel/proc", "private/tmp", "home/sandbox", "workspace", "run", "var"]
+    {
         make_dirs(&root.join(directory))?;
     }
     symlink("kernel/proc", root.join("proc"))?;
@@ -268,8 +273,7 @@ fn bind(root: &Path, path: &Path, tree: &OwnedFd) -> io::Result<()> {
             }
         }
     }
-    let closed =
-        MountAttributes::READ_ONLY.and(MountAttributes::NO_SETUID).and(MountAttributes::NO_DEVICES);
+    let closed = MountAttributes::READ_ONLY.and(MountAttributes::NO_SETUID).and(MountAttributes::NO_DEVICES);
     sys::restrict_mount(tree.as_fd(), Extent::All, closed)?;
     attach(tree, &target)
 }
@@ -315,18 +319,18 @@ pub(super) fn memory_files(mode: &str, size: &str) -> io::Result<OwnedFd> {
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-/// A detached `/proc` of the process namespace of the caller, with `options`.
-pub(super) fn new_proc(options: &[(&str, &str)]) -> io::Result<OwnedFd> {
+/// A detached `/proc` of the process namespace of the caller, with `options` and further `attributes`.
+pub(super) fn new_proc(options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
     let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
         fsconfig_set_string(&context, *key, *value)?;
     }
     fsconfig_create(&context)?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
-        | MountAttrFlags::MOUNT_ATTR_NOSUID
+    let closed = MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC
+        | attributes;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, closed)?)
 }
 
 /// Attaches a detached mount at `path`.

@@ -98,9 +98,7 @@ impl Sandbox {
             aliases: Vec::new(),
             owner,
         };
-        for (path, mode) in
-            [(&tree, 0o700), (&scratch, 0o700), (&root.path().join("outside"), 0o777)]
-        {
+        for (path, mode) in [(&tree, 0o700), (&scratch, 0o700), (&root.path().join("outside"), 0o777)] {
             fs::create_dir(path).unwrap();
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
             own(path, owner);

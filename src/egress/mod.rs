@@ -1,0 +1,53 @@
+//! The egress proxy: the only way from a sandbox to the network.
+//!
+//! Commands live in a network namespace with nothing in it but a listener at [`ADDRESS`]. The service holds that
+//! listener and accepts there, with the network of its own. A run gets a token ([`Pass`]) that ends with it. Each
+//! connection carries one request, a tunnel (`CONNECT`) or a plain one (`GET http://…`):
+//!
+//! ```text
+//! head ── token ── target ── rules ── addresses ── rules ── connect ── bytes
+//!  16 KiB  407     one        lists    resolved     every    to what    counted,
+//!  10 s            spelling   ports    once         one      was judged bounded
+//! ```
+//!
+//! | Module | Holds |
+//! | --- | --- |
+//! | [`settings`], [`pattern`] | what the operator says |
+//! | [`proxy`], [`pending`], [`connection`] | accepting, and one connection from head to log line |
+//! | [`pass`], [`meter`] | who it is, and what they have moved |
+//! | [`head`], [`request`], [`body`] | reading a request so that nobody can read it differently |
+//! | [`target`], [`address`], [`rules`] | judging it |
+//! | [`names`], [`route`] | resolving and connecting |
+//! | [`relay`], [`forward`] | moving bytes |
+//! | [`refusal`] | every way to say no |
+
+mod address;
+mod body;
+mod connection;
+mod forward;
+mod head;
+mod meter;
+mod names;
+mod pass;
+mod pattern;
+mod pending;
+mod proxy;
+mod refusal;
+mod relay;
+mod request;
+mod route;
+mod rules;
+mod settings;
+mod target;
+
+pub use head::HEAD_BYTES_MAX;
+pub use names::{Resolve, SystemResolver};
+pub use pass::{Pass, Who};
+pub use pattern::{Pattern, PatternError};
+pub use proxy::Egress;
+pub use refusal::Refusal;
+pub use settings::{EgressConfig, ProxySettings, SettingsError};
+pub use target::{Host, Target};
+
+/// Where commands find the proxy, in their own network namespace.
+pub const ADDRESS: &str = "127.0.0.1:3128";
