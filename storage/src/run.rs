@@ -185,9 +185,9 @@ fn check_skills(id: &TreeId, placement: Placement, skills: &[SkillId]) -> Result
         return refused(&format!("a command sees at most {RUN_SKILLS_MAX} skills: name fewer"));
     }
     match (id, placement) {
-        (TreeId::Skill(..), _) => refused(
-            "a command of a skill sees that skill only: run it in the workspace to see several",
-        ),
+        (TreeId::Skill(..), _) => {
+            refused("a command of a skill sees that skill only: run it in the workspace to see several")
+        }
         (TreeId::Workspace(..), Placement::InPlace) => refused(
             "skills cannot be mounted into the workspace on this host: run the command in the skill itself",
         ),

@@ -1,4 +1,5 @@
-//! The laws of every tree, held by each kind: a view of a baseline, a view of an overlay alone, a workspace.
+//! The laws of every tree, held by each kind: a view of a baseline, a view of an overlay alone, a workspace, and the
+//! first two while a command is in them.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -14,24 +15,36 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fixture::{Fixture, Node, Tree, path, put, read, write};
+use fixture::live::{Command, WAYS};
+use fixture::{
+    Fixture, KERNEL_ATTRIBUTES, Node, Tree, assert_valid_upper, path, put, read, skill_tree, write,
+};
 use policy::{RelPath, Scope};
 use rustix::fs::{CWD, FileType, Mode};
 use storage::{Condition, Dir, ETag, Error, Files, Kind, WriteOptions};
 
 /// One tree under test.
 struct Subject {
-    kind: &'static str,
+    kind: String,
     fixture: Fixture,
     files: Files,
-    /// Where commands make what the service would not: the workspace, or the upper layer.
+    /// Where commands make what the service would not: the workspace, the upper layer, or the mount.
     commands: PathBuf,
+    /// The command that is in the view.
+    command: Option<Command>,
 }
 
 /// Holds the law for every kind of tree with `content`, and the baseline to its own: it never changes.
 fn every_tree(content: &Tree, law: impl Fn(&Subject)) {
-    for kind in ["baseline", "overlay", "workspace"] {
-        let fixture = Fixture::new();
+    let live = WAYS.into_iter().flat_map(|way| [("baseline", Some(way)), ("overlay", Some(way))]);
+    for (kind, way) in [("baseline", None), ("overlay", None), ("workspace", None)].into_iter().chain(live) {
+        let fixture = match way {
+            None => Fixture::new(),
+            Some(way) => match Fixture::live(way) {
+                Some(fixture) => fixture,
+                None => continue,
+            },
+        };
         let overlay = fixture.overlay_path("u").join("s");
         let (files, commands) = match kind {
             "baseline" => {
@@ -44,14 +57,25 @@ fn every_tree(content: &Tree, law: impl Fn(&Subject)) {
             }
             _ => (fixture.workspace("u"), fixture.root().join("sandbox/u/agent")),
         };
+        let command = way.map(|_| fixture.command(&skill_tree("u", "s")));
+        let commands = command.as_ref().map_or(commands, Command::tree);
         std::fs::create_dir_all(&commands).unwrap();
         if kind == "workspace" {
             content.fill(&Dir::ambient_open(&commands).unwrap());
         }
         let published = Tree::on_disk(&fixture.baseline_path());
-        let subject = Subject { kind, fixture, files, commands };
-        println!("a tree of kind `{kind}`");
+        let kind = way.map_or(kind.to_owned(), |way| format!("{kind}, live ({way:?})"));
+        let mut subject = Subject { kind, fixture, files, commands, command };
+        println!("a tree of kind `{}`", subject.kind);
         law(&subject);
+        if subject.command.is_some() {
+            let mounted = Tree::on_disk(&subject.commands);
+            assert_eq!(Tree::through(&subject.files), mounted, "the command sees another tree");
+            subject.command = None;
+            subject.fixture.store.close_views().unwrap();
+            assert_eq!(Tree::through(&subject.files), mounted, "another tree without the mount");
+            assert_valid_upper(&subject.fixture.overlay_path("u"), &KERNEL_ATTRIBUTES);
+        }
         assert_eq!(Tree::on_disk(&subject.fixture.baseline_path()), published, "the baseline changed");
         subject.fixture.assert_swept();
     }
@@ -286,7 +310,7 @@ fn a_planted_pipe_socket_or_device_is_listed_and_removed_but_never_opened() {
         if rustix::fs::mknodat(CWD, commands.join("tty"), FileType::CharacterDevice, mode, tty).is_ok() {
             planted.push("tty");
         }
-        if *kind == "workspace" {
+        if kind == "workspace" {
             rustix::fs::mknodat(CWD, commands.join("null"), FileType::CharacterDevice, mode, 0).unwrap();
             planted.push("null");
         }
@@ -412,7 +436,7 @@ fn what_is_made_level_by_level_stays_within_what_a_run_can_copy() {
     let levels = at.split('/').count() - 1;
     assert!(levels > 100, "{levels}");
     assert_eq!(files.walk(&RelPath::root(), usize::MAX, true).unwrap().len(), levels);
-    drop(fixture.store.prepare_run(&fixture::skill_tree("u", "s")).unwrap());
+    drop(fixture.store.prepare_run(&skill_tree("u", "s")).unwrap());
 }
 
 #[test]
@@ -426,7 +450,7 @@ fn a_large_tree_with_closed_directories_is_removed_whole() {
             }
             dir.set_mode(0).unwrap();
         }
-        if *kind == "workspace" {
+        if kind == "workspace" {
             // In an overlay nothing is left closed: a run's changes are opened when they are absorbed.
             top.set_mode(0).unwrap();
         }
@@ -440,7 +464,7 @@ fn two_users_never_see_each_other() {
     let content = Tree::of(&[("f", "1"), ("d/g", "1")]);
     every_tree(&content, |Subject { files, fixture, kind, .. }| {
         let other =
-            if *kind == "workspace" { fixture.workspace("other") } else { fixture.skill("other", "s") };
+            if kind == "workspace" { fixture.workspace("other") } else { fixture.skill("other", "s") };
         let before = Tree::through(&other);
         put(files, "f", "2");
         remove(files, "d").unwrap();

@@ -23,7 +23,7 @@ use std::path::Path;
 
 use fixture::kernel::KernelView;
 use fixture::random::Random;
-use fixture::{Fixture, Node, Tree, assert_valid_upper, path, skill_tree, write};
+use fixture::{Fixture, KERNEL_ATTRIBUTES, Node, Tree, assert_valid_upper, path, skill_tree, write};
 use policy::Scope;
 use storage::{Condition, WriteOptions};
 
@@ -32,15 +32,6 @@ const NAMES: [&str; 9] = ["a", "b", "c.txt", "数据", "表 格.md", ".wh.a", ".
 const FILE_MODES: [u32; 4] = [0o644, 0o755, 0o600, 0o640];
 const DIR_MODES: [u32; 3] = [0o755, 0o700, 0o750];
 const USER: &str = "u";
-
-/// Attributes that the kernel leaves in an upper layer: hints, and what it copied up from our baseline.
-const KERNEL_ATTRIBUTES: [&str; 5] = [
-    "user.overlay.origin",
-    "user.overlay.impure",
-    "user.overlay.uuid",
-    "user.overlay.nlink",
-    "user.filesecbox.version",
-];
 
 /// What each skill should be; a skill that is not there is missing.
 type Model = BTreeMap<&'static str, Tree>;

@@ -47,10 +47,7 @@ pub(super) struct Closer {
 
 impl Closer {
     /// Starts the thread; `None` when there can be no more threads, and views are closed where they are let go.
-    pub(super) fn start(
-        table: Arc<Table>,
-        store: Weak<store::Inner>,
-    ) -> Option<(Self, SyncSender<Closing>)> {
+    pub(super) fn start(table: Arc<Table>, store: Weak<store::Inner>) -> Option<(Self, SyncSender<Closing>)> {
         let (sender, queue) = sync_channel(QUEUE);
         let run = move || close_all(&table, &queue, &store);
         match std::thread::Builder::new().name("views".to_owned()).spawn(run) {

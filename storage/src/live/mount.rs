@@ -61,9 +61,8 @@ impl Mount {
     /// without a word when it cannot use the work directory.
     pub(super) fn new(overlay: &Overlay, durability: Durability) -> Result<Self> {
         let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(failed("fsopen"))?;
-        let set = |key: &str, value: &str| {
-            fsconfig_set_string(&context, key, value).map_err(failed("fsconfig"))
-        };
+        let set =
+            |key: &str, value: &str| fsconfig_set_string(&context, key, value).map_err(failed("fsconfig"));
         // Values have at most 255 bytes (fsconfig(2)), paths more. And this way no path of the host shows in what
         // commands can read of their mounts (proc_pid_mountinfo(5)).
         let layers = [("lowerdir", &overlay.lower), ("upperdir", &overlay.upper), ("workdir", &overlay.work)];
@@ -78,8 +77,7 @@ impl Mount {
         }
         fsconfig_create(&context).map_err(failed("fsconfig"))?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
-        let root =
-            fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(failed("fsmount"))?;
+        let root = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(failed("fsmount"))?;
         let flags = rustix::fs::fstatvfs(&root).map_err(failed("fstatvfs"))?.f_flag;
         if flags.contains(StatVfsMountFlags::RDONLY) {
             return Err(failed("read-only mount")(Errno::ROFS));

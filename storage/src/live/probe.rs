@@ -32,7 +32,9 @@ pub(crate) fn probe(
     let owner = match (options.separate_owners, live.swap.as_deref()) {
         (false, _) => None,
         (true, Some(swap)) => Some((swap, owner)),
-        (true, None) => return Err("sandboxes have user ids of their own, and nothing can map them".to_owned()),
+        (true, None) => {
+            return Err("sandboxes have user ids of their own, and nothing can map them".to_owned());
+        }
     };
     let wanted: &[Holding] = match live.holding {
         Some(Holding::Detached) => &[Holding::Detached],
@@ -54,7 +56,9 @@ pub(crate) fn probe(
 /// The reason without paths.
 fn in_words(error: &Error) -> String {
     match error {
-        Error::Io { operation, source, .. } => format!("overlayfs cannot be used here: {operation}: {source}"),
+        Error::Io { operation, source, .. } => {
+            format!("overlayfs cannot be used here: {operation}: {source}")
+        }
         Error::Unsupported(reason) => reason.clone(),
         other => format!("overlayfs cannot be used here: {other}"),
     }

@@ -76,11 +76,8 @@ enum Door {
 impl Views {
     /// No views yet. `store` is what is tidied when one has gone.
     pub(crate) fn new(options: LiveOptions, holding: Holding, store: std::sync::Weak<store::Inner>) -> Self {
-        let table = Arc::new(Table {
-            state: Mutex::default(),
-            gone: Condvar::new(),
-            queue: Mutex::new(None),
-        });
+        let table =
+            Arc::new(Table { state: Mutex::default(), gone: Condvar::new(), queue: Mutex::new(None) });
         let closer = Closer::start(Arc::clone(&table), store);
         let closer = closer.map(|(closer, queue)| {
             *table.queue.lock() = Some(queue);

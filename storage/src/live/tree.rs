@@ -66,7 +66,10 @@ impl Live {
     ///
     /// With strict durability that is each directory that the kernel copied up on the way, and the one it lies in.
     fn settled(&self, levels: &[Level]) -> Result<Aftermath> {
-        let mut aftermath = Aftermath { seats: self.union.seat.iter().map(super::Seat::another).collect(), ..Aftermath::default() };
+        let mut aftermath = Aftermath {
+            seats: self.union.seat.iter().map(super::Seat::another).collect(),
+            ..Aftermath::default()
+        };
         if !self.is_strict() {
             return Ok(aftermath);
         }

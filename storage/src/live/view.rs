@@ -53,7 +53,8 @@ impl View {
     /// [`Error::Io`] naming the system call.
     pub(super) fn new(making: Making<'_>) -> Result<Self> {
         let Making { id, root, workplace, upper, lower, is_opaque, owner, holding, durability } = making;
-        let swapped = owner.map(|(swap, owner)| Swapped::new(root, swap, owner, holding, &workplace)).transpose()?;
+        let swapped =
+            owner.map(|(swap, owner)| Swapped::new(root, swap, owner, holding, &workplace)).transpose()?;
         let from = swapped.as_ref().map_or(root, |swapped| &swapped.root);
         let lower_place = match &lower {
             Some((place, _)) => place.clone(),
@@ -100,7 +101,8 @@ impl View {
     /// # Errors
     /// [`Error::Io`] when descriptors run out.
     pub(crate) fn lease(&self) -> Result<OwnedFd> {
-        let lease = self.workplace.lease.try_clone().map_err(|error| Error::from_io("dup", "lease", error))?;
+        let lease =
+            self.workplace.lease.try_clone().map_err(|error| Error::from_io("dup", "lease", error))?;
         Ok(lease.into())
     }
 }
@@ -126,9 +128,11 @@ impl Swapped {
         holding: Holding,
         workplace: &Workplace,
     ) -> Result<Self> {
-        let mount = swap
-            .swapped(root.as_fd(), owner)
-            .map_err(|source| Error::Io { operation: "idmapped mount", path: "overlay".to_owned(), source })?;
+        let mount = swap.swapped(root.as_fd(), owner).map_err(|source| Error::Io {
+            operation: "idmapped mount",
+            path: "overlay".to_owned(),
+            source,
+        })?;
         let is_attached = holding == Holding::Attached;
         if is_attached {
             // Layers on a detached mount take the same kernel as clones of one.

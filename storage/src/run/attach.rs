@@ -70,9 +70,7 @@ impl PreparedRun {
             attachments.push(Attachment { at, directory, role: skills_role, generation });
         }
         let temporary = self.home.open_dir_entry(OsStr::new("tmp"))?.open_dir_entry(&self.run)?;
-        for (at, dir, role) in
-            [(HOME, &self.home, Role::Home), (TEMPORARY, &temporary, Role::Temporary)]
-        {
+        for (at, dir, role) in [(HOME, &self.home, Role::Home), (TEMPORARY, &temporary, Role::Temporary)] {
             let directory = dir.duplicate()?;
             attachments.push(Attachment { at: at.to_owned(), directory, role, generation: 0 });
         }
