@@ -22,10 +22,11 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use fixture::kernel::KernelView;
+use fixture::live::{Command, WAYS, Way};
 use fixture::random::Random;
 use fixture::{Fixture, KERNEL_ATTRIBUTES, Node, Tree, assert_valid_upper, path, skill_tree, write};
 use policy::Scope;
-use storage::{Condition, WriteOptions};
+use storage::{Condition, Error, WriteOptions};
 
 const SKILLS: [&str; 4] = ["alpha", "beta", "数据分析", "new"];
 const NAMES: [&str; 9] = ["a", "b", "c.txt", "数据", "表 格.md", ".wh.a", ".wh..wh..opq", "run.sh", "深"];
@@ -259,9 +260,17 @@ fn write_model(
 /// Does something random to `root`, a merged view that the kernel made, as a command would.
 fn change_by_command(random: &mut Random, root: &Path) -> io::Result<()> {
     let skill = root.join(SKILLS[random.below(4)]);
-    let Some(tree) = Tree::on_disk(&skill) else { return std::fs::create_dir(&skill) };
+    match Tree::on_disk(&skill) {
+        None => std::fs::create_dir(&skill),
+        Some(_) if random.chance(1) => std::fs::remove_dir_all(&skill),
+        Some(tree) => change_skill_by_command(random, &skill, &tree),
+    }
+}
+
+/// Does something random to `skill`, of which `tree` is what was in it a moment ago.
+fn change_skill_by_command(random: &mut Random, skill: &Path, tree: &Tree) -> io::Result<()> {
     let mut random_place = || {
-        let at = random_path(random, &tree);
+        let at = random_path(random, tree);
         (skill.join(&at), at)
     };
     let (at, to) = (random_place().0, random_place().0);
@@ -278,7 +287,6 @@ fn change_by_command(random: &mut Random, root: &Path) -> io::Result<()> {
             let modes: &[u32] = if at.is_dir() { &DIR_MODES } else { &FILE_MODES };
             std::fs::set_permissions(&at, PermissionsExt::from_mode(modes[random.below(3)]))
         }
-        15 if random.chance(10) => std::fs::remove_dir_all(&skill),
         _ => move_as_mv_does(&at, &to),
     }
 }
@@ -462,4 +470,115 @@ fn the_merged_view_is_what_the_kernel_merges_over_random_operations() {
             scope.spawn(move || (0..sequences).filter(|seed| seed % 2 == half).for_each(sequence));
         }
     });
+}
+
+/// As [`sequence`], with commands in live views all the while: store, mount and model must agree at any moment.
+fn live_sequence(seed: u64, way: Way) {
+    let _named = Named(seed);
+    let random = &mut Random::new(seed);
+    let Some(fixture) = Fixture::live(way) else { return };
+    let mut baseline = Model::new();
+    for skill in SKILLS.into_iter().take(1 + random.below(3)) {
+        let tree = random_tree(random, 12);
+        fixture.baseline(skill, &tree);
+        baseline.insert(skill, tree);
+    }
+    let mut model = baseline.clone();
+    let mut log = Vec::new();
+    for _ in 0..4 {
+        // Some skills are gone, and some are replaced in what follows; those views are nobody's then.
+        let commands: Vec<(&str, Command)> =
+            model.keys().map(|skill| (*skill, fixture.command(&skill_tree(USER, skill)))).collect();
+        run_operations(&fixture, random, 12, &baseline, &mut model, &mut log);
+        assert_same(&our_model(&fixture), &model, "store against model, mounted");
+        drop(commands);
+        let commands: Vec<(&str, Command)> =
+            model.keys().map(|skill| (*skill, fixture.command(&skill_tree(USER, skill)))).collect();
+        let mounted =
+            || commands.iter().filter_map(|(skill, command)| Some((*skill, Tree::on_disk(&command.tree())?)));
+        assert_same(&mounted().collect(), &model, "mount against model");
+        for (skill, command) in &commands {
+            for _ in 0..4 {
+                // Many of these are refused by the kernel, which is as good.
+                let _ = change_skill_by_command(random, &command.tree(), &model[skill]);
+            }
+        }
+        model = mounted().collect();
+        assert_same(&our_model(&fixture), &model, "store against what commands wrote, mounted");
+    }
+    fixture.store.close_views().unwrap();
+    assert_unmounted(&fixture, &model);
+}
+
+/// What must hold of what live views leave.
+#[track_caller]
+fn assert_unmounted(fixture: &Fixture, model: &Model) {
+    let ours = our_model(fixture);
+    assert_same(&ours, model, "store against model, unmounted");
+    assert_valid_upper(&fixture.overlay_path(USER), &KERNEL_ATTRIBUTES);
+    assert_same(&ours, &kernel_model(&mount(fixture)), "store against kernel, unmounted");
+    let temporary = |at: &&String| at.contains(".filesecbox");
+    assert_eq!(ours.values().flat_map(|tree| tree.nodes.keys()).find(temporary), None);
+    fixture.assert_swept();
+}
+
+/// Requests and a command change one skill at the same time. Nobody knows what becomes of it, but all must agree.
+fn live_race(seed: u64, way: Way) {
+    let _named = Named(seed);
+    let random = &mut Random::new(seed);
+    let Some(fixture) = Fixture::live(way) else { return };
+    let content = random_tree(random, 20);
+    fixture.baseline("alpha", &content);
+    let command = fixture.command(&skill_tree(USER, "alpha"));
+    let [mut requests, mut commands] = [seed * 2 + 1, seed * 2 + 2].map(Random::new);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..60 {
+                let tree = Tree::through_racing(&fixture.skill(USER, "alpha"));
+                match Operation::random(&mut requests, &tree, &content) {
+                    Operation::RemoveSkill | Operation::Upload(_) | Operation::Reset => {}
+                    operation => match operation.on_store(&fixture, "alpha") {
+                        Err(error @ (Error::Io { .. } | Error::Unsupported(_))) => {
+                            panic!("{operation:?}: {error:?}")
+                        }
+                        // Refused, or overtaken.
+                        Ok(()) | Err(_) => {}
+                    },
+                }
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..200 {
+                let tree = random_tree(&mut commands, 12);
+                let _ = change_skill_by_command(&mut commands, &command.tree(), &tree);
+            }
+        });
+    });
+    let mounted = Tree::on_disk(&command.tree()).unwrap();
+    let model = Model::from([("alpha", mounted)]);
+    assert_same(&our_model(&fixture), &model, "store against mount, after a race");
+    drop(command);
+    fixture.store.close_views().unwrap();
+    assert_unmounted(&fixture, &model);
+}
+
+fn live_sequences(unless_told: u64, sequence: fn(u64, Way)) {
+    if let Ok(seed) = std::env::var("FILESECBOX_ORACLE_SEED") {
+        return WAYS.into_iter().for_each(|way| sequence(seed.parse().unwrap(), way));
+    }
+    let sequences = std::env::var("FILESECBOX_ORACLE_SEQUENCES");
+    let sequences: u64 = sequences.ok().and_then(|text| text.parse().ok()).unwrap_or(unless_told);
+    for seed in 0..sequences {
+        sequence(seed, WAYS[usize::try_from(seed).unwrap() % 3]);
+    }
+}
+
+#[test]
+fn a_live_view_is_what_the_store_and_commands_made_of_it_over_random_operations() {
+    live_sequences(60, live_sequence);
+}
+
+#[test]
+fn requests_and_commands_that_race_in_a_live_view_leave_one_tree() {
+    live_sequences(45, live_race);
 }
