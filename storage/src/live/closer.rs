@@ -7,8 +7,6 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use policy::TreeId;
-
 use super::table::Table;
 use super::view::View;
 use crate::stage::Trash;
@@ -16,8 +14,6 @@ use crate::store::{self, Store};
 
 /// Views that wait to be closed before whoever lets another go waits too.
 const QUEUE: usize = 64;
-/// Trees that wait to be tidied. Beyond it they stay as they are, which costs an empty directory each.
-const UNTIDY_MAX: usize = 1024;
 /// How soon a tree that was in use is tried again.
 const UNTIDY_WAIT: Duration = Duration::from_millis(20);
 
@@ -29,14 +25,13 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    /// Unmounts the view and removes what was kept for it. Returns whose it was.
-    pub(super) fn finish(self, table: &Table) -> TreeId {
+    /// Unmounts the view and removes what was kept for it.
+    pub(super) fn finish(self, table: &Table) {
         let Self { view, kept, number } = self;
         let id = view.id.clone();
         drop(view);
         drop(kept);
         table.has_gone(&id, number);
-        id
     }
 }
 
@@ -69,26 +64,24 @@ impl Closer {
 }
 
 fn close_all(table: &Table, queue: &Receiver<Closing>, store: &Weak<store::Inner>) {
-    let mut untidy: Vec<TreeId> = Vec::new();
+    let mut untidy = Vec::new();
     loop {
         let next = match untidy.is_empty() {
             true => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
             false => queue.recv_timeout(UNTIDY_WAIT),
         };
         match next {
-            Ok(closing) => {
-                let id = closing.finish(table);
-                if untidy.len() < UNTIDY_MAX {
-                    untidy.push(id);
-                }
-            }
+            Ok(closing) => closing.finish(table),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if let Some(inner) = store.upgrade() {
             let store = Store { inner };
+            untidy = table.untidy();
             // Never waiting for a lock: whoever has it may be waiting for a view that is behind in the queue.
-            untidy.retain(|id| !store.tidy_overlay(id));
+            for id in untidy.extract_if(.., |id| store.tidy_overlay(id)) {
+                table.is_tidy(&id);
+            }
         }
     }
 }

@@ -34,9 +34,9 @@ impl Store {
     /// [`Error::Conflict`] when it takes too long; [`Error::Io`].
     pub fn close_views(&self) -> Result<()> {
         let Some(views) = self.views() else { return Ok(()) };
-        for id in views.retire_idle() {
+        let ids = views.retire_idle()?;
+        for id in ids {
             let _alone = self.inner.locks.write(&id);
-            views.wait_until_gone(&id)?;
             self.tidy_held(&id)?;
         }
         Ok(())
@@ -186,26 +186,32 @@ impl Store {
         }
     }
 
-    /// Tells whether the overlay of a skill is there only because a view needed it: nothing is in it, it hides
-    /// nothing, and the baseline has the skill, with the same mode.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(crate) fn is_bare(&self, id: &TreeId) -> Result<bool> {
+    /// Tells whether the overlay of a skill holds nothing of the user's: nothing is in it, it hides nothing, and what it
+    /// lies over is or was a baseline.
+    fn is_bare(&self, id: &TreeId) -> Result<bool> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(false) };
-        let name = OsStr::new(skill.as_str());
         let overlays = match self.inner.root.open_dir(&place::overlay(user, agent)?) {
             Err(Error::NotFound(_)) => return Ok(false),
             overlays => overlays?,
         };
-        let upper = match overlays.open_dir_entry(name) {
+        let upper = match overlays.open_dir_entry(OsStr::new(skill.as_str())) {
             Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => return Ok(false),
             upper => upper?,
         };
-        let Some(lower) = self.baseline_dir(agent, skill)? else { return Ok(false) };
-        Ok(upper.first_entries(1)?.is_empty()
-            && !is_opaque(&upper)?
-            && upper.stat()?.mode == lower.stat()?.mode)
+        if !upper.first_entries(1)?.is_empty() || is_opaque(&upper)? {
+            return Ok(false);
+        }
+        match self.baseline_dir(agent, skill)? {
+            // Another mode is a change, too.
+            Some(lower) => Ok(upper.stat()?.mode == lower.stat()?.mode),
+            // One that was removed meanwhile; what only the user has began with none.
+            None => Ok(self.base_of(id)?.is_some()),
+        }
+    }
+
+    /// Tells whether the overlay of a skill is there only for the sake of a view, so that the user sees the baseline.
+    pub(crate) fn is_only_mounted(&self, id: &TreeId) -> Result<bool> {
+        Ok(self.views().is_some_and(|views| views.has(id)) && self.is_bare(id)?)
     }
 
     /// Mends the overlays at `uppers`, which were mounted when a former service ended.
@@ -242,10 +248,5 @@ impl Store {
     fn is_temporary_left_over(&self, name: &OsStr) -> bool {
         let rest = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY_PREFIX));
         rest.is_some_and(|rest| self.inner.stage.is_left_over(&OsString::from(rest)))
-    }
-
-    /// Tells whether the overlay of a skill is there only for the sake of a view, so that the user has none.
-    pub(crate) fn is_only_mounted(&self, id: &TreeId) -> Result<bool> {
-        Ok(self.views().is_some_and(|views| views.has(id)) && self.is_bare(id)?)
     }
 }

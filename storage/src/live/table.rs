@@ -9,7 +9,7 @@
 //! Going takes milliseconds and happens elsewhere ([`super::closer`]). Until it is over the tree has no door:
 //! whoever wants to change it waits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
@@ -26,6 +26,8 @@ use crate::store;
 
 /// How long a change waits for a view to go.
 const GOING_WAIT: Duration = Duration::from_secs(30);
+/// Trees that wait to be tidied. Beyond it they stay as they are, which costs an empty directory each.
+const UNTIDY_MAX: usize = 1024;
 
 /// The live views of one store.
 pub(crate) struct Views {
@@ -48,6 +50,10 @@ pub(super) struct Table {
 struct State {
     entries: HashMap<u64, Entry>,
     doors: HashMap<TreeId, Door>,
+    /// The views that have no entry any more and have not gone yet.
+    going: HashSet<u64>,
+    /// Trees whose views have gone and whose overlays may be there only because of them.
+    untidy: HashSet<TreeId>,
     /// The number of the view made last; they are counted from 1.
     last: u64,
     clock: u64,
@@ -112,15 +118,7 @@ impl Views {
     /// # Errors
     /// [`Error::Conflict`] when it takes too long.
     pub(crate) fn wait_until_gone(&self, id: &TreeId) -> Result<()> {
-        let deadline = Instant::now() + GOING_WAIT;
-        let mut state = self.table.state.lock();
-        while let Some(Door::Going(_)) = state.doors.get(id) {
-            if self.table.gone.wait_until(&mut state, deadline).timed_out() {
-                let message = "the view of a command that has ended is still being closed: try again";
-                return Err(Error::Conflict(message.to_owned()));
-            }
-        }
-        Ok(())
+        self.table.wait_while(|state| matches!(state.doors.get(id), Some(Door::Going(_))))
     }
 
     /// Makes `view` the door of its tree and takes a seat in it. The caller holds the tree alone, which has no view.
@@ -165,12 +163,15 @@ impl Views {
         Some(seat)
     }
 
-    /// Lets every idle view go. Returns whose they were.
-    pub(super) fn retire_idle(&self) -> Vec<TreeId> {
-        let closings = self.table.retire_idle();
-        let ids = closings.iter().map(|closing| closing.view.id.clone()).collect();
-        self.table.close(closings);
-        ids
+    /// Lets every idle view go, and waits until all that are going have gone. Returns which trees are to be tidied.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when it takes too long.
+    pub(super) fn retire_idle(&self) -> Result<Vec<TreeId>> {
+        self.table.close(self.table.retire_idle());
+        let going = self.table.state.lock().going.clone();
+        self.table.wait_while(|state| !state.going.is_disjoint(&going))?;
+        Ok(self.table.untidy())
     }
 
     /// Tells every view of a skill which directory is its baseline by now, by inode number.
@@ -288,13 +289,39 @@ impl Table {
         }
     }
 
+    fn wait_while(&self, mut waits: impl FnMut(&State) -> bool) -> Result<()> {
+        let deadline = Instant::now() + GOING_WAIT;
+        let mut state = self.state.lock();
+        while waits(&state) {
+            if self.gone.wait_until(&mut state, deadline).timed_out() {
+                let message = "the view of a command that has ended is still being closed: try again";
+                return Err(Error::Conflict(message.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
     /// Notes that view `number` of `id` has gone.
     pub(super) fn has_gone(&self, id: &TreeId, number: u64) {
         let mut state = self.state.lock();
+        state.going.remove(&number);
         if state.doors.get(id) == Some(&Door::Going(number)) {
             state.doors.remove(id);
         }
+        if state.untidy.len() < UNTIDY_MAX {
+            state.untidy.insert(id.clone());
+        }
         self.gone.notify_all();
+    }
+
+    /// The trees that are to be tidied.
+    pub(super) fn untidy(&self) -> Vec<TreeId> {
+        self.state.lock().untidy.iter().cloned().collect()
+    }
+
+    /// Notes that `id` was tidied.
+    pub(super) fn is_tidy(&self, id: &TreeId) {
+        self.state.lock().untidy.remove(id);
     }
 }
 
@@ -318,6 +345,8 @@ impl State {
             self.doors.insert(view.id.clone(), Door::Going(number));
         }
         // Every seat lets go of the view before it is given back, so that this is the last of it.
-        Some(Closing { view: Arc::into_inner(view)?, kept, number })
+        let view = Arc::into_inner(view)?;
+        self.going.insert(number);
+        Some(Closing { view, kept, number })
     }
 }
