@@ -4,6 +4,7 @@
     clippy::indexing_slicing,
     clippy::disallowed_methods,
     clippy::print_stderr,
+    clippy::print_stdout,
     reason = "a test's helpers panic, and do to the disk what commands do"
 )]
 
@@ -630,8 +631,9 @@ fn child_of_the_test_below() {
         std::mem::forget(lease);
     }
     drop(idle);
-    let sleeper = std::process::Command::new("sleep").arg("2").stdout(Stdio::null()).spawn().unwrap();
-    println!("ready {}", sleeper.id());
+    let mut sleeper = std::process::Command::new("sleep").arg("2").stdout(Stdio::null()).spawn().unwrap();
+    println!("ready");
+    sleeper.wait().unwrap();
     std::thread::sleep(Duration::from_secs(60));
 }
 
@@ -646,7 +648,7 @@ fn start_child(root: &Path) -> Option<Child> {
     let mut said = String::new();
     let mut out = child.stdout.take().unwrap();
     let mut buffer = [0; 256];
-    while !said.contains("ready ") {
+    while !said.contains("ready") {
         match out.read(&mut buffer).unwrap() {
             0 => {
                 child.wait().unwrap();
@@ -703,4 +705,70 @@ fn no_upper_directory_is_mounted_twice() {
         let locked = rustix::fs::flock(&lease, rustix::fs::FlockOperation::NonBlockingLockExclusive);
         assert_eq!(locked, Err(Errno::WOULDBLOCK));
     });
+}
+
+/// The median of `count` times that `work` takes, in microseconds.
+fn median(count: usize, mut work: impl FnMut(usize)) -> f64 {
+    let mut times: Vec<f64> = (0..count)
+        .map(|number| {
+            let start = Instant::now();
+            work(number);
+            start.elapsed().as_secs_f64() * 1e6
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[count / 2]
+}
+
+/// Figures, for whoever wants them: `cargo test --release -p storage --test live -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures"]
+fn what_live_views_cost() {
+    let bytes = vec![b'x'; 4096];
+    for (way, durability) in [
+        (Way::Detached, Durability::Relaxed),
+        (Way::Owners, Durability::Relaxed),
+        (Way::Attached, Durability::Relaxed),
+        (Way::Owners, Durability::Strict),
+    ] {
+        let options = Options { durability, ..relaxed() };
+        let Some(fixture) = Fixture::live_with(way, options) else { continue };
+        fixture.baseline("s", &baseline());
+        let id = |number: usize| skill_tree(&format!("u{number}"), "s");
+        let prepare =
+            |id: &TreeId| fixture.store.plan_run(id, Placement::Mounted, &[]).unwrap().prepare().unwrap();
+        let workspace = |number: usize| TreeId::Workspace(user_id(&format!("u{number}")), agent());
+        // What every run costs besides: its home and temporary directory.
+        let empty = median(100, |number| drop(prepare(&workspace(number))));
+        let first = median(100, |number| drop(prepare(&id(number))));
+        let cached = median(100, |number| drop(prepare(&id(number))));
+        fixture.store.close_views().unwrap();
+        let dirty: Vec<storage::PreparedRun> = (0..100)
+            .map(|number| {
+                let run = prepare(&id(number));
+                put(&fixture.store.files(id(number)), "f", "dirty");
+                run
+            })
+            .collect();
+        drop(dirty);
+        let start = Instant::now();
+        fixture.store.close_views().unwrap();
+        let gone = start.elapsed().as_secs_f64() * 1e6 / 100.0;
+        let write = |files: &storage::Files| {
+            median(400, |number| {
+                let at = format!("file-{}", number % 50);
+                drop(fixture::write(files, &at, &bytes, &WriteOptions::default()).unwrap());
+            })
+        };
+        let (union, mounted) = (fixture.skill("a", "s"), fixture.skill("b", "s"));
+        write(&union);
+        let run = prepare(&skill_tree("b", "s"));
+        write(&mounted);
+        let (union, mounted) = (write(&union), write(&mounted));
+        drop(run);
+        eprintln!(
+            "{way:?}, {durability:?}: a run {empty:.0} µs, with a view made {first:.0}, with one there {cached:.0}; \
+             closing one {gone:.0}; a write of 4 KiB {union:.0}, through a view {mounted:.0}"
+        );
+    }
 }

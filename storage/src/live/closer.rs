@@ -79,8 +79,8 @@ fn close_all(table: &Table, queue: &Receiver<Closing>, store: &Weak<store::Inner
             let store = Store { inner };
             untidy = table.untidy();
             // Never waiting for a lock: whoever has it may be waiting for a view that is behind in the queue.
-            for id in untidy.extract_if(.., |id| store.tidy_overlay(id)) {
-                table.is_tidy(&id);
+            for (id, number) in untidy.extract_if(.., |(id, _)| store.tidy_overlay(id)) {
+                table.is_tidy(&id, number);
             }
         }
     }

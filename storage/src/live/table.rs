@@ -52,8 +52,8 @@ struct State {
     doors: HashMap<TreeId, Door>,
     /// The views that have no entry any more and have not gone yet.
     going: HashSet<u64>,
-    /// Trees whose views have gone and whose overlays may be there only because of them.
-    untidy: HashSet<TreeId>,
+    /// Trees whose views have gone, the last one under this number, and whose overlays may be there only for them.
+    untidy: HashMap<TreeId, u64>,
     /// The number of the view made last; they are counted from 1.
     last: u64,
     clock: u64,
@@ -171,7 +171,7 @@ impl Views {
         self.table.close(self.table.retire_idle());
         let going = self.table.state.lock().going.clone();
         self.table.wait_while(|state| !state.going.is_disjoint(&going))?;
-        Ok(self.table.untidy())
+        Ok(self.table.untidy().into_iter().map(|(id, _)| id).collect())
     }
 
     /// Tells every view of a skill which directory is its baseline by now, by inode number.
@@ -309,19 +309,22 @@ impl Table {
             state.doors.remove(id);
         }
         if state.untidy.len() < UNTIDY_MAX {
-            state.untidy.insert(id.clone());
+            state.untidy.insert(id.clone(), number);
         }
         self.gone.notify_all();
     }
 
-    /// The trees that are to be tidied.
-    pub(super) fn untidy(&self) -> Vec<TreeId> {
-        self.state.lock().untidy.iter().cloned().collect()
+    /// The trees that are to be tidied, and which view of each has gone.
+    pub(super) fn untidy(&self) -> Vec<(TreeId, u64)> {
+        self.state.lock().untidy.iter().map(|(id, number)| (id.clone(), *number)).collect()
     }
 
-    /// Notes that `id` was tidied.
-    pub(super) fn is_tidy(&self, id: &TreeId) {
-        self.state.lock().untidy.remove(id);
+    /// Notes that `id` was tidied after view `number` had gone.
+    pub(super) fn is_tidy(&self, id: &TreeId, number: u64) {
+        let mut state = self.state.lock();
+        if state.untidy.get(id) == Some(&number) {
+            state.untidy.remove(id);
+        }
     }
 }
 
