@@ -58,16 +58,17 @@ impl View {
         let from = swapped.as_ref().map_or(root, |swapped| &swapped.root);
         let lower_place = match &lower {
             Some((place, _)) => place.clone(),
-            None => workplace.place(workplace::NONE)?,
+            None => workplace.make(workplace::NONE)?,
         };
         let overlay = Overlay {
             lower: from.open_dir(&lower_place)?,
             upper: from.open_dir(&upper)?,
-            work: from.open_dir(&workplace.place(workplace::WORK)?)?,
+            work: from.open_dir(&workplace.make(workplace::WORK)?)?,
         };
         let mut mount = Mount::new(&overlay, durability)?;
         drop((overlay, swapped));
         if holding == Holding::Attached {
+            workplace.make(workplace::MOUNT)?;
             mount.attach(&workplace.dir, workplace::MOUNT.as_ref())?;
         }
         let lower = lower.map(|(_, dir)| dir);
@@ -135,6 +136,7 @@ impl Swapped {
         })?;
         let is_attached = holding == Holding::Attached;
         if is_attached {
+            workplace.make(workplace::LAYERS)?;
             // Layers on a detached mount take the same kernel as clones of one.
             mount::attach(mount.as_fd(), &workplace.dir, workplace::LAYERS.as_ref())?;
         }

@@ -59,15 +59,15 @@ impl Workplace {
             .map_err(|errno| Error::from_errno("flock", LEASE, errno))?;
         let lease = lease_of(lease, upper)?;
         let workplace = Self { root: Arc::clone(root), name, stays: false, dir, lease };
-        // 0755, because through the mount an empty lower layer is the skill's own directory.
-        for (name, mode) in [(WORK, 0o700), (NONE, 0o755), (MOUNT, 0o700), (LAYERS, 0o700)] {
-            drop(workplace.dir.create_dir(OsStr::new(name), mode)?);
-        }
         Ok(workplace)
     }
 
-    /// Where the entry `name` of this directory lies, from the store's root.
-    pub(super) fn place(&self, name: &str) -> Result<RelPath> {
+    /// Makes the directory `name` in this one. Returns where it lies, from the store's root.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`].
+    pub(super) fn make(&self, name: &str) -> Result<RelPath> {
+        drop(self.dir.create_dir(OsStr::new(name), 0o700)?);
         let work = RelPath::parse(place::WORK)?;
         Ok(work.join(&self.name.to_string_lossy())?.join(name)?)
     }
