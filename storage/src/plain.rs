@@ -8,12 +8,9 @@ use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
-use crate::tree::{Admit, Aftermath, Child, Met, Opened, Tree, WalkOptions, Walked};
+use crate::tree::{Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Tree, WalkOptions, Walked};
 use crate::union::layers::{Found, Layers};
 use crate::union::{LastLink, Level, walk};
-
-/// Entries of a directory that is listed without a limit of the caller's.
-const LISTED_MAX: usize = 1_000_000;
 
 /// A tree without layers.
 pub struct Plain {

@@ -258,10 +258,11 @@ impl Store {
             return Err(Error::NotFound(id.sandbox_path()));
         };
         let name = OsStr::new(skill.as_str());
-        let had_changes;
         let trash = {
             let _alone = self.inner.locks.write(id);
-            had_changes = !self.is_only_mounted(id)?;
+            if self.is_only_mounted(id)? {
+                return Ok(false);
+            }
             let upper = match self.inner.root.open_dir(&place::overlay(user, agent)?) {
                 Ok(upper) if upper.stat_entry(name)?.is_some() => upper,
                 Ok(_) | Err(Error::NotFound(_)) => {
@@ -280,6 +281,6 @@ impl Store {
             self.discard_mounted(id, trash)
         };
         drop(trash);
-        Ok(had_changes)
+        Ok(true)
     }
 }

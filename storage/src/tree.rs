@@ -26,6 +26,10 @@ use crate::stat::{Kind, Layer, Stat};
 /// Symbolic links followed for one path, as many as the kernel follows (path_resolution(7)).
 pub(crate) const LINKS_MAX: usize = 40;
 
+/// Entries of a directory that is listed without a limit of the caller's: a command can make more names than memory
+/// holds.
+pub(crate) const LISTED_MAX: usize = 1_000_000;
+
 /// A file opened for reading.
 #[derive(Debug)]
 pub struct Opened {

@@ -391,6 +391,40 @@ fn many_threads_in_and_around_one_view_lose_nothing() {
 }
 
 #[test]
+fn reading_holds_while_a_command_makes_and_removes_what_is_read() {
+    every_way(|fixture| {
+        let files = fixture.skill("u", "s");
+        let command = fixture.command(&s());
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let tree = command.tree();
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    for at in ["a", "b", "d/e/c"] {
+                        fs::create_dir_all(tree.join(at).join("deep/er")).unwrap();
+                        fs::write(tree.join(at).join("deep/f"), "1").unwrap();
+                        fs::write(tree.join(at).join("deep/er/f"), "1").unwrap();
+                        fs::remove_dir_all(tree.join(at)).unwrap();
+                        fs::write(tree.join(at), "1").unwrap();
+                        fs::remove_file(tree.join(at)).unwrap();
+                    }
+                }
+            });
+            for _ in 0..60 {
+                files.walk(&RelPath::root(), 99, true).unwrap();
+                files.list(&RelPath::root()).unwrap();
+                fixture.store.skills(&user_id("u"), &agent()).unwrap();
+                fixture.store.pack(&s()).unwrap();
+                let status = fixture.store.status(&s());
+                assert!(matches!(status, Ok(_) | Err(Error::Conflict(_))), "{status:?}");
+                assert_eq!(read(&files, "f").unwrap(), "1");
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    });
+}
+
+#[test]
 fn a_small_table_holds_few_mounts_and_loses_no_change() {
     let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
     for way in WAYS {

@@ -17,6 +17,10 @@ use crate::store::Store;
 use crate::tree::Tree;
 use crate::union::layers::{Found, Layers, is_opaque};
 
+/// Entries of an upper directory that are looked at for temporary names of a former service. A command may put any
+/// number there.
+const LEFT_OVER_MAX: usize = 100_000;
+
 impl Store {
     /// Tells whether commands get live views, or in words why not.
     ///
@@ -236,7 +240,7 @@ impl Store {
             Err(Error::NotFound(_) | Error::NotADirectory(_)) => return Ok(()),
             dir => dir?,
         };
-        for entry in dir.entries()? {
+        for entry in dir.first_entries(LEFT_OVER_MAX)? {
             if self.is_temporary_left_over(&entry.name) {
                 dir.remove_tree(&entry.name)?;
             }

@@ -110,7 +110,12 @@ impl Live {
         let (target, to_name) = self.mounted.parent_of(to)?;
         let temporary = self.temporary();
         let copy = temporary.root.create_dir(&temporary.name, stat.mode | 0o700)?;
-        copy_tree(&dirs, &copy, self.mounted.owner, DEPTH_MAX)?;
+        copy_tree(&dirs, &copy, self.mounted.owner, DEPTH_MAX).map_err(|error| match error {
+            Error::NotFound(_) | Error::NotADirectory(_) | Error::IsDirectory(_) | Error::NotAFile(_) => {
+                Error::Conflict(format!("a command changes `{from}` while it is being moved: try again"))
+            }
+            other => other,
+        })?;
         copy.set_mode(stat.mode)?;
         self.give(&copy)?;
         if self.is_strict() {

@@ -69,7 +69,7 @@ impl View {
         drop((overlay, swapped));
         if holding == Holding::Attached {
             workplace.make(workplace::MOUNT)?;
-            mount.attach(&workplace.dir, workplace::MOUNT.as_ref())?;
+            mount.attach(&workplace.dir()?, workplace::MOUNT.as_ref())?;
         }
         let lower = lower.map(|(_, dir)| dir);
         let lower_inode = lower.as_ref().map(Dir::stat).transpose()?.map(|stat| stat.inode);
@@ -138,7 +138,7 @@ impl Swapped {
         if is_attached {
             workplace.make(workplace::LAYERS)?;
             // Layers on a detached mount take the same kernel as clones of one.
-            mount::attach(mount.as_fd(), &workplace.dir, workplace::LAYERS.as_ref())?;
+            mount::attach(mount.as_fd(), &workplace.dir()?, workplace::LAYERS.as_ref())?;
         }
         Ok(Self { root: mount.into(), is_attached })
     }
