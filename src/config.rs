@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use exec::{Isolation, Network};
+use exec::Isolation;
 use policy::command::Profile;
 use policy::{AgentId, ArchiveLimits, FileLimits, RunLimits, UserId};
 use serde::Deserialize;
@@ -63,14 +63,29 @@ pub struct Commands {
     pub search_path: Vec<PathBuf>,
     /// Host directories that every command may read, besides the system's libraries.
     pub read_only: Vec<PathBuf>,
-    /// `none`, or `host`: everything the host reaches, the service's own port included.
-    pub network: Network,
+    /// What every command may reach at most.
+    pub network: Reach,
     /// What commands reach through the egress proxy.
     pub proxy: ProxySettings,
 }
 
+/// What commands may reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reach {
+    /// `proxy` where commands have a network of their own, `none` elsewhere.
+    #[default]
+    Auto,
+    /// Nothing.
+    None,
+    /// What the egress proxy lets pass; the service does not start where commands could not reach it.
+    Proxy,
+    /// Everything the host reaches, the service's own port included.
+    Host,
+}
+
 /// Every bound; see the `policy` crate for units and defaults.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Uploaded archives.
@@ -79,6 +94,19 @@ pub struct Limits {
     pub files: FileLimits,
     /// Runs of commands.
     pub runs: RunLimits,
+    /// Mounted skills that are held while nobody runs a command in them, 1 or more.
+    pub views: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            archive: ArchiveLimits::default(),
+            files: FileLimits::default(),
+            runs: RunLimits::default(),
+            views: 256,
+        }
+    }
 }
 
 /// One token. Only its digest is written down.
@@ -103,7 +131,7 @@ impl Default for Config {
             durability: Durability::Strict,
             keep_versions: 3,
             allow_anonymous: false,
-            shutdown_ms: 10_000,
+            shutdown_ms: 8_000,
             isolation: Isolation::default(),
             commands: Commands::default(),
             limits: Limits::default(),

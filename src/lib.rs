@@ -5,6 +5,7 @@
 pub mod access;
 pub mod cli;
 pub mod config;
+pub mod confine;
 pub mod egress;
 pub mod http;
 pub mod ops;

@@ -6,12 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
-use exec::{Ground, Isolation, Launcher, LauncherConfig, Tier, Whitelist};
-use policy::CommandPolicy;
-use policy::command::Profile;
 use policy::environment::{Configured, ConfiguredError};
 use std::future::IntoFuture;
-use storage::{Recovery, Store};
+use storage::Recovery;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,7 +16,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
-use crate::config::{Config, ConfigError, Durability};
+use crate::config::{Config, ConfigError};
+use crate::confine::{self, Confined};
+use crate::egress::Egress;
 use crate::http::{self, App};
 use crate::ops::Service;
 use crate::ops::places::RunPlaces;
@@ -51,6 +50,15 @@ pub enum ServeError {
     /// Commands cannot be run, or not as safely as demanded.
     #[error("commands cannot be run here: {0}")]
     Exec(#[from] exec::Error),
+    /// The configuration demands the proxy for commands, which needs a network of their own.
+    #[error(
+        "the configuration's `commands.network = \"proxy\"` needs tier `namespaces`, which this host does not grant \
+         ({reason}): leave it out, or say \"none\" or \"host\""
+    )]
+    NoProxy {
+        /// What is missing.
+        reason: String,
+    },
     /// The address is taken or not ours.
     #[error("cannot listen on {address}")]
     Listen {
@@ -63,50 +71,6 @@ pub enum ServeError {
     /// The runtime or a signal handler could not be set up.
     #[error("the service cannot run")]
     Run(#[from] io::Error),
-}
-
-/// Starts commands: resolves programs and starts the launcher.
-///
-/// Call it before anything secret is loaded.
-///
-/// # Errors
-/// [`ServeError::Commands`], [`ServeError::Exec`].
-pub fn start_launcher(config: &Config, floor: Tier) -> Result<(Arc<Launcher>, CommandPolicy), ServeError> {
-    let commands = CommandPolicy::new(config.commands.profile, &config.commands.extra)?
-        .with_arguments_bytes(config.limits.runs.arguments_bytes);
-    let maximum = config.isolation.maximum.unwrap_or(Tier::Namespaces);
-    if maximum == Tier::Namespaces
-        && let Ground::Host(reason) = Ground::enter()
-    {
-        tracing::debug!(%reason, "no namespaces");
-    }
-    let mut launcher = LauncherConfig::new(Whitelist::from(&commands));
-    // Until trees are attached to runs, the strongest tier is this one.
-    launcher.isolation = Isolation { minimum: floor, maximum: Some(Tier::Landlock) };
-    launcher.code_in_trees = config.commands.profile != Profile::Strict;
-    launcher.read_only.clone_from(&config.commands.read_only);
-    if !config.commands.search_path.is_empty() {
-        launcher.search_path.clone_from(&config.commands.search_path);
-    }
-    Ok((Launcher::start(launcher)?, commands))
-}
-
-/// Opens the data directory.
-///
-/// # Errors
-/// [`ServeError::Store`].
-pub fn open_store(config: &Config) -> Result<(Store, Recovery), ServeError> {
-    let options = storage::Options {
-        durability: match config.durability {
-            Durability::Strict => storage::Durability::Strict,
-            Durability::Relaxed => storage::Durability::Relaxed,
-        },
-        separate_owners: rustix::process::geteuid().is_root(),
-        keep_versions: config.keep_versions,
-        files: config.limits.files.clone(),
-    };
-    Store::open(&config.root, options)
-        .map_err(|source| ServeError::Store { path: config.root.display().to_string(), source })
 }
 
 /// Serves until SIGTERM or SIGINT, then stops in order.
@@ -122,16 +86,16 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
     }
     config.check_open(!tokens.is_empty())?;
     let environment = Configured::new(config.commands.environment.clone().into_iter().collect())?;
-    let (launcher, commands) = start_launcher(&config, config.isolation.minimum)?;
-    raise_open_files();
-    let (store, recovery) = open_store(&config)?;
+    let egress = Egress::new(config.egress()?);
+    let Confined { launcher, commands, store, recovery, host } =
+        confine::start(&config, config.isolation.minimum)?;
+    let network = confine::network(&config, &launcher)?;
     if recovery != Recovery::default() {
         tracing::info!(finished = recovery.finished, swept = recovery.swept, "mended what a crash had left");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let access = Arc::new(Access::new(tokens));
     runtime.block_on(async move {
-        let host = launcher.probe(&store.probe_directory(), store.probe_owner()).await?;
         tracing::info!(tier = %host.enforcement.tier, landlock_abi = host.enforcement.landlock_abi, "commands are confined");
         let service = Arc::new(Service {
             store,
@@ -139,7 +103,8 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
             host,
             commands,
             environment,
-            network: config.commands.network,
+            network,
+            egress,
             archive_limits: config.limits.archive.clone(),
             file_limits: config.limits.files.clone(),
             run_limits: config.limits.runs.clone(),
@@ -151,18 +116,6 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
     })
 }
 
-/// Lets the service open as many files as it may: each connection and each file under way takes one.
-///
-/// The launcher was started before and keeps the ordinary limit for commands.
-fn raise_open_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the limit on open files stays as it is");
-    }
-}
-
 async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     let listen_error = |source| ServeError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
@@ -172,6 +125,9 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
         let _ = stream.set_nodelay(true);
     });
     let service = Arc::clone(&app.service);
+    service.egress.protect(address);
+    let (egress, launcher) = (Arc::clone(&service.egress), Arc::clone(&service.launcher));
+    tokio::spawn(confine::serve_egress(egress, launcher, service.stop.clone()));
     let stopping = CancellationToken::new();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
 

@@ -29,7 +29,8 @@ fn main() {
 async fn measure(launcher: String, rounds: usize) {
     let policy = CommandPolicy::new(Profile::Default, &["true".to_owned()]).unwrap();
     // `TIER=landlock` measures the weaker tier on a host that grants more.
-    let maximum = std::env::var("TIER").is_ok_and(|tier| tier == "landlock").then_some(Tier::Landlock);
+    let is_weaker = std::env::var("TIER").is_ok_and(|tier| tier == "landlock");
+    let maximum = if is_weaker { Tier::Landlock } else { Tier::Namespaces };
     let config = LauncherConfig {
         isolation: Isolation { maximum, ..Isolation::default() },
         program: launcher.into(),

@@ -32,6 +32,9 @@ pub enum Error {
         /// The owner of the tree.
         uid: u32,
     },
+    /// There is no network in which the proxy could be reached.
+    #[error("network `proxy` needs tier `namespaces`, which this host does not grant: ask for `none`")]
+    NoProxy,
     /// The program is not among those that may be started directly.
     #[error("`{program}` may not run here; allowed: {allowed}")]
     ProgramNotAllowed {
@@ -108,6 +111,9 @@ pub enum Error {
     /// The launcher process ended during the run, which was killed with it. Running again starts a new launcher.
     #[error("the launcher process ended during the run, which was killed: run the command again")]
     LauncherDied,
+    /// The kernel gives no random numbers, so nothing secret can be made for the run.
+    #[error("the run could not be prepared: `getrandom` failed")]
+    Random(#[source] io::Error),
     /// The host is out of something that a run needs, such as file descriptors.
     #[error("the run could not be prepared: `{what}` failed")]
     Resource {

@@ -74,7 +74,7 @@ impl LauncherConfig {
     }
 
     fn may_use_namespaces(&self) -> bool {
-        self.isolation.maximum.is_none_or(|maximum| maximum >= Tier::Namespaces)
+        self.isolation.maximum >= Tier::Namespaces
     }
 }
 
@@ -166,7 +166,7 @@ impl Launcher {
             return Tier::Process;
         }
         let granted = if self.namespaces.is_ok() { Tier::Namespaces } else { Tier::Landlock };
-        self.config.isolation.maximum.map_or(granted, |maximum| maximum.min(granted))
+        granted.min(self.config.isolation.maximum)
     }
 
     /// Tells whether runs live in namespaces of their own, so that what they see must be attached to them.
@@ -179,6 +179,12 @@ impl Launcher {
     #[must_use]
     pub fn without_namespaces(&self) -> Option<&str> {
         self.namespaces.as_ref().err().map(String::as_str)
+    }
+
+    /// Tells whether runs can use the egress proxy.
+    #[must_use]
+    pub fn offers_proxy(&self) -> bool {
+        self.offers().is_some_and(|offers| offers.proxy.is_ok())
     }
 
     /// The listener for the egress proxy in the network of the runs; another one after the launcher was started

@@ -102,6 +102,9 @@ impl Launcher {
         check(&spec)?;
         let floor = self.config.isolation.minimum;
         self.require(spec.minimum.map_or(floor, |minimum| minimum.max(floor)))?;
+        if spec.network == Network::Proxy && !self.offers_proxy() {
+            return Err(Error::NoProxy);
+        }
         let identity = self.identity(spec.view.owner)?;
         let clones = if self.mounts() {
             Some(Clones::of(&spec.attachments, self.config.code_in_trees)?)

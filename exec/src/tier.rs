@@ -30,17 +30,23 @@ impl fmt::Display for Tier {
 }
 
 /// The floor a deployment sets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Isolation {
     /// The weakest tier in which anything runs. [`Tier::Process`] is allowed by naming it here, and only so.
     pub minimum: Tier,
-    /// The strongest tier that is used, however much more the host grants; the strongest there is when left out.
-    pub maximum: Option<Tier>,
+    /// The strongest tier that is used, however much more the host grants.
+    pub maximum: Tier,
 }
 
-/// What a run may reach over the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+impl Default for Isolation {
+    fn default() -> Self {
+        Self { minimum: Tier::default(), maximum: Tier::Namespaces }
+    }
+}
+
+/// What a run may reach over the network, least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
     /// Nothing: no socket but `socketpair`.

@@ -1,6 +1,7 @@
 //! A client of a running service, for the command line.
 
 use std::io::Read;
+use std::time::Duration;
 
 use serde::Deserialize;
 use thiserror::Error;
@@ -67,6 +68,12 @@ impl Client {
     pub(super) fn new(server: &str, token: Option<String>) -> Self {
         let config = ureq::Agent::config_builder().http_status_as_error(false).build();
         Self { server: server.trim_end_matches('/').to_owned(), token, agent: config.into() }
+    }
+
+    /// The same, giving up on a call that takes longer than `patience`; else none is given up.
+    pub(super) fn within(self, patience: Duration) -> Self {
+        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(patience));
+        Self { agent: config.build().into(), ..self }
     }
 
     /// The address of a route; segments are encoded.

@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
-use exec::{HostReport, Layer, Tier};
+use exec::{HostReport, Layer, Network, Tier};
 
 use super::Outcome;
 use crate::config::Config;
-use crate::serve::{open_store, start_launcher};
+use crate::confine::{self, Confined};
+use crate::serve::ServeError;
 
 /// Tries everything that the service would need and says how it went.
 ///
@@ -25,37 +26,47 @@ pub(super) fn run(config: &Config) -> Outcome {
         scratch = Scratch::beside(&config.root)?;
         Config { root: scratch.path.clone(), ..config.clone() }
     };
-    let store = match open_store(&store_config) {
-        Ok((store, _)) => {
+    // Asks for nothing, so that whatever is there gets reported.
+    match confine::start(&store_config, Tier::Process) {
+        Ok(Confined { host, store, launcher, .. }) => {
             let what = if exists { "is usable" } else { "will be made when the service starts" };
             say(&format!("data directory   {} {what}", config.root.display()));
-            Some(store)
+            say(&format!(
+                "live views       {}",
+                store.live().map_or_else(|reason| format!("none: {reason}"), |()| "mounted".to_owned())
+            ));
+            sound &= host.is_sound() && host.enforcement.tier >= config.isolation.minimum;
+            describe(&host, config);
+            match confine::network(config, &launcher) {
+                Ok(network) => say(&format!("reach            {}", network_words(network))),
+                Err(error) => {
+                    sound = false;
+                    say(&format!("reach            {error}"));
+                }
+            }
         }
+        Err(error @ (ServeError::Config(_) | ServeError::Commands(_))) => return Err(error.into()),
         Err(error) => {
             sound = false;
-            say(&format!("data directory   NOT USABLE: {error}"));
-            None
-        }
-    };
-
-    // Asks for nothing, so that whatever is there gets reported.
-    let (launcher, _) = start_launcher(config, Tier::Process)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if let Some(store) = &store {
-        match runtime.block_on(launcher.probe(&store.probe_directory(), store.probe_owner())) {
-            Ok(report) => {
-                sound &= report.is_sound() && report.enforcement.tier >= config.isolation.minimum;
-                describe(&report, config);
-            }
-            Err(error) => {
-                sound = false;
-                say(&format!("commands         CANNOT RUN: {error}"));
+            say(&format!("NOT USABLE       {error}"));
+            let mut cause = std::error::Error::source(&error);
+            while let Some(reason) = cause {
+                say(&format!("                 because {reason}"));
+                cause = reason.source();
             }
         }
     }
     say("");
     say(if sound { "The service can start here." } else { "The service cannot start here as configured." });
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn network_words(network: Network) -> &'static str {
+    match network {
+        Network::None => "commands reach nothing",
+        Network::Proxy => "commands reach what the egress proxy lets pass",
+        Network::Host => "commands reach whatever the host reaches",
+    }
 }
 
 fn describe(report: &HostReport, config: &Config) {

@@ -2,6 +2,7 @@
 
 mod client;
 mod doctor;
+mod health;
 mod skill;
 
 use std::io::IsTerminal;
@@ -32,6 +33,14 @@ enum Command {
     Serve(ServeArgs),
     /// Tell what this host grants to commands, and what is missing
     Doctor(ServeArgs),
+    /// Ask the running service of this configuration whether it serves; exits with 1 when it does not
+    Health {
+        #[command(flatten)]
+        serve: ServeArgs,
+        /// Ask here instead of where the configuration listens
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
+    },
     /// Upload, list, download and remove skills of a running service
     #[command(subcommand)]
     Skill(skill::SkillCommand),
@@ -86,6 +95,9 @@ pub fn main() -> ExitCode {
         Some(Command::Serve(args)) => run_service(&args),
         Some(Command::Doctor(args)) => {
             args.config().map_err(Into::into).and_then(|config| doctor::run(&config))
+        }
+        Some(Command::Health { serve, url }) => {
+            serve.config().map_err(Into::into).and_then(|config| health::run(config.listen, url.as_deref()))
         }
         Some(Command::Skill(command)) => skill::run(command),
     };

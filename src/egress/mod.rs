@@ -51,3 +51,6 @@ pub use target::{Host, Target};
 
 /// Where commands find the proxy, in their own network namespace.
 pub const ADDRESS: &str = "127.0.0.1:3128";
+
+/// The port of [`ADDRESS`].
+pub const PORT: u16 = 3128;

@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use storage::run::RUN_SKILLS_MAX;
 
 /// Arguments, and variables, of one run: more than any argument list within its limit in bytes has.
 const ELEMENTS_MAX: usize = 128 * 1024;
@@ -49,6 +52,45 @@ impl<'de> Visitor<'de> for NamedTexts {
             texts.insert(name, text);
         }
         Ok(texts)
+    }
+}
+
+/// The skills that a run asks for, as they are spelled.
+pub(super) enum Skills {
+    /// One word, which ought to be `all`.
+    Word(String),
+    /// At most [`RUN_SKILLS_MAX`] ids.
+    List(Vec<String>),
+}
+
+struct SkillIds;
+
+impl<'de> Visitor<'de> for SkillIds {
+    type Value = Skills;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "a list of at most {RUN_SKILLS_MAX} skill ids, or \"all\"")
+    }
+
+    fn visit_str<E: Error>(self, word: &str) -> Result<Self::Value, E> {
+        Ok(Skills::Word(word.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(text) = list.next_element()? {
+            if texts.len() >= RUN_SKILLS_MAX {
+                return Err(A::Error::invalid_length(texts.len() + 1, &self));
+            }
+            texts.push(text);
+        }
+        Ok(Skills::List(texts))
+    }
+}
+
+impl<'de> Deserialize<'de> for Skills {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(SkillIds)
     }
 }
 

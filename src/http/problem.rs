@@ -211,7 +211,7 @@ impl From<exec::Error> for Problem {
             E::Unsupported { wanted, granted, .. } => Self::new(Code::Unsupported, message)
                 .with("wanted", wanted.to_string())
                 .with("granted", granted.to_string()),
-            E::ProgramMissing { .. } => Self::new(Code::Unsupported, message),
+            E::ProgramMissing { .. } | E::NoProxy => Self::new(Code::Unsupported, message),
             E::ProgramNotAllowed { .. } => Self::new(Code::CommandNotAllowed, message),
             E::Directory { .. } => Self::new(Code::NotFound, message),
             E::TooLarge { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),

@@ -18,6 +18,7 @@ use storage::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::egress::Egress;
 pub use error::{Error, Result};
 use places::RunPlaces;
 
@@ -33,8 +34,10 @@ pub struct Service {
     pub commands: CommandPolicy,
     /// Variables that every command gets.
     pub environment: Configured,
-    /// What commands may reach when a request does not say.
+    /// What commands may reach at most, and when a request does not say.
     pub network: exec::Network,
+    /// The way out for commands that may use it.
+    pub egress: Arc<Egress>,
     /// Bounds on archives.
     pub archive_limits: ArchiveLimits,
     /// Bounds on file operations.

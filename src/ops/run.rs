@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use exec::{Encoding, ExecResult, Network, RunSpec, Tier};
 use policy::environment::{self, Places};
-use policy::{Anchors, RelPath, TreeId};
+use policy::{Anchors, RelPath, SkillId, TreeId};
 use storage::{Absorbed, Placement, PlannedRun, PreparedRun};
 
 use super::error::{Error, Result};
 use super::places::Place;
 use super::{Service, blocking};
+use crate::egress::{Pass, Who};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -24,6 +26,18 @@ pub enum Command {
     },
     /// A line for `bash -c`.
     Shell(String),
+}
+
+/// Which skills a command of a workspace sees, at `/workspace/skills/<id>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Skills {
+    /// None.
+    #[default]
+    None,
+    /// All that the user has.
+    All,
+    /// These.
+    Named(Vec<SkillId>),
 }
 
 /// A run as a caller asks for it.
@@ -41,6 +55,8 @@ pub struct RunRequest {
     pub timeout_ms: Option<u64>,
     /// Weakest confinement that will do.
     pub isolation: Option<Tier>,
+    /// Skills that a command of the workspace sees besides.
+    pub skills: Skills,
     /// What the command may reach; never more than configured.
     pub network: Option<Network>,
     /// Whether the result also carries raw bytes.
@@ -73,7 +89,9 @@ impl Service {
             return Err(Error::Invalid(format!("`stdin` has more than {limit} bytes: write it to a file")));
         }
         let network = self.network_for(request.network)?;
-        let plan = self.store.plan_run(&id, Placement::InPlace, &[])?;
+        let placement = if self.launcher.mounts() { Placement::Mounted } else { Placement::InPlace };
+        let skills = self.skills_of(&id, request.skills).await?;
+        let plan = self.store.plan_run(&id, placement, &skills)?;
         let view = plan.view().clone();
         let text = |path: &std::path::Path| -> Result<String> {
             path.to_str().map(str::to_owned).ok_or_else(|| {
@@ -100,8 +118,14 @@ impl Service {
             system_is_writable: view.owner.is_none() && rustix::process::geteuid().is_root(),
         };
         let requested: Vec<(String, String)> = request.env.into_iter().collect();
-        let environment =
+        let mut environment =
             environment::build(places, &self.environment, &requested, self.run_limits.arguments_bytes)?;
+        let pass = self.pass(&id, network)?;
+        if let Some(pass) = &pass {
+            let proxy = pass.environment();
+            environment.retain(|(name, _)| proxy.iter().all(|(own, _)| own != name));
+            environment.extend(proxy);
+        }
         let spec = RunSpec {
             attachments: Vec::new(),
             leases: Vec::new(),
@@ -119,12 +143,27 @@ impl Service {
         };
         let place = self.places.take(id.user()).await?;
         let service = Arc::clone(self);
-        let run = self.runs.spawn(async move { service.run_in_place(place, plan, spec).await });
+        let run = self.runs.spawn(async move {
+            let outcome = service.run_planned(place, plan, spec).await;
+            drop(pass);
+            outcome
+        });
         run.await.map_err(|_| Error::Panicked)?
     }
 
-    async fn run_in_place(&self, place: Place, plan: PlannedRun, spec: RunSpec) -> Result<RunOutcome> {
-        let prepared = blocking(move || Ok(plan.prepare()?)).await?;
+    async fn run_planned(&self, place: Place, plan: PlannedRun, mut spec: RunSpec) -> Result<RunOutcome> {
+        let prepared;
+        (prepared, spec.attachments, spec.leases) = if self.launcher.mounts() {
+            blocking(move || {
+                let prepared = plan.prepare()?;
+                let attachments = prepared.attachments()?.into_iter().map(attachment).collect();
+                let leases = prepared.leases()?.into_iter().map(Arc::new).collect();
+                Ok((prepared, attachments, leases))
+            })
+            .await?
+        } else {
+            (blocking(move || Ok(plan.prepare()?)).await?, Vec::new(), Vec::new())
+        };
         let result = tokio::select! {
             result = self.launcher.run(spec) => Some(result),
             () = self.stop.cancelled() => None,
@@ -146,18 +185,66 @@ impl Service {
 
     /// A request may ask for less network than configured, never for more.
     fn network_for(&self, requested: Option<Network>) -> Result<Network> {
-        match (requested, self.network) {
-            (None, configured) => Ok(configured),
-            (Some(Network::Host), Network::None) => Err(Error::Unsupported(
-                "network `host` is not enabled here: leave `network` out, or ask the operator to set \
-                 `commands.network = \"host\"`"
-                    .to_owned(),
-            )),
-            (Some(Network::Proxy), _) => Err(Error::Unsupported(
-                "network `proxy` needs tier `namespaces`, which this service does not use: leave `network` out".to_owned(),
-            )),
-            (Some(requested), _) => Ok(requested),
+        match requested {
+            Some(more) if more > self.network => {
+                let (more, most) = (word(more), word(self.network));
+                Err(Error::Unsupported(format!(
+                    "network `{more}` is not enabled here: leave `network` out for `{most}`, or ask the operator to \
+                     set `commands.network = \"{more}\"`"
+                )))
+            }
+            // The proxy is no less than the host's network where it cannot be reached.
+            Some(Network::Proxy) if !self.launcher.offers_proxy() => Err(exec::Error::NoProxy.into()),
+            requested => Ok(requested.unwrap_or(self.network)),
         }
+    }
+
+    async fn skills_of(&self, id: &TreeId, wanted: Skills) -> Result<Vec<SkillId>> {
+        match wanted {
+            Skills::None => Ok(Vec::new()),
+            Skills::Named(skills) => Ok(skills),
+            Skills::All => {
+                let (store, user, agent) = (self.store.clone(), id.user().clone(), id.agent().clone());
+                let skills = blocking(move || Ok(store.skills(&user, &agent)?)).await?;
+                Ok(skills.into_iter().map(|skill| skill.id).collect())
+            }
+        }
+    }
+
+    /// Admits a run to the proxy, when that is its network.
+    fn pass(&self, id: &TreeId, network: Network) -> Result<Option<Pass>> {
+        static RUNS: AtomicU64 = AtomicU64::new(1);
+        if network != Network::Proxy {
+            return Ok(None);
+        }
+        let run = RUNS.fetch_add(1, Ordering::Relaxed).to_string();
+        let who = Who { user: id.user().clone(), agent: id.agent().clone(), run };
+        let admitted = self.egress.admit(who).map_err(exec::Error::Random)?;
+        Ok(Some(admitted))
+    }
+}
+
+/// A network mode as requests and configuration spell it.
+fn word(network: Network) -> &'static str {
+    match network {
+        Network::None => "none",
+        Network::Proxy => "proxy",
+        Network::Host => "host",
+    }
+}
+
+/// Hands a directory of the one crate to the other.
+fn attachment(from: storage::Attachment) -> exec::Attachment {
+    exec::Attachment {
+        at: from.at,
+        directory: Arc::new(from.directory),
+        role: match from.role {
+            storage::Role::Tree => exec::Role::Tree,
+            storage::Role::Skill => exec::Role::Skill,
+            storage::Role::Home => exec::Role::Home,
+            storage::Role::Temporary => exec::Role::Temporary,
+        },
+        generation: from.generation,
     }
 }
 

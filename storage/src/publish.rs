@@ -40,6 +40,8 @@ pub struct Publication {
 enum Change {
     Baseline(SkillId),
     Overlay(TreeId),
+    /// The record of what an overlay began with; its directory stays as it is.
+    Base(TreeId),
 }
 
 impl Store {
@@ -95,7 +97,7 @@ impl Store {
                     base.write_all(self.base_text(agent, skill)?.as_bytes())
                         .map_err(|error| Error::from_io("write", "base", error))?;
                     transaction.place(place::bases(agent, skill)?, user.as_str(), None)?;
-                    changes.push(Change::Overlay(tree));
+                    changes.push(Change::Base(tree));
                 }
             }
             published.push(Published { skill: skill.clone(), version, replaced, unchanged });
@@ -121,6 +123,12 @@ impl Store {
                         seats.extend(self.detach_view(tree));
                     }
                     applied
+                }
+                // No view is detached for it: one that was made meanwhile is of the new directory, which would be
+                // mounted a second time.
+                Change::Base(tree) => {
+                    let _alone = self.inner.locks.write(tree);
+                    committed.apply(&self.inner.root, index)
                 }
             };
             if let Err(error) = applied {

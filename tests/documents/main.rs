@@ -15,6 +15,7 @@
 
 mod api;
 mod configuration;
+mod deployment;
 mod tour;
 
 /// Reads a file of the repository.

@@ -38,6 +38,7 @@ fn help_names_every_command_and_what_it_needs() {
             &["--listen", "--durability", "--allow-anonymous", "strict", "relaxed", "FILESECBOX_ROOT"],
         ),
         (&["doctor", "--help"], &["--root", "--config", "what this host grants"]),
+        (&["health", "--help"], &["--url", "--listen", "--config", "exits with 1"]),
         (&["skill", "--help"], &["upload", "list", "download", "rm"]),
         (
             &["skill", "upload", "--help"],
@@ -141,9 +142,9 @@ fn the_doctor_says_whether_the_service_can_start_and_leaves_nothing() {
     assert!(told.contains(verdict), "{told}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
 
-    // More than any host grants today.
+    // More than the configuration itself allows.
     let config = dir.path().join("c.toml");
-    std::fs::write(&config, "[isolation]\nminimum = \"namespaces\"\n").unwrap();
+    std::fs::write(&config, "[isolation]\nminimum = \"namespaces\"\nmaximum = \"landlock\"\n").unwrap();
     let output = doctor(&["--config", config.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -156,6 +157,54 @@ fn the_doctor_says_whether_the_service_can_start_and_leaves_nothing() {
     let output = doctor(&[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("NOT USABLE") || !stderr(&output).is_empty(), "{}", stdout(&output));
+}
+
+#[test]
+fn the_health_of_a_service_is_told_by_an_exit_status_and_needs_no_token() {
+    let mut service = Service::with(Settings {
+        listen: Some("0.0.0.0:0".to_owned()),
+        env: vec![("FILESECBOX_TOKEN".to_owned(), "t".to_owned())],
+        ..Settings::default()
+    });
+    let url = format!("http://{}", service.client.address);
+    let everywhere = format!("0.0.0.0:{}", service.client.address.port());
+    for (args, env) in [
+        (&["health", "--url", &url][..], &[][..]),
+        (&["health", "--listen", &everywhere], &[]),
+        (&["health"], &[("FILESECBOX_LISTEN", everywhere.as_str())]),
+    ] {
+        let output = run_program(args, env);
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), format!("{url} serves\n"));
+    }
+    service.terminate();
+    service.wait();
+    let output = run_program(&["health", "--url", &url], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("is it running?"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_port_that_says_something_else_or_nothing_is_not_healthy() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let other = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 1024]);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").unwrap();
+        drop(stream);
+        // The second caller is never answered.
+        let silent = listener.accept().unwrap();
+        (listener, silent)
+    });
+    let output = run_program(&["health", "--url", &url], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("is it a filesecbox?"), "{}", stderr(&output));
+    let begun = Instant::now();
+    let output = run_program(&["health", "--url", &url], &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    other.join().unwrap();
 }
 
 /// A call of `filesecbox skill` against a service.

@@ -29,6 +29,8 @@ use crate::wire::{self, Descriptors, Report, Request, Step};
 const SHARED_MEMORY_SIZE: &str = "64m";
 /// Size of the directory that holds nothing but mount points.
 const HOLDER_SIZE: &str = "1m";
+/// No program runs from what is only memory.
+const NO_PROGRAMS: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOEXEC.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 /// Processes of other users are not shown, so the first process is not either (proc(5)).
 const PROC_OPTIONS: [(&str, &str); 1] = [("hidepid", "invisible")];
 
@@ -69,7 +71,7 @@ fn prepare(
 ) -> Result<(), Failure> {
     die_with(surroundings.launcher).map_err(|error| Failure(Step::ParentDeath, error))?;
     attach_all(at, &descriptors.mounts)?;
-    let memory = root::memory_files("1777", SHARED_MEMORY_SIZE);
+    let memory = root::memory_files("1777", SHARED_MEMORY_SIZE, NO_PROGRAMS);
     memory
         .and_then(|memory| root::attach(&memory, SHARED_MEMORY))
         .map_err(|error| Failure(Step::MemoryFiles, error))?;
@@ -112,7 +114,7 @@ fn attach_all(at: &[String], mounts: &[OwnedFd]) -> Result<(), Failure> {
         let holder = match &workspace {
             Some(holder) => holder,
             None => {
-                let holder = root::memory_files("0755", HOLDER_SIZE)
+                let holder = root::memory_files("0755", HOLDER_SIZE, NO_PROGRAMS)
                     .and_then(|holder| root::attach(&holder, WORKSPACE).map(|()| holder))
                     .map_err(|error| Failure(Step::MemoryFiles, error))?;
                 make_dirs(&holder, below).map_err(failed)?;

@@ -3,6 +3,7 @@
 //! The filter pretends `setsid` and `setpgid`, so all descendants of a run are in the group of its main process, and
 //! signalling a group is atomic against `fork(2)`: a process forked meanwhile is either signalled or not created.
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
@@ -10,10 +11,12 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::sys;
 
-/// Kills every process of the group of `leader`, which has not been collected yet.
-pub(crate) fn group(leader: Pid) {
-    // `ESRCH`: all gone. Nothing else is possible with `CAP_KILL` or our own uid.
-    let _ = killpg(leader, Signal::SIGKILL);
+/// Kills every process of the group of `leader`, which has not been collected yet; tells whether it could.
+///
+/// Root without `CAP_KILL`, as in a hardened container, cannot: only the uid of the run can.
+pub(crate) fn group(leader: Pid) -> bool {
+    // `ESRCH`: all gone.
+    killpg(leader, Signal::SIGKILL) != Err(Errno::EPERM)
 }
 
 /// Kills the first process of a run that has a process namespace; the kernel kills the rest (pid_namespaces(7)).

@@ -276,8 +276,8 @@ impl Loop {
             let is_alone =
                 found.and_then(|index| self.runs.get(index)).is_none_or(|run| run.has_own_processes);
             if let (Some(index), false) = (found, is_alone) {
-                kill::group(pid);
-                if !self.filtered {
+                // Nothing leaves the group where the filter holds, so the group is enough if it can be killed.
+                if !kill::group(pid) || !self.filtered {
                     self.sweep(index);
                 }
             }

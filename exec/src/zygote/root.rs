@@ -126,7 +126,7 @@ pub(super) fn enter(plan: &RootPlan) -> Result<Root, Failure> {
     // The launcher itself writes to it, when it makes user namespaces.
     let proc = new_proc(&[], MountAttrFlags::empty());
 
-    let root = memory_files("0755", ROOT_SIZE).map_err(at("fsmount(tmpfs)"))?;
+    let root = memory_files("0755", ROOT_SIZE, MountAttrFlags::empty()).map_err(at("fsmount(tmpfs)"))?;
     move_mount(&root, "", CWD, FOOTHOLD, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         .map_err(at("move_mount"))?;
     let new = Path::new(FOOTHOLD);
@@ -308,15 +308,15 @@ fn tree_of(path: &Path) -> io::Result<OwnedFd> {
     Ok(open_tree(CWD, path, flags)?)
 }
 
-/// A detached, empty file system in memory with `mode` (octal) and at most `size` (tmpfs(5)), without programs.
-pub(super) fn memory_files(mode: &str, size: &str) -> io::Result<OwnedFd> {
+/// A detached, empty file system in memory with `mode` (octal), at most `size` (tmpfs(5)), and further `attributes`.
+pub(super) fn memory_files(mode: &str, size: &str, attributes: MountAttrFlags) -> io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "mode", mode)?;
     fsconfig_set_string(&context, "size", size)?;
     fsconfig_set_string(&context, "nr_inodes", "16k")?;
     fsconfig_create(&context)?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID;
-    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+    let closed = MountAttrFlags::MOUNT_ATTR_NOSUID | attributes;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, closed)?)
 }
 
 /// A detached `/proc` of the process namespace of the caller, with `options` and further `attributes`.

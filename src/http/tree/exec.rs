@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use exec::{Encoding, ExecResult, Network, Tier};
+use policy::{SkillId, TreeId};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use storage::Absorbed;
@@ -14,7 +15,7 @@ use crate::http::answer::{Answer, success_with};
 use crate::http::problem::{Code, Problem};
 use crate::http::request::{JsonBody, TreeRequest, dir_of};
 use crate::http::{App, bounded};
-use crate::ops::run::{Command, RunRequest};
+use crate::ops::run::{Command, RunRequest, Skills};
 
 /// A run as a caller describes it.
 #[derive(Deserialize)]
@@ -33,8 +34,8 @@ pub(in crate::http) struct ExecSpec {
     network: Option<Network>,
     #[serde(default)]
     encoding: Encoding,
+    skills: Option<bounded::Skills>,
     // Only whether they are there matters; a tree of values would take 16 times the bytes of its text.
-    skills: Option<IgnoredAny>,
     limits: Option<IgnoredAny>,
     exec_id: Option<IgnoredAny>,
 }
@@ -64,6 +65,7 @@ pub(in crate::http) async fn exec(
         dir: dir_of(&tree.id, spec.dir.as_deref())?,
         env: spec.env,
         stdin: spec.stdin.map(String::into_bytes),
+        skills: skills(&tree.id, spec.skills)?,
         timeout_ms: spec.timeout_ms,
         isolation: spec.isolation,
         network: spec.network,
@@ -74,12 +76,30 @@ pub(in crate::http) async fn exec(
     success_with(data, Beside { absorbed: outcome.absorbed })
 }
 
+fn skills(id: &TreeId, wanted: Option<bounded::Skills>) -> Result<Skills, Problem> {
+    if wanted.is_some() && !matches!(id, TreeId::Workspace(..)) {
+        return Err(Problem::invalid(
+            "`skills` goes with a command in a workspace: one in a skill sees that skill",
+        ));
+    }
+    match wanted {
+        None => Ok(Skills::None),
+        Some(bounded::Skills::Word(word)) if word == "all" => Ok(Skills::All),
+        Some(bounded::Skills::Word(_)) => {
+            Err(Problem::invalid("`skills` is a list of skill ids, or \"all\""))
+        }
+        Some(bounded::Skills::List(list)) => {
+            let parsed: Result<Vec<SkillId>, _> = list.iter().map(|text| SkillId::parse(text)).collect();
+            Ok(Skills::Named(parsed.map_err(crate::ops::Error::from)?))
+        }
+    }
+}
+
 /// What the interface reserves and this version does not do is refused, never ignored.
 fn refuse_what_is_not_there(headers: &HeaderMap, spec: &ExecSpec) -> Result<(), Problem> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let streams = accept.contains("text/event-stream") || accept.contains("application/x-ndjson");
     let reserved = [
-        ("skills", spec.skills.is_some()),
         ("limits", spec.limits.is_some()),
         ("exec_id", spec.exec_id.is_some()),
         ("a streamed answer", streams),

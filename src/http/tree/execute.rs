@@ -12,7 +12,7 @@ use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
 use crate::http::request::{Params, TreeRequest, parse_json};
 use crate::http::{App, body};
-use crate::ops::run::{Command, RunRequest};
+use crate::ops::run::{Command, RunRequest, Skills};
 
 /// Largest body, in bytes: arguments have their own limit, this one is for JSON around them.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -51,6 +51,7 @@ pub(in crate::http) async fn execute(
         stdin: None,
         timeout_ms: query.timeout_ms,
         isolation: None,
+        skills: Skills::None,
         network: None,
         encoding: Encoding::Text,
     };

@@ -108,7 +108,7 @@ fn a_killed_service_takes_its_commands_with_it() {
         wait("the command does not start", || {
             client.get(&format!("{tree}/raw/started")).unwrap().status == 200
         });
-        assert!(is_running(&seconds));
+        wait("the command does not sleep", || is_running(&seconds));
         service.kill();
     });
     wait("a command outlives the service", || !is_running(&seconds));

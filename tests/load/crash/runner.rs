@@ -43,9 +43,11 @@ impl Actor for Runner {
     fn step(&mut self, client: &Client, _random: &mut Random) -> Result<(), Broken> {
         self.next += 1;
         let run = self.next;
+        // Put in place whole, as a program does that cares: in a live view the service stores what a command wrote so
+        // far, whether or not it got to its end.
         let line = format!(
             "for f in 0 1 2 3; do for l in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21; \
-             do echo {run}; done > out-$f.txt; done"
+             do echo {run}; done > tmp-$f; mv tmp-$f out-$f.txt; done"
         );
         let answer = client.shell(TREE, &line)?;
         assert_eq!(answer.status, 200, "{}", answer.text());

@@ -97,7 +97,15 @@ fn exec_takes_a_specification_and_answers_the_result() {
     assert_eq!((&run["data"]["stdout"], &run["data"]["stdout_base64"]), (&json!("\u{fffd}"), &json!("/w==")));
     exec(json!({"command": "ls", "dir": "none"})).refused(404, "not_found");
     exec(json!({"command": "ls", "dir": "../x"})).refused(403, "path_escape");
-    exec(json!({"command": "ls", "isolation": "namespaces"})).refused(501, "unsupported");
+    let best = exec(json!({"command": "ls"})).ok()["data"]["enforcement"]["tier"].clone();
+    let mounted = best == "namespaces";
+    let unseen = if mounted { (404, "not_found") } else { (501, "unsupported") };
+    let demanded = exec(json!({"command": "ls", "isolation": "namespaces"}));
+    if mounted {
+        demanded.ok();
+    } else {
+        demanded.refused(501, "unsupported");
+    }
     exec(json!({"command": "ls", "network": "host"})).refused(501, "unsupported");
     for (wrong, status, code) in [
         (json!({}), 400, "invalid"),
@@ -110,7 +118,10 @@ fn exec_takes_a_specification_and_answers_the_result() {
         (json!({"command": "ls", "env": {"A": "x\0"}}), 400, "invalid"),
         (json!({"command": "ls", "args": ["a\0b"]}), 400, "invalid"),
         (json!({"command": "ls", "args": [format!("-{}", "x".repeat(200_000))]}), 400, "invalid"),
-        (json!({"command": "ls", "skills": ["s"]}), 501, "unsupported"),
+        (json!({"command": "ls", "skills": ["none-such"]}), unseen.0, unseen.1),
+        (json!({"command": "ls", "skills": "some"}), 400, "invalid"),
+        (json!({"command": "ls", "skills": ["../x"]}), 400, "invalid"),
+        (json!({"command": "ls", "skills": vec!["s"; 65]}), 400, "invalid"),
         (json!({"command": "ls", "exec_id": "x"}), 501, "unsupported"),
         (json!({"command": "perl"}), 403, "command_not_allowed"),
     ] {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use super::Client;
 
 /// Tells whether a test has to be left out because `what` is missing; fails where `FILESECBOX_REQUIRE` names it.
-fn granted(what: &str, is_there: bool) -> bool {
+pub(crate) fn granted(what: &str, is_there: bool) -> bool {
     if is_there {
         return true;
     }

@@ -7,7 +7,7 @@ mod snapshot;
 mod zip;
 
 pub(crate) use client::{Client, Reply, encoded};
-pub(crate) use host::{have, is_root, landlocked};
+pub(crate) use host::{granted, have, is_root, landlocked};
 pub(crate) use service::{
     Service, Settings, children_of, memory_peak_bytes, program, reset_memory_peak, run_program,
 };

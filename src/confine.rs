@@ -1,0 +1,207 @@
+//! Finding the strongest confinement that holds here: launcher, data directory and probe, in that order.
+//!
+//! What a host seems to grant is tried out before anybody is served. When namespaces turn out not to hold, or not to
+//! work, the service starts without them, where the configured floor allows that, and says why for ever after.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use exec::{Ground, HostReport, Isolation, Launcher, LauncherConfig, OwnerMaps, Tier, Whitelist};
+use policy::CommandPolicy;
+use policy::command::Profile;
+use storage::live::{LiveOptions, OwnerSwap};
+use storage::{Recovery, Store};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Durability, Reach};
+use crate::egress::{self, Egress};
+use crate::serve::ServeError;
+
+/// How long a lost proxy listener is left alone before it is served again.
+const LISTENER_PAUSE: Duration = Duration::from_secs(1);
+
+/// A data directory and a launcher whose walls were tried out.
+pub struct Confined {
+    /// Starts commands.
+    pub launcher: Arc<Launcher>,
+    /// Which commands may run.
+    pub commands: CommandPolicy,
+    /// The bytes on disk.
+    pub store: Store,
+    /// What opening the data directory found to mend.
+    pub recovery: Recovery,
+    /// What was found out about the walls.
+    pub host: HostReport,
+}
+
+/// Starts commands and opens the data directory, as strongly confined as `config` allows and the host grants, but no
+/// weaker than `floor`.
+///
+/// To be called before any thread is started: see [`Ground::enter`].
+///
+/// # Errors
+/// [`ServeError::Commands`], [`ServeError::Exec`], [`ServeError::Store`].
+pub fn start(config: &Config, floor: Tier) -> Result<Confined, ServeError> {
+    let (launcher, commands) = start_launcher(config, floor, None)?;
+    raise_open_files();
+    let (store, recovery) = open_store(config, &launcher)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (launcher, host) = prove(config, floor, launcher, &store, &runtime)?;
+    Ok(Confined { launcher, commands, store, recovery, host })
+}
+
+/// Tries the walls of `launcher`, or of another without namespaces when those do not hold.
+fn prove(
+    config: &Config,
+    floor: Tier,
+    launcher: Arc<Launcher>,
+    store: &Store,
+    runtime: &Runtime,
+) -> Result<(Arc<Launcher>, HostReport), ServeError> {
+    let probe = |launcher: &Arc<Launcher>| {
+        runtime.block_on(launcher.probe(&store.probe_directory(), store.probe_owner()))
+    };
+    let reason = match probe(&launcher) {
+        Ok(host) if host.is_sound() || !launcher.mounts() => return Ok((launcher, host)),
+        Err(error) if !launcher.mounts() || floor == Tier::Namespaces => return Err(error.into()),
+        Ok(host) => {
+            let failed = host.canaries.iter().find(|canary| !canary.outcome.is_enforced());
+            failed.map_or_else(String::new, |canary| {
+                format!("the attempt to {} went wrong: {}", canary.attempt, canary.outcome)
+            })
+        }
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+            format!("{error}{}", cause.unwrap_or_default())
+        }
+    };
+    tracing::warn!(%reason, "namespaces do not work here; commands run without");
+    drop(launcher);
+    let (launcher, _) = start_launcher(config, floor, Some(reason))?;
+    let host = probe(&launcher)?;
+    Ok((launcher, host))
+}
+
+fn start_launcher(
+    config: &Config,
+    floor: Tier,
+    without_namespaces: Option<String>,
+) -> Result<(Arc<Launcher>, CommandPolicy), ServeError> {
+    let commands = CommandPolicy::new(config.commands.profile, &config.commands.extra)?
+        .with_arguments_bytes(config.limits.runs.arguments_bytes);
+    let mut launcher = LauncherConfig::new(Whitelist::from(&commands));
+    launcher.isolation = Isolation { minimum: floor, ..config.isolation };
+    launcher.without_namespaces = without_namespaces;
+    let may_use_namespaces = config.isolation.maximum == Tier::Namespaces;
+    if may_use_namespaces
+        && launcher.without_namespaces.is_none()
+        && let Ground::Host(reason) = Ground::enter()
+    {
+        launcher.without_namespaces = Some(reason);
+    }
+    launcher.code_in_trees = config.commands.profile != Profile::Strict;
+    launcher.proxy_port = Some(egress::PORT).filter(|_| config.commands.network != Reach::None);
+    launcher.read_only.clone_from(&config.commands.read_only);
+    if !config.commands.search_path.is_empty() {
+        launcher.search_path.clone_from(&config.commands.search_path);
+    }
+    Ok((Launcher::start(launcher)?, commands))
+}
+
+/// Opens the data directory, with live views where `launcher` can attach them.
+fn open_store(config: &Config, launcher: &Arc<Launcher>) -> Result<(Store, Recovery), ServeError> {
+    let separate_owners = rustix::process::geteuid().is_root();
+    let swap = || Arc::new(Swap(OwnerMaps::new(launcher))) as Arc<dyn OwnerSwap>;
+    let live = launcher.mounts().then(|| LiveOptions {
+        swap: separate_owners.then(swap),
+        views_max: config.limits.views,
+        ..LiveOptions::default()
+    });
+    let options = storage::Options {
+        durability: match config.durability {
+            Durability::Strict => storage::Durability::Strict,
+            Durability::Relaxed => storage::Durability::Relaxed,
+        },
+        separate_owners,
+        keep_versions: config.keep_versions,
+        files: config.limits.files.clone(),
+        live,
+    };
+    Store::open(&config.root, options)
+        .map_err(|source| ServeError::Store { path: config.root.display().to_string(), source })
+}
+
+/// Hands what `exec` can do to mounts to `storage`, which knows what to mount.
+#[derive(Debug)]
+struct Swap(OwnerMaps);
+
+impl OwnerSwap for Swap {
+    fn swapped(&self, directory: BorrowedFd<'_>, owner: u32) -> std::io::Result<OwnedFd> {
+        self.0.swapped(directory, owner)
+    }
+}
+
+/// Lets the service open as many files as it may: each connection, file under way and live view takes some.
+///
+/// The launcher was started before and keeps the ordinary limit for commands.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit on open files stays as it is");
+    }
+}
+
+/// Serves the proxy on the listener in the runs' network, and on another when the launcher had to be started again.
+pub async fn serve_egress(egress: Arc<Egress>, launcher: Arc<Launcher>, stop: CancellationToken) {
+    let mut listener = launcher.proxy_listener();
+    drop(launcher);
+    loop {
+        let current = listener.borrow_and_update().clone();
+        let replaced = stop.child_token();
+        let serving = async {
+            let Some(current) = current else { return std::future::pending().await };
+            let served = match current.try_clone() {
+                Ok(socket) => egress.serve(socket.into(), replaced.clone()).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served {
+                tracing::error!(%error, "commands cannot reach the egress proxy");
+                tokio::time::sleep(LISTENER_PAUSE).await;
+            }
+        };
+        let mut serving = std::pin::pin!(serving);
+        tokio::select! {
+            () = stop.cancelled() => return serving.await,
+            changed = listener.changed() => {
+                replaced.cancel();
+                if changed.is_err() {
+                    return;
+                }
+            }
+            () = &mut serving => {}
+        }
+    }
+}
+
+/// What commands may reach, when they are not to have the best there is.
+///
+/// # Errors
+/// [`ServeError::NoProxy`] when the configuration demands the proxy and there is no network to put it into.
+pub fn network(config: &Config, launcher: &Launcher) -> Result<exec::Network, ServeError> {
+    use exec::Network;
+    match config.commands.network {
+        Reach::Proxy if !launcher.offers_proxy() => Err(ServeError::NoProxy {
+            reason: launcher
+                .without_namespaces()
+                .unwrap_or("the proxy's listener could not be made")
+                .to_owned(),
+        }),
+        Reach::Auto | Reach::Proxy if launcher.offers_proxy() => Ok(Network::Proxy),
+        Reach::Auto | Reach::Proxy | Reach::None => Ok(Network::None),
+        Reach::Host => Ok(Network::Host),
+    }
+}

@@ -1,0 +1,202 @@
+//! Attacks on the running service by its callers and by their commands, each named after what it tries.
+//!
+//! The real service is started once for each tier that this host grants, as root and without; every attack is made on
+//! each of them, as a client would: a payload is uploaded through the API, run with `exec`, and judged by what it
+//! obtained and by what is different on the host afterwards. An exit code is no evidence. Before each attack the same
+//! payload runs on something that it may have, and must obtain it: a sandbox that starts nothing would look safe.
+//!
+//! * [`attack`] says what an attack is, [`expectation`] what tiers promise about it.
+//! * [`stage`] starts services and furnishes them with a victim; [`scene`] is one attacker there; [`host`] looks from
+//!   outside.
+//! * [`payload`] runs the Python files of `payloads/`; the modules named after themes hold the attacks.
+//! * [`table`] keeps `docs/SECURITY.md` and prints what was found.
+//!
+//! `cargo test --test security -- NAME` makes the attacks whose names hold `NAME`. `FILESECBOX_URL` and
+//! `FILESECBOX_TOKEN` name a running service to attack instead; what needs a look at the host is skipped then.
+//! `FILESECBOX_REQUIRE=root,setpriv,perl,landlock` makes a failure of what would be skipped.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    dead_code,
+    missing_docs,
+    reason = "a test fails by panicking, looks at the host from outside, and shares the client with another suite"
+)]
+
+mod attack;
+mod bodies;
+#[path = "../rest/support/client.rs"]
+mod client;
+mod environment;
+mod expectation;
+mod files;
+mod host;
+mod kernel;
+mod layers;
+mod network;
+mod others;
+mod paths;
+mod payload;
+mod planting;
+mod processes;
+mod programs;
+mod races;
+mod resources;
+mod scene;
+mod stage;
+mod table;
+#[path = "../rest/support/zip.rs"]
+mod zip;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use attack::Attack;
+use expectation::Expected;
+use scene::Scene;
+use stage::Stage;
+use table::{Found, Theme};
+
+/// All attacks, by theme.
+const THEMES: &[Theme] = &[
+    ("Files of the host and of others", files::ATTACKS),
+    ("Other processes", others::ATTACKS),
+    ("Programs", programs::ATTACKS),
+    ("The kernel", kernel::ATTACKS),
+    ("The network", network::ATTACKS),
+    ("What outlives a run", processes::ATTACKS),
+    ("Resources", resources::ATTACKS),
+    ("Things planted for the API", planting::ATTACKS),
+    ("Races with the API", races::ATTACKS),
+    ("Paths", paths::ATTACKS),
+    ("Requests and their bodies", bodies::ATTACKS),
+    ("Layers", layers::ATTACKS),
+    ("Environment and identity", environment::ATTACKS),
+];
+
+/// The stages and what was found on them.
+struct Campaign {
+    stages: Vec<Stage>,
+    findings: Mutex<BTreeMap<&'static str, BTreeMap<String, Found>>>,
+    /// How long each attack took on all stages.
+    times: Mutex<Vec<(Duration, &'static str)>>,
+    /// Held shared by most attacks, alone by those that measure.
+    quiet: RwLock<()>,
+}
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let stages = if arguments.list { Vec::new() } else { Stage::all() };
+    let before: Vec<_> = stages.iter().map(Stage::belongings).collect();
+    let campaign = Arc::new(Campaign {
+        stages,
+        findings: Mutex::default(),
+        times: Mutex::default(),
+        quiet: RwLock::default(),
+    });
+    let mut trials: Vec<Trial> = THEMES
+        .iter()
+        .flat_map(|(_, attacks)| *attacks)
+        .map(|attack| {
+            let campaign = Arc::clone(&campaign);
+            Trial::test(attack.name, move || campaign.make(attack))
+        })
+        .collect();
+    trials.push(Trial::test("the_document_has_the_table_of_this_suite", || {
+        table::check_document(THEMES);
+        Ok(())
+    }));
+    let is_list = arguments.list;
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if is_list {
+        return;
+    }
+    println!("{}", table::found(&campaign.findings.lock().unwrap()));
+    println!("{}", table::slowest(&mut campaign.times.lock().unwrap()));
+    let unharmed = campaign.stages.iter().zip(&before).all(|(stage, before)| is_unharmed(stage, before));
+    // Stops the services before the exit that runs no destructors.
+    drop(campaign);
+    if !unharmed {
+        std::process::exit(101);
+    }
+    conclusion.exit();
+}
+
+impl Campaign {
+    /// Makes an attack on every stage.
+    fn make(&self, attack: &'static Attack) -> Result<(), Failed> {
+        let (shared, alone);
+        if attack.alone {
+            alone = self.quiet.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let _ = &alone;
+        } else {
+            shared = self.quiet.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let _ = &shared;
+        }
+        let begun = Instant::now();
+        let made = |stage: &Stage| (place_of(stage), attempt(attack, &Scene::new(stage, attack.name)));
+        let found: Vec<(String, Found)> = if attack.waits {
+            std::thread::scope(|threads| {
+                let made = &made;
+                let running: Vec<_> =
+                    self.stages.iter().map(|stage| threads.spawn(move || made(stage))).collect();
+                running.into_iter().map(|thread| thread.join().unwrap()).collect()
+            })
+        } else {
+            self.stages.iter().map(made).collect()
+        };
+        let complaints: Vec<String> = found
+            .iter()
+            .filter_map(|(place, found)| Some(format!("{place}: {}", found.complaint()?)))
+            .collect();
+        self.findings.lock().unwrap().insert(attack.name, found.into_iter().collect());
+        self.times.lock().unwrap().push((begun.elapsed(), attack.name));
+        if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n").into()) }
+    }
+}
+
+/// Makes one attack on one stage.
+fn attempt(attack: &Attack, scene: &Scene<'_>) -> Found {
+    let expected = attack.expected(scene);
+    if matches!(expected, Expected::NotRun(_)) {
+        return Found::NotRun;
+    }
+    match catch_unwind(AssertUnwindSafe(|| attack.make(scene))) {
+        Ok(finding) => Found::Made(expected, finding),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            Found::Broken(text.unwrap_or_else(|| "panicked".to_owned()))
+        }
+    }
+}
+
+/// Tells whether the baseline and the victim's things are as they were, and whether the service still answers.
+fn is_unharmed(stage: &Stage, before: &[(String, String)]) -> bool {
+    let place = place_of(stage);
+    let after = stage.belongings();
+    let changed: Vec<&str> = before
+        .iter()
+        .filter(|entry| !after.contains(entry))
+        .chain(after.iter().filter(|entry| !before.contains(entry)))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if changed.is_empty() {
+        println!("{place}: baseline and victim are unchanged after all of it ({} entries)", before.len());
+    } else {
+        println!("{place}: CHANGED after all of it: {changed:?}");
+    }
+    changed.is_empty()
+}
+
+/// A stage as the report names it.
+fn place_of(stage: &Stage) -> String {
+    format!("{}, {}", stage.tier, if stage.is_root { "root" } else { "no root" })
+}

@@ -1,0 +1,130 @@
+//! Attacks through sockets, and on descriptors that were left open.
+
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::time::{Duration, Instant};
+
+use crate::attack::{Attack, Prey};
+use crate::expectation::{Expectations, Expected, Finding};
+use crate::payload::{self, Mode};
+use crate::scene::Scene;
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack::driven("connecting_to_a_port_of_the_host", connecting_to_a_port),
+    Attack::hunting("network.py", "connecting_to_the_service_itself", |scene| {
+        Some(Prey { control: Vec::new(), evil: vec![scene.client().address.port().to_string()] })
+    }),
+    Attack::driven("sending_datagrams_to_the_host", sending_datagrams),
+    Attack::driven("connecting_to_abstract_sockets", connecting_to_abstract_sockets),
+    Attack::driven("connecting_to_sockets_with_a_path", connecting_to_a_path),
+    Attack::payload("network.py", "reaching_the_metadata_address"),
+    Attack::payload("network.py", "opening_unusual_sockets"),
+    Attack::driven("listening_for_others", listening),
+    Attack::driven("reaching_the_host_through_the_proxy", through_the_proxy).expecting(WITH_A_PROXY),
+    Attack::hunting("network.py", "using_the_proxy_without_a_token", |scene| {
+        scene.stage.has_proxy.then(Prey::default)
+    })
+    .expecting(WITH_A_PROXY),
+    Attack::payload("network.py", "using_descriptors_that_were_left_open"),
+];
+
+const WITH_A_PROXY: Expectations =
+    Expectations::WALLED.landlock(Expected::NotRun("the proxy needs tier `namespaces`"));
+
+/// Nobody may have connected, whatever the payload says.
+fn judge<T>(finding: Finding, accepted: std::io::Result<T>) -> Finding {
+    match accepted {
+        Ok(_) => Finding::Through("the host was reached".into()),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => finding,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn needs_host() -> Finding {
+    Finding::Skipped("needs a listener on the host of the service".into())
+}
+
+fn evil(told: impl Into<String>) -> Prey {
+    Prey { control: Vec::new(), evil: vec![told.into()] }
+}
+
+fn connecting_to_a_port(scene: &Scene<'_>) -> Finding {
+    if scene.host().is_none() {
+        return needs_host();
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    judge(payload::hunt(scene, "network.py", &evil(port.to_string())), listener.accept())
+}
+
+fn sending_datagrams(scene: &Scene<'_>) -> Finding {
+    if scene.host().is_none() {
+        return needs_host();
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let finding = payload::hunt(scene, "network.py", &evil(port.to_string()));
+    judge(finding, socket.recv(&mut [0; 16]))
+}
+
+fn connecting_to_abstract_sockets(scene: &Scene<'_>) -> Finding {
+    if scene.host().is_none() {
+        return needs_host();
+    }
+    let name = format!("{}-abstract", scene.canary());
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    judge(payload::hunt(scene, "network.py", &evil(name)), listener.accept())
+}
+
+fn connecting_to_a_path(scene: &Scene<'_>) -> Finding {
+    let Some(host) = scene.host() else { return needs_host() };
+    use std::os::unix::fs::PermissionsExt;
+    let outside = host.own_outside("outside-socket", scene.canary());
+    let path = outside.join("listener");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    judge(payload::hunt(scene, "network.py", &evil(path.display().to_string())), listener.accept())
+}
+
+/// The proxy stands where a listener of the host and the service itself would be in reach.
+fn through_the_proxy(scene: &Scene<'_>) -> Finding {
+    if !scene.stage.has_proxy || scene.host().is_none() {
+        return Finding::Skipped("needs a service with the egress proxy".into());
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let ports = [listener.local_addr().unwrap().port(), scene.client().address.port()];
+    let prey = Prey { control: Vec::new(), evil: ports.map(|port| port.to_string()).into() };
+    judge(payload::hunt(scene, "network.py", &prey), listener.accept())
+}
+
+/// The run listens, and the host tries to connect while it does.
+fn listening(scene: &Scene<'_>) -> Finding {
+    if scene.host().is_none() {
+        return needs_host();
+    }
+    payload::control(&scene.control(), &scene.control().workspace(), "network.py", &[]);
+    // Free a moment ago, and below what the kernel gives out by itself.
+    let port = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    let tree = scene.workspace();
+    payload::plant(scene, &tree, "network.py");
+    let request = payload::request(scene, "network.py", scene.name, Mode::Evil, &[port.to_string()]);
+    std::thread::scope(|threads| {
+        let run = threads.spawn(|| scene.exec(&tree, &request));
+        let begun = Instant::now();
+        while !run.is_finished() && scene.client().get(format!("{tree}/stat?path=listening")).status != 200 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the payload never listened");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let reached = TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), Duration::from_millis(300));
+        scene.write("enough", "");
+        let finding = payload::judge(scene, &run.join().unwrap());
+        if reached.is_ok() { Finding::Through("the host could connect to a run".into()) } else { finding }
+    })
+}

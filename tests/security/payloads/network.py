@@ -1,0 +1,189 @@
+"""Reaching whatever is outside by a socket. Controls use a pair of sockets that are connected to each other, which
+every tier allows."""
+
+import base64
+import os
+import socket
+import time
+import urllib.parse
+
+from attack import attempt, got, main
+
+
+def pair():
+    """Proves that sockets as such work here."""
+    first, second = socket.socketpair()
+    first.send(b"x")
+    got(second.recv(1))
+
+
+def connects(family, kind, address, data=b"canary"):
+    """Connects and sends; says when either worked."""
+    try:
+        with socket.socket(family, kind) as end:
+            end.settimeout(1)
+            end.connect(address)
+            if kind == socket.SOCK_STREAM:
+                got(f"connected to {address}")
+            end.send(data)
+    except socket.timeout:
+        got(f"{address}: packets go out and nobody answers")
+    except OSError:
+        pass
+
+
+def connecting_to_a_port_of_the_host(evil, *ports):
+    if not evil:
+        pair()
+    for port in map(int, ports):
+        for family, address in ((socket.AF_INET, ("127.0.0.1", port)), (socket.AF_INET6, ("::1", port)),
+                                (socket.AF_INET, ("0.0.0.0", port)), (socket.AF_INET6, ("::ffff:127.0.0.1", port))):
+            connects(family, socket.SOCK_STREAM, address)
+
+
+connecting_to_the_service_itself = connecting_to_a_port_of_the_host
+
+
+def sending_datagrams_to_the_host(evil, *ports):
+    if not evil:
+        pair()
+    for port in map(int, ports):
+        for host in ("127.0.0.1", "0.0.0.0"):
+            end = attempt(socket.socket, socket.AF_INET, socket.SOCK_DGRAM)
+            if end is not None:
+                attempt(end.sendto, b"canary", (host, port))
+
+
+def connecting_to_abstract_sockets(evil, *names):
+    if not evil:
+        pair()
+    for name in names:
+        connects(socket.AF_UNIX, socket.SOCK_STREAM, "\0" + name)
+
+
+def connecting_to_sockets_with_a_path(evil, *paths):
+    if not evil:
+        pair()
+    for path in paths:
+        connects(socket.AF_UNIX, socket.SOCK_STREAM, path)
+    for path in ("/run/docker.sock", "/var/run/docker.sock", "/run/containerd/containerd.sock", "/run/dbus/system_bus_socket",
+                 "/run/systemd/private", "/run/systemd/notify", "/dev/log") if evil else ():
+        connects(socket.AF_UNIX, socket.SOCK_STREAM, path)
+        connects(socket.AF_UNIX, socket.SOCK_DGRAM, path)
+
+
+def reaching_the_metadata_address(evil):
+    if not evil:
+        pair()
+        return
+    for address in ("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16"):
+        connects(socket.AF_INET, socket.SOCK_STREAM, (address, 80))
+    connects(socket.AF_INET6, socket.SOCK_STREAM, ("fd00:ec2::254", 80))
+
+
+def opening_unusual_sockets(evil):
+    """Raw, packet, netlink, hypervisor and whatever other families there are."""
+    if not evil:
+        pair()
+        return
+    for family, kind, protocol in (
+        (socket.AF_INET, socket.SOCK_RAW, 1), (socket.AF_INET6, socket.SOCK_RAW, 58), (socket.AF_INET, socket.SOCK_DGRAM, 1),
+        (17, socket.SOCK_RAW, 3), (17, socket.SOCK_DGRAM, 3), (40, socket.SOCK_STREAM, 0), (40, socket.SOCK_DGRAM, 0),
+        (38, socket.SOCK_SEQPACKET, 0), (31, socket.SOCK_RAW, 1), (29, socket.SOCK_RAW, 1), (15, socket.SOCK_RAW, 2),
+        (socket.AF_INET, socket.SOCK_STREAM, 262), (socket.AF_INET, socket.SOCK_STREAM, 132), (44, socket.SOCK_RAW, 0),
+        (21, socket.SOCK_SEQPACKET, 0), (30, socket.SOCK_STREAM, 0), (24, socket.SOCK_DGRAM, 0), (9, socket.SOCK_SEQPACKET, 0),
+        *((16, socket.SOCK_RAW, protocol) for protocol in (0, 4, 6, 9, 12, 15, 16)),
+    ):
+        end = attempt(socket.socket, family, kind, protocol)
+        if end is not None:
+            got(f"family {family}, kind {kind}, protocol {protocol}")
+
+
+def through_the_proxy(request):
+    """Sends a request to the proxy of the environment and returns what comes back."""
+    proxy = urllib.parse.urlsplit(os.environ.get("HTTP_PROXY") or os.environ["http_proxy"])
+    token = base64.b64encode(f"{proxy.username or ''}:{proxy.password or ''}".encode()).decode()
+    with socket.create_connection((proxy.hostname, proxy.port), 5) as end:
+        end.settimeout(5)
+        end.sendall(request.replace("TOKEN", f"Proxy-Authorization: Basic {token}").encode())
+        answer = b""
+        while True:
+            piece = attempt(end.recv, 65536)
+            if not piece:
+                return answer
+            answer += piece
+            if b"\r\n\r\n" in answer and b" 200 " in answer[:16]:
+                attempt(end.sendall, b"GET / HTTP/1.0\r\n\r\n")
+
+
+def spellings(port):
+    """Addresses of this machine and of metadata services, as a careless filter does not know them."""
+    for host in ("127.0.0.1", "localhost", "LOCALHOST.", "127.1", "0x7f.1", "0x7f000001", "2130706433", "017700000001",
+                 "0", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]",
+                 "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "127.0.0.1.", "127.00.0.1", "127.0.0.1%00.example.com",
+                 "localtest.me", "127.0.0.1.nip.io", "user@127.0.0.1"):
+        yield f"{host}:{port}"
+    for host in ("169.254.169.254", "metadata.google.internal", "100.100.100.200", "[fd00:ec2::254]", "168.63.129.16",
+                 "0xa9fea9fe", "2852039166", "169.254.43518", "[::ffff:a9fe:a9fe]", "metadata"):
+        yield f"{host}:80"
+
+
+def reaching_the_host_through_the_proxy(evil, *ports):
+    """Whatever the proxy answers is the control; an answer of 200 is the attack."""
+    if not evil:
+        got(through_the_proxy("CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: 127.0.0.1:1\r\nTOKEN\r\n\r\n")[:20])
+        return
+    for port in ports:
+        for place in spellings(port):
+            for request in (f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\nTOKEN\r\n\r\n",
+                            f"GET http://{place}/healthz HTTP/1.1\r\nHost: {place}\r\nTOKEN\r\n\r\n",
+                            f"GET http://{place}/healthz HTTP/1.1\r\nHost: example.com\r\nTOKEN\r\n\r\n"):
+                answer = attempt(through_the_proxy, request) or b""
+                if b" 200 " in answer[:16]:
+                    got(f"{place}: {answer[:60]}")
+
+
+def using_the_proxy_without_a_token(evil):
+    """Nobody's connection may count as somebody's run."""
+    reaching_the_host_through_the_proxy(False) if not evil else None
+    for header in ("X: y", "Proxy-Authorization: Basic Og==", "Proxy-Authorization: Basic YWRtaW46",
+                   "Proxy-Authorization: Bearer x", "Authorization: TOKEN") if evil else ():
+        answer = through_the_proxy(f"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n{header}\r\n\r\n")
+        if b" 407 " not in answer[:16]:
+            got(answer[:100])
+
+
+def listening_for_others(evil, *ports):
+    """Listens for a while; the caller tries to connect."""
+    if not evil:
+        pair()
+        return
+    ends = []
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for port in map(int, ports):
+            end = attempt(socket.socket, family, socket.SOCK_STREAM)
+            if end is not None and attempt(lambda: end.bind(("", port)) or True):
+                attempt(lambda: end.listen())
+                ends.append(end)
+    open("listening", "w").close()
+    for _ in range(100):
+        if os.path.exists("enough"):
+            break
+        time.sleep(0.02)
+
+
+def using_descriptors_that_were_left_open(evil):
+    """The control opens one and finds it; the attack finds those that nobody opened."""
+    opened = {os.dup(1)} if not evil else set()
+    for descriptor in range(3, 1024):
+        facts = attempt(os.fstat, descriptor)
+        if facts:
+            got(f"{descriptor}: mode {facts.st_mode:o}")
+    for descriptor in range(3):
+        facts = os.fstat(descriptor)
+        if facts.st_mode & 0o170000 not in (0o010000, 0o020000, 0o100000):
+            got(f"{descriptor} is no pipe: {facts.st_mode:o}")
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,180 @@
+//! Attacks on what all share: processes, memory, disk, places for runs. Amounts are small, and so are the limits.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::attack::{Attack, Prey};
+use crate::expectation::{Expectations, Expected, Finding};
+use crate::host;
+use crate::payload::{self, Mode};
+use crate::planting::wait_until_ready;
+use crate::scene::{Scene, workspace_of};
+
+const MIB: u64 = 1024 * 1024;
+/// What a flood writes.
+const FLOOD_BYTES: u64 = 500 * MIB;
+
+const PER_PROCESS: Expected = Expected::NotStopped("memory is limited for each process, not for the run");
+const NO_QUOTA: Expected = Expected::NotStopped("files are limited one by one, not all of a user's together");
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack::hunting("resources.py", "forking_until_refused", too_many_processes).alone(),
+    Attack::hunting("resources.py", "starting_threads_until_refused", too_many_processes).alone(),
+    Attack::hunting("resources.py", "taking_memory_in_one_process", |scene| {
+        let most = small(scene, "memory_bytes", 2048 * MIB)?;
+        Some(Prey::one((8 * MIB).to_string(), (most + 64 * MIB).to_string()))
+    })
+    .alone(),
+    Attack::hunting("resources.py", "taking_memory_in_many_processes", |scene| {
+        let most = small(scene, "memory_bytes", 2048 * MIB)?;
+        let told = |count: u64, size: u64| vec![count.to_string(), size.to_string()];
+        Some(Prey { control: told(2, 8 * MIB), evil: told(4, most / 3) })
+    })
+    .alone()
+    .expecting(Expectations::WALLED.landlock(PER_PROCESS).namespaces(PER_PROCESS)),
+    Attack::hunting("resources.py", "writing_one_large_file", |scene| {
+        Some(Prey::one(MIB.to_string(), (scene.stage.limit("file_bytes") + MIB).to_string()))
+    }),
+    Attack::driven("filling_the_disk_with_many_files", |scene| {
+        filling(scene, &["2", "1000"], &["8", &(16 * MIB).to_string()])
+    })
+    .expecting(Expectations::WALLED.landlock(NO_QUOTA).namespaces(NO_QUOTA)),
+    Attack::driven("making_files_without_number", |scene| filling(scene, &["10"], &["2000"]))
+        .expecting(Expectations::WALLED.landlock(NO_QUOTA).namespaces(NO_QUOTA)),
+    Attack::hunting("resources.py", "opening_files_without_number", |scene| {
+        Some(Prey::one("10", (scene.stage.limit("open_files") + 10).to_string()))
+    }),
+    Attack::driven("using_the_processor_without_end", using_the_processor),
+    Attack::driven("writing_output_without_end", flooding).everywhere().alone(),
+    Attack::driven("locking_files_that_the_api_uses", locking).everywhere(),
+    Attack::driven("taking_all_places_for_runs", taking_places).everywhere().alone(),
+];
+
+/// A limit, where it is small enough that going beyond it harms nobody.
+fn small(scene: &Scene<'_>, name: &str, most: u64) -> Option<u64> {
+    Some(scene.stage.limit(name)).filter(|limit| *limit <= most)
+}
+
+/// Without a user id of its own, a run may have some processes more than configured: those that others ended since
+/// they were counted.
+fn too_many_processes(scene: &Scene<'_>) -> Option<Prey> {
+    let most = small(scene, "processes", 1024)?;
+    Some(Prey::one("5", (most + 200).to_string()))
+}
+
+/// Runs a payload that fills the disk, and clears up after it.
+fn filling(scene: &Scene<'_>, control: &[&str], evil: &[&str]) -> Finding {
+    let told = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect();
+    let finding = payload::hunt(scene, "resources.py", &Prey { control: told(control), evil: told(evil) });
+    for directory in ["fill", "many"] {
+        scene.client().delete(format!("{}/file?path={directory}&recursive=true", scene.workspace()));
+    }
+    finding
+}
+
+/// The kernel sends a signal at the limit; the payload would say that it got past.
+fn using_the_processor(scene: &Scene<'_>) -> Finding {
+    let Some(most) = small(scene, "cpu_seconds", 5) else {
+        return Finding::Skipped("the service's limit is longer than a test may be".into());
+    };
+    let tree = scene.workspace();
+    payload::control(&scene.control(), &scene.control().workspace(), "resources.py", &["0".into()]);
+    payload::plant(scene, &tree, "resources.py");
+    let request = payload::request(scene, "resources.py", scene.name, Mode::Evil, &[(most * 2).to_string()]);
+    let ran = scene.exec(&tree, &request);
+    if ran.stdout().contains("GOT") {
+        return Finding::Through("twice the processor time that is configured".into());
+    }
+    assert_eq!(ran.result["signal"], "SIGXCPU", "{}", ran.result);
+    Finding::Stopped
+}
+
+/// The service keeps the beginning and the end, and counts the rest.
+fn flooding(scene: &Scene<'_>) -> Finding {
+    let tree = scene.workspace();
+    payload::control(&scene.control(), &scene.control().workspace(), "resources.py", &["0".into()]);
+    payload::plant(scene, &tree, "resources.py");
+    let request = payload::request(scene, "resources.py", scene.name, Mode::Evil, &[FLOOD_BYTES.to_string()]);
+    let mut written = 0;
+    let mut flood = || {
+        let ran = scene.exec(&tree, &request);
+        assert!(ran.stdout().ends_with("end\n"), "the flood did not come to its end");
+        written = ran.result["stdout_bytes"].as_u64().unwrap();
+    };
+    let grown = match scene.host() {
+        Some(host) => host::growth(host.service(), flood),
+        None => {
+            flood();
+            0
+        }
+    };
+    assert!(written >= FLOOD_BYTES, "only {written} bytes were written");
+    if grown < 32 * MIB {
+        Finding::Stopped
+    } else {
+        Finding::Through(format!("the service grew by {grown} bytes"))
+    }
+}
+
+/// Locks of files order nobody but those who ask for them.
+fn locking(scene: &Scene<'_>) -> Finding {
+    let tree = scene.workspace();
+    scene.write("a", "one\ntwo\n");
+    scene.write("b", "x");
+    payload::control(
+        &scene.control(),
+        &scene.control().workspace(),
+        "resources.py",
+        &["a".into(), "b".into()],
+    );
+    payload::plant(scene, &tree, "resources.py");
+    let request = payload::request(scene, "resources.py", scene.name, Mode::Evil, &["a".into(), "b".into()]);
+    std::thread::scope(|threads| {
+        let run = threads.spawn(|| scene.exec(&tree, &request));
+        let begun = Instant::now();
+        while scene.client().get(format!("{tree}/stat?path=locked")).status != 200 {
+            assert!(!run.is_finished() && begun.elapsed() < Duration::from_secs(20), "nothing was locked");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let begun = Instant::now();
+        let statuses = [
+            scene.client().get(format!("{tree}/content?path=a")).status,
+            scene.client().put(format!("{tree}/edit?path=a&start=1&end=1"), "three\n").status,
+            scene.client().put(format!("{tree}/raw/b"), "y").status,
+            scene.client().delete(format!("{tree}/file?path=b")).status,
+        ];
+        let took = begun.elapsed();
+        scene.write("enough", "");
+        run.join().unwrap();
+        if took < Duration::from_secs(2) && statuses.iter().all(|status| *status == 200) {
+            Finding::Stopped
+        } else {
+            Finding::Through(format!("the API was held up for {took:?}: {statuses:?}"))
+        }
+    })
+}
+
+/// One user starts as many runs as the service will take; another one must still get a run in time.
+fn taking_places(scene: &Scene<'_>) -> Finding {
+    let tree = scene.workspace();
+    let line = json!({ "shell": "touch ready; i=0; while [ $i -lt 300 ] && ! [ -e enough ]; do sleep 0.02; i=$((i + 1)); done" });
+    std::thread::scope(|threads| {
+        let runs: Vec<_> = (0..24)
+            .map(|_| threads.spawn(|| scene.client().post_json(format!("{tree}/exec"), &line).status))
+            .collect();
+        wait_until_ready(scene, &tree, || false);
+        let begun = Instant::now();
+        let other = json!({ "shell": "echo served" });
+        let served = scene.client().post_json(format!("{}/exec", workspace_of("somebody_else")), &other);
+        let took = begun.elapsed();
+        scene.write("enough", "");
+        let statuses: Vec<u16> = runs.into_iter().map(|run| run.join().unwrap()).collect();
+        assert!(statuses.contains(&200), "the control: {statuses:?}");
+        if served.status == 200 && took < Duration::from_secs(2) {
+            Finding::Stopped
+        } else {
+            Finding::Through(format!("another user waited for {took:?}: {}", served.status))
+        }
+    })
+}

@@ -1,0 +1,119 @@
+//! [`Scene`]: one attacker on one stage, with a workspace of its own.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, encoded};
+use crate::stage::{Host, Stage};
+
+/// The agent that attackers and their victim use.
+pub(crate) const AGENT: &str = "demo";
+/// The user whose things the others are after.
+pub(crate) const VICTIM: &str = "victim";
+/// A skill of the baseline that the victim has changed.
+pub(crate) const SKILL: &str = "shared";
+
+/// An attacker on a stage. Each attack has a user of its own, so that attacks do not meet.
+pub(crate) struct Scene<'a> {
+    pub(crate) stage: &'a Stage,
+    /// The attack's name.
+    pub(crate) name: &'static str,
+    /// The user who makes it.
+    pub(crate) user: String,
+}
+
+/// How a run ended, as the caller sees it.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// The result of the run.
+    pub(crate) result: Value,
+    /// From request to answer.
+    pub(crate) took: Duration,
+}
+
+impl Ran {
+    pub(crate) fn stdout(&self) -> &str {
+        self.result["stdout"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn timed_out(&self) -> bool {
+        self.result["timed_out"] == true
+    }
+}
+
+impl<'a> Scene<'a> {
+    /// The attacker of an attack: a user who is named after it, and after the stage, because equal names get equal
+    /// user ids on all services of a machine.
+    pub(crate) fn new(stage: &'a Stage, name: &'static str) -> Self {
+        Self { stage, name, user: stage.user_named(name) }
+    }
+
+    /// Another user, in whose trees the control leaves what it makes.
+    pub(crate) fn control(&self) -> Self {
+        Self { stage: self.stage, name: self.name, user: format!("control_of_{}", self.name) }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.stage.client
+    }
+
+    /// The host, where this suite can look at it.
+    pub(crate) fn host(&self) -> Option<&Host> {
+        self.stage.host.as_ref()
+    }
+
+    /// The routes of the attacker's workspace.
+    pub(crate) fn workspace(&self) -> String {
+        workspace_of(&self.user)
+    }
+
+    /// The routes of the attacker's view of the shared skill.
+    pub(crate) fn skill(&self) -> String {
+        skill_of(&self.user)
+    }
+
+    /// Writes a file of the attacker's workspace.
+    pub(crate) fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        self.put(&self.workspace(), path, bytes);
+    }
+
+    /// Writes a file of a tree, executable, with the directories above it.
+    pub(crate) fn put(&self, tree: &str, path: &str, bytes: impl AsRef<[u8]>) {
+        self.client().put(format!("{tree}/raw/{path}?parents=true&mode=0755"), bytes).ok();
+    }
+
+    /// Runs what `request` describes in a tree; it must be accepted.
+    pub(crate) fn exec(&self, tree: &str, request: &Value) -> Ran {
+        let begun = Instant::now();
+        let answer = self.client().post_json(format!("{tree}/exec"), request).ok();
+        Ran { result: answer["data"].clone(), took: begun.elapsed() }
+    }
+
+    /// Runs a script of the shell in a tree: as a file, because the words of a line are scanned for paths.
+    pub(crate) fn script(&self, tree: &str, text: &str) -> Ran {
+        self.put(tree, "script.sh", text);
+        self.exec(tree, &json!({ "command": "bash", "args": ["script.sh"] }))
+    }
+
+    /// The prefix with which the names and contents that this attack is after begin.
+    pub(crate) fn canary(&self) -> &str {
+        &self.stage.canary
+    }
+
+    /// Says when a text holds a canary.
+    pub(crate) fn loot_in(&self, text: &str) -> Option<String> {
+        let begin = text.find(self.canary())?;
+        Some(text[begin..].chars().take(60).collect())
+    }
+}
+
+/// The routes of a user's workspace.
+pub(crate) fn workspace_of(user: &str) -> String {
+    format!("/v1/sandbox/{}/{AGENT}", encoded(user))
+}
+
+/// The routes of a user's view of the shared skill.
+pub(crate) fn skill_of(user: &str) -> String {
+    format!("/v1/skills/{}/{AGENT}/{SKILL}", encoded(user))
+}
