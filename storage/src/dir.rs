@@ -473,6 +473,14 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_was_removed_since_it_was_opened_is_an_empty_one() {
+        let (_temp, dir) = fixture();
+        let removed = dir.create_dir(OsStr::new("removed"), 0o755).unwrap();
+        dir.remove_dir(OsStr::new("removed")).unwrap();
+        assert_eq!(removed.entries().unwrap(), []);
+    }
+
+    #[test]
     fn modes_are_exact_whatever_the_umask() {
         let (_temp, dir) = fixture();
         dir.create_dir(OsStr::new("dir"), 0o777).unwrap();

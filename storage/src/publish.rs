@@ -119,9 +119,8 @@ impl Store {
                 Change::Overlay(tree) => {
                     let _alone = self.inner.locks.write(tree);
                     let applied = committed.apply(&self.inner.root, index);
-                    if applied.is_ok() {
-                        seats.extend(self.detach_view(tree));
-                    }
+                    // Also when it failed: it may have come that far.
+                    seats.extend(self.detach_view(tree));
                     applied
                 }
                 // No view is detached for it: one that was made meanwhile is of the new directory, which would be
@@ -232,6 +231,7 @@ impl Store {
             let in_lower = layers.lower_stat(name)?.is_some();
             let upper = self.inner.stage.ensure_path(&self.inner.root, &place)?;
             let trash = crate::union::hide(&self.inner.stage, &upper, name, in_lower)?;
+            let trash = self.discard_mounted(id, trash);
             // After the deed: had the service died between, an overlay would stand on a base it did not begin with.
             if in_lower {
                 self.record_base(id)?;
@@ -241,7 +241,7 @@ impl Store {
             if self.is_strict() {
                 upper.sync()?;
             }
-            self.discard_mounted(id, trash)
+            trash
         };
         drop(trash);
         Ok(())
@@ -281,12 +281,12 @@ impl Store {
                 }
                 Err(other) => return Err(other),
             };
-            let trash = self.inner.stage.discard(&upper, name)?;
+            let trash = self.discard_mounted(id, self.inner.stage.discard(&upper, name)?);
             self.forget_base(id)?;
             if self.is_strict() {
                 upper.sync()?;
             }
-            self.discard_mounted(id, trash)
+            trash
         };
         drop(trash);
         Ok(true)

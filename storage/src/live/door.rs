@@ -142,10 +142,14 @@ impl Store {
         })
     }
 
-    /// Takes the view of `id` out of its door, because its upper directory was replaced. Whoever is in it stays, and
-    /// so does what was replaced, kept with the seat. The caller holds the tree alone.
+    /// Takes the view of `id` out of its door if its upper directory was replaced. Whoever is in it stays, and so does
+    /// what was replaced, kept with the seat. The caller holds the tree alone, since before the deed.
     pub(crate) fn detach_view(&self, id: &TreeId) -> Option<Seat> {
-        self.views()?.detach(id)
+        let views = self.views()?;
+        let TreeId::Skill(user, agent, skill) = id else { return None };
+        let overlays = place::overlay(user, agent).and_then(|place| self.inner.root.open_dir(&place));
+        let upper = overlays.and_then(|dir| dir.stat_entry(OsStr::new(skill.as_str()))).ok().flatten();
+        views.detach(id, upper.map(|stat| stat.inode))
     }
 
     /// Tells the views of a skill that its baseline may be another version now. The caller holds the baseline alone.
