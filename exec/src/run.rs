@@ -24,7 +24,7 @@ use crate::result::{Encoding, ExecResult};
 use crate::tier::{Network, Tier};
 use crate::walls::{Own, open_path};
 use crate::watch::{Input, Pipes, Watch};
-use crate::wire::{Ceilings, Descriptors, MOUNTS_MAX, Place, Request};
+use crate::wire::{Ceilings, Descriptors, MOUNTS_MAX, Place, Request, Whole};
 
 /// Longest deadline, whatever the limits say: beyond it the clock's own range ends.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -132,8 +132,9 @@ impl Launcher {
             network: spec.network,
         });
         let exit_code = ending.code.unwrap_or(-1);
-        let hint = match capture.total(Stream::Err) {
-            0 => None,
+        let hint = match (ending.limit(), capture.total(Stream::Err)) {
+            (Some(limit), _) => Some(hint::of_limit(limit, &spec.limits)),
+            (None, 0) => None,
             _ => hint::of(&self.programs, exit_code, &capture.end(Stream::Err, hint::LOOK_BYTES)),
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -179,6 +180,11 @@ impl Launcher {
                 cpu_seconds: limits.cpu_seconds,
                 file_bytes: limits.file_bytes,
                 open_files: limits.open_files,
+            },
+            whole: Whole {
+                memory_bytes: limits.run_memory_bytes,
+                // The first process of a mounted run is none of the user's.
+                processes: limits.processes.saturating_add(u64::from(clones.is_some())),
             },
             network: spec.network,
             has_walls: self.landlock.is_ok(),

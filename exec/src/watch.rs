@@ -18,7 +18,7 @@ use tokio::time::Sleep;
 use crate::error::Error;
 use crate::launcher::Buffers;
 use crate::output::{Capture, Stream};
-use crate::result::Ending;
+use crate::result::{Ending, Limit};
 use crate::sys;
 use crate::wire::{self, KILL, Reach, Report};
 
@@ -59,6 +59,7 @@ pub(crate) struct Watch {
     code: Option<i32>,
     signal: Option<i32>,
     timed_out: bool,
+    limit: Option<Limit>,
 }
 
 /// What the timer is for.
@@ -117,6 +118,7 @@ impl Watch {
             code: None,
             signal: None,
             timed_out: false,
+            limit: None,
         })
     }
 
@@ -184,7 +186,8 @@ impl Watch {
                 return Err(Error::Step { step, source: io::Error::from_raw_os_error(errno) });
             }
             Report::Ended { code, signal } => (self.code, self.signal) = (code, signal),
-            Report::Exited { code, signal } => {
+            Report::Exited { code, signal, limit } => {
+                self.limit = limit;
                 // The first process of a mounted run exits with 0 once the end of the command was told.
                 if (self.code, self.signal) == (None, None) {
                     (self.code, self.signal) = (code, signal);
@@ -231,7 +234,7 @@ impl Watch {
     }
 
     fn ending(&self) -> Ending {
-        Ending { code: self.code, signal: self.signal, timed_out: self.timed_out }
+        Ending { code: self.code, signal: self.signal, timed_out: self.timed_out, limit: self.limit }
     }
 }
 

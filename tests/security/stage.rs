@@ -24,6 +24,7 @@ tree_entries = 50000
 [limits.runs]
 output_bytes = 65536
 memory_bytes = 536870912
+run_memory_bytes = 536870912
 processes = 64
 cpu_seconds = 2
 file_bytes = 33554432
