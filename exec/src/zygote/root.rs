@@ -310,7 +310,7 @@ fn change_root(root: &OwnedFd) -> io::Result<()> {
 fn try_own_processes() -> Result<(), String> {
     let refused = |error: io::Error| format!("the kernel refuses a new /proc here: {error}");
     let namespaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
-    let Some(trial) = sys::fork_into(namespaces).map_err(refused)? else {
+    let Some(trial) = sys::fork_into(namespaces, None).map_err(refused)? else {
         let tried = own_processes();
         let errno = tried.err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EINVAL));
         sys::exit_now(errno);
