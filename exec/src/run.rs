@@ -116,8 +116,7 @@ impl Launcher {
         let (ours, reports, through) = self.launch(&spec, stdin, &request, clones.as_ref()).await?;
         drop(clones);
         let mut capture = Capture::new(spec.limits.output_bytes);
-        let timeout = spec.timeout.min(Duration::from_millis(spec.limits.timeout_ms)).min(LONGEST);
-        let deadline = tokio::time::Instant::from_std(began + timeout);
+        let deadline = tokio::time::Instant::from_std(began + deadline(&spec));
         let mut watch = Watch::new(ours, reports, deadline, self.buffers.lend())?;
         let watched = watch.until_ended(&mut capture).await;
         self.buffers.take_back(std::mem::take(&mut watch.buffer));
@@ -170,6 +169,7 @@ impl Launcher {
             arguments,
             environment: spec.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
             identity,
+            deadline_ms: u64::try_from(deadline(spec).as_millis()).unwrap_or(u64::MAX),
             place: match clones {
                 None => Place::Host { tree: spec.view.tree.clone() },
                 Some(clones) => Place::Mounted { at: clones.at.clone(), leases: spec.leases.len() },
@@ -259,6 +259,11 @@ impl Launcher {
         let directory = enter(tree.as_fd(), &spec.directory)?;
         Ok((directory, build(&[(tree.as_fd(), 0), (scratch.as_fd(), 0)])?))
     }
+}
+
+/// How long a run may take.
+fn deadline(spec: &RunSpec) -> Duration {
+    spec.timeout.min(Duration::from_millis(spec.limits.timeout_ms)).min(LONGEST)
 }
 
 /// Checks what no process could receive, before anything is opened.

@@ -76,6 +76,8 @@ pub(crate) struct Request {
     pub(crate) environment: Vec<String>,
     /// The uid and gid to take; `None` keeps the launcher's.
     pub(crate) identity: Option<u32>,
+    /// How long it may run, in milliseconds. The service ends it then; the launcher does when the service is stuck.
+    pub(crate) deadline_ms: u64,
     /// Where the tree stands for it.
     pub(crate) place: Place,
     /// Resource limits.
