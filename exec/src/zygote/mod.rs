@@ -143,7 +143,7 @@ fn start() -> io::Result<Loop> {
     let memory = Memory::start(means, surroundings)?;
     let can_change_identity = reduce_capabilities(root.is_some());
     rustix::thread::set_no_new_privs(true)?;
-    let filter = match seccomp::load_opening(surroundings) {
+    let filter = match seccomp::load_opening(surroundings, setup.memory_files) {
         Ok(()) if seccomp::is_in_force() => Ok(()),
         Ok(()) => Err("the filter was accepted but refuses nothing".to_owned()),
         Err(error) => Err(format!("the kernel refuses the filter: {error}")),
