@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::launcher::Launcher;
-use crate::tier::{Enforcement, Layer, Network};
+use crate::tier::{Enforcement, Layer, MemoryBound, Network};
 use crate::wire::Reach;
 
 /// What was particular to one run.
@@ -40,8 +40,22 @@ impl Launcher {
             (Ok(_), Some(reason)) => Layer::unavailable(reason.to_owned()),
             (Err(reason), _) => Layer::unavailable(reason.clone()),
         };
-        let mut notes: Vec<Cow<'static, str>> =
-            vec!["memory is limited for each process, not for the run".into()];
+        let (memory_bound, shortfall) = self.hello().memory;
+        let mut notes: Vec<Cow<'static, str>> = Vec::new();
+        match memory_bound {
+            MemoryBound::CgroupV2 => {}
+            MemoryBound::CgroupV2Later | MemoryBound::CgroupV1 => notes.push(
+                "for the first 100 ms of a run, and for what it took then, its memory is limited by a control group \
+                 only as far as sampling shows"
+                    .into(),
+            ),
+            MemoryBound::Sampled => {
+                notes.push("memory that a run takes and gives back between two samples is not seen".into());
+            }
+            MemoryBound::EachProcess => {
+                notes.push("memory is limited for each process, not for the run".into());
+            }
+        }
         if !mounted || self.config.code_in_trees {
             notes.push(
                 "a native program in the tree can be loaded through an allowed one; it stays inside the same walls"
@@ -118,11 +132,18 @@ impl Launcher {
                     Layer::unavailable("sockets are refused by the filter, which this kernel lacks")
                 }
             },
-            limits: if as_root {
+            limits: if as_root && memory_bound != MemoryBound::CgroupV2 {
                 Layer::unavailable("the kernel limits no processes of root; all other limits hold")
             } else {
                 Layer::Enforced
             },
+            memory: match (memory_bound, shortfall) {
+                (MemoryBound::CgroupV2 | MemoryBound::CgroupV2Later | MemoryBound::CgroupV1, _) => {
+                    Layer::Enforced
+                }
+                (bound, reason) => Layer::unavailable(format!("{bound}: {}", reason.unwrap_or_default())),
+            },
+            memory_bound,
             termination: if mounted || filtered || own_uid {
                 Layer::Enforced
             } else {

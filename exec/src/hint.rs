@@ -1,12 +1,15 @@
-//! A word of advice when the kernel refused a program.
+//! A word of advice when the kernel refused a program, or a limit ended the run.
 //!
 //! The kernel says `EACCES` and the shell prints `Permission denied`, from which nobody learns that a list exists.
-//! This is a heuristic over the messages of bash, dash, env, find, xargs, timeout and Python: a wrong guess costs a
+//! The first is a heuristic over the messages of bash, dash, env, find, xargs, timeout and Python: a wrong guess costs a
 //! misleading sentence, a missed one nothing.
 
 use std::path::Path;
 
+use policy::RunLimits;
+
 use crate::programs::{Programs, shorten};
+use crate::result::Limit;
 
 /// How much of the end of standard error is looked at, in bytes.
 pub(crate) const LOOK_BYTES: u64 = 4096;
@@ -21,6 +24,26 @@ pub(crate) fn of(programs: &Programs, exit_code: i32, messages: &str) -> Option<
         return None;
     }
     messages.lines().filter(|line| line.contains(REFUSAL)).find_map(|line| advice(programs, line, exit_code))
+}
+
+/// The advice for a run that went beyond `limit`.
+pub(crate) fn of_limit(limit: Limit, limits: &RunLimits) -> String {
+    match limit {
+        Limit::Memory => format!(
+            "the processes of the run together needed more than {} MiB of memory: work in smaller pieces or with \
+             fewer processes",
+            limits.run_memory_bytes >> 20
+        ),
+        Limit::Cpu => {
+            format!("a process used more than {} s of processor time: do less in one run", limits.cpu_seconds)
+        }
+        Limit::FileSize => {
+            format!("a file was to grow beyond {} MiB: write several smaller ones", limits.file_bytes >> 20)
+        }
+        Limit::Disk => "the run wrote more than the disk or its share of it has room for, and was ended; what it wrote \
+                        is still there: remove what is not needed"
+            .to_owned(),
+    }
 }
 
 fn advice(programs: &Programs, line: &str, exit_code: i32) -> Option<String> {

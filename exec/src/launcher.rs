@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::programs::{Programs, SEARCH_PATH, Whitelist};
 use crate::surface;
 use crate::sys;
-use crate::tier::{Isolation, Tier};
+use crate::tier::{Isolation, MemoryBound, Tier};
 use crate::walls::Walls;
 use crate::wire::{self, Descriptors, Hello, Namespaces, Request, RootPlan, Setup};
 
@@ -52,6 +52,8 @@ pub struct LauncherConfig {
     pub code_in_trees: bool,
     /// Why runs are to live in no namespaces although the configuration allows it: they were tried and did not hold.
     pub without_namespaces: Option<String>,
+    /// Whether control groups are made for runs where the host lets them be made.
+    pub control_groups: bool,
     /// The port on their loopback address at which runs in namespaces find the egress proxy; `None` without one.
     pub proxy_port: Option<u16>,
 }
@@ -69,6 +71,7 @@ impl LauncherConfig {
             read_only: Vec::new(),
             code_in_trees: true,
             without_namespaces: None,
+            control_groups: true,
             proxy_port: None,
         }
     }
@@ -397,11 +400,16 @@ impl Process {
             .stdout(Stdio::null())
             .stderr(Stdio::inherit())
             .spawn()?;
-        let nothing =
-            Hello { pid: 0, filter: Err(String::new()), can_change_identity: false, namespaces: None };
+        let nothing = Hello {
+            pid: 0,
+            filter: Err(String::new()),
+            can_change_identity: false,
+            namespaces: None,
+            memory: (MemoryBound::EachProcess, None),
+        };
         // In its place at once, so that a launcher that does not answer is ended by `drop`.
         let mut process = Self { child, socket: Arc::new(ours), hello: nothing, walls: None, proxy: None };
-        wire::send_message(process.socket.as_fd(), &Setup { root })?;
+        wire::send_message(process.socket.as_fd(), &Setup { root, control_groups: config.control_groups })?;
         let (hello, attached) = process.receive_hello()?;
         let mut attached = attached.into_iter();
         let root = attached.next();

@@ -50,9 +50,9 @@ pub use launcher::{Launcher, LauncherConfig};
 pub use mounts::{Attachment, Role};
 pub use owners::OwnerMaps;
 pub use programs::{Programs, SEARCH_PATH, Whitelist};
-pub use result::{Encoding, ExecResult};
+pub use result::{Encoding, ExecResult, Limit};
 pub use run::RunSpec;
-pub use tier::{Enforcement, Isolation, Layer, Network, Tier};
+pub use tier::{Enforcement, Isolation, Layer, MemoryBound, Network, Tier};
 pub use wire::Step;
 pub use zygote::launcher_main;
 

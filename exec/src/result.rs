@@ -41,6 +41,9 @@ pub struct ExecResult {
     pub signal: Option<String>,
     /// Whether the deadline ended the run.
     pub timed_out: bool,
+    /// The limit that the run went beyond, and because of which it or a part of it was killed.
+    #[serde(default)]
+    pub limit: Option<Limit>,
     /// Whether output was dropped.
     pub truncated: bool,
     /// Bytes written to standard output, dropped ones included.
@@ -57,6 +60,20 @@ pub struct ExecResult {
     pub hint: Option<String>,
 }
 
+/// A limit on resources that ends a run, other than its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The memory of all its processes together; the signal is `SIGKILL`.
+    Memory,
+    /// The processor time of one process; the signal is `SIGXCPU`.
+    Cpu,
+    /// The size of one file; the signal is `SIGXFSZ`.
+    FileSize,
+    /// What its trees may take on the disk, or what the disk keeps free; the signal is `SIGKILL`.
+    Disk,
+}
+
 /// How the main process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
@@ -66,6 +83,19 @@ pub(crate) struct Ending {
     pub(crate) signal: Option<i32>,
     /// Whether the deadline had passed.
     pub(crate) timed_out: bool,
+    /// The limit that the launcher or the kernel found exceeded.
+    pub(crate) limit: Option<Limit>,
+}
+
+impl Ending {
+    /// The limit that the run went beyond. Some limits are told by their signal (setrlimit(2)).
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        self.limit.or(match self.signal {
+            Some(libc::SIGXCPU) => Some(Limit::Cpu),
+            Some(libc::SIGXFSZ) => Some(Limit::FileSize),
+            _ => None,
+        })
+    }
 }
 
 impl ExecResult {
@@ -89,6 +119,7 @@ impl ExecResult {
             exit_code: ending.code.filter(|_| !ending.timed_out).unwrap_or(-1),
             signal: ending.signal.map(signal_name),
             timed_out: ending.timed_out,
+            limit: ending.limit(),
             truncated: dropped_bytes > 0,
             stdout_bytes: capture.total(Stream::Out),
             stderr_bytes: capture.total(Stream::Err),

@@ -20,11 +20,11 @@ use crate::launcher::{Launcher, packet_sockets};
 use crate::mounts::{Attachment, Clones, Role};
 use crate::output::{Capture, Stream};
 use crate::programs::shorten;
-use crate::result::{Encoding, ExecResult};
+use crate::result::{Encoding, ExecResult, Limit};
 use crate::tier::{Network, Tier};
 use crate::walls::{Own, open_path};
 use crate::watch::{Input, Pipes, Watch};
-use crate::wire::{Ceilings, Descriptors, MOUNTS_MAX, Place, Request};
+use crate::wire::{Ceilings, Descriptors, MOUNTS_MAX, Place, Request, Whole};
 
 /// Longest deadline, whatever the limits say: beyond it the clock's own range ends.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -59,7 +59,13 @@ pub struct RunSpec {
     pub minimum: Option<Tier>,
     /// Whether the result also carries raw bytes.
     pub encoding: Encoding,
+    /// Ends the run early, when somebody else finds that it goes beyond a limit.
+    pub halt: Option<Halt>,
 }
+
+/// A way to end a run from outside: the run is killed as soon as the channel carries the limit that it goes beyond,
+/// and its result says so.
+pub type Halt = tokio::sync::watch::Receiver<Option<Limit>>;
 
 impl RunSpec {
     /// A run of `program` in `view` with no arguments, environment or input, default limits and no network.
@@ -80,6 +86,7 @@ impl RunSpec {
             network: Network::None,
             minimum: None,
             encoding: Encoding::Text,
+            halt: None,
         }
     }
 }
@@ -119,6 +126,7 @@ impl Launcher {
         let timeout = spec.timeout.min(Duration::from_millis(spec.limits.timeout_ms)).min(LONGEST);
         let deadline = tokio::time::Instant::from_std(began + timeout);
         let mut watch = Watch::new(ours, reports, deadline, self.buffers.lend())?;
+        watch.halt = spec.halt.take();
         let watched = watch.until_ended(&mut capture).await;
         self.buffers.take_back(std::mem::take(&mut watch.buffer));
         if matches!(watched, Err(Error::LauncherDied)) {
@@ -132,8 +140,9 @@ impl Launcher {
             network: spec.network,
         });
         let exit_code = ending.code.unwrap_or(-1);
-        let hint = match capture.total(Stream::Err) {
-            0 => None,
+        let hint = match (ending.limit(), capture.total(Stream::Err)) {
+            (Some(limit), _) => Some(hint::of_limit(limit, &spec.limits)),
+            (None, 0) => None,
             _ => hint::of(&self.programs, exit_code, &capture.end(Stream::Err, hint::LOOK_BYTES)),
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -179,6 +188,11 @@ impl Launcher {
                 cpu_seconds: limits.cpu_seconds,
                 file_bytes: limits.file_bytes,
                 open_files: limits.open_files,
+            },
+            whole: Whole {
+                memory_bytes: limits.run_memory_bytes,
+                // The first process of a mounted run is none of the user's.
+                processes: limits.processes.saturating_add(u64::from(clones.is_some())),
             },
             network: spec.network,
             has_walls: self.landlock.is_ok(),

@@ -93,6 +93,41 @@ impl fmt::Display for Layer {
     }
 }
 
+/// What bounds the memory of a run as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryBound {
+    /// A control group of version 2, which the run is born into.
+    CgroupV2,
+    /// A control group of version 2, to which a run is moved when it has lived for 100 ms.
+    CgroupV2Later,
+    /// A control group of version 1, to which a run is moved when it has lived for 100 ms.
+    CgroupV1,
+    /// The launcher looks at all processes every 100 ms and ends a run that has too much.
+    Sampled,
+    /// Nothing: only each process has a limit.
+    EachProcess,
+}
+
+impl MemoryBound {
+    /// Tells whether processes are moved to a control group during the run.
+    pub(crate) fn is_by_moving(self) -> bool {
+        matches!(self, Self::CgroupV2Later | Self::CgroupV1)
+    }
+}
+
+impl fmt::Display for MemoryBound {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::CgroupV2 => "cgroup v2",
+            Self::CgroupV2Later => "cgroup v2, from 100 ms on",
+            Self::CgroupV1 => "cgroup v1, from 100 ms on",
+            Self::Sampled => "sampled every 100 ms",
+            Self::EachProcess => "for each process only",
+        })
+    }
+}
+
 /// What confined a run, layer by layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enforcement {
@@ -114,8 +149,12 @@ pub struct Enforcement {
     pub signals: Layer,
     /// The network mode asked for.
     pub network: Layer,
-    /// Limits on memory (per process), processor time, file size, open files and processes.
+    /// Limits on the address space, processor time, file size and open files of each process, and on processes.
     pub limits: Layer,
+    /// A limit on the memory of all processes of the run together.
+    pub memory: Layer,
+    /// What keeps that limit.
+    pub memory_bound: MemoryBound,
     /// Nothing outlives the run.
     pub termination: Layer,
     /// What these layers do not promise, in words.

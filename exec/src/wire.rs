@@ -18,7 +18,8 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::tier::Network;
+use crate::result::Limit;
+use crate::tier::{MemoryBound, Network};
 
 /// Largest body inside a packet, in bytes; larger ones travel in a memory file. Far below a socket's buffer.
 const INLINE_BYTES: usize = 32 * 1024;
@@ -35,6 +36,8 @@ const DESCRIPTORS_MAX: usize = 7 + 2 * MOUNTS_MAX;
 pub(crate) struct Setup {
     /// The root that runs are to see; `None` leaves them in the host's.
     pub(crate) root: Option<RootPlan>,
+    /// Whether control groups may be made.
+    pub(crate) control_groups: bool,
 }
 
 /// A minimal root.
@@ -77,6 +80,8 @@ pub(crate) struct Request {
     pub(crate) place: Place,
     /// Resource limits.
     pub(crate) limits: Ceilings,
+    /// Limits on all processes together.
+    pub(crate) whole: Whole,
     /// Which closing filter is loaded.
     pub(crate) network: Network,
     /// Whether a Landlock ruleset is attached.
@@ -99,6 +104,15 @@ pub(crate) enum Place {
         /// How many leases follow the mounts.
         leases: usize,
     },
+}
+
+/// Limits on all processes of a run together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Whole {
+    /// Memory, in bytes.
+    pub(crate) memory_bytes: u64,
+    /// Processes and threads.
+    pub(crate) processes: u64,
 }
 
 /// Resource limits of one run, as `setrlimit(2)` takes them.
@@ -144,6 +158,8 @@ pub(crate) struct Hello {
     pub(crate) can_change_identity: bool,
     /// What became of the root that was to be prepared; the root's directory and the proxy's listener are attached.
     pub(crate) namespaces: Option<Result<Namespaces, String>>,
+    /// What bounds the memory of whole runs, and why it is no control group.
+    pub(crate) memory: (MemoryBound, Option<String>),
 }
 
 /// What the namespaces of runs offer.
@@ -189,6 +205,8 @@ pub(crate) enum Report {
         code: Option<i32>,
         /// The signal, when one killed it.
         signal: Option<i32>,
+        /// The limit that the run went beyond.
+        limit: Option<Limit>,
     },
 }
 
@@ -211,6 +229,8 @@ pub(crate) enum Reach {
 pub enum Step {
     /// The request could not be read.
     Request,
+    /// `mkdir` of the control group
+    Group,
     /// `clone`
     Clone,
     /// `move_mount` of the tree, the home, the temporary directory or a skill
@@ -253,6 +273,7 @@ impl fmt::Display for Step {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Request => "recvmsg",
+            Self::Group => "mkdir(cgroup)",
             Self::Clone => "clone",
             Self::Attach => "move_mount",
             Self::Proc => "fsmount(proc)",

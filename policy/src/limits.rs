@@ -106,6 +106,8 @@ pub struct RunLimits {
     pub arguments_bytes: usize,
     /// Address space of one process, in bytes.
     pub memory_bytes: u64,
+    /// Memory of all processes of one run together, in bytes.
+    pub run_memory_bytes: u64,
     /// Processes and threads of one sandbox at once.
     pub processes: u64,
     /// Processor time of one process, in seconds.
@@ -130,6 +132,7 @@ impl Default for RunLimits {
             stdin_bytes: 8 * 1024 * 1024,
             arguments_bytes: 128 * 1024,
             memory_bytes: 4096 * MIB,
+            run_memory_bytes: 2048 * MIB,
             processes: 256,
             cpu_seconds: 302,
             file_bytes: 500 * MIB,

@@ -84,10 +84,12 @@ fn describe(report: &HostReport, config: &Config) {
         ("signals", &enforcement.signals),
         ("network", &enforcement.network),
         ("limits", &enforcement.limits),
+        ("memory", &enforcement.memory),
         ("termination", &enforcement.termination),
     ] {
         say(&format!("{name:<16} {layer}"));
     }
+    say(&format!("memory bound     {}", enforcement.memory_bound));
     for note in &enforcement.notes {
         say(&format!("                 note: {note}"));
     }

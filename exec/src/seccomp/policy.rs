@@ -75,7 +75,6 @@ const REFUSED_HERE: &[c_long] = &[294]; // kexec_file_load, which not every C li
 
 /// Calls that are said not to exist, so that programs take the older way, which the filter can read.
 const ABSENT: &[c_long] = &[
-    libc::SYS_clone3, // its flags lie behind a pointer
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register, // makes other calls past the filter
@@ -145,6 +144,7 @@ pub(crate) fn opening(surroundings: Surroundings) -> Policy {
         refuse(*number, Verdict::Always(Action::Errno(ENOSYS)));
     }
     if surroundings == Surroundings::Host {
+        refuse(libc::SYS_clone3, Verdict::Always(Action::Errno(ENOSYS)));
         for number in MOUNTING {
             refuse(*number, Verdict::Always(Action::Errno(EPERM)));
         }
@@ -203,6 +203,8 @@ pub(crate) fn closing(network: Network, surroundings: Surroundings) -> Policy {
             let refused = Verdict::Always(Action::Errno(EPERM));
             rules.extend(MOUNTING.iter().map(|number| rule(*number, refused.clone())));
             rules.push(rule(libc::SYS_clone, new_namespaces()));
+            // The launcher starts runs with it; its flags lie behind a pointer.
+            rules.push(rule(libc::SYS_clone3, Verdict::Always(Action::Errno(ENOSYS))));
         }
     }
     let only = |kinds: Vec<Condition>, protocols: Vec<Condition>| {

@@ -8,6 +8,9 @@ use nix::unistd::Pid;
 
 use super::check;
 
+/// Start the new process in a control group (clone(2), Linux 5.7); not in every C library.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
 /// What a mount forbids to whatever is reached through it (`mount_setattr(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MountAttributes(u64);
@@ -90,16 +93,47 @@ fn set_attributes(mount: BorrowedFd<'_>, extent: Extent, attr: &libc::mount_attr
     .map(drop)
 }
 
-/// Makes a second process like this one that lives in new `namespaces`; `None` in the new process.
+/// Makes a second process like this one that lives in new `namespaces`, and in the control group `group` (of version 2)
+/// if one is given; `None` in the new process.
 ///
 /// # Errors
 /// As `clone(2)`: `EPERM` without the privilege, `ENOSPC` at a limit on namespaces, `EAGAIN` at one on processes.
-pub(crate) fn fork_into(namespaces: CloneFlags) -> io::Result<Option<Pid>> {
+pub(crate) fn fork_into(namespaces: CloneFlags, group: Option<BorrowedFd<'_>>) -> io::Result<Option<Pid>> {
+    if let Some(group) = group {
+        return fork_into_group(namespaces, group);
+    }
     let flags = namespaces.bits() | libc::SIGCHLD;
     // SAFETY: without `CLONE_VM` and without a stack the call is `fork(2)` (clone(2), "The raw system call"); the
     // launcher has one thread, so the child may allocate; the remaining arguments are unused with these flags,
     // whatever their order is on an architecture.
     let result = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match i32::try_from(check(result)?).map_err(io::Error::other)? {
+        0 => Ok(None),
+        child => Ok(Some(Pid::from_raw(child))),
+    }
+}
+
+/// As [`fork_into`], by the newer call, which alone takes a control group.
+fn fork_into_group(namespaces: CloneFlags, group: BorrowedFd<'_>) -> io::Result<Option<Pid>> {
+    let number = |value: i64| u64::try_from(value).map_err(io::Error::other);
+    let arguments = libc::clone_args {
+        flags: number(namespaces.bits().into())? | CLONE_INTO_CGROUP,
+        pidfd: 0,
+        child_tid: 0,
+        parent_tid: 0,
+        exit_signal: number(libc::SIGCHLD.into())?,
+        stack: 0,
+        stack_size: 0,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: number(group.as_raw_fd().into())?,
+    };
+    // SAFETY: `arguments` is whole, lives through the call and its size is the one passed; without `CLONE_VM` and
+    // without a stack the call is `fork(2)` (clone(2)), and the launcher has one thread, so the child may allocate.
+    let result = unsafe {
+        libc::syscall(libc::SYS_clone3, std::ptr::from_ref(&arguments), size_of::<libc::clone_args>())
+    };
     match i32::try_from(check(result)?).map_err(io::Error::other)? {
         0 => Ok(None),
         child => Ok(Some(Pid::from_raw(child))),

@@ -106,12 +106,17 @@ impl Cradle {
         })
     }
 
-    /// Starts the first process of one run: the command itself, or the one that will start it.
+    /// Starts the first process of one run: the command itself, or the one that will start it, in `group` then.
     ///
     /// # Errors
     /// As `clone(2)`, and `EINVAL` for a text with a NUL or a run of the other kind than this launcher is for.
     /// Failures of later steps are reported by the new process on the run's socket.
-    pub(super) fn spawn(&mut self, request: &Request, descriptors: &Descriptors<OwnedFd>) -> io::Result<Pid> {
+    pub(super) fn spawn(
+        &mut self,
+        request: &Request,
+        descriptors: &Descriptors<OwnedFd>,
+        group: Option<BorrowedFd<'_>>,
+    ) -> io::Result<Pid> {
         // All that needs memory comes before: the new process shares ours.
         let program =
             Program::new(request.program.as_os_str().as_bytes(), &request.arguments, &request.environment)?;
@@ -126,7 +131,7 @@ impl Cradle {
             }),
             (Place::Mounted { at, .. }, Some(root)) => {
                 let namespaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
-                if let Some(first) = sys::fork_into(namespaces)? {
+                if let Some(first) = sys::fork_into(namespaces, group)? {
                     return Ok(first);
                 }
                 let surroundings = init::Surroundings {

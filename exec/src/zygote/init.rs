@@ -182,7 +182,7 @@ fn wait(command: Pid, descriptors: &Descriptors<OwnedFd>) -> ! {
 pub(super) fn swap_owner(owner: u32) -> io::Result<OwnedFd> {
     let own = rustix::process::geteuid().as_raw();
     let (ours, theirs) = crate::launcher::packet_sockets()?;
-    let Some(child) = sys::fork_into(CloneFlags::CLONE_NEWUSER)? else {
+    let Some(child) = sys::fork_into(CloneFlags::CLONE_NEWUSER, None)? else {
         // The end of the other half is what this process waits for: it must not hold it open itself.
         drop(ours);
         let Err(_) = offer_namespace(&theirs);

@@ -10,19 +10,23 @@
 //! | [`init`] | the first process of a mounted run |
 //! | [`child`] | the steps from `clone` to `execve`, in their order |
 //! | [`kill`] | how a whole tree of processes dies |
+//! | [`memory`], [`cgroup`] | how the memory of a whole run is bounded |
 //!
 //! It dies with the service: the end of the main socket kills all runs and ends the loop. It asks for no parent death
 //! signal, which would fire when the *thread* that started it ends (`PR_SET_PDEATHSIG(2const)`); a run's own process
 //! does ask for one, because the launcher has one thread.
 
+mod cgroup;
 mod child;
 mod init;
 mod kill;
+mod memory;
 mod root;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -30,14 +34,20 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;
 
+use self::cgroup::Group;
 use self::child::Cradle;
+use self::memory::{Charge, Means, Memory};
+use crate::result::Limit;
 use crate::seccomp::{self, Surroundings};
 use crate::sys;
 use crate::wire::{self, Arrived, Descriptors, Hello, PACKET_BYTES_MAX, Place, Report, Request, Setup, Step};
+
+/// How long until what the warden had no room to hear is sent again.
+const OWED: Duration = Duration::from_millis(10);
 
 /// A run under way.
 struct Run {
@@ -48,6 +58,14 @@ struct Run {
     socket: OwnedFd,
     identity: Option<u32>,
     killed: bool,
+    /// What the warden must know of it.
+    charge: Charge,
+    /// When it is told.
+    due: Option<Instant>,
+    /// Whether it was told.
+    watched: bool,
+    /// The limit that the warden found exceeded.
+    limit: Option<Limit>,
 }
 
 /// The launcher's state: the main socket, the children's signal, the runs.
@@ -57,6 +75,9 @@ struct Loop {
     runs: Vec<Run>,
     cradle: Cradle,
     filtered: bool,
+    memory: Memory,
+    /// The number of the next run.
+    next: u64,
 }
 
 /// Runs the launcher until the service closes the socket on standard input.
@@ -103,6 +124,7 @@ fn start() -> io::Result<Loop> {
     let mut buffer = vec![0; PACKET_BYTES_MAX];
     let (length, _) = wire::receive(main.as_fd(), &mut buffer)?;
     let setup: Setup = serde_json::from_slice(buffer.get(..length).unwrap_or_default())?;
+    let means = Means::find(setup.root.is_some(), setup.control_groups);
     let (root, namespaces) = match setup.root.as_ref().map(root::enter) {
         None => (None, None),
         Some(Ok(root)) => {
@@ -111,9 +133,10 @@ fn start() -> io::Result<Loop> {
         }
         Some(Err(failure)) => (None, Some(Err(failure.to_string()))),
     };
+    let surroundings = if root.is_some() { Surroundings::Namespaces } else { Surroundings::Host };
+    let memory = Memory::start(means, surroundings)?;
     let can_change_identity = reduce_capabilities(root.is_some());
     rustix::thread::set_no_new_privs(true)?;
-    let surroundings = if root.is_some() { Surroundings::Namespaces } else { Surroundings::Host };
     let filter = match seccomp::load_opening(surroundings) {
         Ok(()) if seccomp::is_in_force() => Ok(()),
         Ok(()) => Err("the filter was accepted but refuses nothing".to_owned()),
@@ -121,7 +144,8 @@ fn start() -> io::Result<Loop> {
     };
     let filtered = filter.is_ok();
     let pid = nix::unistd::getpid().as_raw();
-    let hello = serde_json::to_vec(&Hello { pid, filter, can_change_identity, namespaces })?;
+    let bound = memory.bound();
+    let hello = serde_json::to_vec(&Hello { pid, filter, can_change_identity, namespaces, memory: bound })?;
     let mut shown = Vec::new();
     if let Some(root) = &root {
         shown.push(root.directory.as_fd());
@@ -129,7 +153,7 @@ fn start() -> io::Result<Loop> {
     }
     wire::send(main.as_fd(), &hello, &shown)?;
     let cradle = Cradle::new(root, filtered)?;
-    Ok(Loop { main, children, runs: Vec::new(), cradle, filtered })
+    Ok(Loop { main, children, runs: Vec::new(), cradle, filtered, memory, next: 1 })
 }
 
 /// Empties the bounding set and keeps what launching needs; tells whether that includes changing identity.
@@ -165,6 +189,10 @@ impl Loop {
             for index in ready.runs {
                 self.kill_run(index);
             }
+            if ready.warden {
+                let run = self.memory.hear()?;
+                self.kill_for_memory(run);
+            }
             if ready.children {
                 while matches!(self.children.read_signal(), Ok(Some(_))) {}
                 self.reap();
@@ -188,9 +216,14 @@ impl Loop {
     }
 
     /// Waits until something happens.
-    fn wait(&self) -> io::Result<Ready> {
-        let mut set =
-            vec![PollFd::new(&self.main, PollFlags::IN), PollFd::new(&self.children, PollFlags::IN)];
+    fn wait(&mut self) -> io::Result<Ready> {
+        let patience = self.announce();
+        let warden = self.memory.socket();
+        let mut set = vec![
+            PollFd::new(&self.main, PollFlags::IN),
+            PollFd::new(&self.children, PollFlags::IN),
+            PollFd::from_borrowed_fd(warden, PollFlags::IN),
+        ];
         // A run that was killed already has nothing more to ask.
         let listening: Vec<usize> = (0..self.runs.len())
             .filter(|index| self.runs.get(*index).is_some_and(|run| !run.killed))
@@ -201,7 +234,7 @@ impl Loop {
                 .filter_map(|index| self.runs.get(*index))
                 .map(|run| PollFd::new(&run.socket, PollFlags::IN)),
         );
-        match poll(&mut set, None) {
+        match poll(&mut set, patience.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -209,6 +242,7 @@ impl Loop {
         Ok(Ready {
             main: happened.next().unwrap_or(false),
             children: happened.next().unwrap_or(false),
+            warden: happened.next().unwrap_or(false),
             runs: listening
                 .into_iter()
                 .zip(happened)
@@ -218,19 +252,74 @@ impl Loop {
         })
     }
 
+    /// Tells the warden of runs that have lived for a while; how long until the next one will have.
+    fn announce(&mut self) -> Option<Timespec> {
+        let is_owed = !self.memory.settle();
+        let now = Instant::now();
+        for run in &mut self.runs {
+            if run.due.is_some_and(|due| due <= now) {
+                run.due = None;
+                run.watched = true;
+                self.memory.watch(run.charge);
+            }
+        }
+        let next = self.runs.iter().filter_map(|run| run.due).min();
+        let patience = next.map(|due| due.saturating_duration_since(now)).into_iter();
+        let patience = patience.chain(is_owed.then_some(OWED)).min()?;
+        Timespec::try_from(patience).ok()
+    }
+
     /// Starts one run, or reports why not.
     fn launch(&mut self, request: &Request, descriptors: Descriptors<OwnedFd>) {
-        match self.cradle.spawn(request, &descriptors) {
+        let number = self.next;
+        self.next += 1;
+        let group = self.memory.birthplace(number, request.whole);
+        let group = group.map_err(|error| (Step::Group, error));
+        let spawned = group.and_then(|group| {
+            let group = group.as_ref().and_then(Group::birthplace).map(AsFd::as_fd);
+            self.cradle.spawn(request, &descriptors, group).map_err(|error| (Step::Clone, error))
+        });
+        match spawned {
             Ok(pid) => {
                 let (socket, identity) = (descriptors.run, request.identity);
                 let has_own_processes = matches!(request.place, Place::Mounted { .. });
-                self.runs.push(Run { pid, has_own_processes, socket, identity, killed: false });
+                let charge = Charge {
+                    run: number,
+                    first: pid.as_raw(),
+                    has_own_processes,
+                    identity,
+                    has_runaways: !self.filtered,
+                    whole: request.whole,
+                };
+                let due = self.memory.patience().map(|patience| Instant::now() + patience);
+                self.runs.push(Run {
+                    pid,
+                    has_own_processes,
+                    socket,
+                    identity,
+                    killed: false,
+                    charge,
+                    due,
+                    watched: false,
+                    limit: None,
+                });
             }
-            Err(error) => {
+            Err((step, error)) => {
                 let errno = error.raw_os_error().unwrap_or(0);
-                let _ =
-                    wire::send_message(descriptors.run.as_fd(), &Report::Failed { step: Step::Clone, errno });
+                let _ = wire::send_message(descriptors.run.as_fd(), &Report::Failed { step, errno });
+                self.memory.ended(number, false);
             }
+        }
+    }
+
+    /// Kills a run that has more memory than it may.
+    fn kill_for_memory(&mut self, number: u64) {
+        let found = self.runs.iter().position(|run| run.charge.run == number && !run.killed);
+        if let Some(index) = found {
+            if let Some(run) = self.runs.get_mut(index) {
+                run.limit = Some(Limit::Memory);
+            }
+            self.kill_run(index);
         }
     }
 
@@ -284,7 +373,11 @@ impl Loop {
             let _ = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
             if let Some(index) = found {
                 let run = self.runs.swap_remove(index);
-                let _ = wire::send_message(run.socket.as_fd(), &exited(status));
+                let was_killed = matches!(status, WaitStatus::Signaled(_, Signal::SIGKILL, _));
+                let number = run.charge.run;
+                let found = self.memory.verdict(number, run.watched, was_killed && !run.killed);
+                let _ = wire::send_message(run.socket.as_fd(), &exited(status, run.limit.or(found)));
+                self.memory.ended(number, run.watched);
             }
         }
     }
@@ -305,14 +398,17 @@ fn swap_owner(owner: u32, reply: &OwnedFd) {
 struct Ready {
     main: bool,
     children: bool,
+    warden: bool,
     /// Runs whose socket was closed or holds a message, in ascending order.
     runs: Vec<usize>,
 }
 
-fn exited(status: WaitStatus) -> Report {
+fn exited(status: WaitStatus, limit: Option<Limit>) -> Report {
     match status {
-        WaitStatus::Exited(_, code) => Report::Exited { code: Some(code), signal: None },
-        WaitStatus::Signaled(_, signal, _) => Report::Exited { code: None, signal: Some(signal as i32) },
-        _ => Report::Exited { code: None, signal: None },
+        WaitStatus::Exited(_, code) => Report::Exited { code: Some(code), signal: None, limit },
+        WaitStatus::Signaled(_, signal, _) => {
+            Report::Exited { code: None, signal: Some(signal as i32), limit }
+        }
+        _ => Report::Exited { code: None, signal: None, limit },
     }
 }

@@ -1,0 +1,116 @@
+//! Version 2 of control groups: one hierarchy, of which a part may have been handed over to this service.
+//!
+//! A group that has children with controllers may have no processes of its own ("no internal processes",
+//! `cgroups(7)`), so the service and its launchers move to a leaf beside the groups of runs. That changes the group the
+//! service was started in, so it is done only where that group is the service's alone: it is the root of a control
+//! group namespace, as containers have, or systemd says so (`Delegate=`), and nobody else is in it.
+//!
+//! # References
+//! Documentation/admin-guide/cgroup-v2.rst; `systemd.resource-control(5)`, "Delegate="; systemd's
+//! `CGROUP_DELEGATION` document, "user.delegate".
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use nix::unistd::{getpid, getppid};
+use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
+
+use super::base::{self, Base};
+use super::place::{Hierarchy, own_group};
+use super::{Groups, Setting};
+
+/// What a group limits, by file. With `memory.oom.group` all of a run dies together.
+pub(super) const SETTINGS: &[(&str, Setting)] = &[
+    ("memory.max", Setting::Memory),
+    ("memory.swap.max", Setting::NoneIfThere),
+    ("memory.oom.group", Setting::One),
+    ("pids.max", Setting::Processes),
+];
+/// Where the kernel counts processes that it killed for want of memory.
+pub(super) const KILLS: &str = "memory.events";
+
+/// The leaf in which the service and its launchers live.
+const LEAF: &str = "filesecbox-service";
+/// How a manager marks a group that it has handed over.
+const MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
+
+/// Moves the service and this process to a leaf, and makes a base beside it.
+///
+/// # Errors
+/// In words, when there is no such hierarchy, or it is not this service's to use.
+pub(super) fn find(mounts: &str, own: &str) -> Result<Groups, String> {
+    let group = own_group(Hierarchy::Unified, mounts, own).ok_or("it is not mounted")?;
+    let is_in_leaf = group.file_name().is_some_and(|name| name == LEAF);
+    let domain = if is_in_leaf { group.parent().unwrap_or(&group) } else { &group };
+    let in_words = |what: &str, error: io::Error| format!("{what} of `{}`: {error}", domain.display());
+    let directory = open_group(domain).map_err(|error| in_words("the directory", error))?;
+    let controllers =
+        base::read(&directory, "cgroup.controllers").map_err(|error| in_words("the controllers", error))?;
+    if let Some(lacking) = ["memory", "pids"].iter().find(|name| !has(&controllers, name)) {
+        return Err(format!("`{}` has no controller `{lacking}`", domain.display()));
+    }
+    if !is_in_leaf {
+        check_ownership(domain, &directory, own)?;
+        occupy_leaf(&directory).map_err(|error| in_words("the leaf", error))?;
+    }
+    let enable = |directory: &OwnedFd| base::write(directory, "cgroup.subtree_control", "+memory +pids");
+    enable(&directory).map_err(|error| in_words("the controllers", error))?;
+    let base = Base::make(domain).map_err(|error| in_words("a group", error))?;
+    if let Err(error) = enable(base.directory()) {
+        base.remove();
+        return Err(in_words("the controllers", error));
+    }
+    Ok(Groups { places: vec![(base, SETTINGS)], kills: KILLS })
+}
+
+fn has(controllers: &str, name: &str) -> bool {
+    controllers.split_whitespace().any(|other| other == name)
+}
+
+/// Checks that the group was handed over and that nobody else lives in it.
+fn check_ownership(path: &Path, directory: &OwnedFd, own: &str) -> Result<(), String> {
+    let marked = MARKS.iter().any(|mark| {
+        let mut value = [0; 8];
+        rustix::fs::fgetxattr(directory, *mark, &mut value)
+            .is_ok_and(|length| value.get(..length) == Some(b"1"))
+    });
+    // The root of a namespace is called `/` by those in it; the root of everything has no type (cgroup-v2.rst).
+    let is_namespace_root =
+        own.lines().any(|line| line == "0::/") && base::read(directory, "cgroup.type").is_ok();
+    if !marked && !is_namespace_root {
+        return Err(format!(
+            "`{}` was not handed over to the service: set `Delegate=memory pids` in its unit, or give its container \
+             a control group namespace",
+            path.display()
+        ));
+    }
+    let ours = [getpid().as_raw(), getppid().as_raw()];
+    let inside = base::processes(directory).map_err(|error| format!("`{}`: {error}", path.display()))?;
+    if inside.iter().any(|pid| !ours.contains(pid)) {
+        return Err(format!("other processes than the service are in `{}`", path.display()));
+    }
+    let below = base::groups_below(directory).unwrap_or_default();
+    match below.iter().find(|name| !name.starts_with("filesecbox-")) {
+        Some(other) => Err(format!("the group `{other}` in `{}` is not the service's", path.display())),
+        None => Ok(()),
+    }
+}
+
+/// Moves the service and this process into the leaf of `domain`.
+fn occupy_leaf(domain: &OwnedFd) -> io::Result<()> {
+    match mkdirat(domain, LEAF, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let leaf = openat(domain.as_fd(), LEAF, flags, Mode::empty())?;
+    for pid in [getpid(), getppid()] {
+        base::write(&leaf, "cgroup.procs", &pid.to_string())?;
+    }
+    Ok(())
+}
+
+fn open_group(path: &Path) -> io::Result<OwnedFd> {
+    Ok(open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}

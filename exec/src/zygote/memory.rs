@@ -1,0 +1,220 @@
+//! The memory of a whole run: what bounds it here, and the launcher's side of it.
+//!
+//! | Module | Holds |
+//! | --- | --- |
+//! | [`warden`] | the process that watches runs which live for a while |
+//! | [`ward`] | one such run |
+//! | [`processes`] | which processes a run has, and how much memory |
+//!
+//! In order of preference:
+//!
+//! 1. a group of version 2, which the first process is born into;
+//! 2. a group of either version, which all processes are moved to once the run has lived for [`ROUND`];
+//! 3. looking at all processes every [`ROUND`].
+//!
+//! A run that ends before costs nothing but in the first case, where the kernel holds the limit from the first
+//! instruction on.
+
+mod processes;
+mod ward;
+mod warden;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use self::processes::Proc;
+pub(super) use self::warden::Charge;
+use self::warden::{Exceeded, Word};
+use super::cgroup::{self, Group, Groups};
+use crate::result::Limit;
+use crate::seccomp::{self, Surroundings};
+use crate::sys;
+use crate::tier::MemoryBound;
+use crate::wire::{self, Whole};
+
+/// How long a run lives before it is watched, and how often it is looked at.
+pub(super) const ROUND: Duration = Duration::from_millis(100);
+
+/// What there is to bound runs with.
+#[derive(Debug)]
+pub(super) struct Means {
+    pub(super) bound: MemoryBound,
+    /// Why it is no control group; `None` when it is one.
+    pub(super) shortfall: Option<String>,
+    groups: Option<Groups>,
+    /// `/proc`; otherwise why nothing can be looked at.
+    proc: Result<Proc, String>,
+}
+
+impl Means {
+    /// Finds out what this host grants; before the launcher leaves the host's root and gives up its capabilities.
+    ///
+    /// `born` when processes can be started in a group (see [`crate::seccomp`]); `may_group` when groups may be used.
+    pub(super) fn find(born: bool, may_group: bool) -> Self {
+        let proc = Proc::open().map_err(|error| format!("the processes of a run cannot be listed: {error}"));
+        let found = match may_group {
+            true => cgroup::find(born),
+            false => Err("control groups are switched off".to_owned()),
+        };
+        let found = found.and_then(|(groups, bound)| match &proc {
+            // What cannot be listed cannot be moved.
+            Err(blind) if bound.is_by_moving() => {
+                groups.remove_all();
+                Err(blind.clone())
+            }
+            _ => Ok((groups, bound)),
+        });
+        match found {
+            Ok((groups, bound)) => Self { bound, shortfall: None, groups: Some(groups), proc },
+            Err(reason) => {
+                let (bound, shortfall) = match &proc {
+                    Ok(_) => (MemoryBound::Sampled, reason),
+                    Err(blind) => (MemoryBound::EachProcess, format!("{reason}; {blind}")),
+                };
+                Self { bound, shortfall: Some(shortfall), groups: None, proc }
+            }
+        }
+    }
+
+    /// What the warden needs of the launcher's descriptors.
+    fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        let groups = self.groups.iter().flat_map(Groups::descriptors);
+        groups.chain(self.proc.iter().map(AsRawFd::as_raw_fd))
+    }
+
+    /// The groups that runs are moved to.
+    fn moving(&self) -> Option<&Groups> {
+        self.groups.as_ref().filter(|_| self.bound.is_by_moving())
+    }
+}
+
+/// The launcher's side.
+#[derive(Debug)]
+pub(super) struct Memory {
+    means: Means,
+    warden: OwnedFd,
+    /// What the warden had no room to hear yet.
+    owed: VecDeque<Word>,
+}
+
+impl Memory {
+    /// Starts the warden, which gives up on its own what it does not need.
+    ///
+    /// # Errors
+    /// As `socketpair(2)` and `fork(2)`.
+    pub(super) fn start(means: Means, surroundings: Surroundings) -> io::Result<Self> {
+        let (ours, theirs) = crate::launcher::packet_sockets()?;
+        let launcher = nix::unistd::getpid().as_raw();
+        if sys::fork_single_threaded()?.is_some() {
+            return Ok(Self { means, warden: ours, owed: VecDeque::new() });
+        }
+        // What this process holds of the launcher's would keep the service from noticing the launcher's end.
+        sys::close_all_but(&means.descriptors().chain([theirs.as_raw_fd()]).collect::<Vec<_>>());
+        confine(surroundings);
+        warden::live(theirs, means, launcher)
+    }
+
+    /// What bounds the memory of runs, and why it is no control group.
+    pub(super) fn bound(&self) -> (MemoryBound, Option<String>) {
+        (self.means.bound, self.means.shortfall.clone())
+    }
+
+    /// The warden's socket: readable when it has something to tell, and at its end.
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.warden.as_fd()
+    }
+
+    /// Makes the group that the first process of the run `run` is to be born into; `None` where it is not.
+    ///
+    /// # Errors
+    /// As `mkdir(2)`. What was made is removed by [`Memory::ended`].
+    pub(super) fn birthplace(&self, run: u64, whole: Whole) -> io::Result<Option<Group>> {
+        match (&self.means.groups, self.means.bound) {
+            (Some(groups), MemoryBound::CgroupV2) => groups.make(run, whole).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// After how long the warden must be told of a run; `None` when it need not know.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        match self.means.bound {
+            MemoryBound::CgroupV2 | MemoryBound::EachProcess => None,
+            MemoryBound::CgroupV2Later | MemoryBound::CgroupV1 | MemoryBound::Sampled => Some(ROUND),
+        }
+    }
+
+    /// Tells the warden of a run that has lived for a while.
+    pub(super) fn watch(&mut self, charge: Charge) {
+        self.owed.push_back(Word::Watch(charge));
+        self.settle();
+    }
+
+    /// Tells whether the kernel killed something of the ended run `run` for want of memory.
+    ///
+    /// `watched` when the warden was told of it, `suddenly` when its first process was killed, and not by the
+    /// launcher. Without either there is nothing to look for.
+    pub(super) fn verdict(&self, run: u64, watched: bool, suddenly: bool) -> Option<Limit> {
+        let groups = self.means.groups.as_ref().filter(|_| watched || suddenly)?;
+        (groups.kills(run) > 0).then_some(Limit::Memory)
+    }
+
+    /// Cleans up after a run; `watched` when the warden was told of it.
+    pub(super) fn ended(&mut self, run: u64, watched: bool) {
+        let is_clean = match &self.means.groups {
+            Some(groups) if self.means.bound == MemoryBound::CgroupV2 => groups.remove(run),
+            _ => !watched,
+        };
+        if !is_clean {
+            self.owed.push_back(Word::Forget { run });
+            self.settle();
+        }
+    }
+
+    /// Tells the warden what it had no room to hear; `false` when something is still owed.
+    pub(super) fn settle(&mut self) -> bool {
+        while let Some(word) = self.owed.front() {
+            match wire::send_message(self.warden.as_fd(), word) {
+                // A warden that is gone is noticed by whoever waits for its socket.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                _ => drop(self.owed.pop_front()),
+            }
+        }
+        true
+    }
+
+    /// Hears which run has more memory than it may.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the warden is gone: nothing bounds the runs any more.
+    pub(super) fn hear(&self) -> io::Result<u64> {
+        let mut buffer = [0; 64];
+        let (length, _) = wire::receive(self.warden.as_fd(), &mut buffer)?;
+        if length == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the process that watches memory ended",
+            ));
+        }
+        let Exceeded { run } = serde_json::from_slice(buffer.get(..length).unwrap_or_default())?;
+        Ok(run)
+    }
+}
+
+/// Gives up what the warden does not need. It keeps what it takes to look at processes as their uid, to end what is left
+/// in a group, and to remove groups at the top of a hierarchy, where not even their owner may write (cgroups(7)).
+fn confine(surroundings: Surroundings) {
+    let kept =
+        CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL | CapabilitySet::DAC_OVERRIDE;
+    if let Ok(sets) = rustix::thread::capabilities(None) {
+        let left = sets.permitted & kept;
+        let sets = CapabilitySets { effective: left, permitted: left, inheritable: CapabilitySet::empty() };
+        let _ = rustix::thread::set_capabilities(None, sets);
+    }
+    // As the launcher; where the kernel has no filters, that is said of the launcher's.
+    let _ = rustix::thread::set_no_new_privs(true);
+    let _ = seccomp::load_opening(surroundings);
+}

@@ -1,0 +1,194 @@
+//! The processes of one run, found by descent, and the memory they have.
+//!
+//! # References
+//! `proc_pid_task(5)` (`children`), `proc_pid_statm(5)`, `proc_pid_stat(5)`; Documentation/ABI/testing/
+//! procfs-smaps_rollup of Linux.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
+use rustix::fs::{Dir, Mode, OFlags, openat};
+
+/// Most processes of one run that are looked at; the default limit on processes is far below.
+const PROCESSES_MAX: usize = 8_192;
+/// Most bytes read of one file of `/proc`.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// The `/proc` of the process namespace that the launcher lives in.
+#[derive(Debug)]
+pub(super) struct Proc {
+    directory: OwnedFd,
+    page_bytes: u64,
+}
+
+impl AsRawFd for Proc {
+    fn as_raw_fd(&self) -> RawFd {
+        self.directory.as_raw_fd()
+    }
+}
+
+/// How a run's processes are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Family {
+    /// The first process; also the leader of the group.
+    pub(super) first: i32,
+    /// The process that adopts orphans of the group, where the first one does not.
+    pub(super) guardian: Option<i32>,
+    /// The uid of orphans that may have left the group; `None` where none can.
+    pub(super) runaways: Option<u32>,
+}
+
+impl Proc {
+    /// Opens `/proc` and makes sure that it tells of children.
+    ///
+    /// # Errors
+    /// As `open(2)`: `ENOENT` where the kernel was built without `CONFIG_PROC_CHILDREN`.
+    pub(super) fn open() -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open("/proc", flags, Mode::empty())?;
+        let this = Self { directory, page_bytes: rustix::param::page_size() as u64 };
+        let own = std::process::id();
+        this.text(&format!("{own}/task/{own}/children"))?;
+        Ok(this)
+    }
+
+    /// The processes of `family` at this moment, each once. One that is being forked may be missing.
+    pub(super) fn members(&self, family: &Family) -> Vec<i32> {
+        let mut found = vec![family.first];
+        if let Some(guardian) = family.guardian {
+            let orphans = self.children(guardian).into_iter().filter(|child| self.is_of(*child, family));
+            found.extend(orphans);
+        }
+        let mut seen: HashSet<i32> = found.iter().copied().collect();
+        let mut next = 0;
+        while let Some(pid) = found.get(next).copied().filter(|_| found.len() < PROCESSES_MAX) {
+            next += 1;
+            found.extend(self.children(pid).into_iter().filter(|child| seen.insert(*child)));
+        }
+        found
+    }
+
+    /// The memory that the processes have between them, in bytes, each page counted for every one that has it.
+    pub(super) fn resident(&self, members: &[i32]) -> u64 {
+        members.iter().filter_map(|pid| self.resident_of(*pid)).sum()
+    }
+
+    /// The same, each page shared out among those that have it, read as the uid `identity`, which may look.
+    ///
+    /// A process that hides this from its own uid counts as in [`Proc::resident`]. The kernel visits every page.
+    pub(super) fn proportional(&self, members: &[i32], identity: Option<u32>) -> u64 {
+        if let Some(id) = identity {
+            setfsgid(Gid::from_raw(id));
+            setfsuid(Uid::from_raw(id));
+        }
+        let of = |pid: i32| self.proportional_of(pid).or_else(|| self.resident_of(pid));
+        let sum = members.iter().filter_map(|pid| of(*pid)).sum();
+        if identity.is_some() {
+            setfsuid(Uid::effective());
+            setfsgid(Gid::effective());
+        }
+        sum
+    }
+
+    fn resident_of(&self, pid: i32) -> Option<u64> {
+        let pages: u64 = self.text(&format!("{pid}/statm")).ok()?.split_whitespace().nth(1)?.parse().ok()?;
+        Some(pages * self.page_bytes)
+    }
+
+    fn proportional_of(&self, pid: i32) -> Option<u64> {
+        let rollup = self.text(&format!("{pid}/smaps_rollup")).ok()?;
+        kib_after("Pss:", &rollup).map(|kib| kib * 1024)
+    }
+
+    /// The children of every thread of a process; none when it is gone.
+    fn children(&self, pid: i32) -> Vec<i32> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let tasks = openat(&self.directory, format!("{pid}/task"), flags, Mode::empty()).and_then(Dir::new);
+        let threads = tasks.into_iter().flatten().filter_map(Result::ok);
+        let mut children = Vec::new();
+        for thread in threads {
+            let Ok(thread) = thread.file_name().to_str() else { continue };
+            if thread.starts_with('.') {
+                continue;
+            }
+            let text = self.text(&format!("{pid}/task/{thread}/children")).unwrap_or_default();
+            children.extend(text.split_whitespace().filter_map(|number| number.parse::<i32>().ok()));
+        }
+        children
+    }
+
+    /// Tells whether an orphan belongs to `family`.
+    fn is_of(&self, orphan: i32, family: &Family) -> bool {
+        if orphan == family.first {
+            return false;
+        }
+        let group = self.text(&format!("{orphan}/stat")).ok().as_deref().and_then(group_in);
+        if group == Some(family.first) {
+            return true;
+        }
+        // A run's own first process has the uid too; it leads its group.
+        family.runaways.is_some_and(|uid| group != Some(orphan) && self.uid(orphan) == Some(uid))
+    }
+
+    fn uid(&self, pid: i32) -> Option<u32> {
+        let status = self.text(&format!("{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next()?.parse().ok())
+    }
+
+    fn text(&self, path: &str) -> io::Result<String> {
+        let file = openat(&self.directory, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut text = Vec::with_capacity(512);
+        io::Read::read_to_end(&mut io::Read::take(std::fs::File::from(file), FILE_BYTES_MAX), &mut text)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// The number of kibibytes in the line that begins with `name`.
+fn kib_after(name: &str, text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
+}
+
+/// The process group in a `stat` (field 5); the program's name before it may hold anything.
+fn group_in(stat: &str) -> Option<i32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_named_to_confuse_keeps_its_group() {
+        assert_eq!(group_in("77 (a) S 1 2 3 (b)) S 5 66 66 0 -1 4194560"), Some(66));
+        assert_eq!(group_in(""), None);
+    }
+
+    #[test]
+    fn the_proportional_share_is_read_from_its_own_line() {
+        let rollup = "55d0-7ffe ---p 0 00:00 0 [rollup]\nRss:    1000 kB\nPss:     300 kB\nPss_Dirty: 5 kB\n";
+        assert_eq!(kib_after("Pss:", rollup), Some(300));
+    }
+
+    #[test]
+    fn children_are_members_and_what_they_share_is_counted_once() {
+        let proc = Proc::open().unwrap();
+        let mut child = std::process::Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().unwrap();
+        let first = i32::try_from(child.id()).unwrap();
+        let family = Family { first, guardian: None, runaways: None };
+        while proc.members(&family).len() < 2 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let members = proc.members(&family);
+        assert_eq!(members.first(), Some(&first));
+        let (resident, proportional) = (proc.resident(&members), proc.proportional(&members, None));
+        assert!(0 < proportional && proportional < resident, "{proportional} {resident}");
+        for pid in members.into_iter().rev() {
+            let _ =
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+        }
+        child.wait().unwrap();
+        assert_eq!(proc.resident(&[first]), 0);
+    }
+}
