@@ -2,6 +2,7 @@
 //!
 //! `storage` blocks, so each operation enters it once, through [`blocking`].
 
+pub mod disk;
 pub mod error;
 pub mod files;
 pub mod places;
@@ -20,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::egress::Egress;
 pub use error::{Error, Result};
+use disk::DiskWatch;
 use places::RunPlaces;
 
 /// Everything an operation needs.
@@ -46,6 +48,8 @@ pub struct Service {
     pub run_limits: RunLimits,
     /// Who is running how much.
     pub places: RunPlaces,
+    /// The trees that runs may fill.
+    pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.
     pub runs: TaskTracker,
     /// Set when runs are to be killed.

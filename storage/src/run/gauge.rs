@@ -28,6 +28,8 @@ enum Measured {
     Tree(Vec<Dir>),
     /// A copy of a merged view. What is more in it than at first will be taken into the overlay.
     Copy { dir: Dir, first: Use },
+    /// Whatever is in the place of the tree.
+    Place,
 }
 
 /// What a look at a gauge found.
@@ -70,6 +72,7 @@ impl Gauge {
         let dir = match &measured {
             Measured::Tree(dirs) => dirs.first(),
             Measured::Copy { dir, .. } => Some(dir),
+            Measured::Place => None,
         };
         let inode = dir.map(Dir::stat).transpose()?.map_or(0, |stat| stat.inode);
         Ok(Self { store: store.clone(), id, inode, measured, ceiling })
@@ -93,11 +96,25 @@ impl Gauge {
         Use::from(self.store.disk_limits())
     }
 
-    /// Counts, by a walk. `is_last` says that nothing runs in it any more.
+    /// A gauge of the same tree for when nothing runs in it any more; it holds nothing open. `None` for a copy, which
+    /// goes with its run.
+    #[must_use]
+    pub fn afterwards(&self) -> Option<Self> {
+        let is_copy = matches!(self.measured, Measured::Copy { .. });
+        (!is_copy).then(|| Self {
+            store: self.store.clone(),
+            id: self.id.clone(),
+            inode: self.inode,
+            measured: Measured::Place,
+            ceiling: self.ceiling,
+        })
+    }
+
+    /// Counts, by a walk.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
-    pub fn look(&self, is_last: bool) -> Result<Look> {
+    pub fn look(&self) -> Result<Look> {
         let accounts = &self.store.inner.accounts;
         let mut counter = self.store.counter();
         match &self.measured {
@@ -108,12 +125,12 @@ impl Gauge {
                 let counted = counter.end();
                 if self.is_current()? {
                     accounts.counted(&self.id, counted, self.limits());
-                    if !is_last {
-                        accounts.doubt(&self.id);
-                    }
+                    // It goes on.
+                    accounts.doubt(&self.id);
                 }
                 Ok(counted.into())
             }
+            Measured::Place => Ok(self.store.count(&self.id)?.into()),
             Measured::Copy { dir, first } => {
                 counter.tree(dir)?;
                 let copy = counter.end();
