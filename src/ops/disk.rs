@@ -7,9 +7,11 @@
 //! * [`EAGER`] when the limit is nearer than what it grew by;
 //! * [`USUAL`] when it grew, or when the disk as a whole has become fuller;
 //! * twice as long as the last time when it did not, up to [`SLOWEST`];
-//! * never sooner than [`COST`] times as long as the look itself took.
+//! * never sooner than [`COST`] times the processor time that the look took, of at most [`DEAREST`].
 //!
-//! While the disk has less room left than it is to keep, all trees are looked at, and whoever lets one grow is ended.
+//! While the disk has less room left than it is to keep, all trees are looked at, and whoever lets one grow is ended. A
+//! run can also fill the disk where no tree shows it: with files that have no name any more. When next to nothing is
+//! left and no tree shows by whom it is taken, all runs are ended.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,10 +30,13 @@ const USUAL: Duration = Duration::from_millis(250);
 const EAGER: Duration = Duration::from_millis(50);
 const SLOWEST: Duration = Duration::from_secs(4);
 const COST: u32 = 8;
+const DEAREST: Duration = Duration::from_secs(1);
 /// Looks at once, each in a thread.
 const AT_ONCE: usize = 4;
 /// What the disk loses between two looks without any tree being looked at for it, in bytes.
 const UNNOTICED_BYTES: u64 = 16 * 1024 * 1024;
+/// Which part of what the disk is to keep free must be left lest all runs are ended.
+const LAST_PART: u64 = 4;
 /// What the disk loses, when it is nearly full, before somebody must have written it, in bytes.
 const NEGLIGIBLE_BYTES: u64 = 1024 * 1024;
 
@@ -140,7 +145,8 @@ impl DiskWatch {
             let has_grown = self.judge(round.looks, is_full);
             let before: u64 = *free_before.get_or_insert(free);
             let lost = before.saturating_sub(free);
-            if is_full && all_are_looked_at && !has_grown && lost > NEGLIGIBLE_BYTES {
+            let is_at_its_end = free < floor / LAST_PART;
+            if is_at_its_end && all_are_looked_at && !has_grown && lost > NEGLIGIBLE_BYTES {
                 self.end_all();
             }
             if lost > UNNOTICED_BYTES {
@@ -174,9 +180,9 @@ impl DiskWatch {
             let looking: Vec<_> = some
                 .map(|(key, gauge)| {
                     tokio::task::spawn_blocking(move || {
-                        let begun = Instant::now();
+                        let begun = processor_time();
                         let look = gauge.look();
-                        (key, look, begun.elapsed())
+                        (key, look, processor_time().saturating_sub(begun))
                     })
                 })
                 .collect();
@@ -202,7 +208,7 @@ impl DiskWatch {
                 Ok(look) => has_grown |= watched.judge(look, is_full),
                 Err(error) => tracing::debug!(%error, "a tree could not be counted"),
             }
-            watched.earliest = now + took.saturating_mul(COST);
+            watched.earliest = now + took.saturating_mul(COST).min(DEAREST);
             watched.due = watched.earliest.max(now + watched.interval);
             if watched.runs.is_empty() && !watched.is_owed {
                 trees.remove(&key);
@@ -225,6 +231,12 @@ impl DiskWatch {
             watched.end(|_| true);
         }
     }
+}
+
+/// What this thread has used of the processor (clock_gettime(2)): waiting costs nobody anything.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 impl Watched {

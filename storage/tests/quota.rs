@@ -32,7 +32,8 @@ fn limited(bytes: u64, files: u64) -> Options {
     Options { disk: DiskLimits { bytes, files, free_bytes: 0 }, ..relaxed() }
 }
 
-fn anyhow(files: &Files, at: &str, bytes: u64) -> storage::Result<storage::Written> {
+/// Writes a file of `bytes` bytes and its parents.
+fn fill(files: &Files, at: &str, bytes: u64) -> storage::Result<storage::Written> {
     let bytes = vec![b'x'; usize::try_from(bytes).unwrap()];
     write(files, at, &bytes, &WriteOptions { parents: true, ..WriteOptions::default() })
 }
@@ -90,23 +91,23 @@ fn exactly_the_limit_passes_and_one_byte_more_changes_nothing() {
         put(&files, "first", "1");
         let used = fixture.store.usage(&id).unwrap();
         let room = LIMIT - used.bytes;
-        refused(&fixture, "limits.disk.bytes", || anyhow(&files, "big", room + 1));
-        anyhow(&files, "big", room).unwrap();
+        refused(&fixture, "limits.disk.bytes", || fill(&files, "big", room + 1));
+        fill(&files, "big", room).unwrap();
         assert_eq!(fixture.store.usage(&id).unwrap(), Use { bytes: LIMIT, files: used.files + 1 });
-        refused(&fixture, "limits.disk.bytes", || anyhow(&files, "more", 1));
-        refused(&fixture, "limits.disk.bytes", || anyhow(&files, "dir/to/more", 1));
+        refused(&fixture, "limits.disk.bytes", || fill(&files, "more", 1));
+        refused(&fixture, "limits.disk.bytes", || fill(&files, "dir/to/more", 1));
         refused(&fixture, "limits.disk.bytes", || files.make_dir(&path("new/dir"), 0o755, true));
         let options = WriteOptions::default();
         let longer = &mut |text: Option<&str>| Ok(format!("{}more", text.unwrap_or_default()).repeat(2000));
         refused(&fixture, "limits.disk.bytes", || files.update(&path("first"), &options, 1 << 20, longer));
         // What does not grow.
-        anyhow(&files, "big", room).unwrap();
+        fill(&files, "big", room).unwrap();
         files.rename(&path("big"), &path("large"), false, &Condition::Always).unwrap();
-        anyhow(&files, "large", room - BLOCK).unwrap();
-        anyhow(&files, "more", 1).unwrap();
-        refused(&fixture, "limits.disk.bytes", || anyhow(&files, "again", 1));
+        fill(&files, "large", room - BLOCK).unwrap();
+        fill(&files, "more", 1).unwrap();
+        refused(&fixture, "limits.disk.bytes", || fill(&files, "again", 1));
         files.remove(&path("large"), false, &Condition::Always).unwrap();
-        anyhow(&files, "again", 1).unwrap();
+        fill(&files, "again", 1).unwrap();
     }
 }
 
@@ -121,9 +122,9 @@ fn names_are_limited_as_bytes_are() {
             put(&files, &format!("n{number}"), "");
         }
         assert_eq!(fixture.store.usage(&id).unwrap().files, 12);
-        refused(&fixture, "limits.disk.files", || anyhow(&files, "one", 0));
+        refused(&fixture, "limits.disk.files", || fill(&files, "one", 0));
         refused(&fixture, "limits.disk.files", || files.make_dir(&path("one"), 0o755, false));
-        anyhow(&files, "first", 10).unwrap();
+        fill(&files, "first", 10).unwrap();
         files.remove(&path("n11"), false, &Condition::Always).unwrap();
         files.make_dir(&path("one"), 0o755, false).unwrap();
     }
@@ -135,7 +136,7 @@ fn a_tree_above_its_limit_can_become_smaller_and_not_larger() {
     for id in [workspace(), skill_tree("u", "own")] {
         let files = fixture.store.files(id);
         for name in ["a", "b", "dir/c", "dir/d"] {
-            anyhow(&files, name, 20 * BLOCK).unwrap();
+            fill(&files, name, 20 * BLOCK).unwrap();
         }
     }
     let Fixture { store, temp } = fixture;
@@ -144,13 +145,13 @@ fn a_tree_above_its_limit_can_become_smaller_and_not_larger() {
     let fixture = Fixture { store, temp };
     for id in [workspace(), skill_tree("u", "own")] {
         let files = fixture.store.files(id);
-        refused(&fixture, "limits.disk.bytes", || anyhow(&files, "new", 1));
-        refused(&fixture, "limits.disk.bytes", || anyhow(&files, "a", 21 * BLOCK));
-        anyhow(&files, "a", 19 * BLOCK).unwrap();
+        refused(&fixture, "limits.disk.bytes", || fill(&files, "new", 1));
+        refused(&fixture, "limits.disk.bytes", || fill(&files, "a", 21 * BLOCK));
+        fill(&files, "a", 19 * BLOCK).unwrap();
         files.rename(&path("a"), &path("dir/a"), false, &Condition::Always).unwrap();
-        refused(&fixture, "limits.disk.bytes", || anyhow(&files, "new", 1));
+        refused(&fixture, "limits.disk.bytes", || fill(&files, "new", 1));
         files.remove(&path("dir"), true, &Condition::Always).unwrap();
-        anyhow(&files, "new", 20 * BLOCK).unwrap();
+        fill(&files, "new", 20 * BLOCK).unwrap();
     }
 }
 
@@ -168,7 +169,7 @@ fn what_a_rename_copies_up_counts_before_it_is_copied() {
         let id = skill_tree("u", "s");
         let command = way.map(|_| fixture.command(&id));
         let files = fixture.store.files(id);
-        anyhow(&files, "own", 30 * BLOCK).unwrap();
+        fill(&files, "own", 30 * BLOCK).unwrap();
         let rename = |from: &str| files.rename(&path(from), &path("moved"), false, &Condition::Always);
         refused(&fixture, "limits.disk.bytes", || rename("large"));
         refused(&fixture, "limits.disk.bytes", || rename("dir"));
@@ -200,7 +201,7 @@ fn an_uploaded_overlay_is_limited_and_a_baseline_is_not() {
     let many: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "")).collect();
     refused(&fixture, "limits.disk.files", || publish(&Tree::of(&many)));
     publish(&of(1)).unwrap();
-    anyhow(&fixture.skill("u", "s"), "g", LIMIT - 8 * BLOCK).unwrap();
+    fill(&fixture.skill("u", "s"), "g", LIMIT - 8 * BLOCK).unwrap();
 }
 
 #[test]
@@ -210,7 +211,7 @@ fn writers_at_once_never_exceed_the_limit_together() {
         let placed: u64 = std::thread::scope(|threads| {
             let write = |thread: usize| {
                 let files = fixture.store.files(id.clone());
-                let tries = (0..10).map(move |number| anyhow(&files, &format!("{thread}-{number}"), 3 * BLOCK));
+                let tries = (0..10).map(move |number| fill(&files, &format!("{thread}-{number}"), 3 * BLOCK));
                 tries.map(|written| u64::from(written.is_ok())).sum::<u64>()
             };
             let writers: Vec<_> = (0..16).map(|thread| threads.spawn(move || write(thread))).collect();
@@ -235,7 +236,7 @@ fn nothing_is_written_when_the_disk_is_to_stay_free_and_removals_go_on() {
     let before = everything(&fixture);
     let files = fixture.workspace("u");
     let refused = [
-        anyhow(&files, "g", 1).map(drop),
+        fill(&files, "g", 1).map(drop),
         files.make_dir(&path("d"), 0o755, false).map(drop),
         fixture.store.spool().map(drop),
         fixture
@@ -303,7 +304,7 @@ fn a_gauge_measures_what_the_run_has() {
     // Of a copy, what is more than at first, on top of the overlay.
     let large = "x".repeat(40 * 4096);
     fixture.baseline("s", &Tree::of(&[("f", &large)]));
-    anyhow(&fixture.skill("u", "s"), "own", 4 * BLOCK).unwrap();
+    fill(&fixture.skill("u", "s"), "own", 4 * BLOCK).unwrap();
     let own = fixture.store.usage(&skill_tree("u", "s")).unwrap();
     let run = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
     let gauges = run.gauges().unwrap();
@@ -345,22 +346,22 @@ fn a_tree_too_deep_to_be_counted_takes_nothing_until_it_is_removed() {
     assert!(!gauges.iter().all(|gauge| gauge.look().unwrap().is_whole));
     drop((gauges, run));
     let files = fixture.workspace("u");
-    assert!(matches!(anyhow(&files, "f", 1), Err(Error::Countless(_))));
+    assert!(matches!(fill(&files, "f", 1), Err(Error::Countless(_))));
     assert!(matches!(fixture.store.prepare_run(&workspace()), Err(Error::Countless(_))));
     files.remove(&path("d"), true, &Condition::Always).unwrap();
-    anyhow(&files, "f", 1).unwrap();
+    fill(&files, "f", 1).unwrap();
     drop(fixture.store.prepare_run(&workspace()).unwrap());
 }
 
 #[test]
 fn a_restart_counts_again() {
     let fixture = Fixture::with(limited(LIMIT, 100));
-    anyhow(&fixture.workspace("u"), "f", 50 * BLOCK).unwrap();
+    fill(&fixture.workspace("u"), "f", 50 * BLOCK).unwrap();
     let Fixture { store, temp } = fixture;
     drop(store);
     let store = Store::open(temp.path(), limited(LIMIT, 100)).unwrap().0;
     let fixture = Fixture { store, temp };
-    refused(&fixture, "limits.disk.bytes", || anyhow(&fixture.workspace("u"), "g", 20 * BLOCK));
+    refused(&fixture, "limits.disk.bytes", || fill(&fixture.workspace("u"), "g", 20 * BLOCK));
 }
 
 /// Not a law but a figure: `cargo test -p storage --release --test quota figures -- --ignored --nocapture`.
