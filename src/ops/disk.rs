@@ -152,7 +152,8 @@ impl DiskWatch {
             if lost > UNNOTICED_BYTES {
                 self.hasten();
             }
-            if free > before || lost > UNNOTICED_BYTES || (is_full && (has_grown || lost > NEGLIGIBLE_BYTES)) {
+            if free > before || lost > UNNOTICED_BYTES || (is_full && (has_grown || lost > NEGLIGIBLE_BYTES))
+            {
                 free_before = Some(free);
             }
         }
@@ -163,8 +164,9 @@ impl DiskWatch {
         let now = Instant::now();
         let due: Vec<(GaugeKey, Arc<Gauge>)> = {
             let mut trees = self.trees.lock();
-            let due =
-                trees.iter_mut().filter(|(_, watched)| watched.due <= now || (all && watched.earliest <= now));
+            let due = trees
+                .iter_mut()
+                .filter(|(_, watched)| watched.due <= now || (all && watched.earliest <= now));
             let look = |(key, watched): (&GaugeKey, &mut Watched)| {
                 watched.is_owed = false;
                 (key.clone(), Arc::clone(&watched.gauge))
@@ -221,7 +223,10 @@ impl DiskWatch {
     fn hasten(&self) {
         let soon = Instant::now() + EAGER;
         let mut trees = self.trees.lock();
-        trees.values_mut().filter(|watched| watched.interval > USUAL).for_each(|watched| watched.hasten(soon));
+        trees
+            .values_mut()
+            .filter(|watched| watched.interval > USUAL)
+            .for_each(|watched| watched.hasten(soon));
     }
 
     /// Ends every run that is old enough to have been looked at: the disk goes on filling, and no tree tells by whom.
@@ -273,10 +278,10 @@ impl Watched {
         grown != Use::default()
     }
 
-    /// Ends the runs that `which` names; how many.
+    /// Ends the runs that `which` names; how many there were to end.
     fn end(&self, which: impl Fn(&Run) -> bool) -> usize {
-        let ended = self.runs.iter().filter(|run| which(run));
-        ended.map(|run| run.halt.send_replace(Some(Limit::Disk))).count()
+        let tell = |run: &&Run| run.halt.send_if_modified(|limit| limit.replace(Limit::Disk).is_none());
+        self.runs.iter().filter(|run| which(run)).filter(tell).count()
     }
 }
 

@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::egress::Egress;
-pub use error::{Error, Result};
 use disk::DiskWatch;
+pub use error::{Error, Result};
 use places::RunPlaces;
 
 /// Everything an operation needs.

@@ -187,7 +187,8 @@ impl Service {
                 clean_up(place, prepared);
                 if let Some(reason) = &absorbed.refused {
                     result.limit = Some(Limit::Disk);
-                    result.hint = Some(format!("nothing that the run changed in the skill was kept: {reason}"));
+                    result.hint =
+                        Some(format!("nothing that the run changed in the skill was kept: {reason}"));
                 }
                 return Ok(RunOutcome { result, absorbed });
             }

@@ -222,7 +222,8 @@ impl PlannedRun {
     pub fn prepare(self) -> Result<PreparedRun> {
         let Self { store, id, view, temporary, placement, skills, run } = self;
         let mut ceilings = Vec::with_capacity(skills.len() + 2);
-        let seen = skills.iter().map(|skill| TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone()));
+        let seen =
+            skills.iter().map(|skill| TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone()));
         let workspace = TreeId::Workspace(id.user().clone(), id.agent().clone());
         let own = matches!(id, TreeId::Skill(..)).then(|| id.clone());
         for tree in std::iter::once(workspace).chain(own).chain(seen) {
@@ -238,8 +239,17 @@ impl PlannedRun {
         give(&temporaries, owner)?;
         give(&temporaries.create_dir(&run, 0o700)?, owner)?;
         // From here on, dropping it removes what was made.
-        let mut prepared =
-            PreparedRun { store, id, view, temporary, skills: Vec::new(), ceilings, _points: None, home, run };
+        let mut prepared = PreparedRun {
+            store,
+            id,
+            view,
+            temporary,
+            skills: Vec::new(),
+            ceilings,
+            _points: None,
+            home,
+            run,
+        };
         let store = &prepared.store;
         match &prepared.id {
             TreeId::Workspace(user, agent) => {

@@ -68,7 +68,9 @@ impl Resolved {
         let made = self.levels.iter().skip(1).filter(|level| level.dirs.upper.is_none()).count();
         let made_dirs = u64::try_from(made).unwrap_or(u64::MAX);
         let existing = match &self.last {
-            Some((_, Some(Found::Directory(_, stat, layer) | Found::Leaf(stat, layer)))) => Some((stat, *layer)),
+            Some((_, Some(Found::Directory(_, stat, layer) | Found::Leaf(stat, layer)))) => {
+                Some((stat, *layer))
+            }
             _ => None,
         };
         Replaced { existing, made_dirs, may_be_whiteout: existing.is_none() }

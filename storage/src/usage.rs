@@ -45,19 +45,13 @@ impl Use {
     /// Both added up.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_add(other.bytes),
-            files: self.files.saturating_add(other.files),
-        }
+        Self { bytes: self.bytes.saturating_add(other.bytes), files: self.files.saturating_add(other.files) }
     }
 
     /// This without the other; nothing falls below 0.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_sub(other.bytes),
-            files: self.files.saturating_sub(other.files),
-        }
+        Self { bytes: self.bytes.saturating_sub(other.bytes), files: self.files.saturating_sub(other.files) }
     }
 
     pub(crate) fn at_least(self, other: Self) -> Self {

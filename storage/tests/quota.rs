@@ -165,7 +165,10 @@ fn what_a_rename_copies_up_counts_before_it_is_copied() {
         };
         let Some(fixture) = fixture else { continue };
         let large = "x".repeat(usize::try_from(40 * BLOCK).unwrap());
-        fixture.baseline("s", &Tree::of(&[("large", &large), ("dir/a", &large), ("dir/b", "1"), ("small", "1")]));
+        fixture.baseline(
+            "s",
+            &Tree::of(&[("large", &large), ("dir/a", &large), ("dir/b", "1"), ("small", "1")]),
+        );
         let id = skill_tree("u", "s");
         let command = way.map(|_| fixture.command(&id));
         let files = fixture.store.files(id);
@@ -370,7 +373,10 @@ fn a_restart_counts_again() {
 fn figures() {
     let fixture = Fixture::with(Options::default());
     let relaxed = Fixture::with(relaxed());
-    let without = Fixture::with(Options { disk: DiskLimits { free_bytes: 0, ..DiskLimits::default() }, ..fixture::relaxed() });
+    let without = Fixture::with(Options {
+        disk: DiskLimits { free_bytes: 0, ..DiskLimits::default() },
+        ..fixture::relaxed()
+    });
     let text = "x".repeat(4096);
     for (what, fixture) in [("strict", &fixture), ("relaxed", &relaxed), ("relaxed, no floor", &without)] {
         let files = fixture.workspace("u");

@@ -80,14 +80,20 @@ fn every_request_that_would_exceed_the_limit_is_507_and_changes_nothing() {
             let rename = |from: &str| {
                 client.post_json(format!("{tree}/move"), &json!({ "from": from, "to": "moved" }))
             };
-            refused.extend([rename("large"), rename("d"), client.try_upload(&skills("u", "a"), "overlay", &archive)]);
+            refused.extend([
+                rename("large"),
+                rename("d"),
+                client.try_upload(&skills("u", "a"), "overlay", &archive),
+            ]);
         }
         for reply in refused {
             let answer = reply.json();
             assert_eq!((reply.status, &answer["code"]), (507, &json!("quota")), "{answer}");
             assert_eq!(answer["limit"], "limits.disk.bytes", "{answer}");
             assert_eq!(answer["limit_bytes"], LIMIT, "{answer}");
-            assert!(answer["used_bytes"].as_u64().unwrap() + answer["needed_bytes"].as_u64().unwrap() > LIMIT);
+            assert!(
+                answer["used_bytes"].as_u64().unwrap() + answer["needed_bytes"].as_u64().unwrap() > LIMIT
+            );
             before.unchanged(&service.root, &answer.to_string());
         }
         client.delete(format!("{tree}/file?path=mine")).ok();
@@ -110,7 +116,8 @@ fn ended(service: &Service, tree: &str, line: &str) -> Value {
 }
 
 /// 1 MiB files without end; and an end all the same, which stays below 300 MB, should nobody stop it.
-const FILLING: &str = "i=0; while [ $i -lt 250 ]; do head -c 1048576 /dev/zero > f$i; sleep 0.02; i=$((i+1)); done";
+const FILLING: &str =
+    "i=0; while [ $i -lt 250 ]; do head -c 1048576 /dev/zero > f$i; sleep 0.02; i=$((i+1)); done";
 /// Empty files without end, but for 60 000.
 const LITTERING: &str = "i=0; while [ $i -lt 60000 ]; do : > e$i; i=$((i+1)); done; sleep 5";
 
@@ -188,7 +195,11 @@ fn a_run_above_the_limit_may_add_a_little_and_those_that_go_on_are_refused() {
     exec(&service, &tree, &format!("head -c {} /dev/zero > large", LIMIT + MIB));
     wait_until_writes_are(&service, &tree, 507);
     let answer = exec(&service, &tree, "echo more > more; sleep 0.8");
-    assert_eq!((&answer["data"]["exit_code"], &answer["data"]["limit"]), (&json!(0), &Value::Null), "{answer}");
+    assert_eq!(
+        (&answer["data"]["exit_code"], &answer["data"]["limit"]),
+        (&json!(0), &Value::Null),
+        "{answer}"
+    );
     let begun = Instant::now();
     let line = format!("head -c {} /dev/zero > again$RANDOM", 17 * MIB);
     let refused = (0..20).find_map(|_| {
@@ -234,10 +245,18 @@ fn nothing_is_written_when_the_disk_is_to_stay_free() {
     service.client.delete(format!("{tree}/file?path=f")).ok();
     if landlocked(&service.client) {
         // A run that writes is ended at the first look that finds so; one that does not goes on.
-        let ran = exec(&service, &tree, "i=0; while [ $i -lt 100 ]; do echo x >> a; sleep 0.05; head -c 50000 a >> a; i=$((i+1)); done");
+        let ran = exec(
+            &service,
+            &tree,
+            "i=0; while [ $i -lt 100 ]; do echo x >> a; sleep 0.05; head -c 50000 a >> a; i=$((i+1)); done",
+        );
         assert_eq!(ran["data"]["limit"], "disk", "{ran}");
         let ran = exec(&service, &tree, "sleep 1; echo quiet");
-        assert_eq!((&ran["data"]["stdout"], &ran["data"]["limit"]), (&json!("quiet\n"), &Value::Null), "{ran}");
+        assert_eq!(
+            (&ran["data"]["stdout"], &ran["data"]["limit"]),
+            (&json!("quiet\n"), &Value::Null),
+            "{ran}"
+        );
     }
 }
 
@@ -249,7 +268,11 @@ fn figures_of_quotas() {
     }
     for service in services() {
         let (small, large) = (workspace("small", "a"), workspace("large", "a"));
-        exec(&service, &large, "for d in 0 1 2 3 4 5 6 7 8 9; do mkdir $d; for f in 0 1 2 3 4 5 6 7 8 9; do mkdir $d/$f; done; done");
+        exec(
+            &service,
+            &large,
+            "for d in 0 1 2 3 4 5 6 7 8 9; do mkdir $d; for f in 0 1 2 3 4 5 6 7 8 9; do mkdir $d/$f; done; done",
+        );
         for dir in 0..100 {
             let at = service.root.join(format!("sandbox/large/a/{}/{}", dir / 10, dir % 10));
             (0..100).for_each(|file| std::fs::write(at.join(file.to_string()), "1").unwrap());

@@ -64,7 +64,9 @@ impl Union {
     pub(super) fn copied_by_renaming(&self, from: &RelPath, entries: usize) -> Result<Use> {
         let resolved = self.resolve(from, LastLink::Keep)?;
         match resolved.last {
-            Some((_, Some(Found::Leaf(stat, Layer::Baseline)))) => Ok(Use { bytes: stat.allocated, files: 1 }),
+            Some((_, Some(Found::Leaf(stat, Layer::Baseline)))) => {
+                Ok(Use { bytes: stat.allocated, files: 1 })
+            }
             Some((_, Some(Found::Directory(dirs, stat, layer)))) if dirs.lower.is_some() => {
                 let options = WalkOptions { depth: DEPTH_MAX, entries, look: true };
                 let mut walked = Met::new(options);

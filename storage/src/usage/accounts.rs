@@ -150,7 +150,8 @@ mod tests {
     fn a_change_that_is_not_exact_makes_the_number_doubtful_until_the_next_count() {
         let (accounts, id) = (Accounts::new(), tree("u"));
         accounts.counted(&id, of_bytes(100), LIMITS);
-        let growth = Growth { adds: Use { bytes: 50, files: 1 }, takes: Use { bytes: 20, files: 0 }, is_exact: true };
+        let growth =
+            Growth { adds: Use { bytes: 50, files: 1 }, takes: Use { bytes: 20, files: 0 }, is_exact: true };
         accounts.change(&id, &growth);
         let known = accounts.known(&id).unwrap();
         assert_eq!((known.counted.taken, known.is_exact), (Use { bytes: 130, files: 2 }, true));
