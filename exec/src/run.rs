@@ -20,7 +20,7 @@ use crate::launcher::{Launcher, packet_sockets};
 use crate::mounts::{Attachment, Clones, Role};
 use crate::output::{Capture, Stream};
 use crate::programs::shorten;
-use crate::result::{Encoding, ExecResult};
+use crate::result::{Encoding, ExecResult, Limit};
 use crate::tier::{Network, Tier};
 use crate::walls::{Own, open_path};
 use crate::watch::{Input, Pipes, Watch};
@@ -59,7 +59,13 @@ pub struct RunSpec {
     pub minimum: Option<Tier>,
     /// Whether the result also carries raw bytes.
     pub encoding: Encoding,
+    /// Ends the run early, when somebody else finds that it goes beyond a limit.
+    pub halt: Option<Halt>,
 }
+
+/// A way to end a run from outside: the run is killed as soon as the channel carries the limit that it goes beyond,
+/// and its result says so.
+pub type Halt = tokio::sync::watch::Receiver<Option<Limit>>;
 
 impl RunSpec {
     /// A run of `program` in `view` with no arguments, environment or input, default limits and no network.
@@ -80,6 +86,7 @@ impl RunSpec {
             network: Network::None,
             minimum: None,
             encoding: Encoding::Text,
+            halt: None,
         }
     }
 }
@@ -118,6 +125,7 @@ impl Launcher {
         let mut capture = Capture::new(spec.limits.output_bytes);
         let deadline = tokio::time::Instant::from_std(began + deadline(&spec));
         let mut watch = Watch::new(ours, reports, deadline, self.buffers.lend())?;
+        watch.halt = spec.halt.take();
         let watched = watch.until_ended(&mut capture).await;
         self.buffers.take_back(std::mem::take(&mut watch.buffer));
         if matches!(watched, Err(Error::LauncherDied)) {

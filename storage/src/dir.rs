@@ -352,6 +352,16 @@ impl Dir {
             .map_err(|errno| Error::from_errno("setxattr", name, errno))
     }
 
+    /// Bytes that its file system has left for whoever is not privileged.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn free_bytes(&self) -> Result<u64> {
+        rustix::fs::fstatvfs(&self.fd)
+            .map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+            .map_err(|errno| Error::from_errno("statvfs", ".", errno))
+    }
+
     /// Makes the entries of this directory durable (fsync(2) of the directory).
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
-use crate::tree::{Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Tree, WalkOptions, Walked};
+use crate::tree::{Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked};
 use crate::union::layers::{Found, Layers};
 use crate::union::{LastLink, Level, walk};
 
@@ -167,13 +167,14 @@ impl Tree for Plain {
     fn put_if(&self, path: &RelPath, mut file: StagedFile, admit: &mut Admit<'_>) -> Result<Aftermath> {
         let (parent, name) = match self.target(path) {
             Err(Error::NotFound(missing)) => {
-                admit(None, &mut file)?;
+                admit(Replaced::default(), &mut file)?;
                 return Err(Error::NotFound(missing));
             }
             target => target?,
         };
         let existing = parent.stat_entry(&name)?;
-        admit(existing.as_ref(), &mut file)?;
+        let there = existing.as_ref().map(|stat| (stat, Layer::Workspace));
+        admit(Replaced { existing: there, ..Replaced::default() }, &mut file)?;
         replaceable(existing.as_ref(), path)?;
         file.place(&parent, &name)?;
         Ok(Aftermath::sync(parent))

@@ -53,7 +53,8 @@ impl Store {
     /// the baseline skill of that name.
     ///
     /// # Errors
-    /// What `fill` returns; [`Error::NoSpace`], [`Error::Io`].
+    /// What `fill` returns; [`Error::Quota`] for an overlay that is larger than it may be; [`Error::Full`],
+    /// [`Error::NoSpace`], [`Error::Io`].
     pub fn publish(
         &self,
         scope: Scope,
@@ -62,6 +63,7 @@ impl Store {
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Version>>,
     ) -> Result<Publication> {
+        self.admit_space()?;
         let mut transaction = Transaction::begin(&self.inner.stage)?;
         let mut published = Vec::new();
         let mut changes = Vec::new();
@@ -91,6 +93,9 @@ impl Store {
                     replaced = self.overlay_has(user, agent, skill)?;
                     unchanged = false;
                     let tree = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
+                    let mut counter = self.counter();
+                    counter.tree(&dir)?;
+                    self.admit_whole(&tree, counter.end().taken)?;
                     transaction.place(place::overlay(user, agent)?, skill.as_str(), None)?;
                     changes.push(Change::Overlay(tree.clone()));
                     let mut base = transaction.dir().create_file(&transaction.next_name(), 0o600)?;
@@ -106,6 +111,7 @@ impl Store {
         if changes.is_empty() {
             return Ok(Publication { skills: published, leftovers });
         }
+        self.admit_space()?;
         let committed = transaction.commit(&self.inner.root)?;
         let mut seats = Vec::new();
         for (index, change) in changes.iter().enumerate() {
@@ -119,6 +125,9 @@ impl Store {
                 Change::Overlay(tree) => {
                     let _alone = self.inner.locks.write(tree);
                     let applied = committed.apply(&self.inner.root, index);
+                    if applied.is_ok() {
+                        self.inner.accounts.forget(tree);
+                    }
                     // Also when it failed: it may have come that far.
                     seats.extend(self.detach_view(tree));
                     applied
@@ -250,6 +259,7 @@ impl Store {
     /// Lets what was an overlay be removed: now, or when the view of it has gone. The caller holds the tree alone.
     fn discard_mounted(&self, id: &TreeId, trash: Trash) -> Arc<Trash> {
         let trash = Arc::new(trash);
+        self.inner.accounts.forget(id);
         if let Some(seat) = self.detach_view(id) {
             seat.keep(Arc::clone(&trash));
         }

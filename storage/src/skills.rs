@@ -131,8 +131,9 @@ impl Store {
     /// Makes a file of no name in the store, for an upload or a download. It goes when it is closed.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Io`].
+    /// [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
     pub fn spool(&self) -> Result<File> {
+        self.admit_space()?;
         let name = self.inner.stage.fresh_name();
         let file = self.inner.stage.dir().create_file(&name, 0o600)?;
         self.inner.stage.dir().remove_file(&name)?;

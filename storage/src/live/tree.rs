@@ -17,9 +17,10 @@ use crate::error::{Error, Result};
 use crate::plain::{Plain, replaceable};
 use crate::stage::{Durability, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
-use crate::tree::{Admit, Aftermath, Child, Opened, Tree, WalkOptions, Walked};
+use crate::tree::{Admit, Aftermath, Child, Opened, Replaced, Tree, WalkOptions, Walked};
 use crate::union::layers::Found;
 use crate::union::{LastLink, Level, Resolved, Union};
+use crate::usage::Use;
 
 /// What the temporary names in the root of a mount begin with; 16 and more hexadecimal digits and a `-` follow.
 pub(crate) const TEMPORARY_PREFIX: &str = ".filesecbox-";
@@ -173,14 +174,14 @@ impl Tree for Live {
         }
         let resolved = match self.union.resolve(path, LastLink::Follow) {
             Err(Error::NotFound(missing)) => {
-                admit(None, &mut file)?;
+                admit(Replaced::default(), &mut file)?;
                 return Err(Error::NotFound(missing));
             }
             resolved => resolved?,
         };
         let Some((_, found)) = &resolved.last else { return Err(Error::IsDirectory(path.to_string())) };
         let existing = found.as_ref().map(Found::stat_of);
-        admit(existing, &mut file)?;
+        admit(resolved.replaced(), &mut file)?;
         replaceable(existing, path)?;
         let (parent, name) = self.mounted.target(path)?;
         let linked = match existing {
@@ -247,6 +248,10 @@ impl Tree for Live {
             renamed => drop(renamed?),
         }
         Ok(self.settled(&levels)?.and(self.settled(&to_levels)?))
+    }
+
+    fn copied_by_rename(&self, from: &RelPath, entries: usize) -> Result<Use> {
+        self.union.copied_by_rename(from, entries)
     }
 
     fn remove(&self, path: &RelPath) -> Result<Aftermath> {
