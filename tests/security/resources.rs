@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::attack::{Attack, Prey};
-use crate::expectation::{Expectations, Expected, Finding};
+use crate::expectation::Finding;
 use crate::host;
 use crate::payload::{self, Mode};
 use crate::planting::wait_until_ready;
