@@ -16,6 +16,7 @@ mod attach;
 mod gauge;
 mod materialise;
 mod points;
+mod temporary;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ pub use self::gauge::{Gauge, GaugeKey, Look};
 use self::materialise::{Copy, give};
 use self::points::MountPoints;
 pub(crate) use self::points::Points;
+pub(crate) use self::temporary::Slots;
+use self::temporary::Temporary;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::live::Seat;
@@ -67,6 +70,7 @@ pub struct PreparedRun {
     /// What the workspace holds for the run.
     _points: Option<MountPoints>,
     home: Dir,
+    own: Temporary,
     run: OsString,
 }
 
@@ -230,14 +234,21 @@ impl PlannedRun {
             ceilings.push(store.ceiling(&tree)?);
         }
         let owner = view.owner;
-        let home = store.inner.root.ensure_path(&place::packages(id.user(), id.agent())?)?;
+        let home_place = place::packages(id.user(), id.agent())?;
+        let home = store.inner.root.ensure_path(&home_place)?;
         if owner.is_some() && home.stat()?.mode != 0o700 {
             home.set_mode(0o700)?;
         }
         give(&home, owner)?;
         let temporaries = store.temporaries(&home)?;
         give(&temporaries, owner)?;
-        give(&temporaries.create_dir(&run, 0o700)?, owner)?;
+        let own = match placement {
+            // Its path is the run's own, and told before it is made.
+            Placement::InPlace => Temporary::make(run.clone(), &temporaries, owner)?,
+            Placement::Mounted => {
+                Temporary::reuse(&store.inner.temporaries, home_place, &temporaries, &run, owner)?
+            }
+        };
         // From here on, dropping it removes what was made.
         let mut prepared = PreparedRun {
             store,
@@ -248,6 +259,7 @@ impl PlannedRun {
             ceilings,
             _points: None,
             home,
+            own,
             run,
         };
         let store = &prepared.store;
@@ -308,7 +320,7 @@ impl Drop for PreparedRun {
         // Each for itself: the command may have removed or replaced `tmp`.
         let temporary = || match self.home.open_dir_entry(OsStr::new("tmp")) {
             Err(Error::NotFound(_) | Error::NotADirectory(_)) => Ok(()),
-            tmp => tmp?.remove_tree(&self.run),
+            tmp => self.own.end(&tmp?, self.view.owner),
         };
         if let Err(error) = temporary() {
             tracing::warn!(%error, "a run's files stay until the next start");

@@ -74,6 +74,8 @@ pub(crate) struct Inner {
     pub(crate) accounts: Accounts,
     /// What workspaces hold for runs.
     pub(crate) points: crate::run::Points,
+    /// Which temporary directories runs have.
+    pub(crate) temporaries: Arc<crate::run::Slots>,
     /// Locked as long as this store is open.
     salt: place::Salt,
     _lock: File,
@@ -123,7 +125,7 @@ impl Store {
         let separate_owners = options.separate_owners && can_give_away(&stage)?;
         let options = Options { separate_owners, ..options };
         let salt = salt(&own)?;
-        let points = crate::run::Points::default();
+        let (points, temporaries) = (crate::run::Points::default(), Arc::default());
         let holding = live::probe(&root, &stage, &options);
         let inner = Arc::new_cyclic(|store| {
             let views = |(options, holding)| Views::new(options, holding, store.clone());
@@ -138,6 +140,7 @@ impl Store {
                 accounts: Accounts::new(),
                 salt,
                 points,
+                temporaries,
                 _lock: lock,
             }
         });
