@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use exec::Isolation;
 use policy::command::Profile;
-use policy::{AgentId, ArchiveLimits, FileLimits, RunLimits, UserId};
+use policy::{AgentId, ArchiveLimits, DiskLimits, FileLimits, RunLimits, UserId};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -92,6 +92,8 @@ pub struct Limits {
     pub archive: ArchiveLimits,
     /// File operations.
     pub files: FileLimits,
+    /// What lies on the disk.
+    pub disk: DiskLimits,
     /// Runs of commands.
     pub runs: RunLimits,
     /// Mounted skills that are held while nobody runs a command in them, 1 or more.
@@ -103,6 +105,7 @@ impl Default for Limits {
         Self {
             archive: ArchiveLimits::default(),
             files: FileLimits::default(),
+            disk: DiskLimits::default(),
             runs: RunLimits::default(),
             views: 256,
         }

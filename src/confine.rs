@@ -127,6 +127,7 @@ fn open_store(config: &Config, launcher: &Arc<Launcher>) -> Result<(Store, Recov
         separate_owners,
         keep_versions: config.keep_versions,
         files: config.limits.files.clone(),
+        disk: config.limits.disk.clone(),
         live,
     };
     Store::open(&config.root, options)

@@ -109,6 +109,7 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
             file_limits: config.limits.files.clone(),
             run_limits: config.limits.runs.clone(),
             places: RunPlaces::new(&config.limits.runs),
+            disk: Arc::default(),
             runs: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
@@ -128,6 +129,7 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     service.egress.protect(address);
     let (egress, launcher) = (Arc::clone(&service.egress), Arc::clone(&service.launcher));
     tokio::spawn(confine::serve_egress(egress, launcher, service.stop.clone()));
+    tokio::spawn(Arc::clone(&service.disk).look(service.store.clone(), service.stop.clone()));
     let stopping = CancellationToken::new();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
 

@@ -76,6 +76,12 @@ impl Connection {
         Err(Failure::Answer { request: first_line(request), status, body })
     }
 
+    /// The failure that an answer of 400 or above is; `start` and `end` as [`Connection::complete`] told them.
+    pub(crate) fn refusal(&self, request: &[u8], status: u16, start: usize, end: usize) -> Failure {
+        let body = text(self.buffer.get(start..end).unwrap_or_default());
+        Failure::Answer { request: first_line(request), status, body }
+    }
+
     /// Sends a request without waiting.
     ///
     /// # Errors

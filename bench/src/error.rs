@@ -35,6 +35,9 @@ pub(crate) enum Failure {
     /// A service did not come up.
     #[error("`{0}` did not say where it listens; its standard error is above")]
     NotReady(String),
+    /// There is no such group of workloads.
+    #[error("there is no group `{0}`: `--help` names them")]
+    NoSuchGroup(String),
     /// An archive of the fixture could not be written.
     #[error("the archive of the fixture could not be written: {0}")]
     Archive(#[from] zip::result::ZipError),

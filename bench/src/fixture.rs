@@ -73,6 +73,44 @@ pub(crate) fn bundle(variant: u64) -> Result<Vec<u8>> {
     )
 }
 
+/// The name of the file whose content is what a command writes.
+pub(crate) const VOLUME: &str = "volume.txt";
+
+/// `bytes` bytes of text.
+#[must_use]
+pub(crate) fn volume(bytes: usize) -> Vec<u8> {
+    let mut text = Words::new(5).text(64 * 1024).repeat(bytes.div_ceil(64 * 1024));
+    text.truncate(bytes);
+    text
+}
+
+/// A skill with `text` as its file [`VOLUME`].
+///
+/// # Errors
+/// [`Failure::Archive`].
+pub(crate) fn volume_skill(text: &[u8]) -> Result<Vec<u8>> {
+    pack([(VOLUME, text.to_vec())].into_iter())
+}
+
+/// `skills` small skills in one archive.
+///
+/// # Errors
+/// [`Failure::Archive`].
+pub(crate) fn several(skills: usize) -> Result<Vec<u8>> {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    for skill in 0..skills {
+        archive.start_file(format!("{}/SKILL.md", several_name(skill)), SimpleFileOptions::default())?;
+        archive.write_all(HEADER).map_err(Failure::io("pack"))?;
+    }
+    Ok(archive.finish()?.into_inner())
+}
+
+/// The id of a skill of [`several`].
+#[must_use]
+pub(crate) fn several_name(number: usize) -> String {
+    format!("several-{number:02}")
+}
+
 fn pack(files: impl Iterator<Item = (impl Into<String>, Vec<u8>)>) -> Result<Vec<u8>> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default();

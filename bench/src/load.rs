@@ -1,5 +1,6 @@
 //! Putting load on a service and measuring it: one client for latency, many for throughput.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -52,11 +53,29 @@ pub(crate) fn serial(
     Ok(sample(latencies, busy))
 }
 
-/// `clients` connections, each with one request under way, in one thread.
+/// `clients` connections, each with one request under way, in one thread: all the same, until the slice is over.
 ///
 /// # Errors
 /// As [`serial`].
 pub(crate) fn parallel(address: SocketAddr, clients: usize, slice: Slice, request: &[u8]) -> Result<Sample> {
+    let (start, mut begun) = (Instant::now(), 0);
+    each(address, clients, &mut |_| {
+        let is_over = begun >= clients && (start.elapsed() >= slice.time || begun >= slice.calls);
+        begun += 1;
+        (!is_over).then_some(Cow::Borrowed(request))
+    })
+}
+
+/// `clients` connections, each with one request under way, in one thread. `next` gives the request that the client of
+/// that number, counted from 0, sends after the answer to its last one, and `None` when it is to send no more.
+///
+/// # Errors
+/// As [`serial`].
+pub(crate) fn each<'a>(
+    address: SocketAddr,
+    clients: usize,
+    next: &mut dyn FnMut(usize) -> Option<Cow<'a, [u8]>>,
+) -> Result<Sample> {
     let mut connections = Vec::new();
     for _ in 0..clients {
         connections.push(Connection::open(address)?);
@@ -64,30 +83,37 @@ pub(crate) fn parallel(address: SocketAddr, clients: usize, slice: Slice, reques
     let mut latencies = Vec::new();
     let start = Instant::now();
     let mut sent = Vec::new();
-    for connection in &mut connections {
-        sent.push(Some(Instant::now()));
-        connection.send(request)?;
+    for (client, connection) in connections.iter_mut().enumerate() {
+        sent.push(begin(connection, next(client))?);
     }
     while sent.iter().any(Option::is_some) {
         let ready = readable(&connections)?;
-        for ((connection, sent), ready) in connections.iter_mut().zip(&mut sent).zip(ready) {
-            let (true, Some(at)) = (ready, *sent) else { continue };
+        for (client, ((connection, sent), ready)) in
+            connections.iter_mut().zip(&mut sent).zip(ready).enumerate()
+        {
+            let (true, Some((at, request))) = (ready, sent.as_ref()) else { continue };
             connection.receive()?;
-            let Some((status, ..)) = connection.complete(request)? else { continue };
+            let Some((status, start, end)) = connection.complete(request)? else { continue };
             if status >= 400 {
-                let request = "a request of a parallel load".to_owned();
-                return Err(Failure::Answer { request, status, body: String::new() });
+                return Err(connection.refusal(request, status, start, end));
             }
             latencies.push(at.elapsed());
-            *sent = None;
-            if start.elapsed() < slice.time && latencies.len() < slice.calls {
-                *sent = Some(Instant::now());
-                connection.send(request)?;
-            }
+            *sent = begin(connection, next(client))?;
         }
     }
     let elapsed = start.elapsed();
     Ok(sample(latencies, elapsed))
+}
+
+/// Sends a request if there is one; when, and which.
+fn begin<'a>(
+    connection: &mut Connection,
+    request: Option<Cow<'a, [u8]>>,
+) -> Result<Option<(Instant, Cow<'a, [u8]>)>> {
+    let Some(request) = request else { return Ok(None) };
+    let at = Instant::now();
+    connection.send(&request)?;
+    Ok(Some((at, request)))
 }
 
 /// Waits until something arrives and tells where.
@@ -98,7 +124,8 @@ fn readable(connections: &[Connection]) -> Result<Vec<bool>> {
     Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
 }
 
-fn sample(mut latencies: Vec<Duration>, elapsed: Duration) -> Sample {
+/// What single latencies, taken in `elapsed`, come to.
+pub(crate) fn sample(mut latencies: Vec<Duration>, elapsed: Duration) -> Sample {
     latencies.sort_unstable();
     let at = |share: f64| -> Duration {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]

@@ -1,20 +1,24 @@
 //! `bench`: measures filesecbox against a bare service of the same routes, on this machine, in one run.
 //!
 //! * [`bare`] is the service to compare with, [`fixture`] what both are filled with;
-//! * [`sides`] starts them on fresh directories and lets them take turns, [`workloads`] says at what;
-//! * [`client`] and [`load`] are the load generator, [`native`] the floors, [`report`] the table.
+//! * [`sides`] starts them on fresh directories and lets them take turns; [`workloads`] says at what with files,
+//!   [`execution`] and [`growth`] with commands;
+//! * [`client`] and [`load`] are the load generator, [`native`] and [`spawn`] the floors, [`report`] the tables.
 //!
-//! `scripts/bench` builds both programs in release mode and starts this one; `docs/PERFORMANCE.md` reads the table.
+//! `scripts/bench` builds both programs in release mode and starts this one; `docs/PERFORMANCE.md` reads the tables.
 
 mod bare;
 mod client;
 mod error;
+mod execution;
 mod fixture;
+mod growth;
 mod load;
 mod native;
 mod report;
 mod service;
 mod sides;
+mod spawn;
 mod workloads;
 
 use std::io::Write;
@@ -24,7 +28,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::error::{Failure, Result};
-use crate::report::Row;
+use crate::report::{Layout, Row};
 use crate::sides::{Bench, Effort, Programs};
 
 /// Measures filesecbox against a bare service of the same routes.
@@ -55,10 +59,10 @@ struct Measure {
     /// A few seconds: shows that everything runs, not how fast it is
     #[arg(long)]
     quick: bool,
-    /// Print the body of the table only
+    /// Print the tables of docs/PERFORMANCE.md, to paste
     #[arg(long)]
     markdown: bool,
-    /// Only the groups of workloads named: reads, writes, listing, uploads, runs, footprint
+    /// Only the groups of workloads named: reads, writes, listing, uploads, footprint, execution
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// The service under test [default: `filesecbox` beside this program]
@@ -69,15 +73,17 @@ struct Measure {
     place: PathBuf,
 }
 
-type Group = (&'static str, fn(&Bench) -> Result<Vec<Row>>);
+/// A group of rows: its name, the table it belongs to, and how it is measured.
+type Group = (&'static str, &'static Layout, fn(&Bench) -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 6] = [
-    ("reads", workloads::reads),
-    ("writes", workloads::writes),
-    ("listing", workloads::listing),
-    ("uploads", workloads::uploads),
-    ("runs", workloads::runs),
-    ("footprint", workloads::footprint),
+const GROUPS: [Group; 7] = [
+    ("reads", &report::SERVICES, workloads::reads),
+    ("writes", &report::SERVICES, workloads::writes),
+    ("listing", &report::SERVICES, workloads::listing),
+    ("uploads", &report::SERVICES, workloads::uploads),
+    ("footprint", &report::SERVICES, workloads::footprint),
+    ("execution", &execution::LAYOUT, execution::commands),
+    ("execution", &growth::LAYOUT, growth::growth),
 ];
 
 fn main() -> ExitCode {
@@ -101,24 +107,35 @@ fn measure(options: &Measure) -> Result<()> {
     let bare = std::env::current_exe().map_err(Failure::io("find this program"))?;
     let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
     let mut notes = std::io::stderr();
-    for program in ["bsdtar", workloads::PYTHON] {
+    for program in ["bsdtar", "bwrap", execution::PYTHON] {
         if !native::has(program) {
             let _ = writeln!(notes, "bench: `{program}` is not installed: its figures are left out");
         }
     }
+    if let Some(unknown) = options.only.iter().find(|only| !GROUPS.iter().any(|(name, ..)| name == only)) {
+        return Err(Failure::NoSuchGroup(unknown.clone()));
+    }
     let before = report::circumstances(&options.place);
     let bench = Bench::start(effort, Programs { filesecbox, bare }, &options.place)?;
-    let mut rows = Vec::new();
-    for (name, group) in GROUPS {
+    let tier = bench.relaxed.filesecbox.tier()?.unwrap_or_else(|| "unknown".to_owned());
+    if tier != "namespaces" {
+        let _ =
+            writeln!(notes, "bench: this host grants commands tier `{tier}` only; the figures are of that");
+    }
+    let mut tables: Vec<(&Layout, Vec<Row>)> = Vec::new();
+    for (name, layout, group) in GROUPS {
         if options.only.is_empty() || options.only.iter().any(|only| only == name) {
             let _ = writeln!(notes, "bench: {name}");
-            rows.extend(group(&bench)?);
+            let rows = group(&bench)?;
+            match tables.last_mut().filter(|(last, _)| std::ptr::eq(*last, layout)) {
+                Some((_, table)) => table.extend(rows),
+                None => tables.push((layout, rows)),
+            }
         }
     }
-    let mut text = report::table(&rows, !options.markdown);
-    if !options.markdown {
-        let after = report::circumstances(&options.place);
-        text.push_str(&format!("\nBefore: {before}\n\nAfter: {after}\n"));
-    }
-    std::io::stdout().write_all(text.as_bytes()).map_err(Failure::io("print"))
+    let mut tables: Vec<String> =
+        tables.iter().map(|(layout, rows)| report::table(layout, rows, !options.markdown)).collect();
+    let after = report::circumstances(&options.place);
+    tables.push(format!("Tier `{tier}`. Before: {before}. After: {after}.\n"));
+    std::io::stdout().write_all(tables.join("\n").as_bytes()).map_err(Failure::io("print"))
 }

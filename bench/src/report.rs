@@ -1,4 +1,4 @@
-//! [`Row`]: one line of the table, and the table itself.
+//! [`Row`]: one line of a table; [`Layout`]: what its columns are; the tables themselves.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -55,6 +55,21 @@ impl Figure {
     }
 }
 
+/// What the columns of a table are, and which of them are divided by which.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// The headings of the figures.
+    pub columns: &'static [&'static str],
+    /// The ratios: heading, dividend and divisor, as numbers of columns.
+    pub ratios: &'static [(&'static str, usize, usize)],
+}
+
+/// The merged view and the workspace against the bare service, and the floor without any.
+pub(crate) const SERVICES: Layout = Layout {
+    columns: &["skill", "workspace", "bare axum", "no service"],
+    ratios: &[("skill ÷ bare", 0, 2), ("workspace ÷ bare", 1, 2)],
+};
+
 /// One workload: the median of each side.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
@@ -62,60 +77,59 @@ pub(crate) struct Row {
     pub name: String,
     /// What the figures are.
     pub unit: Unit,
-    /// filesecbox, in a skill: the merged view of baseline and overlay.
-    pub skill: Option<Figure>,
-    /// filesecbox, in a workspace.
-    pub workspace: Option<Figure>,
-    /// The bare service.
-    pub bare: Option<Figure>,
-    /// The same without a service.
-    pub native: Option<Figure>,
-    /// The ratio to the bare service that was set as the goal, or another goal in words.
+    /// One for each column of the layout; `None` where there is nothing to measure.
+    pub figures: Vec<Option<Figure>>,
+    /// What the ratios should be, or another goal in words.
     pub goal: &'static str,
 }
 
 impl Row {
-    fn cells(&self) -> [String; 8] {
-        let shown = |figure: Option<Figure>| match figure {
+    fn cells(&self, layout: &Layout) -> Vec<String> {
+        let shown = |figure: &Option<Figure>| match figure {
             None => "–".to_owned(),
-            Some(Figure { value, tail: None }) => self.unit.shown(value),
+            Some(Figure { value, tail: None }) => self.unit.shown(*value),
             Some(Figure { value, tail: Some(tail) }) => {
-                format!("{} ({})", self.unit.shown(value), self.unit.shown(tail))
+                format!("{} ({})", self.unit.shown(*value), self.unit.shown(*tail))
             }
         };
-        let ratio = |figure: Option<Figure>| match (figure, self.bare) {
-            (Some(figure), Some(bare)) if bare.value > 0.0 => format!("{:.2}", figure.value / bare.value),
+        let at = |column: usize| self.figures.get(column).copied().flatten();
+        let ratio = |(_, of, to): &(&str, usize, usize)| match (at(*of), at(*to)) {
+            (Some(of), Some(to)) if to.value > 0.0 => format!("{:.2}", of.value / to.value),
             _ => "–".to_owned(),
         };
-        [
-            self.name.clone(),
-            shown(self.skill),
-            shown(self.workspace),
-            shown(self.bare),
-            shown(self.native),
-            ratio(self.skill),
-            ratio(self.workspace),
-            self.goal.to_owned(),
-        ]
+        let mut cells = vec![self.name.clone()];
+        cells.extend(self.figures.iter().map(shown));
+        cells.extend(layout.ratios.iter().map(ratio));
+        cells.push(self.goal.to_owned());
+        cells
     }
 }
 
-const HEADINGS: [&str; 8] =
-    ["Workload", "skill", "workspace", "bare axum", "no service", "skill ÷ bare", "workspace ÷ bare", "goal"];
-
-/// The rows as a table of Markdown.
+/// The rows as a table of Markdown with its headings; `aligned` for a terminal.
 #[must_use]
-pub(crate) fn table(rows: &[Row], headings: bool) -> String {
-    let mut text = String::new();
-    let mut line = |cells: &[String; 8]| {
-        let _ = writeln!(text, "| {} |", cells.join(" | "));
-    };
-    if headings {
-        line(&HEADINGS.map(str::to_owned));
-        line(&["---", "---:", "---:", "---:", "---:", "---:", "---:", "---"].map(str::to_owned));
+pub(crate) fn table(layout: &Layout, rows: &[Row], aligned: bool) -> String {
+    let figures = layout.columns.iter().copied().chain(layout.ratios.iter().map(|(heading, ..)| *heading));
+    let headings: Vec<&str> = ["Workload"].into_iter().chain(figures).chain(["goal"]).collect();
+    let inner = headings.len().saturating_sub(2);
+    let mut lines: Vec<Vec<String>> = vec![
+        headings.into_iter().map(str::to_owned).collect(),
+        ["---"].into_iter().chain(vec!["---:"; inner]).chain(["---"]).map(str::to_owned).collect(),
+    ];
+    lines.extend(rows.iter().map(|row| row.cells(layout)));
+    let mut widths = vec![0; inner + 2];
+    if aligned {
+        for cells in &lines {
+            for (cell, width) in cells.iter().zip(&mut widths) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
     }
-    for row in rows {
-        line(&row.cells());
+    let mut text = String::new();
+    for cells in lines {
+        for (cell, width) in cells.iter().zip(&widths) {
+            let _ = write!(text, "| {cell:<width$} ");
+        }
+        text.push_str("|\n");
     }
     text
 }

@@ -7,14 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use crate::client::{self, Connection};
 use crate::error::{Failure, Result};
 
 /// Which service, and how it is to treat writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Kind<'a> {
     /// The service under test.
-    Filesecbox,
+    Filesecbox {
+        /// Its configuration; the defaults without one.
+        config: Option<&'a Path>,
+    },
     /// The fixture to compare with.
     Bare,
 }
@@ -26,6 +31,8 @@ pub(crate) struct Service {
     pub address: SocketAddr,
     /// From the start of the process to its first answer.
     pub first_answer: Duration,
+    /// A directory that goes when the service does.
+    root: Option<TempDir>,
 }
 
 impl Service {
@@ -33,13 +40,16 @@ impl Service {
     ///
     /// # Errors
     /// [`Failure::Io`], [`Failure::NotReady`].
-    pub(crate) fn start(kind: Kind, program: &Path, root: &Path, strict: bool) -> Result<Self> {
+    pub(crate) fn start(kind: Kind<'_>, program: &Path, root: &Path, strict: bool) -> Result<Self> {
         let mut command = Command::new(program);
         match kind {
-            Kind::Filesecbox => {
+            Kind::Filesecbox { config } => {
                 command.args(["serve", "--listen", "127.0.0.1:0", "--durability"]);
                 command.arg(if strict { "strict" } else { "relaxed" });
                 command.env("FILESECBOX_LOG", "error");
+                if let Some(config) = config {
+                    command.arg("--config").arg(config);
+                }
             }
             Kind::Bare => {
                 command.arg("bare");
@@ -61,7 +71,7 @@ impl Service {
             let _ = child.wait();
             return Err(Failure::NotReady(program.display().to_string()));
         };
-        let mut service = Self { child, address, first_answer: Duration::ZERO };
+        let mut service = Self { child, address, first_answer: Duration::ZERO, root: None };
         service.connect()?.call(&client::get("/healthz"))?;
         service.first_answer = began.elapsed();
         Ok(service)
@@ -73,6 +83,22 @@ impl Service {
     /// [`Failure::Io`].
     pub(crate) fn connect(&self) -> Result<Connection> {
         Connection::open(self.address)
+    }
+
+    /// Keeps `root` for as long as the service lives.
+    pub(crate) fn keep(&mut self, root: TempDir) {
+        self.root = Some(root);
+    }
+
+    /// The tier in which the service runs commands, as it says itself; `None` for the fixture.
+    ///
+    /// # Errors
+    /// [`Failure::Io`], [`Failure::Protocol`].
+    pub(crate) fn tier(&self) -> Result<Option<String>> {
+        let mut connection = self.connect()?;
+        let answer = connection.exchange(&client::get("/v1/info"))?;
+        let info: serde_json::Value = serde_json::from_slice(answer.body).unwrap_or_default();
+        Ok(info.pointer("/data/host/enforcement/tier").and_then(|tier| tier.as_str()).map(str::to_owned))
     }
 
     /// Resident memory of the service and of every process below it, in bytes.

@@ -1,5 +1,6 @@
 //! [`Side`] and [`Bench`]: the services under test and how they are compared.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +13,9 @@ use crate::fixture;
 use crate::load::Slice;
 use crate::report::Figure;
 use crate::service::{Kind, Service};
+
+/// The user that the fixture is filled for.
+const USER: &str = "u";
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +30,10 @@ pub(crate) struct Effort {
     pub users: usize,
     /// Starts of a service.
     pub starts: usize,
+    /// Bytes that a command writes where its output is measured.
+    pub volume: usize,
+    /// Users who each write and run.
+    pub crowd: usize,
 }
 
 impl Effort {
@@ -36,6 +44,8 @@ impl Effort {
         many: fixture::MANY_FILES,
         users: 10_000,
         starts: 9,
+        volume: 50_000_000,
+        crowd: 1_000,
     };
     /// A few seconds: shows that everything runs, not how fast it is.
     pub(crate) const QUICK: Self = Self {
@@ -44,6 +54,8 @@ impl Effort {
         many: 200,
         users: 50,
         starts: 1,
+        volume: 1_000_000,
+        crowd: 40,
     };
 }
 
@@ -57,19 +69,33 @@ pub(crate) enum Tree {
 }
 
 /// Where a request of a workload goes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub address: SocketAddr,
     pub tree: Tree,
+    pub user: Cow<'static, str>,
 }
 
 impl Side {
+    /// A tree of the user that the fixture is filled for.
+    #[must_use]
+    pub(crate) fn new(service: &Service, tree: Tree) -> Self {
+        Self { address: service.address, tree, user: Cow::Borrowed(USER) }
+    }
+
+    /// The same tree of another user.
+    #[must_use]
+    pub(crate) fn of(&self, user: String) -> Self {
+        Self { user: Cow::Owned(user), ..self.clone() }
+    }
+
     /// The URL path of something in the tree.
     #[must_use]
     pub(crate) fn target(&self, rest: &str) -> String {
+        let user = &self.user;
         match self.tree {
-            Tree::Skill(skill) => format!("/v1/skills/u/a/{skill}/{rest}"),
-            Tree::Workspace => format!("/v1/sandbox/u/a/{rest}"),
+            Tree::Skill(skill) => format!("/v1/skills/{user}/a/{skill}/{rest}"),
+            Tree::Workspace => format!("/v1/sandbox/{user}/a/{rest}"),
         }
     }
 }
@@ -82,6 +108,7 @@ pub(crate) struct Bench {
     pub programs: Programs,
     /// For the floors.
     pub scratch: TempDir,
+    archives: Vec<(&'static str, Vec<u8>)>,
     place: PathBuf,
 }
 
@@ -108,19 +135,27 @@ impl Bench {
     pub(crate) fn start(effort: Effort, programs: Programs, place: &Path) -> Result<Self> {
         let relaxed = Pair::start(&programs, place, false)?;
         let strict = Pair::start(&programs, place, true)?;
-        let bench =
-            Self { effort, relaxed, strict, programs, scratch: fresh(place)?, place: place.to_owned() };
-        let archives = [
+        let archives = vec![
             ("demo.zip", fixture::demo()?),
             ("tiny.zip", fixture::tiny()?),
             ("many.zip", fixture::many(effort.many)?),
         ];
+        let (scratch, place) = (fresh(place)?, place.to_owned());
+        let bench = Self { effort, relaxed, strict, programs, scratch, archives, place };
         for pair in [&bench.relaxed, &bench.strict] {
             for service in [&pair.filesecbox, &pair.bare] {
-                fill(&mut service.connect()?, &archives)?;
+                bench.fill(service)?;
             }
         }
         Ok(bench)
+    }
+
+    /// Fills a service with what the workloads use.
+    ///
+    /// # Errors
+    /// [`Failure::Io`], [`Failure::Answer`].
+    pub(crate) fn fill(&self, service: &Service) -> Result<()> {
+        fill(&mut service.connect()?, &self.archives)
     }
 
     /// A fresh directory on the file system under test.
@@ -136,11 +171,24 @@ impl Bench {
     ///
     /// # Errors
     /// What `measure` returns.
-    pub(crate) fn compare<const N: usize>(
+    pub(crate) fn compare<S, const N: usize>(
         &self,
-        sides: [Side; N],
-        mut measure: impl FnMut(&Side) -> Result<Figure>,
+        sides: [S; N],
+        mut measure: impl FnMut(&S) -> Result<Figure>,
     ) -> Result<[Figure; N]> {
+        let figures = self.compare_optional(sides.map(Some), |side| measure(side))?;
+        Ok(figures.map(|figure| figure.unwrap_or(Figure { value: f64::NAN, tail: None })))
+    }
+
+    /// As [`Bench::compare`], where some sides may be absent.
+    ///
+    /// # Errors
+    /// What `measure` returns.
+    pub(crate) fn compare_optional<S, const N: usize>(
+        &self,
+        sides: [Option<S>; N],
+        mut measure: impl FnMut(&S) -> Result<Figure>,
+    ) -> Result<[Option<Figure>; N]> {
         let mut values = [const { Vec::new() }; N];
         for round in 0..=self.effort.rounds {
             let mut turns: Vec<_> = sides.iter().zip(&mut values).collect();
@@ -148,15 +196,18 @@ impl Bench {
                 turns.reverse();
             }
             for (side, values) in turns {
+                let Some(side) = side else { continue };
                 let value = measure(side)?;
                 if round > 0 {
                     values.push(value);
                 }
             }
         }
-        Ok(values.map(|figures: Vec<Figure>| Figure {
-            value: median(figures.iter().map(|figure| figure.value).collect()),
-            tail: figures.iter().map(|figure| figure.tail).collect::<Option<Vec<f64>>>().map(median),
+        Ok(values.map(|figures: Vec<Figure>| {
+            (!figures.is_empty()).then(|| Figure {
+                value: median(figures.iter().map(|figure| figure.value).collect()),
+                tail: figures.iter().map(|figure| figure.tail).collect::<Option<Vec<f64>>>().map(median),
+            })
         }))
     }
 }
@@ -164,7 +215,8 @@ impl Bench {
 impl Pair {
     fn start(programs: &Programs, place: &Path, strict: bool) -> Result<Self> {
         let (root, bare_root) = (fresh(place)?, fresh(place)?);
-        let filesecbox = Service::start(Kind::Filesecbox, &programs.filesecbox, root.path(), strict)?;
+        let filesecbox =
+            Service::start(Kind::Filesecbox { config: None }, &programs.filesecbox, root.path(), strict)?;
         let bare = Service::start(Kind::Bare, &programs.bare, bare_root.path(), strict)?;
         Ok(Self { filesecbox, bare, root, _bare_root: bare_root })
     }
@@ -172,11 +224,10 @@ impl Pair {
     /// The trees that a workload compares: a skill, the workspace, and the skill of the bare service.
     #[must_use]
     pub(crate) fn sides(&self, skill: &'static str) -> [Side; 3] {
-        let filesecbox = self.filesecbox.address;
         [
-            Side { address: filesecbox, tree: Tree::Skill(skill) },
-            Side { address: filesecbox, tree: Tree::Workspace },
-            Side { address: self.bare.address, tree: Tree::Skill(skill) },
+            Side::new(&self.filesecbox, Tree::Skill(skill)),
+            Side::new(&self.filesecbox, Tree::Workspace),
+            Side::new(&self.bare, Tree::Skill(skill)),
         ]
     }
 }

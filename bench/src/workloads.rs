@@ -1,4 +1,4 @@
-//! The workloads: one function per group of rows, in the order of the table.
+//! The workloads on files: one function per group of rows, in the order of the table.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -15,9 +15,6 @@ use crate::report::{Figure, Row, Unit};
 use crate::service::{Kind, Service, disk_bytes};
 use crate::sides::{Bench, Pair, Side, Tree, median};
 
-/// Where both services find `python3`; a version manager's stand-in earlier in `PATH` would cost more than Python.
-pub(crate) const PYTHON: &str = "/usr/bin/python3";
-
 /// A row of a skill, a workspace and the bare service.
 fn row(
     name: impl Into<String>,
@@ -26,24 +23,25 @@ fn row(
     native: Option<f64>,
     goal: &'static str,
 ) -> Row {
-    let [skill, workspace, bare] = values.map(Some);
-    Row { name: name.into(), unit, skill, workspace, bare, native: native.map(Figure::from), goal }
+    let mut figures = values.map(Some).to_vec();
+    figures.push(native.map(Figure::from));
+    Row { name: name.into(), unit, figures, goal }
 }
 
-fn micros(duration: Duration) -> f64 {
+pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-fn figure(sample: &Sample) -> Figure {
+pub(crate) fn figure(sample: &Sample) -> Figure {
     Figure { value: micros(sample.p50), tail: Some(micros(sample.p99)) }
 }
 
 /// Connections that stay open between the rounds, one per service.
 #[derive(Default)]
-struct Lines(HashMap<SocketAddr, Connection>);
+pub(crate) struct Lines(HashMap<SocketAddr, Connection>);
 
 impl Lines {
-    fn of(&mut self, side: &Side) -> Result<&mut Connection> {
+    pub(crate) fn of(&mut self, side: &Side) -> Result<&mut Connection> {
         match self.0.entry(side.address) {
             std::collections::hash_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
             std::collections::hash_map::Entry::Vacant(entry) => {
@@ -56,7 +54,7 @@ impl Lines {
 /// The median latency of one client, in microseconds, on each side.
 fn latency(bench: &Bench, sides: [Side; 3], request: impl Fn(&Side) -> Vec<u8>) -> Result<[Figure; 3]> {
     let mut lines = Lines::default();
-    bench.compare(sides, |side| {
+    bench.compare(sides, |side: &Side| {
         let request = request(side);
         let sample = load::serial(lines.of(side)?, bench.effort.slice, &mut || request.clone())?;
         Ok(figure(&sample))
@@ -70,7 +68,7 @@ fn throughput(
     clients: usize,
     request: impl Fn(&Side) -> Vec<u8>,
 ) -> Result<[Figure; 3]> {
-    bench.compare(sides, |side| {
+    bench.compare(sides, |side: &Side| {
         let slice = bench.effort.slice;
         let sample = load::parallel(
             side.address,
@@ -87,7 +85,7 @@ fn throughput(
 /// # Errors
 /// Every [`Failure`].
 pub(crate) fn reads(bench: &Bench) -> Result<Vec<Row>> {
-    let sides = bench.relaxed.sides("demo");
+    let sides = || bench.relaxed.sides("demo");
     let small = |side: &Side| client::get(&side.target("raw/small.txt"));
     let text = |side: &Side| client::get(&side.target("content?path=small.txt"));
     let part = |side: &Side| client::get(&side.target("content?path=lines.txt&start=1000&end=1009"));
@@ -103,15 +101,22 @@ pub(crate) fn reads(bench: &Bench) -> Result<Vec<Row>> {
     #[expect(clippy::cast_precision_loss, reason = "16 MiB")]
     let megabytes = fixture::LARGE_BYTES as f64 / 1e6;
 
-    let large = latency(bench, sides, large)?.map(|latency| Figure::from(megabytes / (latency.value / 1e6)));
+    let large =
+        latency(bench, sides(), large)?.map(|latency| Figure::from(megabytes / (latency.value / 1e6)));
     let goals = ["–", "≤ 1.15", "≥ 0.7", "≥ 0.8", "≤ 1.2", "≥ 0.95"];
     let [g0, g1, g2, g3, g4, g5] = goals;
     Ok(vec![
-        row("`healthz`, one client, p50", Unit::Micros, latency(bench, sides, health)?, None, g0),
-        row("raw read 4 KiB, one client, p50", Unit::Micros, latency(bench, sides, small)?, Some(floor), g1),
-        row("raw read 4 KiB, 32 clients", Unit::PerSecond, throughput(bench, sides, 32, small)?, None, g2),
-        row("`content` 4 KiB, 32 clients", Unit::PerSecond, throughput(bench, sides, 32, text)?, None, g3),
-        row("read 10 of 2 000 lines, p50", Unit::Micros, latency(bench, sides, part)?, None, g4),
+        row("`healthz`, one client, p50", Unit::Micros, latency(bench, sides(), health)?, None, g0),
+        row(
+            "raw read 4 KiB, one client, p50",
+            Unit::Micros,
+            latency(bench, sides(), small)?,
+            Some(floor),
+            g1,
+        ),
+        row("raw read 4 KiB, 32 clients", Unit::PerSecond, throughput(bench, sides(), 32, small)?, None, g2),
+        row("`content` 4 KiB, 32 clients", Unit::PerSecond, throughput(bench, sides(), 32, text)?, None, g3),
+        row("read 10 of 2 000 lines, p50", Unit::Micros, latency(bench, sides(), part)?, None, g4),
         row(
             "read 16 MiB, one client",
             Unit::MegabytesPerSecond,
@@ -141,11 +146,10 @@ pub(crate) fn writes(bench: &Bench) -> Result<Vec<Row>> {
     };
     let mut rows = Vec::new();
     for (pair, strict, name) in [(&bench.relaxed, false, "relaxed"), (&bench.strict, true, "strict")] {
-        let sides = pair.sides("demo");
         let dir = bench.scratch.path();
         let floor = |bytes: &[u8]| native::median(bench.effort.slice, || native::write(dir, bytes, strict));
-        let written = latency(bench, sides, write)?;
-        let edited = latency(bench, sides, edit)?;
+        let written = latency(bench, pair.sides("demo"), write)?;
+        let edited = latency(bench, pair.sides("demo"), edit)?;
         rows.push(row(
             format!("write 4 KiB, {name}, p50"),
             Unit::Micros,
@@ -218,15 +222,8 @@ pub(crate) fn uploads(bench: &Bench) -> Result<Vec<Row>> {
             let [skill, bare] = values.map(|figure| Some(figure.scaled(1e-3)));
             let what = if replacing { "replace" } else { "publish" };
             let name = format!("{what} a skill of 500 files, 5 MB ZIP, {name}");
-            rows.push(Row {
-                name,
-                unit: Unit::Millis,
-                skill,
-                workspace: None,
-                bare,
-                native: floor.map(Figure::from),
-                goal,
-            });
+            let figures = vec![skill, None, bare, floor.map(Figure::from)];
+            rows.push(Row { name, unit: Unit::Millis, figures, goal });
         }
     }
     Ok(rows)
@@ -247,42 +244,6 @@ fn upload(bench: &Bench, pair: &Pair, versions: &[Vec<u8>; 2], replacing: bool) 
     })
 }
 
-/// Running commands.
-///
-/// # Errors
-/// Every [`Failure`].
-pub(crate) fn runs(bench: &Bench) -> Result<Vec<Row>> {
-    let sides = bench.relaxed.sides("tiny");
-    let run = |command: &'static str, arguments: &'static str| {
-        move |side: &Side| {
-            let target = side.target(&format!("execute?command={command}"));
-            client::with_body("POST", &target, "application/json", arguments.as_bytes())
-        }
-    };
-    let dir = bench.scratch.path();
-    let floor = |program: &str, arguments: &[&str]| -> Result<f64> {
-        Ok(micros(native::median(bench.effort.slice, || native::run(program, arguments, dir))?))
-    };
-    let echo = run("echo", "[\"hi\"]");
-    let python = run("python3", "[\"-c\", \"1\"]");
-    let mut rows = vec![
-        row(
-            "`echo`, one client, p50",
-            Unit::Micros,
-            latency(bench, sides, echo)?,
-            Some(floor("/bin/echo", &["hi"])?),
-            "≤ 1.25",
-        ),
-        row("`echo`, 8 clients", Unit::PerSecond, throughput(bench, sides, 8, echo)?, None, "≥ 1 400/s"),
-    ];
-    if native::has(PYTHON) {
-        let floor = floor(PYTHON, &["-c", "1"])?;
-        let values = latency(bench, sides, python)?;
-        rows.push(row("`python3 -c 1`, p50", Unit::Micros, values, Some(floor), "≤ 1.05"));
-    }
-    Ok(rows)
-}
-
 /// Starting, and what rests in memory and on disk with many users.
 ///
 /// # Errors
@@ -294,7 +255,7 @@ pub(crate) fn footprint(bench: &Bench) -> Result<Vec<Row>> {
     let mut resident = [0.0, 0.0];
     for _ in 0..bench.effort.starts {
         let services = [
-            Service::start(Kind::Filesecbox, filesecbox, root.path(), false)?,
+            Service::start(Kind::Filesecbox { config: None }, filesecbox, root.path(), false)?,
             Service::start(Kind::Bare, bare, bare_root.path(), false)?,
         ];
         for ((service, starts), resident) in services.iter().zip(&mut starts).zip(&mut resident) {
@@ -307,10 +268,7 @@ pub(crate) fn footprint(bench: &Bench) -> Result<Vec<Row>> {
     let line = |name: &str, unit, skill: Option<f64>, bare: Option<f64>, goal| Row {
         name: name.to_owned(),
         unit,
-        skill: skill.map(Figure::from),
-        workspace: None,
-        bare: bare.map(Figure::from),
-        native: None,
+        figures: vec![skill.map(Figure::from), None, bare.map(Figure::from), None],
         goal,
     };
     let mut rows = vec![

@@ -40,6 +40,11 @@ pub(crate) fn of_limit(limit: Limit, limits: &RunLimits) -> String {
         Limit::FileSize => {
             format!("a file was to grow beyond {} MiB: write several smaller ones", limits.file_bytes >> 20)
         }
+        Limit::Disk => {
+            "the run wrote more than the disk or its share of it has room for, and was ended; what it wrote \
+                        is still there: remove what is not needed"
+                .to_owned()
+        }
     }
 }
 

@@ -409,7 +409,10 @@ impl Process {
         };
         // In its place at once, so that a launcher that does not answer is ended by `drop`.
         let mut process = Self { child, socket: Arc::new(ours), hello: nothing, walls: None, proxy: None };
-        wire::send_message(process.socket.as_fd(), &Setup { root, control_groups: config.control_groups })?;
+        wire::send_message(
+            process.socket.as_fd(),
+            &Setup { memory_files: config.code_in_trees, root, control_groups: config.control_groups },
+        )?;
         let (hello, attached) = process.receive_hello()?;
         let mut attached = attached.into_iter();
         let root = attached.next();

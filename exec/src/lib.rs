@@ -51,7 +51,7 @@ pub use mounts::{Attachment, Role};
 pub use owners::OwnerMaps;
 pub use programs::{Programs, SEARCH_PATH, Whitelist};
 pub use result::{Encoding, ExecResult, Limit};
-pub use run::RunSpec;
+pub use run::{Halt, RunSpec};
 pub use tier::{Enforcement, Isolation, Layer, MemoryBound, Network, Tier};
 pub use wire::Step;
 pub use zygote::launcher_main;

@@ -70,6 +70,8 @@ pub enum Limit {
     Cpu,
     /// The size of one file; the signal is `SIGXFSZ`.
     FileSize,
+    /// What its trees may take on the disk, or what the disk keeps free; the signal is `SIGKILL`.
+    Disk,
 }
 
 /// How the main process ended.

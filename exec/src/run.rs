@@ -20,7 +20,7 @@ use crate::launcher::{Launcher, packet_sockets};
 use crate::mounts::{Attachment, Clones, Role};
 use crate::output::{Capture, Stream};
 use crate::programs::shorten;
-use crate::result::{Encoding, ExecResult};
+use crate::result::{Encoding, ExecResult, Limit};
 use crate::tier::{Network, Tier};
 use crate::walls::{Own, open_path};
 use crate::watch::{Input, Pipes, Watch};
@@ -59,7 +59,13 @@ pub struct RunSpec {
     pub minimum: Option<Tier>,
     /// Whether the result also carries raw bytes.
     pub encoding: Encoding,
+    /// Ends the run early, when somebody else finds that it goes beyond a limit.
+    pub halt: Option<Halt>,
 }
+
+/// A way to end a run from outside: the run is killed as soon as the channel carries the limit that it goes beyond,
+/// and its result says so.
+pub type Halt = tokio::sync::watch::Receiver<Option<Limit>>;
 
 impl RunSpec {
     /// A run of `program` in `view` with no arguments, environment or input, default limits and no network.
@@ -80,6 +86,7 @@ impl RunSpec {
             network: Network::None,
             minimum: None,
             encoding: Encoding::Text,
+            halt: None,
         }
     }
 }
@@ -116,9 +123,9 @@ impl Launcher {
         let (ours, reports, through) = self.launch(&spec, stdin, &request, clones.as_ref()).await?;
         drop(clones);
         let mut capture = Capture::new(spec.limits.output_bytes);
-        let timeout = spec.timeout.min(Duration::from_millis(spec.limits.timeout_ms)).min(LONGEST);
-        let deadline = tokio::time::Instant::from_std(began + timeout);
+        let deadline = tokio::time::Instant::from_std(began + deadline(&spec));
         let mut watch = Watch::new(ours, reports, deadline, self.buffers.lend())?;
+        watch.halt = spec.halt.take();
         let watched = watch.until_ended(&mut capture).await;
         self.buffers.take_back(std::mem::take(&mut watch.buffer));
         if matches!(watched, Err(Error::LauncherDied)) {
@@ -170,6 +177,7 @@ impl Launcher {
             arguments,
             environment: spec.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
             identity,
+            deadline_ms: u64::try_from(deadline(spec).as_millis()).unwrap_or(u64::MAX),
             place: match clones {
                 None => Place::Host { tree: spec.view.tree.clone() },
                 Some(clones) => Place::Mounted { at: clones.at.clone(), leases: spec.leases.len() },
@@ -259,6 +267,11 @@ impl Launcher {
         let directory = enter(tree.as_fd(), &spec.directory)?;
         Ok((directory, build(&[(tree.as_fd(), 0), (scratch.as_fd(), 0)])?))
     }
+}
+
+/// How long a run may take.
+fn deadline(spec: &RunSpec) -> Duration {
+    spec.timeout.min(Duration::from_millis(spec.limits.timeout_ms)).min(LONGEST)
 }
 
 /// Checks what no process could receive, before anything is opened.

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::launcher::Buffers;
 use crate::output::{Capture, Stream};
 use crate::result::{Ending, Limit};
+use crate::run::Halt;
 use crate::sys;
 use crate::wire::{self, KILL, Reach, Report};
 
@@ -60,6 +61,8 @@ pub(crate) struct Watch {
     signal: Option<i32>,
     timed_out: bool,
     limit: Option<Limit>,
+    /// Where somebody else may say that the run is to end.
+    pub(crate) halt: Option<Halt>,
 }
 
 /// What the timer is for.
@@ -79,6 +82,7 @@ enum Event {
     Output(Stream),
     Input,
     Timer,
+    Halt(Limit),
 }
 
 impl Watch {
@@ -119,6 +123,7 @@ impl Watch {
             signal: None,
             timed_out: false,
             limit: None,
+            halt: None,
         })
     }
 
@@ -140,11 +145,14 @@ impl Watch {
                         self.input = None;
                     }
                 }
+                Event::Halt(limit) => {
+                    self.limit = Some(limit);
+                    self.kill();
+                }
                 Event::Timer => match self.phase {
                     Phase::Running => {
                         self.timed_out = true;
-                        let _ = wire::send(self.reports.as_fd(), KILL, &[]);
-                        self.wait(Phase::Killing, KILL_WAIT);
+                        self.kill();
                     }
                     Phase::Killing | Phase::Draining => return Ok(self.ending()),
                 },
@@ -157,6 +165,7 @@ impl Watch {
         tokio::select! {
             biased;
             () = &mut self.timer => Event::Timer,
+            limit = halted(self.halt.as_mut()), if self.phase == Phase::Running => Event::Halt(limit),
             () = ready(Some(&self.reports), Interest::READABLE), if self.phase != Phase::Draining => Event::Report,
             () = ready(self.out.as_ref(), Interest::READABLE) => Event::Output(Stream::Out),
             () = ready(self.err.as_ref(), Interest::READABLE) => Event::Output(Stream::Err),
@@ -187,7 +196,7 @@ impl Watch {
             }
             Report::Ended { code, signal } => (self.code, self.signal) = (code, signal),
             Report::Exited { code, signal, limit } => {
-                self.limit = limit;
+                self.limit = self.limit.or(limit);
                 // The first process of a mounted run exits with 0 once the end of the command was told.
                 if (self.code, self.signal) == (None, None) {
                     (self.code, self.signal) = (code, signal);
@@ -226,6 +235,11 @@ impl Watch {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             _ => *pipe = None,
         }
+    }
+
+    fn kill(&mut self) {
+        let _ = wire::send(self.reports.as_fd(), KILL, &[]);
+        self.wait(Phase::Killing, KILL_WAIT);
     }
 
     fn wait(&mut self, phase: Phase, duration: Duration) {
@@ -277,6 +291,15 @@ async fn ready(fd: Option<&AsyncFd<OwnedFd>>, interest: Interest) {
         // An error shows again, with its reason, when the descriptor is used.
         Some(fd) => drop(fd.ready(interest).await),
         None => pending().await,
+    }
+}
+
+/// Waits until the run is to end, or for ever when nobody can say so any more.
+async fn halted(halt: Option<&mut Halt>) -> Limit {
+    let Some(halt) = halt else { return pending().await };
+    match halt.wait_for(Option::is_some).await.map(|limit| *limit) {
+        Ok(Some(limit)) => limit,
+        _ => pending().await,
     }
 }
 

@@ -34,6 +34,8 @@ const DESCRIPTORS_MAX: usize = 7 + 2 * MOUNTS_MAX;
 /// What the launcher is to prepare before its first run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
+    /// Whether runs may make files in memory, which can be mapped as code where no directory can.
+    pub(crate) memory_files: bool,
     /// The root that runs are to see; `None` leaves them in the host's.
     pub(crate) root: Option<RootPlan>,
     /// Whether control groups may be made.
@@ -76,6 +78,8 @@ pub(crate) struct Request {
     pub(crate) environment: Vec<String>,
     /// The uid and gid to take; `None` keeps the launcher's.
     pub(crate) identity: Option<u32>,
+    /// How long it may run, in milliseconds. The service ends it then; the launcher does when the service is stuck.
+    pub(crate) deadline_ms: u64,
     /// Where the tree stands for it.
     pub(crate) place: Place,
     /// Resource limits.

@@ -175,6 +175,9 @@ async fn mapping_code_from_the_tree_where_that_is_closed() {
                       try: mmap.mmap(f, 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC); print('mapped')\n\
                       except PermissionError: print('refused')";
         assert_eq!(sandbox.python(script).await.stdout, expected);
+        // Nor from a file in memory, which lies in no directory.
+        let script = "import os\ntry: os.memfd_create('x', 8); print('mapped')\nexcept PermissionError: print('refused')";
+        assert_eq!(sandbox.python(script).await.stdout, expected);
     }
 }
 

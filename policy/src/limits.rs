@@ -71,6 +71,27 @@ impl Default for FileLimits {
     }
 }
 
+/// Bounds on what lies on the disk: for each tree, and for the file system.
+///
+/// A tree is the overlay of one skill, or a workspace together with the home directory and the temporary files of its
+/// user and agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DiskLimits {
+    /// What one tree takes on the disk, in bytes of whole blocks.
+    pub bytes: u64,
+    /// Names in one tree: files, directories, links, and marks of what was removed from a baseline.
+    pub files: u64,
+    /// What the file system keeps free, in bytes: below it nothing is written. 0 is no floor.
+    pub free_bytes: u64,
+}
+
+impl Default for DiskLimits {
+    fn default() -> Self {
+        Self { bytes: 2048 * MIB, files: 100_000, free_bytes: 256 * MIB }
+    }
+}
+
 /// Bounds on one run of a command, and on how many there are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

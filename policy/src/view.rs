@@ -7,14 +7,17 @@ use std::path::PathBuf;
 /// A view is data only. `ops` receives it from the one crate and hands it to the other; neither knows its giver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// The directory that holds the tree on the host, absolute: a workspace, or a materialised merged view.
+    /// Where the command finds its tree, absolute: for a run at the paths of the host the directory itself, a
+    /// workspace or a materialised merged view; for a run to which its tree is attached, [`View::sandbox_path`].
     /// It is the working directory of the command, and all that the command may write besides [`View::scratch`].
     pub tree: PathBuf,
-    /// A private directory beside the tree for `HOME`, `TMPDIR` and caches, absolute and on the same file system.
+    /// Where the command finds a private directory for `HOME` and caches, absolute: on the host a directory on the
+    /// tree's file system, which holds `TMPDIR` too; for a run to which its tree is attached, `/home/sandbox`.
     pub scratch: PathBuf,
     /// The path by which callers know the tree, such as `/workspace/skills/demo`.
     pub sandbox_path: String,
-    /// Further host paths that callers may use for the same tree, absolute (the overlay's and the baseline's).
+    /// Further host paths that callers may use for the same tree, absolute: the overlay's and the baseline's of a
+    /// skill; the workspace's own, for a run to which it is attached.
     pub aliases: Vec<PathBuf>,
     /// The user and group that own the tree and that the command runs as; `None` keeps the service's own.
     pub owner: Option<u32>,

@@ -25,6 +25,7 @@ struct Info<'a> {
 struct Limits<'a> {
     archive: &'a policy::ArchiveLimits,
     files: &'a policy::FileLimits,
+    disk: &'a policy::DiskLimits,
     runs: &'a policy::RunLimits,
 }
 
@@ -38,6 +39,7 @@ pub(super) async fn info(State(app): State<App>, _known: Known) -> Answer {
         limits: Limits {
             archive: &service.archive_limits,
             files: &service.file_limits,
+            disk: &service.store.options().disk,
             runs: &service.run_limits,
         },
     })

@@ -196,6 +196,16 @@ impl From<storage::Error> for Problem {
             E::TooLarge { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
             E::TooManyEntries(limit) => Self::new(Code::TooLarge, message).with("limit_entries", limit),
             E::Archive(_) => Self::new(Code::BadArchive, message),
+            E::Quota { setting, unit, used, limit, needs, .. } => Self::new(Code::Quota, message)
+                .with("limit", setting)
+                .with(&format!("used_{unit}"), used)
+                .with(&format!("limit_{unit}"), limit)
+                .with(&format!("needed_{unit}"), needs),
+            E::Full { free, floor } => Self::new(Code::Quota, message)
+                .with("limit", "limits.disk.free_bytes")
+                .with("free_bytes", free)
+                .with("limit_bytes", floor),
+            E::Countless(_) => Self::new(Code::Quota, message).with("limit", "limits.disk.files"),
             E::NoSpace(_) => Self::new(Code::Quota, message),
             E::Unsupported(_) => Self::new(Code::Unsupported, message),
             E::Io { .. } => Self::internal(&error),

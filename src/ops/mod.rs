@@ -2,6 +2,7 @@
 //!
 //! `storage` blocks, so each operation enters it once, through [`blocking`].
 
+pub mod disk;
 pub mod error;
 pub mod files;
 pub mod places;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::egress::Egress;
+use disk::DiskWatch;
 pub use error::{Error, Result};
 use places::RunPlaces;
 
@@ -46,6 +48,8 @@ pub struct Service {
     pub run_limits: RunLimits,
     /// Who is running how much.
     pub places: RunPlaces,
+    /// The trees that runs may fill.
+    pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.
     pub runs: TaskTracker,
     /// Set when runs are to be killed.

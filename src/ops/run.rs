@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exec::{Encoding, ExecResult, Network, RunSpec, Tier};
+use exec::{Encoding, ExecResult, Limit, Network, RunSpec, Tier};
 use policy::environment::{self, Places};
 use policy::{Anchors, RelPath, SkillId, TreeId};
 use storage::{Absorbed, Placement, PlannedRun, PreparedRun};
@@ -139,6 +139,7 @@ impl Service {
             network,
             minimum: request.isolation,
             encoding: request.encoding,
+            halt: None,
             view,
         };
         let place = self.places.take(id.user()).await?;
@@ -152,30 +153,44 @@ impl Service {
     }
 
     async fn run_planned(&self, place: Place, plan: PlannedRun, mut spec: RunSpec) -> Result<RunOutcome> {
-        let prepared;
-        (prepared, spec.attachments, spec.leases) = if self.launcher.mounts() {
+        let (prepared, gauges);
+        (prepared, gauges, spec.attachments, spec.leases) = if self.launcher.mounts() {
             blocking(move || {
                 let prepared = plan.prepare()?;
+                let gauges = prepared.gauges()?;
                 let attachments = prepared.attachments()?.into_iter().map(attachment).collect();
                 let leases = prepared.leases()?.into_iter().map(Arc::new).collect();
-                Ok((prepared, attachments, leases))
+                Ok((prepared, gauges, attachments, leases))
             })
             .await?
         } else {
-            (blocking(move || Ok(plan.prepare()?)).await?, Vec::new(), Vec::new())
+            blocking(move || {
+                let prepared = plan.prepare()?;
+                let gauges = prepared.gauges()?;
+                Ok((prepared, gauges, Vec::new(), Vec::new()))
+            })
+            .await?
         };
+        let watching = self.disk.watch(gauges);
+        spec.halt = Some(watching.halt.clone());
         let result = tokio::select! {
             result = self.launcher.run(spec) => Some(result),
             () = self.stop.cancelled() => None,
         };
+        drop(watching);
         let outcome = match result {
             // The dropped run kills its processes, which may be at it for a moment yet: nothing is taken in.
             None => Err(Error::Stopping),
             Some(Err(error)) => Err(error.into()),
-            Some(Ok(result)) if prepared.is_copy() => {
-                let absorbed = blocking(move || Ok((prepared.absorb()?, prepared))).await?;
-                clean_up(place, absorbed.1);
-                return Ok(RunOutcome { result, absorbed: absorbed.0 });
+            Some(Ok(mut result)) if prepared.is_copy() => {
+                let (absorbed, prepared) = blocking(move || Ok((prepared.absorb()?, prepared))).await?;
+                clean_up(place, prepared);
+                if let Some(reason) = &absorbed.refused {
+                    result.limit = Some(Limit::Disk);
+                    result.hint =
+                        Some(format!("nothing that the run changed in the skill was kept: {reason}"));
+                }
+                return Ok(RunOutcome { result, absorbed });
             }
             Some(Ok(result)) => Ok(RunOutcome { result, absorbed: Absorbed::default() }),
         };

@@ -352,6 +352,16 @@ impl Dir {
             .map_err(|errno| Error::from_errno("setxattr", name, errno))
     }
 
+    /// Bytes that its file system has left for whoever is not privileged.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn free_bytes(&self) -> Result<u64> {
+        rustix::fs::fstatvfs(&self.fd)
+            .map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+            .map_err(|errno| Error::from_errno("statvfs", ".", errno))
+    }
+
     /// Makes the entries of this directory durable (fsync(2) of the directory).
     ///
     /// # Errors
@@ -470,6 +480,14 @@ mod tests {
         assert_eq!(dir.entries().unwrap(), []);
         assert!(kept.stat_entry(OsStr::new("kept")).unwrap().is_some());
         drop(temp);
+    }
+
+    #[test]
+    fn a_directory_that_was_removed_since_it_was_opened_is_an_empty_one() {
+        let (_temp, dir) = fixture();
+        let removed = dir.create_dir(OsStr::new("removed"), 0o755).unwrap();
+        dir.remove_dir(OsStr::new("removed")).unwrap();
+        assert_eq!(removed.entries().unwrap(), []);
     }
 
     #[test]

@@ -112,6 +112,41 @@ pub enum Error {
     /// The file system is full, or a quota is used up.
     #[error("no space is left for `{0}`")]
     NoSpace(String),
+    /// A tree would take more than it may; nothing was changed.
+    #[error(
+        "{tree} takes {used} of {limit} {unit} and {needs} more are needed (`{setting}`): remove something there first"
+    )]
+    Quota {
+        /// The tree, as callers know it.
+        tree: String,
+        /// The setting that limits it.
+        setting: &'static str,
+        /// What is counted: `bytes` or `files`.
+        unit: &'static str,
+        /// What the tree takes.
+        used: u64,
+        /// What it may take.
+        limit: u64,
+        /// What the change would add.
+        needs: u64,
+    },
+    /// A tree that commands have filled so that it cannot be counted any more; nothing was changed.
+    #[error(
+        "{0} has more files than twice `limits.disk.files`, or more than 256 levels: remove directories there by \
+         requests, commands do not start in it before"
+    )]
+    Countless(String),
+    /// The file system has less room left than it is to keep; nothing was changed.
+    #[error(
+        "{free} bytes are free on the disk and {floor} stay free (`limits.disk.free_bytes`): remove something, or ask \
+         the operator for room"
+    )]
+    Full {
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that are to stay free.
+        floor: u64,
+    },
     /// The file system or kernel lacks something the store needs.
     #[error("{0}")]
     Unsupported(String),

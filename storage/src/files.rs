@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::stage::StagedFile;
 use crate::stat::{ETag, Kind, Layer, Stat};
 use crate::store::Store;
-use crate::tree::{Aftermath, Child, Opened, Tree, WalkOptions, Walked};
+use crate::tree::{Aftermath, Child, Opened, Replaced, Tree, WalkOptions, Walked};
+use crate::usage::Growth;
 
 /// How often a change of a file is worked out again when a command changes the file meanwhile.
 const UPDATE_TRIES: usize = 8;
@@ -103,6 +104,7 @@ impl Files {
                     let (tree, draft) = self.store.draft(&self.id)?;
                     let (value, aftermath) = operation(&tree)?;
                     let above = self.store.place_draft(&self.id, &draft)?;
+                    self.store.inner.accounts.change(&self.id, &Growth::of_dirs(1));
                     (value, aftermath.and(Aftermath::sync(above)))
                 }
                 Err(other) => return Err(other),
@@ -111,6 +113,11 @@ impl Files {
         };
         aftermath.settle(self.store.is_strict())?;
         Ok(value)
+    }
+
+    /// Notes what a change adds to the tree and takes from it.
+    fn account(&self, growth: &Growth) {
+        self.store.inner.accounts.change(&self.id, growth);
     }
 
     /// A workspace that nobody has written to is an empty one.
@@ -172,8 +179,9 @@ impl Files {
     /// Begins a file that [`Files::write`] will place.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Io`].
+    /// [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
     pub fn stage(&self) -> Result<StagedFile> {
+        self.store.admit_space()?;
         let (stage, owner) = (&self.store.inner.stage, self.store.owner(&self.id));
         match (&self.id, self.store.seat(&self.id)) {
             (TreeId::Workspace(..), _) => stage.file(0o644, owner),
@@ -188,7 +196,7 @@ impl Files {
     /// Puts a staged file at `path` in one step.
     ///
     /// # Errors
-    /// [`Error::Stale`] when the condition does not hold, else as [`Tree::put`].
+    /// [`Error::Stale`] when the condition does not hold; [`Error::Quota`], [`Error::Full`]; else as [`Tree::put`].
     pub fn write(&self, path: &RelPath, mut file: StagedFile, options: &WriteOptions) -> Result<Written> {
         if self.store.is_strict()
             && let Some(mode) = options.mode.or_else(|| self.peek(path).map(|stat| stat.mode))
@@ -215,7 +223,9 @@ impl Files {
             file = tree.suited(file)?;
             let handle = file.file().try_clone().map_err(|error| Error::from_io("dup", path, error))?;
             let mut created = false;
-            let mut admit = |existing: Option<&Stat>, file: &mut StagedFile| {
+            let mut growth = Growth::REMOVAL;
+            let mut admit = |replaced: Replaced<'_>, file: &mut StagedFile| {
+                let existing = replaced.existing.map(|(stat, _)| stat);
                 if existing.is_some_and(|stat| stat.kind == Kind::Directory) {
                     return Err(Error::IsDirectory(path.to_string()));
                 }
@@ -224,17 +234,21 @@ impl Files {
                     file.set_mode(mode)?;
                 }
                 created = existing.is_none();
-                Ok(())
+                growth = Growth::of_file(&replaced, file)?;
+                self.store.admit(&self.id, &growth)
             };
             let mut aftermath = Aftermath::default();
             if options.parents
                 && let Some(parent) = path.parent().filter(|parent| !parent.is_root())
                 && let Err(Error::NotFound(_)) = tree.stat(&parent)
             {
-                admit(None, &mut file)?;
+                let made_dirs = dirs_to_make(tree, &parent)?;
+                admit(Replaced { made_dirs, ..Replaced::default() }, &mut file)?;
                 aftermath = tree.make_dirs(&parent)?;
+                self.account(&Growth::of_dirs(made_dirs));
             }
             aftermath = aftermath.and(tree.put_if(path, file, &mut admit)?);
+            self.account(&growth);
             // Looked at again: the rename moved the change time, which the tag holds.
             let stat = rustix::fs::fstat(&handle).map_err(|errno| Error::from_errno("stat", path, errno))?;
             Ok((Written { stat: stat.into(), created }, aftermath))
@@ -305,9 +319,15 @@ impl Files {
     /// Makes the directory `path`; see [`Tree::make_dir`]. Tells whether it was not there.
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`] unless `parents`, else as [`Tree::make_dir`].
+    /// [`Error::AlreadyExists`] unless `parents`; [`Error::Quota`]; else as [`Tree::make_dir`].
     pub fn make_dir(&self, path: &RelPath, mode: u32, parents: bool) -> Result<bool> {
         self.change(|tree| {
+            if let (Some(parent), None) = (path.parent(), tree.stat_entry(path)?) {
+                let growth = Growth::of_dirs(dirs_to_make(tree, &parent)?.saturating_add(1));
+                self.store.admit(&self.id, &growth)?;
+                // Also when only some of them are made.
+                self.account(&growth);
+            }
             let mut aftermath = Aftermath::default();
             if parents && let Some(parent) = path.parent() {
                 aftermath = tree.make_dirs(&parent)?;
@@ -327,8 +347,8 @@ impl Files {
     /// Renames `from` to `to`; see [`Tree::rename`]. `condition` is of `from`.
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`] when `to` is there and `overwrite` is not set, [`Error::Stale`], else as
-    /// [`Tree::rename`].
+    /// [`Error::AlreadyExists`] when `to` is there and `overwrite` is not set; [`Error::Stale`]; [`Error::Quota`] when
+    /// what is renamed must be copied up; else as [`Tree::rename`].
     pub fn rename(&self, from: &RelPath, to: &RelPath, overwrite: bool, condition: &Condition) -> Result<()> {
         self.change(|tree| {
             let existing = tree.stat_entry(from)?.map(|(stat, _)| stat);
@@ -339,6 +359,10 @@ impl Files {
             if !overwrite && tree.stat_entry(to)?.is_some() {
                 return Err(Error::AlreadyExists(to.to_string()));
             }
+            let copied = tree.copied_by_rename(from, self.store.options().files.tree_entries)?;
+            let growth = Growth { adds: copied, ..Growth::REMOVAL };
+            self.store.admit(&self.id, &growth)?;
+            self.account(&growth);
             Ok(((), tree.rename(from, to)?))
         })
     }
@@ -359,9 +383,26 @@ impl Files {
                 }
                 Some(_) => {}
             }
-            Ok(((), tree.remove(path)?))
+            let removed = tree.remove(path)?;
+            self.account(&Growth::REMOVAL);
+            Ok(((), removed))
         })
     }
+}
+
+/// Directories that a change in the directory `path` makes first: those that are missing, and those to be copied up.
+fn dirs_to_make(tree: &dyn Tree, path: &RelPath) -> Result<u64> {
+    let mut count = 0;
+    let mut next = Some(path.clone());
+    while let Some(path) = next {
+        match tree.stat(&path) {
+            Ok((_, Layer::Overlay | Layer::Workspace)) => break,
+            Ok((_, Layer::Baseline)) | Err(Error::NotFound(_)) => count += 1,
+            Err(other) => return Err(other),
+        }
+        next = path.parent();
+    }
+    Ok(count)
 }
 
 /// Tells whether the directory `path` has no entries, however many it has.

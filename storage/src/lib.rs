@@ -8,6 +8,7 @@
 //! | [`stage`], `journal` | building things aside and making them visible at once |
 //! | [`tree`] | the contract of a tree; [`union`], [`live`] and [`plain`] keep it |
 //! | [`cached`] | reads that take no waiting |
+//! | [`usage`] | what trees take on the disk, and what they may take |
 //! | [`text`] | lines and replacements |
 //! | [`version`] | names of published states |
 //! | [`archive`] | what platforms upload, and what a skill says of itself |
@@ -35,6 +36,7 @@ pub mod store;
 pub mod text;
 pub mod tree;
 pub mod union;
+pub mod usage;
 pub mod version;
 
 pub use dir::Dir;
@@ -42,11 +44,12 @@ pub use error::{Error, Result};
 pub use files::{Condition, Files, WriteOptions, Written};
 pub use live::{LiveOptions, OwnerSwap};
 pub use publish::{Publication, Published};
-pub use run::{Absorbed, Attachment, Placement, PlannedRun, PreparedRun, Role};
+pub use run::{Absorbed, Attachment, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun, Role};
 pub use skills::Skill;
 pub use stage::{Durability, Leftovers};
 pub use stat::{ETag, Kind, Layer, Stat};
 pub use status::{Change, Changed, SkillStatus, Status};
 pub use store::{Options, Recovery, Store};
 pub use tree::Tree;
+pub use usage::{Ceiling, Use};
 pub use version::Version;

@@ -8,12 +8,9 @@ use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
-use crate::tree::{Admit, Aftermath, Child, Met, Opened, Tree, WalkOptions, Walked};
+use crate::tree::{Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked};
 use crate::union::layers::{Found, Layers};
 use crate::union::{LastLink, Level, walk};
-
-/// Entries of a directory that is listed without a limit of the caller's.
-const LISTED_MAX: usize = 1_000_000;
 
 /// A tree without layers.
 pub struct Plain {
@@ -170,13 +167,14 @@ impl Tree for Plain {
     fn put_if(&self, path: &RelPath, mut file: StagedFile, admit: &mut Admit<'_>) -> Result<Aftermath> {
         let (parent, name) = match self.target(path) {
             Err(Error::NotFound(missing)) => {
-                admit(None, &mut file)?;
+                admit(Replaced::default(), &mut file)?;
                 return Err(Error::NotFound(missing));
             }
             target => target?,
         };
         let existing = parent.stat_entry(&name)?;
-        admit(existing.as_ref(), &mut file)?;
+        let there = existing.as_ref().map(|stat| (stat, Layer::Workspace));
+        admit(Replaced { existing: there, ..Replaced::default() }, &mut file)?;
         replaceable(existing.as_ref(), path)?;
         file.place(&parent, &name)?;
         Ok(Aftermath::sync(parent))

@@ -53,7 +53,8 @@ impl Store {
     /// the baseline skill of that name.
     ///
     /// # Errors
-    /// What `fill` returns; [`Error::NoSpace`], [`Error::Io`].
+    /// What `fill` returns; [`Error::Quota`] for an overlay that is larger than it may be; [`Error::Full`],
+    /// [`Error::NoSpace`], [`Error::Io`].
     pub fn publish(
         &self,
         scope: Scope,
@@ -62,6 +63,7 @@ impl Store {
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Version>>,
     ) -> Result<Publication> {
+        self.admit_space()?;
         let mut transaction = Transaction::begin(&self.inner.stage)?;
         let mut published = Vec::new();
         let mut changes = Vec::new();
@@ -91,6 +93,9 @@ impl Store {
                     replaced = self.overlay_has(user, agent, skill)?;
                     unchanged = false;
                     let tree = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
+                    let mut counter = self.counter();
+                    counter.tree(&dir)?;
+                    self.admit_whole(&tree, counter.end().taken)?;
                     transaction.place(place::overlay(user, agent)?, skill.as_str(), None)?;
                     changes.push(Change::Overlay(tree.clone()));
                     let mut base = transaction.dir().create_file(&transaction.next_name(), 0o600)?;
@@ -106,6 +111,7 @@ impl Store {
         if changes.is_empty() {
             return Ok(Publication { skills: published, leftovers });
         }
+        self.admit_space()?;
         let committed = transaction.commit(&self.inner.root)?;
         let mut seats = Vec::new();
         for (index, change) in changes.iter().enumerate() {
@@ -120,8 +126,10 @@ impl Store {
                     let _alone = self.inner.locks.write(tree);
                     let applied = committed.apply(&self.inner.root, index);
                     if applied.is_ok() {
-                        seats.extend(self.detach_view(tree));
+                        self.inner.accounts.forget(tree);
                     }
+                    // Also when it failed: it may have come that far.
+                    seats.extend(self.detach_view(tree));
                     applied
                 }
                 // No view is detached for it: one that was made meanwhile is of the new directory, which would be
@@ -232,6 +240,7 @@ impl Store {
             let in_lower = layers.lower_stat(name)?.is_some();
             let upper = self.inner.stage.ensure_path(&self.inner.root, &place)?;
             let trash = crate::union::hide(&self.inner.stage, &upper, name, in_lower)?;
+            let trash = self.discard_mounted(id, trash);
             // After the deed: had the service died between, an overlay would stand on a base it did not begin with.
             if in_lower {
                 self.record_base(id)?;
@@ -241,7 +250,7 @@ impl Store {
             if self.is_strict() {
                 upper.sync()?;
             }
-            self.discard_mounted(id, trash)
+            trash
         };
         drop(trash);
         Ok(())
@@ -250,6 +259,7 @@ impl Store {
     /// Lets what was an overlay be removed: now, or when the view of it has gone. The caller holds the tree alone.
     fn discard_mounted(&self, id: &TreeId, trash: Trash) -> Arc<Trash> {
         let trash = Arc::new(trash);
+        self.inner.accounts.forget(id);
         if let Some(seat) = self.detach_view(id) {
             seat.keep(Arc::clone(&trash));
         }
@@ -266,10 +276,11 @@ impl Store {
             return Err(Error::NotFound(id.sandbox_path()));
         };
         let name = OsStr::new(skill.as_str());
-        let had_changes;
         let trash = {
             let _alone = self.inner.locks.write(id);
-            had_changes = !self.is_only_mounted(id)?;
+            if self.is_only_mounted(id)? {
+                return Ok(false);
+            }
             let upper = match self.inner.root.open_dir(&place::overlay(user, agent)?) {
                 Ok(upper) if upper.stat_entry(name)?.is_some() => upper,
                 Ok(_) | Err(Error::NotFound(_)) => {
@@ -280,14 +291,14 @@ impl Store {
                 }
                 Err(other) => return Err(other),
             };
-            let trash = self.inner.stage.discard(&upper, name)?;
+            let trash = self.discard_mounted(id, self.inner.stage.discard(&upper, name)?);
             self.forget_base(id)?;
             if self.is_strict() {
                 upper.sync()?;
             }
-            self.discard_mounted(id, trash)
+            trash
         };
         drop(trash);
-        Ok(had_changes)
+        Ok(true)
     }
 }

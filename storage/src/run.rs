@@ -13,8 +13,10 @@
 
 mod absorb;
 mod attach;
+mod gauge;
 mod materialise;
 mod points;
+mod temporary;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -23,14 +25,18 @@ use policy::{RelPath, SkillId, TreeId, View};
 
 pub use self::absorb::Absorbed;
 pub use self::attach::{Attachment, Role};
+pub use self::gauge::{Gauge, GaugeKey, Look};
 use self::materialise::{Copy, give};
 use self::points::MountPoints;
 pub(crate) use self::points::Points;
+pub(crate) use self::temporary::Slots;
+use self::temporary::Temporary;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::live::Seat;
 use crate::place;
 use crate::store::Store;
+use crate::usage::Ceiling;
 
 /// Entries of the directory of temporary directories that are looked at, at the start of a run. A command may put any
 /// number there.
@@ -59,9 +65,12 @@ pub struct PreparedRun {
     temporary: PathBuf,
     /// The skills seen: the tree itself, or those that a run of the workspace asked for.
     skills: Vec<Seen>,
+    /// How far the run may let grow what [`PreparedRun::gauges`] measure: the workspace with the home, then each skill.
+    ceilings: Vec<Ceiling>,
     /// What the workspace holds for the run.
     _points: Option<MountPoints>,
     home: Dir,
+    own: Temporary,
     run: OsString,
 }
 
@@ -212,21 +221,47 @@ impl PlannedRun {
     ///
     /// # Errors
     /// [`Error::NotFound`] when the user has no such skill; [`Error::Conflict`] when something that is no directory
-    /// stands where a skill is to be attached; [`Error::TooLarge`], [`Error::TooManyEntries`], [`Error::NoSpace`].
+    /// stands where a skill is to be attached; [`Error::Quota`], [`Error::Countless`] when commands may only fill a tree
+    /// further; [`Error::TooLarge`], [`Error::TooManyEntries`], [`Error::NoSpace`].
     pub fn prepare(self) -> Result<PreparedRun> {
         let Self { store, id, view, temporary, placement, skills, run } = self;
+        let mut ceilings = Vec::with_capacity(skills.len() + 2);
+        let seen =
+            skills.iter().map(|skill| TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone()));
+        let workspace = TreeId::Workspace(id.user().clone(), id.agent().clone());
+        let own = matches!(id, TreeId::Skill(..)).then(|| id.clone());
+        for tree in std::iter::once(workspace).chain(own).chain(seen) {
+            ceilings.push(store.ceiling(&tree)?);
+        }
         let owner = view.owner;
-        let home = store.inner.root.ensure_path(&place::packages(id.user(), id.agent())?)?;
+        let home_place = place::packages(id.user(), id.agent())?;
+        let home = store.inner.root.ensure_path(&home_place)?;
         if owner.is_some() && home.stat()?.mode != 0o700 {
             home.set_mode(0o700)?;
         }
         give(&home, owner)?;
         let temporaries = store.temporaries(&home)?;
         give(&temporaries, owner)?;
-        give(&temporaries.create_dir(&run, 0o700)?, owner)?;
+        let own = match placement {
+            // Its path is the run's own, and told before it is made.
+            Placement::InPlace => Temporary::make(run.clone(), &temporaries, owner)?,
+            Placement::Mounted => {
+                Temporary::reuse(&store.inner.temporaries, home_place, &temporaries, &run, owner)?
+            }
+        };
         // From here on, dropping it removes what was made.
-        let mut prepared =
-            PreparedRun { store, id, view, temporary, skills: Vec::new(), _points: None, home, run };
+        let mut prepared = PreparedRun {
+            store,
+            id,
+            view,
+            temporary,
+            skills: Vec::new(),
+            ceilings,
+            _points: None,
+            home,
+            own,
+            run,
+        };
         let store = &prepared.store;
         match &prepared.id {
             TreeId::Workspace(user, agent) => {
@@ -285,7 +320,7 @@ impl Drop for PreparedRun {
         // Each for itself: the command may have removed or replaced `tmp`.
         let temporary = || match self.home.open_dir_entry(OsStr::new("tmp")) {
             Err(Error::NotFound(_) | Error::NotADirectory(_)) => Ok(()),
-            tmp => tmp?.remove_tree(&self.run),
+            tmp => self.own.end(&tmp?, self.view.owner),
         };
         if let Err(error) = temporary() {
             tracing::warn!(%error, "a run's files stay until the next start");

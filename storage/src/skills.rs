@@ -62,8 +62,9 @@ impl Store {
                 (stat, layer) = (lower.stat()?, Layer::Baseline);
             }
             let mut status = match self.status_held(&tree) {
-                // A command may make more, and nest it deeper, than is compared. One such skill spoils no list.
-                Err(Error::TooManyEntries(_)) => {
+                // A command may make more, nest it deeper or change it faster than can be compared. One such skill
+                // spoils no list.
+                Err(Error::TooManyEntries(_) | Error::Conflict(_)) => {
                     let overlay_modified_ns = Some(stat.modified_ns);
                     SkillStatus { status: Status::Modified, changes: Vec::new(), overlay_modified_ns }
                 }
@@ -101,7 +102,13 @@ impl Store {
                 let stat = entry.stat?;
                 let source = match entry.kind {
                     Kind::Directory => Ok(PackSource::Directory),
-                    Kind::File => tree.open(&entry.path).map(|opened| PackSource::File(opened.file)),
+                    Kind::File => match tree.open(&entry.path) {
+                        // A command that has the skill mounted removed or replaced it meanwhile.
+                        Err(Error::NotFound(_) | Error::IsDirectory(_) | Error::NotADirectory(_)) => {
+                            return None;
+                        }
+                        opened => opened.map(|opened| PackSource::File(opened.file)),
+                    },
                     Kind::Symlink | Kind::Other => return None,
                 };
                 let entry = |source| PackEntry {
@@ -124,8 +131,9 @@ impl Store {
     /// Makes a file of no name in the store, for an upload or a download. It goes when it is closed.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Io`].
+    /// [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
     pub fn spool(&self) -> Result<File> {
+        self.admit_space()?;
         let name = self.inner.stage.fresh_name();
         let file = self.inner.stage.dir().create_file(&name, 0o600)?;
         self.inner.stage.dir().remove_file(&name)?;

@@ -5,6 +5,9 @@ use std::fmt;
 use rustix::fs::{FileType, Mode};
 use serde::{Deserialize, Serialize};
 
+/// What `st_blocks` counts, whatever the blocks of the file system are (stat(2)).
+const BLOCK_BYTES: u64 = 512;
+
 /// What an entry of a tree is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -84,6 +87,8 @@ pub struct Stat {
     pub kind: Kind,
     /// Size in bytes; of a directory, whatever the file system says.
     pub size: u64,
+    /// Bytes that it takes on the disk, in whole blocks (stat(2), `st_blocks`).
+    pub allocated: u64,
     /// Permission bits, `0o0` to `0o7777`.
     pub mode: u32,
     /// Modification time, in nanoseconds since 1970-01-01T00:00:00Z.
@@ -125,6 +130,7 @@ impl From<rustix::fs::Stat> for Stat {
         Self {
             kind: file_type.into(),
             size: u64::try_from(stat.st_size).unwrap_or(0),
+            allocated: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(BLOCK_BYTES),
             mode: Mode::from_raw_mode(stat.st_mode).as_raw_mode() & 0o7777,
             modified_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
             changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),

@@ -18,6 +18,9 @@ use crate::store::Store;
 use crate::union::layers::is_opaque;
 use crate::version;
 
+/// How often a skill is compared again because a command changed it meanwhile.
+const STATUS_TRIES: usize = 8;
+
 /// How a user's view of a skill stands to the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -88,7 +91,25 @@ impl Store {
         self.status_held(id)
     }
 
+    /// As [`Store::status`]. The caller holds the tree as it is; commands that have it mounted do not.
     pub(crate) fn status_held(&self, id: &TreeId) -> Result<SkillStatus> {
+        for _ in 0..STATUS_TRIES {
+            match self.compare(id) {
+                // What was listed a moment ago is no longer there, or another kind of thing.
+                Err(
+                    Error::NotFound(_)
+                    | Error::NotADirectory(_)
+                    | Error::IsDirectory(_)
+                    | Error::NotAFile(_)
+                    | Error::Escape(_),
+                ) if self.seat(id).is_some() => {}
+                compared => return compared,
+            }
+        }
+        Err(Error::Conflict("a command keeps changing the skill: try again when it is done".to_owned()))
+    }
+
+    fn compare(&self, id: &TreeId) -> Result<SkillStatus> {
         let TreeId::Skill(user, agent, skill) = id else {
             return Err(Error::NotFound(id.sandbox_path()));
         };
@@ -158,7 +179,8 @@ impl Comparison {
     ) -> Result<()> {
         let Some(levels) = levels.checked_sub(1) else { return Err(Error::TooManyEntries(DEPTH_MAX)) };
         let mut hidden = if opaque { names(base, current)? } else { BTreeSet::new() };
-        for entry in upper.entries()? {
+        let entries = upper.first_entries(self.entries_left.saturating_add(1))?;
+        for entry in entries {
             self.entries_left = self.entries_left.checked_sub(1).ok_or(Error::TooManyEntries(self.limit))?;
             let name = entry.name.as_os_str();
             hidden.remove(name);

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use policy::{AgentId, FileLimits, RelPath, SkillId, TreeId, UserId};
+use policy::{AgentId, DiskLimits, FileLimits, RelPath, SkillId, TreeId, UserId};
 use rustix::fs::FlockOperation;
 
 use crate::dir::Dir;
@@ -19,6 +19,7 @@ use crate::plain::Plain;
 use crate::stage::{Durability, Stage, Trash};
 use crate::tree::Tree;
 use crate::union::Union;
+use crate::usage::Accounts;
 use crate::version;
 
 /// How often and how long a start waits for a former service to let go of the store.
@@ -36,6 +37,8 @@ pub struct Options {
     pub keep_versions: usize,
     /// Bounds on file operations.
     pub files: FileLimits,
+    /// Bounds on what lies on the disk.
+    pub disk: DiskLimits,
     /// Whether and how commands get live views of skills, where the host lets the service mount.
     pub live: Option<LiveOptions>,
 }
@@ -47,6 +50,7 @@ impl Default for Options {
             separate_owners: false,
             keep_versions: 3,
             files: FileLimits::default(),
+            disk: DiskLimits::default(),
             live: None,
         }
     }
@@ -66,8 +70,12 @@ pub(crate) struct Inner {
     pub(crate) stage: Stage,
     pub(crate) locks: Locks,
     pub(crate) options: Options,
+    /// What is known of what trees take.
+    pub(crate) accounts: Accounts,
     /// What workspaces hold for runs.
     pub(crate) points: crate::run::Points,
+    /// Which temporary directories runs have.
+    pub(crate) temporaries: Arc<crate::run::Slots>,
     /// Locked as long as this store is open.
     salt: place::Salt,
     _lock: File,
@@ -117,12 +125,24 @@ impl Store {
         let separate_owners = options.separate_owners && can_give_away(&stage)?;
         let options = Options { separate_owners, ..options };
         let salt = salt(&own)?;
-        let points = crate::run::Points::default();
+        let (points, temporaries) = (crate::run::Points::default(), Arc::default());
         let holding = live::probe(&root, &stage, &options);
         let inner = Arc::new_cyclic(|store| {
             let views = |(options, holding)| Views::new(options, holding, store.clone());
             let live = holding.map(views);
-            Inner { live, root, root_path, stage, locks: Locks::new(), options, salt, points, _lock: lock }
+            Inner {
+                live,
+                root,
+                root_path,
+                stage,
+                locks: Locks::new(),
+                options,
+                accounts: Accounts::new(),
+                salt,
+                points,
+                temporaries,
+                _lock: lock,
+            }
         });
         let store = Self { inner };
         store.mend_overlays(&uppers);

@@ -22,9 +22,14 @@ use crate::error::{Error, Result};
 use crate::live::Seat;
 use crate::stage::{StagedFile, Trash};
 use crate::stat::{Kind, Layer, Stat};
+use crate::usage::Use;
 
 /// Symbolic links followed for one path, as many as the kernel follows (path_resolution(7)).
 pub(crate) const LINKS_MAX: usize = 40;
+
+/// Entries of a directory that is listed without a limit of the caller's: a command can make more names than memory
+/// holds.
+pub(crate) const LISTED_MAX: usize = 1_000_000;
 
 /// A file opened for reading.
 #[derive(Debug)]
@@ -176,8 +181,19 @@ impl Aftermath {
     }
 }
 
+/// What a file is to take the place of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Replaced<'a> {
+    /// What is there now, and in which layer; `None` when there is nothing.
+    pub existing: Option<(&'a Stat, Layer)>,
+    /// Directories that the change makes above it.
+    pub made_dirs: u64,
+    /// Whether what looks like nothing may be a whiteout.
+    pub may_be_whiteout: bool,
+}
+
 /// Decides whether a file may take the place of what is there.
-pub type Admit<'a> = dyn FnMut(Option<&Stat>, &mut StagedFile) -> Result<()> + 'a;
+pub type Admit<'a> = dyn FnMut(Replaced<'_>, &mut StagedFile) -> Result<()> + 'a;
 
 /// A tree of files.
 pub trait Tree {
@@ -245,8 +261,7 @@ pub trait Tree {
 
     /// As [`Tree::put`], once `admit` agrees; before that, nothing is changed.
     ///
-    /// `admit` gets what is at `path` now, `None` when there is nothing, and may still change the file's mode. It may
-    /// be asked twice.
+    /// `admit` gets what is at `path` now and may still change the file's mode. It may be asked twice.
     ///
     /// # Errors
     /// What `admit` returns, else as [`Tree::put`].
@@ -276,6 +291,16 @@ pub trait Tree {
     /// [`Error::NotFound`], [`Error::IsDirectory`] when `to` is one, [`Error::NotADirectory`] when `from` is a
     /// directory and `to` a leaf, [`Error::IntoItself`].
     fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath>;
+
+    /// What [`Tree::rename`] of `from` copies from a layer below, and so adds to the tree; of at most `entries`
+    /// entries.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::TooManyEntries`].
+    fn copied_by_rename(&self, from: &RelPath, entries: usize) -> Result<Use> {
+        let _ = (from, entries);
+        Ok(Use::default())
+    }
 
     /// Removes `path`, a directory with everything in it; a link is not followed.
     ///

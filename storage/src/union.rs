@@ -25,7 +25,8 @@ use crate::error::{Error, Result};
 use crate::live::Seat;
 use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
-use crate::tree::{Admit, Aftermath, Child, LINKS_MAX, Met, Opened, Tree, WalkOptions, Walked};
+use crate::tree::{Admit, Aftermath, Child, LINKS_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked};
+use crate::usage::Use;
 
 /// A merged view: a baseline skill under a user's overlay.
 pub struct Union {
@@ -58,6 +59,22 @@ pub(crate) struct Level {
     /// Its name in the level above; empty for the agent level.
     pub(crate) name: OsString,
     pub(crate) dirs: Layers,
+}
+
+impl Resolved {
+    /// What a file at the end of the path takes the place of.
+    pub(crate) fn replaced(&self) -> Replaced<'_> {
+        // The level of the agent is nobody's tree.
+        let made = self.levels.iter().skip(1).filter(|level| level.dirs.upper.is_none()).count();
+        let made_dirs = u64::try_from(made).unwrap_or(u64::MAX);
+        let existing = match &self.last {
+            Some((_, Some(Found::Directory(_, stat, layer) | Found::Leaf(stat, layer)))) => {
+                Some((stat, *layer))
+            }
+            _ => None,
+        };
+        Replaced { existing, made_dirs, may_be_whiteout: existing.is_none() }
+    }
 }
 
 /// What to do when a path's last name is a link.
@@ -253,6 +270,10 @@ impl Tree for Union {
 
     fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
         self.rename_entry(from, to)
+    }
+
+    fn copied_by_rename(&self, from: &RelPath, entries: usize) -> Result<Use> {
+        self.copied_by_renaming(from, entries)
     }
 
     fn remove(&self, path: &RelPath) -> Result<Aftermath> {

@@ -29,6 +29,12 @@ impl Service {
         Self { child, url: url.to_owned() }
     }
 
+    /// Sends a signal to the service's own process.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
     /// Kills the service as a crash would: without a word, whatever it is doing.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

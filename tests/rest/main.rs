@@ -17,4 +17,5 @@ mod bad_input;
 mod cli;
 mod contract;
 mod defects;
+mod quota;
 mod support;

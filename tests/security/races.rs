@@ -11,7 +11,7 @@ use crate::planting::wait_until_ready;
 use crate::scene::Scene;
 
 /// Fewest rounds of requests while the path changes; each round asks in several ways.
-const ROUNDS: usize = 250;
+const ROUNDS: usize = 170;
 
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack::driven("swapping_a_file_for_a_link_while_it_is_read", |scene| {

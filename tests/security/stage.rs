@@ -21,6 +21,9 @@ use crate::zip::skill_zip;
 const LIMITS: &str = "
 [limits.files]
 tree_entries = 50000
+[limits.disk]
+bytes = 67108864
+files = 3000
 [limits.runs]
 output_bytes = 65536
 memory_bytes = 536870912
@@ -45,7 +48,7 @@ pub(crate) struct Stage {
     pub(crate) has_proxy: bool,
     /// The data directory as the service knows it; a guess where a running service gives no hint.
     pub(crate) root: PathBuf,
-    /// The limits of runs, as the service states them.
+    /// The limits, as the service states them.
     limits: Value,
     /// What the names and contents that attackers are after begin with; random, and told to no attacker.
     pub(crate) canary: String,
@@ -77,6 +80,10 @@ impl Stage {
         for is_root in [true, false] {
             if is_root && !rustix::process::geteuid().is_root() {
                 host::granted("root", false);
+                continue;
+            }
+            let is_other = !is_root && rustix::process::geteuid().is_root();
+            if is_other && !host::granted("setpriv", Path::new("/usr/bin/setpriv").exists()) {
                 continue;
             }
             // The proxy, where there is one, makes the network that a command sees larger.
@@ -218,7 +225,7 @@ impl Stage {
         self.tier = Tier::named(tier).unwrap_or_else(|| panic!("no tier is named `{tier}`"));
         self.is_root = enforcement["identity"]["state"] == "enforced";
         self.has_proxy = info["data"]["network"] == "proxy";
-        self.limits = info["data"]["limits"]["runs"].clone();
+        self.limits = info["data"]["limits"].clone();
     }
 
     /// Makes what attackers are after: a file outside, a baseline, and a victim with a workspace, an overlay and a home.
@@ -242,7 +249,12 @@ impl Stage {
 
     /// A limit of runs, by its name in the configuration.
     pub(crate) fn limit(&self, name: &str) -> u64 {
-        self.limits[name].as_u64().unwrap_or_else(|| panic!("the service states no limit `{name}`"))
+        self.limits["runs"][name].as_u64().unwrap_or_else(|| panic!("the service states no limit `{name}`"))
+    }
+
+    /// A limit of what a tree takes on the disk, by its name in the configuration; `None` when there is none.
+    pub(crate) fn disk_limit(&self, name: &str) -> Option<u64> {
+        self.limits["disk"][name].as_u64()
     }
 
     /// The user of an attack on this stage.
@@ -332,11 +344,6 @@ impl Host {
     /// The copy of the program that runs as the service.
     pub(crate) fn program(&self) -> PathBuf {
         self.dir.path().join("service/filesecbox")
-    }
-
-    /// Tells whether `path` lies in what this suite made.
-    pub(crate) fn made(&self, path: &Path) -> bool {
-        path.starts_with(self.dir.path())
     }
 }
 

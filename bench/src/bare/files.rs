@@ -121,7 +121,14 @@ fn replace(path: &Path, bytes: &[u8], strict: bool) -> io::Result<()> {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let parent = path.parent().unwrap_or(path);
     let draft = parent.join(format!(".draft-{number}"));
-    let mut file = File::create_new(&draft)?;
+    let mut file = match File::create_new(&draft) {
+        // The first file of a user.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(parent)?;
+            File::create_new(&draft)?
+        }
+        created => created?,
+    };
     file.write_all(bytes)?;
     if strict {
         file.sync_all()?;

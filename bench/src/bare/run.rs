@@ -9,6 +9,9 @@ use axum::response::Response;
 
 use super::{Bare, Broken, files, success};
 
+/// Output that is answered, in bytes: as much as the service under test keeps of a stream by default. All of it is read.
+const OUTPUT_BYTES: usize = 1024 * 1024;
+
 pub(super) async fn execute(
     State(bare): State<Bare>,
     params: RawPathParams,
@@ -25,6 +28,8 @@ pub(super) async fn execute(
         .output()
         .await?;
     let code = output.status.code().unwrap_or(-1);
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    let kept =
+        |bytes: &[u8]| String::from_utf8_lossy(bytes.get(..OUTPUT_BYTES).unwrap_or(bytes)).into_owned();
+    let text = kept(&output.stdout) + &kept(&output.stderr);
     Ok(success(format!("Exit Code: {code}\nOutput:\n{text}")))
 }

@@ -25,8 +25,12 @@ use crate::{sys, tier::Network};
 ///
 /// # Errors
 /// As `seccomp(2)`; `EINVAL` where the kernel has no filters.
-pub(crate) fn load_opening(surroundings: Surroundings) -> io::Result<()> {
-    sys::load_seccomp(&compile::program(&policy::opening(surroundings)))
+pub(crate) fn load_opening(surroundings: Surroundings, memory_files: bool) -> io::Result<()> {
+    let mut policy = policy::opening(surroundings);
+    if !memory_files {
+        policy::refuse_memory_files(&mut policy);
+    }
+    sys::load_seccomp(&compile::program(&policy))
 }
 
 /// The closing stage of runs with `network`, ready to load.

@@ -187,6 +187,14 @@ pub(crate) fn opening(surroundings: Surroundings) -> Policy {
     Policy { rules, newest: NEWEST, unknown: Action::Errno(ENOSYS) }
 }
 
+/// Refuses all files in memory, where code is to come from nothing that a run can write to.
+pub(crate) fn refuse_memory_files(policy: &mut Policy) {
+    let number = u32::try_from(libc::SYS_memfd_create);
+    for rule in policy.rules.iter_mut().filter(|rule| Ok(rule.number) == number) {
+        rule.verdict = Verdict::Always(Action::Errno(EPERM));
+    }
+}
+
 /// The closing stage: what the set-up of a run itself still calls, and what differs between runs.
 pub(crate) fn closing(network: Network, surroundings: Surroundings) -> Policy {
     let mut rules = vec![rule(

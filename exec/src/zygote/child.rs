@@ -1,6 +1,6 @@
 //! From `clone` to `execve`: each step confines a little more, and a failure names its step.
 //!
-//! A mounted run has a first process of its own (see [`init`](super::init)), which has attached everything before and
+//! A mounted run has a first process of its own (see [`init`]), which has attached everything before and
 //! whose child goes through the same steps.
 //!
 //! Why this order:

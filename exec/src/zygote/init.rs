@@ -20,7 +20,7 @@ use rustix::mount::{MountAttrFlags, MoveMountFlags, move_mount};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::child::Failure;
-use super::root::{self, PROC, SHARED_MEMORY, WORKSPACE};
+use super::root::{self, SHARED_MEMORY, WORKSPACE};
 use crate::sys;
 use crate::tier::Network;
 use crate::wire::{self, Descriptors, Report, Request, Step};
@@ -31,9 +31,6 @@ const SHARED_MEMORY_SIZE: &str = "64m";
 const HOLDER_SIZE: &str = "1m";
 /// No program runs from what is only memory.
 const NO_PROGRAMS: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOEXEC.union(MountAttrFlags::MOUNT_ATTR_NODEV);
-/// Processes of other users are not shown, so the first process is not either (proc(5)).
-const PROC_OPTIONS: [(&str, &str); 1] = [("hidepid", "invisible")];
-
 /// What every first process needs of its launcher.
 pub(super) struct Surroundings<'a> {
     /// The network of the host.
@@ -76,9 +73,7 @@ fn prepare(
         .and_then(|memory| root::attach(&memory, SHARED_MEMORY))
         .map_err(|error| Failure(Step::MemoryFiles, error))?;
     if surroundings.has_proc {
-        root::new_proc(&PROC_OPTIONS, MountAttrFlags::MOUNT_ATTR_RDONLY)
-            .and_then(|proc| root::attach(&proc, PROC))
-            .map_err(|error| Failure(Step::Proc, error))?;
+        root::own_processes().map_err(|error| Failure(Step::Proc, error))?;
     }
     if request.network == Network::Host {
         nix::sched::setns(surroundings.host_network, CloneFlags::CLONE_NEWNET)

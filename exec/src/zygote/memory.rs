@@ -236,5 +236,5 @@ fn confine(surroundings: Surroundings, groups: bool) {
     }
     // As the launcher; where the kernel has no filters, that is said of the launcher's.
     let _ = rustix::thread::set_no_new_privs(true);
-    let _ = seccomp::load_opening(surroundings);
+    let _ = seccomp::load_opening(surroundings, false);
 }

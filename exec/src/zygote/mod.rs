@@ -48,6 +48,10 @@ use crate::wire::{self, Arrived, Descriptors, Hello, PACKET_BYTES_MAX, Place, Re
 
 /// How long until what the warden had no room to hear is sent again.
 const OWED: Duration = Duration::from_millis(10);
+/// How much longer than its deadline a run lives when the service does not end it.
+const GRACE: Duration = Duration::from_secs(1);
+/// Longest deadline that is counted, in milliseconds: a year.
+const DEADLINE_MAX_MS: u64 = 366 * 24 * 3600 * 1000;
 
 /// A run under way.
 struct Run {
@@ -58,6 +62,8 @@ struct Run {
     socket: OwnedFd,
     identity: Option<u32>,
     killed: bool,
+    /// When it is killed although nobody asked.
+    deadline: Instant,
     /// What the warden must know of it.
     charge: Charge,
     /// When it is told.
@@ -137,7 +143,7 @@ fn start() -> io::Result<Loop> {
     let memory = Memory::start(means, surroundings)?;
     let can_change_identity = reduce_capabilities(root.is_some());
     rustix::thread::set_no_new_privs(true)?;
-    let filter = match seccomp::load_opening(surroundings) {
+    let filter = match seccomp::load_opening(surroundings, setup.memory_files) {
         Ok(()) if seccomp::is_in_force() => Ok(()),
         Ok(()) => Err("the filter was accepted but refuses nothing".to_owned()),
         Err(error) => Err(format!("the kernel refuses the filter: {error}")),
@@ -189,6 +195,7 @@ impl Loop {
             for index in ready.runs {
                 self.kill_run(index);
             }
+            self.kill_overdue();
             if ready.warden {
                 let run = self.memory.hear()?;
                 self.kill_for_memory(run);
@@ -263,7 +270,8 @@ impl Loop {
                 self.memory.watch(run.charge);
             }
         }
-        let next = self.runs.iter().filter_map(|run| run.due).min();
+        let alive = self.runs.iter().filter(|run| !run.killed);
+        let next = alive.flat_map(|run| run.due.into_iter().chain([run.deadline])).min();
         let patience = next.map(|due| due.saturating_duration_since(now)).into_iter();
         let patience = patience.chain(is_owed.then_some(OWED)).min()?;
         Timespec::try_from(patience).ok()
@@ -291,13 +299,16 @@ impl Loop {
                     has_runaways: !self.filtered,
                     whole: request.whole,
                 };
-                let due = self.memory.patience().map(|patience| Instant::now() + patience);
+                let now = Instant::now();
+                let due = self.memory.patience().map(|patience| now + patience);
+                let allowed = Duration::from_millis(request.deadline_ms.min(DEADLINE_MAX_MS)) + GRACE;
                 self.runs.push(Run {
                     pid,
                     has_own_processes,
                     socket,
                     identity,
                     killed: false,
+                    deadline: now + allowed,
                     charge,
                     due,
                     watched: false,
@@ -309,6 +320,16 @@ impl Loop {
                 let errno = error.raw_os_error().unwrap_or(0);
                 let _ = wire::send_message(descriptors.run.as_fd(), &Report::Failed { step, errno });
                 self.memory.ended(number, false);
+            }
+        }
+    }
+
+    /// Kills runs whose deadline has passed and that the service, which keeps the time, has not asked to be killed.
+    fn kill_overdue(&mut self) {
+        let now = Instant::now();
+        for index in 0..self.runs.len() {
+            if self.runs.get(index).is_some_and(|run| !run.killed && run.deadline <= now) {
+                self.kill_run(index);
             }
         }
     }

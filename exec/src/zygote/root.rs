@@ -23,6 +23,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::wait::{WaitStatus, waitpid};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
@@ -35,7 +36,7 @@ use crate::sys::{self, Extent, MountAttributes};
 use crate::wire::{Namespaces, RootPlan};
 
 /// Where the processes of a run are shown; `/proc` leads here.
-pub(super) const PROC: &str = "/kernel/proc";
+const PROC: &str = "/kernel/proc";
 /// Memory shared between the processes of a run.
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 /// Where a workspace, or a directory that holds skills, is mounted.
@@ -121,10 +122,9 @@ pub(super) fn enter(plan: &RootPlan) -> Result<Root, Failure> {
         plan.bound.iter().filter_map(|path| Some((path.clone(), tree_of(path).ok()?))).collect();
     let devices: Vec<(&str, Option<OwnedFd>)> =
         DEVICES.iter().map(|(name, ..)| (*name, tree_of(&Path::new("/dev").join(name)).ok())).collect();
-    // Before the old root goes: where this is a user namespace, the kernel shows processes only to those who see
-    // them already, and does so for every run later on (mount_too_revealing).
-    // The launcher itself writes to it, when it makes user namespaces.
-    let proc = new_proc(&[], MountAttrFlags::empty());
+    // The launcher itself writes to it, when it makes user namespaces. In a user namespace of our own the processes of
+    // the host cannot be mounted anew, only shown again; every run covers them with its own.
+    let proc = new_proc(&[], MountAttrFlags::empty()).or_else(|_| tree_of(Path::new("/proc")));
 
     let root = memory_files("0755", ROOT_SIZE, MountAttrFlags::empty()).map_err(at("fsmount(tmpfs)"))?;
     move_mount(&root, "", CWD, FOOTHOLD, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
@@ -136,10 +136,9 @@ pub(super) fn enter(plan: &RootPlan) -> Result<Root, Failure> {
     for (path, tree) in &bound {
         bind(new, path, tree).map_err(at("bind"))?;
     }
-    let processes = match &proc {
-        Ok(proc) => attach(proc, new.join(PROC.trim_start_matches('/'))).map_err(|error| error.to_string()),
-        Err(error) => Err(format!("the kernel refuses a new /proc here: {error}")),
-    };
+    if let Ok(proc) = &proc {
+        attach(proc, new.join(PROC.trim_start_matches('/'))).map_err(at("move_mount(/proc)"))?;
+    }
     sys::restrict_mount(
         root.as_fd(),
         Extent::One,
@@ -148,6 +147,11 @@ pub(super) fn enter(plan: &RootPlan) -> Result<Root, Failure> {
     .map_err(at("mount_setattr"))?;
     change_root(&root).map_err(at("pivot_root"))?;
 
+    let processes = try_own_processes();
+    if processes.is_err() {
+        // No run could cover it, and none shall see the processes of others.
+        let _ = unmount(PROC, UnmountFlags::DETACH);
+    }
     let directory = open_dir_or_file("/").map_err(at("open(/)"))?;
     let (proxy, proxied) = match plan.proxy_port.map(listen) {
         None => (None, Err("no proxy is configured".to_owned())),
@@ -299,6 +303,32 @@ fn change_root(root: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Mounts `/proc` once as every run will, in a process that goes; otherwise why runs have none.
+///
+/// In a user namespace the kernel shows processes anew only where they are shown already, and nothing of them is
+/// covered, as containers like to do it (`mount_too_revealing` in fs/namespace.c of Linux).
+fn try_own_processes() -> Result<(), String> {
+    let refused = |error: io::Error| format!("the kernel refuses a new /proc here: {error}");
+    let namespaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
+    let Some(trial) = sys::fork_into(namespaces, None).map_err(refused)? else {
+        let tried = own_processes();
+        let errno = tried.err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EINVAL));
+        sys::exit_now(errno);
+    };
+    match waitpid(trial, None) {
+        Ok(WaitStatus::Exited(_, 0)) => Ok(()),
+        Ok(WaitStatus::Exited(_, errno)) => Err(refused(io::Error::from_raw_os_error(errno))),
+        Ok(_) => Err("a process that was to try it was killed".to_owned()),
+        Err(error) => Err(refused(error.into())),
+    }
+}
+
+/// Mounts the `/proc` of a run. Processes of other users are not shown, so the first process is not either (proc(5)).
+pub(super) fn own_processes() -> io::Result<()> {
+    let proc = new_proc(&[("hidepid", "invisible")], MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+    attach(&proc, PROC)
+}
+
 /// A detached copy of the mount at `path` and of all below it; a link is not followed.
 fn tree_of(path: &Path) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
@@ -320,7 +350,7 @@ pub(super) fn memory_files(mode: &str, size: &str, attributes: MountAttrFlags) -
 }
 
 /// A detached `/proc` of the process namespace of the caller, with `options` and further `attributes`.
-pub(super) fn new_proc(options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
+fn new_proc(options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
     let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
         fsconfig_set_string(&context, *key, *value)?;

@@ -56,6 +56,10 @@ pub(in crate::http) async fn execute(
         encoding: Encoding::Text,
     };
     let outcome = app.service.run(tree.id, run).await?;
-    let text = format!("Exit Code: {}\nOutput:\n{}", outcome.result.exit_code, outcome.result.output);
+    let mut text = format!("Exit Code: {}\nOutput:\n{}", outcome.result.exit_code, outcome.result.output);
+    if let (Some(_), Some(hint)) = (&outcome.absorbed.refused, &outcome.result.hint) {
+        // An exit code of 0 says nothing about it.
+        text.push_str(&format!("\n[{hint}]"));
+    }
     success_with(text, Beside { result: outcome.result, absorbed: outcome.absorbed })
 }

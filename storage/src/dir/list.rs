@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{AtFlags, FileType, RawDir};
+use rustix::io::Errno;
 
 use super::Dir;
 use crate::error::{Error, Result};
@@ -56,7 +57,11 @@ impl Dir {
         while entries.len() < most
             && let Some(entry) = listing.next()
         {
-            let entry = entry.map_err(|errno| Error::from_errno("list", ".", errno))?;
+            let entry = match entry {
+                // A command has removed the directory since it was opened (getdents64(2)): nothing is in it.
+                Err(Errno::NOENT) => break,
+                entry => entry.map_err(|errno| Error::from_errno("list", ".", errno))?,
+            };
             let name = entry.file_name().to_bytes();
             if name == b"." || name == b".." {
                 continue;

@@ -17,6 +17,10 @@ use crate::store::Store;
 use crate::tree::Tree;
 use crate::union::layers::{Found, Layers, is_opaque};
 
+/// Entries of an upper directory that are looked at for temporary names of a former service. A command may put any
+/// number there.
+const LEFT_OVER_MAX: usize = 100_000;
+
 impl Store {
     /// Tells whether commands get live views, or in words why not.
     ///
@@ -138,10 +142,14 @@ impl Store {
         })
     }
 
-    /// Takes the view of `id` out of its door, because its upper directory was replaced. Whoever is in it stays, and
-    /// so does what was replaced, kept with the seat. The caller holds the tree alone.
+    /// Takes the view of `id` out of its door if its upper directory was replaced. Whoever is in it stays, and so does
+    /// what was replaced, kept with the seat. The caller holds the tree alone, since before the deed.
     pub(crate) fn detach_view(&self, id: &TreeId) -> Option<Seat> {
-        self.views()?.detach(id)
+        let views = self.views()?;
+        let TreeId::Skill(user, agent, skill) = id else { return None };
+        let overlays = place::overlay(user, agent).and_then(|place| self.inner.root.open_dir(&place));
+        let upper = overlays.and_then(|dir| dir.stat_entry(OsStr::new(skill.as_str()))).ok().flatten();
+        views.detach(id, upper.map(|stat| stat.inode))
     }
 
     /// Tells the views of a skill that its baseline may be another version now. The caller holds the baseline alone.
@@ -236,7 +244,7 @@ impl Store {
             Err(Error::NotFound(_) | Error::NotADirectory(_)) => return Ok(()),
             dir => dir?,
         };
-        for entry in dir.entries()? {
+        for entry in dir.first_entries(LEFT_OVER_MAX)? {
             if self.is_temporary_left_over(&entry.name) {
                 dir.remove_tree(&entry.name)?;
             }

@@ -149,11 +149,12 @@ impl Views {
         Seat::new(view, Arc::clone(&self.table), number)
     }
 
-    /// Takes the view of `id` out of the door: its upper directory was replaced. Whoever is in it stays.
+    /// Takes the view of `id` out of the door unless the directory with inode number `upper` is its upper directory:
+    /// that was replaced. Whoever is in it stays.
     ///
     /// The caller holds the tree alone. What is replaced must be kept with the seat ([`Seat::keep`]).
-    pub(crate) fn detach(&self, id: &TreeId) -> Option<Seat> {
-        let seat = self.sit(id)?;
+    pub(crate) fn detach(&self, id: &TreeId, upper: Option<u64>) -> Option<Seat> {
+        let seat = self.table.sit(id, |entry| Some(entry.view.upper_inode) != upper)?;
         let mut state = self.table.state.lock();
         if let Some(Door::Live(number)) = state.doors.remove(id)
             && let Some(entry) = state.entries.get_mut(&number)

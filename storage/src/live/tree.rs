@@ -17,9 +17,10 @@ use crate::error::{Error, Result};
 use crate::plain::{Plain, replaceable};
 use crate::stage::{Durability, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
-use crate::tree::{Admit, Aftermath, Child, Opened, Tree, WalkOptions, Walked};
+use crate::tree::{Admit, Aftermath, Child, Opened, Replaced, Tree, WalkOptions, Walked};
 use crate::union::layers::Found;
 use crate::union::{LastLink, Level, Resolved, Union};
+use crate::usage::Use;
 
 /// What the temporary names in the root of a mount begin with; 16 and more hexadecimal digits and a `-` follow.
 pub(crate) const TEMPORARY_PREFIX: &str = ".filesecbox-";
@@ -110,7 +111,12 @@ impl Live {
         let (target, to_name) = self.mounted.parent_of(to)?;
         let temporary = self.temporary();
         let copy = temporary.root.create_dir(&temporary.name, stat.mode | 0o700)?;
-        copy_tree(&dirs, &copy, self.mounted.owner, DEPTH_MAX)?;
+        copy_tree(&dirs, &copy, self.mounted.owner, DEPTH_MAX).map_err(|error| match error {
+            Error::NotFound(_) | Error::NotADirectory(_) | Error::IsDirectory(_) | Error::NotAFile(_) => {
+                Error::Conflict(format!("a command changes `{from}` while it is being moved: try again"))
+            }
+            other => other,
+        })?;
         copy.set_mode(stat.mode)?;
         self.give(&copy)?;
         if self.is_strict() {
@@ -168,14 +174,14 @@ impl Tree for Live {
         }
         let resolved = match self.union.resolve(path, LastLink::Follow) {
             Err(Error::NotFound(missing)) => {
-                admit(None, &mut file)?;
+                admit(Replaced::default(), &mut file)?;
                 return Err(Error::NotFound(missing));
             }
             resolved => resolved?,
         };
         let Some((_, found)) = &resolved.last else { return Err(Error::IsDirectory(path.to_string())) };
         let existing = found.as_ref().map(Found::stat_of);
-        admit(existing, &mut file)?;
+        admit(resolved.replaced(), &mut file)?;
         replaceable(existing, path)?;
         let (parent, name) = self.mounted.target(path)?;
         let linked = match existing {
@@ -242,6 +248,10 @@ impl Tree for Live {
             renamed => drop(renamed?),
         }
         Ok(self.settled(&levels)?.and(self.settled(&to_levels)?))
+    }
+
+    fn copied_by_rename(&self, from: &RelPath, entries: usize) -> Result<Use> {
+        self.union.copied_by_rename(from, entries)
     }
 
     fn remove(&self, path: &RelPath) -> Result<Aftermath> {

@@ -27,6 +27,8 @@ pub(crate) struct View {
     pub(super) id: TreeId,
     /// Inode number of [`View::lower`].
     pub(super) lower_inode: Option<u64>,
+    /// Inode number of the upper directory.
+    pub(super) upper_inode: u64,
     /// Whether the upper directory hides every baseline, so that none is ever a newer one.
     pub(super) is_opaque: bool,
 }
@@ -65,15 +67,16 @@ impl View {
             upper: from.open_dir(&upper)?,
             work: from.open_dir(&workplace.make(workplace::WORK)?)?,
         };
+        let upper_inode = overlay.upper.stat()?.inode;
         let mut mount = Mount::new(&overlay, durability)?;
         drop((overlay, swapped));
         if holding == Holding::Attached {
             workplace.make(workplace::MOUNT)?;
-            mount.attach(&workplace.dir, workplace::MOUNT.as_ref())?;
+            mount.attach(&workplace.dir()?, workplace::MOUNT.as_ref())?;
         }
         let lower = lower.map(|(_, dir)| dir);
         let lower_inode = lower.as_ref().map(Dir::stat).transpose()?.map(|stat| stat.inode);
-        Ok(Self { mount, lower, workplace, id, lower_inode, is_opaque })
+        Ok(Self { mount, lower, workplace, id, lower_inode, upper_inode, is_opaque })
     }
 
     /// The root of the mount: a directory like any other.
@@ -138,7 +141,7 @@ impl Swapped {
         if is_attached {
             workplace.make(workplace::LAYERS)?;
             // Layers on a detached mount take the same kernel as clones of one.
-            mount::attach(mount.as_fd(), &workplace.dir, workplace::LAYERS.as_ref())?;
+            mount::attach(mount.as_fd(), &workplace.dir()?, workplace::LAYERS.as_ref())?;
         }
         Ok(Self { root: mount.into(), is_attached })
     }

@@ -43,7 +43,6 @@ pub(super) struct Workplace {
     name: OsString,
     /// Whether the directory is left to the next start, which tidies the overlay it is of.
     pub(super) stays: bool,
-    pub(super) dir: Dir,
     pub(super) lease: File,
 }
 
@@ -58,8 +57,15 @@ impl Workplace {
         rustix::fs::flock(&lease, FlockOperation::NonBlockingLockExclusive)
             .map_err(|errno| Error::from_errno("flock", LEASE, errno))?;
         let lease = lease_of(lease, upper)?;
-        let workplace = Self { root: Arc::clone(root), name, stays: false, dir, lease };
-        Ok(workplace)
+        Ok(Self { root: Arc::clone(root), name, stays: false, lease })
+    }
+
+    /// The directory itself.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when descriptors run out.
+    pub(super) fn dir(&self) -> Result<Dir> {
+        work(&self.root)?.open_dir_entry(&self.name)
     }
 
     /// Makes the directory `name` in this one. Returns where it lies, from the store's root.
@@ -67,7 +73,7 @@ impl Workplace {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`].
     pub(super) fn make(&self, name: &str) -> Result<RelPath> {
-        drop(self.dir.create_dir(OsStr::new(name), 0o700)?);
+        drop(self.dir()?.create_dir(OsStr::new(name), 0o700)?);
         let work = RelPath::parse(place::WORK)?;
         Ok(work.join(&self.name.to_string_lossy())?.join(name)?)
     }

@@ -12,8 +12,9 @@ use super::materialise::{Copy, Fingerprint, below};
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stage::StagedFile;
-use crate::stat::Kind;
+use crate::stat::{Kind, Layer};
 use crate::tree::{Aftermath, Room, Tree};
+use crate::usage::{Growth, Use};
 
 /// What a command did to a merged view.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct Absorbed {
     pub deleted: usize,
     /// Entries that were left out, with the reason: sockets, pipes, names that cannot be spelled. At most 20.
     pub skipped: Vec<String>,
+    /// Why nothing of a skill was taken over, when it would have become larger than it may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// Entries named in [`Absorbed::skipped`].
@@ -36,6 +40,8 @@ const SKIPPED_CHARACTERS: usize = 500;
 
 impl PreparedRun {
     /// Takes what the command did into the overlay. Nothing may run in the view any more.
+    ///
+    /// A skill that would become larger than it may be stays as it was, which [`Absorbed::refused`] tells.
     ///
     /// # Errors
     /// [`Error::Conflict`] when the skill was removed meanwhile; [`Error::NoSpace`], [`Error::Io`]. Each entry is
@@ -73,6 +79,15 @@ impl PreparedRun {
                 let message = "the skill was removed while the command ran; what it wrote is dropped";
                 return Err(Error::Conflict(message.to_owned()));
             }
+            let growth = growth(tree, copy, &after)?;
+            match self.store.admit(id, &growth) {
+                Err(refused @ (Error::Quota { .. } | Error::Countless(_) | Error::Full { .. })) => {
+                    absorbed.refused = Some(refused.to_string());
+                    return Ok(());
+                }
+                admitted => admitted?,
+            }
+            self.store.inner.accounts.change(id, &growth);
             let mut aftermath = self.absorb_deletions(tree, copy, &after, absorbed)?;
             for (path, fingerprint) in &after {
                 let before = copy.before.get(path);
@@ -186,6 +201,25 @@ impl PreparedRun {
         aftermath = aftermath.and(placed);
         Ok(Some(aftermath))
     }
+}
+
+/// What the overlay will take more, and less, when all that a command did is taken over.
+fn growth(tree: &dyn Tree, copy: &Copy, after: &BTreeMap<OsString, Fingerprint>) -> Result<Growth> {
+    let mut growth = Growth { adds: Use::default(), takes: Use::default(), is_exact: false };
+    let touched = after.iter().filter(|(path, now)| copy.before.get(*path) != Some(now));
+    let gone = copy.before.keys().filter(|path| !after.contains_key(*path));
+    for (path, now) in touched.map(|(path, now)| (path, Some(now))).chain(gone.map(|path| (path, None))) {
+        if let Some(now) = now {
+            growth.adds = growth.adds.plus(Use { bytes: now.allocated, files: 1 });
+        }
+        let spelled = path.to_str().and_then(|path| RelPath::parse(path).ok());
+        let stood = spelled.map(|path| tree.stat_entry(&path)).transpose();
+        // What another request changed meanwhile is found out when it is taken over.
+        if let Ok(Some(Some((stat, Layer::Overlay)))) = stood {
+            growth.takes = growth.takes.plus(Use { bytes: stat.allocated, files: 1 });
+        }
+    }
+    Ok(growth)
 }
 
 impl Absorbed {

@@ -69,7 +69,7 @@ impl PreparedRun {
             let at = seen.id.sandbox_path();
             attachments.push(Attachment { at, directory, role: skills_role, generation });
         }
-        let temporary = self.home.open_dir_entry(OsStr::new("tmp"))?.open_dir_entry(&self.run)?;
+        let temporary = self.home.open_dir_entry(OsStr::new("tmp"))?.open_dir_entry(self.own.name())?;
         for (at, dir, role) in [(HOME, &self.home, Role::Home), (TEMPORARY, &temporary, Role::Temporary)] {
             let directory = dir.duplicate()?;
             attachments.push(Attachment { at: at.to_owned(), directory, role, generation: 0 });

@@ -13,6 +13,7 @@ use crate::stat::{Kind, Stat};
 use crate::store::Store;
 use crate::tree::Room;
 use crate::union::layers::{Found, Layers};
+use crate::usage::Use;
 
 /// A merged view as it was copied for a run. Dropping it removes it.
 pub(super) struct Copy {
@@ -38,12 +39,20 @@ impl Drop for WorkTrash {
 }
 
 /// What tells whether an entry was touched. No command can set the change time back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Fingerprint {
     pub(super) kind: Kind,
     pub(super) mode: u32,
+    /// Bytes on the disk; they tell nothing, because the kernel allocates when it likes.
+    pub(super) allocated: u64,
     /// Inode, size, modification and change time of a file or link; nothing of a directory, whose entries tell.
     content: Option<(u64, u64, i128, i128)>,
+}
+
+impl PartialEq for Fingerprint {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, self.mode, self.content) == (other.kind, other.mode, other.content)
+    }
 }
 
 impl From<&Stat> for Fingerprint {
@@ -52,7 +61,16 @@ impl From<&Stat> for Fingerprint {
             Kind::Directory => None,
             _ => Some((stat.inode, stat.size, stat.modified_ns, stat.changed_ns)),
         };
-        Self { kind: stat.kind, mode: stat.mode, content }
+        Self { kind: stat.kind, mode: stat.mode, allocated: stat.allocated, content }
+    }
+}
+
+impl Copy {
+    /// What it took on the disk when it was made.
+    pub(super) fn taken(&self) -> Use {
+        let own = Use { bytes: 0, files: 1 };
+        let entries = self.before.values();
+        entries.fold(own, |sum, entry| sum.plus(Use { bytes: entry.allocated, files: 1 }))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::stage::{Stage, StagedFile, Trash};
 use crate::stat::Kind;
-use crate::tree::{Admit, Aftermath};
+use crate::tree::{Admit, Aftermath, Replaced};
 
 /// A name in a directory that exists in the upper layer.
 pub(super) struct Target {
@@ -115,17 +115,16 @@ impl Union {
         let resolved = match self.resolve(path, LastLink::Follow) {
             Err(Error::NotFound(_)) => {
                 // It may be the first entry of a skill that no layer has.
-                admit(None, &mut file)?;
+                admit(Replaced { made_dirs: 1, ..Replaced::default() }, &mut file)?;
                 self.ensure_skill(path)?;
                 self.resolve(path, LastLink::Follow)?
             }
             resolved => resolved?,
         };
-        let existing = match &resolved.last {
-            Some((_, found)) => found.as_ref().map(Found::stat_of),
-            None => return Err(Error::IsDirectory(path.to_string())),
-        };
-        admit(existing, &mut file)?;
+        if resolved.last.is_none() {
+            return Err(Error::IsDirectory(path.to_string()));
+        }
+        admit(resolved.replaced(), &mut file)?;
         let target = self.target_of(path, resolved)?;
         check_replaceable(&target, path)?;
         file.place(&target.upper, &target.name).map_err(|error| renamed(error, path))?;

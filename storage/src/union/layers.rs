@@ -8,7 +8,7 @@ use policy::RelPath;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::stat::{Kind, Layer, Stat};
-use crate::tree::{Child, Met, WalkOptions, Walked};
+use crate::tree::{Child, LISTED_MAX, Met, WalkOptions, Walked};
 
 /// The attribute that hides everything below a directory in the lower layer.
 pub(crate) const OPAQUE: &str = "user.overlay.opaque";
@@ -120,7 +120,7 @@ impl Layers {
     pub(crate) fn children(&self) -> Result<Vec<Child>> {
         let mut children = BTreeMap::new();
         if let Some(lower) = &self.lower {
-            for entry in lower.entries()? {
+            for entry in lower.entries_at_most(LISTED_MAX)? {
                 if entry.is_character_device && is_whiteout(lower, &entry.name)? {
                     continue;
                 }
@@ -128,7 +128,7 @@ impl Layers {
             }
         }
         if let Some(upper) = &self.upper {
-            for entry in upper.entries()? {
+            for entry in upper.entries_at_most(LISTED_MAX)? {
                 if entry.is_character_device && is_whiteout(upper, &entry.name)? {
                     children.remove(&entry.name);
                 } else {
@@ -177,8 +177,14 @@ impl Layers {
             };
             let is_dir = child.kind == Kind::Directory;
             walked.entries.push(Walked { path: path.clone(), kind: child.kind, layer: child.layer, stat });
-            if is_dir && let Some(Found::Directory(below, ..)) = self.lookup(&child.name)? {
-                below.walk(&path, options, levels, walked)?;
+            if !is_dir {
+                continue;
+            }
+            match self.lookup(&child.name) {
+                Ok(Some(Found::Directory(below, ..))) => below.walk(&path, options, levels, walked)?,
+                // A command that has the view mounted removed or replaced it meanwhile.
+                Ok(_) | Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => {}
+                Err(other) => return Err(other),
             }
         }
         Ok(())

@@ -13,7 +13,8 @@ use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
 use crate::journal::Transaction;
 use crate::stat::{Kind, Layer};
-use crate::tree::Aftermath;
+use crate::tree::{Aftermath, Met, WalkOptions};
+use crate::usage::Use;
 
 impl Union {
     pub(super) fn rename_entry(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
@@ -56,6 +57,26 @@ impl Union {
                 drop(source);
                 self.rename_merged_dir(from, to)
             }
+        }
+    }
+
+    /// What a rename of `from` copies up: a leaf of the baseline, or what the baseline has in a directory.
+    pub(super) fn copied_by_renaming(&self, from: &RelPath, entries: usize) -> Result<Use> {
+        let resolved = self.resolve(from, LastLink::Keep)?;
+        match resolved.last {
+            Some((_, Some(Found::Leaf(stat, Layer::Baseline)))) => {
+                Ok(Use { bytes: stat.allocated, files: 1 })
+            }
+            Some((_, Some(Found::Directory(dirs, stat, layer)))) if dirs.lower.is_some() => {
+                let options = WalkOptions { depth: DEPTH_MAX, entries, look: true };
+                let mut walked = Met::new(options);
+                dirs.walk(from, options, options.depth, &mut walked)?;
+                let below = walked.entries.iter().filter(|entry| entry.layer == Layer::Baseline);
+                let own = (layer == Layer::Baseline).then_some(&stat);
+                let copied = below.filter_map(|entry| entry.stat.as_ref()).chain(own);
+                Ok(copied.fold(Use::default(), |sum, stat| sum.plus(Use { bytes: stat.allocated, files: 1 })))
+            }
+            _ => Ok(Use::default()),
         }
     }
 

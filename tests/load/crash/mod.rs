@@ -114,6 +114,23 @@ fn a_killed_service_takes_its_commands_with_it() {
     wait("a command outlives the service", || !is_running(&seconds));
 }
 
+#[test]
+fn a_service_that_is_stuck_keeps_no_command_past_its_deadline() {
+    let temp = tempfile::tempdir().unwrap();
+    let service = Service::start(&temp.path().join("root"), &temp.path().join("log"));
+    let seconds = format!("98764.{}", std::process::id());
+    thread::scope(|scope| {
+        let client = Client::new(&service.url);
+        let body =
+            serde_json::json!({ "shell": format!("sleep {seconds} & sleep {seconds}"), "timeout_ms": 2000 });
+        scope.spawn(move || client.post("/v1/sandbox/sleeper/agent/exec", &body).map(drop));
+        wait("the command does not sleep", || is_running(&seconds));
+        service.signal(rustix::process::Signal::STOP);
+        wait("a command outlives its deadline", || !is_running(&seconds));
+        service.signal(rustix::process::Signal::CONT);
+    });
+}
+
 /// Tells whether a process has `argument` among its arguments.
 fn is_running(argument: &str) -> bool {
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {

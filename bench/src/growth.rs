@@ -1,0 +1,185 @@
+//! How the cost of commands grows: with the first of a user, with files, skills, live views and users.
+
+use std::borrow::Cow;
+
+use crate::client;
+use crate::error::Result;
+use crate::execution::{execute, weaker};
+use crate::fixture;
+use crate::load;
+use crate::report::{Figure, Layout, Row, Unit};
+use crate::service::Service;
+use crate::sides::{Bench, Side, Tree};
+use crate::workloads::{Lines, figure};
+
+/// Two tiers and the bare service.
+pub(crate) const LAYOUT: Layout = Layout {
+    columns: &["skill", "workspace", "skill, `landlock`", "workspace, `landlock`", "bare axum"],
+    ratios: &[("skill ÷ bare axum", 0, 4), ("workspace ÷ bare axum", 1, 4)],
+};
+
+/// Skills that a command of a workspace sees, in the rows about that.
+const SKILLS: [usize; 4] = [0, 1, 8, 64];
+/// Clients that the many users come through.
+const CLIENTS: usize = 32;
+const ECHO: [&str; 2] = ["echo", "hi"];
+
+/// All rows.
+///
+/// # Errors
+/// Every [`Failure`](crate::error::Failure).
+pub(crate) fn growth(bench: &Bench) -> Result<Vec<Row>> {
+    let weaker = weaker(bench)?;
+    let mut rows = first_runs(bench, &weaker)?;
+    rows.extend(large_skill(bench, &weaker)?);
+    rows.extend(many_skills(bench)?);
+    rows.extend(writes(bench)?);
+    rows.extend(many_users(bench, &weaker)?);
+    Ok(rows)
+}
+
+/// The four sides that are isolated.
+fn isolated(bench: &Bench, weaker: &Service, skill: &'static str) -> [Side; 4] {
+    let [skill_side, workspace, _] = bench.relaxed.sides(skill);
+    let of_weaker = |tree| Side::new(weaker, tree);
+    [skill_side, workspace, of_weaker(Tree::Skill(skill)), of_weaker(Tree::Workspace)]
+}
+
+/// The first command of a user, for which a view, a home and walls are made, and later ones.
+fn first_runs(bench: &Bench, weaker: &Service) -> Result<Vec<Row>> {
+    let (mut lines, mut user) = (Lines::default(), 0);
+    let first = bench.compare(isolated(bench, weaker, "tiny"), |side| {
+        let sample = load::serial(lines.of(side)?, bench.effort.slice, &mut || {
+            user += 1;
+            execute(&side.of(format!("first-{user}")), &ECHO)
+        })?;
+        Ok(figure(&sample))
+    })?;
+    let sides = isolated(bench, weaker, "tiny");
+    let later = bench.compare(sides, |side| latency(bench, &mut lines, side, &execute(side, &ECHO)))?;
+    let row = |name: &str, figures: [Figure; 4]| Row {
+        name: name.to_owned(),
+        unit: Unit::Micros,
+        figures: figures.map(Some).into_iter().chain([None]).collect(),
+        goal: "–",
+    };
+    Ok(vec![row("`echo`, first command of a user, p50", first), row("`echo`, later ones, p50", later)])
+}
+
+/// A command in a skill whose baseline has many files.
+fn large_skill(bench: &Bench, weaker: &Service) -> Result<Vec<Row>> {
+    let mut lines = Lines::default();
+    let [skill, _, weaker, _] = isolated(bench, weaker, "many");
+    let [.., bare] = bench.relaxed.sides("many");
+    let [skill, weaker, bare] = bench
+        .compare([skill, weaker, bare], |side| latency(bench, &mut lines, side, &execute(side, &ECHO)))?
+        .map(Some);
+    Ok(vec![Row {
+        name: format!("`echo` in a skill of {} files, p50", bench.effort.many),
+        unit: Unit::Micros,
+        figures: vec![skill, None, weaker, None, bare],
+        goal: "as in a small one",
+    }])
+}
+
+/// A command in a workspace that sees skills.
+fn many_skills(bench: &Bench) -> Result<Vec<Row>> {
+    let [_, workspace, _] = bench.relaxed.sides("tiny");
+    let mut connection = bench.relaxed.filesecbox.connect()?;
+    let most = SKILLS.into_iter().max().unwrap_or_default();
+    let archive = fixture::several(most)?;
+    connection.call(&client::upload("/v1/skills/u/seer/upload?scope=baseline", "several.zip", &archive))?;
+    let figures = bench.compare(SKILLS, |skills| {
+        let skills: Vec<String> = (0..*skills).map(fixture::several_name).collect();
+        let body = serde_json::json!({ "command": "echo", "args": ["hi"], "skills": skills }).to_string();
+        let target = "/v1/sandbox/u/seer/exec";
+        let request = client::with_body("POST", target, "application/json", body.as_bytes());
+        let mut lines = Lines::default();
+        latency(bench, &mut lines, &workspace, &request)
+    })?;
+    let row = |(skills, figure): (usize, Figure)| Row {
+        name: format!("`echo` in a workspace that sees {}, p50", number_of(skills)),
+        unit: Unit::Micros,
+        figures: vec![None, Some(figure), None, None, None],
+        goal: "–",
+    };
+    Ok(SKILLS.into_iter().zip(figures).map(row).collect())
+}
+
+fn number_of(skills: usize) -> String {
+    match skills {
+        0 => "no skill".to_owned(),
+        1 => "1 skill".to_owned(),
+        more => format!("{more} skills"),
+    }
+}
+
+/// A write through the interface into a skill that is mounted for commands, and into one that is not.
+fn writes(bench: &Bench) -> Result<Vec<Row>> {
+    let bytes = fixture::small();
+    let mut rows = Vec::new();
+    for (pair, name) in [(&bench.relaxed, "relaxed"), (&bench.strict, "strict")] {
+        let [skill, _, bare] = pair.sides("tiny");
+        let mut lines = Lines::default();
+        let write = |side: &Side| {
+            let target = side.target("raw/written.txt?parents=true");
+            client::with_body("PUT", &target, "application/octet-stream", &bytes)
+        };
+        let sides =
+            [skill.of("still".to_owned()), skill.of("running".to_owned()), bare.of("still".to_owned())];
+        let [still, mounted, bare] = bench.compare(sides, |side| {
+            if side.user == "running" {
+                lines.of(side)?.call(&execute(side, &ECHO))?;
+            }
+            latency(bench, &mut lines, side, &write(side))
+        })?;
+        for (what, skill) in [("without a view", still), ("through a live view", mounted)] {
+            rows.push(Row {
+                name: format!("write 4 KiB {what}, {name}, p50"),
+                unit: Unit::Micros,
+                figures: vec![Some(skill), None, None, None, Some(bare)],
+                goal: "≤ 1.2",
+            });
+        }
+    }
+    Ok(rows)
+}
+
+/// Many users who each write a file and run a command that reads it, through few clients.
+fn many_users(bench: &Bench, weaker: &Service) -> Result<Vec<Row>> {
+    let [skill, workspace, weaker_skill, weaker_workspace] = isolated(bench, weaker, "tiny");
+    let [.., bare] = bench.relaxed.sides("tiny");
+    let mut crowds = 0;
+    let bytes = fixture::small();
+    let each_round = bench.effort.crowd.div_ceil(bench.effort.rounds);
+    let figures = bench.compare([skill, workspace, weaker_skill, weaker_workspace, bare], |side| {
+        crowds += 1;
+        let mut users = 0..each_round;
+        let mut writers: Vec<Option<Side>> = (0..CLIENTS).map(|_| None).collect();
+        let sample = load::each(side.address, CLIENTS, &mut |client| {
+            let writer = writers.get_mut(client)?;
+            if let Some(side) = writer.take() {
+                return Some(Cow::Owned(execute(&side, &["cat", "written.txt"])));
+            }
+            let side = side.of(format!("crowd-{crowds}-{}", users.next()?));
+            let target = side.target("raw/written.txt?parents=true");
+            *writer = Some(side);
+            Some(Cow::Owned(client::with_body("PUT", &target, "application/octet-stream", &bytes)))
+        })?;
+        Ok((sample.per_second / 2.0).into())
+    })?;
+    Ok(vec![Row {
+        name: format!(
+            "{} users, each a write and a run, {CLIENTS} clients",
+            each_round * bench.effort.rounds
+        ),
+        unit: Unit::PerSecond,
+        figures: figures.map(Some).to_vec(),
+        goal: "≥ 1 000/s",
+    }])
+}
+
+fn latency(bench: &Bench, lines: &mut Lines, side: &Side, request: &[u8]) -> Result<Figure> {
+    let sample = load::serial(lines.of(side)?, bench.effort.slice, &mut || request.to_vec())?;
+    Ok(figure(&sample))
+}

@@ -1,0 +1,306 @@
+//! [`DiskWatch`]: looks at the trees that runs may fill, and ends runs that fill them too far.
+//!
+//! One task for the service. It does nothing while nothing runs, and nothing about runs of less than [`FIRST_LOOK`]
+//! but one look a while after them, which finds what they left. Looks walk trees in blocking threads, a bounded number
+//! at once. How soon a tree is looked at again depends on how it grows, and on what a look costs:
+//!
+//! * [`EAGER`] when the limit is nearer than what it grew by;
+//! * [`USUAL`] when it grew, or when the disk as a whole has become fuller;
+//! * twice as long as the last time when it did not, up to [`SLOWEST`];
+//! * never sooner than [`COST`] times the processor time that the look took, of at most [`DEAREST`].
+//!
+//! While the disk has less room left than it is to keep, all trees are looked at, and whoever lets one grow is ended. A
+//! run can also fill the disk where no tree shows it: with files that have no name any more. When next to nothing is
+//! left and no tree shows by whom it is taken, all runs are ended.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use exec::{Halt, Limit};
+use parking_lot::Mutex;
+use storage::{Ceiling, Gauge, GaugeKey, Look, Store, Use};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+/// How old a run is when its trees are looked at first, and how long after a run they are looked at once more.
+const FIRST_LOOK: Duration = Duration::from_millis(250);
+const USUAL: Duration = Duration::from_millis(250);
+const EAGER: Duration = Duration::from_millis(50);
+const SLOWEST: Duration = Duration::from_secs(4);
+const COST: u32 = 8;
+const DEAREST: Duration = Duration::from_secs(1);
+/// Looks at once, each in a thread.
+const AT_ONCE: usize = 4;
+/// What the disk loses between two looks without any tree being looked at for it, in bytes.
+const UNNOTICED_BYTES: u64 = 16 * 1024 * 1024;
+/// Which part of what the disk is to keep free must be left lest all runs are ended.
+const LAST_PART: u64 = 4;
+/// What the disk loses, when it is nearly full, before somebody must have written it, in bytes.
+const NEGLIGIBLE_BYTES: u64 = 1024 * 1024;
+
+/// The trees that runs may fill.
+#[derive(Default)]
+pub struct DiskWatch {
+    trees: Mutex<HashMap<GaugeKey, Watched>>,
+    runs: AtomicU64,
+    begun: Notify,
+}
+
+/// A run whose trees are watched, until this is dropped.
+pub struct Watching {
+    disk: Arc<DiskWatch>,
+    run: u64,
+    keys: Vec<GaugeKey>,
+    /// Says when the run is to end.
+    pub halt: Halt,
+}
+
+struct Watched {
+    gauge: Arc<Gauge>,
+    runs: Vec<Run>,
+    last: Option<Use>,
+    interval: Duration,
+    due: Instant,
+    /// Before which it is not looked at again, because looking has its price.
+    earliest: Instant,
+    /// Whether a run has ended since it was looked at.
+    is_owed: bool,
+}
+
+struct Run {
+    number: u64,
+    ceiling: Ceiling,
+    halt: Arc<watch::Sender<Option<Limit>>>,
+}
+
+/// What one round of looks found.
+struct Round {
+    free: Option<u64>,
+    looks: Vec<(GaugeKey, storage::Result<Look>, Duration)>,
+}
+
+impl DiskWatch {
+    /// Watches what a run may fill.
+    #[must_use]
+    pub fn watch(self: &Arc<Self>, gauges: Vec<Gauge>) -> Watching {
+        let (sender, halt) = watch::channel(None);
+        let sender = Arc::new(sender);
+        let number = self.runs.fetch_add(1, Ordering::Relaxed);
+        let mut keys = Vec::with_capacity(gauges.len());
+        let due = Instant::now() + FIRST_LOOK;
+        {
+            let mut trees = self.trees.lock();
+            for gauge in gauges {
+                let run = Run { number, ceiling: gauge.ceiling(), halt: Arc::clone(&sender) };
+                let key = gauge.key();
+                keys.push(key.clone());
+                let gauge = Arc::new(gauge);
+                let watched = trees.entry(key).or_insert_with(|| Watched {
+                    gauge: Arc::clone(&gauge),
+                    runs: Vec::new(),
+                    last: None,
+                    interval: USUAL,
+                    due,
+                    earliest: due,
+                    is_owed: false,
+                });
+                if watched.runs.is_empty() {
+                    watched.gauge = gauge;
+                }
+                watched.hasten(due);
+                watched.runs.push(run);
+            }
+        }
+        self.begun.notify_one();
+        Watching { disk: Arc::clone(self), run: number, keys, halt }
+    }
+
+    /// Looks at trees as long as there are any, until `stop`.
+    pub async fn look(self: Arc<Self>, store: Store, stop: CancellationToken) {
+        let floor = store.options().disk.free_bytes;
+        let mut free_before = None;
+        let mut is_full = false;
+        loop {
+            let next = self.trees.lock().values().map(|watched| watched.due).min();
+            if next.is_none() {
+                free_before = None;
+            }
+            let wait = async {
+                match next {
+                    // The disk is looked at more often than trees are.
+                    Some(due) => tokio::time::sleep_until(due.min(Instant::now() + USUAL).into()).await,
+                    None => self.begun.notified().await,
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = wait => {}
+            }
+            let all_are_looked_at = is_full;
+            let Some(round) = self.round(&store, all_are_looked_at).await else { continue };
+            let Some(free) = round.free else { continue };
+            is_full = free < floor;
+            let has_grown = self.judge(round.looks, is_full);
+            let before: u64 = *free_before.get_or_insert(free);
+            let lost = before.saturating_sub(free);
+            let is_at_its_end = free < floor / LAST_PART;
+            if is_at_its_end && all_are_looked_at && !has_grown && lost > NEGLIGIBLE_BYTES {
+                self.end_all();
+            }
+            if lost > UNNOTICED_BYTES {
+                self.hasten();
+            }
+            if free > before || lost > UNNOTICED_BYTES || (is_full && (has_grown || lost > NEGLIGIBLE_BYTES))
+            {
+                free_before = Some(free);
+            }
+        }
+    }
+
+    /// Looks at the trees that are due, or at all of them.
+    async fn round(&self, store: &Store, all: bool) -> Option<Round> {
+        let now = Instant::now();
+        let due: Vec<(GaugeKey, Arc<Gauge>)> = {
+            let mut trees = self.trees.lock();
+            let due = trees
+                .iter_mut()
+                .filter(|(_, watched)| watched.due <= now || (all && watched.earliest <= now));
+            let look = |(key, watched): (&GaugeKey, &mut Watched)| {
+                watched.is_owed = false;
+                (key.clone(), Arc::clone(&watched.gauge))
+            };
+            due.map(look).collect()
+        };
+        let store = store.clone();
+        let mut round = Round { free: None, looks: Vec::with_capacity(due.len()) };
+        let free = tokio::task::spawn_blocking(move || store.free_bytes());
+        let mut due = due.into_iter();
+        loop {
+            let some = due.by_ref().take(AT_ONCE);
+            let looking: Vec<_> = some
+                .map(|(key, gauge)| {
+                    tokio::task::spawn_blocking(move || {
+                        let begun = processor_time();
+                        let look = gauge.look();
+                        (key, look, processor_time().saturating_sub(begun))
+                    })
+                })
+                .collect();
+            if looking.is_empty() {
+                break;
+            }
+            for look in looking {
+                round.looks.extend(look.await.ok());
+            }
+        }
+        round.free = free.await.ok()?.ok();
+        Some(round)
+    }
+
+    /// Ends the runs that went too far. Tells whether any tree has grown that somebody runs in.
+    fn judge(&self, looks: Vec<(GaugeKey, storage::Result<Look>, Duration)>, is_full: bool) -> bool {
+        let now = Instant::now();
+        let mut has_grown = false;
+        let mut trees = self.trees.lock();
+        for (key, look, took) in looks {
+            let Some(watched) = trees.get_mut(&key) else { continue };
+            match look {
+                Ok(look) => has_grown |= watched.judge(look, is_full),
+                Err(error) => tracing::debug!(%error, "a tree could not be counted"),
+            }
+            watched.earliest = now + took.saturating_mul(COST).min(DEAREST);
+            watched.due = watched.earliest.max(now + watched.interval);
+            if watched.runs.is_empty() && !watched.is_owed {
+                trees.remove(&key);
+            }
+        }
+        has_grown
+    }
+
+    /// Looks at everything soon: something fills the disk.
+    fn hasten(&self) {
+        let soon = Instant::now() + EAGER;
+        let mut trees = self.trees.lock();
+        trees
+            .values_mut()
+            .filter(|watched| watched.interval > USUAL)
+            .for_each(|watched| watched.hasten(soon));
+    }
+
+    /// Ends every run that is old enough to have been looked at: the disk goes on filling, and no tree tells by whom.
+    fn end_all(&self) {
+        tracing::warn!("the disk is nearly full and something goes on filling it: ending the runs under way");
+        for watched in self.trees.lock().values().filter(|watched| watched.last.is_some()) {
+            watched.end(|_| true);
+        }
+    }
+}
+
+/// What this thread has used of the processor (clock_gettime(2)): waiting costs nobody anything.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+impl Watched {
+    /// Has it looked at by `due`, if that is not too soon.
+    fn hasten(&mut self, due: Instant) {
+        self.interval = self.interval.min(USUAL);
+        self.due = self.due.min(due).max(self.earliest);
+    }
+
+    /// Takes in what a look found. Tells whether the tree has grown.
+    fn judge(&mut self, look: Look, is_full: bool) -> bool {
+        let limits = self.gauge.limits();
+        let grown = self.last.map_or(Use::default(), |last| look.taken.minus(last));
+        for run in &mut self.runs {
+            run.ceiling = run.ceiling.seen(look.taken, limits);
+        }
+        let is_too_much = |run: &Run| match run.ceiling {
+            Ceiling::At(most) => !look.is_whole || look.taken.exceeds(most),
+            Ceiling::Unknown => !look.is_whole,
+        };
+        let fills = is_full && grown.bytes > 0;
+        let ended = self.end(|run| fills || is_too_much(run));
+        if ended > 0 {
+            let (key, Use { bytes, files }) = (self.gauge.key().0, look.taken);
+            tracing::info!(tree = %key.sandbox_path(), user = %key.user(), bytes, files, ended, "runs ended: disk");
+        }
+        let left = limits.minus(look.taken);
+        self.interval = match self.last {
+            Some(last) if look.taken == last => (self.interval * 2).min(SLOWEST),
+            Some(_) if grown.exceeds(left) => EAGER,
+            _ => USUAL,
+        };
+        self.last = Some(look.taken);
+        grown != Use::default()
+    }
+
+    /// Ends the runs that `which` names; how many there were to end.
+    fn end(&self, which: impl Fn(&Run) -> bool) -> usize {
+        let tell = |run: &&Run| run.halt.send_if_modified(|limit| limit.replace(Limit::Disk).is_none());
+        self.runs.iter().filter(|run| which(run)).filter(tell).count()
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let due = Instant::now() + FIRST_LOOK;
+        let mut trees = self.disk.trees.lock();
+        for key in &self.keys {
+            let Some(watched) = trees.get_mut(key) else { continue };
+            watched.runs.retain(|run| run.number != self.run);
+            watched.hasten(due);
+            watched.is_owed = true;
+            if !watched.runs.is_empty() {
+                continue;
+            }
+            match watched.gauge.afterwards() {
+                Some(gauge) => watched.gauge = Arc::new(gauge),
+                None => drop(trees.remove(key)),
+            }
+        }
+    }
+}

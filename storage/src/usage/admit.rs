@@ -1,0 +1,200 @@
+//! Deciding: whether a change may be made, and how far a run may let its trees grow.
+
+use policy::TreeId;
+
+use super::accounts::Known;
+use super::{Counted, Use};
+use crate::error::{Error, Result};
+use crate::stage::StagedFile;
+use crate::stat::{Layer, Stat};
+use crate::store::Store;
+use crate::tree::Replaced;
+
+/// What a directory is taken to need before it is made. What it really takes is counted later.
+const DIR_BYTES: u64 = 4096;
+
+/// How far a run may let a tree grow that was above its limit when the run began: it is there to delete things.
+const GRACE: Use = Use { bytes: 16 * 1024 * 1024, files: 1000 };
+
+/// What a change adds to a tree and takes from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Growth {
+    pub(crate) adds: Use,
+    pub(crate) takes: Use,
+    /// Whether that is all of it, to the byte.
+    pub(crate) is_exact: bool,
+}
+
+impl Growth {
+    /// A change that removes, and what it leaves behind at most; how much goes is counted when it matters.
+    pub(crate) const REMOVAL: Self =
+        Self { adds: Use { bytes: 0, files: 0 }, takes: Use { bytes: 0, files: 0 }, is_exact: false };
+
+    /// `count` directories.
+    pub(crate) fn of_dirs(count: u64) -> Self {
+        let adds = Use { bytes: count.saturating_mul(DIR_BYTES), files: count };
+        Self { adds, takes: Use::default(), is_exact: count == 0 }
+    }
+
+    /// A staged file in the place of what was there.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn of_file(replaced: &Replaced<'_>, file: &StagedFile) -> Result<Self> {
+        let dirs = Self::of_dirs(replaced.made_dirs);
+        let adds = Use { bytes: file.stat()?.allocated, files: 1 };
+        let takes = match replaced.existing {
+            Some((stat, Layer::Overlay | Layer::Workspace)) => of_leaf(stat),
+            Some((_, Layer::Baseline)) | None => Use::default(),
+        };
+        Ok(Self { adds: adds.plus(dirs.adds), takes, is_exact: dirs.is_exact && !replaced.may_be_whiteout })
+    }
+
+    /// What is taken afterwards of what was `taken` before.
+    pub(crate) fn after(&self, taken: Use) -> Use {
+        taken.plus(self.adds).minus(self.takes)
+    }
+
+    fn adds_bytes(&self) -> bool {
+        self.adds.bytes > self.takes.bytes
+    }
+
+    fn adds_files(&self) -> bool {
+        self.adds.files > self.takes.files
+    }
+}
+
+/// What goes with a name: its bytes too, unless the file has other names.
+fn of_leaf(stat: &Stat) -> Use {
+    Use { bytes: if stat.links > 1 { 0 } else { stat.allocated }, files: 1 }
+}
+
+/// How much the trees of a run may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ceiling {
+    /// No more than this.
+    At(Use),
+    /// Nobody knows yet how much there is; see [`Ceiling::seen`].
+    Unknown,
+}
+
+impl Ceiling {
+    /// The ceiling of a run that begins when `taken` is there.
+    fn of(taken: Use, limits: Use) -> Self {
+        let raised = |taken: u64, limit: u64, grace: u64| {
+            if taken > limit { taken.saturating_add(grace) } else { limit }
+        };
+        Self::At(Use {
+            bytes: raised(taken.bytes, limits.bytes, GRACE.bytes),
+            files: raised(taken.files, limits.files, GRACE.files),
+        })
+    }
+
+    /// The ceiling of a run once `taken` was seen: one that began in the unknown is taken to have begun with that.
+    #[must_use]
+    pub fn seen(self, taken: Use, limits: Use) -> Self {
+        match self {
+            Self::Unknown => Self::of(taken, limits),
+            Self::At(_) => self,
+        }
+    }
+}
+
+impl Store {
+    /// Refuses a change that the file system has no room for.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub(crate) fn admit_space(&self) -> Result<()> {
+        let floor = self.disk_limits().free_bytes;
+        if floor == 0 {
+            return Ok(());
+        }
+        let free = self.free_bytes()?;
+        if free < floor { Err(Error::Full { free, floor }) } else { Ok(()) }
+    }
+
+    /// Refuses a change that makes a tree larger than it may be. One that makes it smaller is always admitted.
+    ///
+    /// The caller holds the tree alone.
+    ///
+    /// # Errors
+    /// [`Error::Quota`], [`Error::Countless`], [`Error::Full`].
+    pub(crate) fn admit(&self, id: &TreeId, growth: &Growth) -> Result<()> {
+        if !growth.adds_bytes() && !growth.adds_files() {
+            return Ok(());
+        }
+        self.admit_space()?;
+        if let Some(known) = self.inner.accounts.known(id) {
+            let admitted = self.check(id, growth, known.counted);
+            if admitted.is_ok() || known.is_exact {
+                return admitted;
+            }
+        }
+        self.check(id, growth, self.count(id)?)
+    }
+
+    /// Refuses to replace a whole tree by one that takes `taken`, which is more than it may and more than it takes now.
+    ///
+    /// # Errors
+    /// As [`Store::admit`].
+    pub(crate) fn admit_whole(&self, id: &TreeId, taken: Use) -> Result<()> {
+        self.admit_space()?;
+        if !taken.exceeds(Use::from(self.disk_limits())) {
+            return Ok(());
+        }
+        let counted = self.count(id)?;
+        let growth = Growth { adds: taken, takes: counted.taken, is_exact: true };
+        self.check(id, &growth, Counted { is_whole: true, ..counted })
+    }
+
+    fn check(&self, id: &TreeId, growth: &Growth, counted: Counted) -> Result<()> {
+        if !counted.is_whole {
+            return Err(Error::Countless(id.sandbox_path()));
+        }
+        let limits = self.disk_limits();
+        let after = growth.after(counted.taken);
+        let (setting, unit, used, limit, needs) = if growth.adds_bytes() && after.bytes > limits.bytes {
+            let needs = growth.adds.bytes - growth.takes.bytes;
+            ("limits.disk.bytes", "bytes", counted.taken.bytes, limits.bytes, needs)
+        } else if growth.adds_files() && after.files > limits.files {
+            let needs = growth.adds.files - growth.takes.files;
+            ("limits.disk.files", "files", counted.taken.files, limits.files, needs)
+        } else {
+            return Ok(());
+        };
+        tracing::debug!(tree = %id.sandbox_path(), user = %id.user(), setting, used, limit, needs, "quota");
+        Err(Error::Quota { tree: id.sandbox_path(), setting, unit, used, limit, needs })
+    }
+
+    /// How far a run may let the tree `id` grow. Nothing is counted for it.
+    ///
+    /// # Errors
+    /// [`Error::Quota`] and [`Error::Countless`] when runs have gone on filling a tree that was above its limit: then
+    /// only the service itself still removes things from it.
+    pub(crate) fn ceiling(&self, id: &TreeId) -> Result<Ceiling> {
+        let Some(Known { counted, least_above, is_exact }) = self.inner.accounts.known(id) else {
+            return Ok(Ceiling::Unknown);
+        };
+        let limits = Use::from(self.disk_limits());
+        if counted.is_whole && !is_exact && counted.taken.exceeds(limits) && least_above.is_none() {
+            // Something may have been removed since: what a first look finds decides.
+            return Ok(Ceiling::Unknown);
+        }
+        let has_gone_on = |counted: &Counted| {
+            least_above.is_some_and(|least| counted.taken.exceeds(least.plus(GRACE).at_least(limits)))
+        };
+        if counted.is_whole && !has_gone_on(&counted) {
+            return Ok(Ceiling::of(counted.taken, limits));
+        }
+        let counted = if is_exact { counted } else { self.count(id)? };
+        if !counted.is_whole {
+            return Err(Error::Countless(id.sandbox_path()));
+        }
+        if has_gone_on(&counted) {
+            let nothing = Growth { adds: Use { bytes: 1, files: 1 }, takes: Use::default(), is_exact: true };
+            self.check(id, &nothing, counted)?;
+        }
+        Ok(Ceiling::of(counted.taken, limits))
+    }
+}

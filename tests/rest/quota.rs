@@ -1,0 +1,295 @@
+//! Quotas, as callers meet them: `quota` (507) for requests, and runs that are ended.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Service, Snapshot, landlocked, skill, skill_zip, skills, workspace};
+
+const MIB: u64 = 1024 * 1024;
+const LIMIT: u64 = 32 * MIB;
+const FILES: u64 = 2000;
+
+/// A service with small limits, at the strongest tier or at `landlock`.
+fn service(tier: &str) -> Option<Service> {
+    let service = Service::configured(&format!(
+        "durability = \"relaxed\"\n[isolation]\nmaximum = \"{tier}\"\n[limits.disk]\nbytes = {LIMIT}\nfiles = {FILES}\n"
+    ));
+    if !landlocked(&service.client) {
+        return None;
+    }
+    let info = service.client.get("/v1/info").ok();
+    let granted = info["data"]["host"]["enforcement"]["tier"].as_str().unwrap();
+    if granted != tier {
+        eprintln!("SKIPPED: tier `{tier}`, because the host grants `{granted}`");
+        return None;
+    }
+    Some(service)
+}
+
+fn services() -> impl Iterator<Item = Service> {
+    ["namespaces", "landlock"].into_iter().filter_map(service)
+}
+
+fn exec(service: &Service, tree: &str, line: &str) -> Value {
+    service.client.post_json(format!("{tree}/exec"), &json!({ "shell": line })).ok()
+}
+
+/// Bytes and names below a directory.
+fn measure(dir: &Path) -> (u64, u64) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return (0, 0) };
+    entries.map(Result::unwrap).fold((0, 0), |(bytes, names), entry| {
+        let metadata = entry.metadata().unwrap();
+        let below = if metadata.is_dir() { measure(&entry.path()) } else { (0, 0) };
+        (bytes + below.0 + metadata.len(), names + below.1 + 1)
+    })
+}
+
+/// Waits until the service has seen what a run left: a write of one file is refused, or is not.
+fn wait_until_writes_are(service: &Service, tree: &str, status: u16) {
+    let begun = Instant::now();
+    while service.client.put(format!("{tree}/raw/probe"), "x".repeat(5000)).status != status {
+        assert!(begun.elapsed() < Duration::from_secs(10), "writes are not answered with {status}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn every_request_that_would_exceed_the_limit_is_507_and_changes_nothing() {
+    let Some(service) = service("landlock") else { return };
+    let client = &service.client;
+    let large = "x".repeat(usize::try_from(24 * MIB).unwrap());
+    client.upload(&skills("u", "a"), "baseline", &skill_zip("s", &[("large", &large), ("d/large", &large)]));
+    let archive = skill_zip("s", &[("one", &large), ("two", &large)]);
+    for tree in [workspace("u", "a"), skill("u", "a", "s")] {
+        client.put(format!("{tree}/raw/mine"), &large).ok();
+        client.write(&tree, "text", "line\n");
+        let before = Snapshot::of(&service.root);
+        let long = "y".repeat(usize::try_from(9 * MIB).unwrap());
+        let mut refused = vec![
+            client.put(format!("{tree}/raw/new/dir/file?parents=true"), &long),
+            client.put(format!("{tree}/edit?path=text&start=1&end=1"), &long),
+            client.put(format!("{tree}/edit?path=new"), &long),
+            client.post_json(
+                format!("{tree}/replace"),
+                &json!({ "path": "text", "edits": [{ "old_string": "line", "new_string": long }] }),
+            ),
+        ];
+        if tree.starts_with("/v1/skills") {
+            let rename = |from: &str| {
+                client.post_json(format!("{tree}/move"), &json!({ "from": from, "to": "moved" }))
+            };
+            refused.extend([
+                rename("large"),
+                rename("d"),
+                client.try_upload(&skills("u", "a"), "overlay", &archive),
+            ]);
+        }
+        for reply in refused {
+            let answer = reply.json();
+            assert_eq!((reply.status, &answer["code"]), (507, &json!("quota")), "{answer}");
+            assert_eq!(answer["limit"], "limits.disk.bytes", "{answer}");
+            assert_eq!(answer["limit_bytes"], LIMIT, "{answer}");
+            assert!(
+                answer["used_bytes"].as_u64().unwrap() + answer["needed_bytes"].as_u64().unwrap() > LIMIT
+            );
+            before.unchanged(&service.root, &answer.to_string());
+        }
+        client.delete(format!("{tree}/file?path=mine")).ok();
+        client.write(&tree, "new", &long);
+    }
+}
+
+/// Runs `line`, which goes on filling `tree`, and expects that it is ended soon.
+fn ended(service: &Service, tree: &str, line: &str) -> Value {
+    let begun = Instant::now();
+    let answer = exec(service, tree, line);
+    let (result, took) = (&answer["data"], begun.elapsed());
+    assert_eq!(result["limit"], "disk", "{answer}");
+    assert_eq!((&result["exit_code"], &result["signal"]), (&json!(-1), &json!("SIGKILL")), "{answer}");
+    assert_eq!(result["timed_out"], false, "{answer}");
+    assert!(result["hint"].is_string(), "{answer}");
+    assert!(took < Duration::from_secs(3), "ended after {took:?}");
+    eprintln!("ended after {took:?} {tree}");
+    answer
+}
+
+/// 1 MiB files without end; and an end all the same, which stays below 300 MB, should nobody stop it.
+const FILLING: &str =
+    "i=0; while [ $i -lt 250 ]; do head -c 1048576 /dev/zero > f$i; sleep 0.02; i=$((i+1)); done";
+/// Empty files without end, but for 60 000.
+const LITTERING: &str = "i=0; while [ $i -lt 60000 ]; do : > e$i; i=$((i+1)); done; sleep 5";
+
+#[test]
+fn a_command_that_fills_a_workspace_is_ended_and_the_user_can_clear_up() {
+    for service in services() {
+        let tree = workspace("u", "a");
+        let place = service.root.join("sandbox/u/a");
+        for (line, clear) in [(FILLING, "rm -f f*"), (LITTERING, "find . -name 'e*' -delete")] {
+            ended(&service, &tree, line);
+            let (bytes, names) = measure(&place);
+            assert!(bytes < 200 * MIB && names < 55_000, "{bytes} bytes in {names} names");
+            wait_until_writes_are(&service, &tree, 507);
+            // Others do not notice, and a command that removes things may.
+            assert_eq!(exec(&service, &workspace("v", "a"), "echo 1 > f; cat f")["data"]["stdout"], "1\n");
+            let cleared = exec(&service, &tree, clear);
+            assert_eq!((&cleared["data"]["exit_code"], &cleared["data"]["limit"]), (&json!(0), &Value::Null));
+            wait_until_writes_are(&service, &tree, 200);
+            service.client.delete(format!("{tree}/file?path=probe")).ok();
+        }
+    }
+}
+
+#[test]
+fn what_a_command_leaves_in_its_home_counts() {
+    for service in services() {
+        let tree = workspace("u", "a");
+        ended(&service, &tree, &format!("cd \"$HOME\"; {FILLING}"));
+        wait_until_writes_are(&service, &tree, 507);
+        exec(&service, &tree, "rm -f \"$HOME\"/f*");
+        wait_until_writes_are(&service, &tree, 201);
+    }
+}
+
+#[test]
+fn a_command_that_fills_a_skill_is_ended_and_a_copy_is_not_taken_in() {
+    for service in services() {
+        service.client.upload(&skills("u", "a"), "baseline", &skill_zip("s", &[("f", "1")]));
+        let tree = skill("u", "a", "s");
+        let answer = ended(&service, &tree, FILLING);
+        let is_copy = answer["absorbed"]["refused"].is_string();
+        let (bytes, names) = measure(&service.root.join("skill/overlay/u/a"));
+        assert!(bytes < 200 * MIB, "{bytes} bytes");
+        assert_eq!(is_copy, names == 0, "{names} names in the overlay: {answer}");
+        if !is_copy {
+            wait_until_writes_are(&service, &tree, 507);
+            assert_eq!(exec(&service, &tree, "rm f*")["data"]["exit_code"], 0);
+        }
+        wait_until_writes_are(&service, &tree, 201);
+    }
+}
+
+#[test]
+fn a_short_command_that_writes_too_much_to_a_copy_is_told_that_nothing_was_kept() {
+    let Some(service) = service("landlock") else { return };
+    service.client.upload(&skills("u", "a"), "baseline", &skill_zip("s", &[("f", "1")]));
+    let tree = skill("u", "a", "s");
+    let before = Snapshot::of(&service.root.join("skill"));
+    let line = format!("echo done; rm f; head -c {} /dev/zero > large", LIMIT + MIB);
+    let answer = exec(&service, &tree, &line);
+    assert_eq!((&answer["data"]["stdout"], &answer["data"]["limit"]), (&json!("done\n"), &json!("disk")));
+    assert!(answer["data"]["hint"].as_str().unwrap().contains("nothing"), "{answer}");
+    let refused = answer["absorbed"]["refused"].as_str().unwrap();
+    assert!(refused.contains("limits.disk.bytes"), "{answer}");
+    let answer = service.client.execute(&tree, "bash", &["-c", &line]);
+    assert!(answer["data"].as_str().unwrap().contains("nothing that the run changed"), "{answer}");
+    before.unchanged(&service.root.join("skill"), "a refused run");
+}
+
+#[test]
+fn a_run_above_the_limit_may_add_a_little_and_those_that_go_on_are_refused() {
+    let Some(service) = services().next() else { return };
+    let tree = workspace("u", "a");
+    // Short runs, which end before they are looked at.
+    exec(&service, &tree, &format!("head -c {} /dev/zero > large", LIMIT + MIB));
+    wait_until_writes_are(&service, &tree, 507);
+    let answer = exec(&service, &tree, "echo more > more; sleep 0.8");
+    assert_eq!(
+        (&answer["data"]["exit_code"], &answer["data"]["limit"]),
+        (&json!(0), &Value::Null),
+        "{answer}"
+    );
+    let begun = Instant::now();
+    let line = format!("head -c {} /dev/zero > again$RANDOM", 17 * MIB);
+    let refused = (0..20).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(600));
+        let reply = service.client.post_json(format!("{tree}/exec"), &json!({ "shell": line }));
+        (reply.status != 200).then_some(reply)
+    });
+    let refused = refused.expect("short runs go on for ever");
+    assert_eq!((refused.status, &refused.json()["code"]), (507, &json!("quota")), "{}", refused.json());
+    eprintln!("refused after {:?}", begun.elapsed());
+    let (bytes, _) = measure(&service.root.join("sandbox/u/a"));
+    assert!(bytes < 300 * MIB, "{bytes} bytes");
+    // Requests still remove, and that is enough.
+    let names = service.client.files(&tree);
+    for name in names.iter().filter(|name| name.starts_with("again")) {
+        service.client.delete(format!("{tree}/file?path={name}")).ok();
+    }
+    assert_eq!(exec(&service, &tree, "rm large")["data"]["exit_code"], 0);
+    wait_until_writes_are(&service, &tree, 201);
+}
+
+#[test]
+fn nothing_is_written_when_the_disk_is_to_stay_free() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().join("data");
+    let with = |free: u64| {
+        Service::with(crate::support::Settings {
+            config: Some(format!("[limits.disk]\nfree_bytes = {free}\n")),
+            root: Some(root.clone()),
+            ..Default::default()
+        })
+    };
+    let tree = workspace("u", "a");
+    with(0).client.write(&tree, "f", "1");
+    let there = rustix::fs::statvfs(&root).unwrap();
+    let floor = there.f_bavail * there.f_frsize * 2;
+    let service = with(floor);
+    let reply = service.client.put(format!("{tree}/raw/g"), "1");
+    let answer = reply.json();
+    assert_eq!((reply.status, &answer["code"]), (507, &json!("quota")));
+    assert_eq!((&answer["limit"], &answer["limit_bytes"]), (&json!("limits.disk.free_bytes"), &json!(floor)));
+    assert_eq!(service.client.try_upload(&skills("u", "a"), "overlay", &skill_zip("s", &[])).status, 507);
+    service.client.delete(format!("{tree}/file?path=f")).ok();
+    if landlocked(&service.client) {
+        // A run that writes is ended at the first look that finds so; one that does not goes on.
+        let ran = exec(
+            &service,
+            &tree,
+            "i=0; while [ $i -lt 100 ]; do echo x >> a; sleep 0.05; head -c 50000 a >> a; i=$((i+1)); done",
+        );
+        assert_eq!(ran["data"]["limit"], "disk", "{ran}");
+        let ran = exec(&service, &tree, "sleep 1; echo quiet");
+        assert_eq!(
+            (&ran["data"]["stdout"], &ran["data"]["limit"]),
+            (&json!("quiet\n"), &Value::Null),
+            "{ran}"
+        );
+    }
+}
+
+/// Not a law but a figure: `FILESECBOX_LARGE=1 cargo test --release --test rest figures_of_quotas -- --nocapture`.
+#[test]
+fn figures_of_quotas() {
+    if std::env::var_os("FILESECBOX_LARGE").is_none() {
+        return;
+    }
+    for service in services() {
+        let (small, large) = (workspace("small", "a"), workspace("large", "a"));
+        exec(
+            &service,
+            &large,
+            "for d in 0 1 2 3 4 5 6 7 8 9; do mkdir $d; for f in 0 1 2 3 4 5 6 7 8 9; do mkdir $d/$f; done; done",
+        );
+        for dir in 0..100 {
+            let at = service.root.join(format!("sandbox/large/a/{}/{}", dir / 10, dir % 10));
+            (0..100).for_each(|file| std::fs::write(at.join(file.to_string()), "1").unwrap());
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        for _ in 0..2 {
+            for (what, tree) in [("an empty workspace", &small), ("10 000 files", &large)] {
+                let mut times: Vec<u128> = (0..300)
+                    .map(|_| {
+                        let begun = Instant::now();
+                        exec(&service, tree, "true");
+                        begun.elapsed().as_micros()
+                    })
+                    .collect();
+                times.sort_unstable();
+                eprintln!("run in {what}: p50 {} µs, p90 {} µs", times[150], times[270]);
+            }
+        }
+    }
+}
