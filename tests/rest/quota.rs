@@ -288,7 +288,7 @@ fn figures_of_quotas() {
                     })
                     .collect();
                 times.sort_unstable();
-                println!("run in {what}: p50 {} µs, p90 {} µs", times[150], times[270]);
+                eprintln!("run in {what}: p50 {} µs, p90 {} µs", times[150], times[270]);
             }
         }
     }
