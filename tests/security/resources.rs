@@ -34,10 +34,10 @@ pub(crate) const ATTACKS: &[Attack] = &[
         filling(scene, &["2", "1000"], &[(most / MIB * 2).to_string(), MIB.to_string()])
     }),
     Attack::driven("making_files_without_number", |scene| {
-        let Some(most) = scene.stage.disk_limit("files").filter(|most| *most <= 20_000) else {
+        let Some(most) = scene.stage.disk_limit("files").filter(|most| *most <= 5000) else {
             return too_large_for_a_test();
         };
-        filling(scene, &["10"], &[(most * 4).to_string()])
+        filling(scene, &["10"], &[(most * 3).to_string()])
     }),
     Attack::hunting("resources.py", "opening_files_without_number", |scene| {
         Some(Prey::one("10", (scene.stage.limit("open_files") + 10).to_string()))

@@ -23,7 +23,7 @@ const LIMITS: &str = "
 tree_entries = 50000
 [limits.disk]
 bytes = 67108864
-files = 3000
+files = 1000
 [limits.runs]
 output_bytes = 65536
 memory_bytes = 536870912

@@ -95,7 +95,7 @@ def writing_one_large_file(evil, size):
 
 
 def filling_the_disk_with_many_files(evil, count, size):
-    """`count` files of `size` bytes, written for real, in some seconds when they are many."""
+    """`count` files of `size` bytes, written for real."""
     piece = b"x" * int(size)
     os.makedirs("fill", exist_ok=True)
     written = 0
@@ -107,6 +107,7 @@ def filling_the_disk_with_many_files(evil, count, size):
         if not attempt(one):
             break
         written += len(piece)
+        # Slowly, so that there is time to look.
         time.sleep(0.02)
     if written == int(count) * int(size):
         got(f"{written} bytes")
@@ -119,7 +120,8 @@ def making_files_without_number(evil, count):
         if attempt(lambda: open(f"many/{number}", "w").close() or True) is None:
             break
         made += 1
-        if made % 100 == 0:
+        # Slowly, so that there is time to look, and with less of the processor than is allowed.
+        if made % 20 == 0:
             time.sleep(0.02)
     if made == int(count):
         got(f"{made} files")
