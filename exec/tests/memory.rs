@@ -61,7 +61,7 @@ async fn forty_processes_together_have_no_more_than_one() {
 #[tokio::test]
 async fn forking_does_not_escape_the_limit() {
     for sandbox in sandboxes() {
-        let script = "import os, time\nkept = []\nfor generation in range(100000):\n    if os.fork():\n        time.sleep(0.02)\n        if generation: os._exit(0)\n        time.sleep(25)\n        os._exit(3)\n    kept.append(bytearray(2 << 20))";
+        let script = "import os, time\nkept = []\nfor generation in range(150):\n    if os.fork():\n        time.sleep(0.02)\n        if generation: os._exit(0)\n        time.sleep(25)\n        os._exit(3)\n    time.sleep(0.002)\n    kept.append(bytearray(2 << 20))\ntime.sleep(25)";
         let result = sandbox.launcher.run(limited(&sandbox, 200, script)).await.unwrap();
         assert_ended_for_memory(&result);
     }

@@ -30,8 +30,8 @@ use crate::wire::Whole;
 pub(super) struct Groups {
     /// One base in each hierarchy that is used, the one with memory first, and what is set in its groups.
     places: Vec<(Base, &'static [(&'static str, Setting)])>,
-    /// The file in which the kernel counts those it killed for want of memory.
-    kills: &'static str,
+    /// The file in which the kernel tells of processes that want memory.
+    wants: &'static str,
 }
 
 /// What is written to a file of a run's group.
@@ -45,6 +45,8 @@ enum Setting {
     NoneIfThere,
     /// 1: yes.
     One,
+    /// The same; not every kernel takes it.
+    OneIfPossible,
     /// The limit on processes and threads.
     Processes,
 }
@@ -54,7 +56,7 @@ impl Setting {
         match self {
             Self::Memory | Self::MemoryIfThere => whole.memory_bytes.to_string(),
             Self::NoneIfThere => "0".to_owned(),
-            Self::One => "1".to_owned(),
+            Self::One | Self::OneIfPossible => "1".to_owned(),
             Self::Processes => whole.processes.to_string(),
         }
     }
@@ -117,8 +119,9 @@ impl Groups {
         let mut directories = Vec::with_capacity(self.places.len());
         for (base, settings) in &self.places {
             let directory = base.make_group(run)?;
-            for (file, setting) in *settings {
+            for (file, setting) in settings.iter().copied() {
                 match base::write(&directory, file, &setting.value(whole)) {
+                    Err(_) if setting == Setting::OneIfPossible => {}
                     Err(error) if setting.is_optional() && error.kind() == io::ErrorKind::NotFound => {}
                     written => written?,
                 }
@@ -128,10 +131,10 @@ impl Groups {
         Ok(Group { directories })
     }
 
-    /// How many processes of the run `run` the kernel killed for want of memory.
-    pub(super) fn kills(&self, run: u64) -> u64 {
-        let counters = self.places.first().and_then(|(base, _)| base.read(run, self.kills).ok());
-        counters.as_deref().map_or(0, kills_in)
+    /// Tells whether a process of the run `run` was killed for want of memory, or waits for some.
+    pub(super) fn wants(&self, run: u64) -> bool {
+        let counters = self.places.first().and_then(|(base, _)| base.read(run, self.wants).ok());
+        counters.as_deref().is_some_and(is_wanting)
     }
 
     /// Removes the group of the run `run`; tells whether it is gone everywhere.
@@ -161,10 +164,12 @@ impl Group {
     }
 }
 
-/// The count in a file of lines `name number`.
-fn kills_in(counters: &str) -> u64 {
-    let count = counters.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
-    count.unwrap_or(0)
+/// Reads a file of lines `name number`: `oom_kill` counts killed processes, `under_oom` is 1 while some wait.
+fn is_wanting(counters: &str) -> bool {
+    let number = |line: &str| {
+        ["oom_kill ", "under_oom "].iter().find_map(|name| line.strip_prefix(name)?.parse().ok())
+    };
+    counters.lines().filter_map(number).any(|count: u64| count > 0)
 }
 
 #[cfg(test)]
@@ -172,9 +177,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kills_are_counted_in_both_versions() {
-        assert_eq!(kills_in("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 3);
-        assert_eq!(kills_in("low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 1\n"), 1);
-        assert_eq!(kills_in(""), 0);
+    fn want_of_memory_is_read_in_both_versions() {
+        assert!(is_wanting("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"));
+        assert!(is_wanting("oom_kill_disable 1\nunder_oom 1\noom_kill 0\n"));
+        assert!(!is_wanting("oom_kill_disable 1\nunder_oom 0\noom_kill 0\n"));
+        assert!(is_wanting("low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 1\n"));
+        assert!(!is_wanting("low 0\nhigh 0\nmax 9\noom 2\noom_kill 0\noom_group_kill 0\n"));
+        assert!(!is_wanting(""));
     }
 }

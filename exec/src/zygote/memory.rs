@@ -180,7 +180,7 @@ impl Memory {
     /// launcher. Without either there is nothing to look for.
     pub(super) fn verdict(&self, run: u64, watched: bool, suddenly: bool) -> Option<Limit> {
         let groups = self.means.groups.as_ref().filter(|_| watched || suddenly)?;
-        (groups.kills(run) > 0).then_some(Limit::Memory)
+        groups.wants(run).then_some(Limit::Memory)
     }
 
     /// Cleans up after a run; `watched` when the warden was told of it.

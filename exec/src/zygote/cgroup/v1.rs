@@ -7,11 +7,17 @@ use super::place::{Hierarchy, own_group};
 use super::{Groups, Setting};
 
 /// What a group limits, by file; memory and swap together only where the kernel counts swap.
-pub(super) const MEMORY: &[(&str, Setting)] =
-    &[("memory.limit_in_bytes", Setting::Memory), ("memory.memsw.limit_in_bytes", Setting::MemoryIfThere)];
+///
+/// The kernel would kill one process and let the others go on. With `memory.oom_control` it lets those wait that need more
+/// (memory.rst, "OOM Control"), until the warden sees it and has the whole run killed.
+pub(super) const MEMORY: &[(&str, Setting)] = &[
+    ("memory.limit_in_bytes", Setting::Memory),
+    ("memory.memsw.limit_in_bytes", Setting::MemoryIfThere),
+    ("memory.oom_control", Setting::OneIfPossible),
+];
 pub(super) const PIDS: &[(&str, Setting)] = &[("pids.max", Setting::Processes)];
-/// Where the kernel counts processes that it killed for want of memory.
-pub(super) const KILLS: &str = "memory.oom_control";
+/// Where the kernel tells that it killed processes for want of memory, or lets them wait.
+pub(super) const WANTS: &str = "memory.oom_control";
 
 /// Makes a base in the memory hierarchy, and in the other one where that can be done too.
 ///
@@ -25,5 +31,5 @@ pub(super) fn find(mounts: &str, own: &str) -> Result<Groups, String> {
         Base::make(&memory).map_err(|error| format!("no group can be made below the service's: {error}"))?;
     let pids = group("pids").and_then(|path: PathBuf| Base::make(&path).ok());
     let places = [(base, MEMORY)].into_iter().chain(pids.map(|base| (base, PIDS))).collect();
-    Ok(Groups { places, kills: KILLS })
+    Ok(Groups { places, wants: WANTS })
 }

@@ -28,7 +28,7 @@ pub(super) const SETTINGS: &[(&str, Setting)] = &[
     ("pids.max", Setting::Processes),
 ];
 /// Where the kernel counts processes that it killed for want of memory.
-pub(super) const KILLS: &str = "memory.events";
+pub(super) const WANTS: &str = "memory.events";
 
 /// The leaf in which the service and its launchers live.
 const LEAF: &str = "filesecbox-service";
@@ -62,7 +62,7 @@ pub(super) fn find(mounts: &str, own: &str) -> Result<Groups, String> {
         base.remove();
         return Err(in_words("no controllers can be enabled", error));
     }
-    Ok(Groups { places: vec![(base, SETTINGS)], kills: KILLS })
+    Ok(Groups { places: vec![(base, SETTINGS)], wants: WANTS })
 }
 
 fn has(controllers: &str, name: &str) -> bool {

@@ -3,7 +3,7 @@
 //! The launcher must never wait: looking through `/proc` and moving processes between groups takes milliseconds. And
 //! when the launcher is killed, somebody must be left to remove the groups.
 //!
-//! Its work is bounded: after each round it rests four times as long as the round took, and never less than
+//! Its work is bounded: after each round it rests four times the processor time that the round took, and never less than
 //! [`ROUND`], so however much there is to watch, it takes a fifth of one processor at most.
 
 use std::io;
@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::processes::Family;
@@ -19,7 +20,7 @@ use super::{Means, ROUND};
 use crate::sys;
 use crate::wire::{self, Whole};
 
-/// How many times as long as a round took the warden rests.
+/// How many times the processor time of a round the warden rests.
 const REST: u32 = 4;
 /// How long the processes of a launcher that is gone may take to be gone, too.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -93,10 +94,10 @@ impl Warden {
                     Word::Forget { run } => self.forget(run),
                 }
             }
-            let began = Instant::now();
-            if began >= next {
+            if Instant::now() >= next {
+                let before = processor_time();
                 self.round();
-                next = Instant::now() + ROUND.max(began.elapsed() * REST);
+                next = Instant::now() + ROUND.max(processor_time().saturating_sub(before) * REST);
             }
         }
     }
@@ -145,9 +146,9 @@ impl Warden {
         }
         let mut exceeding = Vec::new();
         for ward in &mut self.wards {
-            let killed = ward.group.is_some()
-                && self.means.groups.as_ref().is_some_and(|groups| groups.kills(ward.run) > 0);
-            if killed || self.means.proc.as_ref().is_ok_and(|proc| ward.exceeds(proc)) {
+            let wants = ward.group.is_some()
+                && self.means.groups.as_ref().is_some_and(|groups| groups.wants(ward.run));
+            if wants || self.means.proc.as_ref().is_ok_and(|proc| ward.exceeds(proc)) {
                 exceeding.push(ward.run);
             }
         }
@@ -167,4 +168,9 @@ impl Warden {
             std::thread::sleep(FAREWELL_ROUND);
         }
     }
+}
+
+/// What this process has used of the processors.
+fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
