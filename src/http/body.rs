@@ -2,6 +2,7 @@
 
 use axum::body::{Body, Bytes};
 use futures_util::StreamExt;
+use storage::Store;
 use storage::stage::StagedFile;
 
 use super::problem::Problem;
@@ -50,7 +51,12 @@ pub(super) async fn collect_text(body: Body, limit: u64) -> Result<String, Probl
 }
 
 /// Receives a body of at most `limit` bytes into a staged file, half a mebibyte at a time.
-pub(super) async fn receive(body: Body, mut file: StagedFile, limit: u64) -> Result<StagedFile, Problem> {
+pub(super) async fn receive(
+    body: Body,
+    mut file: StagedFile,
+    limit: u64,
+    store: &Store,
+) -> Result<StagedFile, Problem> {
     let mut stream = body.into_data_stream();
     let mut received = 0_u64;
     let mut pending: Vec<Bytes> = Vec::new();
@@ -69,7 +75,9 @@ pub(super) async fn receive(body: Body, mut file: StagedFile, limit: u64) -> Res
         if pending_bytes >= WRITE_BYTES || (is_last && pending_bytes > 0) {
             let chunks = std::mem::take(&mut pending);
             pending_bytes = 0;
+            let store = store.clone();
             file = blocking(move || {
+                store.admit_space()?;
                 for chunk in chunks {
                     file.write(&chunk).map_err(ops::Error::from)?;
                 }

@@ -166,8 +166,10 @@ async fn spool(
         }
         if pending.len() >= WRITE_BYTES || (is_last && !pending.is_empty()) {
             let bytes = std::mem::take(&mut pending);
+            let store = app.service.store.clone();
             file = blocking(move || {
                 use std::io::Write;
+                store.admit_space()?;
                 file.write_all(&bytes).map_err(|source| {
                     let path = "upload".to_owned();
                     ops::Error::Storage(storage::Error::Io { operation: "write", path, source })

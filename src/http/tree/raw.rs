@@ -133,7 +133,7 @@ pub(in crate::http) async fn put(
     } else {
         let stage = files.clone();
         let staged = blocking(move || Ok(stage.stage()?)).await?;
-        let staged = body::receive(request.into_body(), staged, limit).await?;
+        let staged = body::receive(request.into_body(), staged, limit, &app.service.store).await?;
         blocking(move || Ok(files.write(&place, staged, &options)?)).await?
     };
     let mut response = written("File written.", &path, &result)?;

@@ -101,11 +101,12 @@ impl Ceiling {
 }
 
 impl Store {
-    /// Refuses a change that the file system has no room for.
+    /// Refuses a change while the file system has less room left than it is to keep. What arrives slowly is to ask
+    /// again on its way.
     ///
     /// # Errors
     /// [`Error::Full`].
-    pub(crate) fn admit_space(&self) -> Result<()> {
+    pub fn admit_space(&self) -> Result<()> {
         let floor = self.disk_limits().free_bytes;
         if floor == 0 {
             return Ok(());
