@@ -47,7 +47,7 @@ impl Effort {
         volume: 50_000_000,
         crowd: 1_000,
     };
-    /// A few seconds: shows that everything runs, not how fast it is.
+    /// Half a minute: shows that everything runs, not how fast it is.
     pub(crate) const QUICK: Self = Self {
         rounds: 1,
         slice: Slice { time: Duration::from_millis(20), calls: 50, calls_min: 1 },

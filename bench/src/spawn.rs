@@ -18,10 +18,22 @@ use crate::native;
 
 /// Where commands are looked for, in every side.
 pub(crate) const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// The locale of commands, in every side: loading it takes a tenth of a millisecond of most programs.
+pub(crate) const LOCALE: [(&str, &str); 2] = [("LANG", "C.UTF-8"), ("LC_ALL", "C.UTF-8")];
 /// The uid and gid of commands under `bwrap`.
 const SANDBOX: &str = "64001";
 /// What of the host stands in the root of commands under `bwrap`, where it exists.
 const SYSTEM: [&str; 5] = ["/usr", "/bin", "/sbin", "/lib", "/lib64"];
+
+/// The file of the program `name`; the name where there is none.
+///
+/// With another search path than its own, the standard library looks for a bare name after `fork`, which copies the
+/// whole process; a path it hands to `posix_spawn`, which does not.
+#[must_use]
+pub(crate) fn find(name: &str) -> PathBuf {
+    let mut files = SEARCH_PATH.split(':').map(|directory| Path::new(directory).join(name));
+    files.find(|file| file.is_file()).unwrap_or_else(|| PathBuf::from(name))
+}
 
 /// A way to start a command.
 pub(crate) struct Spawn {
@@ -56,7 +68,11 @@ impl Spawn {
         }
         add(&["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]);
         add(&["--bind", &dir.to_string_lossy(), "/workspace", "--chdir", "/workspace"]);
-        add(&["--clearenv", "--setenv", "PATH", SEARCH_PATH, "--"]);
+        add(&["--clearenv", "--setenv", "PATH", SEARCH_PATH]);
+        for (name, value) in LOCALE {
+            add(&["--setenv", name, value]);
+        }
+        add(&["--"]);
         Some(Self { prefix, dir: dir.to_owned() })
     }
 
@@ -66,9 +82,11 @@ impl Spawn {
     /// [`Failure::Io`], also when the command fails.
     pub(crate) fn run(&self, words: &[&str]) -> Result<()> {
         let mut all = self.prefix.iter().map(String::as_str).chain(words.iter().copied());
-        let program = all.next().unwrap_or_default();
-        let mut command = Command::new(program);
-        command.args(all).current_dir(&self.dir).env_clear().env("PATH", SEARCH_PATH).stdin(Stdio::null());
+        let file = find(all.next().unwrap_or_default());
+        let program = file.display();
+        let mut command = Command::new(&file);
+        command.args(all).current_dir(&self.dir).env_clear().stdin(Stdio::null());
+        command.env("PATH", SEARCH_PATH).envs(LOCALE);
         let output = command.output().map_err(Failure::io(format!("run `{program}`")))?;
         if output.status.success() {
             return Ok(());

@@ -8,6 +8,7 @@ use axum::extract::{Query, RawPathParams, State};
 use axum::response::Response;
 
 use super::{Bare, Broken, files, success};
+use crate::spawn;
 
 /// Output that is answered, in bytes: as much as the service under test keeps of a stream by default. All of it is read.
 const OUTPUT_BYTES: usize = 1024 * 1024;
@@ -19,12 +20,13 @@ pub(super) async fn execute(
     Json(arguments): Json<Vec<String>>,
 ) -> Result<Response, Broken> {
     let program = query.get("command").ok_or_else(|| io::Error::other("no `command`"))?;
-    let output = tokio::process::Command::new(program)
+    let output = tokio::process::Command::new(spawn::find(program))
         .args(arguments)
         .current_dir(files::tree(&bare, &params))
         .env_clear()
-        // Where the service under test looks for programs.
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        // As the service under test sets them.
+        .env("PATH", spawn::SEARCH_PATH)
+        .envs(spawn::LOCALE)
         .output()
         .await?;
     let code = output.status.code().unwrap_or(-1);
