@@ -41,9 +41,18 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(url: &str) -> Self {
+        Self::waiting(url, Duration::from_secs(60))
+    }
+
+    /// A client whose commands take long.
+    pub(crate) fn patient(url: &str) -> Self {
+        Self::waiting(url, Duration::from_secs(180))
+    }
+
+    fn waiting(url: &str, patience: Duration) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_global(Some(Duration::from_secs(60)))
+            .timeout_global(Some(patience))
             .max_idle_connections(1)
             .build();
         Self { agent: config.into(), url: url.to_owned() }

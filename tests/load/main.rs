@@ -1,10 +1,15 @@
 //! The real program under load: killed at random moments, and used by many at once.
 //!
 //! * [`crash`]: whatever was acknowledged survives SIGKILL, whatever was not is whole or absent;
-//! * [`concurrency`]: in one skill under 64 clients nobody reads a half file or a half skill, and no edit is lost.
+//! * [`concurrency`]: in one skill under 64 clients nobody reads a half file or a half skill, and no edit is lost;
+//! * [`company`]: fifty commands run in one skill at once, see every edit of it and are seen;
+//! * [`users`]: a thousand users each write and run once, without any error;
+//! * [`views`]: what the service holds is bounded by the views it may hold, however many it ever made.
 //!
 //! Environment: `FILESECBOX_LOAD_SEED` repeats the random choices of a run, `FILESECBOX_LOAD_KILLS` (200) and
-//! `FILESECBOX_LOAD_SECONDS` (20) say how long the two go on.
+//! `FILESECBOX_LOAD_SECONDS` (20) say how long the first two go on, `FILESECBOX_LOAD_USERS` (1000) and
+//! `FILESECBOX_LOAD_VIEWS` (1000; its law is about 10000) how much the last two do. `FILESECBOX_REQUIRE=namespaces`
+//! turns the skips of tests about live views into failures.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,8 +20,12 @@
 )]
 
 mod client;
+mod company;
 mod concurrency;
 mod crash;
+mod host;
 mod random;
 mod service;
 mod skill;
+mod users;
+mod views;

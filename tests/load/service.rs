@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::host;
+
 /// A running service. Dropping it kills it.
 pub(crate) struct Service {
     child: Child,
@@ -19,7 +21,18 @@ impl Service {
 
     /// As [`Service::start`], with the durability given.
     pub(crate) fn start_with(durability: &str, root: &Path, log: &Path) -> Self {
-        let mut child = spawn(durability, root, log);
+        Self::await_ready(spawn(durability, root, log), log)
+    }
+
+    /// As [`Service::start`], with relaxed durability and further settings, in TOML.
+    pub(crate) fn start_configured(settings: &str, root: &Path, log: &Path) -> Self {
+        let config = log.with_extension("toml");
+        std::fs::write(&config, settings).unwrap();
+        let mut command = command("relaxed", root, log);
+        Self::await_ready(command.arg("--config").arg(config).spawn().unwrap(), log)
+    }
+
+    fn await_ready(mut child: Child, log: &Path) -> Self {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let Some((_, url)) = line.trim().split_once("listening on ") else {
@@ -33,6 +46,24 @@ impl Service {
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// The process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The process that starts its commands, its only child.
+    pub(crate) fn launcher(&self) -> u32 {
+        let [launcher] = host::children(self.pid())[..] else { panic!("not one launcher") };
+        launcher
+    }
+
+    /// Stops the service in order, and waits for its end.
+    pub(crate) fn stop(mut self) {
+        self.signal(rustix::process::Signal::TERM);
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "the service stops with {status}");
     }
 
     /// Kills the service as a crash would: without a word, whatever it is doing.
@@ -51,16 +82,20 @@ impl Drop for Service {
 
 /// Starts the program without waiting: to kill it while it starts.
 pub(crate) fn spawn(durability: &str, root: &Path, log: &Path) -> Child {
+    command(durability, root, log).spawn().unwrap()
+}
+
+fn command(durability: &str, root: &Path, log: &Path) -> Command {
     let log = File::options().append(true).create(true).open(log).unwrap();
-    Command::new(env!("CARGO_BIN_EXE_filesecbox"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_filesecbox"));
+    command
         .args(["serve", "--listen", "127.0.0.1:0", "--durability", durability, "--root"])
         .arg(root)
         .env("FILESECBOX_LOG", "warn")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .unwrap()
+        .stderr(log);
+    command
 }
 
 /// The end of a log, for a message.
