@@ -173,6 +173,9 @@ def writing_kernel_settings(evil, *own):
                         "/proc/irq/default_smp_affinity", "/proc/bus/pci/devices", "/proc/acpi/wakeup",
                         "/proc/sys/fs/binfmt_misc/register", "/proc/self/oom_score_adj", "/proc/1/oom_score_adj",
                         "/proc/self/uid_map", "/proc/self/attr/current", "/proc/mtrr", "/proc/timer_list"):
+        # Containers cover some of these with /dev/null, which everybody may write to.
+        if attempt(lambda: os.stat(path).st_rdev == os.makedev(1, 3)):
+            continue
         if attempt(lambda: os.close(os.open(path, os.O_WRONLY)) or True):
             # One's own score may go up, never down.
             if path == "/proc/self/oom_score_adj":
