@@ -194,7 +194,12 @@ impl Watch {
             Report::Failed { step, errno } => {
                 return Err(Error::Step { step, source: io::Error::from_raw_os_error(errno) });
             }
-            Report::Ended { code, signal } => (self.code, self.signal) = (code, signal),
+            // Nothing of the run is left that could run or write; its namespaces go without us.
+            Report::Ended { code, signal } => {
+                (self.code, self.signal) = (code, signal);
+                self.input = None;
+                self.wait(Phase::Draining, DRAIN);
+            }
             Report::Exited { code, signal, limit } => {
                 self.limit = self.limit.or(limit);
                 // The first process of a mounted run exits with 0 once the end of the command was told.

@@ -189,7 +189,7 @@ pub(crate) enum Report {
         /// What becomes of absolute paths.
         reach: Reach,
     },
-    /// The main process of a mounted run has ended; what it left behind is being killed.
+    /// The main process of a mounted run has ended, and what it left behind was killed and collected.
     Ended {
         /// The exit code, when it exited.
         code: Option<i32>,

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -142,31 +143,52 @@ fn walk(holder: &OwnedFd, below: &str) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// Waits for the end of the command and of everything else that ends before it, tells it, and ends the rest.
+/// Waits for the end of the command, ends everything else, and tells.
+///
+/// The kernel would end the rest as well, once this process is gone; but taking the mounts down comes before that and
+/// waits for all processors (`synchronize_rcu`). So the answer leaves first, and with the same promise.
 fn wait(command: Pid, descriptors: &Descriptors<OwnedFd>) -> ! {
-    // Nothing of what this process may or holds is needed any more, and the command could try to get at it.
+    // Nothing else that this process may or holds is needed any more, and the command could try to get at it.
+    let needed = CapabilitySet::KILL;
     let none = CapabilitySet::empty();
+    let permitted = rustix::thread::capabilities(None).map_or(none, |sets| sets.permitted & needed);
     let _ = rustix::thread::set_capabilities(
         None,
-        CapabilitySets { effective: none, permitted: none, inheritable: none },
+        CapabilitySets { effective: permitted, permitted, inheritable: none },
     );
     let kept: Vec<_> =
         [&descriptors.run].into_iter().chain(&descriptors.leases).map(AsRawFd::as_raw_fd).collect();
     sys::close_all_but(&kept);
     let _ = rustix::process::chdir("/");
-    loop {
-        let ended = match waitpid(None, None) {
+    let ended = loop {
+        match waitpid(None, None) {
             Ok(WaitStatus::Exited(pid, code)) if pid == command => {
-                Report::Ended { code: Some(code), signal: None }
+                break Report::Ended { code: Some(code), signal: None };
             }
             Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
-                Report::Ended { code: None, signal: Some(signal as i32) }
+                break Report::Ended { code: None, signal: Some(signal as i32) };
             }
-            Ok(_) | Err(Errno::EINTR) => continue,
-            Err(_) => Report::Ended { code: None, signal: None },
-        };
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => break Report::Ended { code: None, signal: None },
+        }
+    };
+    if end_the_rest() {
         let _ = wire::send_message(descriptors.run.as_fd(), &ended);
-        sys::exit_now(0)
+    }
+    sys::exit_now(0)
+}
+
+/// Kills every other process of the namespace and collects them all; tells whether none is left.
+fn end_the_rest() -> bool {
+    loop {
+        // All but this process itself (kill(2)). One that is being made meanwhile is killed or never comes to be.
+        let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+        match waitpid(None, None) {
+            // A process hands its children on before it can be collected, so that there are none anywhere.
+            Err(Errno::ECHILD) => return true,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return false,
+        }
     }
 }
 
