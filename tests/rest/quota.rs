@@ -50,7 +50,7 @@ fn measure(dir: &Path) -> (u64, u64) {
 fn wait_until_writes_are(service: &Service, tree: &str, status: u16) {
     let begun = Instant::now();
     while service.client.put(format!("{tree}/raw/probe"), "x".repeat(5000)).status != status {
-        assert!(begun.elapsed() < Duration::from_secs(10), "writes are not answered with {status}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "writes are not answered with {status}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -110,7 +110,8 @@ fn ended(service: &Service, tree: &str, line: &str) -> Value {
     assert_eq!((&result["exit_code"], &result["signal"]), (&json!(-1), &json!("SIGKILL")), "{answer}");
     assert_eq!(result["timed_out"], false, "{answer}");
     assert!(result["hint"].is_string(), "{answer}");
-    assert!(took < Duration::from_secs(3), "ended after {took:?}");
+    // A second on an idle machine; far from the deadline, which would end it too.
+    assert!(took < Duration::from_secs(20), "ended after {took:?}");
     eprintln!("ended after {took:?} {tree}");
     answer
 }
