@@ -497,6 +497,30 @@ print([fd for fd in range(256) if os.path.lexists(f'/proc/self/fd/{fd}')])";
     assert_eq!(sandbox.python(script).await.stdout, "[0, 1, 2]\n");
 }
 
+/// Runs as the only test of its process, in a session keyring as containers give one: see the test below.
+#[tokio::test]
+#[ignore = "needs a session keyring of its own"]
+async fn looking_into_an_inherited_keyring() {
+    let own = std::fs::read_to_string("/proc/keys").unwrap();
+    assert!(own.contains("_ses"), "the control: {own}");
+    let sandbox = sandbox!();
+    let result = attempt(&sandbox, "cat /proc/keys").await;
+    assert!(!result.stdout.contains("_ses"), "{}", result.stdout);
+}
+
+#[test]
+fn looking_into_the_keyring_of_a_container() {
+    let script = "import ctypes, os, sys; ctypes.CDLL(None).syscall(int(sys.argv[1]), 1, b'box'); os.execv(sys.argv[2], sys.argv[2:])";
+    let me = std::env::current_exe().unwrap();
+    let output = std::process::Command::new("python3")
+        .args(["-c", script, &libc::SYS_keyctl.to_string()])
+        .arg(me)
+        .args(["--ignored", "--exact", "looking_into_an_inherited_keyring"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
 #[tokio::test]
 async fn the_strict_profile_has_no_helpers_and_the_open_one_has_the_systems_programs() {
     let Some(strict) = Sandbox::with(config(Profile::Strict), is_root()) else { return };

@@ -142,6 +142,23 @@ pub(crate) fn landlock_restrict(ruleset: BorrowedFd<'_>) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) }).map(drop)
 }
 
+/// Leaves the session keyring that this process was started with for an empty one that nobody can look into.
+///
+/// Runs inherit the launcher's, and a container's keyring bears its name (`session-keyring(7)`).
+///
+/// # Errors
+/// As `keyctl(2)`: `EPERM` where a container's filter refuses it, `ENOSYS` in a kernel without keys.
+pub(crate) fn leave_session_keyring() -> io::Result<()> {
+    // From linux/keyctl.h.
+    const JOIN_SESSION_KEYRING: libc::c_long = 1;
+    const SETPERM: libc::c_long = 5;
+    let anonymous = std::ptr::null::<libc::c_char>();
+    // SAFETY: a null name asks for an anonymous keyring; nothing of ours is read or written.
+    let own = check(unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, anonymous) })?;
+    // SAFETY: integers only.
+    check(unsafe { libc::syscall(libc::SYS_keyctl, SETPERM, own, 0) }).map(drop)
+}
+
 /// Gives every signal its default action again, so that nothing the service ignores is ignored in a run.
 pub(crate) fn reset_signals() {
     // 31 ordinary signals, and the real-time ones up to 64 (signal(7)).

@@ -116,6 +116,8 @@ fn start() -> io::Result<Loop> {
     let children = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     // Out of the terminal's foreground group: an interrupt typed there must not end runs before the service does.
     let _ = nix::unistd::setsid();
+    // Where that is refused, so is looking at keys, or there are none.
+    let _ = sys::leave_session_keyring();
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
     // No attach, no core, and the process directory belongs to root (PR_SET_DUMPABLE(2const)).
