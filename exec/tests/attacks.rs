@@ -515,7 +515,7 @@ async fn looking_into_an_inherited_keyring() {
 fn looking_into_the_keyring_of_a_container() {
     let script = "import ctypes, os, sys
 joined = ctypes.CDLL(None).syscall(int(sys.argv[1]), 1, sys.argv[2].encode())
-assert joined > 0
+if joined < 0: sys.exit(77)
 os.execv(sys.argv[3], sys.argv[3:])";
     let me = std::env::current_exe().unwrap();
     let output = std::process::Command::new("python3")
@@ -524,6 +524,10 @@ os.execv(sys.argv[3], sys.argv[3:])";
         .args(["--ignored", "--exact", "looking_into_an_inherited_keyring"])
         .output()
         .unwrap();
+    // Containers often forbid `keyctl`, to us as to the service, and hide /proc/keys instead.
+    if !support::has("keyrings", output.status.code() != Some(77)) {
+        return;
+    }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
