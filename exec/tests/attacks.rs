@@ -525,7 +525,7 @@ os.execv(sys.argv[3], sys.argv[3:])";
         .output()
         .unwrap();
     // Containers often forbid `keyctl`, to us as to the service, and hide /proc/keys instead.
-    if !support::has("keyrings", output.status.code() != Some(77)) {
+    if !has("keyrings", output.status.code() != Some(77)) {
         return;
     }
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
