@@ -90,6 +90,10 @@ pub(crate) struct Request {
     pub(crate) network: Network,
     /// Whether a Landlock ruleset is attached.
     pub(crate) has_walls: bool,
+    /// Whether somebody takes part in it, who wants a [`Report::Handle`].
+    pub(crate) is_live: bool,
+    /// Whether standard input is a terminal that the command is to have as its own.
+    pub(crate) has_terminal: bool,
 }
 
 /// Where the tree of a run stands.
@@ -184,6 +188,8 @@ pub(crate) enum Report {
         /// Its process id, and the group's.
         pid: i32,
     },
+    /// A descriptor of the command's process is attached (pidfd_open(2)).
+    Handle,
     /// The uid cannot walk to the tree by its path.
     Unreachable {
         /// What becomes of absolute paths.
@@ -249,6 +255,10 @@ pub enum Step {
     Session,
     /// `dup2` of standard input, output and error
     Stdio,
+    /// `ioctl(TIOCSCTTY)`
+    Terminal,
+    /// `pidfd_open` of the command
+    Handle,
     /// `close_range`
     CloseFiles,
     /// `setrlimit`
@@ -285,6 +295,8 @@ impl fmt::Display for Step {
             Self::Network => "setns",
             Self::Session => "setsid",
             Self::Stdio => "dup2",
+            Self::Terminal => "ioctl(TIOCSCTTY)",
+            Self::Handle => "pidfd_open",
             Self::CloseFiles => "close_range",
             Self::Limits => "setrlimit",
             Self::Groups => "setgroups",
@@ -379,6 +391,15 @@ pub(crate) const PACKET_BYTES_MAX: usize = INLINE_BYTES + 1024;
 /// As `sendmsg(2)`.
 pub(crate) fn send_message<M: Serialize>(socket: BorrowedFd<'_>, message: &M) -> io::Result<()> {
     send(socket, &serde_json::to_vec(message)?, &[])
+}
+
+/// Hands the process `pid`, a child or the caller itself, to the service.
+///
+/// # Errors
+/// As `pidfd_open(2)` and `sendmsg(2)`.
+pub(crate) fn send_handle(run: BorrowedFd<'_>, pid: rustix::process::Pid) -> io::Result<()> {
+    let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+    send(run, &serde_json::to_vec(&Report::Handle)?, &[handle.as_fd()])
 }
 
 /// Sends one packet with descriptors, without waiting.

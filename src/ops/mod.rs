@@ -23,6 +23,7 @@ use crate::egress::Egress;
 use disk::DiskWatch;
 pub use error::{Error, Result};
 use places::RunPlaces;
+use run::table::RunTable;
 
 /// Everything an operation needs.
 pub struct Service {
@@ -48,6 +49,12 @@ pub struct Service {
     pub run_limits: RunLimits,
     /// Who is running how much.
     pub places: RunPlaces,
+    /// Who has how many runs in the background.
+    pub background: RunPlaces,
+    /// Who has how many terminals.
+    pub terminals: RunPlaces,
+    /// Runs that have names.
+    pub table: RunTable,
     /// The trees that runs may fill.
     pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.
