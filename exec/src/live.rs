@@ -124,7 +124,9 @@ impl Control {
     /// [`Error::Resource`]: `TIOCSWINSZ` failed.
     pub fn resize(&self, size: WindowSize) -> Result<(), Error> {
         match &self.terminal {
-            Some(terminal) => tcsetwinsize(terminal, size.into()).map_err(Error::resource("ioctl(TIOCSWINSZ)")),
+            Some(terminal) => {
+                tcsetwinsize(terminal, size.into()).map_err(Error::resource("ioctl(TIOCSWINSZ)"))
+            }
             None => Ok(()),
         }
     }

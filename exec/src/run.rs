@@ -299,7 +299,13 @@ impl Ends {
             let (ours, theirs) = open_terminal(size).map_err(Error::resource("open(/dev/ptmx)"))?;
             ioctl_fionbio(&ours, true).map_err(Error::resource("ioctl(FIONBIO)"))?;
             let again = |fd: &OwnedFd| fd.try_clone().map_err(Error::resource("dup"));
-            let input = Input { pipe: again(&ours)?, bytes: stdin.unwrap_or_default(), written: 0, more, is_terminal: true };
+            let input = Input {
+                pipe: again(&ours)?,
+                bytes: stdin.unwrap_or_default(),
+                written: 0,
+                more,
+                is_terminal: true,
+            };
             let terminal = Some(again(&ours)?);
             let (input_of, out) = (again(&theirs)?, again(&theirs)?);
             let ours = Pipes { out: ours, err: None, input: Some(input), terminal };

@@ -4,9 +4,11 @@
 //! | --- | --- |
 //! | [`id`], [`table`], [`record`] | runs that have a name, and what can be done with them by it |
 //! | [`session`] | how such a run begins, and its task |
+//! | [`changes`] | which files a run made, changed and removed |
 //! | [`event`], [`log`], [`budget`] | what it did, event by event, on a bounded part of the disk |
 
 mod budget;
+pub mod changes;
 pub mod event;
 pub mod id;
 mod log;
@@ -27,6 +29,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use storage::{Absorbed, Placement, PlannedRun, PreparedRun};
 
+use self::changes::{Changes, Watched};
 use super::error::{Error, Result};
 use super::places::Place;
 use super::{Service, blocking};
@@ -35,7 +38,8 @@ use crate::egress::{Pass, Who};
 /// Longest command that listings show, in characters.
 const SHOWN_CHARACTERS: usize = 200;
 /// What of a result is output, which streams have told already.
-const OUTPUT: [&str; 5] = ["stdout", "stderr", "output", "stdout_base64", "stderr_base64"];
+const OUTPUT: [&str; 7] =
+    ["stdout", "stderr", "output", "stdout_base64", "stderr_base64", "truncated", "dropped_bytes"];
 
 /// What to run.
 #[derive(Clone, Debug, Hash)]
@@ -84,6 +88,8 @@ pub struct RunRequest {
     pub network: Option<Network>,
     /// Whether the result also carries raw bytes.
     pub encoding: Encoding,
+    /// Whether the outcome tells which files it changed.
+    pub changes: bool,
 }
 
 /// What a run did.
@@ -93,6 +99,9 @@ pub struct RunOutcome {
     pub result: ExecResult,
     /// What it changed in a merged view.
     pub absorbed: Absorbed,
+    /// Which files it changed, when that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
 }
 
 /// A run that policy has let through.
@@ -101,6 +110,8 @@ pub(crate) struct Planned {
     spec: RunSpec,
     /// Its way through the proxy, void when dropped.
     pass: Option<Pass>,
+    /// The trees whose changes are to be told.
+    watched: Option<Watched>,
 }
 
 /// What tells one request from another, so that the same one sent twice is the same run.
@@ -134,13 +145,15 @@ impl Command {
     /// The command for people, shortened.
     fn shown(&self) -> String {
         let whole = match self {
-            Self::Program { name, args } => std::iter::once(name).chain(args).fold(String::new(), |mut line, word| {
-                if line.len() < 4 * SHOWN_CHARACTERS {
-                    line.push_str(if line.is_empty() { "" } else { " " });
-                    line.push_str(word);
-                }
-                line
-            }),
+            Self::Program { name, args } => {
+                std::iter::once(name).chain(args).fold(String::new(), |mut line, word| {
+                    if line.len() < 4 * SHOWN_CHARACTERS {
+                        line.push_str(if line.is_empty() { "" } else { " " });
+                        line.push_str(word);
+                    }
+                    line
+                })
+            }
             Self::Shell(line) => line.clone(),
         };
         whole.chars().take(SHOWN_CHARACTERS).collect()
@@ -155,8 +168,12 @@ impl RunOutcome {
             for name in OUTPUT {
                 fields.remove(name);
             }
+            if let Some(changes) = &self.changes {
+                fields.insert("changes".to_owned(), serde_json::to_value(changes).unwrap_or_default());
+            }
             if self.absorbed != Absorbed::default() {
-                fields.insert("absorbed".to_owned(), serde_json::to_value(&self.absorbed).unwrap_or_default());
+                fields
+                    .insert("absorbed".to_owned(), serde_json::to_value(&self.absorbed).unwrap_or_default());
             }
         }
         value
@@ -194,6 +211,13 @@ impl Service {
         let network = self.network_for(request.network)?;
         let placement = if self.launcher.mounts() { Placement::Mounted } else { Placement::InPlace };
         let skills = self.skills_of(id, request.skills).await?;
+        let watched = request.changes.then(|| {
+            let skill = |skill: &SkillId| {
+                let tree = TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone());
+                (format!("skills/{skill}/"), tree)
+            };
+            std::iter::once((String::new(), id.clone())).chain(skills.iter().map(skill)).collect()
+        });
         let plan = self.store.plan_run(id, placement, &skills)?;
         let view = plan.view().clone();
         let text = |path: &std::path::Path| -> Result<String> {
@@ -245,11 +269,11 @@ impl Service {
             halt: None,
             view,
         };
-        Ok(Planned { plan, spec, pass })
+        Ok(Planned { plan, spec, pass, watched })
     }
 
     async fn run_planned(&self, place: Place, planned: Planned, live: Option<Live>) -> Result<RunOutcome> {
-        let Planned { plan, mut spec, pass } = planned;
+        let Planned { plan, mut spec, pass, watched } = planned;
         let (prepared, gauges);
         (prepared, gauges, spec.attachments, spec.leases) = if self.launcher.mounts() {
             blocking(move || {
@@ -268,6 +292,11 @@ impl Service {
             })
             .await?
         };
+        // Through the same door as afterwards: what the run sees is there by now.
+        let before = match &watched {
+            Some(trees) => Some(changes::look(&self.store, trees).await?),
+            None => None,
+        };
         let watching = self.disk.watch(gauges);
         spec.halt = Some(watching.halt.clone());
         let result = tokio::select! {
@@ -282,18 +311,33 @@ impl Service {
             Some(Err(error)) => Err(error.into()),
             Some(Ok(mut result)) if prepared.is_copy() => {
                 let (absorbed, prepared) = blocking(move || Ok((prepared.absorb()?, prepared))).await?;
+                let changes = self.changes(watched, before).await?;
                 clean_up(place, prepared);
                 if let Some(reason) = &absorbed.refused {
                     result.limit = Some(Limit::Disk);
                     result.hint =
                         Some(format!("nothing that the run changed in the skill was kept: {reason}"));
                 }
-                return Ok(RunOutcome { result, absorbed });
+                return Ok(RunOutcome { result, absorbed, changes });
             }
-            Some(Ok(result)) => Ok(RunOutcome { result, absorbed: Absorbed::default() }),
+            Some(Ok(result)) => {
+                let changes = self.changes(watched, before).await?;
+                Ok(RunOutcome { result, absorbed: Absorbed::default(), changes })
+            }
         };
         clean_up(place, prepared);
         outcome
+    }
+
+    /// Looks again, where it was looked before.
+    async fn changes(
+        &self,
+        watched: Option<Watched>,
+        before: Option<Result<changes::Snapshot, String>>,
+    ) -> Result<Option<Changes>> {
+        let (Some(trees), Some(before)) = (watched, before) else { return Ok(None) };
+        let after = changes::look(&self.store, &trees).await?;
+        Ok(Some(changes::compare(&trees, before, after)))
     }
 
     async fn launch(&self, spec: RunSpec, live: Option<Live>) -> Result<ExecResult, exec::Error> {

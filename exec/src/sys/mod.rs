@@ -168,7 +168,9 @@ pub(crate) fn signal_group(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()>
     let send = |flags: libc::c_uint| {
         let nothing = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: an open descriptor and integers; a null `info` asks the kernel to fill in its own.
-        check(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, nothing, flags) })
+        check(unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, nothing, flags)
+        })
     };
     match send(PROCESS_GROUP) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => send(0).map(drop),

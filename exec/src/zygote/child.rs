@@ -180,7 +180,8 @@ fn become_program(
         let started = Report::Started { pid: group.as_raw() };
         wire::send_message(descriptors.run.as_fd(), &started).map_err(at(Step::Session))?;
         if request.is_live {
-            wire::send_handle(descriptors.run.as_fd(), rustix::process::getpid()).map_err(at(Step::Handle))?;
+            wire::send_handle(descriptors.run.as_fd(), rustix::process::getpid())
+                .map_err(at(Step::Handle))?;
         }
     }
     stdio(&descriptors.stdio).map_err(at(Step::Stdio))?;

@@ -24,6 +24,7 @@ use crate::http::answer::{Answer, success, success_with};
 use crate::http::problem::{Code, Problem};
 use crate::http::request::{JsonBody, Params, TreeRequest, dir_of};
 use crate::http::{App, bounded};
+use crate::ops::run::changes::Changes;
 use crate::ops::run::id::ExecId;
 use crate::ops::run::record::Purpose;
 use crate::ops::run::session::Recording;
@@ -48,6 +49,8 @@ pub(in crate::http) struct ExecSpec {
     network: Option<Network>,
     #[serde(default)]
     encoding: Encoding,
+    #[serde(default)]
+    changes: bool,
     skills: Option<bounded::Skills>,
     // Only whether they are there matters; a tree of values would take 16 times the bytes of its text.
     limits: Option<IgnoredAny>,
@@ -67,6 +70,8 @@ struct Beside {
     exec_id: Option<String>,
     #[serde(skip_serializing_if = "is_nothing")]
     absorbed: Absorbed,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<Changes>,
 }
 
 pub(in crate::http) async fn exec(
@@ -96,12 +101,16 @@ pub(in crate::http) async fn exec(
         isolation: spec.isolation,
         network: spec.network,
         encoding: spec.encoding,
+        changes: spec.changes,
     };
     let is_remembered = query.background || id.is_some() || form.is_stream() || spec.stdin_open;
     if !is_remembered {
         let outcome = app.service.run(tree.id, run).await?;
         let data: ExecResult = outcome.result;
-        return success_with(data, Beside { exec_id: None, absorbed: outcome.absorbed });
+        return success_with(
+            data,
+            Beside { exec_id: None, absorbed: outcome.absorbed, changes: outcome.changes },
+        );
     }
     let encoding = run.encoding;
     let purpose = if query.background { Purpose::Background } else { Purpose::Attached };
@@ -116,7 +125,7 @@ pub(in crate::http) async fn exec(
     }
     let outcome = recorded.outcome().await?;
     let exec_id = Some(recorded.id.to_string());
-    success_with(outcome.result, Beside { exec_id, absorbed: outcome.absorbed })
+    success_with(outcome.result, Beside { exec_id, absorbed: outcome.absorbed, changes: outcome.changes })
 }
 
 fn skills(id: &TreeId, wanted: Option<bounded::Skills>) -> Result<Skills, Problem> {

@@ -74,8 +74,8 @@ pub(in crate::http) async fn terminal(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let size = size(query.rows, query.cols)?;
-    let upgrade =
-        upgrade.map_err(|_| Problem::invalid("a terminal needs a WebSocket: connect with `ws://` and `Upgrade`"))?;
+    let upgrade = upgrade
+        .map_err(|_| Problem::invalid("a terminal needs a WebSocket: connect with `ws://` and `Upgrade`"))?;
     let run = RunRequest {
         command: Command::Program { name: "bash".to_owned(), args: Vec::new() },
         dir: RelPath::root(),
@@ -86,6 +86,7 @@ pub(in crate::http) async fn terminal(
         skills: Skills::None,
         network: None,
         encoding: Encoding::Text,
+        changes: false,
     };
     let recording = Recording { id: None, purpose: Purpose::Terminal(size), stdin_open: true };
     // Before the answer, so that a refusal has its status.

@@ -77,7 +77,10 @@ mod tests {
         let mut one = budget.share();
         let mut two = budget.share();
         assert!(one.grow_to(1) && one.grow_to(STEP_BYTES) && two.grow_to(STEP_BYTES + 1));
-        assert_eq!((one.granted(), two.granted(), budget.used()), (STEP_BYTES, 2 * STEP_BYTES, 3 * STEP_BYTES));
+        assert_eq!(
+            (one.granted(), two.granted(), budget.used()),
+            (STEP_BYTES, 2 * STEP_BYTES, 3 * STEP_BYTES)
+        );
         assert!(!one.grow_to(STEP_BYTES + 1));
         drop(two);
         assert!(one.grow_to(3 * STEP_BYTES));

@@ -127,7 +127,8 @@ mod tests {
     fn bytes_that_are_no_text_pass_unchanged() {
         let mut cutter = Cutter::default();
         let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
-        let mut payloads: Vec<Vec<u8>> = bytes.chunks(777).flat_map(|piece| cutter.push(piece.to_vec())).collect();
+        let mut payloads: Vec<Vec<u8>> =
+            bytes.chunks(777).flat_map(|piece| cutter.push(piece.to_vec())).collect();
         payloads.extend(cutter.finish());
         assert!(payloads.concat() == bytes);
     }

@@ -36,8 +36,7 @@ impl ExecId {
     /// [`Error::Exec`]: the kernel has no random bytes.
     pub fn fresh() -> Result<Self> {
         let mut random = [0; 16];
-        getrandom::fill(&mut random)
-            .map_err(|error| exec::Error::Random(std::io::Error::other(error)))?;
+        getrandom::fill(&mut random).map_err(|error| exec::Error::Random(std::io::Error::other(error)))?;
         Ok(Self(format!("{:032x}", u128::from_le_bytes(random))))
     }
 

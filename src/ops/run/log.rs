@@ -335,7 +335,8 @@ impl Event {
         let (length, rest) = rest.split_first_chunk::<4>()?;
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
         let (payload, rest) = rest.split_at_checked(length)?;
-        let event = Self { seq: u64::from_le_bytes(*seq), kind: Kind::of_byte(*kind), payload: payload.into() };
+        let event =
+            Self { seq: u64::from_le_bytes(*seq), kind: Kind::of_byte(*kind), payload: payload.into() };
         Some((event, rest))
     }
 }

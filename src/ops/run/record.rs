@@ -245,7 +245,6 @@ pub struct Follower {
     reader: Reader,
 }
 
-
 impl Follower {
     /// Waits for the next events: at least one, about 64 KiB at most.
     ///

@@ -15,6 +15,7 @@ use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
 use crate::http::request::{NamedRun, Params};
 use crate::http::tree::execute::is_nothing;
+use crate::ops::run::changes::Changes;
 use crate::ops::run::record::Phase;
 
 /// How long a killed run may take to be told as ended.
@@ -37,6 +38,8 @@ struct Beside {
     result: Option<ExecResult>,
     #[serde(skip_serializing_if = "is_nothing")]
     absorbed: Absorbed,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<Changes>,
 }
 
 #[derive(Serialize)]
@@ -55,7 +58,9 @@ pub(in crate::http) async fn get(
     let follow = match query.follow.as_deref() {
         None | Some("false" | "0") => false,
         Some("" | "true" | "1") => true,
-        Some(other) => return Err(Problem::invalid(format!("`follow` is `{other}`: send `true` or `false`"))),
+        Some(other) => {
+            return Err(Problem::invalid(format!("`follow` is `{other}`: send `true` or `false`")));
+        }
     };
     let recorded = app.service.table.find(&run.tree, &run.id)?;
     let form = Form::of(&headers);
@@ -71,7 +76,7 @@ pub(in crate::http) async fn get(
     }
     let beside = if follow || recorded.phase() == Phase::Ended {
         let outcome = recorded.outcome().await?;
-        Beside { result: Some(outcome.result), absorbed: outcome.absorbed }
+        Beside { result: Some(outcome.result), absorbed: outcome.absorbed, changes: outcome.changes }
     } else {
         Beside::default()
     };

@@ -15,7 +15,11 @@ pub(in crate::http) struct Body {
     signal: String,
 }
 
-pub(in crate::http) async fn signal(State(app): State<App>, run: NamedRun, JsonBody(body): JsonBody<Body>) -> Answer {
+pub(in crate::http) async fn signal(
+    State(app): State<App>,
+    run: NamedRun,
+    JsonBody(body): JsonBody<Body>,
+) -> Answer {
     let name = body.signal.strip_prefix("SIG").unwrap_or(&body.signal);
     let recorded = app.service.table.find(&run.tree, &run.id)?;
     match name {
