@@ -181,14 +181,14 @@ impl Recorded {
         let sender = self.feed.lock().clone();
         let Some(sender) = sender else { return Err(CLOSED) };
         let pieces = (!bytes.is_empty()).then_some(Feed::Bytes(bytes));
-        for piece in pieces.into_iter().chain(close.then_some(Feed::End)) {
-            match tokio::time::timeout(FEED_WAIT, sender.reserve()).await {
-                Ok(Ok(room)) => room.send(piece),
-                Ok(Err(_)) => return Err(CLOSED),
-                Err(_) => {
-                    let what = "the command does not read its standard input";
-                    return Err(Error::Busy { what, retry_after_seconds: 5 });
-                }
+        let pieces: Vec<Feed> = pieces.into_iter().chain(close.then_some(Feed::End)).collect();
+        // All or nothing, so that whoever is told to come back can send the same again.
+        match tokio::time::timeout(FEED_WAIT, sender.reserve_many(pieces.len())).await {
+            Ok(Ok(room)) => room.zip(pieces).for_each(|(room, piece)| room.send(piece)),
+            Ok(Err(_)) => return Err(CLOSED),
+            Err(_) => {
+                let what = "the command does not read its standard input";
+                return Err(Error::Busy { what, retry_after_seconds: 5 });
             }
         }
         if close && !matches!(self.purpose, Purpose::Terminal(_)) {
