@@ -444,7 +444,7 @@ impl Process {
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok((serde_json::from_slice(buffer.get(..length).unwrap_or_default())?, attached))
+        Ok((wire::decode(buffer.get(..length).unwrap_or_default())?, attached))
     }
 }
 

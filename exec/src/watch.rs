@@ -185,7 +185,7 @@ impl Watch {
             Err(_) => 0,
             Ok((length, _)) => length,
         };
-        let Ok(report) = serde_json::from_slice(packet.get(..length).unwrap_or_default()) else {
+        let Ok(report) = wire::decode(packet.get(..length).unwrap_or_default()) else {
             return Err(self.orphaned());
         };
         match report {

@@ -30,9 +30,10 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use super::init;
 use super::root::Root;
 use crate::seccomp::{self, Surroundings};
+use crate::step::Step;
 use crate::sys::{self, Program};
 use crate::tier::Network;
-use crate::wire::{self, Ceilings, Descriptors, Place, Reach, Report, Request, Step};
+use crate::wire::{self, Ceilings, Descriptors, Place, Reach, Report, Request};
 
 /// Locked memory of a process, in bytes.
 const LOCKED_BYTES: u64 = 64 * 1024;

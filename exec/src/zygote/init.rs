@@ -22,9 +22,10 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::child::Failure;
 use super::root::{self, SHARED_MEMORY, WORKSPACE};
+use crate::step::Step;
 use crate::sys;
 use crate::tier::Network;
-use crate::wire::{self, Descriptors, Report, Request, Step};
+use crate::wire::{self, Descriptors, Report, Request};
 
 /// Size of the memory shared between the processes of a run, as `tmpfs(5)` takes it.
 const SHARED_MEMORY_SIZE: &str = "64m";

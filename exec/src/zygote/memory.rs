@@ -217,7 +217,7 @@ impl Memory {
                 "the process that watches memory ended",
             ));
         }
-        let Exceeded { run } = serde_json::from_slice(buffer.get(..length).unwrap_or_default())?;
+        let Exceeded { run } = wire::decode(buffer.get(..length).unwrap_or_default())?;
         Ok(run)
     }
 }

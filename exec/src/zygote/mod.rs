@@ -43,8 +43,9 @@ use self::child::Cradle;
 use self::memory::{Charge, Means, Memory};
 use crate::result::Limit;
 use crate::seccomp::{self, Surroundings};
+use crate::step::Step;
 use crate::sys;
-use crate::wire::{self, Arrived, Descriptors, Hello, PACKET_BYTES_MAX, Place, Report, Request, Setup, Step};
+use crate::wire::{self, Arrived, Descriptors, Hello, PACKET_BYTES_MAX, Place, Report, Request, Setup};
 
 /// How long until what the warden had no room to hear is sent again.
 const OWED: Duration = Duration::from_millis(10);
@@ -131,7 +132,7 @@ fn start() -> io::Result<Loop> {
     rustix::stdio::dup2_stdin(&nothing)?;
     let mut buffer = vec![0; PACKET_BYTES_MAX];
     let (length, _) = wire::receive(main.as_fd(), &mut buffer)?;
-    let setup: Setup = serde_json::from_slice(buffer.get(..length).unwrap_or_default())?;
+    let setup: Setup = wire::decode(buffer.get(..length).unwrap_or_default())?;
     let means = Means::find(setup.root.is_some(), setup.control_groups);
     let (root, namespaces) = match setup.root.as_ref().map(root::enter) {
         None => (None, None),
@@ -153,7 +154,7 @@ fn start() -> io::Result<Loop> {
     let filtered = filter.is_ok();
     let pid = nix::unistd::getpid().as_raw();
     let bound = memory.bound();
-    let hello = serde_json::to_vec(&Hello { pid, filter, can_change_identity, namespaces, memory: bound })?;
+    let hello = wire::encode(&Hello { pid, filter, can_change_identity, namespaces, memory: bound })?;
     let mut shown = Vec::new();
     if let Some(root) = &root {
         shown.push(root.directory.as_fd());
