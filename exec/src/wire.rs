@@ -14,6 +14,7 @@
 
 mod packet;
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -144,6 +145,20 @@ pub(crate) struct Descriptors<Fd> {
     pub(crate) mounts: Vec<Fd>,
     /// Descriptors that the first process of a mounted run keeps open as long as anything of the run lives.
     pub(crate) leases: Vec<Fd>,
+}
+
+impl Descriptors<OwnedFd> {
+    /// The same, to be sent on.
+    pub(crate) fn borrowed(&self) -> Descriptors<BorrowedFd<'_>> {
+        Descriptors {
+            run: self.run.as_fd(),
+            stdio: self.stdio.each_ref().map(AsFd::as_fd),
+            directory: self.directory.as_fd(),
+            walls: self.walls.as_ref().map(AsFd::as_fd),
+            mounts: self.mounts.iter().map(AsFd::as_fd).collect(),
+            leases: self.leases.iter().map(AsFd::as_fd).collect(),
+        }
+    }
 }
 
 /// What the launcher tells once, on its main socket, before its first run.
