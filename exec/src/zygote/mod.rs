@@ -57,8 +57,8 @@ const DEADLINE_MAX_MS: u64 = 366 * 24 * 3600 * 1000;
 
 /// First processes made ahead, as long as there is nothing else to do; more only help who starts more commands at once.
 const PARKED: usize = 2;
-/// No time at all.
-const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+/// How long the launcher leaves the processor to a run that it has just started, before it makes the next process.
+const START: Duration = Duration::from_millis(1);
 
 /// A run under way.
 struct Run {
@@ -93,6 +93,8 @@ struct Loop {
     parked: VecDeque<Parked>,
     /// What they are made for: the limits of the run before. `None` before the first run, and after a failure.
     usual: Option<Whole>,
+    /// When the next one may be made.
+    free: Instant,
     /// The number of the next run, or of the next parked process, whose run will have it.
     next: u64,
 }
@@ -120,7 +122,18 @@ pub fn launcher_main() -> ExitCode {
 impl Loop {
     fn new(main: OwnedFd, children: SignalFd, cradle: Cradle, filtered: bool, memory: Memory) -> Self {
         let (runs, parked) = (Vec::new(), VecDeque::new());
-        Self { main, children, runs, cradle, filtered, memory, parked, usual: None, next: 1 }
+        Self {
+            main,
+            children,
+            runs,
+            cradle,
+            filtered,
+            memory,
+            parked,
+            usual: None,
+            free: Instant::now(),
+            next: 1,
+        }
     }
 
     /// Serves requests until the main socket ends; then kills what runs.
@@ -164,7 +177,7 @@ impl Loop {
 
     /// Waits until something happens.
     fn wait(&mut self) -> io::Result<Ready> {
-        let patience = if self.wants_parked().is_some() { Some(AT_ONCE) } else { self.announce() };
+        let patience = self.announce();
         let warden = self.memory.socket();
         let mut set = vec![
             PollFd::new(&self.main, PollFlags::IN),
@@ -215,7 +228,8 @@ impl Loop {
         let alive = self.runs.iter().filter(|run| !run.killed);
         let next = alive.flat_map(|run| run.due.into_iter().chain([run.deadline])).min();
         let patience = next.map(|due| due.saturating_duration_since(now)).into_iter();
-        let patience = patience.chain(is_owed.then_some(OWED)).min()?;
+        let parking = self.wants_parked().map(|_| self.free.saturating_duration_since(now));
+        let patience = patience.chain(is_owed.then_some(OWED)).chain(parking).min()?;
         Timespec::try_from(patience).ok()
     }
 
@@ -249,6 +263,7 @@ impl Loop {
             whole: request.whole,
         };
         let now = Instant::now();
+        self.free = now + START;
         let due = self.memory.patience().map(|patience| now + patience);
         let allowed = Duration::from_millis(request.deadline_ms.min(DEADLINE_MAX_MS)) + GRACE;
         self.runs.push(Run {
@@ -310,7 +325,7 @@ impl Loop {
     }
 
     fn park_ahead(&mut self) {
-        let Some(whole) = self.wants_parked() else { return };
+        let Some(whole) = self.wants_parked().filter(|_| self.free <= Instant::now()) else { return };
         match self.park(whole) {
             Ok(parked) => self.parked.push_back(parked),
             // The next run will try it again, and tell.
@@ -393,6 +408,8 @@ impl Loop {
                 self.memory.ended(parked.number, false);
             }
             if let Some(index) = found {
+                // While the service answers for it.
+                self.free = Instant::now();
                 let run = self.runs.swap_remove(index);
                 let was_killed = matches!(status, WaitStatus::Signaled(_, Signal::SIGKILL, _));
                 let number = run.charge.run;
