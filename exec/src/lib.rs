@@ -37,6 +37,7 @@ pub mod programs;
 pub mod result;
 pub mod run;
 mod seccomp;
+pub mod step;
 mod surface;
 mod sys;
 pub mod tier;
@@ -56,8 +57,8 @@ pub use owners::OwnerMaps;
 pub use programs::{Programs, SEARCH_PATH, Whitelist};
 pub use result::{Encoding, ExecResult, Limit};
 pub use run::{Halt, RunSpec};
+pub use step::Step;
 pub use tier::{Enforcement, Isolation, Layer, MemoryBound, Network, Tier};
-pub use wire::Step;
 pub use zygote::launcher_main;
 
 /// The argument by which the service's binary is told to be a launcher.

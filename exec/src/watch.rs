@@ -255,7 +255,7 @@ impl Watch {
                 length
             }
         };
-        let Ok(report) = serde_json::from_slice(packet.get(..length).unwrap_or_default()) else {
+        let Ok(report) = wire::decode(packet.get(..length).unwrap_or_default()) else {
             return Err(self.orphaned());
         };
         match report {
