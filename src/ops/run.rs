@@ -2,107 +2,39 @@
 //!
 //! | Module | Holds |
 //! | --- | --- |
+//! | [`request`], [`fingerprint`] | what is asked for, and whether it is the same as before |
 //! | [`id`], [`table`], [`record`] | runs that have a name, and what can be done with them by it |
 //! | [`session`] | how such a run begins, and its task |
 //! | [`changes`] | which files a run made, changed and removed |
-//! | [`event`], [`log`], [`budget`] | what it did, event by event, on a bounded part of the disk |
+//! | [`event`], [`log`], [`ring`], [`budget`] | what it did, event by event, on a bounded part of the disk |
 
 mod budget;
 pub mod changes;
 pub mod event;
+mod fingerprint;
 pub mod id;
 mod log;
 pub mod record;
+mod request;
+mod ring;
 pub mod session;
 pub mod table;
 
-use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exec::{Encoding, ExecResult, Limit, Live, Network, RunSpec, Tier};
+use exec::{ExecResult, Limit, Live, Network, RunSpec};
 use policy::environment::{self, Places};
-use policy::{Anchors, RelPath, SkillId, TreeId};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use sha2::{Digest, Sha256};
+use policy::{Anchors, SkillId, TreeId};
 use storage::{Absorbed, Placement, PlannedRun, PreparedRun};
 
 use self::changes::{Changes, Watched};
+use self::fingerprint::Fingerprint;
+pub use self::request::{Command, RunOutcome, RunRequest, Skills};
 use super::error::{Error, Result};
 use super::places::Place;
 use super::{Service, blocking};
 use crate::egress::{Pass, Who};
-
-/// Longest command that listings show, in characters.
-const SHOWN_CHARACTERS: usize = 200;
-/// What of a result is output, which streams have told already.
-const OUTPUT: [&str; 7] =
-    ["stdout", "stderr", "output", "stdout_base64", "stderr_base64", "truncated", "dropped_bytes"];
-
-/// What to run.
-#[derive(Clone, Debug, Hash)]
-pub enum Command {
-    /// A program and its arguments.
-    Program {
-        /// Its bare name.
-        name: String,
-        /// Its arguments.
-        args: Vec<String>,
-    },
-    /// A line for `bash -c`.
-    Shell(String),
-}
-
-/// Which skills a command of a workspace sees, at `/workspace/skills/<id>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Skills {
-    /// None.
-    #[default]
-    None,
-    /// All that the user has.
-    All,
-    /// These.
-    Named(Vec<SkillId>),
-}
-
-/// A run as a caller asks for it.
-#[derive(Clone, Debug, Hash)]
-pub struct RunRequest {
-    /// What to run.
-    pub command: Command,
-    /// Working directory in the tree; the tree itself when empty.
-    pub dir: RelPath,
-    /// Further variables.
-    pub env: BTreeMap<String, String>,
-    /// Standard input.
-    pub stdin: Option<Vec<u8>>,
-    /// Deadline in milliseconds; never later than the configured one.
-    pub timeout_ms: Option<u64>,
-    /// Weakest confinement that will do.
-    pub isolation: Option<Tier>,
-    /// Skills that a command of the workspace sees besides.
-    pub skills: Skills,
-    /// What the command may reach; never more than configured.
-    pub network: Option<Network>,
-    /// Whether the result also carries raw bytes.
-    pub encoding: Encoding,
-    /// Whether the outcome tells which files it changed.
-    pub changes: bool,
-}
-
-/// What a run did.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct RunOutcome {
-    /// How the command ended.
-    pub result: ExecResult,
-    /// What it changed in a merged view.
-    pub absorbed: Absorbed,
-    /// Which files it changed, when that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub changes: Option<Changes>,
-}
 
 /// A run that policy has let through.
 pub(crate) struct Planned {
@@ -112,72 +44,6 @@ pub(crate) struct Planned {
     pass: Option<Pass>,
     /// The trees whose changes are to be told.
     watched: Option<Watched>,
-}
-
-/// What tells one request from another, so that the same one sent twice is the same run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fingerprint([u8; 32]);
-
-/// Feeds what a value hashes into a digest.
-#[derive(Default)]
-struct Digesting(Sha256);
-
-impl Hasher for Digesting {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    fn finish(&self) -> u64 {
-        0 // nobody asks: the digest is taken instead
-    }
-}
-
-impl Fingerprint {
-    fn of(request: &RunRequest, recording: &session::Recording) -> Self {
-        let mut digest = Digesting::default();
-        request.hash(&mut digest);
-        (recording.stdin_open, recording.purpose == record::Purpose::Background).hash(&mut digest);
-        Self(digest.0.finalize().into())
-    }
-}
-
-impl Command {
-    /// The command for people, shortened.
-    fn shown(&self) -> String {
-        let whole = match self {
-            Self::Program { name, args } => {
-                std::iter::once(name).chain(args).fold(String::new(), |mut line, word| {
-                    if line.len() < 4 * SHOWN_CHARACTERS {
-                        line.push_str(if line.is_empty() { "" } else { " " });
-                        line.push_str(word);
-                    }
-                    line
-                })
-            }
-            Self::Shell(line) => line.clone(),
-        };
-        whole.chars().take(SHOWN_CHARACTERS).collect()
-    }
-}
-
-impl RunOutcome {
-    /// Everything but the output, as one object.
-    fn without_output(&self) -> Value {
-        let mut value = serde_json::to_value(&self.result).unwrap_or_default();
-        if let Some(fields) = value.as_object_mut() {
-            for name in OUTPUT {
-                fields.remove(name);
-            }
-            if let Some(changes) = &self.changes {
-                fields.insert("changes".to_owned(), serde_json::to_value(changes).unwrap_or_default());
-            }
-            if self.absorbed != Absorbed::default() {
-                fields
-                    .insert("absorbed".to_owned(), serde_json::to_value(&self.absorbed).unwrap_or_default());
-            }
-        }
-        value
-    }
 }
 
 impl Service {
