@@ -113,6 +113,7 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
             places: RunPlaces::new(&config.limits.runs),
             background: RunPlaces::without_queue(sessions.background, sessions.background_per_user),
             terminals: RunPlaces::without_queue(sessions.terminals, sessions.terminals_per_user),
+            undecided: RunPlaces::without_queue(sessions.undecided, sessions.undecided_per_user),
             table: RunTable::new(sessions.clone()),
             disk: Arc::default(),
             runs: TaskTracker::new(),

@@ -5,6 +5,7 @@
 //! | [`request`], [`fingerprint`] | what is asked for, and whether it is the same as before |
 //! | [`id`], [`table`], [`record`] | runs that have a name, and what can be done with them by it |
 //! | [`session`] | how such a run begins, and its task |
+//! | [`pending`] | what a run did aside, until somebody decides about it |
 //! | [`changes`] | which files a run made, changed and removed |
 //! | [`event`], [`log`], [`ring`], [`budget`] | what it did, event by event, on a bounded part of the disk |
 
@@ -14,6 +15,7 @@ pub mod event;
 mod fingerprint;
 pub mod id;
 mod log;
+pub mod pending;
 pub mod record;
 mod request;
 mod ring;
@@ -30,7 +32,8 @@ use storage::{Absorbed, Placement, PlannedRun, PreparedRun};
 
 use self::changes::{Changes, Watched};
 use self::fingerprint::Fingerprint;
-pub use self::request::{Command, RunOutcome, RunRequest, Skills};
+use self::pending::Pending;
+pub use self::request::{Command, Commit, RunOutcome, RunRequest, Skills};
 use super::error::{Error, Result};
 use super::places::Place;
 use super::{Service, blocking};
@@ -44,6 +47,8 @@ pub(crate) struct Planned {
     pass: Option<Pass>,
     /// The trees whose changes are to be told.
     watched: Option<Watched>,
+    /// The place of what is to be decided about later, in a run that works aside.
+    aside: Option<Place>,
 }
 
 impl Service {
@@ -62,7 +67,8 @@ impl Service {
         let place = self.places.take(id.user()).await?;
         let service = Arc::clone(self);
         let run = self.runs.spawn(async move { service.run_planned(place, planned, None).await });
-        run.await.map_err(|_| Error::Panicked)?
+        let (outcome, _) = run.await.map_err(|_| Error::Panicked)??;
+        Ok(outcome)
     }
 
     /// Asks policy, and works out what the command will see. `longest` replaces the latest deadline of
@@ -85,6 +91,7 @@ impl Service {
             std::iter::once((String::new(), id.clone())).chain(skills.iter().map(skill)).collect()
         });
         let plan = self.store.plan_run(id, placement, &skills)?;
+        let plan = if request.commit == Commit::Ask { plan.aside()? } else { plan };
         let view = plan.view().clone();
         let text = |path: &std::path::Path| -> Result<String> {
             path.to_str().map(str::to_owned).ok_or_else(|| {
@@ -135,11 +142,16 @@ impl Service {
             halt: None,
             view,
         };
-        Ok(Planned { plan, spec, pass, watched })
+        Ok(Planned { plan, spec, pass, watched, aside: None })
     }
 
-    async fn run_planned(&self, place: Place, planned: Planned, live: Option<Live>) -> Result<RunOutcome> {
-        let Planned { plan, mut spec, pass, watched } = planned;
+    async fn run_planned(
+        &self,
+        place: Place,
+        planned: Planned,
+        live: Option<Live>,
+    ) -> Result<(RunOutcome, Option<Pending>)> {
+        let Planned { plan, mut spec, pass, watched, aside } = planned;
         let (prepared, gauges);
         (prepared, gauges, spec.attachments, spec.leases) = if self.launcher.mounts() {
             blocking(move || {
@@ -175,6 +187,14 @@ impl Service {
             // The dropped run kills its processes, which may be at it for a moment yet: nothing is taken in.
             None => Err(Error::Stopping),
             Some(Err(error)) => Err(error.into()),
+            Some(Ok(result)) if let Some(aside) = aside => {
+                let look = blocking(move || Ok((prepared.difference()?, prepared)));
+                let (difference, prepared) = look.await?;
+                let changes = Some(difference.into());
+                drop(place);
+                let outcome = RunOutcome { result, absorbed: Absorbed::default(), changes };
+                return Ok((outcome, Some(Pending::new(prepared, aside))));
+            }
             Some(Ok(mut result)) if prepared.is_copy() => {
                 let (absorbed, prepared) = blocking(move || Ok((prepared.absorb()?, prepared))).await?;
                 let changes = self.changes(watched, before).await?;
@@ -184,11 +204,11 @@ impl Service {
                     result.hint =
                         Some(format!("nothing that the run changed in the skill was kept: {reason}"));
                 }
-                return Ok(RunOutcome { result, absorbed, changes });
+                return Ok((RunOutcome { result, absorbed, changes }, None));
             }
             Some(Ok(result)) => {
                 let changes = self.changes(watched, before).await?;
-                Ok(RunOutcome { result, absorbed: Absorbed::default(), changes })
+                Ok((RunOutcome { result, absorbed: Absorbed::default(), changes }, None))
             }
         };
         clean_up(place, prepared);

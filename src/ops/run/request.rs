@@ -42,6 +42,17 @@ pub enum Skills {
     Named(Vec<SkillId>),
 }
 
+/// When what a run does to a skill counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Commit {
+    /// At once, or when it has ended.
+    #[default]
+    Now,
+    /// When somebody has said so, after a look at what it did.
+    Ask,
+}
+
 /// A run as a caller asks for it.
 #[derive(Clone, Debug, Hash)]
 pub struct RunRequest {
@@ -65,6 +76,8 @@ pub struct RunRequest {
     pub encoding: Encoding,
     /// Whether the outcome tells which files it changed.
     pub changes: bool,
+    /// When what it does to a skill counts.
+    pub commit: Commit,
 }
 
 /// What a run did.
