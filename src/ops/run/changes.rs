@@ -14,6 +14,8 @@ use crate::ops::{Result, blocking};
 
 /// Most entries that one report names.
 const NAMED_MAX: usize = 1000;
+/// Most bytes that their paths have together: reports of ended runs are kept in memory.
+const PATH_BYTES_MAX: usize = 128 * 1024;
 
 /// What a run did to files and links.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,14 +92,20 @@ impl From<Difference> for Changes {
 }
 
 impl Changes {
-    /// Sorts the lists, and cuts them to [`NAMED_MAX`] entries.
+    /// Sorts the lists, and cuts them to [`NAMED_MAX`] entries and [`PATH_BYTES_MAX`].
     fn bound(&mut self) {
-        let mut room = NAMED_MAX;
+        let (mut entries, mut bytes) = (NAMED_MAX, PATH_BYTES_MAX);
         for list in [&mut self.created, &mut self.modified, &mut self.deleted] {
             list.sort_unstable_by(|one, other| one.path.cmp(&other.path));
-            self.unnamed += list.len().saturating_sub(room);
-            list.truncate(room);
-            room -= list.len();
+            let fitting = list.iter().take(entries).take_while(|entry| {
+                bytes = bytes.saturating_sub(entry.path.len());
+                bytes > 0
+            });
+            let fitting = fitting.count();
+            self.unnamed += list.len() - fitting;
+            list.truncate(fitting);
+            list.shrink_to_fit();
+            entries -= fitting;
         }
     }
 }
