@@ -5,6 +5,7 @@
 pub mod disk;
 pub mod error;
 pub mod files;
+pub mod life;
 pub mod places;
 pub mod run;
 pub mod skills;
@@ -22,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use crate::egress::Egress;
 use disk::DiskWatch;
 pub use error::{Error, Result};
+pub use life::{FileDifference, Text};
 use places::RunPlaces;
 
 /// Everything an operation needs.

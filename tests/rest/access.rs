@@ -61,6 +61,9 @@ fn each_role_gets_exactly_its_answers() {
         ("GET", "/v1/skills/u/a/s/files", b"", [401, 200, 200, 200, 200]),
         ("GET", "/v1/skills/v/a/s/content?path=f", b"", [401, 200, 200, 200, 404]),
         ("GET", "/v1/skills/v/a/s/download", b"", [401, 200, 200, 200, 404]),
+        ("GET", "/v1/skills/v/a/s/diff", b"", [401, 200, 200, 200, 404]),
+        ("GET", "/v1/skills/v/a/s/versions", b"", [401, 200, 200, 200, 404]),
+        ("GET", "/v1/skills/v/a/catalog", b"", [401, 200, 200, 200, 404]),
         ("GET", "/v1/sandbox/v/a/files", b"", [401, 200, 200, 200, 404]),
         ("GET", "/v1/sandbox/v/a/stat?path=f", b"", [401, 200, 200, 200, 404]),
         ("GET", "/v1/sandbox/v/a/dir", b"", [401, 200, 200, 200, 404]),
@@ -83,12 +86,22 @@ fn each_role_gets_exactly_its_answers() {
         ("POST", "/v1/skills/v/a/upload", &archive, [401, 200, 200, 403, 404]),
         ("POST", "/v1/skills/u/a/s/reset", b"", [401, 200, 200, 403, 200]),
         ("POST", "/v1/skills/v/a/s/reset", b"", [401, 200, 200, 403, 404]),
+        ("POST", "/v1/skills/u/a/s/pull", b"", [401, 200, 200, 403, 200]),
+        ("POST", "/v1/skills/v/a/s/pull", b"", [401, 200, 200, 403, 404]),
         ("DELETE", "/v1/skills/v/a/none", b"", [401, 404, 404, 403, 404]),
         // The baseline belongs to admins, and to managers of the agent.
         ("POST", "/v1/skills/u/a/upload?scope=baseline", &archive, [401, 200, 403, 200, 403]),
         ("POST", "/v1/skills/u/b/upload?scope=baseline", &archive, [401, 200, 403, 404, 403]),
         ("DELETE", "/v1/skills/u/a/none?scope=baseline", b"", [401, 404, 403, 404, 403]),
         ("DELETE", "/v1/skills/u/b/s?scope=baseline", b"", [401, 200, 403, 404, 403]),
+        ("POST", "/v1/skills/u/a/none/promote", b"", [401, 404, 403, 404, 403]),
+        ("POST", "/v1/skills/u/b/none/promote", b"", [401, 404, 403, 404, 403]),
+        (
+            "POST",
+            "/v1/skills/u/a/s/rollback?version=00000000000000000000000000000000",
+            b"",
+            [401, 404, 403, 404, 403],
+        ),
         // What is no route tells nobody anything.
         ("GET", "/v1/nothing", b"", [404; 5]),
     ];
