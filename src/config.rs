@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use exec::Isolation;
 use policy::command::Profile;
-use policy::{AgentId, ArchiveLimits, DiskLimits, FileLimits, RunLimits, UserId};
+use policy::{AgentId, ArchiveLimits, DiskLimits, FileLimits, RunLimits, SessionLimits, UserId};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -96,6 +96,8 @@ pub struct Limits {
     pub disk: DiskLimits,
     /// Runs of commands.
     pub runs: RunLimits,
+    /// Runs that are remembered, in the background, or in a terminal.
+    pub sessions: SessionLimits,
     /// Mounted skills that are held while nobody runs a command in them, 1 or more.
     pub views: usize,
 }
@@ -107,6 +109,7 @@ impl Default for Limits {
             files: FileLimits::default(),
             disk: DiskLimits::default(),
             runs: RunLimits::default(),
+            sessions: SessionLimits::default(),
             views: 256,
         }
     }

@@ -27,6 +27,10 @@ pub enum Step {
     Session,
     /// `dup2` of standard input, output and error
     Stdio,
+    /// `ioctl(TIOCSCTTY)`
+    Terminal,
+    /// `pidfd_open` of the command
+    Handle,
     /// `close_range`
     CloseFiles,
     /// `setrlimit`
@@ -63,6 +67,8 @@ impl fmt::Display for Step {
             Self::Network => "setns",
             Self::Session => "setsid",
             Self::Stdio => "dup2",
+            Self::Terminal => "ioctl(TIOCSCTTY)",
+            Self::Handle => "pidfd_open",
             Self::CloseFiles => "close_range",
             Self::Limits => "setrlimit",
             Self::Groups => "setgroups",

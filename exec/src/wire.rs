@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::packet::{
-    Arrived, MOUNTS_MAX, PACKET_BYTES_MAX, decode, encode, receive, receive_order, send, send_message,
-    send_request,
+    Arrived, MOUNTS_MAX, PACKET_BYTES_MAX, decode, encode, receive, receive_order, send, send_handle,
+    send_message, send_request,
 };
 use crate::result::Limit;
 use crate::step::Step;
@@ -87,6 +87,10 @@ pub(crate) struct Request {
     pub(crate) network: Network,
     /// Whether a Landlock ruleset is attached.
     pub(crate) has_walls: bool,
+    /// Whether somebody takes part in it, who wants a [`Report::Handle`].
+    pub(crate) is_live: bool,
+    /// Whether standard input is a terminal that the command is to have as its own.
+    pub(crate) has_terminal: bool,
 }
 
 /// Where the tree of a run stands.
@@ -193,6 +197,8 @@ pub(crate) enum Report {
         /// Its process id, and the group's.
         pid: i32,
     },
+    /// A descriptor of the command's process is attached (pidfd_open(2)).
+    Handle,
     /// The uid cannot walk to the tree by its path.
     Unreachable {
         /// What becomes of absolute paths.

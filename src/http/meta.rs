@@ -27,6 +27,7 @@ struct Limits<'a> {
     files: &'a policy::FileLimits,
     disk: &'a policy::DiskLimits,
     runs: &'a policy::RunLimits,
+    sessions: &'a policy::SessionLimits,
 }
 
 pub(super) async fn info(State(app): State<App>, _known: Known) -> Answer {
@@ -41,6 +42,7 @@ pub(super) async fn info(State(app): State<App>, _known: Known) -> Answer {
             files: &service.file_limits,
             disk: &service.store.options().disk,
             runs: &service.run_limits,
+            sessions: service.table.limits(),
         },
     })
 }

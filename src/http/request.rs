@@ -13,6 +13,7 @@ use super::App;
 use super::body;
 use super::problem::Problem;
 use crate::access::{Access, Action, Role};
+use crate::ops::run::id::ExecId;
 
 /// Largest JSON body, in bytes.
 const JSON_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -66,6 +67,39 @@ impl FromRequestParts<App> for TreeRequest {
             None => TreeId::Workspace(user, agent),
         };
         Ok(Self { id })
+    }
+}
+
+/// A request that changes one tree whatever its method is, such as one for a terminal.
+pub(super) struct ChangingRequest {
+    pub(super) id: TreeId,
+}
+
+impl FromRequestParts<App> for ChangingRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let TreeRequest { id } = TreeRequest::from_request_parts(parts, app).await?;
+        role(&app.access, &parts.headers)?.may(Action::Change(id.user(), id.agent()))?;
+        Ok(Self { id })
+    }
+}
+
+/// A request for one run of a tree, by somebody who may ask for it.
+pub(super) struct NamedRun {
+    pub(super) tree: TreeId,
+    pub(super) id: ExecId,
+}
+
+impl FromRequestParts<App> for NamedRun {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let TreeRequest { id: tree } = TreeRequest::from_request_parts(parts, app).await?;
+        let params = RawPathParams::from_request_parts(parts, app).await;
+        let params = params.map_err(|_| Problem::invalid("the path is not percent-encoded UTF-8"))?;
+        let name = params.iter().find(|(name, _)| *name == "exec_id").map_or("", |(_, value)| value);
+        Ok(Self { tree, id: ExecId::parse(name)? })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::read;
 
 const EXAMPLE: &str = "docs/filesecbox.example.toml";
 /// The tables of a configuration; the first is the file itself.
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 9] = [
     "",
     "isolation",
     "commands",
@@ -17,6 +17,7 @@ const TABLES: [&str; 8] = [
     "limits.archive",
     "limits.files",
     "limits.runs",
+    "limits.sessions",
 ];
 
 fn parsed(text: &str) -> Config {

@@ -14,7 +14,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Descriptors, Order, Place, Request};
+use super::{Descriptors, Order, Place, Report, Request};
 
 /// Largest body inside a packet, in bytes; larger ones travel in a memory file. Far below a socket's buffer.
 const INLINE_BYTES: usize = 32 * 1024;
@@ -104,6 +104,15 @@ pub(crate) const PACKET_BYTES_MAX: usize = INLINE_BYTES + 1024;
 /// As `sendmsg(2)`.
 pub(crate) fn send_message<M: Serialize>(socket: BorrowedFd<'_>, message: &M) -> io::Result<()> {
     send(socket, &encode(message)?, &[])
+}
+
+/// Hands the process `pid`, a child or the caller itself, to the service.
+///
+/// # Errors
+/// As `pidfd_open(2)` and `sendmsg(2)`.
+pub(crate) fn send_handle(run: BorrowedFd<'_>, pid: rustix::process::Pid) -> io::Result<()> {
+    let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+    send(run, &encode(&Report::Handle)?, &[handle.as_fd()])
 }
 
 /// Sends one packet with descriptors, without waiting.

@@ -186,8 +186,16 @@ fn become_program(
         // if the launcher is killed at this moment.
         let started = Report::Started { pid: group.as_raw() };
         wire::send_message(descriptors.run.as_fd(), &started).map_err(at(Step::Session))?;
+        if request.is_live {
+            wire::send_handle(descriptors.run.as_fd(), rustix::process::getpid())
+                .map_err(at(Step::Handle))?;
+        }
     }
     stdio(&descriptors.stdio).map_err(at(Step::Stdio))?;
+    if request.has_terminal {
+        // After the new session, which alone can take one (ioctl_tty(2)).
+        rustix::process::ioctl_tiocsctty(rustix::stdio::stdin()).map_err(at(Step::Terminal))?;
+    }
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
     identify(request, descriptors.run.as_fd())?;

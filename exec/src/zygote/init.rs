@@ -65,7 +65,8 @@ pub(super) fn live(
     };
     let started = prepared
         .and_then(|()| attach(&request, &descriptors, surroundings.host_network))
-        .and_then(|()| start(&request, &descriptors).map_err(|error| Failure(Step::Clone, error)));
+        .and_then(|()| start(&request, &descriptors).map_err(|error| Failure(Step::Clone, error)))
+        .and_then(|command| hand_over(command, &request, &descriptors));
     match started {
         Ok(command) => wait(command, &descriptors),
         Err(failure) => {
@@ -73,6 +74,16 @@ pub(super) fn live(
             sys::exit_now(127)
         }
     }
+}
+
+/// Gives whoever takes part in the run a handle on the command.
+fn hand_over(command: Pid, request: &Request, descriptors: &Descriptors<OwnedFd>) -> Result<Pid, Failure> {
+    if request.is_live
+        && let Some(pid) = rustix::process::Pid::from_raw(command.as_raw())
+    {
+        wire::send_handle(descriptors.run.as_fd(), pid).map_err(|error| Failure(Step::Handle, error))?;
+    }
+    Ok(command)
 }
 
 /// Does what no run changes.
