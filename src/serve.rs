@@ -8,15 +8,15 @@ use std::time::Duration;
 use axum::serve::ListenerExt;
 use policy::environment::{Configured, ConfiguredError};
 use std::future::IntoFuture;
-use storage::Recovery;
+use storage::{Recovery, Store};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::Access;
-use crate::config::{Config, ConfigError};
+use crate::access::{Access, key_file};
+use crate::config::{Config, ConfigError, CredentialSources};
 use crate::confine::{self, Confined};
 use crate::egress::Egress;
 use crate::http::{self, App};
@@ -75,16 +75,13 @@ pub enum ServeError {
 
 /// Serves until SIGTERM or SIGINT, then stops in order.
 ///
-/// `token` is a further admin token, in the clear.
+/// `sources` are where tokens and keys come from.
 ///
 /// # Errors
 /// Every [`ServeError`].
-pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
-    let mut tokens = config.parsed_tokens()?;
-    if let Some(token) = token {
-        tokens.push(Config::admin_token(&token)?);
-    }
-    config.check_open(!tokens.is_empty())?;
+pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeError> {
+    config.check_values()?;
+    config.check_open(!sources.tokens()?.is_empty())?;
     let environment = Configured::new(config.commands.environment.clone().into_iter().collect())?;
     let egress = Egress::new(config.egress()?);
     let Confined { launcher, commands, store, recovery, host } =
@@ -94,7 +91,7 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
         tracing::info!(finished = recovery.finished, swept = recovery.swept, "mended what a crash had left");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let access = Arc::new(Access::new(tokens));
+    let access = Arc::new(open_access(&config, sources, &store)?);
     runtime.block_on(async move {
         tracing::info!(tier = %host.enforcement.tier, landlock_abi = host.enforcement.landlock_abi, "commands are confined");
         let service = Arc::new(Service {
@@ -113,8 +110,27 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
             runs: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
-        listen(&config, App { service, access, is_guarded: config.allow_anonymous }).await
+        let app = App {
+            service,
+            access,
+            is_guarded: config.allow_anonymous,
+            token_seconds_max: config.access.token_seconds_max,
+        };
+        listen(&config, app).await
     })
+}
+
+/// Reads tokens and keys, of which the service makes one for itself when the configuration names no file.
+fn open_access(config: &Config, sources: CredentialSources, store: &Store) -> Result<Access, ServeError> {
+    if config.access.key_file.as_os_str().is_empty() {
+        let keys = store.service_directory("keys").map_err(|source| ServeError::Store {
+            path: config.root.display().to_string(),
+            source,
+        })?;
+        key_file::make_unless_there(&keys).map_err(ConfigError::from)?;
+    }
+    let credentials = sources.read()?;
+    Ok(Access::watching(credentials, sources.watched()))
 }
 
 async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
@@ -137,6 +153,13 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     writeln!(stdout, "filesecbox listening on http://{address}")?;
     stdout.flush()?;
 
+    let mut reload = signal(SignalKind::hangup())?;
+    let access = Arc::clone(&app.access);
+    tokio::spawn(async move {
+        while reload.recv().await.is_some() {
+            access.look(true);
+        }
+    });
     let stop = stopping.clone();
     let server = axum::serve(listener, http::router(app))
         .with_graceful_shutdown(async move { stop.cancelled().await })

@@ -6,6 +6,7 @@ mod answer;
 mod body;
 mod bounded;
 mod conditional;
+mod facts;
 mod guard;
 mod meta;
 mod page;
@@ -14,6 +15,7 @@ mod request;
 mod skills;
 mod stream;
 mod time;
+mod tokens;
 mod tree;
 
 use std::sync::Arc;
@@ -35,6 +37,8 @@ pub struct App {
     pub access: Arc<Access>,
     /// Whether the operator said that something else guards the port, so that callers may use any name for it.
     pub is_guarded: bool,
+    /// The longest time for which a signed token can be issued, in seconds.
+    pub token_seconds_max: u64,
 }
 
 /// Every operation: method, path, handler.
@@ -45,6 +49,7 @@ pub fn router(app: App) -> Router {
     Router::new()
         .route("/healthz", get(meta::healthz))
         .route("/v1/info", get(meta::info))
+        .route("/v1/tokens", post(tokens::issue))
         .route("/v1/skills/{u}/{a}/upload", post(skills::upload::upload))
         .route("/v1/skills/{u}/{a}/list", get(skills::list::list))
         .route(skill, delete(skills::remove::remove))

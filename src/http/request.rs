@@ -11,21 +11,24 @@ use serde::de::DeserializeOwned;
 
 use super::App;
 use super::body;
+use super::facts;
 use super::problem::Problem;
-use crate::access::{Access, Action, Role};
+use crate::access::{Access, Action, Caller, Role};
 
 /// Largest JSON body, in bytes.
 const JSON_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Finds the role of the sender.
-fn role(access: &Access, headers: &HeaderMap) -> Result<Role, Problem> {
+/// Finds out who the sender is.
+fn caller(access: &Access, headers: &HeaderMap) -> Result<Caller, Problem> {
     let token = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, token)| token.trim());
-    Ok(access.role(token)?)
+    let caller = access.caller(token)?;
+    facts::caller(&caller);
+    Ok(caller)
 }
 
 async fn named(
@@ -56,10 +59,11 @@ impl FromRequestParts<App> for TreeRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let role = role(&app.access, &parts.headers)?;
+        let Caller { role, .. } = caller(&app.access, &parts.headers)?;
         let (Some(user), Some(agent), skill) = named(parts, app).await? else {
             return Err(Problem::invalid("the path names no user and agent"));
         };
+        facts::tree(&user, &agent, skill.as_ref());
         role.may(action(&parts.method, &user, &agent))?;
         let id = match skill {
             Some(skill) => TreeId::Skill(user, agent, skill),
@@ -91,6 +95,7 @@ impl SkillsRequest {
     }
 
     pub(super) fn check_change(&self, scope: Scope) -> Result<(), Problem> {
+        facts::scope(scope);
         Ok(self.role.may(match scope {
             Scope::Baseline => Action::Baseline(&self.agent),
             Scope::Overlay => Action::Change(&self.user, &self.agent),
@@ -102,10 +107,11 @@ impl FromRequestParts<App> for SkillsRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let role = role(&app.access, &parts.headers)?;
+        let Caller { role, .. } = caller(&app.access, &parts.headers)?;
         let (Some(user), Some(agent), skill) = named(parts, app).await? else {
             return Err(Problem::invalid("the path names no user and agent"));
         };
+        facts::skills(&user, &agent, skill.as_ref());
         Ok(Self { user, agent, skill, role })
     }
 }
@@ -117,7 +123,31 @@ impl FromRequestParts<App> for Known {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        role(&app.access, &parts.headers).map(|_| Self)
+        caller(&app.access, &parts.headers).map(|_| Self)
+    }
+}
+
+/// A caller who may issue tokens.
+pub(super) struct Issuer;
+
+impl FromRequestParts<App> for Issuer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Issue)?;
+        Ok(Self)
+    }
+}
+
+/// A caller who may read figures about the service.
+pub(super) struct Observer;
+
+impl FromRequestParts<App> for Observer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Observe)?;
+        Ok(Self)
     }
 }
 
@@ -207,6 +237,7 @@ pub(super) fn path_of(id: &TreeId, text: Option<&str>) -> Result<RelPath, Proble
     if path.is_root() {
         return Err(Problem::invalid(format!("`{text}` is the tree itself: name a file or directory in it")));
     }
+    facts::path(&path);
     Ok(path)
 }
 
