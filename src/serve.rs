@@ -5,9 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use policy::environment::{Configured, ConfiguredError};
-use std::future::IntoFuture;
 use storage::{Recovery, Store};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -16,10 +14,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, key_file};
-use crate::config::{Config, ConfigError, CredentialSources};
+use crate::audit::{self, Audit};
+use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Durability};
 use crate::confine::{self, Confined};
 use crate::egress::Egress;
 use crate::http::{self, App};
+use crate::metrics::Metrics;
 use crate::ops::Service;
 use crate::ops::places::RunPlaces;
 
@@ -90,6 +90,8 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
     if recovery != Recovery::default() {
         tracing::info!(finished = recovery.finished, swept = recovery.swept, "mended what a crash had left");
     }
+    let metrics = Arc::new(Metrics::new());
+    let audit = Arc::new(open_audit(&config, &store, &metrics)?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let access = Arc::new(open_access(&config, sources, &store)?);
     runtime.block_on(async move {
@@ -108,16 +110,40 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             places: RunPlaces::new(&config.limits.runs),
             disk: Arc::default(),
             runs: TaskTracker::new(),
+            metrics,
             stop: CancellationToken::new(),
         });
         let app = App {
             service,
             access,
             is_guarded: config.allow_anonymous,
+            audit,
+            logs_requests: config.log.requests,
+            connections: config.limits.connections.clone(),
             token_seconds_max: config.access.token_seconds_max,
         };
         listen(&config, app).await
     })
+}
+
+/// Opens the audit log below the data directory.
+fn open_audit(config: &Config, store: &Store, metrics: &Arc<Metrics>) -> Result<Audit, ServeError> {
+    if !config.audit.enabled {
+        return Ok(Audit::disabled());
+    }
+    let settings = audit::Settings {
+        is_strict: match config.audit.durability {
+            AuditDurability::Same => config.durability == Durability::Strict,
+            AuditDurability::Strict => true,
+            AuditDurability::Relaxed => false,
+        },
+        file_bytes: config.audit.file_bytes,
+        total_bytes: config.audit.total_bytes,
+        queue: config.audit.queue,
+    };
+    let dir = store.service_directory("audit");
+    dir.and_then(|dir| Audit::open(dir, settings, Arc::clone(metrics)))
+        .map_err(|source| ServeError::Store { path: config.root.display().to_string(), source })
 }
 
 /// Reads tokens and keys, of which the service makes one for itself when the configuration names no file.
@@ -137,10 +163,6 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     let listen_error = |source| ServeError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
-    // Small answers must not wait for the acknowledgement of the one before (Nagle's algorithm, tcp(7)).
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
     let service = Arc::clone(&app.service);
     service.egress.protect(address);
     let (egress, launcher) = (Arc::clone(&service.egress), Arc::clone(&service.launcher));
@@ -154,19 +176,20 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     stdout.flush()?;
 
     let mut reload = signal(SignalKind::hangup())?;
-    let access = Arc::clone(&app.access);
+    let (access, reloaded) = (Arc::clone(&app.access), Arc::clone(&app.audit));
     tokio::spawn(async move {
         while reload.recv().await.is_some() {
             access.look(true);
+            reloaded.act("reload").await;
         }
     });
-    let stop = stopping.clone();
-    let server = axum::serve(listener, http::router(app))
-        .with_graceful_shutdown(async move { stop.cancelled().await })
-        .into_future();
+    let audit = Arc::clone(&app.audit);
+    let limits = app.connections.clone();
+    let metrics = Arc::clone(&service.metrics);
+    let server = http::listen::serve(listener, http::router(app), &limits, metrics, stopping.clone());
     let mut server = std::pin::pin!(server);
     tokio::select! {
-        served = &mut server => return Ok(served?),
+        () = &mut server => return Ok(()),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
@@ -185,17 +208,18 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     let mut served = false;
     // The server goes on meanwhile: it is what stops listening and what sends the answers of runs that end.
     tokio::select! {
-        result = &mut server => { result?; served = true; drain.await; }
+        () = &mut server => { served = true; drain.await; }
         () = &mut drain => {}
     }
     service.stop.cancel();
     if !served {
         // Answers on their way may still leave; a client that does not read them does not hold us up.
         tokio::select! {
-            result = &mut server => { result?; served = true; }
+            () = &mut server => served = true,
             () = tokio::time::sleep(FAREWELL) => {}
         }
     }
+    audit.act("stop").await;
     tracing::info!(all_answered = served, "stopped");
     Ok(())
 }

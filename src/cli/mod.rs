@@ -1,5 +1,6 @@
 //! The command line.
 
+mod audit;
 mod check;
 mod client;
 mod doctor;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, ConfigError, CredentialSources, Durability};
+use crate::config::{Config, ConfigError, CredentialSources, Durability, LogFormat};
 use crate::serve::serve;
 
 /// Layered skills and private workspaces for AI agents, with isolated command execution, over REST.
@@ -45,6 +46,9 @@ enum Command {
     },
     /// Tell whether the configuration can be served, without serving
     CheckConfig(ServeArgs),
+    /// Read the audit log of this configuration's data directory
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Issue tokens for users of a service of this configuration
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -119,6 +123,7 @@ pub fn main() -> ExitCode {
             serve.config().map_err(Into::into).and_then(|config| health::run(config.listen, url.as_deref()))
         }
         Some(Command::CheckConfig(args)) => check::run(&args),
+        Some(Command::Audit(command)) => audit::run(&command),
         Some(Command::Token(command)) => token::run(command),
         Some(Command::Skill(command)) => skill::run(command),
     };
@@ -134,14 +139,14 @@ pub fn main() -> ExitCode {
 type Outcome = Result<ExitCode, Box<dyn std::error::Error>>;
 
 fn run_service(args: &ServeArgs) -> Outcome {
+    let config = args.config()?;
     let filter = tracing_subscriber::EnvFilter::try_from_env("FILESECBOX_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
-    let config = args.config()?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.log.format {
+        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().flatten_event(true).with_ansi(false).init(),
+    }
     let sources = args.sources(&config)?;
     serve(config, sources)?;
     Ok(ExitCode::SUCCESS)

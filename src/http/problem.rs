@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::facts;
 use crate::access::Refused;
+use crate::audit::Unwritable;
 use crate::ops::Error;
 
 /// What went wrong, as a word that never changes.
@@ -252,6 +253,21 @@ impl From<Refused> for Problem {
     }
 }
 
+impl From<Unwritable> for Problem {
+    fn from(error: Unwritable) -> Self {
+        let message = error.to_string();
+        match error {
+            Unwritable::Full => Self::new(Code::Busy, message)
+                .with("retry_after_seconds", 1)
+                .with_header(header::RETRY_AFTER, "1"),
+            Unwritable::NoSpace => Self::new(Code::Quota, message).with("limit", "audit"),
+            Unwritable::Failing | Unwritable::Late => {
+                Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")
+            }
+        }
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(mut self) -> Response {
         let (code, status) = self.code.row();
@@ -285,6 +301,28 @@ pub(super) async fn no_method(method: Method, uri: Uri) -> Problem {
         Code::MethodNotAllowed,
         format!("`{method}` is not possible on `{}`: see the header `Allow`", uri.path()),
     )
+}
+
+/// The whole answer to a connection that is one too many: nothing of its request has been read.
+pub(super) fn too_many_connections() -> Vec<u8> {
+    let (code, status) = Code::Busy.row();
+    let seconds = 1;
+    let body = json!({
+        "status": "error",
+        "data": format!("too many connections: try again in {seconds} s, or use one for several requests"),
+        "code": code,
+        "retry_after_seconds": seconds,
+        "request_id": facts::request_id(),
+    });
+    let body = body.to_string();
+    let mut answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         {}: {seconds}\r\nconnection: close\r\n\r\n",
+        body.len(),
+        header::RETRY_AFTER,
+    );
+    answer.push_str(&body);
+    answer.into_bytes()
 }
 
 pub(super) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {

@@ -146,6 +146,10 @@ impl Service {
         let service = Arc::clone(self);
         let run = self.runs.spawn(async move {
             let outcome = service.run_planned(place, plan, spec).await;
+            match &outcome {
+                Ok(outcome) => service.metrics.ran(&outcome.result),
+                Err(_) => service.metrics.ran_without_result(),
+            }
             drop(pass);
             outcome
         });

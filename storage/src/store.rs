@@ -179,6 +179,12 @@ impl Store {
         separate.then(|| place::passing_owner(&self.inner.stage.fresh_name()))
     }
 
+    /// How many skills are mounted for commands.
+    #[must_use]
+    pub fn live_views(&self) -> usize {
+        self.inner.live.as_ref().map_or(0, Views::count)
+    }
+
     /// How the store behaves.
     #[must_use]
     pub fn options(&self) -> &Options {

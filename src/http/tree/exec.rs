@@ -14,7 +14,7 @@ use super::execute::is_nothing;
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::{Code, Problem};
 use crate::http::request::{JsonBody, TreeRequest, dir_of};
-use crate::http::{App, bounded};
+use crate::http::{App, bounded, facts};
 use crate::ops::run::{Command, RunRequest, Skills};
 
 /// A run as a caller describes it.
@@ -53,6 +53,7 @@ pub(in crate::http) async fn exec(
     JsonBody(spec): JsonBody<ExecSpec>,
 ) -> Answer {
     refuse_what_is_not_there(&headers, &spec)?;
+    facts::program(spec.command.as_deref().unwrap_or("bash"));
     let command = match (spec.command, spec.shell) {
         (Some(name), None) => Command::Program { name, args: spec.args },
         (None, Some(line)) if spec.args.is_empty() => Command::Shell(line),
