@@ -149,10 +149,9 @@ fn open_audit(config: &Config, store: &Store, metrics: &Arc<Metrics>) -> Result<
 /// Reads tokens and keys, of which the service makes one for itself when the configuration names no file.
 fn open_access(config: &Config, sources: CredentialSources, store: &Store) -> Result<Access, ServeError> {
     if config.access.key_file.as_os_str().is_empty() {
-        let keys = store.service_directory("keys").map_err(|source| ServeError::Store {
-            path: config.root.display().to_string(),
-            source,
-        })?;
+        let keys = store
+            .service_directory("keys")
+            .map_err(|source| ServeError::Store { path: config.root.display().to_string(), source })?;
         key_file::make_unless_there(&keys).map_err(ConfigError::from)?;
     }
     let credentials = sources.read()?;

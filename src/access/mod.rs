@@ -20,8 +20,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
 
-pub use self::reload::{Credentials, Sources};
 use self::reload::Watch;
+pub use self::reload::{Credentials, Sources};
 pub use self::role::{Action, Refused, Role};
 use self::signed::{Claims, Keys};
 pub use self::token::Token;
@@ -82,7 +82,8 @@ impl Access {
         }
         let digest = token::digest(token.ok_or(Refused::Unauthenticated)?);
         // Every token is compared, and each in constant time: the time taken tells nothing.
-        let found = known.tokens.iter().fold(None, |found, token| token.is(&digest).then_some(token).or(found));
+        let found =
+            known.tokens.iter().fold(None, |found, token| token.is(&digest).then_some(token).or(found));
         let found = found.filter(|token| token.counts_at(now())).ok_or(Refused::Unauthenticated)?;
         Ok(Caller { role: found.role().clone(), token: found.name().to_owned() })
     }

@@ -119,10 +119,7 @@ mod tests {
                 Role::Manager(agent.clone()),
                 [yes, hidden, hidden, denied, denied, denied, yes, hidden, denied, denied],
             ),
-            (
-                Role::Monitor,
-                [denied, denied, denied, denied, denied, denied, denied, denied, denied, yes],
-            ),
+            (Role::Monitor, [denied, denied, denied, denied, denied, denied, denied, denied, denied, yes]),
         ] {
             assert_eq!(actions.map(|action| role.may(action)), expected, "{role:?}");
         }

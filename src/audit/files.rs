@@ -44,15 +44,17 @@ pub fn name(first: u64) -> OsString {
 /// Those of reading a directory.
 pub fn list(dir: &Dir) -> Result<Vec<Segment>> {
     let entries = dir.entries()?.into_iter().filter(|entry| entry.kind == Kind::File);
-    let mut segments: Vec<Segment> =
-        entries.filter_map(|entry| Some(Segment { first: first_of(&entry.name)?, name: entry.name })).collect();
+    let mut segments: Vec<Segment> = entries
+        .filter_map(|entry| Some(Segment { first: first_of(&entry.name)?, name: entry.name }))
+        .collect();
     segments.sort();
     Ok(segments)
 }
 
 fn first_of(name: &OsStr) -> Option<u64> {
     let digits = name.to_str()?.strip_suffix(SUFFIX)?;
-    (digits.len() >= DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok())?
+    (digits.len() >= DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| digits.parse().ok())?
 }
 
 /// Where the log ends.
@@ -111,7 +113,8 @@ fn tail(mut file: File, size: u64, name: &OsStr) -> Result<(Option<Head>, Option
     file.take(TAIL_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     let mut end = bytes.len();
     let (head, whole) = loop {
-        let Some(line_end) = bytes.get(..end).and_then(|bytes| bytes.iter().rposition(|byte| *byte == b'\n')) else {
+        let Some(line_end) = bytes.get(..end).and_then(|bytes| bytes.iter().rposition(|byte| *byte == b'\n'))
+        else {
             break (None, 0);
         };
         let line = bytes.get(..line_end).unwrap_or_default();

@@ -55,10 +55,14 @@ pub enum Unwritable {
     #[error("the audit log cannot be written because the disk is full, and nothing is changed without it")]
     NoSpace,
     /// Writing fails.
-    #[error("the audit log cannot be written, and nothing is changed without it: the operator finds why in the log")]
+    #[error(
+        "the audit log cannot be written, and nothing is changed without it: the operator finds why in the log"
+    )]
     Failing,
     /// The change was made, and its record was not written in time.
-    #[error("the change was made, but its audit record is not written yet: look at the outcome before another try")]
+    #[error(
+        "the change was made, but its audit record is not written yet: look at the outcome before another try"
+    )]
     Late,
 }
 
@@ -143,7 +147,9 @@ impl Audit {
     /// Records what was refused or read, if there is room; nobody waits for it.
     pub fn note(&self, entry: Entry) {
         let Some(open) = &self.open else { return };
-        let Some(entry) = (if entry.role.is_some() { Some(entry) } else { open.strangers.lock().admit(entry) }) else {
+        let Some(entry) =
+            (if entry.role.is_some() { Some(entry) } else { open.strangers.lock().admit(entry) })
+        else {
             return;
         };
         if open.jobs.try_send(Job { entry, written: None, permit: None }).is_err() {
@@ -155,7 +161,9 @@ impl Audit {
     pub async fn act(&self, action: &'static str) {
         match self.reserve() {
             Ok(slot) => drop(slot.write(Entry::of_service(action)).await),
-            Err(error) => tracing::error!(%error, action, "an act of the service is missing from the audit log"),
+            Err(error) => {
+                tracing::error!(%error, action, "an act of the service is missing from the audit log")
+            }
         }
     }
 }
@@ -214,7 +222,9 @@ impl Drop for Slot {
         if let (Some(entry), Some((jobs, permit))) = (self.unanswered.take(), self.room.take()) {
             let job = Job { entry: entry(), written: None, permit: Some(permit) };
             if jobs.try_send(job).is_err() {
-                tracing::error!("a change is missing from the audit log: its caller had gone and too many records wait");
+                tracing::error!(
+                    "a change is missing from the audit log: its caller had gone and too many records wait"
+                );
             }
         }
     }

@@ -104,11 +104,15 @@ impl Reading<'_> {
             (Some(found), Some(told)) if found == *told && !found.is_damage => self.report.sealed.push(found),
             (Some(found), _) => {
                 let bytes = found.bytes;
-                self.report.broken.push(format!("{bytes} bytes at the end of the file before `{name}` are no records"));
+                self.report
+                    .broken
+                    .push(format!("{bytes} bytes at the end of the file before `{name}` are no records"));
             }
             (None, Some(told)) if self.last.is_some() => {
                 let bytes = told.bytes;
-                self.report.broken.push(format!("`{name}` tells of {bytes} torn bytes that are not there any more"));
+                self.report
+                    .broken
+                    .push(format!("`{name}` tells of {bytes} torn bytes that are not there any more"));
             }
             // The file that was torn is gone with the older ones.
             (None, Some(_)) => {}
@@ -121,7 +125,9 @@ impl Reading<'_> {
             None => {
                 self.report.first = seq;
                 if (seq == 1) != (record.prev == FIRST) {
-                    self.report.broken.push(format!("record {seq} in `{name}` does not say what came before it"));
+                    self.report
+                        .broken
+                        .push(format!("record {seq} in `{name}` does not say what came before it"));
                 }
             }
             Some(last) if seq == last.seq + 1 && record.prev == last.hash => {}

@@ -60,7 +60,9 @@ impl Writer {
             Some(torn) if torn.is_damage => {
                 tracing::error!(bytes = torn.bytes, "the end of the audit log is damaged; a record says so");
             }
-            Some(torn) => tracing::warn!(bytes = torn.bytes, "a crash tore the last audit record; a record says so"),
+            Some(torn) => {
+                tracing::warn!(bytes = torn.bytes, "a crash tore the last audit record; a record says so")
+            }
             None => {}
         }
         let started = Some(Entry { torn, ..Entry::of_service("start") });
@@ -134,9 +136,10 @@ impl Writer {
             }
         };
         let failed = |source| storage::Error::Io { operation: "write", path: "audit".to_owned(), source };
-        let written = current.file.write_all(text).and_then(|()| {
-            if self.settings.is_strict { current.file.sync_data() } else { Ok(()) }
-        });
+        let written = current
+            .file
+            .write_all(text)
+            .and_then(|()| if self.settings.is_strict { current.file.sync_data() } else { Ok(()) });
         if let Err(error) = written {
             // What was half written is not there for anybody yet; the next try writes it whole.
             let _ = current.file.set_len(current.bytes);
@@ -151,7 +154,8 @@ impl Writer {
 /// Removes the oldest files until all together have no more than they may. The newest two stay.
 fn remove_oldest(dir: &Dir, settings: Settings) {
     let removed = files::list(dir).and_then(|segments| {
-        let sizes = segments.iter().map(|segment| Ok(dir.stat_entry(&segment.name)?.map_or(0, |stat| stat.size)));
+        let sizes =
+            segments.iter().map(|segment| Ok(dir.stat_entry(&segment.name)?.map_or(0, |stat| stat.size)));
         let sizes = sizes.collect::<Result<Vec<u64>>>()?;
         let mut total: u64 = sizes.iter().sum();
         for (segment, size) in segments.iter().zip(sizes).take(segments.len().saturating_sub(2)) {

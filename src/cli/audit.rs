@@ -135,7 +135,8 @@ fn line(record: &Record) -> String {
 }
 
 fn head(text: &str) -> Result<Head, String> {
-    let wrong = || format!("`{text}` is no record: write `NUMBER:HASH`, as `filesecbox audit verify` prints it");
+    let wrong =
+        || format!("`{text}` is no record: write `NUMBER:HASH`, as `filesecbox audit verify` prints it");
     let (seq, hash) = text.split_once(':').ok_or_else(wrong)?;
     let seq = seq.parse().map_err(|_| wrong())?;
     let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -44,7 +44,11 @@ fn issue(args: &IssueArgs) -> Outcome {
     let sources = args.serve.sources(&config)?;
     let most = config.access.token_seconds_max;
     if args.ttl == 0 || args.ttl > most {
-        return Err(format!("`--ttl` is {} s: 1 to {most} is possible (`access.token_seconds_max`)", args.ttl).into());
+        return Err(format!(
+            "`--ttl` is {} s: 1 to {most} is possible (`access.token_seconds_max`)",
+            args.ttl
+        )
+        .into());
     }
     let user = UserId::parse(&args.user)?;
     let agent = args.agent.as_deref().map(AgentId::parse).transpose()?;
@@ -55,7 +59,8 @@ fn issue(args: &IssueArgs) -> Outcome {
 }
 
 fn seconds(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no time: write a number of seconds, or such as `90s`, `15m`, `12h`, `30d`");
+    let wrong =
+        || format!("`{text}` is no time: write a number of seconds, or such as `90s`, `15m`, `12h`, `30d`");
     let (digits, unit) = match text.char_indices().last() {
         Some((at, 's' | 'm' | 'h' | 'd')) => text.split_at(at),
         _ => (text, "s"),

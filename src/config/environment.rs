@@ -69,12 +69,10 @@ fn set(table: &mut Table, path: &[String], value: Value) -> Result<(), String> {
             table.insert(name.clone(), value);
             Ok(())
         }
-        [name, rest @ ..] => {
-            match table.entry(name.clone()).or_insert_with(|| Value::Table(Table::new())) {
-                Value::Table(inner) => set(inner, rest, value),
-                _ => Err(name.clone()),
-            }
-        }
+        [name, rest @ ..] => match table.entry(name.clone()).or_insert_with(|| Value::Table(Table::new())) {
+            Value::Table(inner) => set(inner, rest, value),
+            _ => Err(name.clone()),
+        },
     }
 }
 
@@ -125,7 +123,8 @@ mod tests {
 
     #[test]
     fn what_others_call_alike_is_no_setting() {
-        let others = [("FILESECBOX_PORT", "tcp://10.0.0.1:80"), ("FILESECBOX_SERVICE_HOST", "x"), ("PATH", "/")];
+        let others =
+            [("FILESECBOX_PORT", "tcp://10.0.0.1:80"), ("FILESECBOX_SERVICE_HOST", "x"), ("PATH", "/")];
         let variables = others.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
         assert!(Overrides::of(variables).is_empty());
     }

@@ -22,12 +22,14 @@ use policy::{ArchiveLimits, DiskLimits, FileLimits, RunLimits};
 use serde::Deserialize;
 use thiserror::Error;
 
-use crate::access::signed::KeyError;
-use crate::access::{Role, Token};
 pub use self::credentials::{CredentialSources, SIGNING_KEY};
 pub use self::environment::VARIABLE_PREFIX;
-pub use self::operation::{AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat};
+pub use self::operation::{
+    AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat,
+};
 pub use self::tokens::TokenEntry;
+use crate::access::signed::KeyError;
+use crate::access::{Role, Token};
 use crate::egress::{EgressConfig, ProxySettings, SettingsError};
 
 /// A configuration as its file has it. Every field has a default; an unknown one is an error.

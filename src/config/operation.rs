@@ -89,11 +89,7 @@ pub enum AuditDurability {
 
 impl Default for AccessConfig {
     fn default() -> Self {
-        Self {
-            tokens_file: PathBuf::new(),
-            key_file: PathBuf::new(),
-            token_seconds_max: 30 * 24 * 3600,
-        }
+        Self { tokens_file: PathBuf::new(), key_file: PathBuf::new(), token_seconds_max: 30 * 24 * 3600 }
     }
 }
 
@@ -153,6 +149,11 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     least("access.token_seconds_max", config.access.token_seconds_max, 1, "set 1 or more")?;
     least("audit.file_bytes", config.audit.file_bytes, 65_536, "set 65536 or more")?;
-    least("audit.total_bytes", config.audit.total_bytes, config.audit.file_bytes, "set `audit.file_bytes` or more")?;
+    least(
+        "audit.total_bytes",
+        config.audit.total_bytes,
+        config.audit.file_bytes,
+        "set `audit.file_bytes` or more",
+    )?;
     least("audit.queue", number(config.audit.queue), 1, "set 1 or more")
 }

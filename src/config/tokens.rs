@@ -41,8 +41,9 @@ impl TokenEntry {
             }
         };
         let Some(expires) = &self.expires else { return Ok(token) };
-        let moment = OffsetDateTime::parse(expires, &Rfc3339)
-            .map_err(|_| format!("`expires` is `{expires}`: write a moment such as `2027-01-31T00:00:00Z`"))?;
+        let moment = OffsetDateTime::parse(expires, &Rfc3339).map_err(|_| {
+            format!("`expires` is `{expires}`: write a moment such as `2027-01-31T00:00:00Z`")
+        })?;
         Ok(token.expiring(u64::try_from(moment.unix_timestamp()).unwrap_or(0)))
     }
 

@@ -96,7 +96,8 @@ fn builder(limits: &ConnectionLimits) -> http1::Builder {
 impl Server {
     fn take(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
         let link = Link::new(stream, Arc::clone(&self.metrics), self.patience);
-        let connection = self.builder.serve_connection(TokioIo::new(link), self.service.clone()).with_upgrades();
+        let connection =
+            self.builder.serve_connection(TokioIo::new(link), self.service.clone()).with_upgrades();
         let stopping = self.stopping.clone();
         self.connections.spawn(async move {
             let mut connection = pin!(connection);

@@ -35,7 +35,8 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer {
     if ready.disk && ready.isolation && ready.audit {
         return success(ready);
     }
-    let problem = Problem::new(Code::Disconnected, "the service is not ready: what is false below is missing");
+    let problem =
+        Problem::new(Code::Disconnected, "the service is not ready: what is false below is missing");
     Err(problem
         .with("disk", ready.disk)
         .with("isolation", ready.isolation)

@@ -87,7 +87,8 @@ impl http_body::Body for Paced {
                         None => self.timer = Some(Box::pin(sleep(idle))),
                     }
                 }
-                let is_over = self.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(context).is_ready());
+                let is_over =
+                    self.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(context).is_ready());
                 if is_over { self.fail() } else { Poll::Pending }
             }
         }

@@ -46,7 +46,10 @@ pub(super) async fn issue(
     let claims = Claims::new(user, agent, now(), seconds).map_err(|error| Problem::internal(&error))?;
     super::facts::issued(&claims.user, &claims.id);
     let token = app.access.issue(&claims).ok_or_else(|| {
-        Problem::new(Code::Unsupported, "the service has no key to sign with: the operator sets `access.key_file`")
+        Problem::new(
+            Code::Unsupported,
+            "the service has no key to sign with: the operator sets `access.key_file`",
+        )
     })?;
     let expires_ns = i128::from(claims.expires) * 1_000_000_000;
     success_with(token, Beside { id: claims.id, expires_at: rfc3339(expires_ns) })

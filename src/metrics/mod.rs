@@ -130,7 +130,12 @@ impl Metrics {
         );
         registry.register("http_failures", "Requests that failed, by code", self.failures.clone());
         registry.register("runs", "Runs of commands that ended", self.runs.clone());
-        registry.register_with_unit("run_duration", "Time that runs took", Unit::Seconds, self.run_seconds.clone());
+        registry.register_with_unit(
+            "run_duration",
+            "Time that runs took",
+            Unit::Seconds,
+            self.run_seconds.clone(),
+        );
         registry.register_with_unit("received", "Bytes from callers", Unit::Bytes, self.received.clone());
         registry.register_with_unit("sent", "Bytes to callers", Unit::Bytes, self.sent.clone());
         registry.register("connections", "Open connections", self.connections.clone());
@@ -142,7 +147,11 @@ impl Metrics {
         registry.register("audit_records", "Audit records written", self.audited.clone());
         let moment = &self.moment;
         registry.register("runs_running", "Commands under way", moment.running.clone());
-        registry.register("runs_waiting", "Requests that wait for a place to run a command", moment.waiting.clone());
+        registry.register(
+            "runs_waiting",
+            "Requests that wait for a place to run a command",
+            moment.waiting.clone(),
+        );
         registry.register("live_views", "Skills that are mounted", moment.live_views.clone());
         registry.register_with_unit(
             "disk_free",
