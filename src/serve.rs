@@ -168,13 +168,13 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     tokio::spawn(confine::serve_egress(egress, launcher, service.stop.clone()));
     tokio::spawn(Arc::clone(&service.disk).look(service.store.clone(), service.stop.clone()));
     let stopping = CancellationToken::new();
+    let mut reload = signal(SignalKind::hangup())?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
 
     let mut stdout = io::stdout();
     writeln!(stdout, "filesecbox listening on http://{address}")?;
     stdout.flush()?;
 
-    let mut reload = signal(SignalKind::hangup())?;
     let (access, reloaded) = (Arc::clone(&app.access), Arc::clone(&app.audit));
     tokio::spawn(async move {
         while reload.recv().await.is_some() {

@@ -97,7 +97,7 @@ impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             connections: 4096,
-            head_ms: 30_000,
+            head_ms: 75_000,
             head_bytes: 64 * 1024,
             body_idle_ms: 30_000,
             body_bytes_per_second: 1024,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::metrics::Shared;
@@ -18,13 +19,20 @@ pub(super) struct Link {
     patience: Duration,
     /// Runs while the caller takes nothing of what is to be sent.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Given back when the connection ends, also one that has become a WebSocket.
+    _place: OwnedSemaphorePermit,
 }
 
 impl Link {
     /// Wraps `stream`, which fails when for `patience` not a byte can be sent.
-    pub(super) fn new(stream: TcpStream, metrics: Shared, patience: Duration) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        metrics: Shared,
+        patience: Duration,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
         metrics.connections.inc();
-        Self { stream, metrics, patience, stalled: None }
+        Self { stream, metrics, patience, stalled: None, _place: place }
     }
 
     /// Looks at an attempt to send `poll`.

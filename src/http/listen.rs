@@ -95,7 +95,7 @@ fn builder(limits: &ConnectionLimits) -> http1::Builder {
 
 impl Server {
     fn take(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
-        let link = Link::new(stream, Arc::clone(&self.metrics), self.patience);
+        let link = Link::new(stream, Arc::clone(&self.metrics), self.patience, place);
         let connection =
             self.builder.serve_connection(TokioIo::new(link), self.service.clone()).with_upgrades();
         let stopping = self.stopping.clone();
@@ -111,7 +111,6 @@ impl Server {
             if let Err(error) = ended {
                 tracing::debug!(%error, "a connection broke");
             }
-            drop(place);
         });
     }
 }
