@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, key_file};
-use crate::audit::{self, Audit};
+use crate::audit::{self, Audit, Syncs};
 use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Durability};
 use crate::confine::{self, Confined};
 use crate::egress::Egress;
@@ -132,10 +132,10 @@ fn open_audit(config: &Config, store: &Store, metrics: &Arc<Metrics>) -> Result<
         return Ok(Audit::disabled());
     }
     let settings = audit::Settings {
-        is_strict: match config.audit.durability {
-            AuditDurability::Same => config.durability == Durability::Strict,
-            AuditDurability::Strict => true,
-            AuditDurability::Relaxed => false,
+        syncs: match (config.audit.durability, config.durability) {
+            (AuditDurability::Same, Durability::Strict) => Syncs::Changes,
+            (AuditDurability::Strict, _) => Syncs::Everything,
+            (AuditDurability::Same | AuditDurability::Relaxed, _) => Syncs::Nothing,
         },
         file_bytes: config.audit.file_bytes,
         total_bytes: config.audit.total_bytes,

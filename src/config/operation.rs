@@ -78,10 +78,10 @@ pub struct AuditConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditDurability {
-    /// As `durability` of the service says.
+    /// As what the record is about: with strict durability of the service changes are waited for, runs are not.
     #[default]
     Same,
-    /// When it survives a loss of power.
+    /// When it survives a loss of power, whatever it is about.
     Strict,
     /// When the kernel has it.
     Relaxed,
