@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::egress::Egress;
+use crate::metrics::Metrics;
 use disk::DiskWatch;
 pub use error::{Error, Result};
 pub use life::{FileDifference, Text};
@@ -61,6 +62,8 @@ pub struct Service {
     pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.
     pub runs: TaskTracker,
+    /// Counts what happens.
+    pub metrics: Arc<Metrics>,
     /// Set when runs are to be killed.
     pub stop: CancellationToken,
 }

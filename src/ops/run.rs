@@ -273,6 +273,15 @@ impl Service {
     }
 
     async fn run_planned(&self, place: Place, planned: Planned, live: Option<Live>) -> Result<RunOutcome> {
+        let outcome = self.carry_out(place, planned, live).await;
+        match &outcome {
+            Ok(outcome) => self.metrics.ran(&outcome.result),
+            Err(_) => self.metrics.ran_without_result(),
+        }
+        outcome
+    }
+
+    async fn carry_out(&self, place: Place, planned: Planned, live: Option<Live>) -> Result<RunOutcome> {
         let Planned { plan, mut spec, pass, watched } = planned;
         let (prepared, gauges);
         (prepared, gauges, spec.attachments, spec.leases) = if self.launcher.mounts() {

@@ -1,6 +1,6 @@
 //! Who may do what: tokens and roles, and what guards a service that has none.
 
-use crate::support::{Client, Service, Settings, Snapshot, program, run_program, skill_zip};
+use crate::support::{Client, Service, Settings, Snapshot, digest, program, run_program, skill_zip};
 
 /// Tokens as `[[tokens]]` of a configuration; each token's text is its role.
 const TOKENS: &str = r#"
@@ -20,11 +20,6 @@ sha256 = "USER"
 role = "user"
 user = "u"
 "#;
-
-fn digest(text: &str) -> String {
-    use sha2::Digest;
-    sha2::Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 fn closed() -> Service {
     let config = TOKENS
