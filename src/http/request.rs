@@ -11,22 +11,25 @@ use serde::de::DeserializeOwned;
 
 use super::App;
 use super::body;
+use super::facts;
 use super::problem::Problem;
-use crate::access::{Access, Action, Role};
+use crate::access::{Access, Action, Caller, Role};
 use crate::ops::run::id::ExecId;
 
 /// Largest JSON body, in bytes.
 const JSON_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Finds the role of the sender.
-fn role(access: &Access, headers: &HeaderMap) -> Result<Role, Problem> {
+/// Finds out who the sender is.
+fn caller(access: &Access, headers: &HeaderMap) -> Result<Caller, Problem> {
     let token = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, token)| token.trim());
-    Ok(access.role(token)?)
+    let caller = access.caller(token)?;
+    facts::caller(&caller);
+    Ok(caller)
 }
 
 async fn named(
@@ -57,17 +60,23 @@ impl FromRequestParts<App> for TreeRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let role = role(&app.access, &parts.headers)?;
-        let (Some(user), Some(agent), skill) = named(parts, app).await? else {
-            return Err(Problem::invalid("the path names no user and agent"));
-        };
-        role.may(action(&parts.method, &user, &agent))?;
-        let id = match skill {
-            Some(skill) => TreeId::Skill(user, agent, skill),
-            None => TreeId::Workspace(user, agent),
-        };
-        Ok(Self { id })
+        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        Ok(Self { id: tree_for(parts, app, !reads).await? })
     }
+}
+
+/// The tree that the path names, if the caller may read it, or change it when the request `changes` it.
+async fn tree_for(parts: &mut Parts, app: &App, changes: bool) -> Result<TreeId, Problem> {
+    let Caller { role, .. } = caller(&app.access, &parts.headers)?;
+    let (Some(user), Some(agent), skill) = named(parts, app).await? else {
+        return Err(Problem::invalid("the path names no user and agent"));
+    };
+    facts::tree(&user, &agent, skill.as_ref());
+    role.may(if changes { Action::Change(&user, &agent) } else { Action::Read(&user, &agent) })?;
+    Ok(match skill {
+        Some(skill) => TreeId::Skill(user, agent, skill),
+        None => TreeId::Workspace(user, agent),
+    })
 }
 
 /// A request that changes one tree whatever its method is, such as one for a terminal.
@@ -79,9 +88,7 @@ impl FromRequestParts<App> for ChangingRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let TreeRequest { id } = TreeRequest::from_request_parts(parts, app).await?;
-        role(&app.access, &parts.headers)?.may(Action::Change(id.user(), id.agent()))?;
-        Ok(Self { id })
+        Ok(Self { id: tree_for(parts, app, true).await? })
     }
 }
 
@@ -103,14 +110,6 @@ impl FromRequestParts<App> for NamedRun {
     }
 }
 
-fn action<'a>(method: &Method, user: &'a UserId, agent: &'a AgentId) -> Action<'a> {
-    if matches!(*method, Method::GET | Method::HEAD) {
-        Action::Read(user, agent)
-    } else {
-        Action::Change(user, agent)
-    }
-}
-
 /// A request about skills of one user and agent; what it may do depends on the scope.
 pub(super) struct SkillsRequest {
     pub(super) user: UserId,
@@ -125,6 +124,7 @@ impl SkillsRequest {
     }
 
     pub(super) fn check_change(&self, scope: Scope) -> Result<(), Problem> {
+        facts::scope(scope);
         Ok(self.role.may(match scope {
             Scope::Baseline => Action::Baseline(&self.agent),
             Scope::Overlay => Action::Change(&self.user, &self.agent),
@@ -136,10 +136,11 @@ impl FromRequestParts<App> for SkillsRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let role = role(&app.access, &parts.headers)?;
+        let Caller { role, .. } = caller(&app.access, &parts.headers)?;
         let (Some(user), Some(agent), skill) = named(parts, app).await? else {
             return Err(Problem::invalid("the path names no user and agent"));
         };
+        facts::skills(&user, &agent, skill.as_ref());
         Ok(Self { user, agent, skill, role })
     }
 }
@@ -151,7 +152,31 @@ impl FromRequestParts<App> for Known {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        role(&app.access, &parts.headers).map(|_| Self)
+        caller(&app.access, &parts.headers).map(|_| Self)
+    }
+}
+
+/// A caller who may issue tokens.
+pub(super) struct Issuer;
+
+impl FromRequestParts<App> for Issuer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Issue)?;
+        Ok(Self)
+    }
+}
+
+/// A caller who may read figures about the service.
+pub(super) struct Observer;
+
+impl FromRequestParts<App> for Observer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Observe)?;
+        Ok(Self)
     }
 }
 
@@ -241,6 +266,7 @@ pub(super) fn path_of(id: &TreeId, text: Option<&str>) -> Result<RelPath, Proble
     if path.is_root() {
         return Err(Problem::invalid(format!("`{text}` is the tree itself: name a file or directory in it")));
     }
+    facts::path(&path);
     Ok(path)
 }
 

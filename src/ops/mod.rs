@@ -5,6 +5,7 @@
 pub mod disk;
 pub mod error;
 pub mod files;
+pub mod life;
 pub mod places;
 pub mod run;
 pub mod skills;
@@ -20,8 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::egress::Egress;
+use crate::metrics::Metrics;
 use disk::DiskWatch;
 pub use error::{Error, Result};
+pub use life::{FileDifference, Text};
 use places::RunPlaces;
 use run::table::RunTable;
 
@@ -61,6 +64,8 @@ pub struct Service {
     pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.
     pub runs: TaskTracker,
+    /// Counts what happens.
+    pub metrics: Arc<Metrics>,
     /// Set when runs are to be killed.
     pub stop: CancellationToken,
 }

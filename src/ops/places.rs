@@ -17,6 +17,7 @@ const WAITING_PER_PLACE: usize = 8;
 /// How many commands may run at once.
 pub struct RunPlaces {
     all: Arc<Semaphore>,
+    places: usize,
     users: Arc<Mutex<HashMap<UserId, Arc<Semaphore>>>>,
     per_user: usize,
     waiting: AtomicUsize,
@@ -41,6 +42,7 @@ impl RunPlaces {
     pub fn new(limits: &RunLimits) -> Self {
         Self {
             all: Arc::new(Semaphore::new(limits.runs.max(1))),
+            places: limits.runs.max(1),
             users: Arc::new(Mutex::new(HashMap::new())),
             per_user: limits.runs_per_user.max(1),
             waiting: AtomicUsize::new(0),
@@ -86,6 +88,18 @@ impl RunPlaces {
                 Err(Error::Busy { what: "too many commands are running", retry_after_seconds: 5 })
             }
         }
+    }
+
+    /// Requests that wait for a place.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Places taken.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.places.saturating_sub(self.all.available_permits())
     }
 
     /// Users with a command running or waiting.

@@ -151,6 +151,20 @@ impl Service {
         planned: Planned,
         live: Option<Live>,
     ) -> Result<(RunOutcome, Option<Pending>)> {
+        let ended = self.carry_out(place, planned, live).await;
+        match &ended {
+            Ok((outcome, _)) => self.metrics.ran(&outcome.result),
+            Err(_) => self.metrics.ran_without_result(),
+        }
+        ended
+    }
+
+    async fn carry_out(
+        &self,
+        place: Place,
+        planned: Planned,
+        live: Option<Live>,
+    ) -> Result<(RunOutcome, Option<Pending>)> {
         let Planned { plan, mut spec, pass, watched, aside } = planned;
         let (prepared, gauges);
         (prepared, gauges, spec.attachments, spec.leases) = if self.launcher.mounts() {

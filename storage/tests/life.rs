@@ -3,6 +3,8 @@
 
 mod fixture;
 
+use std::io::Write;
+
 use fixture::live::WAYS;
 use fixture::{Fixture, Tree, agent, assert_valid_upper, path, put, read, skill_id, skill_tree, user_id};
 use storage::{Condition, Error, Files, Prefer, Status, Version};
@@ -173,7 +175,7 @@ fn a_command_in_the_skill_holds_off_a_pull_and_loses_nothing_by_a_promotion() {
         fixture.baseline("s", &Tree::of(&[("f", "1"), ("more", "2")]));
         assert!(matches!(fixture.store.pull(&id, Prefer::Ours), Err(Error::Conflict(_))), "{way:?}");
         drop(fixture.store.promote(&id, true).unwrap());
-        std::fs::write(command.tree().join("late"), "kept").unwrap();
+        std::fs::File::create(command.tree().join("late")).unwrap().write_all(b"kept").unwrap();
         drop(command);
         fixture.store.close_views().unwrap();
         assert_eq!(read(&fixture.skill("u", "s"), "late").unwrap(), "kept", "{way:?}");

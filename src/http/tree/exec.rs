@@ -24,7 +24,7 @@ use super::execute::is_nothing;
 use crate::http::answer::{Answer, success, success_with};
 use crate::http::problem::{Code, Problem};
 use crate::http::request::{JsonBody, Params, TreeRequest, dir_of};
-use crate::http::{App, bounded};
+use crate::http::{App, bounded, facts};
 use crate::ops::run::changes::Changes;
 use crate::ops::run::id::ExecId;
 use crate::ops::run::record::Purpose;
@@ -92,6 +92,7 @@ pub(in crate::http) async fn exec(
     refuse_what_is_not_there(&spec)?;
     let form = Form::of(&headers);
     let id = spec.exec_id.as_deref().map(ExecId::parse).transpose()?;
+    facts::program(spec.command.as_deref().unwrap_or("bash"));
     let command = match (spec.command, spec.shell) {
         (Some(name), None) => Command::Program { name, args: spec.args },
         (None, Some(line)) if spec.args.is_empty() => Command::Shell(line),

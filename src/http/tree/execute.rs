@@ -11,7 +11,7 @@ use storage::Absorbed;
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
 use crate::http::request::{Params, TreeRequest, parse_json};
-use crate::http::{App, body};
+use crate::http::{App, body, facts};
 use crate::ops::run::{Command, Commit, RunRequest, Skills};
 
 /// Largest body, in bytes: arguments have their own limit, this one is for JSON around them.
@@ -42,6 +42,7 @@ pub(in crate::http) async fn execute(
     request: Request,
 ) -> Answer {
     let name = query.command.ok_or_else(|| Problem::invalid("the parameter `command` is missing"))?;
+    facts::program(&name);
     let body = body::collect(request.into_body(), BODY_BYTES_MAX).await?;
     let args: Vec<String> = if body.is_empty() { Vec::new() } else { parse_json(&body)? };
     let run = RunRequest {

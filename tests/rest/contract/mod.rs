@@ -1,6 +1,7 @@
 //! The promise to callers: paths, parameters, shapes, and what each operation means.
 
 mod isolation;
+mod life;
 mod lines;
 mod raw;
 mod running;

@@ -18,6 +18,12 @@ pub(crate) use snapshot::Snapshot;
 pub(crate) use websocket::{Message, Socket};
 pub(crate) use zip::{Entry, random_bytes, skill_zip, zip};
 
+/// The SHA-256 of a token, as configurations have it.
+pub(crate) fn digest(text: &str) -> String {
+    use sha2::Digest;
+    sha2::Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The path of a skill's routes.
 pub(crate) fn skill(user: &str, agent: &str, skill: &str) -> String {
     format!("/v1/skills/{}/{}/{}", encoded(user), encoded(agent), encoded(skill))

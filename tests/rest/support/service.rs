@@ -74,8 +74,8 @@ impl Service {
             fs::write(&path, config).unwrap();
             command.arg("--config").arg(path);
         }
-        command.args(&settings.args).envs(settings.env);
-        command.env("FILESECBOX_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::piped());
+        command.env("FILESECBOX_LOG", "warn").args(&settings.args).envs(settings.env);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(fs::File::create(&log).unwrap());
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
