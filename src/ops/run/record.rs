@@ -123,11 +123,12 @@ impl Recorded {
     /// Waits for its end and tells everything.
     ///
     /// # Errors
-    /// [`Error::RunFailed`]: nobody knows how it ended, or what it did could not be taken in.
+    /// * [`Error::RunFailed`]: nobody knows how it ended, or what it did could not be taken in.
+    /// * [`Error::NoRun`]: it could not be started.
     pub async fn outcome(&self) -> Result<RunOutcome> {
         let mut phase = self.phase.subscribe();
         let _ = phase.wait_for(|phase| matches!(phase, Phase::Ended | Phase::NeverBegan)).await;
-        let Some(end) = self.end.get() else { return Err(Error::Panicked) };
+        let Some(end) = self.end.get() else { return Err(Error::NoRun(self.id.to_string())) };
         let bytes = match &end.outcome {
             Err(sentence) => return Err(Error::RunFailed(sentence.clone())),
             Ok(Stored::Memory(bytes)) => bytes.clone(),

@@ -54,6 +54,8 @@ impl Drop for Opening<'_> {
     fn drop(&mut self) {
         if !self.has_begun {
             self.service.table.forget(&self.recorded);
+            // Nobody is to wait for its first event.
+            self.recorded.log.close();
             self.recorded.phase.send_replace(Phase::NeverBegan);
         }
     }

@@ -372,3 +372,27 @@ fn what_nobody_decides_about_is_bounded_and_goes() {
         .post_json(format!("{tree}/exec"), &json!({"shell": "ls", "commit": "later"}))
         .refused(400, "invalid");
 }
+
+#[test]
+fn whoever_waits_for_a_run_that_is_not_started_is_told() {
+    let service = Service::configured("[limits.runs]\nruns_per_user = 1\nqueue_ms = 1500\n");
+    let (client, tree) = (&service.client, workspace("u", "a"));
+    std::thread::scope(|scope| {
+        let spec = json!({"shell": "echo up; sleep 4", "exec_id": "long"});
+        let mut long = client.stream_run(&tree, &spec);
+        assert_eq!(long.next().unwrap()["event"], "started");
+        let queued = scope.spawn(|| {
+            client
+                .post_json(format!("{tree}/exec"), &json!({"command": "ls", "exec_id": "x"}))
+                .refused(429, "busy");
+        });
+        while client.get(format!("{tree}/exec/x")).status != 200 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let waits = scope.spawn(|| client.get(format!("{tree}/exec/x?follow")).refused(404, "not_found"));
+        assert_eq!(client.resume(&tree, "x", 0).next(), None, "a stream of nothing");
+        waits.join().unwrap();
+        queued.join().unwrap();
+        client.delete(format!("{tree}/exec/long")).ok();
+    });
+}

@@ -42,6 +42,8 @@ impl<'a> Summary<'a> {
         Self {
             exec_id: recorded.id.as_str(),
             state: match recorded.phase() {
+                // Whoever has read the last event finds it ended.
+                _ if recorded.exit().is_some() => "ended",
                 Phase::Starting => "starting",
                 Phase::Running => "running",
                 Phase::Ended | Phase::NeverBegan => "ended",

@@ -17,7 +17,6 @@ use crate::http::problem::Problem;
 use crate::http::request::{NamedRun, Params};
 use crate::http::tree::execute::is_nothing;
 use crate::ops::run::changes::Changes;
-use crate::ops::run::record::Phase;
 
 /// How long a killed run may take to be told as ended.
 const END_WAIT: Duration = Duration::from_secs(5);
@@ -75,7 +74,7 @@ pub(in crate::http) async fn get(
             "`after` goes with `Accept: text/event-stream` or `application/x-ndjson`",
         ));
     }
-    let beside = if follow || recorded.phase() == Phase::Ended {
+    let beside = if follow || recorded.exit().is_some() {
         let outcome = recorded.outcome().await?;
         Beside { result: Some(outcome.result), absorbed: outcome.absorbed, changes: outcome.changes }
     } else {
