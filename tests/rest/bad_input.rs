@@ -249,9 +249,11 @@ const TREE_ROUTES: &[(&str, &str)] = &[
     ("edit", "PUT"),
     ("execute", "POST"),
     ("exec", "GET,HEAD,POST"),
-    ("exec/id", "DELETE,GET,HEAD"),
-    ("exec/id/signal", "POST"),
-    ("exec/id/stdin", "POST"),
+    ("exec/x", "DELETE,GET,HEAD"),
+    ("exec/x/commit", "POST"),
+    ("exec/x/discard", "POST"),
+    ("exec/x/signal", "POST"),
+    ("exec/x/stdin", "POST"),
     ("terminal", "GET,HEAD"),
     ("replace", "POST"),
     ("stat", "GET,HEAD"),
@@ -352,6 +354,20 @@ fn an_unknown_or_malformed_parameter_is_refused() {
             ("POST", "execute?command=ls&timeout_ms=-5"),
             ("POST", "execute?command=ls&timeout_ms=99999999999999999999"),
             ("POST", "execute?command=ls&timeout=5"),
+            ("POST", "exec?background=1"),
+            ("POST", "exec?after=1"),
+            ("GET", "exec?limit=x"),
+            ("GET", "exec/a%2Fb"),
+            ("GET", "exec/.x"),
+            ("GET", "exec/x?follow=maybe"),
+            ("GET", "exec/x?after=-1"),
+            ("GET", "exec/x?encoding=utf-16"),
+            ("DELETE", "exec/%20"),
+            ("POST", "exec/x/stdin?close=1"),
+            ("POST", "exec/x/stdin?path=x"),
+            ("POST", "exec/x/signal"),
+            ("GET", "terminal?rows=0"),
+            ("GET", "terminal?path=x"),
         ] {
             guarded.refused(method, &format!("{tree}/{route}"), b"[]", 400, "invalid");
         }
@@ -416,6 +432,12 @@ fn a_body_that_is_not_what_the_route_takes_is_refused() {
             ("exec", json!({"shell": ["ls"]})),
             ("exec", json!({"command": "ls", "args": "x"})),
             ("exec", json!({"command": "ls", "env": []})),
+            ("exec", json!({"command": "ls", "stdin_open": 1})),
+            ("exec", json!({"command": "ls", "changes": "yes"})),
+            ("exec", json!({"command": "ls", "commit": "later"})),
+            ("exec", json!({"command": "ls", "exec_id": "a b"})),
+            ("exec/x/signal", json!({"signal": 2})),
+            ("exec/x/signal", json!({"signal": "INT", "all": true})),
         ] {
             guarded.refused("POST", &format!("{tree}/{route}"), body.to_string().as_bytes(), 400, "invalid");
         }

@@ -95,6 +95,8 @@ const ROWS: &[Row] = &[
     Row("GET T/exec", "", "", 200, READ),
     Row("GET T/exec/{exec_id}", "", "", 404, READ),
     Row("DELETE T/exec/{exec_id}", "", "", 404, CHANGE),
+    Row("POST T/exec/{exec_id}/commit", "", "", 404, CHANGE),
+    Row("POST T/exec/{exec_id}/discard", "", "", 404, CHANGE),
     Row("POST T/exec/{exec_id}/signal", "", r#"{"signal":"TERM"}"#, 404, CHANGE),
     Row("POST T/exec/{exec_id}/stdin", "", "x", 404, CHANGE),
     Row("POST T/exec/{exec_id}/commit", "", "", 404, CHANGE),
