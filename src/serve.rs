@@ -22,6 +22,7 @@ use crate::http::{self, App};
 use crate::metrics::Metrics;
 use crate::ops::Service;
 use crate::ops::places::RunPlaces;
+use crate::ops::run::table::RunTable;
 
 /// How long answers may take to leave after the last run has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -96,6 +97,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
     let access = Arc::new(open_access(&config, sources, &store)?);
     runtime.block_on(async move {
         tracing::info!(tier = %host.enforcement.tier, landlock_abi = host.enforcement.landlock_abi, "commands are confined");
+        let sessions = &config.limits.sessions;
         let service = Arc::new(Service {
             store,
             launcher,
@@ -108,6 +110,9 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             file_limits: config.limits.files.clone(),
             run_limits: config.limits.runs.clone(),
             places: RunPlaces::new(&config.limits.runs),
+            background: RunPlaces::without_queue(sessions.background, sessions.background_per_user),
+            terminals: RunPlaces::without_queue(sessions.terminals, sessions.terminals_per_user),
+            table: RunTable::new(sessions.clone()),
             disk: Arc::default(),
             runs: TaskTracker::new(),
             metrics,

@@ -17,6 +17,7 @@ use crate::enforcement::Circumstances;
 use crate::error::Error;
 use crate::hint;
 use crate::launcher::{Launcher, packet_sockets};
+use crate::live::{Live, open_terminal};
 use crate::mounts::{Attachment, Clones, Role};
 use crate::output::{Capture, Stream};
 use crate::programs::shorten;
@@ -104,7 +105,23 @@ impl Launcher {
     /// * [`Error::Tree`], [`Error::Directory`]: the tree or the working directory cannot be opened.
     /// * [`Error::Step`]: confining the new process failed; the program did not start.
     /// * [`Error::LauncherStart`], [`Error::LauncherDied`], [`Error::Walls`], [`Error::Resource`]: the host failed.
-    pub async fn run(self: &Arc<Self>, mut spec: RunSpec) -> Result<ExecResult, Error> {
+    pub async fn run(self: &Arc<Self>, spec: RunSpec) -> Result<ExecResult, Error> {
+        self.run_with(spec, None).await
+    }
+
+    /// As [`Launcher::run`], for a caller who takes part in the run while it is under way.
+    ///
+    /// # Errors
+    /// As [`Launcher::run`].
+    pub async fn run_live(self: &Arc<Self>, spec: RunSpec, live: Live) -> Result<ExecResult, Error> {
+        self.run_with(spec, Some(live)).await
+    }
+
+    async fn run_with(
+        self: &Arc<Self>,
+        mut spec: RunSpec,
+        mut live: Option<Live>,
+    ) -> Result<ExecResult, Error> {
         let began = Instant::now();
         check(&spec)?;
         let floor = self.config.isolation.minimum;
@@ -118,14 +135,20 @@ impl Launcher {
         } else {
             None
         };
-        let request = self.request(&spec, identity, clones.as_ref())?;
+        let mut request = self.request(&spec, identity, clones.as_ref())?;
+        request.is_live = live.is_some();
+        request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
         let stdin = spec.stdin.take();
-        let (ours, reports, through) = self.launch(&spec, stdin, &request, clones.as_ref()).await?;
+        let pipes = Ends::open(stdin, live.as_mut())?;
+        let (ours, reports, through) = self.launch(&spec, pipes, &request, clones.as_ref()).await?;
         drop(clones);
         let mut capture = Capture::new(spec.limits.output_bytes);
         let deadline = tokio::time::Instant::from_std(began + deadline(&spec));
         let mut watch = Watch::new(ours, reports, deadline, self.buffers.lend())?;
         watch.halt = spec.halt.take();
+        if let Some(live) = live {
+            watch.join(live);
+        }
         let watched = watch.until_ended(&mut capture).await;
         self.buffers.take_back(std::mem::take(&mut watch.buffer));
         if matches!(watched, Err(Error::LauncherDied)) {
@@ -196,6 +219,8 @@ impl Launcher {
             },
             network: spec.network,
             has_walls: self.landlock.is_ok(),
+            is_live: false,
+            has_terminal: false,
         })
     }
 
@@ -203,28 +228,18 @@ impl Launcher {
     async fn launch(
         self: &Arc<Self>,
         spec: &RunSpec,
-        stdin: Option<Vec<u8>>,
+        ends: Ends,
         request: &Request,
         clones: Option<&Clones>,
     ) -> Result<(Pipes, OwnedFd, Arc<OwnedFd>), Error> {
         let (directory, walls) = self.surroundings(spec, clones)?;
         let (reports, run) = packet_sockets().map_err(Error::resource("socketpair"))?;
-        let (out, their_out) = pipe()?;
-        let (err, their_err) = pipe()?;
-        let (input, their_in) = match &stdin {
-            None => (None, None),
-            Some(_) => {
-                let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(Error::resource("pipe2"))?;
-                ioctl_fionbio(&write, true).map_err(Error::resource("ioctl(FIONBIO)"))?;
-                (Some(write), Some(read))
-            }
-        };
         let descriptors = Descriptors {
             run: run.as_fd(),
             stdio: [
-                their_in.as_ref().map_or(self.null.as_fd(), AsFd::as_fd),
-                their_out.as_fd(),
-                their_err.as_fd(),
+                ends.input.as_ref().map_or(self.null.as_fd(), AsFd::as_fd),
+                ends.out.as_fd(),
+                ends.err.as_fd(),
             ],
             directory: directory.as_fd(),
             walls: walls.as_ref().map(|ruleset| ruleset.as_fd()),
@@ -235,8 +250,7 @@ impl Launcher {
             },
         };
         let through = self.submit(request, &descriptors).await?;
-        let input = input.zip(stdin).map(|(pipe, bytes)| Input { pipe, bytes, written: 0 });
-        Ok((Pipes { out, err, input }, reports, through))
+        Ok((ends.ours, reports, through))
     }
 }
 
@@ -266,6 +280,49 @@ impl Launcher {
         let scratch = place(&spec.view.scratch)?;
         let directory = enter(tree.as_fd(), &spec.directory)?;
         Ok((directory, build(&[(tree.as_fd(), 0), (scratch.as_fd(), 0)])?))
+    }
+}
+
+/// The ends of a run's standard streams: ours, and those that the command gets.
+struct Ends {
+    ours: Pipes,
+    /// `None`: it gets `/dev/null`.
+    input: Option<OwnedFd>,
+    out: OwnedFd,
+    err: OwnedFd,
+}
+
+impl Ends {
+    fn open(stdin: Option<Vec<u8>>, live: Option<&mut Live>) -> Result<Self, Error> {
+        let (more, terminal) = live.map_or((None, None), |live| (live.input.take(), live.terminal));
+        if let Some(size) = terminal {
+            let (ours, theirs) = open_terminal(size).map_err(Error::resource("open(/dev/ptmx)"))?;
+            ioctl_fionbio(&ours, true).map_err(Error::resource("ioctl(FIONBIO)"))?;
+            let again = |fd: &OwnedFd| fd.try_clone().map_err(Error::resource("dup"));
+            let input = Input {
+                pipe: again(&ours)?,
+                bytes: stdin.unwrap_or_default(),
+                written: 0,
+                more,
+                is_terminal: true,
+            };
+            let terminal = Some(again(&ours)?);
+            let (input_of, out) = (again(&theirs)?, again(&theirs)?);
+            let ours = Pipes { out: ours, err: None, input: Some(input), terminal };
+            return Ok(Self { ours, input: Some(input_of), out, err: theirs });
+        }
+        let (our_out, out) = pipe()?;
+        let (our_err, err) = pipe()?;
+        let (our_input, input) = if stdin.is_none() && more.is_none() {
+            (None, None)
+        } else {
+            let (read, pipe) = pipe_with(PipeFlags::CLOEXEC).map_err(Error::resource("pipe2"))?;
+            ioctl_fionbio(&pipe, true).map_err(Error::resource("ioctl(FIONBIO)"))?;
+            let bytes = stdin.unwrap_or_default();
+            (Some(Input { pipe, bytes, written: 0, more, is_terminal: false }), Some(read))
+        };
+        let ours = Pipes { out: our_out, err: Some(our_err), input: our_input, terminal: None };
+        Ok(Self { ours, input, out, err })
     }
 }
 

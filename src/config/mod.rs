@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use exec::Isolation;
 use policy::command::Profile;
-use policy::{ArchiveLimits, DiskLimits, FileLimits, RunLimits};
+use policy::{ArchiveLimits, DiskLimits, FileLimits, RunLimits, SessionLimits};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -121,6 +121,8 @@ pub struct Limits {
     pub disk: DiskLimits,
     /// Runs of commands.
     pub runs: RunLimits,
+    /// Runs that are remembered, in the background, or in a terminal.
+    pub sessions: SessionLimits,
     /// Connections of callers.
     pub connections: ConnectionLimits,
     /// Mounted skills that are held while nobody runs a command in them, 1 or more.
@@ -134,6 +136,7 @@ impl Default for Limits {
             files: FileLimits::default(),
             disk: DiskLimits::default(),
             runs: RunLimits::default(),
+            sessions: SessionLimits::default(),
             connections: ConnectionLimits::default(),
             views: 256,
         }

@@ -77,6 +77,7 @@ struct Limits<'a> {
     files: &'a policy::FileLimits,
     disk: &'a policy::DiskLimits,
     runs: &'a policy::RunLimits,
+    sessions: &'a policy::SessionLimits,
     connections: &'a ConnectionLimits,
 }
 
@@ -92,6 +93,7 @@ pub(super) async fn info(State(app): State<App>, _known: Known) -> Answer {
             files: &service.file_limits,
             disk: &service.store.options().disk,
             runs: &service.run_limits,
+            sessions: service.table.limits(),
             connections: &app.connections,
         },
     })

@@ -66,9 +66,15 @@ pub fn router(app: App) -> Router {
         .route("/v1/tokens", post(tokens::issue))
         .route("/v1/skills/{u}/{a}/upload", post(skills::upload::upload))
         .route("/v1/skills/{u}/{a}/list", get(skills::list::list))
+        .route("/v1/skills/{u}/{a}/catalog", get(skills::catalog::catalog))
         .route(skill, delete(skills::remove::remove))
         .route(&format!("{skill}/reset"), post(skills::reset::reset))
         .route(&format!("{skill}/download"), get(skills::download::download))
+        .route(&format!("{skill}/diff"), get(skills::diff::diff))
+        .route(&format!("{skill}/versions"), get(skills::versions::list))
+        .route(&format!("{skill}/rollback"), post(skills::versions::rollback))
+        .route(&format!("{skill}/promote"), post(skills::promote::promote))
+        .route(&format!("{skill}/pull"), post(skills::promote::pull))
         .merge(tree_routes(skill))
         .merge(tree_routes("/v1/sandbox/{u}/{a}"))
         .fallback(problem::no_route)
@@ -82,12 +88,16 @@ pub fn router(app: App) -> Router {
 }
 
 fn tree_routes(tree: &str) -> Router<App> {
-    let routes: [(&str, MethodRouter<App>); 12] = [
+    let routes: [(&str, MethodRouter<App>); 16] = [
         ("files", get(tree::files::files)),
         ("content", get(tree::content::content)),
         ("edit", put(tree::edit::edit)),
         ("execute", post(tree::execute::execute)),
-        ("exec", post(tree::exec::exec)),
+        ("exec", post(tree::exec::exec).get(tree::exec::list::list)),
+        ("exec/{exec_id}", get(tree::exec::one::get).delete(tree::exec::one::delete)),
+        ("exec/{exec_id}/stdin", post(tree::exec::stdin::stdin)),
+        ("exec/{exec_id}/signal", post(tree::exec::signal::signal)),
+        ("terminal", get(tree::terminal::terminal)),
         ("replace", post(tree::replace::replace)),
         ("stat", get(tree::stat::stat)),
         ("dir", get(tree::dir::dir)),

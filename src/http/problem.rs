@@ -28,6 +28,7 @@ pub(super) enum Code {
     NotText,
     EditMismatch,
     Conflict,
+    Gone,
     Stale,
     TooLarge,
     RangeNotSatisfiable,
@@ -57,6 +58,7 @@ impl Code {
             Self::NotText => ("not_text", StatusCode::CONFLICT),
             Self::EditMismatch => ("edit_mismatch", StatusCode::CONFLICT),
             Self::Conflict => ("conflict", StatusCode::CONFLICT),
+            Self::Gone => ("gone", StatusCode::GONE),
             Self::Stale => ("stale", StatusCode::PRECONDITION_FAILED),
             Self::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE),
             Self::RangeNotSatisfiable => ("range_not_satisfiable", StatusCode::RANGE_NOT_SATISFIABLE),
@@ -136,12 +138,16 @@ impl From<Error> for Problem {
                 .with("retry_after_seconds", retry_after_seconds)
                 .with_header(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds)),
             Error::Unsupported(_) => Self::new(Code::Unsupported, message),
+            Error::NoRun(_) => Self::new(Code::NotFound, message),
+            Error::NameTaken(_) | Error::NotNow(_) => Self::new(Code::Conflict, message),
+            Error::Gone(first) => Self::new(Code::Gone, message).with("first_seq", first),
+            Error::RunFailed(_) => Self::new(Code::Disconnected, message),
             Error::Stopping => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5"),
             Error::Path(error) => error.into(),
             Error::Refused(refusal) => refusal.into(),
             Error::Storage(error) => error.into(),
             Error::Exec(error) => error.into(),
-            Error::Panicked => Self::internal(&error),
+            Error::Log(_) | Error::Panicked => Self::internal(&error),
         }
     }
 }

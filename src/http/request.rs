@@ -14,6 +14,7 @@ use super::body;
 use super::facts;
 use super::problem::Problem;
 use crate::access::{Access, Action, Caller, Role};
+use crate::ops::run::id::ExecId;
 
 /// Largest JSON body, in bytes.
 const JSON_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -59,25 +60,53 @@ impl FromRequestParts<App> for TreeRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let Caller { role, .. } = caller(&app.access, &parts.headers)?;
-        let (Some(user), Some(agent), skill) = named(parts, app).await? else {
-            return Err(Problem::invalid("the path names no user and agent"));
-        };
-        facts::tree(&user, &agent, skill.as_ref());
-        role.may(action(&parts.method, &user, &agent))?;
-        let id = match skill {
-            Some(skill) => TreeId::Skill(user, agent, skill),
-            None => TreeId::Workspace(user, agent),
-        };
-        Ok(Self { id })
+        let changes = !matches!(parts.method, Method::GET | Method::HEAD);
+        Ok(Self { id: tree(parts, app, changes).await? })
     }
 }
 
-fn action<'a>(method: &Method, user: &'a UserId, agent: &'a AgentId) -> Action<'a> {
-    if matches!(*method, Method::GET | Method::HEAD) {
-        Action::Read(user, agent)
-    } else {
-        Action::Change(user, agent)
+/// Finds the tree that the path names, if the sender may change or read it.
+async fn tree(parts: &mut Parts, app: &App, changes: bool) -> Result<TreeId, Problem> {
+    let Caller { role, .. } = caller(&app.access, &parts.headers)?;
+    let (Some(user), Some(agent), skill) = named(parts, app).await? else {
+        return Err(Problem::invalid("the path names no user and agent"));
+    };
+    facts::tree(&user, &agent, skill.as_ref());
+    role.may(if changes { Action::Change(&user, &agent) } else { Action::Read(&user, &agent) })?;
+    Ok(match skill {
+        Some(skill) => TreeId::Skill(user, agent, skill),
+        None => TreeId::Workspace(user, agent),
+    })
+}
+
+/// A request that changes one tree whatever its method is, such as one for a terminal.
+pub(super) struct ChangingRequest {
+    pub(super) id: TreeId,
+}
+
+impl FromRequestParts<App> for ChangingRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Ok(Self { id: tree(parts, app, true).await? })
+    }
+}
+
+/// A request for one run of a tree, by somebody who may ask for it.
+pub(super) struct NamedRun {
+    pub(super) tree: TreeId,
+    pub(super) id: ExecId,
+}
+
+impl FromRequestParts<App> for NamedRun {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let TreeRequest { id: tree } = TreeRequest::from_request_parts(parts, app).await?;
+        let params = RawPathParams::from_request_parts(parts, app).await;
+        let params = params.map_err(|_| Problem::invalid("the path is not percent-encoded UTF-8"))?;
+        let name = params.iter().find(|(name, _)| *name == "exec_id").map_or("", |(_, value)| value);
+        Ok(Self { tree, id: ExecId::parse(name)? })
     }
 }
 

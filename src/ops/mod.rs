@@ -5,6 +5,7 @@
 pub mod disk;
 pub mod error;
 pub mod files;
+pub mod life;
 pub mod places;
 pub mod run;
 pub mod skills;
@@ -23,7 +24,9 @@ use crate::egress::Egress;
 use crate::metrics::Metrics;
 use disk::DiskWatch;
 pub use error::{Error, Result};
+pub use life::{FileDifference, Text};
 use places::RunPlaces;
+use run::table::RunTable;
 
 /// Everything an operation needs.
 pub struct Service {
@@ -49,6 +52,12 @@ pub struct Service {
     pub run_limits: RunLimits,
     /// Who is running how much.
     pub places: RunPlaces,
+    /// Who has how many runs in the background.
+    pub background: RunPlaces,
+    /// Who has how many terminals.
+    pub terminals: RunPlaces,
+    /// Runs that have names.
+    pub table: RunTable,
     /// The trees that runs may fill.
     pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.

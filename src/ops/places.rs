@@ -51,6 +51,12 @@ impl RunPlaces {
         }
     }
 
+    /// Places for which nobody waits: who finds none is sent away at once.
+    #[must_use]
+    pub fn without_queue(all: usize, per_user: usize) -> Self {
+        Self::new(&RunLimits { runs: all, runs_per_user: per_user, queue_ms: 0, ..RunLimits::default() })
+    }
+
     /// Waits for a place for `user`, in order of arrival, as long as the queue's limit says.
     ///
     /// The user's own place is taken first, so that one user's waiting commands hold up nobody else's.

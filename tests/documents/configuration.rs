@@ -8,7 +8,7 @@ use crate::read;
 
 const EXAMPLE: &str = "docs/filesecbox.example.toml";
 /// The tables of a configuration; the first is the file itself.
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 14] = [
     "",
     "isolation",
     "commands",
@@ -18,6 +18,7 @@ const TABLES: [&str; 13] = [
     "limits.files",
     "limits.disk",
     "limits.runs",
+    "limits.sessions",
     "limits.connections",
     "access",
     "log",

@@ -55,6 +55,7 @@ pub(in crate::http) async fn execute(
         skills: Skills::None,
         network: None,
         encoding: Encoding::Text,
+        changes: false,
     };
     let outcome = app.service.run(tree.id, run).await?;
     let mut text = format!("Exit Code: {}\nOutput:\n{}", outcome.result.exit_code, outcome.result.output);

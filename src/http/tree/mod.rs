@@ -12,6 +12,7 @@ pub(super) mod remove;
 pub(super) mod rename;
 pub(super) mod replace;
 pub(super) mod stat;
+pub(super) mod terminal;
 
 use policy::RelPath;
 use serde::Serialize;

@@ -171,6 +171,20 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
+/// Waits until none of these processes runs any more; a zombie of somebody else's init does not.
+pub(crate) fn assert_gone(processes: &[u32]) {
+    let runs = |process: &&u32| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, fields)| !fields.trim_start().starts_with('Z'))
+    };
+    let begin = Instant::now();
+    while processes.iter().any(|process| runs(&process)) && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let left: Vec<&u32> = processes.iter().filter(runs).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 /// Most memory that a process has had resident, in bytes (`VmHWM`, proc_pid_status(5)).
 pub(crate) fn memory_peak_bytes(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

@@ -1,0 +1,383 @@
+//! [`Log`]: what a run did, event by event, for readers who come, go and come back.
+//!
+//! One task writes, any number read. Events lie in a file without a name, so that no command can reach them and no
+//! crash leaves them behind; the file is used as a ring of bounded size. Memory holds a mark for every
+//! [`MARK_BYTES`] of it and nothing of the events.
+//!
+//! When the ring is full the oldest events give way. Those that an attached reader has not taken yet are waited for,
+//! so that the command waits in the end, as it would for a slow pipe; but only as long as each reader takes something
+//! within the patience given. One that does not is left behind and finds its next event gone.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use storage::Store;
+use storage::cached::read_now;
+use tokio::sync::{Notify, watch};
+
+use super::budget::{Budget, Share};
+use super::event::{Event, Kind};
+use crate::ops::{Error, Result, blocking};
+
+/// Longest payload of one event, in bytes.
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 32 * 1024;
+/// What an event takes besides its payload: number, kind, length.
+const HEAD_BYTES: usize = 13;
+/// How much is read at once, in bytes: one event at least.
+const READ_BYTES: u64 = 64 * 1024;
+/// How far apart the places are that the log remembers, in bytes.
+const MARK_BYTES: u64 = 64 * 1024;
+/// Smallest ring, in bytes.
+const CAPACITY_MIN: u64 = 256 * 1024;
+
+/// The events of one run.
+pub(crate) struct Log {
+    store: Store,
+    state: Mutex<State>,
+    /// Counts changes that readers wait for.
+    changes: watch::Sender<u64>,
+    /// Told when a reader has taken something or left.
+    taken: Notify,
+    patience: Duration,
+}
+
+/// An event and where it lies, counted from the first byte ever written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    seq: u64,
+    at: u64,
+}
+
+struct State {
+    file: Option<Arc<File>>,
+    capacity: u64,
+    share: Share,
+    /// The oldest event that is there.
+    first: Mark,
+    /// Where the next one goes.
+    next: Mark,
+    marks: VecDeque<Mark>,
+    is_closed: bool,
+    readers: HashMap<u64, Position>,
+    reader_next: u64,
+}
+
+/// How far a reader has come, and since when the writer waits for it to come further.
+struct Position {
+    at: u64,
+    waited_for: Option<Instant>,
+}
+
+/// What a reader finds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// At least one event.
+    Events(Vec<Event>),
+    /// Nothing yet.
+    Nothing,
+    /// Everything was read, and nothing will follow.
+    End,
+    /// The next event is no longer there; the oldest that is has this number.
+    Gone {
+        /// Its number.
+        first: u64,
+    },
+}
+
+/// Somebody who reads a log. While there are readers, the log waits for them.
+pub(crate) struct Reader {
+    log: Arc<Log>,
+    number: u64,
+    next: Mark,
+    changes: watch::Receiver<u64>,
+}
+
+impl Log {
+    /// An empty log of at most `capacity` bytes, which waits `patience` for a reader that takes nothing.
+    pub(crate) fn new(store: Store, capacity: u64, budget: &Arc<Budget>, patience: Duration) -> Self {
+        let start = Mark { seq: 1, at: 0 };
+        let state = State {
+            file: None,
+            capacity: capacity.max(CAPACITY_MIN),
+            share: budget.share(),
+            first: start,
+            next: start,
+            marks: VecDeque::from([start]),
+            is_closed: false,
+            readers: HashMap::new(),
+            reader_next: 0,
+        };
+        let (changes, _) = watch::channel(0);
+        Self { store, state: Mutex::new(state), changes, taken: Notify::new(), patience }
+    }
+
+    /// The numbers of the oldest event that is there and of the next one to come.
+    pub(crate) fn range(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.first.seq, state.next.seq)
+    }
+
+    /// Adds one event, of at most [`PAYLOAD_BYTES_MAX`] bytes. One task writes; events of others would be mixed up.
+    ///
+    /// What cannot be stored is lost with all before it, and readers are told so; the run goes on.
+    pub(crate) async fn append(&self, kind: Kind, payload: &[u8]) {
+        let (file, at, seq) = {
+            let state = self.state.lock();
+            (state.file.clone(), state.next.at, state.next.seq)
+        };
+        let mut record = Vec::with_capacity(HEAD_BYTES + payload.len());
+        record.extend(seq.to_le_bytes());
+        record.push(kind.byte());
+        record.extend(u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
+        record.extend_from_slice(payload);
+        let length = record.len() as u64;
+        self.grow(at + length);
+        self.make_room(length).await;
+        let capacity = self.state.lock().capacity;
+        let store = self.store.clone();
+        let written = blocking(move || {
+            let file = match file {
+                Some(file) => file,
+                None => Arc::new(store.spool()?),
+            };
+            write_ring(&file, capacity, at, &record).map_err(Error::Log)?;
+            Ok(file)
+        });
+        let written = written.await;
+        let mut state = self.state.lock();
+        state.next = Mark { seq: seq + 1, at: at + length };
+        match written {
+            Ok(file) => {
+                state.file = Some(file);
+                if state.marks.back().is_none_or(|mark| at >= mark.at + MARK_BYTES) {
+                    state.marks.push_back(Mark { seq, at });
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "an event of a run could not be kept, and those before it are dropped");
+                state.first = state.next;
+                state.marks = VecDeque::from([state.next]);
+            }
+        }
+        drop(state);
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Says that nothing will follow.
+    pub(crate) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Lets the file take more of the disk, or makes the ring as large as it is now.
+    fn grow(&self, end: u64) {
+        let mut state = self.state.lock();
+        let wanted = end.min(state.capacity);
+        if wanted > state.share.granted() && !state.share.grow_to(wanted) {
+            // Nothing has wrapped round yet, so every place stays where it is.
+            state.capacity = state.share.granted().max(CAPACITY_MIN);
+        }
+    }
+
+    /// Drops the oldest events until `length` bytes fit.
+    async fn make_room(&self, length: u64) {
+        loop {
+            // Before the look, so that nothing that happens after it is missed.
+            let taken = self.taken.notified();
+            let wait = {
+                let mut state = self.state.lock();
+                let Some(first) = state.first_after(length) else { return };
+                let patience = self.patience;
+                let now = Instant::now();
+                let mut oldest = None;
+                state.readers.retain(|_, position| {
+                    if position.at >= first.at {
+                        return true;
+                    }
+                    let since = *position.waited_for.get_or_insert(now);
+                    let is_waited_for = now.duration_since(since) < patience;
+                    if is_waited_for {
+                        oldest = Some(oldest.map_or(since, |oldest: Instant| oldest.min(since)));
+                    }
+                    is_waited_for
+                });
+                let Some(oldest) = oldest else {
+                    state.first = first;
+                    while state.marks.front().is_some_and(|mark| mark.at < first.at) {
+                        state.marks.pop_front();
+                    }
+                    return;
+                };
+                (oldest + patience).saturating_duration_since(now)
+            };
+            let _ = tokio::time::timeout(wait, taken).await;
+        }
+    }
+
+    /// Reads on after the event `after`; 0 is from the first one on.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] when what follows is no longer there; [`Error::Invalid`] when `after` has not happened.
+    pub(crate) fn reader(self: &Arc<Self>, after: u64) -> Result<Reader> {
+        let wanted = after.saturating_add(1);
+        let changes = self.changes.subscribe();
+        let mut state = self.state.lock();
+        if wanted > state.next.seq {
+            let last = state.next.seq - 1;
+            return Err(Error::Invalid(format!("`after` is {after}, and the last event is {last}")));
+        }
+        if wanted < state.first.seq {
+            return Err(Error::Gone(state.first.seq));
+        }
+        let index = state.marks.partition_point(|mark| mark.seq <= wanted);
+        let mark = index.checked_sub(1).and_then(|index| state.marks.get(index)).copied();
+        let at = mark.unwrap_or(state.first).at.max(state.first.at);
+        let number = state.reader_next;
+        state.reader_next += 1;
+        state.readers.insert(number, Position { at, waited_for: None });
+        drop(state);
+        Ok(Reader { log: Arc::clone(self), number, next: Mark { seq: wanted, at }, changes })
+    }
+}
+
+impl State {
+    /// What will be the oldest event when `length` bytes have been added; `None` when all stay.
+    fn first_after(&self, length: u64) -> Option<Mark> {
+        let least = (self.next.at + length).checked_sub(self.capacity)?;
+        if self.first.at >= least {
+            return None;
+        }
+        Some(self.marks.iter().find(|mark| mark.at >= least).copied().unwrap_or(self.next))
+    }
+}
+
+impl Reader {
+    /// Waits for what follows.
+    ///
+    /// # Errors
+    /// [`Error::Log`]: the file cannot be read.
+    pub(crate) async fn next(&mut self) -> Result<Found> {
+        loop {
+            match self.now().await? {
+                Found::Nothing => {}
+                found => return Ok(found),
+            }
+            if self.changes.changed().await.is_err() {
+                return Ok(Found::End);
+            }
+        }
+    }
+
+    /// What follows as far as it is there: about [`READ_BYTES`] at most.
+    ///
+    /// # Errors
+    /// [`Error::Log`]: the file cannot be read.
+    pub(crate) async fn now(&mut self) -> Result<Found> {
+        loop {
+            self.changes.mark_unchanged();
+            let (file, capacity, length) = {
+                let state = self.log.state.lock();
+                if self.next.at < state.first.at {
+                    return Ok(Found::Gone { first: state.first.seq });
+                }
+                let length = (state.next.at - self.next.at).min(READ_BYTES);
+                match &state.file {
+                    Some(file) if length > 0 => (Arc::clone(file), state.capacity, length),
+                    _ if state.is_closed => return Ok(Found::End),
+                    _ => return Ok(Found::Nothing),
+                }
+            };
+            let bytes = read_ring(file, capacity, self.next.at, length).await?;
+            {
+                // The writer may have come round meanwhile.
+                let state = self.log.state.lock();
+                if self.next.at < state.first.at {
+                    return Ok(Found::Gone { first: state.first.seq });
+                }
+            }
+            let mut events = Vec::new();
+            let mut rest = bytes.as_slice();
+            while let Some((event, after)) = Event::decode(rest) {
+                self.next.at += (rest.len() - after.len()) as u64;
+                rest = after;
+                // The mark that was begun at may lie before the wanted event.
+                if event.seq >= self.next.seq {
+                    self.next.seq = event.seq + 1;
+                    events.push(event);
+                }
+            }
+            let position = Position { at: self.next.at, waited_for: None };
+            self.log.state.lock().readers.insert(self.number, position);
+            self.log.taken.notify_waiters();
+            if !events.is_empty() {
+                return Ok(Found::Events(events));
+            }
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.log.state.lock().readers.remove(&self.number);
+        self.log.taken.notify_waiters();
+    }
+}
+
+impl Event {
+    /// Reads the first event of `bytes`; `None` when it is not whole. What follows it comes back.
+    fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (seq, rest) = bytes.split_first_chunk::<8>()?;
+        let (kind, rest) = rest.split_first()?;
+        let (length, rest) = rest.split_first_chunk::<4>()?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        let (payload, rest) = rest.split_at_checked(length)?;
+        let event =
+            Self { seq: u64::from_le_bytes(*seq), kind: Kind::of_byte(*kind), payload: payload.into() };
+        Some((event, rest))
+    }
+}
+
+/// The pieces of a stretch of `length` bytes at `at`: where each lies in the file, and how long it is.
+fn pieces(capacity: u64, at: u64, length: u64) -> [(u64, u64); 2] {
+    let begin = at % capacity;
+    let before_the_end = length.min(capacity - begin);
+    [(begin, before_the_end), (0, length - before_the_end)]
+}
+
+fn write_ring(file: &File, capacity: u64, at: u64, bytes: &[u8]) -> std::io::Result<()> {
+    let mut rest = bytes;
+    for (offset, length) in pieces(capacity, at, bytes.len() as u64) {
+        let (piece, after) = rest.split_at(usize::try_from(length).unwrap_or(usize::MAX).min(rest.len()));
+        file.write_all_at(piece, offset)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+async fn read_ring(file: Arc<File>, capacity: u64, at: u64, length: u64) -> Result<Vec<u8>> {
+    let mut whole = Vec::new();
+    for (offset, length) in pieces(capacity, at, length) {
+        let piece = match read_now(&file, offset, length) {
+            Some(piece) => piece,
+            None => {
+                let file = Arc::clone(&file);
+                blocking(move || {
+                    let mut piece = vec![0; usize::try_from(length).unwrap_or(0)];
+                    file.read_exact_at(&mut piece, offset).map_err(Error::Log)?;
+                    Ok(piece)
+                })
+                .await?
+            }
+        };
+        if whole.is_empty() {
+            whole = piece;
+        } else {
+            whole.extend(piece);
+        }
+    }
+    Ok(whole)
+}
