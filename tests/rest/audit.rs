@@ -118,6 +118,36 @@ fn every_change_run_and_refused_token_is_recorded_and_nothing_secret_is() {
 }
 
 #[test]
+fn a_run_that_goes_on_has_a_record_of_its_beginning_and_one_of_its_end() {
+    let service = Service::start();
+    if !landlocked(&service.client) {
+        return;
+    }
+    let body = serde_json::json!({ "command": "bash", "args": ["-c", "exit 3"], "exec_id": "mine" });
+    let begun = service.client.post_json("/v1/sandbox/u/a/exec?background=true", &body);
+    assert_eq!(begun.status, 201);
+    let begin = std::time::Instant::now();
+    let ended = loop {
+        let ended = records(&service.root).into_iter().find(|record| record["action"] == "run ended");
+        if let Some(ended) = ended {
+            break ended;
+        }
+        assert!(begin.elapsed() < std::time::Duration::from_secs(30));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    assert_eq!(
+        (&ended["run"], &ended["outcome"], &ended["tree"]),
+        (&"mine".into(), &"exited".into(), &"sandbox/u/a".into())
+    );
+    let records = records(&service.root);
+    let begun = records.iter().find(|record| record["action"] == "POST /v1/sandbox/{u}/{a}/exec").unwrap();
+    assert_eq!(
+        (&begun["run"], &begun["program"], &begun["status"]),
+        (&"mine".into(), &"bash".into(), &201.into())
+    );
+}
+
+#[test]
 fn a_service_that_is_killed_while_writing_has_recorded_all_that_it_acknowledged() {
     let root = tempfile::tempdir().unwrap();
     let mut acknowledged = Vec::new();

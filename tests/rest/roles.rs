@@ -70,7 +70,13 @@ const ROWS: &[Row] = &[
     // There is nothing of the user's own after that.
     Row("POST /v1/skills/{u}/{a}/{s}/promote", "", "", 409, BASELINE),
     Row("POST /v1/skills/{u}/{a}/{s}/pull", "", "", 200, CHANGE),
-    Row("POST /v1/skills/{u}/{a}/{s}/rollback", "?version=00000000000000000000000000000000", "", 404, BASELINE),
+    Row(
+        "POST /v1/skills/{u}/{a}/{s}/rollback",
+        "?version=00000000000000000000000000000000",
+        "",
+        404,
+        BASELINE,
+    ),
     Row("GET /v1/skills/{u}/{a}/{s}/versions", "", "", 200, READ),
     Row("GET /v1/skills/{u}/{a}/{s}/diff", "", "", 200, READ),
     Row("GET /v1/skills/{u}/{a}/catalog", "", "", 200, READ),

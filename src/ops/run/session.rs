@@ -12,6 +12,8 @@ use super::id::ExecId;
 use super::record::{Phase, Purpose, Recorded};
 use super::table::{Claim, Plan};
 use super::{Fingerprint, Planned, RunRequest};
+use crate::audit::Entry;
+use crate::metrics::Outcome;
 use crate::ops::places::Place;
 use crate::ops::{Error, Result, Service};
 
@@ -157,6 +159,8 @@ impl Service {
             return;
         }
         opening.has_begun = true;
+        let ended = outcome.as_ref().map_or(Outcome::Failed, |outcome| Outcome::of(&outcome.result));
+        self.audit.note(Entry::of_run(&recorded.tree, recorded.id.as_str(), ended.word()));
         match &outcome {
             Ok(outcome) => recorded.keep(&self.store, Ok(outcome)).await,
             Err(error) => recorded.keep(&self.store, Err(sentence(error))).await,
