@@ -112,6 +112,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             places: RunPlaces::new(&config.limits.runs),
             background: RunPlaces::without_queue(sessions.background, sessions.background_per_user),
             terminals: RunPlaces::without_queue(sessions.terminals, sessions.terminals_per_user),
+            undecided: RunPlaces::without_queue(sessions.undecided, sessions.undecided_per_user),
             table: RunTable::new(sessions.clone()),
             disk: Arc::default(),
             runs: TaskTracker::new(),

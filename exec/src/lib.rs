@@ -15,7 +15,7 @@
 //! | [`zygote`] | the launcher process |
 //! | [`launcher`] | the service's handle on it |
 //! | [`run`], [`watch`], [`output`], [`result`], [`enforcement`], [`hint`] | one run and its result |
-//! | [`live`] | taking part in a run under way |
+//! | [`live`], [`ends`], [`input`] | taking part in a run under way; its standard streams |
 //! | [`ground`] | the namespaces that the service itself stands in |
 //! | [`host`] | what this host grants, found out by doing |
 //! | [`sys`] | the system calls without a safe wrapper |
@@ -23,11 +23,13 @@
 
 mod binary;
 mod census;
+mod ends;
 mod enforcement;
 pub mod error;
 pub mod ground;
 mod hint;
 pub mod host;
+mod input;
 pub mod launcher;
 pub mod live;
 pub mod mounts;

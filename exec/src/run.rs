@@ -10,21 +10,20 @@ use std::time::{Duration, Instant};
 
 use policy::{RelPath, RunLimits, View};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
-use rustix::io::ioctl_fionbio;
-use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::ends::Ends;
 use crate::enforcement::Circumstances;
 use crate::error::Error;
 use crate::hint;
 use crate::launcher::{Launcher, packet_sockets};
-use crate::live::{Live, open_terminal};
+use crate::live::Live;
 use crate::mounts::{Attachment, Clones, Role};
 use crate::output::{Capture, Stream};
 use crate::programs::shorten;
 use crate::result::{Encoding, ExecResult, Limit};
 use crate::tier::{Network, Tier};
 use crate::walls::{Own, open_path};
-use crate::watch::{Input, Pipes, Watch};
+use crate::watch::{Pipes, Watch};
 use crate::wire::{Ceilings, Descriptors, MOUNTS_MAX, Place, Request, Whole};
 
 /// Longest deadline, whatever the limits say: beyond it the clock's own range ends.
@@ -283,49 +282,6 @@ impl Launcher {
     }
 }
 
-/// The ends of a run's standard streams: ours, and those that the command gets.
-struct Ends {
-    ours: Pipes,
-    /// `None`: it gets `/dev/null`.
-    input: Option<OwnedFd>,
-    out: OwnedFd,
-    err: OwnedFd,
-}
-
-impl Ends {
-    fn open(stdin: Option<Vec<u8>>, live: Option<&mut Live>) -> Result<Self, Error> {
-        let (more, terminal) = live.map_or((None, None), |live| (live.input.take(), live.terminal));
-        if let Some(size) = terminal {
-            let (ours, theirs) = open_terminal(size).map_err(Error::resource("open(/dev/ptmx)"))?;
-            ioctl_fionbio(&ours, true).map_err(Error::resource("ioctl(FIONBIO)"))?;
-            let again = |fd: &OwnedFd| fd.try_clone().map_err(Error::resource("dup"));
-            let input = Input {
-                pipe: again(&ours)?,
-                bytes: stdin.unwrap_or_default(),
-                written: 0,
-                more,
-                is_terminal: true,
-            };
-            let terminal = Some(again(&ours)?);
-            let (input_of, out) = (again(&theirs)?, again(&theirs)?);
-            let ours = Pipes { out: ours, err: None, input: Some(input), terminal };
-            return Ok(Self { ours, input: Some(input_of), out, err: theirs });
-        }
-        let (our_out, out) = pipe()?;
-        let (our_err, err) = pipe()?;
-        let (our_input, input) = if stdin.is_none() && more.is_none() {
-            (None, None)
-        } else {
-            let (read, pipe) = pipe_with(PipeFlags::CLOEXEC).map_err(Error::resource("pipe2"))?;
-            ioctl_fionbio(&pipe, true).map_err(Error::resource("ioctl(FIONBIO)"))?;
-            let bytes = stdin.unwrap_or_default();
-            (Some(Input { pipe, bytes, written: 0, more, is_terminal: false }), Some(read))
-        };
-        let ours = Pipes { out: our_out, err: Some(our_err), input: our_input, terminal: None };
-        Ok(Self { ours, input, out, err })
-    }
-}
-
 /// How long a run may take.
 fn deadline(spec: &RunSpec) -> Duration {
     spec.timeout.min(Duration::from_millis(spec.limits.timeout_ms)).min(LONGEST)
@@ -362,11 +318,4 @@ fn enter(tree: BorrowedFd<'_>, directory: &RelPath) -> Result<OwnedFd, Error> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat2(tree, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
         .map_err(|error| Error::Directory { directory: directory.to_string(), source: error.into() })
-}
-
-/// A pipe whose reading end does not block.
-fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
-    let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(Error::resource("pipe2"))?;
-    ioctl_fionbio(&read, true).map_err(Error::resource("ioctl(FIONBIO)"))?;
-    Ok((read, write))
 }

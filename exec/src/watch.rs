@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, Sleep};
 
 use crate::error::Error;
+use crate::input::{Input, Progress};
 use crate::launcher::Buffers;
 use crate::live::{Chunk, Control, Feed, Live};
 use crate::output::{Capture, Stream};
@@ -44,16 +45,6 @@ pub(crate) struct Pipes {
     pub(crate) input: Option<Input>,
     /// The terminal once more, for whoever may change its size.
     pub(crate) terminal: Option<OwnedFd>,
-}
-
-/// Standard input on its way.
-pub(crate) struct Input<Fd = OwnedFd> {
-    pub(crate) pipe: Fd,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) written: usize,
-    /// Where more comes from; `None` when `bytes` are all.
-    pub(crate) more: Option<mpsc::Receiver<Feed>>,
-    pub(crate) is_terminal: bool,
 }
 
 /// A run under way, seen from the service.
@@ -370,48 +361,6 @@ impl Watch {
     }
 }
 
-/// How far writing to standard input has come.
-enum Progress {
-    /// All that there is was written.
-    Done,
-    /// Some is left until the command reads.
-    Blocked,
-    /// Nobody reads any more.
-    Over,
-}
-
-impl Input {
-    /// Writes as much as fits.
-    fn write_all_at_once(&mut self) -> Progress {
-        while let Some(rest) = self.bytes.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match rustix::io::write(&self.pipe, rest) {
-                Ok(length) => self.written += length,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return Progress::Blocked,
-                Err(_) => return Progress::Over,
-            }
-        }
-        Progress::Done
-    }
-}
-
-impl Input<AsyncFd<OwnedFd>> {
-    fn is_written(&self) -> bool {
-        self.written >= self.bytes.len()
-    }
-
-    /// Writes what the pipe takes.
-    fn write_some(&mut self) -> Progress {
-        let rest = self.bytes.get(self.written..).unwrap_or_default();
-        match self.pipe.try_io(Interest::WRITABLE, |pipe| Ok(rustix::io::write(pipe, rest)?)) {
-            Ok(length) => self.written += length,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Err(_) => return Progress::Over,
-        }
-        if self.is_written() { Progress::Done } else { Progress::Blocked }
-    }
-}
-
 /// Gives `fd` to the runtime's event loop.
 fn watched(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, Error> {
     sys::watch(fd, interest).map_err(Error::resource("epoll_ctl"))
@@ -429,8 +378,9 @@ async fn ready(fd: Option<&AsyncFd<OwnedFd>>, interest: Interest) {
 /// Waits until input can be written, or for more of it; for ever without any.
 async fn next_input(input: Option<&mut Input<AsyncFd<OwnedFd>>>) -> Event {
     let Some(input) = input else { return pending().await };
+    let is_written = input.is_written();
     match &mut input.more {
-        Some(more) if input.written >= input.bytes.len() => Event::Fed(more.recv().await),
+        Some(more) if is_written => Event::Fed(more.recv().await),
         _ => {
             ready(Some(&input.pipe), Interest::WRITABLE).await;
             Event::Input

@@ -174,6 +174,10 @@ pub struct SessionLimits {
     pub terminals_per_user: usize,
     /// Terminals of all users at once.
     pub terminals: usize,
+    /// Runs of one user whose changes nobody has decided about, those under way included.
+    pub undecided_per_user: usize,
+    /// The same of all users.
+    pub undecided: usize,
 }
 
 impl Default for SessionLimits {
@@ -192,6 +196,8 @@ impl Default for SessionLimits {
             terminal_idle_ms: 600_000,
             terminals_per_user: 4,
             terminals: 32,
+            undecided_per_user: 4,
+            undecided: 32,
         }
     }
 }

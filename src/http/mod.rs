@@ -85,13 +85,15 @@ pub fn router(app: App) -> Router {
 }
 
 fn tree_routes(tree: &str) -> Router<App> {
-    let routes: [(&str, MethodRouter<App>); 16] = [
+    let routes: [(&str, MethodRouter<App>); 18] = [
         ("files", get(tree::files::files)),
         ("content", get(tree::content::content)),
         ("edit", put(tree::edit::edit)),
         ("execute", post(tree::execute::execute)),
         ("exec", post(tree::exec::exec).get(tree::exec::list::list)),
         ("exec/{exec_id}", get(tree::exec::one::get).delete(tree::exec::one::delete)),
+        ("exec/{exec_id}/commit", post(tree::exec::decide::commit)),
+        ("exec/{exec_id}/discard", post(tree::exec::decide::discard)),
         ("exec/{exec_id}/stdin", post(tree::exec::stdin::stdin)),
         ("exec/{exec_id}/signal", post(tree::exec::signal::signal)),
         ("terminal", get(tree::terminal::terminal)),

@@ -60,13 +60,13 @@ impl FromRequestParts<App> for TreeRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let changes = !matches!(parts.method, Method::GET | Method::HEAD);
-        Ok(Self { id: tree(parts, app, changes).await? })
+        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        Ok(Self { id: tree_for(parts, app, !reads).await? })
     }
 }
 
-/// Finds the tree that the path names, if the sender may change or read it.
-async fn tree(parts: &mut Parts, app: &App, changes: bool) -> Result<TreeId, Problem> {
+/// The tree that the path names, if the caller may read it, or change it when the request `changes` it.
+async fn tree_for(parts: &mut Parts, app: &App, changes: bool) -> Result<TreeId, Problem> {
     let Caller { role, .. } = caller(&app.access, &parts.headers)?;
     let (Some(user), Some(agent), skill) = named(parts, app).await? else {
         return Err(Problem::invalid("the path names no user and agent"));
@@ -88,7 +88,7 @@ impl FromRequestParts<App> for ChangingRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        Ok(Self { id: tree(parts, app, true).await? })
+        Ok(Self { id: tree_for(parts, app, true).await? })
     }
 }
 

@@ -57,6 +57,8 @@ pub struct Service {
     pub background: RunPlaces,
     /// Who has how many terminals.
     pub terminals: RunPlaces,
+    /// Who has how many runs whose changes nobody has decided about.
+    pub undecided: RunPlaces,
     /// Runs that have names.
     pub table: RunTable,
     /// The trees that runs may fill.

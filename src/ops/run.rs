@@ -2,107 +2,42 @@
 //!
 //! | Module | Holds |
 //! | --- | --- |
+//! | [`request`], [`fingerprint`] | what is asked for, and whether it is the same as before |
 //! | [`id`], [`table`], [`record`] | runs that have a name, and what can be done with them by it |
 //! | [`session`] | how such a run begins, and its task |
+//! | [`pending`] | what a run did aside, until somebody decides about it |
 //! | [`changes`] | which files a run made, changed and removed |
-//! | [`event`], [`log`], [`budget`] | what it did, event by event, on a bounded part of the disk |
+//! | [`event`], [`log`], [`ring`], [`budget`] | what it did, event by event, on a bounded part of the disk |
 
 mod budget;
 pub mod changes;
 pub mod event;
+mod fingerprint;
 pub mod id;
 mod log;
+pub mod pending;
 pub mod record;
+mod request;
+mod ring;
 pub mod session;
 pub mod table;
 
-use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exec::{Encoding, ExecResult, Limit, Live, Network, RunSpec, Tier};
+use exec::{ExecResult, Limit, Live, Network, RunSpec};
 use policy::environment::{self, Places};
-use policy::{Anchors, RelPath, SkillId, TreeId};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use sha2::{Digest, Sha256};
+use policy::{Anchors, SkillId, TreeId};
 use storage::{Absorbed, Placement, PlannedRun, PreparedRun};
 
 use self::changes::{Changes, Watched};
+use self::fingerprint::Fingerprint;
+use self::pending::Pending;
+pub use self::request::{Command, Commit, RunOutcome, RunRequest, Skills};
 use super::error::{Error, Result};
 use super::places::Place;
 use super::{Service, blocking};
 use crate::egress::{Pass, Who};
-
-/// Longest command that listings show, in characters.
-const SHOWN_CHARACTERS: usize = 200;
-/// What of a result is output, which streams have told already.
-const OUTPUT: [&str; 7] =
-    ["stdout", "stderr", "output", "stdout_base64", "stderr_base64", "truncated", "dropped_bytes"];
-
-/// What to run.
-#[derive(Clone, Debug, Hash)]
-pub enum Command {
-    /// A program and its arguments.
-    Program {
-        /// Its bare name.
-        name: String,
-        /// Its arguments.
-        args: Vec<String>,
-    },
-    /// A line for `bash -c`.
-    Shell(String),
-}
-
-/// Which skills a command of a workspace sees, at `/workspace/skills/<id>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Skills {
-    /// None.
-    #[default]
-    None,
-    /// All that the user has.
-    All,
-    /// These.
-    Named(Vec<SkillId>),
-}
-
-/// A run as a caller asks for it.
-#[derive(Clone, Debug, Hash)]
-pub struct RunRequest {
-    /// What to run.
-    pub command: Command,
-    /// Working directory in the tree; the tree itself when empty.
-    pub dir: RelPath,
-    /// Further variables.
-    pub env: BTreeMap<String, String>,
-    /// Standard input.
-    pub stdin: Option<Vec<u8>>,
-    /// Deadline in milliseconds; never later than the configured one.
-    pub timeout_ms: Option<u64>,
-    /// Weakest confinement that will do.
-    pub isolation: Option<Tier>,
-    /// Skills that a command of the workspace sees besides.
-    pub skills: Skills,
-    /// What the command may reach; never more than configured.
-    pub network: Option<Network>,
-    /// Whether the result also carries raw bytes.
-    pub encoding: Encoding,
-    /// Whether the outcome tells which files it changed.
-    pub changes: bool,
-}
-
-/// What a run did.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct RunOutcome {
-    /// How the command ended.
-    pub result: ExecResult,
-    /// What it changed in a merged view.
-    pub absorbed: Absorbed,
-    /// Which files it changed, when that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub changes: Option<Changes>,
-}
 
 /// A run that policy has let through.
 pub(crate) struct Planned {
@@ -112,72 +47,8 @@ pub(crate) struct Planned {
     pass: Option<Pass>,
     /// The trees whose changes are to be told.
     watched: Option<Watched>,
-}
-
-/// What tells one request from another, so that the same one sent twice is the same run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fingerprint([u8; 32]);
-
-/// Feeds what a value hashes into a digest.
-#[derive(Default)]
-struct Digesting(Sha256);
-
-impl Hasher for Digesting {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    fn finish(&self) -> u64 {
-        0 // nobody asks: the digest is taken instead
-    }
-}
-
-impl Fingerprint {
-    fn of(request: &RunRequest, recording: &session::Recording) -> Self {
-        let mut digest = Digesting::default();
-        request.hash(&mut digest);
-        (recording.stdin_open, recording.purpose == record::Purpose::Background).hash(&mut digest);
-        Self(digest.0.finalize().into())
-    }
-}
-
-impl Command {
-    /// The command for people, shortened.
-    fn shown(&self) -> String {
-        let whole = match self {
-            Self::Program { name, args } => {
-                std::iter::once(name).chain(args).fold(String::new(), |mut line, word| {
-                    if line.len() < 4 * SHOWN_CHARACTERS {
-                        line.push_str(if line.is_empty() { "" } else { " " });
-                        line.push_str(word);
-                    }
-                    line
-                })
-            }
-            Self::Shell(line) => line.clone(),
-        };
-        whole.chars().take(SHOWN_CHARACTERS).collect()
-    }
-}
-
-impl RunOutcome {
-    /// Everything but the output, as one object.
-    fn without_output(&self) -> Value {
-        let mut value = serde_json::to_value(&self.result).unwrap_or_default();
-        if let Some(fields) = value.as_object_mut() {
-            for name in OUTPUT {
-                fields.remove(name);
-            }
-            if let Some(changes) = &self.changes {
-                fields.insert("changes".to_owned(), serde_json::to_value(changes).unwrap_or_default());
-            }
-            if self.absorbed != Absorbed::default() {
-                fields
-                    .insert("absorbed".to_owned(), serde_json::to_value(&self.absorbed).unwrap_or_default());
-            }
-        }
-        value
-    }
+    /// The place of what is to be decided about later, in a run that works aside.
+    aside: Option<Place>,
 }
 
 impl Service {
@@ -196,7 +67,8 @@ impl Service {
         let place = self.places.take(id.user()).await?;
         let service = Arc::clone(self);
         let run = self.runs.spawn(async move { service.run_planned(place, planned, None).await });
-        run.await.map_err(|_| Error::Panicked)?
+        let (outcome, _) = run.await.map_err(|_| Error::Panicked)??;
+        Ok(outcome)
     }
 
     /// Asks policy, and works out what the command will see. `longest` replaces the latest deadline of
@@ -219,6 +91,7 @@ impl Service {
             std::iter::once((String::new(), id.clone())).chain(skills.iter().map(skill)).collect()
         });
         let plan = self.store.plan_run(id, placement, &skills)?;
+        let plan = if request.commit == Commit::Ask { plan.aside()? } else { plan };
         let view = plan.view().clone();
         let text = |path: &std::path::Path| -> Result<String> {
             path.to_str().map(str::to_owned).ok_or_else(|| {
@@ -269,20 +142,30 @@ impl Service {
             halt: None,
             view,
         };
-        Ok(Planned { plan, spec, pass, watched })
+        Ok(Planned { plan, spec, pass, watched, aside: None })
     }
 
-    async fn run_planned(&self, place: Place, planned: Planned, live: Option<Live>) -> Result<RunOutcome> {
-        let outcome = self.carry_out(place, planned, live).await;
-        match &outcome {
-            Ok(outcome) => self.metrics.ran(&outcome.result),
+    async fn run_planned(
+        &self,
+        place: Place,
+        planned: Planned,
+        live: Option<Live>,
+    ) -> Result<(RunOutcome, Option<Pending>)> {
+        let ended = self.carry_out(place, planned, live).await;
+        match &ended {
+            Ok((outcome, _)) => self.metrics.ran(&outcome.result),
             Err(_) => self.metrics.ran_without_result(),
         }
-        outcome
+        ended
     }
 
-    async fn carry_out(&self, place: Place, planned: Planned, live: Option<Live>) -> Result<RunOutcome> {
-        let Planned { plan, mut spec, pass, watched } = planned;
+    async fn carry_out(
+        &self,
+        place: Place,
+        planned: Planned,
+        live: Option<Live>,
+    ) -> Result<(RunOutcome, Option<Pending>)> {
+        let Planned { plan, mut spec, pass, watched, aside } = planned;
         let (prepared, gauges);
         (prepared, gauges, spec.attachments, spec.leases) = if self.launcher.mounts() {
             blocking(move || {
@@ -318,6 +201,14 @@ impl Service {
             // The dropped run kills its processes, which may be at it for a moment yet: nothing is taken in.
             None => Err(Error::Stopping),
             Some(Err(error)) => Err(error.into()),
+            Some(Ok(result)) if let Some(aside) = aside => {
+                let look = blocking(move || Ok((prepared.difference()?, prepared)));
+                let (difference, prepared) = look.await?;
+                let changes = Some(difference.into());
+                drop(place);
+                let outcome = RunOutcome { result, absorbed: Absorbed::default(), changes };
+                return Ok((outcome, Some(Pending::new(prepared, aside))));
+            }
             Some(Ok(mut result)) if prepared.is_copy() => {
                 let (absorbed, prepared) = blocking(move || Ok((prepared.absorb()?, prepared))).await?;
                 let changes = self.changes(watched, before).await?;
@@ -327,11 +218,11 @@ impl Service {
                     result.hint =
                         Some(format!("nothing that the run changed in the skill was kept: {reason}"));
                 }
-                return Ok(RunOutcome { result, absorbed, changes });
+                return Ok((RunOutcome { result, absorbed, changes }, None));
             }
             Some(Ok(result)) => {
                 let changes = self.changes(watched, before).await?;
-                Ok(RunOutcome { result, absorbed: Absorbed::default(), changes })
+                Ok((RunOutcome { result, absorbed: Absorbed::default(), changes }, None))
             }
         };
         clean_up(place, prepared);

@@ -49,7 +49,10 @@ pub use life::KeptVersion;
 pub use live::{LiveOptions, OwnerSwap};
 pub use publish::{Publication, Published};
 pub use pull::{Prefer, Pulled};
-pub use run::{Absorbed, Attachment, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun, Role};
+pub use run::{
+    Absorbed, Attachment, Difference, Differing, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun,
+    Role,
+};
 pub use sides::{Side, Sides};
 pub use skills::Skill;
 pub use stage::{Durability, Leftovers};

@@ -80,6 +80,8 @@ fn each_role_gets_exactly_its_answers() {
         ("GET", "/v1/sandbox/v/a/exec", b"", [401, 200, 200, 200, 404]),
         ("GET", "/v1/sandbox/v/a/exec/none", b"", [401, 404, 404, 404, 404]),
         ("DELETE", "/v1/sandbox/v/a/exec/none", b"", [401, 404, 404, 403, 404]),
+        ("POST", "/v1/skills/v/a/s/exec/none/commit", b"", [401, 404, 404, 403, 404]),
+        ("POST", "/v1/skills/v/a/s/exec/none/discard", b"", [401, 404, 404, 403, 404]),
         ("POST", "/v1/sandbox/v/a/exec/none/stdin", b"x", [401, 404, 404, 403, 404]),
         ("POST", "/v1/sandbox/v/a/exec/none/signal", br#"{"signal":"INT"}"#, [401, 404, 404, 403, 404]),
         ("GET", "/v1/sandbox/u/a/terminal", b"", [401, 400, 400, 403, 400]),

@@ -148,6 +148,35 @@ fn a_run_that_goes_on_has_a_record_of_its_beginning_and_one_of_its_end() {
 }
 
 #[test]
+fn a_change_whose_caller_has_gone_is_recorded_as_unanswered() {
+    let service = Service::start();
+    if !landlocked(&service.client) {
+        return;
+    }
+    let mut stream = service.client.connect();
+    let body = "[\"-c\", \"echo > begun; sleep 1\"]";
+    let head =
+        "POST /v1/sandbox/u/a/execute?command=bash HTTP/1.1\r\nhost: localhost\r\nx-request-id: gone\r\n";
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let begin = std::time::Instant::now();
+    let wait = |until: &dyn Fn() -> bool| {
+        while !until() {
+            assert!(begin.elapsed() < std::time::Duration::from_secs(30));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    wait(&|| service.client.get("/v1/sandbox/u/a/raw/begun").status == 200);
+    drop(stream);
+    let left = || records(&service.root).into_iter().find(|record| record["request"] == "gone");
+    wait(&|| left().is_some());
+    let left = left().unwrap();
+    assert_eq!(
+        (&left["outcome"], &left["program"], left.get("status")),
+        (&"unanswered".into(), &"bash".into(), None)
+    );
+}
+
+#[test]
 fn a_service_that_is_killed_while_writing_has_recorded_all_that_it_acknowledged() {
     let root = tempfile::tempdir().unwrap();
     let mut acknowledged = Vec::new();

@@ -230,10 +230,7 @@ fn a_bad_id_is_refused_in_every_position() {
 /// Every route with its method, and the others that it must refuse.
 const ROUTES: &[(&str, &str)] = &[
     ("/healthz", "GET,HEAD"),
-    ("/readyz", "GET,HEAD"),
-    ("/metrics", "GET,HEAD"),
     ("/v1/info", "GET,HEAD"),
-    ("/v1/tokens", "POST"),
     ("/v1/skills/u/a/upload", "POST"),
     ("/v1/skills/u/a/list", "GET,HEAD"),
     ("/v1/skills/u/a/s", "DELETE"),
@@ -252,9 +249,9 @@ const TREE_ROUTES: &[(&str, &str)] = &[
     ("edit", "PUT"),
     ("execute", "POST"),
     ("exec", "GET,HEAD,POST"),
-    ("exec/x", "DELETE,GET,HEAD"),
-    ("exec/x/stdin", "POST"),
-    ("exec/x/signal", "POST"),
+    ("exec/id", "DELETE,GET,HEAD"),
+    ("exec/id/signal", "POST"),
+    ("exec/id/stdin", "POST"),
     ("terminal", "GET,HEAD"),
     ("replace", "POST"),
     ("stat", "GET,HEAD"),

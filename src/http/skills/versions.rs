@@ -34,7 +34,7 @@ pub(in crate::http) async fn list(State(app): State<App>, request: SkillsRequest
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Query {
-    version: String,
+    version: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -49,10 +49,14 @@ pub(in crate::http) async fn rollback(
     request: SkillsRequest,
     Params(query): Params<Query>,
 ) -> Answer {
+    // First of all whether the caller may know of this user.
+    request.check_read()?;
     request.check_change(Scope::Baseline)?;
     let (_, skill) = skill_of(&request)?;
-    let version = Version::parse(&query.version).ok_or_else(|| {
-        Problem::invalid("`version` is no version: take one that `versions` lists, 32 hexadecimal digits")
+    let version = query.version.as_deref().and_then(Version::parse).ok_or_else(|| {
+        Problem::invalid(
+            "`version` is missing or none: send one that `versions` lists, 32 hexadecimal digits",
+        )
     })?;
     let done = app.service.rollback(request.user, request.agent, skill.clone(), version).await?;
     let changed = done.as_ref().is_some_and(|published| !published.unchanged);

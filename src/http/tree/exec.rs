@@ -1,5 +1,6 @@
 //! `POST T/exec`, and below it what is asked of runs that have names.
 
+pub(in crate::http) mod decide;
 mod events;
 pub(in crate::http) mod list;
 pub(in crate::http) mod one;
@@ -28,7 +29,7 @@ use crate::ops::run::changes::Changes;
 use crate::ops::run::id::ExecId;
 use crate::ops::run::record::Purpose;
 use crate::ops::run::session::Recording;
-use crate::ops::run::{Command, RunRequest, Skills};
+use crate::ops::run::{Command, Commit, RunRequest, Skills};
 
 /// A run as a caller describes it.
 #[derive(Deserialize)]
@@ -51,6 +52,8 @@ pub(in crate::http) struct ExecSpec {
     encoding: Encoding,
     #[serde(default)]
     changes: bool,
+    #[serde(default)]
+    commit: Commit,
     skills: Option<bounded::Skills>,
     // Only whether they are there matters; a tree of values would take 16 times the bytes of its text.
     limits: Option<IgnoredAny>,
@@ -103,8 +106,10 @@ pub(in crate::http) async fn exec(
         network: spec.network,
         encoding: spec.encoding,
         changes: spec.changes,
+        commit: spec.commit,
     };
-    let is_remembered = query.background || id.is_some() || form.is_stream() || spec.stdin_open;
+    let is_asking = spec.commit == Commit::Ask;
+    let is_remembered = query.background || id.is_some() || form.is_stream() || spec.stdin_open || is_asking;
     if !is_remembered {
         let outcome = app.service.run(tree.id, run).await?;
         let data: ExecResult = outcome.result;

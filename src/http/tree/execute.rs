@@ -12,7 +12,7 @@ use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
 use crate::http::request::{Params, TreeRequest, parse_json};
 use crate::http::{App, body, facts};
-use crate::ops::run::{Command, RunRequest, Skills};
+use crate::ops::run::{Command, Commit, RunRequest, Skills};
 
 /// Largest body, in bytes: arguments have their own limit, this one is for JSON around them.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -56,6 +56,7 @@ pub(in crate::http) async fn execute(
         network: None,
         encoding: Encoding::Text,
         changes: false,
+        commit: Commit::Now,
     };
     let outcome = app.service.run(tree.id, run).await?;
     let mut text = format!("Exit Code: {}\nOutput:\n{}", outcome.result.exit_code, outcome.result.output);

@@ -23,7 +23,7 @@ use crate::http::{App, facts};
 use crate::ops::run::event::Kind;
 use crate::ops::run::record::{Follower, Found, Purpose, Recorded};
 use crate::ops::run::session::Recording;
-use crate::ops::run::{Command, RunRequest, Skills};
+use crate::ops::run::{Command, Commit, RunRequest, Skills};
 
 /// Largest message from the caller, in bytes.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -88,6 +88,7 @@ pub(in crate::http) async fn terminal(
         network: None,
         encoding: Encoding::Text,
         changes: false,
+        commit: Commit::Now,
     };
     let recording = Recording { id: None, purpose: Purpose::Terminal(size), stdin_open: true };
     // Before the answer, so that a refusal has its status.

@@ -8,12 +8,14 @@ use std::collections::HashMap;
 
 use policy::{RelPath, TreeId};
 use serde::{Deserialize, Serialize};
-use storage::{ETag, Kind, Store};
+use storage::{Difference, Differing, ETag, Kind, Store};
 
 use crate::ops::{Result, blocking};
 
 /// Most entries that one report names.
 const NAMED_MAX: usize = 1000;
+/// Most bytes that their paths have together: reports of ended runs are kept in memory.
+const PATH_BYTES_MAX: usize = 128 * 1024;
 
 /// What a run did to files and links.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +74,42 @@ pub(super) async fn look(store: &Store, trees: &Watched) -> Result<Result<Snapsh
     .await
 }
 
+impl From<Difference> for Changes {
+    fn from(difference: Difference) -> Self {
+        let named = |list: Vec<Differing>| -> Vec<Changed> {
+            list.into_iter().map(|Differing { path, size }| Changed { path, size }).collect()
+        };
+        let Difference { created, modified, deleted } = difference;
+        let mut changes = Self {
+            created: named(created),
+            modified: named(modified),
+            deleted: named(deleted),
+            ..Self::default()
+        };
+        changes.bound();
+        changes
+    }
+}
+
+impl Changes {
+    /// Sorts the lists, and cuts them to [`NAMED_MAX`] entries and [`PATH_BYTES_MAX`].
+    fn bound(&mut self) {
+        let (mut entries, mut bytes) = (NAMED_MAX, PATH_BYTES_MAX);
+        for list in [&mut self.created, &mut self.modified, &mut self.deleted] {
+            list.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+            let fitting = list.iter().take(entries).take_while(|entry| {
+                bytes = bytes.saturating_sub(entry.path.len());
+                bytes > 0
+            });
+            let fitting = fitting.count();
+            self.unnamed += list.len() - fitting;
+            list.truncate(fitting);
+            list.shrink_to_fit();
+            entries -= fitting;
+        }
+    }
+}
+
 /// Compares two moments.
 pub(super) fn compare(
     trees: &Watched,
@@ -96,12 +134,6 @@ pub(super) fn compare(
         }
         changes.deleted.extend(before.into_iter().map(|(path, (_, size))| named(path, size)));
     }
-    let mut room = NAMED_MAX;
-    for list in [&mut changes.created, &mut changes.modified, &mut changes.deleted] {
-        list.sort_unstable_by(|one, other| one.path.cmp(&other.path));
-        changes.unnamed += list.len().saturating_sub(room);
-        list.truncate(room);
-        room -= list.len();
-    }
+    changes.bound();
     changes
 }

@@ -10,23 +10,20 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use storage::Store;
-use storage::cached::read_now;
 use tokio::sync::{Notify, watch};
 
 use super::budget::{Budget, Share};
 use super::event::{Event, Kind};
+use super::ring::{read_ring, write_ring};
 use crate::ops::{Error, Result, blocking};
 
 /// Longest payload of one event, in bytes.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 32 * 1024;
-/// What an event takes besides its payload: number, kind, length.
-const HEAD_BYTES: usize = 13;
 /// How much is read at once, in bytes: one event at least.
 const READ_BYTES: u64 = 64 * 1024;
 /// How far apart the places are that the log remembers, in bytes.
@@ -129,11 +126,7 @@ impl Log {
             let state = self.state.lock();
             (state.file.clone(), state.next.at, state.next.seq)
         };
-        let mut record = Vec::with_capacity(HEAD_BYTES + payload.len());
-        record.extend(seq.to_le_bytes());
-        record.push(kind.byte());
-        record.extend(u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
-        record.extend_from_slice(payload);
+        let record = Event::encode(seq, kind, payload);
         let length = record.len() as u64;
         self.grow(at + length);
         self.make_room(length).await;
@@ -327,57 +320,98 @@ impl Drop for Reader {
     }
 }
 
-impl Event {
-    /// Reads the first event of `bytes`; `None` when it is not whole. What follows it comes back.
-    fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (seq, rest) = bytes.split_first_chunk::<8>()?;
-        let (kind, rest) = rest.split_first()?;
-        let (length, rest) = rest.split_first_chunk::<4>()?;
-        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-        let (payload, rest) = rest.split_at_checked(length)?;
-        let event =
-            Self { seq: u64::from_le_bytes(*seq), kind: Kind::of_byte(*kind), payload: payload.into() };
-        Some((event, rest))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(50);
+
+    struct Scene {
+        log: Arc<Log>,
+        _dir: tempfile::TempDir,
     }
-}
 
-/// The pieces of a stretch of `length` bytes at `at`: where each lies in the file, and how long it is.
-fn pieces(capacity: u64, at: u64, length: u64) -> [(u64, u64); 2] {
-    let begin = at % capacity;
-    let before_the_end = length.min(capacity - begin);
-    [(begin, before_the_end), (0, length - before_the_end)]
-}
-
-fn write_ring(file: &File, capacity: u64, at: u64, bytes: &[u8]) -> std::io::Result<()> {
-    let mut rest = bytes;
-    for (offset, length) in pieces(capacity, at, bytes.len() as u64) {
-        let (piece, after) = rest.split_at(usize::try_from(length).unwrap_or(usize::MAX).min(rest.len()));
-        file.write_all_at(piece, offset)?;
-        rest = after;
+    fn scene(capacity: u64, budget: &Arc<Budget>) -> Scene {
+        let dir = tempfile::tempdir().unwrap();
+        let options = storage::Options { durability: storage::Durability::Relaxed, ..Default::default() };
+        let (store, _) = Store::open(dir.path(), options).unwrap();
+        Scene { log: Arc::new(Log::new(store, capacity, budget, PATIENCE)), _dir: dir }
     }
-    Ok(())
-}
 
-async fn read_ring(file: Arc<File>, capacity: u64, at: u64, length: u64) -> Result<Vec<u8>> {
-    let mut whole = Vec::new();
-    for (offset, length) in pieces(capacity, at, length) {
-        let piece = match read_now(&file, offset, length) {
-            Some(piece) => piece,
-            None => {
-                let file = Arc::clone(&file);
-                blocking(move || {
-                    let mut piece = vec![0; usize::try_from(length).unwrap_or(0)];
-                    file.read_exact_at(&mut piece, offset).map_err(Error::Log)?;
-                    Ok(piece)
-                })
-                .await?
+    fn payload(seq: u64) -> Vec<u8> {
+        let length = usize::try_from(seq * 7919 % PAYLOAD_BYTES_MAX as u64).unwrap();
+        vec![u8::try_from(seq % 251).unwrap(); length]
+    }
+
+    /// Reads to the end; the number of the last event.
+    async fn read(reader: &mut Reader, mut seq: u64) -> u64 {
+        loop {
+            match reader.next().await.unwrap() {
+                Found::Events(events) => {
+                    for event in events {
+                        seq += 1;
+                        assert_eq!((event.seq, event.payload == payload(seq)), (seq, true));
+                    }
+                }
+                Found::End => return seq,
+                other => panic!("{other:?}"),
             }
-        };
-        if whole.is_empty() {
-            whole = piece;
-        } else {
-            whole.extend(piece);
         }
     }
-    Ok(whole)
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_attached_reader_gets_every_event_of_a_ring_that_goes_round_many_times() {
+        let scene = scene(CAPACITY_MIN, &Budget::new(u64::MAX));
+        let mut reader = scene.log.reader(0).unwrap();
+        let log = Arc::clone(&scene.log);
+        let writer = tokio::spawn(async move {
+            for seq in 1..=300 {
+                log.append(Kind::Stdout, &payload(seq)).await;
+            }
+            log.close();
+        });
+        assert_eq!(read(&mut reader, 0).await, 300);
+        writer.await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn reading_can_begin_at_every_event_that_is_there_and_at_no_other() {
+        let scene = scene(CAPACITY_MIN, &Budget::new(u64::MAX));
+        for seq in 1..=60 {
+            scene.log.append(Kind::Stderr, &payload(seq)).await;
+        }
+        scene.log.close();
+        let (first, next) = scene.log.range();
+        assert!(first > 1 && first < 60 && next == 61, "{first} {next}");
+        for after in first - 1..=60 {
+            assert_eq!(read(&mut scene.log.reader(after).unwrap(), after).await, 60, "after {after}");
+        }
+        assert!(matches!(scene.log.reader(first - 2), Err(Error::Gone(oldest)) if oldest == first));
+        assert!(matches!(scene.log.reader(61), Err(Error::Invalid(_))));
+        assert!(matches!(scene.log.reader(u64::MAX), Err(Error::Invalid(_))));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_reader_that_takes_nothing_is_left_behind_and_told() {
+        let scene = scene(CAPACITY_MIN, &Budget::new(u64::MAX));
+        let mut reader = scene.log.reader(0).unwrap();
+        for seq in 1..=60 {
+            scene.log.append(Kind::Stdout, &payload(seq)).await;
+        }
+        let (first, _) = scene.log.range();
+        assert_eq!(reader.next().await.unwrap(), Found::Gone { first });
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_log_for_which_no_disk_is_left_keeps_what_it_has_room_for() {
+        let budget = Budget::new(1024 * 1024);
+        let scene = scene(u64::MAX / 2, &budget);
+        for seq in 1..=300 {
+            scene.log.append(Kind::Stdout, &payload(seq)).await;
+        }
+        scene.log.close();
+        let (first, next) = scene.log.range();
+        assert!(first > 1 && next == 301 && budget.used() == 1024 * 1024, "{first} {next}");
+        assert_eq!(read(&mut scene.log.reader(first - 1).unwrap(), first - 1).await, 300);
+    }
 }

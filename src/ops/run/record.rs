@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use super::id::ExecId;
 pub use super::log::Found;
 use super::log::{Log, Reader};
+use super::pending::Verdict;
 use super::{Fingerprint, RunOutcome};
 use crate::ops::{Error, Result, blocking};
 
@@ -67,6 +68,8 @@ pub struct Recorded {
     pub(super) control: OnceLock<Control>,
     pub(super) phase: watch::Sender<Phase>,
     pub(super) end: OnceLock<End>,
+    /// Of a run that is to be decided about and has ended.
+    pub(super) verdict: Mutex<Option<Verdict>>,
 }
 
 /// How a run ended.

@@ -9,9 +9,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::event::{Cutter, Kind};
 use super::id::ExecId;
+use super::pending::{Decision, Verdict};
 use super::record::{Phase, Purpose, Recorded};
 use super::table::{Claim, Plan};
-use super::{Fingerprint, Planned, RunRequest};
+use super::{Commit, Fingerprint, Planned, RunRequest};
 use crate::audit::Entry;
 use crate::metrics::Outcome;
 use crate::ops::places::Place;
@@ -122,7 +123,11 @@ impl Service {
             Purpose::Background => (Some(limits.background_ms), &self.background),
             Purpose::Terminal(_) => (Some(limits.terminal_ms), &self.terminals),
         };
-        let planned = self.plan(&recorded.tree, request, longest).await?;
+        let is_aside = request.commit == Commit::Ask;
+        let mut planned = self.plan(&recorded.tree, request, longest).await?;
+        if is_aside {
+            planned.aside = Some(self.undecided.take(recorded.tree.user()).await?);
+        }
         let place = places.take(recorded.tree.user()).await?;
         let (output_sender, output) = mpsc::channel(CHUNKS);
         let (begun, control) = oneshot::channel();
@@ -159,11 +164,16 @@ impl Service {
             return;
         }
         opening.has_begun = true;
-        let ended = outcome.as_ref().map_or(Outcome::Failed, |outcome| Outcome::of(&outcome.result));
+        let ended = outcome.as_ref().map_or(Outcome::Failed, |(outcome, _)| Outcome::of(&outcome.result));
         self.audit.note(Entry::of_run(&recorded.tree, recorded.id.as_str(), ended.word()));
-        match &outcome {
-            Ok(outcome) => recorded.keep(&self.store, Ok(outcome)).await,
-            Err(error) => recorded.keep(&self.store, Err(sentence(error))).await,
+        match outcome {
+            Ok((outcome, pending)) => {
+                if pending.is_some() {
+                    *recorded.verdict.lock() = Some(Verdict { decision: Decision::Open, pending });
+                }
+                recorded.keep(&self.store, Ok(&outcome)).await;
+            }
+            Err(error) => recorded.keep(&self.store, Err(sentence(&error))).await,
         }
         recorded.log.append(Kind::Exit, &[]).await;
         recorded.log.close();

@@ -89,6 +89,7 @@ impl RunTable {
             control: OnceLock::new(),
             phase: watch::Sender::new(Phase::Starting),
             end: OnceLock::new(),
+            verdict: Mutex::new(None),
         });
         runs.insert(key, Arc::clone(&recorded));
         Ok(Claim::New(recorded))

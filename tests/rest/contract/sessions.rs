@@ -290,3 +290,85 @@ fn runs_by_name_are_the_same_at_a_weaker_tier() {
         assert_eq!(client.text(&tree, "t.txt"), "x\n");
     }
 }
+
+#[test]
+fn a_run_can_be_looked_at_before_what_it_did_counts() {
+    for config in ["", "[isolation]\nmaximum = \"landlock\"\n"] {
+        let service = Service::configured(config);
+        let (client, tree) = (&service.client, skill("u", "a", "技能"));
+        client.upload(
+            &skills("u", "a"),
+            "baseline",
+            &skill_zip("技能", &[("keep", "k"), ("改", "old"), ("d/gone", "123")]),
+        );
+        let before = client.files(&tree);
+        let ask = |id: &str| {
+            let shell = "echo longer > 改; rm -r d; mkdir n; echo 新 > n/文; cat keep";
+            let spec = json!({"shell": shell, "commit": "ask", "exec_id": id});
+            client.post_json(format!("{tree}/exec"), &spec).ok()
+        };
+        let changes = json!({
+            "created": [{"path": "n/文", "size": 4}],
+            "modified": [{"path": "改", "size": 7}],
+            "deleted": [{"path": "d/gone", "size": 3}],
+        });
+        let decide = |id: &str, what: &str| client.post(format!("{tree}/exec/{id}/{what}"), "");
+        let state = |id: &str| client.get(format!("{tree}/exec/{id}")).ok()["data"]["decision"].clone();
+
+        let run = ask("one");
+        assert_eq!((&run["data"]["stdout"], &run["changes"]), (&json!("k"), &changes), "{run}");
+        assert_eq!((client.files(&tree), client.text(&tree, "改")), (before.clone(), "old".to_owned()));
+        assert_eq!(state("one"), "open");
+        decide("one", "discard").ok();
+        assert_eq!((state("one"), client.files(&tree)), (json!("discarded"), before));
+        decide("one", "commit").refused(409, "conflict");
+        decide("one", "discard").refused(409, "conflict");
+
+        ask("two");
+        // What somebody else does meanwhile stays.
+        client.write(&tree, "mine", "m");
+        let taken = decide("two", "commit").ok();
+        assert_eq!(taken["absorbed"]["modified"], 1, "{taken}");
+        assert_eq!(client.files(&tree), ["SKILL.md", "keep", "mine", "n/文", "改"]);
+        assert_eq!((client.text(&tree, "改"), state("two")), ("longer\n".to_owned(), json!("committed")));
+        decide("two", "commit").refused(409, "conflict");
+        decide("none", "commit").refused(404, "not_found");
+        // A stranger's overlay is as it was.
+        assert_eq!(client.text(&skill("v", "a", "技能"), "改"), "old");
+    }
+}
+
+#[test]
+fn what_nobody_decides_about_is_bounded_and_goes() {
+    let service = Service::configured("[limits.sessions]\nundecided_per_user = 1\nended_ms = 1500\n");
+    let (client, tree) = (&service.client, skill("u", "a", "s"));
+    client.upload(&skills("u", "a"), "baseline", &skill_zip("s", &[]));
+    let spec = json!({"shell": "echo x > f", "commit": "ask"});
+    let ask = || client.post_json(format!("{tree}/exec"), &spec);
+    let id = ask().ok()["exec_id"].as_str().unwrap().to_owned();
+    ask().refused(429, "busy");
+    let begun = Instant::now();
+    while client.get(format!("{tree}/exec/{id}")).status == 200 {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    while ask().status != 200 {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(client.files(&tree), ["SKILL.md"]);
+    // A run that is to be decided about and goes on has nothing to decide yet.
+    let service = Service::start();
+    let client = &service.client;
+    client.upload(&skills("u", "a"), "baseline", &skill_zip("s", &[]));
+    let spec = json!({"shell": "sleep 1000", "commit": "ask", "exec_id": "x"});
+    client.post_json(format!("{tree}/exec?background=true"), &spec).ok();
+    client.post(format!("{tree}/exec/x/commit"), "").refused(409, "conflict");
+    client.delete(format!("{tree}/exec/x")).ok();
+    client.post(format!("{tree}/exec/x/discard"), "").ok();
+    let of_workspace = json!({"shell": "ls", "commit": "ask"});
+    client.post_json(format!("{}/exec", workspace("u", "a")), &of_workspace).refused(501, "unsupported");
+    client
+        .post_json(format!("{tree}/exec"), &json!({"shell": "ls", "commit": "later"}))
+        .refused(400, "invalid");
+}

@@ -10,6 +10,7 @@ use crate::http::App;
 use crate::http::answer::{Answer, success};
 use crate::http::request::TreeRequest;
 use crate::http::time::rfc3339;
+use crate::ops::run::pending::Decision;
 use crate::ops::run::record::{Phase, Purpose, Recorded};
 
 /// What is known of a run at a glance.
@@ -26,6 +27,9 @@ pub(super) struct Summary<'a> {
     first_seq: u64,
     /// The newest one; 0 when there is none.
     last_seq: u64,
+    /// What became of its changes: `open`, `underway`, `committed` or `discarded`; null for a run that asked for no
+    /// decision, or goes on.
+    decision: Option<&'a str>,
     /// How it ended, without its output; null while it goes on.
     exit: Option<&'a Value>,
 }
@@ -50,6 +54,12 @@ impl<'a> Summary<'a> {
             asked_at: rfc3339(i128::try_from(asked).unwrap_or(i128::MAX)),
             first_seq,
             last_seq: next_seq - 1,
+            decision: recorded.decision().map(|decision| match decision {
+                Decision::Open => "open",
+                Decision::Underway => "underway",
+                Decision::Committed => "committed",
+                Decision::Discarded => "discarded",
+            }),
             exit: recorded.exit(),
         }
     }
