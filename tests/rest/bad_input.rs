@@ -252,6 +252,8 @@ const TREE_ROUTES: &[(&str, &str)] = &[
     ("exec/id", "DELETE,GET,HEAD"),
     ("exec/id/signal", "POST"),
     ("exec/id/stdin", "POST"),
+    ("exec/id/commit", "POST"),
+    ("exec/id/discard", "POST"),
     ("terminal", "GET,HEAD"),
     ("replace", "POST"),
     ("stat", "GET,HEAD"),
