@@ -116,6 +116,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             table: RunTable::new(sessions.clone()),
             disk: Arc::default(),
             runs: TaskTracker::new(),
+            audit,
             metrics,
             stop: CancellationToken::new(),
         });
@@ -123,7 +124,6 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             service,
             access,
             is_guarded: config.allow_anonymous,
-            audit,
             logs_requests: config.log.requests,
             connections: config.limits.connections.clone(),
             token_seconds_max: config.access.token_seconds_max,
@@ -181,14 +181,14 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     writeln!(stdout, "filesecbox listening on http://{address}")?;
     stdout.flush()?;
 
-    let (access, reloaded) = (Arc::clone(&app.access), Arc::clone(&app.audit));
+    let (access, reloaded) = (Arc::clone(&app.access), Arc::clone(&app.service.audit));
     tokio::spawn(async move {
         while reload.recv().await.is_some() {
             access.look(true);
             reloaded.act("reload").await;
         }
     });
-    let audit = Arc::clone(&app.audit);
+    let audit = Arc::clone(&app.service.audit);
     let limits = app.connections.clone();
     let metrics = Arc::clone(&service.metrics);
     let server = http::listen::serve(listener, http::router(app), &limits, metrics, stopping.clone());

@@ -30,7 +30,6 @@ use axum::{Router, middleware};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::access::Access;
-use crate::audit::Audit;
 use crate::config::ConnectionLimits;
 use crate::ops::Service;
 
@@ -43,8 +42,6 @@ pub struct App {
     pub access: Arc<Access>,
     /// Whether the operator said that something else guards the port, so that callers may use any name for it.
     pub is_guarded: bool,
-    /// The record of who changed what.
-    pub audit: Arc<Audit>,
     /// Whether each request has a line in the log.
     pub logs_requests: bool,
     /// How slow callers may be.

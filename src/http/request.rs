@@ -106,7 +106,9 @@ impl FromRequestParts<App> for NamedRun {
         let params = RawPathParams::from_request_parts(parts, app).await;
         let params = params.map_err(|_| Problem::invalid("the path is not percent-encoded UTF-8"))?;
         let name = params.iter().find(|(name, _)| *name == "exec_id").map_or("", |(_, value)| value);
-        Ok(Self { tree, id: ExecId::parse(name)? })
+        let id = ExecId::parse(name)?;
+        facts::run(&id);
+        Ok(Self { tree, id })
     }
 }
 

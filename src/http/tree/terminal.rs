@@ -19,9 +19,9 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::http::App;
 use crate::http::problem::Problem;
 use crate::http::request::{ChangingRequest, Params};
+use crate::http::{App, facts};
 use crate::ops::run::event::Kind;
 use crate::ops::run::record::{Follower, Found, Purpose, Recorded};
 use crate::ops::run::session::Recording;
@@ -77,6 +77,7 @@ pub(in crate::http) async fn terminal(
     Params(query): Params<Query>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
+    facts::program("bash");
     let size = size(query.rows, query.cols)?;
     let upgrade = upgrade
         .map_err(|_| Problem::invalid("a terminal needs a WebSocket: connect with `ws://` and `Upgrade`"))?;
@@ -96,6 +97,7 @@ pub(in crate::http) async fn terminal(
     let recording = Recording { id: None, purpose: Purpose::Terminal(size), stdin_open: true };
     // Before the answer, so that a refusal has its status.
     let (recorded, _) = app.service.begin(tree.id, run, recording).await?;
+    facts::run(&recorded.id);
     let ended = Ends(Arc::clone(&recorded));
     let follower = recorded.follow(0)?;
     let idle = Duration::from_millis(app.service.table.limits().terminal_idle_ms);
