@@ -62,13 +62,17 @@ pub fn router(app: App) -> Router {
 }
 
 fn tree_routes(tree: &str) -> Router<App> {
-    let routes: [(&str, MethodRouter<App>); 12] = [
+    let routes: [(&str, MethodRouter<App>); 16] = [
         ("files", get(tree::files::files)),
         ("content", get(tree::content::content)),
         ("edit", put(tree::edit::edit)),
         ("execute", post(tree::execute::execute)),
         ("exec", post(tree::exec::exec)),
         ("replace", post(tree::replace::replace)),
+        ("patch", post(tree::patch::patch)),
+        ("copy", post(tree::copy::copy)),
+        ("glob", get(tree::glob::glob)),
+        ("grep", post(tree::grep::grep)),
         ("stat", get(tree::stat::stat)),
         ("dir", get(tree::dir::dir)),
         ("mkdir", post(tree::mkdir::mkdir)),

@@ -52,29 +52,39 @@ pub(super) struct TreeRequest {
     pub(super) id: TreeId,
 }
 
+/// A request for one tree that reads whatever its method is, because what is asked takes a body.
+pub(super) struct TreeQuestion {
+    pub(super) id: TreeId,
+}
+
 impl FromRequestParts<App> for TreeRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let role = role(&app.access, &parts.headers)?;
-        let (Some(user), Some(agent), skill) = named(parts, app).await? else {
-            return Err(Problem::invalid("the path names no user and agent"));
-        };
-        role.may(action(&parts.method, &user, &agent))?;
-        let id = match skill {
-            Some(skill) => TreeId::Skill(user, agent, skill),
-            None => TreeId::Workspace(user, agent),
-        };
-        Ok(Self { id })
+        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        tree(parts, app, reads).await.map(|id| Self { id })
     }
 }
 
-fn action<'a>(method: &Method, user: &'a UserId, agent: &'a AgentId) -> Action<'a> {
-    if matches!(*method, Method::GET | Method::HEAD) {
-        Action::Read(user, agent)
-    } else {
-        Action::Change(user, agent)
+impl FromRequestParts<App> for TreeQuestion {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        tree(parts, app, true).await.map(|id| Self { id })
     }
+}
+
+/// The tree that a request names, if its sender may read it, or else change it.
+async fn tree(parts: &mut Parts, app: &App, reads: bool) -> Result<TreeId, Problem> {
+    let role = role(&app.access, &parts.headers)?;
+    let (Some(user), Some(agent), skill) = named(parts, app).await? else {
+        return Err(Problem::invalid("the path names no user and agent"));
+    };
+    role.may(if reads { Action::Read(&user, &agent) } else { Action::Change(&user, &agent) })?;
+    Ok(match skill {
+        Some(skill) => TreeId::Skill(user, agent, skill),
+        None => TreeId::Workspace(user, agent),
+    })
 }
 
 /// A request about skills of one user and agent; what it may do depends on the scope.

@@ -7,6 +7,7 @@ pub mod error;
 pub mod files;
 pub mod places;
 pub mod run;
+pub mod search;
 pub mod skills;
 pub mod upload;
 

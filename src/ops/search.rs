@@ -1,0 +1,68 @@
+//! Searching one tree: off the runtime, a few at once, until a deadline or until nobody waits any more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use policy::TreeId;
+use storage::search::{GlobQuery, Globbed, GrepQuery, Grepped, Patience};
+use tokio::sync::Semaphore;
+
+use super::error::{Error, Result};
+use super::{Service, blocking};
+
+/// Searches at once; further ones wait for a place.
+const SEARCHES_MAX: usize = 4;
+
+/// One for the process, because it stands for the processors, which a search takes all of.
+static PLACES: Semaphore = Semaphore::const_new(SEARCHES_MAX);
+
+/// Tells a search that nobody waits for it any more.
+struct Waiting(Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Service {
+    /// Finds the files below a directory whose paths match.
+    ///
+    /// # Errors
+    /// As [`storage::Files::glob`]; [`Error::Busy`].
+    pub async fn glob(&self, id: TreeId, query: GlobQuery) -> Result<Globbed> {
+        let files = self.store.files(id);
+        self.searching(move |patience| Ok(files.glob(&query, patience)?)).await
+    }
+
+    /// Finds the lines that match, in all files below a directory or in one file.
+    ///
+    /// # Errors
+    /// As [`storage::Files::grep`]; [`Error::Busy`].
+    pub async fn grep(&self, id: TreeId, query: GrepQuery) -> Result<Grepped> {
+        let files = self.store.files(id);
+        self.searching(move |patience| Ok(files.grep(&query, patience)?)).await
+    }
+
+    async fn searching<T: Send + 'static>(
+        &self,
+        search: impl FnOnce(&Patience) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let longest = Duration::from_millis(self.file_limits.search_ms);
+        let busy = || Error::Busy { what: "too many searches run", retry_after_seconds: 1 };
+        let place = tokio::time::timeout(longest, PLACES.acquire()).await.map_err(|_| busy())?;
+        let place = place.map_err(|_| Error::Stopping)?;
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let waiting = Waiting(Arc::clone(&abandoned));
+        let patience = Patience { deadline: Instant::now() + longest, abandoned };
+        let found = blocking(move || {
+            // Held by the search itself, which may go on for a moment when the caller has gone.
+            let _place = place;
+            search(&patience)
+        })
+        .await;
+        drop(waiting);
+        found
+    }
+}
