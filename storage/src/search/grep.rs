@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -28,6 +29,9 @@ const COMPILED_BYTES_MAX: usize = 1024 * 1024;
 const STATES_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Threads of one search.
 const THREADS_MAX: usize = 8;
+/// As many as there are processors. Asking takes longer than a small search, because control groups have a say in it.
+static THREADS: LazyLock<usize> =
+    LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX));
 /// Bytes of lines in one answer.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -96,6 +100,16 @@ struct Part {
     through: Option<String>,
 }
 
+/// What is known of all batches.
+#[derive(Default)]
+struct Parts {
+    by_number: BTreeMap<usize, Part>,
+    /// Parts from the first on, up to the first that is still missing.
+    in_a_row: usize,
+    /// Matches in those.
+    found: usize,
+}
+
 /// What the threads of one search share.
 struct Search<'a> {
     files: &'a Files,
@@ -103,7 +117,7 @@ struct Search<'a> {
     patience: &'a Patience,
     matcher: RegexMatcher,
     walk: Mutex<(Ordered<'a>, Option<Error>)>,
-    parts: Mutex<BTreeMap<usize, Part>>,
+    parts: Mutex<Parts>,
     bytes: AtomicUsize,
     is_full: AtomicBool,
 }
@@ -192,7 +206,7 @@ impl Files {
 
 impl Search<'_> {
     fn run(self) -> Result<Grepped> {
-        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+        let threads = *THREADS;
         // Most trees are one batch or two, which are searched in less time than a thread takes to begin.
         let mut own = LineSearch::new(self.matcher.clone(), self.query.context, self.patience);
         self.work(&mut own, 2);
@@ -216,7 +230,7 @@ impl Search<'_> {
         if let Some(error) = error {
             return Err(error);
         }
-        let parts = self.parts.into_inner().into_values();
+        let parts = self.parts.into_inner().by_number.into_values();
         let rest = match walk.cut_at() {
             Some(dir) => Rest::From(dir.as_str()),
             None if self.is_full.load(Ordering::Relaxed) => Rest::Unseen,
@@ -242,10 +256,8 @@ impl Search<'_> {
             let Some(batch) = self.take_batch() else { return };
             let part = self.search_batch(search, &batch);
             let bytes = self.bytes.fetch_add(part.bytes, Ordering::Relaxed).saturating_add(part.bytes);
-            let mut parts = self.parts.lock();
             let is_cut = part.stop.is_some();
-            parts.insert(batch.number, part);
-            let found: usize = in_a_row(&parts).map(|part| part.matches.len()).sum();
+            let found = self.parts.lock().insert(batch.number, part);
             if is_cut || bytes > ANSWER_BYTES_MAX || found > self.query.limit {
                 self.is_full.store(true, Ordering::Relaxed);
             }
@@ -299,9 +311,16 @@ impl Search<'_> {
     }
 }
 
-/// The parts from the first on that no unfinished one interrupts.
-fn in_a_row(parts: &BTreeMap<usize, Part>) -> impl Iterator<Item = &Part> {
-    parts.iter().enumerate().take_while(|(index, (number, _))| index == *number).map(|(_, (_, part))| part)
+impl Parts {
+    /// Adds a part. Returns how many matches there are before the first part that is still missing.
+    fn insert(&mut self, number: usize, part: Part) -> usize {
+        self.by_number.insert(number, part);
+        while let Some(next) = self.by_number.get(&self.in_a_row) {
+            self.in_a_row += 1;
+            self.found += next.matches.len();
+        }
+        self.found
+    }
 }
 
 impl Part {
