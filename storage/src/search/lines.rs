@@ -107,8 +107,7 @@ impl<'a> LineSearch<'a> {
         wanted: Wanted<'_>,
         found: &mut Vec<Match>,
     ) -> io::Result<Outcome> {
-        let expected = usize::try_from(size).unwrap_or(usize::MAX).saturating_add(1).min(HEAD_BYTES);
-        let is_whole = fill(file, &mut self.buffer, expected)?;
+        let is_whole = fill(file, &mut self.buffer, usize::try_from(size).unwrap_or(usize::MAX))?;
         let head = self.buffer.as_slice();
         let mut lines = LinesOf {
             matcher: &self.matcher,
@@ -183,9 +182,9 @@ fn searcher(context: usize) -> SearcherBuilder {
     builder
 }
 
-/// Reads up to `most` bytes into `buffer`, and then as much again until [`HEAD_BYTES`]. Tells whether that is all.
-fn fill(file: &mut File, buffer: &mut Vec<u8>, most: usize) -> io::Result<bool> {
-    buffer.resize(most, 0);
+/// Reads up to [`HEAD_BYTES`] bytes into `buffer` of a file that should have `size`. Tells whether that is all.
+fn fill(file: &mut File, buffer: &mut Vec<u8>, size: usize) -> io::Result<bool> {
+    buffer.resize(size.saturating_add(1).min(HEAD_BYTES), 0);
     let mut filled = 0;
     loop {
         let read = match file.read(buffer.get_mut(filled..).unwrap_or_default()) {
@@ -193,7 +192,8 @@ fn fill(file: &mut File, buffer: &mut Vec<u8>, most: usize) -> io::Result<bool> 
             read => read?,
         };
         filled += read;
-        let is_whole = read == 0 && filled < buffer.len();
+        // Less than there was room for, and as much as there should be, is all; else a further read tells.
+        let is_whole = filled < buffer.len() && (read == 0 || filled == size);
         if is_whole || filled >= HEAD_BYTES {
             buffer.truncate(filled);
             return Ok(is_whole);
