@@ -9,10 +9,12 @@ mod hunks;
 mod make;
 mod parse;
 mod quoted;
+mod redo;
 
 pub use self::hunks::{Hunk, Line, Side};
 pub use self::make::{PatchOptions, Patched};
 pub use self::parse::parse;
+pub(crate) use self::redo::is_on_record;
 
 use policy::RelPath;
 use serde::Serialize;

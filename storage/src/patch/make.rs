@@ -1,12 +1,11 @@
 //! Making a patch in a tree.
 //!
 //! Everything that can fail is done before anything is visible: the sources are read, the new texts worked out and
-//! written aside. Then, alone on the tree, the sources are compared with what was read, the quota is asked once, and the
-//! files are put in their places one after another. Should one of those steps fail, the former ones are taken back; a file
-//! of the baseline that was copied up for them then stays in the overlay as it is in the baseline.
-//!
-//! A service that dies between those steps leaves each file as it was or as it is to be, the first ones of the patch
-//! changed and the others not: each is one rename, and nothing that the kernel offers renames several files at once.
+//! written aside. Then, alone on the tree, the sources are compared with what was read, the quota is asked once, what is
+//! to be done is written down ([`Redo`]), and the files are put in their places one after another. Should one of those
+//! steps fail, the former ones are taken back; a file of the baseline that was copied up for them then stays in the
+//! overlay as it is in the baseline. A service that dies between those steps does them at its next start. A reader may
+//! see some files changed and others not yet: the kernel has no way to rename several at once.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,12 +13,13 @@ use std::io::Seek;
 
 use policy::{RelPath, TreeId};
 
+use super::redo::{Redo, Step};
 use super::{Action, FilePatch, hunks};
 use crate::copy::copy_file;
 use crate::encoding::{self, TextEncoding};
 use crate::error::{Error, Result};
 use crate::files::{Condition, Files, dirs_to_make, read_at_most};
-use crate::stage::StagedFile;
+use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
 use crate::tree::{Aftermath, Opened, Replaced, Tree};
 use crate::usage::Growth;
@@ -156,7 +156,7 @@ impl Files {
         let after = match options.dry_run {
             true => None,
             false => {
-                let mut file = self.stage()?;
+                let mut file = self.stage_aside()?;
                 file.write(&bytes)?;
                 file.set_mode(mode)?;
                 file.finish()?;
@@ -164,6 +164,14 @@ impl Files {
             }
         };
         Ok(Planned { patch, before, after, encoding, size })
+    }
+
+    /// Begins a file outside every live view, so that it can have a second name in the stage.
+    fn stage_aside(&self) -> Result<StagedFile> {
+        let (store, id) = self.parts();
+        store.admit_space()?;
+        let owner = store.owner(id).filter(|_| matches!(id, TreeId::Workspace(..)));
+        store.inner.stage.file(0o644, owner)
     }
 
     /// Puts everything in its place.
@@ -176,6 +184,7 @@ impl Files {
             }
             let (store, id) = self.parts();
             store.admit(id, &growth)?;
+            let redo = write_down(&store.inner.stage, id, &planned)?;
             let (mut undo, mut aftermath) = (Vec::new(), Aftermath::default());
             let mut patched: Vec<Patched> = planned.iter().map(Planned::outcome).collect();
             for planned in planned {
@@ -184,11 +193,14 @@ impl Files {
                     Err(error) => {
                         self.account(&Growth::REMOVAL);
                         self.take_back(tree, undo);
+                        redo.into_iter().for_each(Redo::finish);
                         return Err(error);
                     }
                 }
             }
             self.account(&growth);
+            // Before tags are taken: the second names count for them.
+            redo.into_iter().for_each(Redo::finish);
             for patched in patched.iter_mut().filter(|patched| patched.action != Action::Deleted) {
                 patched.stat = Some(tree.stat(&patched.path)?.0);
             }
@@ -218,6 +230,24 @@ impl Files {
         file.finish_keeping_time()?;
         tree.put(path, tree.suited(file)?).map(drop)
     }
+}
+
+/// Writes down what is to be done, unless it is a single rename.
+fn write_down(stage: &Stage, id: &TreeId, planned: &[Planned<'_>]) -> Result<Option<Redo>> {
+    let (mut steps, mut files) = (Vec::new(), Vec::new());
+    for Planned { patch, after, .. } in planned {
+        if let Some(file) = after {
+            steps.push(Step::Put(files.len(), patch.to.clone()));
+            files.push(file);
+        }
+        if matches!(patch.action, Action::Deleted | Action::Renamed) {
+            steps.push(Step::Remove(patch.from.clone()));
+        }
+    }
+    if steps.len() < 2 {
+        return Ok(None);
+    }
+    Redo::commit(stage, id, steps, &files).map(Some)
 }
 
 /// Refuses a patch that makes a file and something below it.

@@ -251,3 +251,46 @@ fn a_search_ends_at_its_deadline_and_says_where_to_go_on() {
     // The service goes on meanwhile and afterwards.
     assert_eq!(places(&grepped(&service, &tree, &json!({"pattern": "^[ab]", "limit": 1})).ok()), ["f00:1"]);
 }
+
+#[test]
+fn a_search_passes_over_what_commands_may_plant() {
+    let service = Service::start();
+    let tree = workspace("u", "a");
+    service.client.write(&tree, "f", "needle\n");
+    let root = service.root.join("sandbox/u/a");
+    rustix::fs::mknodat(rustix::fs::CWD, root.join("pipe"), rustix::fs::FileType::Fifo, 0o644.into(), 0)
+        .unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
+    std::fs::write(root.join(std::ffi::OsStr::new("line\nbreak")), "needle\n").unwrap();
+    std::fs::write(root.join("long"), "needle".repeat(2_000_000)).unwrap();
+    std::fs::create_dir_all(root.join("deep/".repeat(100))).unwrap();
+    let answer = grepped(&service, &tree, &json!({"pattern": "needle"})).ok();
+    assert_eq!(places(&answer), ["f:1"]);
+    assert_eq!((&answer["files_searched"], &answer["files_skipped"]), (&json!(1), &json!(1)));
+    assert_eq!(globbed(&service, &tree, "pattern=**")["data"], json!(["f", "long"]));
+    for path in ["pipe", "socket"] {
+        grepped(&service, &tree, &json!({"pattern": "x", "path": path})).refused(409, "conflict");
+        service
+            .client
+            .post_json(format!("{tree}/copy"), &json!({"from": path, "to": "x"}))
+            .refused(409, "conflict");
+    }
+}
+
+#[test]
+fn many_searches_at_once_wait_for_their_turn_and_all_are_answered() {
+    let service = Service::start();
+    let tree = workspace("u", "a");
+    for index in 0..100 {
+        service.client.write(&tree, &format!("d{}/f{index}", index % 7), "one\nneedle\n");
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..24 {
+            scope.spawn(|| {
+                let answer = grepped(&service, &tree, &json!({"pattern": "needle"})).ok();
+                assert_eq!(places(&answer).len(), 100);
+                assert_eq!(globbed(&service, &tree, "pattern=f*")["data"].as_array().unwrap().len(), 100);
+            });
+        }
+    });
+}
