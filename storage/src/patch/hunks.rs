@@ -56,7 +56,7 @@ fn bare(line: &str) -> &str {
 /// Makes the changes of `hunks` in the text of `path`.
 ///
 /// * Lines are compared without a `\r` at their ends; where that made a difference, added lines get the ends that the
-///   lines replaced had.
+///   lines replaced had. So do lines put in without any around them, unless the patch spells a `\r` somewhere.
 /// * Whether the text ends with a line end changes only where a hunk says so.
 ///
 /// # Errors
@@ -68,6 +68,7 @@ pub(super) fn apply(text: &str, path: &str, hunks: &[Hunk]) -> Result<String> {
     if !was_open {
         lines.pop();
     }
+    let spells_cr = hunks.iter().flat_map(|hunk| &hunk.lines).any(|line| line.text.ends_with('\r'));
     let (mut done, mut new, mut is_open) = (0_usize, Vec::with_capacity(lines.len()), was_open);
     for (index, hunk) in hunks.iter().enumerate() {
         let old = hunk.old();
@@ -89,7 +90,9 @@ pub(super) fn apply(text: &str, path: &str, hunks: &[Hunk]) -> Result<String> {
             match line.side {
                 Side::Context => new.extend(kept.next().map(|line| (*line).to_owned())),
                 Side::Removed => drop(kept.next()),
-                Side::Added if as_spelled && !(replaced.is_empty() && has_cr) => new.push(line.text.clone()),
+                Side::Added if as_spelled && (!replaced.is_empty() || spells_cr) => {
+                    new.push(line.text.clone())
+                }
                 Side::Added if has_cr => new.push(format!("{}\r", bare(&line.text))),
                 Side::Added => new.push(bare(&line.text).to_owned()),
             }
