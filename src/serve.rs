@@ -116,6 +116,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             table: RunTable::new(sessions.clone()),
             disk: Arc::default(),
             runs: TaskTracker::new(),
+            audit,
             metrics,
             stop: CancellationToken::new(),
         });
@@ -123,7 +124,6 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             service,
             access,
             is_guarded: config.allow_anonymous,
-            audit,
             logs_requests: config.log.requests,
             connections: config.limits.connections.clone(),
             token_seconds_max: config.access.token_seconds_max,
@@ -181,14 +181,14 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     writeln!(stdout, "filesecbox listening on http://{address}")?;
     stdout.flush()?;
 
-    let (access, reloaded) = (Arc::clone(&app.access), Arc::clone(&app.audit));
+    let (access, reloaded) = (Arc::clone(&app.access), Arc::clone(&app.service.audit));
     tokio::spawn(async move {
         while reload.recv().await.is_some() {
             access.look(true);
             reloaded.act("reload").await;
         }
     });
-    let audit = Arc::clone(&app.audit);
+    let audit = Arc::clone(&app.service.audit);
     let limits = app.connections.clone();
     let metrics = Arc::clone(&service.metrics);
     let server = http::listen::serve(listener, http::router(app), &limits, metrics, stopping.clone());
@@ -223,6 +223,11 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
             () = &mut server => served = true,
             () = tokio::time::sleep(FAREWELL) => {}
         }
+    }
+    let store = service.store.clone();
+    // What is still in use, the next start tidies.
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.close_views()).await {
+        tracing::warn!(%error, "a live view could not be closed");
     }
     audit.act("stop").await;
     tracing::info!(all_answered = served, "stopped");

@@ -21,6 +21,7 @@
 //! | [`sys`] | the system calls without a safe wrapper |
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
+mod begun;
 mod binary;
 mod census;
 mod ends;
@@ -48,6 +49,7 @@ mod watch;
 mod wire;
 mod zygote;
 
+pub use begun::Begun;
 pub use error::Error;
 pub use ground::Ground;
 pub use host::{Canary, HostReport};

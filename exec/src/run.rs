@@ -11,19 +11,17 @@ use std::time::{Duration, Instant};
 use policy::{RelPath, RunLimits, View};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
+use crate::begun::Begun;
 use crate::ends::Ends;
-use crate::enforcement::Circumstances;
 use crate::error::Error;
-use crate::hint;
 use crate::launcher::{Launcher, packet_sockets};
 use crate::live::Live;
 use crate::mounts::{Attachment, Clones, Role};
-use crate::output::{Capture, Stream};
 use crate::programs::shorten;
 use crate::result::{Encoding, ExecResult, Limit};
 use crate::tier::{Network, Tier};
 use crate::walls::{Own, open_path};
-use crate::watch::{Pipes, Watch};
+use crate::watch::Pipes;
 use crate::wire::{Ceilings, Descriptors, MOUNTS_MAX, Place, Request, Whole};
 
 /// Longest deadline, whatever the limits say: beyond it the clock's own range ends.
@@ -105,7 +103,7 @@ impl Launcher {
     /// * [`Error::Step`]: confining the new process failed; the program did not start.
     /// * [`Error::LauncherStart`], [`Error::LauncherDied`], [`Error::Walls`], [`Error::Resource`]: the host failed.
     pub async fn run(self: &Arc<Self>, spec: RunSpec) -> Result<ExecResult, Error> {
-        self.run_with(spec, None).await
+        self.begin(spec, None).await?.end().await
     }
 
     /// As [`Launcher::run`], for a caller who takes part in the run while it is under way.
@@ -113,14 +111,17 @@ impl Launcher {
     /// # Errors
     /// As [`Launcher::run`].
     pub async fn run_live(self: &Arc<Self>, spec: RunSpec, live: Live) -> Result<ExecResult, Error> {
-        self.run_with(spec, Some(live)).await
+        self.begin(spec, Some(live)).await?.end().await
     }
 
-    async fn run_with(
-        self: &Arc<Self>,
-        mut spec: RunSpec,
-        mut live: Option<Live>,
-    ) -> Result<ExecResult, Error> {
+    /// Hands a command to the launcher, and is done: for a caller who has to leave the runtime's own threads on the way
+    /// there anyhow, and can come back while the command starts.
+    ///
+    /// Waits only for a launcher that is behind or gone.
+    ///
+    /// # Errors
+    /// As [`Launcher::run`], but for what happens later.
+    pub async fn begin(self: &Arc<Self>, mut spec: RunSpec, mut live: Option<Live>) -> Result<Begun, Error> {
         let began = Instant::now();
         check(&spec)?;
         let floor = self.config.isolation.minimum;
@@ -138,36 +139,10 @@ impl Launcher {
         request.is_live = live.is_some();
         request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
         let stdin = spec.stdin.take();
-        let pipes = Ends::open(stdin, live.as_mut())?;
-        let (ours, reports, through) = self.launch(&spec, pipes, &request, clones.as_ref()).await?;
-        drop(clones);
-        let mut capture = Capture::new(spec.limits.output_bytes);
-        let deadline = tokio::time::Instant::from_std(began + deadline(&spec));
-        let mut watch = Watch::new(ours, reports, deadline, self.buffers.lend())?;
-        watch.halt = spec.halt.take();
-        if let Some(live) = live {
-            watch.join(live);
-        }
-        let watched = watch.until_ended(&mut capture).await;
-        self.buffers.take_back(std::mem::take(&mut watch.buffer));
-        if matches!(watched, Err(Error::LauncherDied)) {
-            // Before the error is told, so that whoever repeats the command finds a launcher.
-            self.replace_soon(through).await?;
-        }
-        let ending = watched?;
-        let enforcement = self.enforcement(Circumstances {
-            own_uid: identity.is_some(),
-            reach: watch.reach,
-            network: spec.network,
-        });
-        let exit_code = ending.code.unwrap_or(-1);
-        let hint = match (ending.limit(), capture.total(Stream::Err)) {
-            (Some(limit), _) => Some(hint::of_limit(limit, &spec.limits)),
-            (None, 0) => None,
-            _ => hint::of(&self.programs, exit_code, &capture.end(Stream::Err, hint::LOOK_BYTES)),
-        };
-        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(ExecResult::new(&capture, ending, spec.encoding, duration_ms, enforcement, hint))
+        let ends = Ends::open(stdin, live.as_mut())?;
+        let (pipes, reports, through) = self.launch(&spec, ends, &request, clones.as_ref()).await?;
+        let has_own_uid = identity.is_some();
+        Ok(Begun { launcher: Arc::clone(self), spec, live, began, has_own_uid, pipes, reports, through })
     }
 
     /// The uid a run takes; `None` keeps the service's.
@@ -283,7 +258,7 @@ impl Launcher {
 }
 
 /// How long a run may take.
-fn deadline(spec: &RunSpec) -> Duration {
+pub(crate) fn deadline(spec: &RunSpec) -> Duration {
     spec.timeout.min(Duration::from_millis(spec.limits.timeout_ms)).min(LONGEST)
 }
 

@@ -180,16 +180,23 @@ impl Audit {
         Ok(Slot { room: Some((open.way.clone(), permit)), unanswered: None })
     }
 
-    /// Records what was refused, if there is room; nobody waits for it.
+    /// Records `entry`, if there is room; nobody waits for it.
     pub fn note(&self, entry: Entry) {
         let Some(open) = &self.open else { return };
-        let admitted = if entry.role.is_some() { Some(entry) } else { open.strangers.lock().admit(entry) };
-        let Some(entry) = admitted else { return };
         if let Err(entry) = open.way.write_now(entry) {
             let job = Job { entry: Some(entry), is_durable: false, done: None, permit: None };
             if open.way.jobs.try_send(job).is_err() {
-                tracing::warn!("a refused request is missing from the audit log: too many records wait");
+                tracing::warn!("something is missing from the audit log: too many records wait");
             }
+        }
+    }
+
+    /// Records what a caller was refused whom nobody knows, or counts it where there are too many.
+    pub fn note_stranger(&self, entry: Entry) {
+        let Some(open) = &self.open else { return };
+        let admitted = open.strangers.lock().admit(entry);
+        if let Some(entry) = admitted {
+            self.note(entry);
         }
     }
 

@@ -5,6 +5,7 @@
 //! is 64 zeros. So the hash is over bytes as they lie there, and no other program has to write JSON as we do to check
 //! it.
 
+use policy::TreeId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -50,6 +51,9 @@ pub struct Entry {
     /// The program that ran; never its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+    /// The name of a run, by which its end is found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// The id of a token that was issued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issued: Option<String>,
@@ -113,10 +117,31 @@ impl Default for Head {
 }
 
 impl Entry {
+    /// The end of a run that went on after its request was answered. `outcome` is the word that figures have for it.
+    #[must_use]
+    pub fn of_run(tree: &TreeId, run: &str, outcome: &str) -> Self {
+        Self {
+            user: Some(tree.user().to_string()),
+            tree: Some(tree_name(tree)),
+            run: Some(run.to_owned()),
+            outcome: outcome.to_owned(),
+            ..Self::of_service("run ended")
+        }
+    }
+
     /// An act of the service itself, now.
     #[must_use]
     pub fn of_service(action: &str) -> Self {
         Self { time: now(), action: action.to_owned(), outcome: "ok".to_owned(), ..Self::default() }
+    }
+}
+
+/// A tree, as records have it: `sandbox/alice/demo`, `skills/alice/demo/report`.
+#[must_use]
+pub fn tree_name(tree: &TreeId) -> String {
+    match tree {
+        TreeId::Skill(user, agent, skill) => format!("skills/{user}/{agent}/{skill}"),
+        TreeId::Workspace(user, agent) => format!("sandbox/{user}/{agent}"),
     }
 }
 

@@ -96,9 +96,9 @@ impl Default for AccessConfig {
 impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
-            connections: 4096,
+            connections: 2048,
             head_ms: 75_000,
-            head_bytes: 64 * 1024,
+            head_bytes: 256 * 1024,
             body_idle_ms: 30_000,
             body_bytes_per_second: 1024,
             send_idle_ms: 60_000,

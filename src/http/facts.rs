@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use policy::{AgentId, RelPath, Scope, SkillId, UserId};
 
 use crate::access::Caller;
+use crate::ops::run::id::ExecId;
 
 /// The header that carries the id of a request, in both directions.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -54,6 +55,8 @@ pub(super) struct Noted {
     pub(super) paths: Vec<String>,
     /// How many paths there were.
     pub(super) paths_total: usize,
+    /// The name of the run.
+    pub(super) run: Option<String>,
     /// The id of a token that is issued.
     pub(super) issued: Option<String>,
     /// The program that is to run.
@@ -66,6 +69,11 @@ impl Facts {
         let sent = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| is_sane(id));
         let id = sent.map_or_else(fresh_id, str::to_owned);
         Self { id, is_slow: AtomicBool::new(false), noted: Mutex::default() }
+    }
+
+    /// Tells whether the request was refused for who sent it.
+    pub(super) fn is_refused(&self) -> bool {
+        self.noted.lock().is_refused
     }
 
     /// What was noted so far.
@@ -157,6 +165,11 @@ pub(super) fn issued(user: &UserId, id: &str) {
         noted.user = Some(user.clone());
         noted.issued = Some(id.to_owned());
     });
+}
+
+/// Notes which run the request is about.
+pub(super) fn run(id: &ExecId) {
+    note(|noted| noted.run = Some(id.as_str().to_owned()));
 }
 
 /// Notes which program is to run. Its arguments are nobody's business.

@@ -31,7 +31,8 @@ struct Readiness {
 pub(super) async fn readyz(State(app): State<App>) -> Answer {
     let store = app.service.store.clone();
     let disk = blocking(move || Ok(store.admit_space()?)).await.is_ok();
-    let ready = Readiness { disk, isolation: app.service.host.is_sound(), audit: app.audit.is_writable() };
+    let ready =
+        Readiness { disk, isolation: app.service.host.is_sound(), audit: app.service.audit.is_writable() };
     if ready.disk && ready.isolation && ready.audit {
         return success(ready);
     }
@@ -54,7 +55,7 @@ pub(super) async fn metrics(State(app): State<App>, _observer: Observer) -> Answ
         waiting: service.places.waiting(),
         live_views,
         free_bytes,
-        is_audited: app.audit.is_writable(),
+        is_audited: app.service.audit.is_writable(),
     };
     let text = service.metrics.text(moment);
     let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);

@@ -30,7 +30,6 @@ use axum::{Router, middleware};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::access::Access;
-use crate::audit::Audit;
 use crate::config::ConnectionLimits;
 use crate::ops::Service;
 
@@ -43,8 +42,6 @@ pub struct App {
     pub access: Arc<Access>,
     /// Whether the operator said that something else guards the port, so that callers may use any name for it.
     pub is_guarded: bool,
-    /// The record of who changed what.
-    pub audit: Arc<Audit>,
     /// Whether each request has a line in the log.
     pub logs_requests: bool,
     /// How slow callers may be.
@@ -88,7 +85,7 @@ pub fn router(app: App) -> Router {
 }
 
 fn tree_routes(tree: &str) -> Router<App> {
-    let routes: [(&str, MethodRouter<App>); 18] = [
+    let routes: [(&str, MethodRouter<App>); 22] = [
         ("files", get(tree::files::files)),
         ("content", get(tree::content::content)),
         ("edit", put(tree::edit::edit)),
@@ -101,6 +98,10 @@ fn tree_routes(tree: &str) -> Router<App> {
         ("exec/{exec_id}/signal", post(tree::exec::signal::signal)),
         ("terminal", get(tree::terminal::terminal)),
         ("replace", post(tree::replace::replace)),
+        ("patch", post(tree::patch::patch)),
+        ("copy", post(tree::copy::copy)),
+        ("glob", get(tree::glob::glob)),
+        ("grep", post(tree::grep::grep)),
         ("stat", get(tree::stat::stat)),
         ("dir", get(tree::dir::dir)),
         ("mkdir", post(tree::mkdir::mkdir)),

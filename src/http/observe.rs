@@ -55,16 +55,20 @@ async fn answer(
     next: Next,
 ) -> Response {
     let Some(matched) = matched else { return next.run(request).await };
-    let action = format!("{method} {}", matched.as_str());
+    let action = || format!("{method} {}", matched.as_str());
     if !is_change(method, matched.as_str()) {
         let response = next.run(request).await;
-        let noted = facts.noted();
-        if noted.is_refused {
-            app.audit.note(entry(&facts.id, noted, action, Some(&response)));
+        if facts.is_refused() {
+            note(
+                app,
+                facts.noted().caller.is_some(),
+                entry(&facts.id, facts.noted(), action(), Some(&response)),
+            );
         }
         return response;
     }
-    let mut slot = match app.audit.reserve() {
+    let action = action();
+    let mut slot = match app.service.audit.reserve() {
         Ok(slot) => slot,
         Err(error) => return Problem::from(error).into_response(),
     };
@@ -76,7 +80,7 @@ async fn answer(
         // Nobody who is known was let do anything; how many of these are recorded is bounded.
         slot.release();
         if noted.is_refused {
-            app.audit.note(entry(&facts.id, noted, action, Some(&response)));
+            note(app, false, entry(&facts.id, noted, action, Some(&response)));
         }
         return response;
     }
@@ -86,10 +90,17 @@ async fn answer(
     }
 }
 
+/// Records a refused request.
+fn note(app: &App, is_known: bool, entry: Entry) {
+    let audit = &app.service.audit;
+    if is_known { audit.note(entry) } else { audit.note_stranger(entry) }
+}
+
 /// Tells whether a request may change something, by what it asks for and not by what comes of it.
 fn is_change(method: &str, route: &str) -> bool {
-    // A terminal is a `GET` only because a WebSocket begins with one.
-    !matches!(method, "GET" | "HEAD" | "OPTIONS") || route.ends_with("/terminal")
+    // A terminal is a `GET` only because a WebSocket begins with one, a search a `POST` only because it has a body.
+    let reads = matches!(method, "GET" | "HEAD" | "OPTIONS") || route.ends_with("/grep");
+    !reads || route.ends_with("/terminal")
 }
 
 fn paced(request: Request, app: &App, facts: &Arc<Facts>) -> Request {
@@ -121,6 +132,7 @@ fn entry(id: &str, noted: Noted, action: String, response: Option<&Response>) ->
         paths: noted.paths,
         more_paths: u64::try_from(more).unwrap_or(u64::MAX),
         program: noted.program,
+        run: noted.run,
         issued: noted.issued,
         outcome: outcome.to_owned(),
         status: response.map(|response| response.status().as_u16()),

@@ -56,6 +56,11 @@ pub(super) struct TreeRequest {
     pub(super) id: TreeId,
 }
 
+/// A request for one tree that reads whatever its method is, because what is asked takes a body.
+pub(super) struct TreeQuestion {
+    pub(super) id: TreeId,
+}
+
 impl FromRequestParts<App> for TreeRequest {
     type Rejection = Problem;
 
@@ -106,7 +111,17 @@ impl FromRequestParts<App> for NamedRun {
         let params = RawPathParams::from_request_parts(parts, app).await;
         let params = params.map_err(|_| Problem::invalid("the path is not percent-encoded UTF-8"))?;
         let name = params.iter().find(|(name, _)| *name == "exec_id").map_or("", |(_, value)| value);
-        Ok(Self { tree, id: ExecId::parse(name)? })
+        let id = ExecId::parse(name)?;
+        facts::run(&id);
+        Ok(Self { tree, id })
+    }
+}
+
+impl FromRequestParts<App> for TreeQuestion {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Ok(Self { id: tree_for(parts, app, false).await? })
     }
 }
 

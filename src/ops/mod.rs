@@ -8,6 +8,7 @@ pub mod files;
 pub mod life;
 pub mod places;
 pub mod run;
+pub mod search;
 pub mod skills;
 pub mod upload;
 
@@ -20,6 +21,7 @@ use storage::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::audit::Audit;
 use crate::egress::Egress;
 use crate::metrics::Metrics;
 use disk::DiskWatch;
@@ -64,6 +66,8 @@ pub struct Service {
     pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.
     pub runs: TaskTracker,
+    /// The record of who changed what.
+    pub audit: Arc<Audit>,
     /// Counts what happens.
     pub metrics: Arc<Metrics>,
     /// Set when runs are to be killed.

@@ -25,10 +25,11 @@ pub mod table;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exec::{ExecResult, Limit, Live, Network, RunSpec};
+use exec::{Limit, Live, Network, RunSpec};
 use policy::environment::{self, Places};
 use policy::{Anchors, SkillId, TreeId};
 use storage::{Absorbed, Placement, PlannedRun, PreparedRun};
+use tokio::runtime::Handle;
 
 use self::changes::{Changes, Watched};
 use self::fingerprint::Fingerprint;
@@ -166,33 +167,29 @@ impl Service {
         live: Option<Live>,
     ) -> Result<(RunOutcome, Option<Pending>)> {
         let Planned { plan, mut spec, pass, watched, aside } = planned;
-        let (prepared, gauges);
-        (prepared, gauges, spec.attachments, spec.leases) = if self.launcher.mounts() {
-            blocking(move || {
-                let prepared = plan.prepare()?;
-                let gauges = prepared.gauges()?;
-                let attachments = prepared.attachments()?.into_iter().map(attachment).collect();
-                let leases = prepared.leases()?.into_iter().map(Arc::new).collect();
-                Ok((prepared, gauges, attachments, leases))
-            })
-            .await?
-        } else {
-            blocking(move || {
-                let prepared = plan.prepare()?;
-                let gauges = prepared.gauges()?;
-                Ok((prepared, gauges, Vec::new(), Vec::new()))
-            })
-            .await?
-        };
-        // Through the same door as afterwards: what the run sees is there by now.
-        let before = match &watched {
-            Some(trees) => Some(changes::look(&self.store, trees).await?),
-            None => None,
-        };
-        let watching = self.disk.watch(gauges);
-        spec.halt = Some(watching.halt.clone());
+        let (store, launcher, disk) =
+            (self.store.clone(), Arc::clone(&self.launcher), Arc::clone(&self.disk));
+        let runtime = Handle::current();
+        // All of it away from the runtime, once: each thread that has to be woken costs a run a twentieth of a
+        // millisecond.
+        let (prepared, watched, watching, begun) = blocking(move || {
+            let prepared = plan.prepare()?;
+            let gauges = prepared.gauges()?;
+            if launcher.mounts() {
+                spec.attachments = prepared.attachments()?.into_iter().map(attachment).collect();
+                spec.leases = prepared.leases()?.into_iter().map(Arc::new).collect();
+            }
+            // Through the same door as afterwards: what the run sees is there by now.
+            let watched = watched.map(|trees| (changes::look(&store, &trees), trees));
+            let watching = disk.watch(gauges);
+            spec.halt = Some(watching.halt.clone());
+            let begun = runtime.block_on(launcher.begin(spec, live));
+            Ok((prepared, watched, watching, begun))
+        })
+        .await?;
+        let ended = async { begun?.end().await };
         let result = tokio::select! {
-            result = self.launch(spec, live) => Some(result),
+            result = ended => Some(result),
             () = self.stop.cancelled() => None,
         };
         drop(watching);
@@ -211,7 +208,7 @@ impl Service {
             }
             Some(Ok(mut result)) if prepared.is_copy() => {
                 let (absorbed, prepared) = blocking(move || Ok((prepared.absorb()?, prepared))).await?;
-                let changes = self.changes(watched, before).await?;
+                let changes = self.changes(watched).await?;
                 clean_up(place, prepared);
                 if let Some(reason) = &absorbed.refused {
                     result.limit = Some(Limit::Disk);
@@ -221,7 +218,7 @@ impl Service {
                 return Ok((RunOutcome { result, absorbed, changes }, None));
             }
             Some(Ok(result)) => {
-                let changes = self.changes(watched, before).await?;
+                let changes = self.changes(watched).await?;
                 Ok((RunOutcome { result, absorbed: Absorbed::default(), changes }, None))
             }
         };
@@ -232,19 +229,15 @@ impl Service {
     /// Looks again, where it was looked before.
     async fn changes(
         &self,
-        watched: Option<Watched>,
-        before: Option<Result<changes::Snapshot, String>>,
+        watched: Option<(Result<changes::Snapshot, String>, Watched)>,
     ) -> Result<Option<Changes>> {
-        let (Some(trees), Some(before)) = (watched, before) else { return Ok(None) };
-        let after = changes::look(&self.store, &trees).await?;
-        Ok(Some(changes::compare(&trees, before, after)))
-    }
-
-    async fn launch(&self, spec: RunSpec, live: Option<Live>) -> Result<ExecResult, exec::Error> {
-        match live {
-            None => self.launcher.run(spec).await,
-            Some(live) => self.launcher.run_live(spec, live).await,
-        }
+        let Some((before, trees)) = watched else { return Ok(None) };
+        let store = self.store.clone();
+        blocking(move || {
+            let after = changes::look(&store, &trees);
+            Ok(Some(changes::compare(&trees, before, after)))
+        })
+        .await
     }
 
     /// A request may ask for less network than configured, never for more.

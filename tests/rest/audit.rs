@@ -118,6 +118,65 @@ fn every_change_run_and_refused_token_is_recorded_and_nothing_secret_is() {
 }
 
 #[test]
+fn a_run_that_goes_on_has_a_record_of_its_beginning_and_one_of_its_end() {
+    let service = Service::start();
+    if !landlocked(&service.client) {
+        return;
+    }
+    let body = serde_json::json!({ "command": "bash", "args": ["-c", "exit 3"], "exec_id": "mine" });
+    let begun = service.client.post_json("/v1/sandbox/u/a/exec?background=true", &body);
+    assert_eq!(begun.status, 201);
+    let begin = std::time::Instant::now();
+    let ended = loop {
+        let ended = records(&service.root).into_iter().find(|record| record["action"] == "run ended");
+        if let Some(ended) = ended {
+            break ended;
+        }
+        assert!(begin.elapsed() < std::time::Duration::from_secs(30));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    assert_eq!(
+        (&ended["run"], &ended["outcome"], &ended["tree"]),
+        (&"mine".into(), &"exited".into(), &"sandbox/u/a".into())
+    );
+    let records = records(&service.root);
+    let begun = records.iter().find(|record| record["action"] == "POST /v1/sandbox/{u}/{a}/exec").unwrap();
+    assert_eq!(
+        (&begun["run"], &begun["program"], &begun["status"]),
+        (&"mine".into(), &"bash".into(), &201.into())
+    );
+}
+
+#[test]
+fn a_change_whose_caller_has_gone_is_recorded_as_unanswered() {
+    let service = Service::start();
+    if !landlocked(&service.client) {
+        return;
+    }
+    let mut stream = service.client.connect();
+    let body = "[\"-c\", \"echo > begun; sleep 1\"]";
+    let head =
+        "POST /v1/sandbox/u/a/execute?command=bash HTTP/1.1\r\nhost: localhost\r\nx-request-id: gone\r\n";
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let begin = std::time::Instant::now();
+    let wait = |until: &dyn Fn() -> bool| {
+        while !until() {
+            assert!(begin.elapsed() < std::time::Duration::from_secs(30));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    wait(&|| service.client.get("/v1/sandbox/u/a/raw/begun").status == 200);
+    drop(stream);
+    let left = || records(&service.root).into_iter().find(|record| record["request"] == "gone");
+    wait(&|| left().is_some());
+    let left = left().unwrap();
+    assert_eq!(
+        (&left["outcome"], &left["program"], left.get("status")),
+        (&"unanswered".into(), &"bash".into(), None)
+    );
+}
+
+#[test]
 fn a_service_that_is_killed_while_writing_has_recorded_all_that_it_acknowledged() {
     let root = tempfile::tempdir().unwrap();
     let mut acknowledged = Vec::new();

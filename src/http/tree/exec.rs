@@ -127,6 +127,7 @@ pub(in crate::http) async fn exec(
     let purpose = if query.background { Purpose::Background } else { Purpose::Attached };
     let recording = Recording { id, purpose, stdin_open: spec.stdin_open };
     let (recorded, is_new) = app.service.begin(tree.id, run, recording).await?;
+    facts::run(&recorded.id);
     if form.is_stream() {
         return Ok(form.answer(recorded.follow(0)?, encoding, true));
     }

@@ -97,6 +97,7 @@ pub(in crate::http) async fn terminal(
     let recording = Recording { id: None, purpose: Purpose::Terminal(size), stdin_open: true };
     // Before the answer, so that a refusal has its status.
     let (recorded, _) = app.service.begin(tree.id, run, recording).await?;
+    facts::run(&recorded.id);
     let ended = Ends(Arc::clone(&recorded));
     let follower = recorded.follow(0)?;
     let idle = Duration::from_millis(app.service.table.limits().terminal_idle_ms);

@@ -10,8 +10,6 @@ use policy::{RelPath, TreeId};
 use serde::{Deserialize, Serialize};
 use storage::{Difference, Differing, ETag, Kind, Store};
 
-use crate::ops::{Result, blocking};
-
 /// Most entries that one report names.
 const NAMED_MAX: usize = 1000;
 /// Most bytes that their paths have together: reports of ended runs are kept in memory.
@@ -55,23 +53,19 @@ pub(super) type Watched = Vec<(String, TreeId)>;
 pub(super) struct Snapshot(Vec<HashMap<RelPath, (ETag, u64)>>);
 
 /// Looks at all files of `trees`; the sentence says why that is not possible.
-pub(super) async fn look(store: &Store, trees: &Watched) -> Result<Result<Snapshot, String>> {
-    let (store, trees) = (store.clone(), trees.clone());
-    blocking(move || {
-        let look = |(_, tree): &(String, TreeId)| {
-            let walked = store.files(tree.clone()).walk(&RelPath::root(), usize::MAX, true)?;
-            let files = walked.into_iter().filter(|entry| matches!(entry.kind, Kind::File | Kind::Symlink));
-            Ok(files
-                .filter_map(|entry| {
-                    let stat = entry.stat?;
-                    Some((entry.path, (stat.etag(), stat.size)))
-                })
-                .collect())
-        };
-        let snapshot: storage::Result<Vec<_>> = trees.iter().map(look).collect();
-        Ok(snapshot.map(Snapshot).map_err(|error| error.to_string()))
-    })
-    .await
+pub(super) fn look(store: &Store, trees: &Watched) -> Result<Snapshot, String> {
+    let look = |(_, tree): &(String, TreeId)| {
+        let walked = store.files(tree.clone()).walk(&RelPath::root(), usize::MAX, true)?;
+        let files = walked.into_iter().filter(|entry| matches!(entry.kind, Kind::File | Kind::Symlink));
+        Ok(files
+            .filter_map(|entry| {
+                let stat = entry.stat?;
+                Some((entry.path, (stat.etag(), stat.size)))
+            })
+            .collect())
+    };
+    let snapshot: storage::Result<Vec<_>> = trees.iter().map(look).collect();
+    snapshot.map(Snapshot).map_err(|error| error.to_string())
 }
 
 impl From<Difference> for Changes {

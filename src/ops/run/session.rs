@@ -13,6 +13,8 @@ use super::pending::{Decision, Verdict};
 use super::record::{Phase, Purpose, Recorded};
 use super::table::{Claim, Plan};
 use super::{Commit, Fingerprint, Planned, RunRequest};
+use crate::audit::Entry;
+use crate::metrics::Outcome;
 use crate::ops::places::Place;
 use crate::ops::{Error, Result, Service};
 
@@ -164,6 +166,8 @@ impl Service {
             return;
         }
         opening.has_begun = true;
+        let ended = outcome.as_ref().map_or(Outcome::Failed, |(outcome, _)| Outcome::of(&outcome.result));
+        self.audit.note(Entry::of_run(&recorded.tree, recorded.id.as_str(), ended.word()));
         match outcome {
             Ok((outcome, pending)) => {
                 if pending.is_some() {
