@@ -224,6 +224,11 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
             () = tokio::time::sleep(FAREWELL) => {}
         }
     }
+    let store = service.store.clone();
+    // What is still in use, the next start tidies.
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.close_views()).await {
+        tracing::warn!(%error, "a live view could not be closed");
+    }
     audit.act("stop").await;
     tracing::info!(all_answered = served, "stopped");
     Ok(())

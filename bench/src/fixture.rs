@@ -61,6 +61,30 @@ pub(crate) fn many_name(number: usize) -> String {
     format!("part-{:02}/file-{number:05}.txt", number / 100)
 }
 
+/// Size of each file of [`corpus`], about.
+pub(crate) const CORPUS_FILE_BYTES: usize = 20_000;
+
+/// A skill of `files` files of text; one of ten has a line that begins `error`.
+///
+/// # Errors
+/// [`Failure::Archive`].
+pub(crate) fn corpus(files: usize) -> Result<Vec<u8>> {
+    pack(corpus_files(files))
+}
+
+/// The files of [`corpus`], with their names.
+pub(crate) fn corpus_files(files: usize) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let mut words = Words::new(6);
+    (0..files).map(move |number| {
+        let mut text = words.text(CORPUS_FILE_BYTES / 2);
+        if number % 10 == 0 {
+            text.extend_from_slice(format!("\nerror {number}: disk full\n").as_bytes());
+        }
+        text.extend(words.text(CORPUS_FILE_BYTES / 2));
+        (many_name(number), text)
+    })
+}
+
 /// A skill of [`BUNDLE_FILES`] files, 5 MB. `variant` tells two versions apart.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! * [`bare`] is the service to compare with, [`fixture`] what both are filled with;
 //! * [`sides`] starts them on fresh directories and lets them take turns; [`workloads`] says at what with files,
-//!   [`execution`] and [`growth`] with commands;
+//!   [`searching`] in them, [`execution`] and [`growth`] with commands;
 //! * [`client`] and [`load`] are the load generator, [`native`] and [`spawn`] the floors, [`report`] the tables.
 //!
 //! `scripts/bench` builds both programs in release mode and starts this one; `docs/PERFORMANCE.md` reads the tables.
@@ -16,6 +16,7 @@ mod growth;
 mod load;
 mod native;
 mod report;
+mod searching;
 mod service;
 mod sides;
 mod spawn;
@@ -62,7 +63,7 @@ struct Measure {
     /// Print the tables of docs/PERFORMANCE.md, to paste
     #[arg(long)]
     markdown: bool,
-    /// Only the groups of workloads named: reads, writes, listing, uploads, footprint, execution, growth
+    /// Only the groups of workloads named: reads, writes, listing, uploads, footprint, searching, execution, growth
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// The service under test [default: `filesecbox` beside this program]
@@ -76,12 +77,13 @@ struct Measure {
 /// A group of rows: its name, the table it belongs to, and how it is measured.
 type Group = (&'static str, &'static Layout, fn(&Bench) -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 8] = [
     ("reads", &report::SERVICES, workloads::reads),
     ("writes", &report::SERVICES, workloads::writes),
     ("listing", &report::SERVICES, workloads::listing),
     ("uploads", &report::SERVICES, workloads::uploads),
     ("footprint", &report::SERVICES, workloads::footprint),
+    ("searching", &searching::LAYOUT, searching::searching),
     ("execution", &execution::LAYOUT, execution::commands),
     ("growth", &growth::LAYOUT, growth::growth),
 ];
@@ -107,7 +109,7 @@ fn measure(options: &Measure) -> Result<()> {
     let bare = std::env::current_exe().map_err(Failure::io("find this program"))?;
     let effort = if options.quick { Effort::QUICK } else { Effort::FULL };
     let mut notes = std::io::stderr();
-    for program in ["bsdtar", "bwrap", execution::PYTHON] {
+    for program in ["bsdtar", "rg", "bwrap", execution::PYTHON] {
         if !native::has(program) {
             let _ = writeln!(notes, "bench: `{program}` is not installed: its figures are left out");
         }

@@ -57,6 +57,8 @@ pub struct FileLimits {
     pub tree_entries: usize,
     /// Size of a merged view that is copied for a run, in bytes.
     pub view_bytes: u64,
+    /// Longest search (`glob`, `grep`), in milliseconds: what was found by then is answered.
+    pub search_ms: u64,
 }
 
 impl Default for FileLimits {
@@ -67,6 +69,7 @@ impl Default for FileLimits {
             list_entries: 100_000,
             tree_entries: 200_000,
             view_bytes: 1024 * MIB,
+            search_ms: 10_000,
         }
     }
 }

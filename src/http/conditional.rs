@@ -64,6 +64,15 @@ pub(super) fn of_change(headers: &HeaderMap) -> Result<Condition, Problem> {
     }
 }
 
+/// Reads one tag, as `ETag` gave it, of a file that is to be changed.
+pub(super) fn one_tag(text: &str) -> Result<Condition, Problem> {
+    let opaque = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    match opaque.filter(|opaque| !opaque.contains('"')) {
+        Some(opaque) => Ok(Condition::Matches(vec![ETag::from_opaque(opaque)])),
+        None => Err(Problem::invalid(format!("`{text}` is no tag: send it in quotes, as `ETag` gave it"))),
+    }
+}
+
 /// What a reader wants to know first.
 pub(super) enum Fresh {
     /// Send it.

@@ -85,7 +85,7 @@ pub fn router(app: App) -> Router {
 }
 
 fn tree_routes(tree: &str) -> Router<App> {
-    let routes: [(&str, MethodRouter<App>); 18] = [
+    let routes: [(&str, MethodRouter<App>); 22] = [
         ("files", get(tree::files::files)),
         ("content", get(tree::content::content)),
         ("edit", put(tree::edit::edit)),
@@ -98,6 +98,10 @@ fn tree_routes(tree: &str) -> Router<App> {
         ("exec/{exec_id}/signal", post(tree::exec::signal::signal)),
         ("terminal", get(tree::terminal::terminal)),
         ("replace", post(tree::replace::replace)),
+        ("patch", post(tree::patch::patch)),
+        ("copy", post(tree::copy::copy)),
+        ("glob", get(tree::glob::glob)),
+        ("grep", post(tree::grep::grep)),
         ("stat", get(tree::stat::stat)),
         ("dir", get(tree::dir::dir)),
         ("mkdir", post(tree::mkdir::mkdir)),

@@ -27,6 +27,7 @@ pub(super) enum Code {
     NotADirectory,
     NotText,
     EditMismatch,
+    Unencodable,
     Conflict,
     Gone,
     Stale,
@@ -57,6 +58,7 @@ impl Code {
             Self::NotADirectory => ("not_a_directory", StatusCode::CONFLICT),
             Self::NotText => ("not_text", StatusCode::CONFLICT),
             Self::EditMismatch => ("edit_mismatch", StatusCode::CONFLICT),
+            Self::Unencodable => ("unencodable", StatusCode::CONFLICT),
             Self::Conflict => ("conflict", StatusCode::CONFLICT),
             Self::Gone => ("gone", StatusCode::GONE),
             Self::Stale => ("stale", StatusCode::PRECONDITION_FAILED),
@@ -200,6 +202,18 @@ impl From<storage::Error> for Problem {
                 Self::new(Code::Stale, message).with("current_etag", etag)
             }
             E::NotText(_) => Self::new(Code::NotText, message),
+            E::Unencodable { encoding, character, line, .. } => Self::new(Code::Unencodable, message)
+                .with("encoding", encoding.to_string())
+                .with("character", character.to_string())
+                .with("line", line),
+            E::HunkMismatch { hunk, line, found, nearest, .. } => Self::new(Code::EditMismatch, message)
+                .with("hunk", hunk)
+                .with("line", line)
+                .with("found", found)
+                .with("expected", 1)
+                .with("nearest_line", nearest.map_or(Value::Null, Value::from)),
+            E::Patch { line, .. } => Self::invalid(message).with("line", line),
+            E::Pattern { .. } => Self::invalid(message),
             E::LineRange { total, .. } => Self::invalid(message).with("total_lines", total),
             E::EditMismatch { index, found, expected, nearest, .. } => Self::new(Code::EditMismatch, message)
                 .with("edit", index)

@@ -56,6 +56,11 @@ pub(super) struct TreeRequest {
     pub(super) id: TreeId,
 }
 
+/// A request for one tree that reads whatever its method is, because what is asked takes a body.
+pub(super) struct TreeQuestion {
+    pub(super) id: TreeId,
+}
+
 impl FromRequestParts<App> for TreeRequest {
     type Rejection = Problem;
 
@@ -109,6 +114,14 @@ impl FromRequestParts<App> for NamedRun {
         let id = ExecId::parse(name)?;
         facts::run(&id);
         Ok(Self { tree, id })
+    }
+}
+
+impl FromRequestParts<App> for TreeQuestion {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Ok(Self { id: tree_for(parts, app, false).await? })
     }
 }
 

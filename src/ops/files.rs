@@ -1,8 +1,11 @@
 //! Operations on the files of one tree.
 
+use std::collections::HashMap;
 use std::io::Read;
 
 use policy::{RelPath, TreeId};
+use storage::encoding::{self, TextEncoding};
+use storage::patch::{self, FilePatch, PatchOptions, Patched};
 use storage::text::{self, Lines, Replacement};
 use storage::tree::{Child, Opened, Walked};
 use storage::{Condition, Layer, Stat, WriteOptions, Written};
@@ -20,6 +23,72 @@ pub struct LineRange {
     pub start: Option<u64>,
     /// Last line.
     pub end: Option<u64>,
+}
+
+impl LineRange {
+    /// The whole text.
+    pub const ALL: Self = Self { start: None, end: None };
+}
+
+/// A copy to be made.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// What is copied.
+    pub from: RelPath,
+    /// Where to.
+    pub to: RelPath,
+    /// Whether a file there is replaced.
+    pub overwrite: bool,
+    /// Whether a directory is copied with everything in it.
+    pub recursive: bool,
+    /// What must hold of `to`.
+    pub condition: Condition,
+}
+
+/// What must hold of the files of a patch.
+#[derive(Clone, Debug)]
+pub enum Conditions {
+    /// Of the only file that it has.
+    Single(Condition),
+    /// Of each file that is named.
+    Named(HashMap<RelPath, Condition>),
+}
+
+impl Conditions {
+    /// Conditions by path; each must be of a file that the patch has.
+    fn of(self, patch: &[FilePatch]) -> Result<HashMap<RelPath, Condition>> {
+        match (self, patch) {
+            (Self::Single(Condition::Always), _) => Ok(HashMap::new()),
+            (Self::Single(condition), [file]) => Ok(HashMap::from([(file.from.clone(), condition)])),
+            (Self::Single(_), _) => Err(Error::Invalid(
+                "a condition in the header goes with a patch of one file: send `etags` for several"
+                    .to_owned(),
+            )),
+            (Self::Named(conditions), patch) => {
+                let is_known =
+                    |path: &RelPath| patch.iter().any(|file| file.from == *path || file.to == *path);
+                match conditions.keys().find(|path| !is_known(path)) {
+                    Some(path) => {
+                        Err(Error::Invalid(format!("`etags` has `{path}`, which the patch has not")))
+                    }
+                    None => Ok(conditions),
+                }
+            }
+        }
+    }
+}
+
+/// What was read of a text file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadText {
+    /// The text.
+    pub text: Text,
+    /// How it lies on the disk.
+    pub encoding: TextEncoding,
+    /// What the file is.
+    pub stat: Stat,
+    /// Which layer it comes from.
+    pub layer: Layer,
 }
 
 /// A text, whole or in part.
@@ -64,12 +133,7 @@ impl Service {
     ///
     /// # Errors
     /// [`storage::Error::NotText`], [`storage::Error::TooLarge`], [`Error::Invalid`] for a line 0.
-    pub async fn read_text(
-        &self,
-        id: TreeId,
-        path: RelPath,
-        range: LineRange,
-    ) -> Result<(Text, Stat, Layer)> {
+    pub async fn read_text(&self, id: TreeId, path: RelPath, range: LineRange) -> Result<ReadText> {
         let files = self.store.files(id);
         let limit = self.file_limits.text_bytes;
         if range.start == Some(0) || range.end == Some(0) {
@@ -77,18 +141,25 @@ impl Service {
         }
         if let Some((bytes, stat, layer)) = files.read_cached(&path).filter(|(_, stat, _)| stat.size <= limit)
         {
-            let is_whole = range == (LineRange { start: None, end: None });
-            let text =
-                if is_whole { whole(bytes, &path)? } else { lines(bytes.as_slice(), &path, range, limit)? };
-            return Ok((text, stat, layer));
+            let (text, encoding) = part(bytes, &path, range, limit)?;
+            return Ok(ReadText { text, encoding, stat, layer });
         }
         blocking(move || {
-            if range == (LineRange { start: None, end: None }) {
+            if range == LineRange::ALL {
                 let (bytes, stat, layer) = files.read_whole(&path, limit)?;
-                return Ok((whole(bytes, &path)?, stat, layer));
+                let (text, encoding) = part(bytes, &path, range, limit)?;
+                return Ok(ReadText { text, encoding, stat, layer });
             }
-            let Opened { file, stat, layer } = files.open(&path)?;
-            Ok((lines(file, &path, range, limit)?, stat, layer))
+            let Opened { mut file, stat, layer } = files.open(&path)?;
+            let utf8 = lines(&mut file, &path, range, limit);
+            let is_utf8 = utf8.as_ref().is_ok_and(|(_, is_utf8)| *is_utf8);
+            if !is_utf8 && stat.size <= limit {
+                // Only a whole text tells which encoding it is in.
+                let (bytes, stat, layer) = files.read_whole(&path, limit)?;
+                let (text, encoding) = part(bytes, &path, range, limit)?;
+                return Ok(ReadText { text, encoding, stat, layer });
+            }
+            Ok(ReadText { text: utf8?.0, encoding: TextEncoding::Utf8, stat, layer })
         })
         .await
     }
@@ -111,26 +182,33 @@ impl Service {
         blocking(move || Ok(files.walk(&path, depth, look)?)).await
     }
 
-    /// Replaces a text, or some of its lines.
+    /// Replaces a text, or some of its lines; in the encoding that it was in, or a whole one in `encoding`.
     ///
     /// # Errors
-    /// As [`storage::Files::update`] and [`text::edit_lines`].
+    /// As [`storage::Files::update`] and [`text::edit_lines`]; [`Error::Invalid`] for lines with an `encoding`.
     pub async fn edit(
         &self,
         id: TreeId,
         path: RelPath,
         range: LineRange,
         body: String,
+        encoding: Option<TextEncoding>,
         condition: Condition,
-    ) -> Result<Written> {
+    ) -> Result<(Written, TextEncoding)> {
+        if encoding.is_some() && range != LineRange::ALL {
+            let reason = "`encoding` goes with a whole text: lines keep the encoding of their file";
+            return Err(Error::Invalid(reason.to_owned()));
+        }
         let files = self.store.files(id);
         let limit = self.file_limits.text_bytes;
         let options = WriteOptions { condition, parents: true, mode: None };
         blocking(move || {
-            if range == (LineRange { start: None, end: None }) {
+            if range == LineRange::ALL {
+                let encoding = encoding.map_or_else(|| files.encoding_of(&path, limit), Ok)?;
+                let bytes = encoding::encode(&body, encoding, path.as_str())?;
                 let mut staged = files.stage()?;
-                staged.write(body.as_bytes())?;
-                return Ok(files.write(&path, staged, &options)?);
+                staged.write(&bytes)?;
+                return Ok((files.write(&path, staged, &options)?, encoding));
             }
             Ok(files.update(&path, &options, limit, &mut |text| {
                 text::edit_lines(text.unwrap_or_default(), path.as_str(), range.start, range.end, &body)
@@ -150,7 +228,7 @@ impl Service {
         path: RelPath,
         edits: Vec<Replacement>,
         condition: Condition,
-    ) -> Result<Written> {
+    ) -> Result<(Written, TextEncoding)> {
         if edits.is_empty() || edits.len() > EDITS_MAX {
             return Err(Error::Invalid(format!("send 1 to {EDITS_MAX} edits")));
         }
@@ -203,6 +281,42 @@ impl Service {
         blocking(move || Ok(files.rename(&from, &to, overwrite, &condition)?)).await
     }
 
+    /// Copies `from` to `to`; what is written is `None` for a directory.
+    ///
+    /// # Errors
+    /// As [`storage::Files::copy`].
+    pub async fn copy(&self, id: TreeId, copy: Copy) -> Result<Option<Written>> {
+        let files = self.store.files(id);
+        blocking(move || {
+            let Copy { from, to, overwrite, recursive, condition } = copy;
+            Ok(files.copy(&from, &to, overwrite, recursive, &condition)?)
+        })
+        .await
+    }
+
+    /// Makes all changes of a patch, or none.
+    ///
+    /// # Errors
+    /// As [`patch::parse`] and [`storage::Files::patch`]; [`Error::Invalid`] for a condition of a file that the patch
+    /// does not have.
+    pub async fn patch(
+        &self,
+        id: TreeId,
+        text: String,
+        dry_run: bool,
+        conditions: Conditions,
+    ) -> Result<Vec<Patched>> {
+        let limit = self.file_limits.text_bytes;
+        let files = self.store.files(id.clone());
+        blocking(move || {
+            let patch = patch::parse(&text, &|name| id.resolve(name))?;
+            drop(text);
+            let conditions = conditions.of(&patch)?;
+            Ok(files.patch(&patch, &PatchOptions { conditions, dry_run, limit })?)
+        })
+        .await
+    }
+
     /// Removes `path`.
     ///
     /// # Errors
@@ -219,14 +333,26 @@ impl Service {
     }
 }
 
-fn whole(bytes: Vec<u8>, path: &RelPath) -> Result<Text> {
-    let text = String::from_utf8(bytes).map_err(|_| storage::Error::NotText(path.to_string()))?;
-    Ok(Text::Whole(text))
+/// The text that `bytes` are, or the lines of it that are asked for.
+fn part(bytes: Vec<u8>, path: &RelPath, range: LineRange, limit: u64) -> Result<(Text, TextEncoding)> {
+    if range == LineRange::ALL {
+        let decoded = encoding::decode(bytes).ok_or_else(|| storage::Error::NotText(path.to_string()));
+        return Ok(decoded.map(|(text, encoding)| (Text::Whole(text), encoding))?);
+    }
+    if std::str::from_utf8(&bytes).is_ok() {
+        return Ok((lines(bytes.as_slice(), path, range, limit)?.0, TextEncoding::Utf8));
+    }
+    match encoding::decode(bytes.clone()) {
+        Some((text, encoding)) => Ok((lines(text.as_bytes(), path, range, limit)?.0, encoding)),
+        // Lines that are text can be read although others are not.
+        None => Ok((lines(bytes.as_slice(), path, range, limit)?.0, TextEncoding::Utf8)),
+    }
 }
 
-fn lines(from: impl Read, path: &RelPath, range: LineRange, limit: u64) -> Result<Text> {
+/// The lines asked for, and whether all lines are UTF-8.
+fn lines(from: impl Read, path: &RelPath, range: LineRange, limit: u64) -> Result<(Text, bool)> {
     let (start, end) = (range.start.unwrap_or(1), range.end.unwrap_or(u64::MAX));
-    let Lines { lines, total } = text::read_lines(from, path.as_str(), start, end, limit)?;
+    let Lines { lines, total, is_utf8 } = text::read_lines(from, path.as_str(), start, end, limit)?;
     let next = end.checked_add(1).filter(|next| *next <= total && *next > start);
-    Ok(Text::Lines { lines, total, next })
+    Ok((Text::Lines { lines, total, next }, is_utf8))
 }

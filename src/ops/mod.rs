@@ -8,6 +8,7 @@ pub mod files;
 pub mod life;
 pub mod places;
 pub mod run;
+pub mod search;
 pub mod skills;
 pub mod upload;
 

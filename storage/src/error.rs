@@ -6,6 +6,7 @@ use policy::PathError;
 use thiserror::Error;
 
 use crate::archive::ArchiveError;
+use crate::encoding::TextEncoding;
 use crate::stat::ETag;
 
 /// The result of a storage operation.
@@ -38,10 +39,10 @@ pub enum Error {
     /// The permission bits keep the service out: a command of the same user closed it.
     #[error("`{0}` is closed by its permission bits: open it with `chmod` in a command")]
     Closed(String),
-    /// The directory cannot be moved into itself.
-    #[error("`{from}` cannot be moved into itself (`{to}`)")]
+    /// Nothing can be moved or copied into itself.
+    #[error("`{from}` cannot be moved or copied into itself (`{to}`)")]
     IntoItself {
-        /// What was to be moved.
+        /// What was to be moved or copied.
         from: String,
         /// Where to.
         to: String,
@@ -58,8 +59,57 @@ pub enum Error {
         current: Option<ETag>,
     },
     /// The bytes are not text.
-    #[error("`{0}` is not UTF-8 text: use `raw`")]
+    #[error("`{0}` is not text in UTF-8, UTF-16 or GB 18030: use `raw`")]
     NotText(String),
+    /// A change would put a character into a file that its encoding does not have; nothing was changed.
+    #[error(
+        "`{path}` is in {encoding}, which has no {character:?} (line {line} of the new text): leave it out, or convert \
+         the file with `edit` and `encoding=utf-8`"
+    )]
+    Unencodable {
+        /// The file.
+        path: String,
+        /// Its encoding.
+        encoding: TextEncoding,
+        /// The first such character.
+        character: char,
+        /// Its line, 1-based.
+        line: u64,
+    },
+    /// The old lines of a hunk are not in the file, or at several places and not at the one named; nothing was changed.
+    #[error(
+        "hunk {hunk} of `{path}` (line {line} of the patch): its old lines are there {found} times{}: {}",
+        .nearest.map_or(String::new(), |line| format!(" (line {line} of the file comes nearest)")),
+        if *.found == 0 { "send them exactly as the file has them" } else { "name the right line, or send more context" }
+    )]
+    HunkMismatch {
+        /// The file.
+        path: String,
+        /// Which hunk of the file, from 1.
+        hunk: usize,
+        /// The line of the patch where it begins, 1-based.
+        line: u64,
+        /// At how many places its old lines are.
+        found: usize,
+        /// The line of the file that comes nearest, 1-based.
+        nearest: Option<u64>,
+    },
+    /// A patch that cannot be read, or cannot be meant.
+    #[error("line {line} of the patch: {reason}")]
+    Patch {
+        /// The line, 1-based.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A pattern for paths, or a regular expression, that cannot be meant or costs too much.
+    #[error("the pattern `{pattern}` is refused: {reason}")]
+    Pattern {
+        /// The pattern, or its beginning.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A line range that cannot be meant.
     #[error("lines {start}..{end} of `{path}` ({total} lines) cannot be replaced: {rule}")]
     LineRange {

@@ -5,12 +5,13 @@ use std::io::{Read, Seek, SeekFrom};
 
 use policy::{RelPath, TreeId};
 
+use crate::encoding::{self, TextEncoding};
 use crate::error::{Error, Result};
 use crate::stage::StagedFile;
 use crate::stat::{ETag, Kind, Layer, Stat};
 use crate::store::Store;
 use crate::tree::{Aftermath, Child, Opened, Replaced, Tree, WalkOptions, Walked};
-use crate::usage::Growth;
+use crate::usage::{Growth, Use};
 
 /// How often a change of a file is worked out again when a command changes the file meanwhile.
 const UPDATE_TRIES: usize = 8;
@@ -30,7 +31,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    fn check(&self, path: &RelPath, existing: Option<&Stat>) -> Result<()> {
+    pub(crate) fn check(&self, path: &RelPath, existing: Option<&Stat>) -> Result<()> {
         let current = existing.map(Stat::etag);
         let holds = match (self, &current) {
             (Self::Always, _) => true,
@@ -84,7 +85,11 @@ impl Files {
         (&self.store, &self.id)
     }
 
-    fn read<T>(&self, path: &RelPath, operation: impl FnOnce(&dyn Tree) -> Result<T>) -> Result<T> {
+    pub(crate) fn read<T>(
+        &self,
+        path: &RelPath,
+        operation: impl FnOnce(&dyn Tree) -> Result<T>,
+    ) -> Result<T> {
         let _held = self.store.inner.locks.read(&self.id);
         match self.store.tree(&self.id) {
             Ok(tree) => operation(tree.as_ref()),
@@ -95,7 +100,7 @@ impl Files {
     }
 
     /// Runs a change alone on the tree and settles it after the lock is released.
-    fn change<T>(&self, operation: impl FnOnce(&dyn Tree) -> Result<(T, Aftermath)>) -> Result<T> {
+    pub(crate) fn change<T>(&self, operation: impl FnOnce(&dyn Tree) -> Result<(T, Aftermath)>) -> Result<T> {
         let (value, aftermath) = {
             let _held = self.store.inner.locks.write(&self.id);
             match self.store.tree_alone(&self.id) {
@@ -116,7 +121,7 @@ impl Files {
     }
 
     /// Notes what a change adds to the tree and takes from it.
-    fn account(&self, growth: &Growth) {
+    pub(crate) fn account(&self, growth: &Growth) {
         self.store.inner.accounts.change(&self.id, growth);
     }
 
@@ -265,39 +270,54 @@ impl Files {
         Ok((bytes, stat, layer))
     }
 
+    /// How the text `path` lies on the disk; UTF-8 when there is none, or nothing that is text.
+    ///
+    /// # Errors
+    /// As [`Tree::open`], but for what is not there.
+    pub fn encoding_of(&self, path: &RelPath, limit: u64) -> Result<TextEncoding> {
+        match self.read_cached(path).map_or_else(|| self.read_whole(path, limit), Ok) {
+            Ok((bytes, ..)) => Ok(encoding::decode(bytes).map(|(_, encoding)| encoding).unwrap_or_default()),
+            Err(Error::NotFound(_) | Error::TooLarge { .. }) => Ok(TextEncoding::default()),
+            Err(other) => Err(other),
+        }
+    }
+
     /// Changes the content of a text file in one step: no change by another request comes between.
     ///
     /// `change` gets the text (`None` when there is no file) and returns the new one; it is called again when a
-    /// command changed the file meanwhile.
+    /// command changed the file meanwhile. The text is written in the encoding that it was in.
     ///
     /// # Errors
     /// What `change` returns; [`Error::NotText`], [`Error::TooLarge`] beyond `limit` bytes before or after;
-    /// [`Error::Stale`]; [`Error::Conflict`] when commands keep changing the file; else as [`Tree::put`].
+    /// [`Error::Unencodable`]; [`Error::Stale`]; [`Error::Conflict`] when commands keep changing the file; else as [`Tree::put`].
     pub fn update(
         &self,
         path: &RelPath,
         options: &WriteOptions,
         limit: u64,
         change: &mut dyn FnMut(Option<&str>) -> Result<String>,
-    ) -> Result<Written> {
+    ) -> Result<(Written, TextEncoding)> {
         let _alone = self.store.inner.locks.file(&self.id, path);
         for _ in 0..UPDATE_TRIES {
             let cached = self.read_cached(path).filter(|(_, stat, _)| stat.size <= limit);
             let before = match cached.map_or_else(|| self.read_whole(path, limit), Ok) {
                 Ok((bytes, stat, _)) => {
-                    Some((String::from_utf8(bytes).map_err(|_| Error::NotText(path.to_string()))?, stat))
+                    let decoded = encoding::decode(bytes).ok_or_else(|| Error::NotText(path.to_string()))?;
+                    Some((decoded, stat))
                 }
                 Err(Error::NotFound(_)) => None,
                 Err(other) => return Err(other),
             };
             let stat = before.as_ref().map(|(_, stat)| stat);
             options.condition.check(path, stat)?;
-            let text = change(before.as_ref().map(|(text, _)| text.as_str()))?;
-            if u64::try_from(text.len()).unwrap_or(u64::MAX) > limit {
+            let encoding = before.as_ref().map(|((_, encoding), _)| *encoding).unwrap_or_default();
+            let text = change(before.as_ref().map(|((text, _), _)| text.as_str()))?;
+            let bytes = encoding::encode(&text, encoding, path.as_str())?;
+            if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
                 return Err(Error::TooLarge { what: format!("`{path}` after the change"), limit });
             }
             let mut file = self.stage()?;
-            file.write(text.as_bytes())?;
+            file.write(&bytes)?;
             if let Some(mode) = options.mode.or(stat.map(|stat| stat.mode)) {
                 file.set_mode(mode)?;
             }
@@ -308,7 +328,7 @@ impl Files {
             };
             match self.place(path, file, &WriteOptions { condition: unchanged, ..options.clone() }) {
                 Err(Error::Stale { .. }) => {}
-                placed => return placed,
+                placed => return placed.map(|written| (written, encoding)),
             }
         }
         Err(Error::Conflict(format!(
@@ -367,6 +387,109 @@ impl Files {
         })
     }
 
+    /// Copies the file `from`, or with `recursive` the directory, to `to`. `condition` is of `to`.
+    ///
+    /// Links at `from` and, for files, at `to` are followed. What is written is `None` for a directory.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`] when `to` is there and `overwrite` is not set; [`Error::IsDirectory`] when `from` is one
+    /// without `recursive`, or when `to` is; [`Error::NotADirectory`] for a directory onto a file;
+    /// [`Error::IntoItself`]; [`Error::Escape`] for somebody else's file that a command linked in; [`Error::Stale`];
+    /// [`Error::Quota`]; else as [`Tree::put`].
+    pub fn copy(
+        &self,
+        from: &RelPath,
+        to: &RelPath,
+        overwrite: bool,
+        recursive: bool,
+        condition: &Condition,
+    ) -> Result<Option<Written>> {
+        if to == from {
+            return Err(Error::IntoItself { from: from.to_string(), to: to.to_string() });
+        }
+        match self.open(from) {
+            Ok(opened) => self.copy_file(opened, to, overwrite, condition).map(Some),
+            Err(Error::IsDirectory(_)) if recursive => {
+                self.copy_dir(from, to, overwrite, condition).map(|()| None)
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    fn copy_file(
+        &self,
+        Opened { file, stat, .. }: Opened,
+        to: &RelPath,
+        overwrite: bool,
+        condition: &Condition,
+    ) -> Result<Written> {
+        let mut copy = self.stage()?;
+        crate::copy::copy_file(file, copy.file(), stat.modified_ns)?;
+        copy.set_mode(stat.mode)?;
+        copy.finish()?;
+        let _alone = self.store.inner.locks.file(&self.id, to);
+        if !overwrite {
+            let existing = self.read(to, |tree| tree.stat_entry(to));
+            let existing = self.none_if_unmade(existing)?.map(|(stat, _)| stat);
+            condition.check(to, existing.as_ref())?;
+            if existing.is_some() {
+                return Err(Error::AlreadyExists(to.to_string()));
+            }
+        }
+        let holds = if overwrite { condition.clone() } else { Condition::Missing };
+        self.place(to, copy, &WriteOptions { condition: holds, parents: false, mode: Some(stat.mode) })
+    }
+
+    /// What nobody has made yet has nothing in it.
+    fn none_if_unmade<T>(&self, found: Result<Option<T>>) -> Result<Option<T>> {
+        match found {
+            Err(Error::NotFound(_)) => Ok(None),
+            found => found,
+        }
+    }
+
+    fn copy_dir(&self, from: &RelPath, to: &RelPath, overwrite: bool, condition: &Condition) -> Result<()> {
+        let into_itself = || Error::IntoItself { from: from.to_string(), to: to.to_string() };
+        if to.starts_with(from) {
+            return Err(into_itself());
+        }
+        self.change(|tree| {
+            // A link can lead to the tree itself.
+            if tree.stat(from)?.0.inode == tree.stat(&RelPath::root())?.0.inode {
+                return Err(into_itself());
+            }
+            let existing = tree.stat_entry(to)?.map(|(stat, _)| stat);
+            condition.check(to, existing.as_ref())?;
+            match existing.map(|stat| stat.kind) {
+                None => {}
+                Some(_) if !overwrite => return Err(Error::AlreadyExists(to.to_string())),
+                Some(Kind::Directory) => return Err(Error::IsDirectory(to.to_string())),
+                Some(_) => return Err(Error::NotADirectory(to.to_string())),
+            }
+            let growth = Growth { adds: self.copied(tree, from, to)?, ..Growth::REMOVAL };
+            self.store.admit(&self.id, &growth)?;
+            self.account(&growth);
+            Ok(((), tree.copy_dir(from, to)?))
+        })
+    }
+
+    /// What a copy of the directory `from` at `to` adds.
+    fn copied(&self, tree: &dyn Tree, from: &RelPath, to: &RelPath) -> Result<Use> {
+        let owner = self.store.owner(&self.id).filter(|_| matches!(self.id, TreeId::Workspace(..)));
+        let entries = self.store.options().files.tree_entries;
+        let met = tree.walk(from, WalkOptions { depth: usize::MAX, entries, look: true })?;
+        let parent = to.parent().unwrap_or_else(RelPath::root);
+        let mut copied = Growth::of_dirs(dirs_to_make(tree, &parent)?.saturating_add(1)).adds;
+        for entry in &met {
+            let Some(stat) = &entry.stat else { continue };
+            if stat.kind == Kind::File && stat.links > 1 && owner.is_some_and(|owner| stat.owner != owner) {
+                return Err(Error::Escape(entry.path.to_string()));
+            }
+            copied = copied.plus(Use { bytes: stat.allocated, files: 1 });
+        }
+        Ok(copied)
+    }
+
     /// Removes `path`; see [`Tree::remove`].
     ///
     /// # Errors
@@ -391,7 +514,7 @@ impl Files {
 }
 
 /// Directories that a change in the directory `path` makes first: those that are missing, and those to be copied up.
-fn dirs_to_make(tree: &dyn Tree, path: &RelPath) -> Result<u64> {
+pub(crate) fn dirs_to_make(tree: &dyn Tree, path: &RelPath) -> Result<u64> {
     let mut count = 0;
     let mut next = Some(path.clone());
     while let Some(path) = next {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::patch;
 use crate::stage::{Durability, Stage, Trash};
 use crate::version;
 
@@ -162,13 +163,18 @@ impl Drop for Committed {
     }
 }
 
-/// Applies every committed transaction that a crash left in the stage and sweeps everything else from it.
+/// Applies every committed transaction that a crash left in the stage and sweeps everything else from it but patches,
+/// which [`Store::redo_patches`](crate::Store) makes.
 ///
 /// Returns how many transactions were applied and how many other entries were removed.
 pub(crate) fn recover(root: &Dir, stage: &Stage) -> Result<(usize, usize)> {
     let mut applied = 0;
     let mut removed = 0;
     for entry in stage.dir().entries()? {
+        if patch::is_on_record(stage, &entry.name) {
+            // It takes the whole store to make it.
+            continue;
+        }
         if let Some(committed) = read(stage, &entry.name)? {
             for index in 0..committed.steps.len() {
                 committed.apply(root, index)?;

@@ -8,8 +8,11 @@
 //! | [`stage`], `journal` | building things aside and making them visible at once |
 //! | [`tree`] | the contract of a tree; [`union`], [`live`] and [`plain`] keep it |
 //! | [`cached`] | reads that take no waiting |
+//! | [`search`] | names by patterns, lines by regular expressions |
+//! | [`encoding`] | text that is not UTF-8 |
 //! | [`usage`] | what trees take on the disk, and what they may take |
 //! | [`text`] | lines and replacements |
+//! | [`patch`] | unified diffs over several files |
 //! | [`version`] | names of published states |
 //! | [`archive`] | what platforms upload, and what a skill says of itself |
 
@@ -18,6 +21,7 @@ mod base;
 pub mod cached;
 mod copy;
 pub mod dir;
+pub mod encoding;
 pub mod error;
 pub mod files;
 mod journal;
@@ -25,11 +29,13 @@ pub mod life;
 pub mod live;
 mod lock;
 pub mod metadata;
+pub mod patch;
 mod place;
 pub mod plain;
 pub mod publish;
 pub mod pull;
 pub mod run;
+pub mod search;
 pub mod sides;
 pub mod skills;
 pub mod stage;

@@ -4,9 +4,10 @@ use std::ffi::{OsStr, OsString};
 
 use policy::RelPath;
 
+use crate::copy::copy_tree;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
-use crate::stage::{Stage, StagedFile};
+use crate::stage::{Durability, Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
 use crate::tree::{Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked};
 use crate::union::layers::{Found, Layers};
@@ -247,6 +248,26 @@ impl Tree for Plain {
             other => other,
         })?;
         Ok(Aftermath { sync: vec![source, target], ..Aftermath::default() })
+    }
+
+    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+        let (parent, name) = self.parent_of(to)?;
+        let source = self.dir.open_dir(from)?;
+        let mode = source.stat()?.mode;
+        let trash = self.stage.trash();
+        let copy = self.stage.dir().create_dir(&trash.name, mode | 0o700)?;
+        copy_tree(&Layers { upper: Some(source), lower: None }, &copy, self.owner, DEPTH_MAX)?;
+        copy.set_mode(mode)?;
+        if let Some(owner) = self.owner {
+            copy.set_owner(owner)?;
+        }
+        if self.stage.durability() == Durability::Strict {
+            copy.sync_file_system()?;
+        }
+        match self.stage.dir().rename_new(&trash.name, &parent, &name) {
+            Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(to.to_string())),
+            placed => placed.map(|()| Aftermath::sync(parent)),
+        }
     }
 
     fn remove(&self, path: &RelPath) -> Result<Aftermath> {

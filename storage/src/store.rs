@@ -146,7 +146,8 @@ impl Store {
         });
         let store = Self { inner };
         store.mend_overlays(&uppers);
-        Ok((store, Recovery { finished, swept }))
+        let (made, unreadable) = store.redo_patches()?;
+        Ok((store, Recovery { finished: finished + made, swept: swept + unreadable }))
     }
 
     /// The host path of the root, absolute.

@@ -19,6 +19,8 @@ pub struct Lines {
     pub lines: Vec<String>,
     /// Lines in the whole text.
     pub total: u64,
+    /// Whether all of the text is UTF-8, also what was not asked for.
+    pub is_utf8: bool,
 }
 
 /// One replacement of a text by another.
@@ -30,6 +32,39 @@ pub struct Replacement {
     pub new: String,
     /// How often `old` must occur; occurrences do not overlap.
     pub expected: usize,
+}
+
+/// Tells whether a text that comes in pieces is UTF-8.
+#[derive(Default)]
+struct Utf8Check {
+    is_broken: bool,
+    /// The beginning of a character that the last piece cut in two.
+    open: Vec<u8>,
+}
+
+impl Utf8Check {
+    fn piece(&mut self, mut piece: &[u8]) {
+        while !self.open.is_empty() && !self.is_broken {
+            let Some((byte, rest)) = piece.split_first() else { return };
+            piece = rest;
+            self.open.push(*byte);
+            match std::str::from_utf8(&self.open) {
+                Ok(_) => self.open.clear(),
+                Err(error) => self.is_broken = error.error_len().is_some(),
+            }
+        }
+        if self.is_broken {
+            return;
+        }
+        if let Err(error) = std::str::from_utf8(piece) {
+            self.is_broken = error.error_len().is_some();
+            self.open.extend_from_slice(piece.get(error.valid_up_to()..).unwrap_or_default());
+        }
+    }
+
+    fn is_utf8(&self) -> bool {
+        !self.is_broken && self.open.is_empty()
+    }
 }
 
 /// Reads the lines `start` to `end` (1-based, inclusive) of a text of any length.
@@ -46,12 +81,14 @@ pub fn read_lines(mut from: impl Read, path: &str, start: u64, end: u64, limit: 
     let mut ended = 0_u64;
     let mut after_cr = false;
     let mut line_has_bytes = false;
+    let mut check = Utf8Check::default();
     loop {
         let read = from.read(&mut chunk).map_err(|error| Error::from_io("read", path, error))?;
         if read == 0 {
             break;
         }
         let mut rest = chunk.get(..read).unwrap_or_default();
+        check.piece(rest);
         if after_cr {
             after_cr = false;
             if let Some(stripped) = rest.strip_prefix(b"\n") {
@@ -87,7 +124,8 @@ pub fn read_lines(mut from: impl Read, path: &str, start: u64, end: u64, limit: 
     }
     let total = ended + u64::from(line_has_bytes);
     let text = String::from_utf8(wanted).map_err(|_| Error::NotText(path.to_owned()))?;
-    Ok(Lines { lines: split(&text).map(|line| content(line).to_owned()).collect(), total })
+    let lines = split(&text).map(|line| content(line).to_owned()).collect();
+    Ok(Lines { lines, total, is_utf8: check.is_utf8() })
 }
 
 /// Counts the lines of a text.
@@ -324,11 +362,25 @@ mod tests {
     #[test]
     fn lines_are_read_whatever_their_ends() {
         let read = |text: &str, start, end| read_lines(text.as_bytes(), "f", start, end, 1000).unwrap();
-        assert_eq!(read("1\n2\r\n3\r4", 2, 3), Lines { lines: vec!["2".into(), "3".into()], total: 4 });
-        assert_eq!(read("1\n2\n", 5, 9), Lines { lines: vec![], total: 2 });
-        assert_eq!(read("1\n2\n", 2, 1), Lines { lines: vec![], total: 2 });
-        assert_eq!(read("", 1, 9), Lines { lines: vec![], total: 0 });
-        assert_eq!(read("\n\n", 1, 9), Lines { lines: vec!["".into(), "".into()], total: 2 });
+        let lines = |lines: &[&str], total| Lines {
+            lines: lines.iter().map(|line| (*line).to_owned()).collect(),
+            total,
+            is_utf8: true,
+        };
+        assert_eq!(read("1\n2\r\n3\r4", 2, 3), lines(&["2", "3"], 4));
+        assert_eq!(read("1\n2\n", 5, 9), lines(&[], 2));
+        assert_eq!(read("1\n2\n", 2, 1), lines(&[], 2));
+        assert_eq!(read("", 1, 9), lines(&[], 0));
+        assert_eq!(read("\n\n", 1, 9), lines(&["", ""], 2));
+        for (bytes, is_utf8) in
+            [(&b"a\n\xff\n"[..], false), (b"a\n\xe4\xb8", false), ("a\n中".as_bytes(), true)]
+        {
+            assert_eq!(
+                read_lines(OneByteAtATime(bytes), "f", 1, 1, 1000).unwrap().is_utf8,
+                is_utf8,
+                "{bytes:?}"
+            );
+        }
         assert!(matches!(read_lines(&b"a\n\xff\n"[..], "f", 2, 2, 10), Err(Error::NotText(_))));
         assert!(matches!(read_lines(&b"aaaaaaaaaaaa\n"[..], "f", 1, 2, 10), Err(Error::TooLarge { .. })));
     }
@@ -369,7 +421,7 @@ mod tests {
             let read = read_lines(OneByteAtATime(text.as_bytes()), "f", start, start + count, 1000).unwrap();
             let expected: Vec<String> =
                 all.iter().skip(start as usize - 1).take(count as usize + 1).cloned().collect();
-            prop_assert_eq!(read, Lines { lines: expected, total: all.len() as u64 });
+            prop_assert_eq!(read, Lines { lines: expected, total: all.len() as u64, is_utf8: true });
             prop_assert_eq!(count_lines(&text), all.len() as u64);
         }
 

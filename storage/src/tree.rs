@@ -302,6 +302,13 @@ pub trait Tree {
         Ok(Use::default())
     }
 
+    /// Copies the directory `from`, following a link there, with everything in it to `to`, where nothing may be. The
+    /// parent must exist. Sockets, pipes and devices are left out.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::AlreadyExists`] or its like when something is at `to`.
+    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath>;
+
     /// Removes `path`, a directory with everything in it; a link is not followed.
     ///
     /// # Errors

@@ -4,9 +4,10 @@
 //! (Documentation/filesystems/overlayfs.rst): a whiteout is a character device 0:0, an opaque directory has
 //! `user.overlay.opaque=y`. Used where nothing can be mounted; one door at a time, see `docs/LAYERS.md`.
 //!
-//! This file reads; `change` and `rename` write.
+//! This file reads; `change`, `copy` and `rename` write.
 
 mod change;
+mod copy;
 pub(crate) mod layers;
 mod rename;
 
@@ -109,7 +110,8 @@ impl Union {
         resolved.map_err(|error| renamed(error, path))
     }
 
-    fn open_layers(&self, path: &RelPath) -> Result<Layers> {
+    /// The directory `path` as the two layers have it.
+    pub(crate) fn open_layers(&self, path: &RelPath) -> Result<Layers> {
         let mut resolved = self.resolve(path, LastLink::Follow)?;
         match resolved.last {
             None => match resolved.levels.pop() {
@@ -274,6 +276,10 @@ impl Tree for Union {
 
     fn copied_by_rename(&self, from: &RelPath, entries: usize) -> Result<Use> {
         self.copied_by_renaming(from, entries)
+    }
+
+    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+        self.copy_directory(from, to)
     }
 
     fn remove(&self, path: &RelPath) -> Result<Aftermath> {

@@ -99,7 +99,7 @@ fn rename(files: &Files, from: &str, to: &str) -> storage::Result<()> {
 
 fn append(files: &Files, at: &str, text: &str) -> storage::Result<storage::Written> {
     let change = &mut |old: Option<&str>| Ok(format!("{}{text}", old.unwrap_or_default()));
-    files.update(&path(at), &WriteOptions::default(), 1 << 20, change)
+    files.update(&path(at), &WriteOptions::default(), 1 << 20, change).map(|(written, _)| written)
 }
 
 #[test]

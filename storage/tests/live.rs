@@ -174,6 +174,46 @@ fn as_user(uid: u32, work: impl FnOnce() + Send) {
 }
 
 #[test]
+fn copies_and_patches_go_through_the_view_and_belong_to_the_command() {
+    let patch = concat!(
+        "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n--- /dev/null\n+++ b/new/file\n@@ -0,0 +1 @@\n+x\n",
+        "diff --git a/d/x b/d/moved\nrename from d/x\nrename to d/moved\n",
+    );
+    every_way(|fixture| {
+        let files = fixture.skill("u", "s");
+        let command = fixture.command(&s());
+        let own = fs::metadata(command.tree().join("f")).unwrap().uid();
+        files.copy(&path("run.sh"), &path("copy.sh"), false, false, &Condition::Always).unwrap();
+        files.copy(&path("d"), &path("copy"), false, true, &Condition::Always).unwrap();
+        let patch = storage::patch::parse(patch, &RelPath::parse).unwrap();
+        let options = storage::patch::PatchOptions { limit: 1000, ..Default::default() };
+        let made = files.patch(&patch, &options).unwrap();
+        for (at, text) in
+            [("copy.sh", "1"), ("copy/e/z", "1"), ("f", "2"), ("new/file", "x\n"), ("d/moved", "1")]
+        {
+            assert_eq!(look(&command, at), text, "{at}");
+            assert_eq!(fs::metadata(command.tree().join(at)).unwrap().uid(), own, "{at}");
+        }
+        assert!(!command.tree().join("d/x").exists());
+        assert_eq!(fs::metadata(command.tree().join("copy.sh")).unwrap().mode() & 0o777, 0o755);
+        let (stat, _) = files.stat(&path("f")).unwrap();
+        assert_eq!(made[0].stat.as_ref().map(storage::Stat::etag), Some(stat.etag()));
+        // A patch that fails on its way leaves everything as it was.
+        let clash = concat!(
+            "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-2\n+3\n--- a/d/y\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n",
+            "--- /dev/null\n+++ b/link/below\n@@ -0,0 +1 @@\n+x\n",
+        );
+        let clash = storage::patch::parse(clash, &RelPath::parse).unwrap();
+        assert!(matches!(files.patch(&clash, &options), Err(Error::NotADirectory(_))));
+        assert_eq!((look(&command, "f"), look(&command, "d/y")), ("2".into(), "1".into()));
+        let before = Tree::on_disk(&command.tree());
+        drop(command);
+        fixture.store.close_views().unwrap();
+        assert_eq!(Tree::through(&files), before);
+    });
+}
+
+#[test]
 fn tags_do_not_depend_on_whether_a_command_is_there() {
     every_way(|fixture| {
         let files = fixture.skill("u", "s");

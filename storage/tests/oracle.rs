@@ -112,6 +112,7 @@ enum Operation {
     MakeDir { at: String, mode: u32, parents: bool },
     Remove { at: String, recursive: bool },
     Rename { from: String, to: String, overwrite: bool },
+    Copy { from: String, to: String, overwrite: bool, recursive: bool },
     RemoveSkill,
     Upload(Tree),
     Reset,
@@ -147,6 +148,12 @@ impl Operation {
                 let from = if random.chance(40) { directory(random, tree).unwrap_or(at) } else { at };
                 let to = if random.chance(40) { hidden_path(random, tree, baseline) } else { None };
                 let to = to.unwrap_or_else(|| random_path(random, tree));
+                // What a copy through a link means is fixed by tests of its own, too.
+                let is_link = |at: &String| matches!(tree.nodes.get(at), Some(Node::Link { .. }));
+                if random.chance(40) && !is_link(&from) && !is_link(&to) {
+                    let (overwrite, recursive) = (random.chance(60), random.chance(80));
+                    return Self::Copy { from, to, overwrite, recursive };
+                }
                 Self::Rename { from, to, overwrite: random.chance(60) }
             }
         }
@@ -168,6 +175,9 @@ impl Operation {
             Self::Remove { at, recursive } => files.remove(&path(at), *recursive, &Condition::Always),
             Self::Rename { from, to, overwrite } => {
                 files.rename(&path(from), &path(to), *overwrite, &Condition::Always)
+            }
+            Self::Copy { from, to, overwrite, recursive } => {
+                files.copy(&path(from), &path(to), *overwrite, *recursive, &Condition::Always).map(drop)
             }
             Self::RemoveSkill => fixture.store.remove_for_user(&tree),
             Self::Upload(content) => {
@@ -220,6 +230,24 @@ impl Operation {
                 }
                 tree.nodes.remove(from);
                 tree.nodes.insert(to.clone(), moved);
+            }
+            Self::Copy { from, to, overwrite, recursive } => {
+                let Some(copied) = tree.nodes.get(from).cloned() else { return Err(()) };
+                let is_dir = matches!(copied, Node::Dir { .. });
+                let taken = match tree.nodes.get(to) {
+                    None => false,
+                    Some(Node::Dir { .. }) => true,
+                    Some(_) => is_dir || !overwrite,
+                };
+                let into_itself = from == to || (is_dir && path(to).starts_with(&path(from)));
+                if taken || into_itself || (is_dir && !recursive) || !has_parent(&tree, to) {
+                    return Err(());
+                }
+                for key in below(&tree, from).into_iter().cloned().collect::<Vec<_>>() {
+                    let node = tree.nodes.get(&key).cloned().unwrap();
+                    tree.nodes.insert(format!("{to}{}", &key[from.len()..]), node);
+                }
+                tree.nodes.insert(to.clone(), copied);
             }
             Self::RemoveSkill => {
                 return skill.take().map(drop).ok_or(());

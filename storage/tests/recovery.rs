@@ -20,7 +20,7 @@ use std::time::Duration;
 use fixture::kernel::KernelView;
 use fixture::random::Random;
 use fixture::{Fixture, Node, Tree, agent, path, put, relaxed, skill_id, skill_tree, user_id};
-use policy::{Scope, SkillId};
+use policy::{Scope, SkillId, TreeId};
 use storage::{Condition, Dir, Error, Store};
 
 /// Where the child finds its store. Without it the child's test does nothing.
@@ -39,6 +39,25 @@ fn publish_together(store: &Store, scope: Scope, text: &str) {
     drop(store.publish(scope, &user_id("u"), &agent(), &TOGETHER.map(skill_id), fill).unwrap());
 }
 
+/// Writes `number` to two files, and renames a third to it, in one patch.
+fn patch_together(files: &storage::Files, number: u64) {
+    let old = fixture::read(files, "a").unwrap();
+    let patch = format!(
+        "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-{old}\n+{number}\n--- a/d/b\n+++ b/d/b\n@@ -1 +1 @@\n-{old}\n+{number}\n\
+         diff --git a/n-{old}/n b/n-{number}/n\nrename from n-{old}/n\nrename to n-{number}/n\n",
+        old = old.trim(),
+    );
+    let patch = storage::patch::parse(&patch, &policy::RelPath::parse).unwrap();
+    let options = storage::patch::PatchOptions { limit: 1 << 20, ..Default::default() };
+    files.patch(&patch, &options).unwrap();
+    files.remove(&path(&format!("n-{}", old.trim())), true, &Condition::Always).unwrap();
+}
+
+/// What [`patch_together`] begins with.
+fn patched() -> Tree {
+    Tree::of(&[("a", "0\n"), ("d/b", "0\n"), ("n-0/n", "x")])
+}
+
 /// What the child does for ever. Each round tries every change that takes more than one step.
 fn change_for_ever(root: &Path) {
     let (store, _) = Store::open(root, relaxed()).unwrap();
@@ -50,7 +69,7 @@ fn change_for_ever(root: &Path) {
     let seed = u64::from(std::process::id());
     let mut random = Random::new(seed);
     for round in seed * 1000.. {
-        match random.below(8) {
+        match random.below(11) {
             0 | 1 => publish_together(&store, Scope::Baseline, &round.to_string()),
             2 => publish_together(&store, Scope::Overlay, &round.to_string()),
             3 => {
@@ -71,6 +90,8 @@ fn change_for_ever(root: &Path) {
                 put(&files(&format!("new-{}", round % 20)), "deep/er/f", &text);
                 drop(store.remove_for_user(&tree(&format!("new-{}", (round + 10) % 20))));
             }
+            7 | 8 => patch_together(&files("patched"), round),
+            9 => patch_together(&store.files(TreeId::Workspace(user_id("u"), agent())), round),
             _ => {
                 let run = store.prepare_run(&tree("written")).unwrap();
                 std::fs::write(run.view().tree.join("f"), round.to_string().repeat(1000)).unwrap();
@@ -126,6 +147,13 @@ fn assert_whole(fixture: &Fixture) {
     assert!(seen == moving() || seen == moved, "half a move: {seen:#?}");
     let seen = Tree::through(&fixture.skill("u", "removed"));
     assert!(seen.is_none() || seen == Some(Tree::of(&[("f", "1")])), "half a removal: {seen:?}");
+    for files in [fixture.skill("u", "patched"), fixture.workspace("u")] {
+        let number = fixture::read(&files, "a").unwrap();
+        assert_eq!(fixture::read(&files, "d/b").unwrap(), number, "half a patch");
+        let seen = Tree::through(&files).unwrap();
+        let named: Vec<&String> = seen.nodes.keys().filter(|at| at.ends_with("/n")).collect();
+        assert_eq!(named, [&format!("n-{}/n", number.trim())], "half a patch");
+    }
     let written = fixture::read(&fixture.skill("u", "written"), "f").unwrap();
     let unit = written.get(..written.len() / 1000).unwrap();
     assert_eq!(written, unit.repeat(1000), "half a write");
@@ -156,6 +184,10 @@ fn a_service_that_is_killed_at_any_moment_leaves_the_old_state_or_the_new() {
     fixture.baseline("moving", &moving());
     fixture.baseline("removed", &Tree::of(&[("f", "1")]));
     fixture.baseline("written", &Tree::of(&[("f", &"0".repeat(1000))]));
+    fixture.baseline("patched", &patched());
+    for (at, text) in [("a", "0\n"), ("d/b", "0\n"), ("n-0/n", "x")] {
+        put(&fixture.workspace("u"), at, text);
+    }
     let kills =
         std::env::var("FILESECBOX_RECOVERY_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(120);
     let mut random = Random::new(7);

@@ -45,6 +45,7 @@ fn each_role_gets_exactly_its_answers() {
     }
     let mkdir: &[u8] = br#"{"path":"d","parents":true}"#;
     let replace: &[u8] = br#"{"path":"f","edits":[{"old_string":"no such text","new_string":"y"}]}"#;
+    let patch: &[u8] = br#"{"patch":"--- a/none\n+++ b/none\n@@ -1 +1 @@\n-x\n+y\n"}"#;
     let exec: &[u8] = br#"{"command":"ls"}"#;
     let rows: &[Row<'_>] = &[
         ("GET", "/healthz", b"", [200; 5]),
@@ -64,6 +65,9 @@ fn each_role_gets_exactly_its_answers() {
         ("GET", "/v1/sandbox/v/a/dir", b"", [401, 200, 200, 200, 404]),
         ("GET", "/v1/sandbox/v/a/raw/f", b"", [401, 200, 200, 200, 404]),
         ("HEAD", "/v1/sandbox/v/a/raw/f", b"", [401, 200, 200, 200, 404]),
+        ("GET", "/v1/sandbox/v/a/glob?pattern=f", b"", [401, 200, 200, 200, 404]),
+        ("POST", "/v1/sandbox/v/a/grep", br#"{"pattern":"x"}"#, [401, 200, 200, 200, 404]),
+        ("POST", "/v1/sandbox/u/b/grep", br#"{"pattern":"x"}"#, [401, 200, 200, 404, 200]),
         ("GET", "/v1/sandbox/u/b/raw/f", b"", [401, 200, 200, 404, 200]),
         // Changing: not for managers, and a stranger's tree is not there for a user.
         ("PUT", "/v1/sandbox/u/a/edit?path=f", b"x", [401, 200, 200, 403, 200]),
@@ -72,6 +76,8 @@ fn each_role_gets_exactly_its_answers() {
         ("POST", "/v1/sandbox/v/a/mkdir", mkdir, [401, 200, 200, 403, 404]),
         ("POST", "/v1/sandbox/v/a/replace", replace, [401, 409, 409, 403, 404]),
         ("POST", "/v1/sandbox/v/a/move", br#"{"from":"none","to":"x"}"#, [401, 404, 404, 403, 404]),
+        ("POST", "/v1/sandbox/v/a/copy", br#"{"from":"none","to":"x"}"#, [401, 404, 404, 403, 404]),
+        ("POST", "/v1/sandbox/v/a/patch", patch, [401, 404, 404, 403, 404]),
         ("POST", "/v1/sandbox/u/a/execute?command=ls", b"", [401, 200, 200, 403, 200]),
         ("POST", "/v1/sandbox/v/a/execute?command=ls", b"", [401, 200, 200, 403, 404]),
         ("POST", "/v1/skills/v/a/s/exec", exec, [401, 200, 200, 403, 404]),

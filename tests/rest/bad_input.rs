@@ -112,6 +112,12 @@ fn a_bad_path_is_refused_by_every_route_that_takes_one() {
                     "move".to_owned(),
                     format!("{{\"from\":\"f.txt\",\"to\":{inside},\"overwrite\":true}}"),
                 ),
+                ("POST", "copy".to_owned(), format!("{{\"from\":{inside},\"to\":\"x\",\"recursive\":true}}")),
+                (
+                    "POST",
+                    "copy".to_owned(),
+                    format!("{{\"from\":\"f.txt\",\"to\":{inside},\"overwrite\":true}}"),
+                ),
                 (
                     "POST",
                     "replace".to_owned(),
@@ -132,6 +138,8 @@ fn a_bad_path_is_refused_by_every_route_that_takes_one() {
                 ("GET", format!("stat?path={query}"), ""),
                 ("GET", format!("dir?path={query}"), ""),
                 ("GET", format!("files?path={query}"), ""),
+                ("GET", format!("glob?pattern=*&path={query}"), ""),
+                ("POST", "grep".to_owned(), &format!("{{\"pattern\":\"x\",\"path\":{inside}}}")),
                 ("GET", format!("raw/{query}"), ""),
                 ("PUT", format!("raw/{query}?parents=true"), "evil"),
                 ("DELETE", format!("raw/{query}?recursive=true"), ""),
@@ -169,7 +177,7 @@ fn what_is_not_utf8_is_refused_wherever_it_stands() {
     for (route, status) in [("edit?path=new", 400), ("edit?path=f.txt&start=1&end=1", 400)] {
         guarded.refused("PUT", &format!("{WORKSPACE}/{route}"), b"\xff\xfe", status, "invalid");
     }
-    for route in ["replace", "mkdir", "move", "exec", "execute?command=ls"] {
+    for route in ["replace", "mkdir", "move", "copy", "patch", "grep", "exec", "execute?command=ls"] {
         guarded.refused("POST", &format!("{WORKSPACE}/{route}"), b"\"\xff\xfe\"", 400, "invalid");
     }
 }
@@ -249,13 +257,17 @@ const TREE_ROUTES: &[(&str, &str)] = &[
     ("edit", "PUT"),
     ("execute", "POST"),
     ("exec", "GET,HEAD,POST"),
-    ("exec/id", "DELETE,GET,HEAD"),
-    ("exec/id/signal", "POST"),
-    ("exec/id/stdin", "POST"),
-    ("exec/id/commit", "POST"),
-    ("exec/id/discard", "POST"),
+    ("exec/x", "DELETE,GET,HEAD"),
+    ("exec/x/commit", "POST"),
+    ("exec/x/discard", "POST"),
+    ("exec/x/signal", "POST"),
+    ("exec/x/stdin", "POST"),
     ("terminal", "GET,HEAD"),
     ("replace", "POST"),
+    ("patch", "POST"),
+    ("copy", "POST"),
+    ("glob", "GET,HEAD"),
+    ("grep", "POST"),
     ("stat", "GET,HEAD"),
     ("dir", "GET,HEAD"),
     ("mkdir", "POST"),
@@ -350,10 +362,30 @@ fn an_unknown_or_malformed_parameter_is_refused() {
             ("DELETE", "file?path=d&force=true"),
             ("GET", "stat?path=f.txt&x=1"),
             ("GET", "dir?depth=2"),
+            ("GET", "glob"),
+            ("GET", "glob?pattern=%5B"),
+            ("GET", "glob?pattern=x&limit=-1"),
+            ("GET", "glob?pattern=x&hidden=1"),
+            ("PUT", "edit?path=f.txt&encoding=latin-1"),
+            ("PUT", "edit?path=f.txt&start=1&end=1&encoding=gbk"),
             ("POST", "execute"),
             ("POST", "execute?command=ls&timeout_ms=-5"),
             ("POST", "execute?command=ls&timeout_ms=99999999999999999999"),
             ("POST", "execute?command=ls&timeout=5"),
+            ("POST", "exec?background=1"),
+            ("POST", "exec?after=1"),
+            ("GET", "exec?limit=x"),
+            ("GET", "exec/a%2Fb"),
+            ("GET", "exec/.x"),
+            ("GET", "exec/x?follow=maybe"),
+            ("GET", "exec/x?after=-1"),
+            ("GET", "exec/x?encoding=utf-16"),
+            ("DELETE", "exec/%20"),
+            ("POST", "exec/x/stdin?close=1"),
+            ("POST", "exec/x/stdin?path=x"),
+            ("POST", "exec/x/signal"),
+            ("GET", "terminal?rows=0"),
+            ("GET", "terminal?path=x"),
         ] {
             guarded.refused(method, &format!("{tree}/{route}"), b"[]", 400, "invalid");
         }
@@ -375,7 +407,7 @@ fn a_body_that_is_not_what_the_route_takes_is_refused() {
     let guarded = Guarded::new();
     let deep = "[".repeat(100_000);
     for tree in [WORKSPACE, SKILL] {
-        for route in ["replace", "mkdir", "move", "exec", "execute?command=ls"] {
+        for route in ["replace", "mkdir", "move", "copy", "patch", "grep", "exec", "execute?command=ls"] {
             for body in [
                 "{",
                 "nonsense",
@@ -418,6 +450,12 @@ fn a_body_that_is_not_what_the_route_takes_is_refused() {
             ("exec", json!({"shell": ["ls"]})),
             ("exec", json!({"command": "ls", "args": "x"})),
             ("exec", json!({"command": "ls", "env": []})),
+            ("exec", json!({"command": "ls", "stdin_open": 1})),
+            ("exec", json!({"command": "ls", "changes": "yes"})),
+            ("exec", json!({"command": "ls", "commit": "later"})),
+            ("exec", json!({"command": "ls", "exec_id": "a b"})),
+            ("exec/x/signal", json!({"signal": 2})),
+            ("exec/x/signal", json!({"signal": "INT", "all": true})),
         ] {
             guarded.refused("POST", &format!("{tree}/{route}"), body.to_string().as_bytes(), 400, "invalid");
         }
@@ -662,6 +700,16 @@ fn a_refused_change_of_a_tree_nobody_has_makes_nothing() {
         ("PUT", "edit?path=f&start=5", "x", ("x", "y"), 400, "invalid"),
         ("PUT", "edit?path=nowhere/f", "x", ("if-match", "\"a\""), 412, "stale"),
         ("POST", "move", r#"{"from":"a","to":"b"}"#, ("x", "y"), 404, "not_found"),
+        ("POST", "copy", r#"{"from":"a","to":"b"}"#, ("x", "y"), 404, "not_found"),
+        ("POST", "copy", r#"{"from":"a","to":"b","recursive":true}"#, ("x", "y"), 404, "not_found"),
+        (
+            "POST",
+            "patch",
+            r#"{"patch":"--- a/f\n+++ b/f\n@@ -1 +1 @@\n-x\n+y\n"}"#,
+            ("x", "y"),
+            404,
+            "not_found",
+        ),
         ("POST", "mkdir", r#"{"path":"nowhere/b"}"#, ("x", "y"), 404, "not_found"),
         ("DELETE", "file?path=none", "", ("x", "y"), 404, "not_found"),
         ("POST", "execute?command=perl", "[]", ("x", "y"), 403, "command_not_allowed"),

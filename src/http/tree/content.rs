@@ -4,12 +4,13 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use storage::Layer;
+use storage::encoding::TextEncoding;
 
 use crate::http::answer::{Answer, bare, success_with, tagged};
 use crate::http::conditional::{self, Fresh};
 use crate::http::request::{Params, TreeRequest, path_of};
 use crate::http::{App, problem::Problem};
-use crate::ops::files::{LineRange, Text};
+use crate::ops::files::{LineRange, ReadText, Text};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +25,7 @@ struct Beside {
     total_lines: u64,
     /// The line to go on with; null at the end.
     next: Option<u64>,
-    encoding: &'static str,
+    encoding: TextEncoding,
     size: u64,
     layer: Layer,
 }
@@ -37,12 +38,13 @@ pub(in crate::http) async fn content(
 ) -> Answer {
     let path = path_of(&request.id, query.path.as_deref())?;
     let range = LineRange { start: query.start, end: query.end };
-    let (text, stat, layer) = app.service.read_text(request.id, path.clone(), range).await?;
+    let read = app.service.read_text(request.id, path.clone(), range).await?;
+    let ReadText { text, encoding, stat, layer } = read;
     let etag = stat.etag();
     if let Fresh::NotModified = conditional::of_read(&headers, &etag, path.as_str())? {
         return Ok(tagged(bare(axum::http::StatusCode::NOT_MODIFIED), &etag));
     }
-    let beside = |total_lines, next| Beside { total_lines, next, encoding: "utf-8", size: stat.size, layer };
+    let beside = |total_lines, next| Beside { total_lines, next, encoding, size: stat.size, layer };
     let response: Result<Response, Problem> = match text {
         Text::Whole(text) => {
             let total_lines = storage::text::count_lines(&text);

@@ -8,7 +8,7 @@ use storage::tree::Walked;
 use super::EntryFacts;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
-use crate::http::page::{self, Page};
+use crate::http::page;
 use crate::http::problem::Problem;
 use crate::http::request::{Params, TreeRequest, dir_of};
 
@@ -44,16 +44,16 @@ pub(in crate::http) async fn files(
     files.retain(|entry| matches!(entry.kind, Kind::File | Kind::Symlink));
     let most = app.service.file_limits.list_entries;
     let page = page::cut(files, |entry| entry.path.as_str(), query.limit, query.cursor.as_deref(), most)?;
-    answer(page, query.detail)
+    entries(page.elements, query.detail, page.beside)
 }
 
-fn answer(page: Page<Walked>, detail: bool) -> Answer {
-    let Page { elements, beside } = page;
+/// Answers with entries that were met: their paths, or with `detail` what is known of each.
+pub(super) fn entries(met: Vec<Walked>, detail: bool, beside: impl Serialize) -> Answer {
     if !detail {
-        let paths: Vec<String> = elements.into_iter().map(|entry| entry.path.into()).collect();
+        let paths: Vec<String> = met.into_iter().map(|entry| entry.path.into()).collect();
         return success_with(paths, beside);
     }
-    let detailed = elements.into_iter().filter_map(|entry| {
+    let detailed = met.into_iter().filter_map(|entry| {
         let facts = EntryFacts::new(entry.stat.as_ref()?, entry.layer);
         Some(Detailed { path: entry.path.into(), facts })
     });

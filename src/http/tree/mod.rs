@@ -1,12 +1,16 @@
 //! Routes below one tree, a skill or a workspace, one a file.
 
 pub(super) mod content;
+pub(super) mod copy;
 pub(super) mod dir;
 pub(super) mod edit;
 pub(super) mod exec;
 pub(super) mod execute;
 pub(super) mod files;
+pub(super) mod glob;
+pub(super) mod grep;
 pub(super) mod mkdir;
+pub(super) mod patch;
 pub(super) mod raw;
 pub(super) mod remove;
 pub(super) mod rename;
@@ -14,8 +18,10 @@ pub(super) mod replace;
 pub(super) mod stat;
 pub(super) mod terminal;
 
-use policy::RelPath;
+use policy::{RelPath, TreeId};
 use serde::Serialize;
+use storage::encoding::TextEncoding;
+use storage::search::Patterns;
 use storage::{ETag, Kind, Layer, Stat, Written};
 
 use super::answer::{Answer, success_with, tagged};
@@ -56,18 +62,40 @@ struct WrittenFacts {
     etag: String,
     size: u64,
     created: bool,
+    /// How a text lies on the disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<TextEncoding>,
 }
 
 /// Answers a change of a file.
-fn written(sentence: &str, path: &RelPath, written: &Written) -> Answer {
+fn written(sentence: &str, path: &RelPath, written: &Written, encoding: Option<TextEncoding>) -> Answer {
     let etag: ETag = written.stat.etag();
     let facts = WrittenFacts {
         path: path.to_string(),
         etag: etag.to_string(),
         size: written.stat.size,
         created: written.created,
+        encoding,
     };
     Ok(tagged(success_with(sentence, facts)?, &etag))
+}
+
+/// Reads patterns for paths below the directory `base`. In sandbox form, they are brought to where they are relative to.
+fn patterns(id: &TreeId, base: &RelPath, texts: &[String]) -> Result<Patterns, Problem> {
+    let root = format!("{}/", id.sandbox_path());
+    let relative = |text: &String| -> Result<String, Problem> {
+        let Some(below) = text.strip_prefix(&root) else { return Ok(text.clone()) };
+        let inside =
+            if base.is_root() { Some(below) } else { below.strip_prefix(&format!("{}/", base.as_str())) };
+        let inside = inside.ok_or_else(|| {
+            Problem::invalid(format!(
+                "the pattern `{text}` is of another directory than `path`: leave `path` out"
+            ))
+        });
+        Ok(format!("/{}", inside?))
+    };
+    let texts = texts.iter().map(relative).collect::<Result<Vec<String>, _>>()?;
+    Ok(Patterns::new(&texts)?)
 }
 
 /// Reads permission bits in octal.

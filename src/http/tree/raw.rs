@@ -136,7 +136,7 @@ pub(in crate::http) async fn put(
         let staged = body::receive(request.into_body(), staged, limit, &app.service.store).await?;
         blocking(move || Ok(files.write(&place, staged, &options)?)).await?
     };
-    let mut response = written("File written.", &path, &result)?;
+    let mut response = written("File written.", &path, &result, None)?;
     if result.created {
         *response.status_mut() = StatusCode::CREATED;
     }

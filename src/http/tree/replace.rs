@@ -43,6 +43,6 @@ pub(in crate::http) async fn replace(
         new: edit.new_string,
         expected: edit.expected_replacements,
     });
-    let replaced = app.service.replace(tree.id, path.clone(), edits.collect(), condition).await?;
-    written("File updated successfully.", &path, &replaced)
+    let (replaced, encoding) = app.service.replace(tree.id, path.clone(), edits.collect(), condition).await?;
+    written("File updated successfully.", &path, &replaced, Some(encoding))
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -16,6 +17,7 @@ use exec::{Encoding, WindowSize};
 use policy::RelPath;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::http::problem::Problem;
 use crate::http::request::{ChangingRequest, Params};
@@ -29,6 +31,8 @@ use crate::ops::run::{Command, Commit, RunRequest, Skills};
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// What may wait to be sent, in bytes, before nothing more is read from the run.
 const WAITING_BYTES_MAX: usize = 256 * 1024;
+/// How often a silent connection shows that it lives.
+const PULSE: Duration = Duration::from_secs(30);
 /// Largest side of a terminal, in characters.
 const SIDE_MAX: u16 = 1000;
 /// What the shell is told it can do; every emulator understands it.
@@ -133,10 +137,13 @@ async fn sit(mut socket: WebSocket, mut follower: Follower, idle: Duration) {
     if socket.send(Message::text(started.to_string())).await.is_err() {
         return;
     }
+    let mut silent_until = Instant::now() + idle;
+    let mut pulse = tokio::time::interval(PULSE);
     let over = loop {
         tokio::select! {
             found = follower.next() => match found {
                 Ok(Found::Events(events)) => {
+                    silent_until = Instant::now() + idle;
                     let shown = events.into_iter().filter(|event| matches!(event.kind, Kind::Stdout | Kind::Stderr));
                     let mut bytes = Vec::new();
                     shown.for_each(|event| bytes.extend(event.payload));
@@ -147,7 +154,9 @@ async fn sit(mut socket: WebSocket, mut follower: Follower, idle: Duration) {
                 _ => break Over::Ended,
             },
             message = socket.recv() => match message {
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(message)) => {
+                    silent_until = Instant::now() + idle;
                     if let Err(sentence) = take(&recorded, message).await {
                         let told = json!({ "type": "error", "data": sentence });
                         if socket.send(Message::text(told.to_string())).await.is_err() {
@@ -158,7 +167,13 @@ async fn sit(mut socket: WebSocket, mut follower: Follower, idle: Duration) {
                 // A closed connection, or one that breaks the protocol.
                 _ => return,
             },
-            () = tokio::time::sleep(idle) => break Over::Idle,
+            // Proxies close connections that are silent for a minute.
+            _ = pulse.tick() => {
+                if socket.send(Message::Ping(Bytes::new())).await.is_err() {
+                    return;
+                }
+            }
+            () = tokio::time::sleep_until(silent_until) => break Over::Idle,
         }
     };
     if let Over::Idle = over {

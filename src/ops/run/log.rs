@@ -2,7 +2,7 @@
 //!
 //! One task writes, any number read. Events lie in a file without a name, so that no command can reach them and no
 //! crash leaves them behind; the file is used as a ring of bounded size. Memory holds a mark for every
-//! [`MARK_BYTES`] of it and nothing of the events.
+//! [`MARK_BYTES`] of it, and of the events the first few, [`MEMORY_BYTES`] of them, until there are more.
 //!
 //! When the ring is full the oldest events give way. Those that an attached reader has not taken yet are waited for,
 //! so that the command waits in the end, as it would for a slow pipe; but only as long as each reader takes something
@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 
 use super::budget::{Budget, Share};
 use super::event::{Event, Kind};
-use super::ring::{read_ring, write_ring};
+use super::ring::{HEAD_BYTES, read_ring, write_ring};
 use crate::ops::{Error, Result, blocking};
 
 /// Longest payload of one event, in bytes.
@@ -28,6 +28,8 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 32 * 1024;
 const READ_BYTES: u64 = 64 * 1024;
 /// How far apart the places are that the log remembers, in bytes.
 const MARK_BYTES: u64 = 64 * 1024;
+/// What a log keeps in memory before it takes a file, in bytes: most runs never need one.
+const MEMORY_BYTES: usize = 16 * 1024;
 /// Smallest ring, in bytes.
 const CAPACITY_MIN: u64 = 256 * 1024;
 
@@ -50,6 +52,8 @@ struct Mark {
 }
 
 struct State {
+    /// The first events, as long as there is no file.
+    memory: Vec<u8>,
     file: Option<Arc<File>>,
     capacity: u64,
     share: Share,
@@ -85,6 +89,12 @@ pub enum Found {
     },
 }
 
+/// Where a stretch of a log is.
+enum Source {
+    File(Arc<File>),
+    Memory(Vec<u8>),
+}
+
 /// Somebody who reads a log. While there are readers, the log waits for them.
 pub(crate) struct Reader {
     log: Arc<Log>,
@@ -98,6 +108,7 @@ impl Log {
     pub(crate) fn new(store: Store, capacity: u64, budget: &Arc<Budget>, patience: Duration) -> Self {
         let start = Mark { seq: 1, at: 0 };
         let state = State {
+            memory: Vec::new(),
             file: None,
             capacity: capacity.max(CAPACITY_MIN),
             share: budget.share(),
@@ -122,13 +133,24 @@ impl Log {
     ///
     /// What cannot be stored is lost with all before it, and readers are told so; the run goes on.
     pub(crate) async fn append(&self, kind: Kind, payload: &[u8]) {
-        let (file, at, seq) = {
-            let state = self.state.lock();
-            (state.file.clone(), state.next.at, state.next.seq)
+        let (file, at, mut bytes) = {
+            let mut state = self.state.lock();
+            let record = Event::encode(state.next.seq, kind, payload);
+            if state.remember(&record) {
+                drop(state);
+                self.changes.send_modify(|count| *count += 1);
+                return;
+            }
+            match state.file.clone() {
+                Some(file) => (Some(file), state.next.at, record),
+                // What memory had goes before.
+                None => {
+                    (None, state.next.at - state.memory.len() as u64, [&*state.memory, &*record].concat())
+                }
+            }
         };
-        let record = Event::encode(seq, kind, payload);
-        let length = record.len() as u64;
-        self.grow(at + length);
+        let length = (HEAD_BYTES + payload.len()) as u64;
+        self.grow(at + bytes.len() as u64);
         self.make_room(length).await;
         let capacity = self.state.lock().capacity;
         let store = self.store.clone();
@@ -137,21 +159,20 @@ impl Log {
                 Some(file) => file,
                 None => Arc::new(store.spool()?),
             };
-            write_ring(&file, capacity, at, &record).map_err(Error::Log)?;
+            write_ring(&file, capacity, at, &std::mem::take(&mut bytes)).map_err(Error::Log)?;
             Ok(file)
         });
         let written = written.await;
         let mut state = self.state.lock();
-        state.next = Mark { seq: seq + 1, at: at + length };
+        state.memory = Vec::new();
         match written {
             Ok(file) => {
                 state.file = Some(file);
-                if state.marks.back().is_none_or(|mark| at >= mark.at + MARK_BYTES) {
-                    state.marks.push_back(Mark { seq, at });
-                }
+                state.advance(length);
             }
             Err(error) => {
                 tracing::warn!(%error, "an event of a run could not be kept, and those before it are dropped");
+                state.advance(length);
                 state.first = state.next;
                 state.marks = VecDeque::from([state.next]);
             }
@@ -238,6 +259,33 @@ impl Log {
 }
 
 impl State {
+    /// Keeps an event in memory, when all before it are there and it fits.
+    fn remember(&mut self, record: &[u8]) -> bool {
+        let is_whole = self.file.is_none() && self.memory.len() as u64 == self.next.at;
+        let fits = is_whole && self.memory.len() + record.len() <= MEMORY_BYTES;
+        if fits {
+            self.memory.extend_from_slice(record);
+            self.advance(record.len() as u64);
+        }
+        fits
+    }
+
+    /// Counts an event of `length` bytes that was kept.
+    fn advance(&mut self, length: u64) {
+        let this = self.next;
+        self.next = Mark { seq: this.seq + 1, at: this.at + length };
+        if self.marks.back().is_none_or(|mark| this.at >= mark.at + MARK_BYTES) {
+            self.marks.push_back(this);
+        }
+    }
+
+    /// What memory has of the stretch of `length` bytes at `at`, where there is no file.
+    fn remembered(&self, at: u64, length: u64) -> Option<Vec<u8>> {
+        let begin = usize::try_from(at).ok()?;
+        let end = usize::try_from(at + length).ok()?;
+        Some(self.memory.get(begin..end)?.to_vec())
+    }
+
     /// What will be the oldest event when `length` bytes have been added; `None` when all stay.
     fn first_after(&self, length: u64) -> Option<Mark> {
         let least = (self.next.at + length).checked_sub(self.capacity)?;
@@ -272,19 +320,28 @@ impl Reader {
     pub(crate) async fn now(&mut self) -> Result<Found> {
         loop {
             self.changes.mark_unchanged();
-            let (file, capacity, length) = {
+            let (source, capacity, length) = {
                 let state = self.log.state.lock();
                 if self.next.at < state.first.at {
                     return Ok(Found::Gone { first: state.first.seq });
                 }
                 let length = (state.next.at - self.next.at).min(READ_BYTES);
-                match &state.file {
-                    Some(file) if length > 0 => (Arc::clone(file), state.capacity, length),
-                    _ if state.is_closed => return Ok(Found::End),
-                    _ => return Ok(Found::Nothing),
+                if length == 0 {
+                    return Ok(if state.is_closed { Found::End } else { Found::Nothing });
                 }
+                let source = match &state.file {
+                    Some(file) => Source::File(Arc::clone(file)),
+                    None => match state.remembered(self.next.at, length) {
+                        Some(bytes) => Source::Memory(bytes),
+                        None => return Ok(Found::Gone { first: state.next.seq }),
+                    },
+                };
+                (source, state.capacity, length)
             };
-            let bytes = read_ring(file, capacity, self.next.at, length).await?;
+            let bytes = match source {
+                Source::File(file) => read_ring(file, capacity, self.next.at, length).await?,
+                Source::Memory(bytes) => bytes,
+            };
             {
                 // The writer may have come round meanwhile.
                 let state = self.log.state.lock();
@@ -302,6 +359,10 @@ impl Reader {
                     self.next.seq = event.seq + 1;
                     events.push(event);
                 }
+            }
+            if rest.len() == bytes.len() {
+                // Never, unless the file was damaged; and then no event after this one can be found.
+                return Err(Error::Log(std::io::ErrorKind::InvalidData.into()));
             }
             let position = Position { at: self.next.at, waited_for: None };
             self.log.state.lock().readers.insert(self.number, position);

@@ -11,7 +11,7 @@ use super::event::{Event, Kind};
 use crate::ops::{Error, Result, blocking};
 
 /// What an event takes besides its payload: number, kind, length.
-const HEAD_BYTES: usize = 13;
+pub(super) const HEAD_BYTES: usize = 13;
 
 impl Event {
     /// An event as it lies in the file: number, kind, length, payload.

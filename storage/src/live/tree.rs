@@ -18,7 +18,7 @@ use crate::plain::{Plain, replaceable};
 use crate::stage::{Durability, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
 use crate::tree::{Admit, Aftermath, Child, Opened, Replaced, Tree, WalkOptions, Walked};
-use crate::union::layers::Found;
+use crate::union::layers::{Found, Layers};
 use crate::union::{LastLink, Level, Resolved, Union};
 use crate::usage::Use;
 
@@ -102,28 +102,35 @@ impl Live {
     ///
     /// A service that dies in between leaves both. What a command changes in it meanwhile may be lost, as with mv.
     fn move_by_copying(&self, from: &RelPath, to: &RelPath) -> Result<()> {
-        let Resolved { last: Some((_, Some(Found::Directory(dirs, stat, _)))), .. } =
+        let Resolved { last: Some((_, Some(Found::Directory(dirs, ..)))), .. } =
             self.union.resolve(from, LastLink::Keep)?
         else {
             return Err(Error::NotFound(from.to_string()));
         };
         let (source, name) = self.mounted.parent_of(from)?;
         let (target, to_name) = self.mounted.parent_of(to)?;
+        self.copy_in(&dirs, from, &target, &to_name)?;
+        source.remove_tree(&name)
+    }
+
+    /// Copies the directory `dirs`, which lies at `from`, to `name` in `target`, which must not exist: made aside, then
+    /// put in its place in one step.
+    fn copy_in(&self, dirs: &Layers, from: &RelPath, target: &Dir, name: &OsStr) -> Result<()> {
+        let mode = dirs.stat()?.0.mode;
         let temporary = self.temporary();
-        let copy = temporary.root.create_dir(&temporary.name, stat.mode | 0o700)?;
-        copy_tree(&dirs, &copy, self.mounted.owner, DEPTH_MAX).map_err(|error| match error {
+        let copy = temporary.root.create_dir(&temporary.name, mode | 0o700)?;
+        copy_tree(dirs, &copy, self.mounted.owner, DEPTH_MAX).map_err(|error| match error {
             Error::NotFound(_) | Error::NotADirectory(_) | Error::IsDirectory(_) | Error::NotAFile(_) => {
-                Error::Conflict(format!("a command changes `{from}` while it is being moved: try again"))
+                Error::Conflict(format!("a command changes `{from}` while it is being copied: try again"))
             }
             other => other,
         })?;
-        copy.set_mode(stat.mode)?;
+        copy.set_mode(mode)?;
         self.give(&copy)?;
         if self.is_strict() {
             copy.sync_file_system()?;
         }
-        temporary.root.rename_new(&temporary.name, &target, &to_name)?;
-        source.remove_tree(&name)
+        temporary.root.rename_new(&temporary.name, target, name)
     }
 
     fn give(&self, dir: &Dir) -> Result<()> {
@@ -252,6 +259,14 @@ impl Tree for Live {
 
     fn copied_by_rename(&self, from: &RelPath, entries: usize) -> Result<Use> {
         self.union.copied_by_rename(from, entries)
+    }
+
+    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+        let levels = self.levels(to)?;
+        let (target, to_name) = self.mounted.parent_of(to)?;
+        let dirs = self.union.open_layers(from)?;
+        self.copy_in(&dirs, from, &target, &to_name)?;
+        self.settled(&levels)
     }
 
     fn remove(&self, path: &RelPath) -> Result<Aftermath> {

@@ -99,7 +99,7 @@ impl Union {
         Ok((upper, place, lower))
     }
 
-    fn is_strict(&self) -> bool {
+    pub(super) fn is_strict(&self) -> bool {
         self.stage.durability() == crate::stage::Durability::Strict
     }
 

@@ -118,25 +118,12 @@ impl Layers {
 
     /// Lists the merged directory, sorted by the bytes of the names.
     pub(crate) fn children(&self) -> Result<Vec<Child>> {
-        let mut children = BTreeMap::new();
-        if let Some(lower) = &self.lower {
-            for entry in lower.entries_at_most(LISTED_MAX)? {
-                if entry.is_character_device && is_whiteout(lower, &entry.name)? {
-                    continue;
-                }
-                children.insert(entry.name, (entry.kind, Layer::Baseline));
-            }
+        match (&self.upper, &self.lower) {
+            (Some(upper), Some(lower)) => merged_children(upper, lower),
+            (Some(upper), None) => children_of(upper, Layer::Overlay),
+            (None, Some(lower)) => children_of(lower, Layer::Baseline),
+            (None, None) => Ok(Vec::new()),
         }
-        if let Some(upper) = &self.upper {
-            for entry in upper.entries_at_most(LISTED_MAX)? {
-                if entry.is_character_device && is_whiteout(upper, &entry.name)? {
-                    children.remove(&entry.name);
-                } else {
-                    children.insert(entry.name, (entry.kind, Layer::Overlay));
-                }
-            }
-        }
-        Ok(children.into_iter().map(|(name, (kind, layer))| Child { name, kind, layer }).collect())
     }
 
     /// Lists the merged directory and looks at each of at most `entries` entries.
@@ -189,6 +176,35 @@ impl Layers {
         }
         Ok(())
     }
+}
+
+/// Lists a directory that one layer alone has.
+fn children_of(dir: &Dir, layer: Layer) -> Result<Vec<Child>> {
+    let mut children = Vec::new();
+    for entry in dir.entries_at_most(LISTED_MAX)? {
+        if !(entry.is_character_device && is_whiteout(dir, &entry.name)?) {
+            children.push(Child { name: entry.name, kind: entry.kind, layer });
+        }
+    }
+    children.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(children)
+}
+
+fn merged_children(upper: &Dir, lower: &Dir) -> Result<Vec<Child>> {
+    let mut children = BTreeMap::new();
+    for entry in lower.entries_at_most(LISTED_MAX)? {
+        if !(entry.is_character_device && is_whiteout(lower, &entry.name)?) {
+            children.insert(entry.name, (entry.kind, Layer::Baseline));
+        }
+    }
+    for entry in upper.entries_at_most(LISTED_MAX)? {
+        if entry.is_character_device && is_whiteout(upper, &entry.name)? {
+            children.remove(&entry.name);
+        } else {
+            children.insert(entry.name, (entry.kind, Layer::Overlay));
+        }
+    }
+    Ok(children.into_iter().map(|(name, (kind, layer))| Child { name, kind, layer }).collect())
 }
 
 fn is_whiteout(dir: &Dir, name: &OsStr) -> Result<bool> {

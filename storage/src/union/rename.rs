@@ -81,7 +81,7 @@ impl Union {
     }
 
     /// The place that `to` names, free for a directory or for a leaf.
-    fn destination(&self, to: &RelPath, is_dir: bool) -> Result<Target> {
+    pub(super) fn destination(&self, to: &RelPath, is_dir: bool) -> Result<Target> {
         let target = match self.target(to, LastLink::Keep) {
             Err(Error::IsDirectory(_)) => return Err(Error::IsDirectory(to.to_string())),
             target => target?,

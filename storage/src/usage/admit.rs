@@ -50,6 +50,15 @@ impl Growth {
         Ok(Self { adds: adds.plus(dirs.adds), takes, is_exact: dirs.is_exact && !replaced.may_be_whiteout })
     }
 
+    /// Both changes together.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self {
+            adds: self.adds.plus(other.adds),
+            takes: self.takes.plus(other.takes),
+            is_exact: self.is_exact && other.is_exact,
+        }
+    }
+
     /// What is taken afterwards of what was `taken` before.
     pub(crate) fn after(&self, taken: Use) -> Use {
         taken.plus(self.adds).minus(self.takes)

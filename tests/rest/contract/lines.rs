@@ -42,7 +42,7 @@ fn content_without_a_range_is_the_text_and_with_one_the_lines() {
 fn content_of_what_is_no_text_points_at_raw() {
     let service = Service::start();
     let tree = workspace("u", "a");
-    service.client.put(format!("{tree}/raw/b?parents=true"), b"\xff\xfe\n\xff").bytes(201);
+    service.client.put(format!("{tree}/raw/b?parents=true"), b"\xff\xfe\n\xff\n").bytes(201);
     for range in ["", "&start=1&end=2"] {
         let refused = service.client.get(format!("{tree}/content?path=b{range}")).refused(409, "not_text");
         assert!(refused["data"].as_str().unwrap().contains("raw"), "{refused}");

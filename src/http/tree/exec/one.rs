@@ -8,6 +8,7 @@ use exec::{Encoding, ExecResult};
 use serde::{Deserialize, Serialize};
 use storage::Absorbed;
 
+use super::NoQuery;
 use super::events::Form;
 use super::list::Summary;
 use crate::http::App;
@@ -83,7 +84,11 @@ pub(in crate::http) async fn get(
     success_with(Summary::of(&recorded), beside)
 }
 
-pub(in crate::http) async fn delete(State(app): State<App>, run: NamedRun) -> Answer {
+pub(in crate::http) async fn delete(
+    State(app): State<App>,
+    run: NamedRun,
+    _query: Params<NoQuery>,
+) -> Answer {
     let recorded = app.service.table.find(&run.tree, &run.id)?;
     recorded.kill();
     let ended = tokio::time::timeout(END_WAIT, recorded.outcome()).await.is_ok();

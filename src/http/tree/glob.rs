@@ -1,0 +1,59 @@
+//! `GET T/glob?pattern&path&hidden&detail&limit&cursor`
+
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use storage::search::{GlobQuery, Globbed, Patterns, Stop};
+
+use super::files::entries;
+use super::patterns;
+use crate::http::App;
+use crate::http::answer::Answer;
+use crate::http::problem::Problem;
+use crate::http::request::{Params, TreeRequest, dir_of};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Query {
+    pattern: Option<String>,
+    path: Option<String>,
+    hidden: Option<bool>,
+    #[serde(default)]
+    detail: bool,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Beside {
+    truncated: bool,
+    /// Why; null for a whole answer.
+    stopped_by: Option<Stop>,
+    /// Send it as `cursor` to go on.
+    next: Option<String>,
+}
+
+pub(in crate::http) async fn glob(
+    State(app): State<App>,
+    tree: TreeRequest,
+    Params(query): Params<Query>,
+) -> Answer {
+    let pattern = query.pattern.ok_or_else(|| Problem::invalid("the parameter `pattern` is missing"))?;
+    let path = dir_of(&tree.id, query.path.as_deref())?;
+    let include = patterns(&tree.id, &path, &[pattern])?;
+    let most = app.service.file_limits.list_entries;
+    if query.limit == Some(0) {
+        return Err(Problem::invalid("`limit` is 1 or more"));
+    }
+    let wanted = GlobQuery {
+        hidden: query.hidden.unwrap_or_else(|| include.names_hidden()),
+        include,
+        exclude: Patterns::new::<&str>(&[])?,
+        path,
+        after: query.cursor,
+        limit: query.limit.unwrap_or(most).min(most),
+        look: query.detail,
+    };
+    let Globbed { entries: found, stop, next } = app.service.glob(tree.id, wanted).await?;
+    let beside = Beside { truncated: stop.is_some(), stopped_by: stop, next };
+    entries(found, query.detail, beside)
+}

@@ -1,0 +1,90 @@
+//! `POST T/patch`
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use serde::{Deserialize, Serialize};
+use storage::Condition;
+use storage::encoding::TextEncoding;
+use storage::patch::{Action, Patched};
+
+use crate::http::answer::{Answer, success_with};
+use crate::http::problem::Problem;
+use crate::http::request::{JsonBody, TreeRequest, path_of};
+use crate::http::{App, conditional};
+use crate::ops::files::Conditions;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Body {
+    patch: String,
+    #[serde(default)]
+    dry_run: bool,
+    /// Tags as `ETag` gave them; null for a file that must not be there.
+    #[serde(default)]
+    etags: BTreeMap<String, Option<String>>,
+}
+
+#[derive(Serialize)]
+struct Beside {
+    dry_run: bool,
+    files: Vec<Changed>,
+}
+
+#[derive(Serialize)]
+struct Changed {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    change: Action,
+    lines_added: usize,
+    lines_removed: usize,
+    size: u64,
+    encoding: TextEncoding,
+    /// Null for a removed file and for what was only tried.
+    etag: Option<String>,
+}
+
+pub(in crate::http) async fn patch(
+    State(app): State<App>,
+    tree: TreeRequest,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody<Body>,
+) -> Answer {
+    let mut named = std::collections::HashMap::new();
+    for (path, tag) in &body.etags {
+        let path = path_of(&tree.id, Some(path))?;
+        let condition = match tag {
+            Some(tag) => conditional::one_tag(tag)?,
+            None => Condition::Missing,
+        };
+        named.insert(path, condition);
+    }
+    let header = conditional::of_change(&headers)?;
+    let conditions = match (named.is_empty(), &header) {
+        (true, _) => Conditions::Single(header),
+        (false, Condition::Always) => Conditions::Named(named),
+        (false, _) => return Err(Problem::invalid("send a condition in the header or `etags`, not both")),
+    };
+    let patched = app.service.patch(tree.id, body.patch, body.dry_run, conditions).await?;
+    let files: Vec<Changed> = patched.into_iter().map(Changed::from).collect();
+    let done = if body.dry_run { "The patch can be made" } else { "Patch made" };
+    let plural = if files.len() == 1 { "file" } else { "files" };
+    success_with(format!("{done}: {} {plural}.", files.len()), Beside { dry_run: body.dry_run, files })
+}
+
+impl From<Patched> for Changed {
+    fn from(patched: Patched) -> Self {
+        Self {
+            path: patched.path.into(),
+            from: patched.from.map(String::from),
+            change: patched.action,
+            lines_added: patched.added,
+            lines_removed: patched.removed,
+            size: patched.size,
+            encoding: patched.encoding,
+            etag: patched.stat.map(|stat| stat.etag().to_string()),
+        }
+    }
+}

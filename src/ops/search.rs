@@ -1,0 +1,84 @@
+//! Searching one tree: off the runtime, a few at once, until a deadline or until nobody waits any more.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use policy::{RunLimits, TreeId, UserId};
+use storage::search::{GlobQuery, Globbed, GrepQuery, Grepped, Patience};
+
+use super::error::{Error, Result};
+use super::places::RunPlaces;
+use super::{Service, blocking};
+
+/// Searches at once, of one user and of all; further ones wait for a place.
+const SEARCHES_PER_USER: usize = 2;
+const SEARCHES_MAX: usize = 4;
+/// How long they wait, in milliseconds.
+const WAIT_MS: u64 = 10_000;
+
+/// One for the process, because it stands for the processors, which a search takes all of.
+static PLACES: LazyLock<RunPlaces> = LazyLock::new(|| {
+    RunPlaces::new(&RunLimits {
+        runs: SEARCHES_MAX,
+        runs_per_user: SEARCHES_PER_USER,
+        queue_ms: WAIT_MS,
+        ..RunLimits::default()
+    })
+});
+
+/// Tells a search that nobody waits for it any more.
+struct Waiting(Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Service {
+    /// Finds the files below a directory whose paths match.
+    ///
+    /// # Errors
+    /// As [`storage::Files::glob`]; [`Error::Busy`].
+    pub async fn glob(&self, id: TreeId, query: GlobQuery) -> Result<Globbed> {
+        let user = id.user().clone();
+        let files = self.store.files(id);
+        self.searching(&user, move |patience| Ok(files.glob(&query, patience)?)).await
+    }
+
+    /// Finds the lines that match, in all files below a directory or in one file.
+    ///
+    /// # Errors
+    /// As [`storage::Files::grep`]; [`Error::Busy`].
+    pub async fn grep(&self, id: TreeId, query: GrepQuery) -> Result<Grepped> {
+        let user = id.user().clone();
+        let files = self.store.files(id);
+        self.searching(&user, move |patience| Ok(files.grep(&query, patience)?)).await
+    }
+
+    async fn searching<T: Send + 'static>(
+        &self,
+        user: &UserId,
+        search: impl FnOnce(&Patience) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let longest = Duration::from_millis(self.file_limits.search_ms);
+        let place = PLACES.take(user).await.map_err(|error| match error {
+            Error::Busy { .. } => {
+                Error::Busy { what: "too many searches run or wait", retry_after_seconds: 1 }
+            }
+            other => other,
+        })?;
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let waiting = Waiting(Arc::clone(&abandoned));
+        let patience = Patience { deadline: Instant::now() + longest, abandoned };
+        let found = blocking(move || {
+            // Held by the search itself, which may go on for a moment when the caller has gone.
+            let _place = place;
+            search(&patience)
+        })
+        .await;
+        drop(waiting);
+        found
+    }
+}

@@ -1,0 +1,45 @@
+//! Copying a directory within a merged view.
+
+use policy::RelPath;
+
+use super::layers::{Found, OPAQUE};
+use super::{LastLink, Resolved, Union};
+use crate::copy::copy_tree;
+use crate::dir::DEPTH_MAX;
+use crate::error::{Error, Result};
+use crate::tree::Aftermath;
+
+impl Union {
+    /// Copies the directory `from` to `to`, where nothing may be: built aside, then put in its place in one step.
+    pub(super) fn copy_directory(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+        let (dirs, mode) = match self.resolve(from, LastLink::Follow)? {
+            Resolved { last: Some((_, Some(Found::Directory(dirs, stat, _)))), .. } => (dirs, stat.mode),
+            Resolved { mut levels, last: None } => {
+                let level = levels.pop().ok_or_else(|| Error::NotFound(from.to_string()))?;
+                let mode = level.dirs.stat()?.0.mode;
+                (level.dirs, mode)
+            }
+            Resolved { last: Some((_, Some(_))), .. } => return Err(Error::NotADirectory(from.to_string())),
+            Resolved { last: Some((_, None)), .. } => return Err(Error::NotFound(from.to_string())),
+        };
+        let target = self.destination(to, true)?;
+        let trash = self.stage.trash();
+        let copy = self.stage.dir().create_dir(&trash.name, mode | 0o700)?;
+        copy_tree(&dirs, &copy, None, DEPTH_MAX)?;
+        copy.set_mode(mode)?;
+        if target.in_lower {
+            copy.set_attribute(OPAQUE, b"y")?;
+        }
+        if self.is_strict() {
+            copy.sync_file_system()?;
+        }
+        match self.stage.dir().rename_new(&trash.name, &target.upper, &target.name) {
+            // A whiteout, which goes with the trash.
+            Err(Error::AlreadyExists(_)) => {
+                self.stage.dir().exchange(&trash.name, &target.upper, &target.name)?;
+            }
+            placed => placed?,
+        }
+        Ok(Aftermath { sync: vec![target.upper], trash: vec![trash], ..Aftermath::default() })
+    }
+}
