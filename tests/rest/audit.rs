@@ -331,6 +331,7 @@ fn what_cannot_be_recorded_is_not_changed_and_can_still_be_read() {
     assert_eq!(reply.refused(503, "disconnected")["request_id"], reply.header("x-request-id").unwrap());
     service.client.get("/v1/sandbox/u/a/content?path=new").refused(404, "not_found");
     assert_eq!(service.client.text("/v1/sandbox/u/a", "f"), "x");
+    service.client.post_json("/v1/sandbox/u/a/grep", &serde_json::json!({ "pattern": "x" })).ok();
     let answer = service.client.get("/readyz").refused(503, "disconnected");
     assert_eq!(answer["audit"], false);
     let figures = service.client.get("/metrics");
