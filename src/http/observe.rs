@@ -175,3 +175,24 @@ fn word(method: &Method) -> &'static str {
         _ => "other",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_a_change_by_what_it_is_for() {
+        for (method, route, expected) in [
+            ("GET", "/v1/sandbox/{u}/{a}/files", false),
+            ("HEAD", "/v1/sandbox/{u}/{a}/raw/{*path}", false),
+            ("POST", "/v1/sandbox/{u}/{a}/grep", false),
+            ("GET", "/v1/sandbox/{u}/{a}/terminal", true),
+            ("POST", "/v1/sandbox/{u}/{a}/exec", true),
+            ("PUT", "/v1/sandbox/{u}/{a}/raw/{*path}", true),
+            ("DELETE", "/v1/skills/{u}/{a}/{s}", true),
+            ("other", "/v1/skills/{u}/{a}/{s}", true),
+        ] {
+            assert_eq!(is_change(method, route), expected, "{method} {route}");
+        }
+    }
+}

@@ -331,10 +331,34 @@ fn what_cannot_be_recorded_is_not_changed_and_can_still_be_read() {
     assert_eq!(reply.refused(503, "disconnected")["request_id"], reply.header("x-request-id").unwrap());
     service.client.get("/v1/sandbox/u/a/content?path=new").refused(404, "not_found");
     assert_eq!(service.client.text("/v1/sandbox/u/a", "f"), "x");
+    service.client.post_json("/v1/sandbox/u/a/grep", &serde_json::json!({ "pattern": "x" })).ok();
     let answer = service.client.get("/readyz").refused(503, "disconnected");
     assert_eq!(answer["audit"], false);
     let figures = service.client.get("/metrics");
     assert!(String::from_utf8_lossy(&figures.body).contains("filesecbox_audit_writable 0"));
+}
+
+#[test]
+fn changes_beyond_the_queue_are_busy_and_reading_goes_on() {
+    let service = Service::configured("[audit]\nqueue = 1\n");
+    service.client.write("/v1/sandbox/u/a", "f", "x");
+    // A change is under way until its body is there.
+    let mut slow = service.client.connect();
+    let head = "PUT /v1/sandbox/u/a/edit?path=slow HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    write!(slow, "{head}content-length: 4\r\n\r\n").unwrap();
+    let begin = std::time::Instant::now();
+    let reply = loop {
+        let reply = service.client.put("/v1/sandbox/u/a/edit?path=g", "x");
+        if reply.status != 200 {
+            break reply;
+        }
+        assert!(begin.elapsed() < std::time::Duration::from_secs(30));
+    };
+    reply.refused(429, "busy");
+    assert_eq!(service.client.text("/v1/sandbox/u/a", "f"), "x");
+    slow.write_all(b"text").unwrap();
+    assert!(std::io::read_to_string(&mut slow).unwrap().starts_with("HTTP/1.1 200"));
+    service.client.write("/v1/sandbox/u/a", "g", "x");
 }
 
 #[test]

@@ -99,8 +99,6 @@ const ROWS: &[Row] = &[
     Row("POST T/exec/{exec_id}/discard", "", "", 404, CHANGE),
     Row("POST T/exec/{exec_id}/signal", "", r#"{"signal":"TERM"}"#, 404, CHANGE),
     Row("POST T/exec/{exec_id}/stdin", "", "x", 404, CHANGE),
-    Row("POST T/exec/{exec_id}/commit", "", "", 404, CHANGE),
-    Row("POST T/exec/{exec_id}/discard", "", "", 404, CHANGE),
     Row("GET T/terminal", "", "", 400, CHANGE),
     Row(
         "POST T/replace",
