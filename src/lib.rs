@@ -3,10 +3,12 @@
 //! `policy` decides, `storage` keeps, `exec` runs; they meet in [`ops`] and nowhere else.
 
 pub mod access;
+pub mod audit;
 pub mod cli;
 pub mod config;
 pub mod confine;
 pub mod egress;
 pub mod http;
+pub mod metrics;
 pub mod ops;
 pub mod serve;

@@ -5,23 +5,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use policy::environment::{Configured, ConfiguredError};
-use std::future::IntoFuture;
-use storage::Recovery;
+use storage::{Recovery, Store};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::Access;
-use crate::config::{Config, ConfigError};
+use crate::access::{Access, key_file};
+use crate::audit::{self, Audit, Syncs};
+use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Durability};
 use crate::confine::{self, Confined};
 use crate::egress::Egress;
 use crate::http::{self, App};
+use crate::metrics::Metrics;
 use crate::ops::Service;
 use crate::ops::places::RunPlaces;
+use crate::ops::run::table::RunTable;
 
 /// How long answers may take to leave after the last run has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -75,16 +76,13 @@ pub enum ServeError {
 
 /// Serves until SIGTERM or SIGINT, then stops in order.
 ///
-/// `token` is a further admin token, in the clear.
+/// `sources` are where tokens and keys come from.
 ///
 /// # Errors
 /// Every [`ServeError`].
-pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
-    let mut tokens = config.parsed_tokens()?;
-    if let Some(token) = token {
-        tokens.push(Config::admin_token(&token)?);
-    }
-    config.check_open(!tokens.is_empty())?;
+pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeError> {
+    config.check_values()?;
+    config.check_open(!sources.tokens()?.is_empty())?;
     let environment = Configured::new(config.commands.environment.clone().into_iter().collect())?;
     let egress = Egress::new(config.egress()?);
     let Confined { launcher, commands, store, recovery, host } =
@@ -93,10 +91,13 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
     if recovery != Recovery::default() {
         tracing::info!(finished = recovery.finished, swept = recovery.swept, "mended what a crash had left");
     }
+    let metrics = Arc::new(Metrics::new());
+    let audit = Arc::new(open_audit(&config, &store, &metrics)?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let access = Arc::new(Access::new(tokens));
+    let access = Arc::new(open_access(&config, sources, &store)?);
     runtime.block_on(async move {
         tracing::info!(tier = %host.enforcement.tier, landlock_abi = host.enforcement.landlock_abi, "commands are confined");
+        let sessions = &config.limits.sessions;
         let service = Arc::new(Service {
             store,
             launcher,
@@ -109,41 +110,91 @@ pub fn serve(config: Config, token: Option<String>) -> Result<(), ServeError> {
             file_limits: config.limits.files.clone(),
             run_limits: config.limits.runs.clone(),
             places: RunPlaces::new(&config.limits.runs),
+            background: RunPlaces::without_queue(sessions.background, sessions.background_per_user),
+            terminals: RunPlaces::without_queue(sessions.terminals, sessions.terminals_per_user),
+            undecided: RunPlaces::without_queue(sessions.undecided, sessions.undecided_per_user),
+            table: RunTable::new(sessions.clone()),
             disk: Arc::default(),
             runs: TaskTracker::new(),
+            audit,
+            metrics,
             stop: CancellationToken::new(),
         });
-        listen(&config, App { service, access, is_guarded: config.allow_anonymous }).await
+        let app = App {
+            service,
+            access,
+            is_guarded: config.allow_anonymous,
+            logs_requests: config.log.requests,
+            connections: config.limits.connections.clone(),
+            token_seconds_max: config.access.token_seconds_max,
+        };
+        listen(&config, app).await
     })
+}
+
+/// Opens the audit log below the data directory.
+fn open_audit(config: &Config, store: &Store, metrics: &Arc<Metrics>) -> Result<Audit, ServeError> {
+    if !config.audit.enabled {
+        return Ok(Audit::disabled());
+    }
+    let settings = audit::Settings {
+        syncs: match (config.audit.durability, config.durability) {
+            (AuditDurability::Same, Durability::Strict) => Syncs::Changes,
+            (AuditDurability::Strict, _) => Syncs::Everything,
+            (AuditDurability::Same | AuditDurability::Relaxed, _) => Syncs::Nothing,
+        },
+        file_bytes: config.audit.file_bytes,
+        total_bytes: config.audit.total_bytes,
+        queue: config.audit.queue,
+    };
+    let dir = store.service_directory("audit");
+    dir.and_then(|dir| Audit::open(dir, settings, Arc::clone(metrics)))
+        .map_err(|source| ServeError::Store { path: config.root.display().to_string(), source })
+}
+
+/// Reads tokens and keys, of which the service makes one for itself when the configuration names no file.
+fn open_access(config: &Config, sources: CredentialSources, store: &Store) -> Result<Access, ServeError> {
+    if config.access.key_file.as_os_str().is_empty() {
+        let keys = store
+            .service_directory("keys")
+            .map_err(|source| ServeError::Store { path: config.root.display().to_string(), source })?;
+        key_file::make_unless_there(&keys).map_err(ConfigError::from)?;
+    }
+    let credentials = sources.read()?;
+    Ok(Access::watching(credentials, sources.watched()))
 }
 
 async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     let listen_error = |source| ServeError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
-    // Small answers must not wait for the acknowledgement of the one before (Nagle's algorithm, tcp(7)).
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
     let service = Arc::clone(&app.service);
     service.egress.protect(address);
     let (egress, launcher) = (Arc::clone(&service.egress), Arc::clone(&service.launcher));
     tokio::spawn(confine::serve_egress(egress, launcher, service.stop.clone()));
     tokio::spawn(Arc::clone(&service.disk).look(service.store.clone(), service.stop.clone()));
     let stopping = CancellationToken::new();
+    let mut reload = signal(SignalKind::hangup())?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
 
     let mut stdout = io::stdout();
     writeln!(stdout, "filesecbox listening on http://{address}")?;
     stdout.flush()?;
 
-    let stop = stopping.clone();
-    let server = axum::serve(listener, http::router(app))
-        .with_graceful_shutdown(async move { stop.cancelled().await })
-        .into_future();
+    let (access, reloaded) = (Arc::clone(&app.access), Arc::clone(&app.service.audit));
+    tokio::spawn(async move {
+        while reload.recv().await.is_some() {
+            access.look(true);
+            reloaded.act("reload").await;
+        }
+    });
+    let audit = Arc::clone(&app.service.audit);
+    let limits = app.connections.clone();
+    let metrics = Arc::clone(&service.metrics);
+    let server = http::listen::serve(listener, http::router(app), &limits, metrics, stopping.clone());
     let mut server = std::pin::pin!(server);
     tokio::select! {
-        served = &mut server => return Ok(served?),
+        () = &mut server => return Ok(()),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
@@ -162,17 +213,23 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     let mut served = false;
     // The server goes on meanwhile: it is what stops listening and what sends the answers of runs that end.
     tokio::select! {
-        result = &mut server => { result?; served = true; drain.await; }
+        () = &mut server => { served = true; drain.await; }
         () = &mut drain => {}
     }
     service.stop.cancel();
     if !served {
         // Answers on their way may still leave; a client that does not read them does not hold us up.
         tokio::select! {
-            result = &mut server => { result?; served = true; }
+            () = &mut server => served = true,
             () = tokio::time::sleep(FAREWELL) => {}
         }
     }
+    let store = service.store.clone();
+    // What is still in use, the next start tidies.
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.close_views()).await {
+        tracing::warn!(%error, "a live view could not be closed");
+    }
+    audit.act("stop").await;
     tracing::info!(all_answered = served, "stopped");
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::step::Step;
 use crate::tier::Tier;
-use crate::wire::Step;
 
 /// Why a run did not take place, or its result is unknown.
 #[derive(Debug, Error)]

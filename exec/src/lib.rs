@@ -15,19 +15,24 @@
 //! | [`zygote`] | the launcher process |
 //! | [`launcher`] | the service's handle on it |
 //! | [`run`], [`watch`], [`output`], [`result`], [`enforcement`], [`hint`] | one run and its result |
+//! | [`live`], [`ends`], [`input`] | taking part in a run under way; its standard streams |
 //! | [`ground`] | the namespaces that the service itself stands in |
 //! | [`host`] | what this host grants, found out by doing |
 //! | [`sys`] | the system calls without a safe wrapper |
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
+mod begun;
 mod binary;
 mod census;
+mod ends;
 mod enforcement;
 pub mod error;
 pub mod ground;
 mod hint;
 pub mod host;
+mod input;
 pub mod launcher;
+pub mod live;
 pub mod mounts;
 mod output;
 pub mod owners;
@@ -35,6 +40,7 @@ pub mod programs;
 pub mod result;
 pub mod run;
 mod seccomp;
+pub mod step;
 mod surface;
 mod sys;
 pub mod tier;
@@ -43,17 +49,20 @@ mod watch;
 mod wire;
 mod zygote;
 
+pub use begun::Begun;
 pub use error::Error;
 pub use ground::Ground;
 pub use host::{Canary, HostReport};
 pub use launcher::{Launcher, LauncherConfig};
+pub use live::{Chunk, Control, Feed, Live, Signal, Stream, WindowSize};
 pub use mounts::{Attachment, Role};
+pub use output::unfinished_character;
 pub use owners::OwnerMaps;
 pub use programs::{Programs, SEARCH_PATH, Whitelist};
 pub use result::{Encoding, ExecResult, Limit};
 pub use run::{Halt, RunSpec};
+pub use step::Step;
 pub use tier::{Enforcement, Isolation, Layer, MemoryBound, Network, Tier};
-pub use wire::Step;
 pub use zygote::launcher_main;
 
 /// The argument by which the service's binary is told to be a launcher.

@@ -11,8 +11,8 @@ use std::ops::Range;
 const TURNS_MAX: usize = 65_536;
 
 /// Which stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stream {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stream {
     /// Standard output.
     Out,
     /// Standard error.
@@ -154,7 +154,7 @@ impl Kept {
         if head == tail {
             return head..tail;
         }
-        let torn_end = unfinished(&self.head) as u64;
+        let torn_end = unfinished_character(&self.head) as u64;
         let torn_start = self.tail.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count() as u64;
         head - torn_end..tail + torn_start
     }
@@ -180,7 +180,8 @@ impl Kept {
 }
 
 /// Bytes of an unfinished UTF-8 character at the end of `bytes`, 0 to 3.
-fn unfinished(bytes: &[u8]) -> usize {
+#[must_use]
+pub fn unfinished_character(bytes: &[u8]) -> usize {
     match std::str::from_utf8(bytes.get(bytes.len().saturating_sub(3)..).unwrap_or_default()) {
         Ok(_) => 0,
         // The three last bytes may begin inside a character; only an error at the very end counts.

@@ -56,7 +56,7 @@ impl OwnerMaps {
     fn make(&self, owner: u32) -> io::Result<OwnedFd> {
         let launcher = self.launcher.upgrade().ok_or(io::ErrorKind::NotConnected)?;
         let (ours, theirs) = packet_sockets()?;
-        let order = serde_json::to_vec(&Order::<()>::SwapOwner { owner })?;
+        let order = wire::encode(&Order::<()>::SwapOwner { owner })?;
         launcher.send_blocking(&order, theirs.as_fd())?;
         drop(theirs);
         let mut set = [PollFd::new(&ours, PollFlags::IN)];
@@ -67,7 +67,7 @@ impl OwnerMaps {
         let (length, attached) = wire::receive(ours.as_fd(), &mut answer)?;
         match attached.into_iter().next() {
             Some(namespace) => Ok(namespace),
-            None => match serde_json::from_slice(answer.get(..length).unwrap_or_default()) {
+            None => match wire::decode(answer.get(..length).unwrap_or_default()) {
                 Ok(wire::Report::Failed { errno, .. }) => Err(io::Error::from_raw_os_error(errno)),
                 _ => Err(io::ErrorKind::UnexpectedEof.into()),
             },

@@ -9,7 +9,7 @@ use crate::output::{Capture, Stream};
 use crate::tier::Enforcement;
 
 /// Whether a result also carries the bytes of the output as they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Encoding {
     /// Text only; bytes that are no UTF-8 become U+FFFD.

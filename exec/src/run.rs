@@ -10,20 +10,18 @@ use std::time::{Duration, Instant};
 
 use policy::{RelPath, RunLimits, View};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
-use rustix::io::ioctl_fionbio;
-use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::enforcement::Circumstances;
+use crate::begun::Begun;
+use crate::ends::Ends;
 use crate::error::Error;
-use crate::hint;
 use crate::launcher::{Launcher, packet_sockets};
+use crate::live::Live;
 use crate::mounts::{Attachment, Clones, Role};
-use crate::output::{Capture, Stream};
 use crate::programs::shorten;
 use crate::result::{Encoding, ExecResult, Limit};
 use crate::tier::{Network, Tier};
 use crate::walls::{Own, open_path};
-use crate::watch::{Input, Pipes, Watch};
+use crate::watch::Pipes;
 use crate::wire::{Ceilings, Descriptors, MOUNTS_MAX, Place, Request, Whole};
 
 /// Longest deadline, whatever the limits say: beyond it the clock's own range ends.
@@ -104,7 +102,26 @@ impl Launcher {
     /// * [`Error::Tree`], [`Error::Directory`]: the tree or the working directory cannot be opened.
     /// * [`Error::Step`]: confining the new process failed; the program did not start.
     /// * [`Error::LauncherStart`], [`Error::LauncherDied`], [`Error::Walls`], [`Error::Resource`]: the host failed.
-    pub async fn run(self: &Arc<Self>, mut spec: RunSpec) -> Result<ExecResult, Error> {
+    pub async fn run(self: &Arc<Self>, spec: RunSpec) -> Result<ExecResult, Error> {
+        self.begin(spec, None).await?.end().await
+    }
+
+    /// As [`Launcher::run`], for a caller who takes part in the run while it is under way.
+    ///
+    /// # Errors
+    /// As [`Launcher::run`].
+    pub async fn run_live(self: &Arc<Self>, spec: RunSpec, live: Live) -> Result<ExecResult, Error> {
+        self.begin(spec, Some(live)).await?.end().await
+    }
+
+    /// Hands a command to the launcher, and is done: for a caller who has to leave the runtime's own threads on the way
+    /// there anyhow, and can come back while the command starts.
+    ///
+    /// Waits only for a launcher that is behind or gone.
+    ///
+    /// # Errors
+    /// As [`Launcher::run`], but for what happens later.
+    pub async fn begin(self: &Arc<Self>, mut spec: RunSpec, mut live: Option<Live>) -> Result<Begun, Error> {
         let began = Instant::now();
         check(&spec)?;
         let floor = self.config.isolation.minimum;
@@ -118,34 +135,14 @@ impl Launcher {
         } else {
             None
         };
-        let request = self.request(&spec, identity, clones.as_ref())?;
+        let mut request = self.request(&spec, identity, clones.as_ref())?;
+        request.is_live = live.is_some();
+        request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
         let stdin = spec.stdin.take();
-        let (ours, reports, through) = self.launch(&spec, stdin, &request, clones.as_ref()).await?;
-        drop(clones);
-        let mut capture = Capture::new(spec.limits.output_bytes);
-        let deadline = tokio::time::Instant::from_std(began + deadline(&spec));
-        let mut watch = Watch::new(ours, reports, deadline, self.buffers.lend())?;
-        watch.halt = spec.halt.take();
-        let watched = watch.until_ended(&mut capture).await;
-        self.buffers.take_back(std::mem::take(&mut watch.buffer));
-        if matches!(watched, Err(Error::LauncherDied)) {
-            // Before the error is told, so that whoever repeats the command finds a launcher.
-            self.replace_soon(through).await?;
-        }
-        let ending = watched?;
-        let enforcement = self.enforcement(Circumstances {
-            own_uid: identity.is_some(),
-            reach: watch.reach,
-            network: spec.network,
-        });
-        let exit_code = ending.code.unwrap_or(-1);
-        let hint = match (ending.limit(), capture.total(Stream::Err)) {
-            (Some(limit), _) => Some(hint::of_limit(limit, &spec.limits)),
-            (None, 0) => None,
-            _ => hint::of(&self.programs, exit_code, &capture.end(Stream::Err, hint::LOOK_BYTES)),
-        };
-        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(ExecResult::new(&capture, ending, spec.encoding, duration_ms, enforcement, hint))
+        let ends = Ends::open(stdin, live.as_mut())?;
+        let (pipes, reports, through) = self.launch(&spec, ends, &request, clones.as_ref()).await?;
+        let has_own_uid = identity.is_some();
+        Ok(Begun { launcher: Arc::clone(self), spec, live, began, has_own_uid, pipes, reports, through })
     }
 
     /// The uid a run takes; `None` keeps the service's.
@@ -196,6 +193,8 @@ impl Launcher {
             },
             network: spec.network,
             has_walls: self.landlock.is_ok(),
+            is_live: false,
+            has_terminal: false,
         })
     }
 
@@ -203,28 +202,18 @@ impl Launcher {
     async fn launch(
         self: &Arc<Self>,
         spec: &RunSpec,
-        stdin: Option<Vec<u8>>,
+        ends: Ends,
         request: &Request,
         clones: Option<&Clones>,
     ) -> Result<(Pipes, OwnedFd, Arc<OwnedFd>), Error> {
         let (directory, walls) = self.surroundings(spec, clones)?;
         let (reports, run) = packet_sockets().map_err(Error::resource("socketpair"))?;
-        let (out, their_out) = pipe()?;
-        let (err, their_err) = pipe()?;
-        let (input, their_in) = match &stdin {
-            None => (None, None),
-            Some(_) => {
-                let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(Error::resource("pipe2"))?;
-                ioctl_fionbio(&write, true).map_err(Error::resource("ioctl(FIONBIO)"))?;
-                (Some(write), Some(read))
-            }
-        };
         let descriptors = Descriptors {
             run: run.as_fd(),
             stdio: [
-                their_in.as_ref().map_or(self.null.as_fd(), AsFd::as_fd),
-                their_out.as_fd(),
-                their_err.as_fd(),
+                ends.input.as_ref().map_or(self.null.as_fd(), AsFd::as_fd),
+                ends.out.as_fd(),
+                ends.err.as_fd(),
             ],
             directory: directory.as_fd(),
             walls: walls.as_ref().map(|ruleset| ruleset.as_fd()),
@@ -235,8 +224,7 @@ impl Launcher {
             },
         };
         let through = self.submit(request, &descriptors).await?;
-        let input = input.zip(stdin).map(|(pipe, bytes)| Input { pipe, bytes, written: 0 });
-        Ok((Pipes { out, err, input }, reports, through))
+        Ok((ends.ours, reports, through))
     }
 }
 
@@ -270,7 +258,7 @@ impl Launcher {
 }
 
 /// How long a run may take.
-fn deadline(spec: &RunSpec) -> Duration {
+pub(crate) fn deadline(spec: &RunSpec) -> Duration {
     spec.timeout.min(Duration::from_millis(spec.limits.timeout_ms)).min(LONGEST)
 }
 
@@ -305,11 +293,4 @@ fn enter(tree: BorrowedFd<'_>, directory: &RelPath) -> Result<OwnedFd, Error> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat2(tree, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
         .map_err(|error| Error::Directory { directory: directory.to_string(), source: error.into() })
-}
-
-/// A pipe whose reading end does not block.
-fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
-    let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(Error::resource("pipe2"))?;
-    ioctl_fionbio(&read, true).map_err(Error::resource("ioctl(FIONBIO)"))?;
-    Ok((read, write))
 }

@@ -13,10 +13,13 @@ use nix::fcntl::{FcntlArg, fcntl};
 use rustix::io::ioctl_fionbio;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::Sleep;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, Sleep};
 
 use crate::error::Error;
+use crate::input::{Input, Progress};
 use crate::launcher::Buffers;
+use crate::live::{Chunk, Control, Feed, Live};
 use crate::output::{Capture, Stream};
 use crate::result::{Ending, Limit};
 use crate::run::Halt;
@@ -27,21 +30,21 @@ use crate::wire::{self, KILL, Reach, Report};
 const DRAIN: Duration = Duration::from_millis(100);
 /// How long the launcher may take to end a run before it is answered without.
 const KILL_WAIT: Duration = Duration::from_millis(500);
+/// How long after the end of a run output is still handed on to somebody who takes it slowly.
+const HAND_OVER: Duration = Duration::from_secs(30);
+/// What tells the reader of a terminal that there is no more (`VEOF`, termios(3)).
+const END_OF_INPUT: u8 = 4;
 /// Size of a pipe whose writer fills it, in bytes; the system's default is 64 KiB (pipe(7)).
 const WIDE_PIPE_BYTES: i32 = 512 * 1024;
 
 /// Our ends of a run's pipes.
 pub(crate) struct Pipes {
     pub(crate) out: OwnedFd,
-    pub(crate) err: OwnedFd,
+    /// `None` when a terminal carries both.
+    pub(crate) err: Option<OwnedFd>,
     pub(crate) input: Option<Input>,
-}
-
-/// Standard input on its way.
-pub(crate) struct Input<Fd = OwnedFd> {
-    pub(crate) pipe: Fd,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) written: usize,
+    /// The terminal once more, for whoever may change its size.
+    pub(crate) terminal: Option<OwnedFd>,
 }
 
 /// A run under way, seen from the service.
@@ -63,6 +66,18 @@ pub(crate) struct Watch {
     limit: Option<Limit>,
     /// Where somebody else may say that the run is to end.
     pub(crate) halt: Option<Halt>,
+    tap: Option<Tap>,
+    begun: Option<oneshot::Sender<Control>>,
+    kill: Option<watch::Receiver<bool>>,
+    terminal: Option<OwnedFd>,
+    /// When output is no longer handed on after the end.
+    hand_over_until: Option<Instant>,
+}
+
+/// Somebody who gets output as it comes, and room for the next piece, without which nothing is read.
+struct Tap {
+    sender: mpsc::Sender<Chunk>,
+    room: Option<mpsc::OwnedPermit<Chunk>>,
 }
 
 /// What the timer is for.
@@ -81,8 +96,13 @@ enum Event {
     Report,
     Output(Stream),
     Input,
+    /// More input came; `None` when there will be no more.
+    Fed(Option<Feed>),
+    /// There is room for a piece of output; `None` when nobody takes it any more.
+    Room(Option<mpsc::OwnedPermit<Chunk>>),
     Timer,
     Halt(Limit),
+    Kill,
 }
 
 impl Watch {
@@ -93,17 +113,20 @@ impl Watch {
     pub(crate) fn new(
         pipes: Pipes,
         reports: OwnedFd,
-        deadline: tokio::time::Instant,
+        deadline: Instant,
         buffer: Box<[u8]>,
     ) -> Result<Self, Error> {
         let readable = |fd| watched(fd, Interest::READABLE);
         let input = match pipes.input {
             Some(mut input) => match input.write_all_at_once() {
-                true => None,
-                false => Some(Input {
+                Progress::Over => None,
+                Progress::Done if input.more.is_none() => None,
+                Progress::Done | Progress::Blocked => Some(Input {
                     pipe: watched(input.pipe, Interest::WRITABLE)?,
                     bytes: input.bytes,
                     written: input.written,
+                    more: input.more,
+                    is_terminal: input.is_terminal,
                 }),
             },
             None => None,
@@ -112,7 +135,7 @@ impl Watch {
         Ok(Self {
             reports: readable(reports)?,
             out: Some(readable(pipes.out)?),
-            err: Some(readable(pipes.err)?),
+            err: pipes.err.map(readable).transpose()?,
             input,
             timer: Box::pin(tokio::time::sleep_until(deadline)),
             phase: Phase::Running,
@@ -124,7 +147,19 @@ impl Watch {
             timed_out: false,
             limit: None,
             halt: None,
+            tap: None,
+            begun: None,
+            kill: None,
+            terminal: pipes.terminal,
+            hand_over_until: None,
         })
+    }
+
+    /// Lets somebody take part.
+    pub(crate) fn join(&mut self, live: Live) {
+        self.tap = Some(Tap { sender: live.output, room: None });
+        self.begun = Some(live.begun);
+        self.kill = Some(live.kill);
     }
 
     /// Collects output until the run has ended.
@@ -139,12 +174,21 @@ impl Watch {
             }
             match self.next().await {
                 Event::Report => self.take_report()?,
-                Event::Output(stream) => self.take_output(stream, capture),
-                Event::Input => {
-                    if self.input.as_mut().is_some_and(Input::write_some) {
-                        self.input = None;
+                Event::Output(stream) => {
+                    self.take_output(stream, capture);
+                    if self.hand_over_until.is_some_and(|until| Instant::now() < until) {
+                        self.wait(Phase::Draining, DRAIN);
                     }
                 }
+                Event::Input => self.write_input(),
+                Event::Fed(feed) => self.take_feed(feed),
+                Event::Room(Some(room)) => {
+                    if let Some(tap) = &mut self.tap {
+                        tap.room = Some(room);
+                    }
+                }
+                Event::Room(None) => self.tap = None,
+                Event::Kill => self.kill(),
                 Event::Halt(limit) => {
                     self.limit = Some(limit);
                     self.kill();
@@ -154,6 +198,7 @@ impl Watch {
                         self.timed_out = true;
                         self.kill();
                     }
+                    Phase::Draining if self.hands_over() => self.wait(Phase::Draining, DRAIN),
                     Phase::Killing | Phase::Draining => return Ok(self.ending()),
                 },
             }
@@ -161,20 +206,33 @@ impl Watch {
     }
 
     async fn next(&mut self) -> Event {
+        let may_read = match &mut self.tap {
+            None => true,
+            Some(tap) => {
+                if tap.room.is_none() {
+                    tap.room = tap.sender.clone().try_reserve_owned().ok();
+                }
+                tap.room.is_some()
+            }
+        };
+        let waits_for_room = !may_read && (self.out.is_some() || self.err.is_some());
         // The timer first: a run that never stops writing must not hold off its deadline.
         tokio::select! {
             biased;
             () = &mut self.timer => Event::Timer,
             limit = halted(self.halt.as_mut()), if self.phase == Phase::Running => Event::Halt(limit),
             () = ready(Some(&self.reports), Interest::READABLE), if self.phase != Phase::Draining => Event::Report,
-            () = ready(self.out.as_ref(), Interest::READABLE) => Event::Output(Stream::Out),
-            () = ready(self.err.as_ref(), Interest::READABLE) => Event::Output(Stream::Err),
-            () = ready(self.input.as_ref().map(|input| &input.pipe), Interest::WRITABLE) => Event::Input,
+            () = killed(self.kill.as_mut()), if self.phase == Phase::Running => Event::Kill,
+            room = reserve(self.tap.as_ref()), if waits_for_room => Event::Room(room),
+            () = ready(self.out.as_ref(), Interest::READABLE), if may_read => Event::Output(Stream::Out),
+            () = ready(self.err.as_ref(), Interest::READABLE), if may_read => Event::Output(Stream::Err),
+            event = next_input(self.input.as_mut()) => event,
         }
     }
 
     fn take_report(&mut self) -> Result<(), Error> {
         let mut packet = [0; 512];
+        let mut attached = Vec::new();
         let received =
             self.reports.try_io(Interest::READABLE, |socket| wire::receive(socket.as_fd(), &mut packet));
         let length = match received {
@@ -183,13 +241,22 @@ impl Watch {
             // and what it sent before is behind it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
             Err(_) => 0,
-            Ok((length, _)) => length,
+            Ok((length, descriptors)) => {
+                attached = descriptors;
+                length
+            }
         };
-        let Ok(report) = serde_json::from_slice(packet.get(..length).unwrap_or_default()) else {
+        let Ok(report) = wire::decode(packet.get(..length).unwrap_or_default()) else {
             return Err(self.orphaned());
         };
         match report {
             Report::Started { pid } => self.pid = Some(pid),
+            Report::Handle => {
+                if let (Some(begun), Some(process)) = (self.begun.take(), attached.pop()) {
+                    // Nobody waits any more when it comes back.
+                    drop(begun.send(Control { process, terminal: self.terminal.take() }));
+                }
+            }
             Report::Unreachable { reach } => self.reach = reach,
             Report::Failed { step, errno } => {
                 return Err(Error::Step { step, source: io::Error::from_raw_os_error(errno) });
@@ -197,8 +264,7 @@ impl Watch {
             // Nothing of the run is left that could run or write; its namespaces go without us.
             Report::Ended { code, signal } => {
                 (self.code, self.signal) = (code, signal);
-                self.input = None;
-                self.wait(Phase::Draining, DRAIN);
+                self.drain();
             }
             Report::Exited { code, signal, limit } => {
                 self.limit = self.limit.or(limit);
@@ -206,8 +272,7 @@ impl Watch {
                 if (self.code, self.signal) == (None, None) {
                     (self.code, self.signal) = (code, signal);
                 }
-                self.input = None;
-                self.wait(Phase::Draining, DRAIN);
+                self.drain();
             }
         }
         Ok(())
@@ -232,7 +297,11 @@ impl Watch {
         let read = open.try_io(Interest::READABLE, |pipe| Ok(rustix::io::read(pipe, &mut **buffer)?));
         match read {
             Ok(length) if length > 0 => {
-                capture.push(stream, self.buffer.get(..length).unwrap_or_default());
+                let bytes = self.buffer.get(..length).unwrap_or_default();
+                capture.push(stream, bytes);
+                if let Some(room) = self.tap.as_mut().and_then(|tap| tap.room.take()) {
+                    room.send(Chunk { stream, bytes: bytes.to_vec() });
+                }
                 if length == Buffers::BYTES {
                     widen(open.as_fd());
                 }
@@ -242,6 +311,41 @@ impl Watch {
         }
     }
 
+    /// Writes what standard input takes now.
+    fn write_input(&mut self) {
+        let Some(input) = &mut self.input else { return };
+        match input.write_some() {
+            Progress::Over => self.input = None,
+            Progress::Done if input.more.is_none() => self.input = None,
+            Progress::Done | Progress::Blocked => {}
+        }
+    }
+
+    fn take_feed(&mut self, feed: Option<Feed>) {
+        let Some(input) = &mut self.input else { return };
+        match feed {
+            Some(Feed::Bytes(bytes)) => (input.bytes, input.written) = (bytes, 0),
+            // The terminal stays open: the command writes to it, and may go on reading.
+            Some(Feed::End) if input.is_terminal => (input.bytes, input.written) = (vec![END_OF_INPUT], 0),
+            Some(Feed::End) | None => self.input = None,
+        }
+    }
+
+    /// Reads the rest of the output, for a moment.
+    fn drain(&mut self) {
+        self.input = None;
+        if self.tap.is_some() {
+            self.hand_over_until = Some(Instant::now() + HAND_OVER);
+        }
+        self.wait(Phase::Draining, DRAIN);
+    }
+
+    /// Tells whether output waits only because somebody takes it slowly.
+    fn hands_over(&self) -> bool {
+        let waits = self.tap.as_ref().is_some_and(|tap| tap.sender.capacity() == 0);
+        waits && self.hand_over_until.is_some_and(|until| Instant::now() < until)
+    }
+
     fn kill(&mut self) {
         let _ = wire::send(self.reports.as_fd(), KILL, &[]);
         self.wait(Phase::Killing, KILL_WAIT);
@@ -249,39 +353,11 @@ impl Watch {
 
     fn wait(&mut self, phase: Phase, duration: Duration) {
         self.phase = phase;
-        self.timer.as_mut().reset(tokio::time::Instant::now() + duration);
+        self.timer.as_mut().reset(Instant::now() + duration);
     }
 
     fn ending(&self) -> Ending {
         Ending { code: self.code, signal: self.signal, timed_out: self.timed_out, limit: self.limit }
-    }
-}
-
-impl Input {
-    /// Writes as much as fits; tells whether nothing is left to write.
-    fn write_all_at_once(&mut self) -> bool {
-        while let Some(rest) = self.bytes.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match rustix::io::write(&self.pipe, rest) {
-                Ok(length) => self.written += length,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return false,
-                Err(_) => return true, // nobody reads any more
-            }
-        }
-        true
-    }
-}
-
-impl Input<AsyncFd<OwnedFd>> {
-    /// Writes what the pipe takes; tells whether nothing is left to write.
-    fn write_some(&mut self) -> bool {
-        let rest = self.bytes.get(self.written..).unwrap_or_default();
-        match self.pipe.try_io(Interest::WRITABLE, |pipe| Ok(rustix::io::write(pipe, rest)?)) {
-            Ok(length) => self.written += length,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Err(_) => return true,
-        }
-        self.written >= self.bytes.len()
     }
 }
 
@@ -296,6 +372,33 @@ async fn ready(fd: Option<&AsyncFd<OwnedFd>>, interest: Interest) {
         // An error shows again, with its reason, when the descriptor is used.
         Some(fd) => drop(fd.ready(interest).await),
         None => pending().await,
+    }
+}
+
+/// Waits until input can be written, or for more of it; for ever without any.
+async fn next_input(input: Option<&mut Input<AsyncFd<OwnedFd>>>) -> Event {
+    let Some(input) = input else { return pending().await };
+    let is_written = input.is_written();
+    match &mut input.more {
+        Some(more) if is_written => Event::Fed(more.recv().await),
+        _ => {
+            ready(Some(&input.pipe), Interest::WRITABLE).await;
+            Event::Input
+        }
+    }
+}
+
+/// Waits for room for a piece of output.
+async fn reserve(tap: Option<&Tap>) -> Option<mpsc::OwnedPermit<Chunk>> {
+    let Some(tap) = tap else { return pending().await };
+    tap.sender.clone().reserve_owned().await.ok()
+}
+
+/// Waits until the run is to be killed, or for ever when nobody can say so any more.
+async fn killed(kill: Option<&mut watch::Receiver<bool>>) {
+    let Some(kill) = kill else { return pending().await };
+    if kill.wait_for(|kill| *kill).await.is_err() {
+        pending().await
     }
 }
 

@@ -2,34 +2,30 @@
 //!
 //! The service begins with a [`Setup`], which the launcher answers with its [`Hello`]. Then each [`Order`] is one packet
 //! on the launcher's main socket (`SOCK_SEQPACKET`), with descriptors attached (`SCM_RIGHTS`, `unix(7)`). [`Report`]s
-//! come back on the run's own socket, which is among them. Both ends are the same binary: bodies are JSON without
-//! versions.
+//! come back on the run's own socket, which is among them. A first process that waits for its run gets the order handed
+//! on, as it came.
+//!
+//! | Module | Holds |
+//! | --- | --- |
+//! | this one | the messages |
+//! | [`packet`] | how they travel, with descriptors |
+//!
+//! Both ends are the same binary, so bodies have no versions and no names of fields.
 
-use std::fmt;
-use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
-use std::mem::MaybeUninit;
+mod packet;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::packet::{
+    Arrived, MOUNTS_MAX, PACKET_BYTES_MAX, decode, encode, receive, receive_order, send, send_handle,
+    send_message, send_request,
+};
 use crate::result::Limit;
+use crate::step::Step;
 use crate::tier::{MemoryBound, Network};
-
-/// Largest body inside a packet, in bytes; larger ones travel in a memory file. Far below a socket's buffer.
-const INLINE_BYTES: usize = 32 * 1024;
-/// Largest body at all, in bytes: arguments and environment grow by up to six when written as JSON.
-const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Most mounts of one run: its tree, home and temporary directory, and the skills it asked for.
-pub(crate) const MOUNTS_MAX: usize = 72;
-/// Most descriptors with one packet: five of every run, its walls, mounts, leases, and a memory file. The kernel's own
-/// bound is 253 (unix(7), `SCM_MAX_FD`).
-const DESCRIPTORS_MAX: usize = 7 + 2 * MOUNTS_MAX;
 
 /// What the launcher is to prepare before its first run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -53,10 +49,11 @@ pub(crate) struct RootPlan {
 
 /// What the service asks of its launcher.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub(crate) enum Order<R = Request> {
     /// Start a command.
     Run(R),
+    /// The order is too large for a packet: the last descriptor has it.
+    Spilled,
     /// Make a user namespace in which the service's own id and `owner` change places.
     SwapOwner {
         /// The other id.
@@ -90,11 +87,14 @@ pub(crate) struct Request {
     pub(crate) network: Network,
     /// Whether a Landlock ruleset is attached.
     pub(crate) has_walls: bool,
+    /// Whether somebody takes part in it, who wants a [`Report::Handle`].
+    pub(crate) is_live: bool,
+    /// Whether standard input is a terminal that the command is to have as its own.
+    pub(crate) has_terminal: bool,
 }
 
 /// Where the tree of a run stands.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub(crate) enum Place {
     /// Where it lies on the host, at this path.
     Host {
@@ -151,6 +151,20 @@ pub(crate) struct Descriptors<Fd> {
     pub(crate) leases: Vec<Fd>,
 }
 
+impl Descriptors<OwnedFd> {
+    /// The same, to be sent on.
+    pub(crate) fn borrowed(&self) -> Descriptors<BorrowedFd<'_>> {
+        Descriptors {
+            run: self.run.as_fd(),
+            stdio: self.stdio.each_ref().map(AsFd::as_fd),
+            directory: self.directory.as_fd(),
+            walls: self.walls.as_ref().map(AsFd::as_fd),
+            mounts: self.mounts.iter().map(AsFd::as_fd).collect(),
+            leases: self.leases.iter().map(AsFd::as_fd).collect(),
+        }
+    }
+}
+
 /// What the launcher tells once, on its main socket, before its first run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
@@ -177,13 +191,14 @@ pub(crate) struct Namespaces {
 
 /// What happens to a run, on the run's socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
     /// The process exists and leads a group of its own; nothing was executed yet.
     Started {
         /// Its process id, and the group's.
         pid: i32,
     },
+    /// A descriptor of the command's process is attached (pidfd_open(2)).
+    Handle,
     /// The uid cannot walk to the tree by its path.
     Unreachable {
         /// What becomes of absolute paths.
@@ -216,7 +231,6 @@ pub(crate) enum Report {
 
 /// How a run gets to its tree by an absolute path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub(crate) enum Reach {
     /// As its uid.
     Open,
@@ -224,207 +238,4 @@ pub(crate) enum Reach {
     ReadSearch,
     /// Not at all: the launcher has no such capability to keep.
     Closed,
-}
-
-/// A step of setting up a run, named after its system call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Step {
-    /// The request could not be read.
-    Request,
-    /// `mkdir` of the control group
-    Group,
-    /// `clone`
-    Clone,
-    /// `move_mount` of the tree, the home, the temporary directory or a skill
-    Attach,
-    /// The mount of `/proc`
-    Proc,
-    /// The mount of `/dev/shm` or of the directory that holds the skills
-    MemoryFiles,
-    /// `setns` into the host's network
-    Network,
-    /// `setsid`
-    Session,
-    /// `dup2` of standard input, output and error
-    Stdio,
-    /// `close_range`
-    CloseFiles,
-    /// `setrlimit`
-    Limits,
-    /// `setgroups`
-    Groups,
-    /// `setresgid`
-    Gid,
-    /// `setresuid`
-    Uid,
-    /// `capset` and the ambient set
-    Capabilities,
-    /// `PR_SET_PDEATHSIG`
-    ParentDeath,
-    /// `fchdir`
-    Directory,
-    /// `landlock_restrict_self`
-    Landlock,
-    /// `seccomp`
-    Seccomp,
-    /// `execve`
-    Execute,
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Request => "recvmsg",
-            Self::Group => "mkdir(cgroup)",
-            Self::Clone => "clone",
-            Self::Attach => "move_mount",
-            Self::Proc => "fsmount(proc)",
-            Self::MemoryFiles => "fsmount(tmpfs)",
-            Self::Network => "setns",
-            Self::Session => "setsid",
-            Self::Stdio => "dup2",
-            Self::CloseFiles => "close_range",
-            Self::Limits => "setrlimit",
-            Self::Groups => "setgroups",
-            Self::Gid => "setresgid",
-            Self::Uid => "setresuid",
-            Self::Capabilities => "capset",
-            Self::ParentDeath => "prctl(PR_SET_PDEATHSIG)",
-            Self::Directory => "fchdir",
-            Self::Landlock => "landlock_restrict_self",
-            Self::Seccomp => "seccomp",
-            Self::Execute => "execve",
-        })
-    }
-}
-
-/// Sends `request` and its descriptors without waiting.
-///
-/// # Errors
-/// As `sendmsg(2)`: `EAGAIN` when the launcher is behind, `EPIPE` or `ECONNRESET` when it is gone.
-pub(crate) fn send_request(
-    socket: BorrowedFd<'_>,
-    request: &Request,
-    descriptors: &Descriptors<BorrowedFd<'_>>,
-) -> io::Result<()> {
-    let body = serde_json::to_vec(&Order::Run(request))?;
-    let mut attached = vec![descriptors.run];
-    attached.extend(descriptors.stdio);
-    attached.push(descriptors.directory);
-    attached.extend(descriptors.walls);
-    attached.extend(&descriptors.mounts);
-    attached.extend(&descriptors.leases);
-    if body.len() <= INLINE_BYTES {
-        return send(socket, &body, &attached);
-    }
-    let spill = memory_file(&body)?;
-    attached.push(spill.as_fd());
-    // An empty object instead of a body: the last descriptor has it.
-    send(socket, b"{}", &attached)
-}
-
-/// An order as it arrives.
-pub(crate) enum Arrived {
-    /// Start a command, with its descriptors.
-    Run(Box<Request>, Descriptors<OwnedFd>),
-    /// Make a user namespace, and send it over this socket.
-    SwapOwner(u32, OwnedFd),
-}
-
-/// Waits for the next order; `None` when the service closed its end.
-///
-/// # Errors
-/// As `recvmsg(2)`, and `InvalidData` for a packet that is no order (which one binary never sends to itself).
-pub(crate) fn receive_order(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<Arrived>> {
-    let (length, mut attached) = receive(socket, buffer)?;
-    if length == 0 {
-        return Ok(None);
-    }
-    let body = buffer.get(..length).unwrap_or_default();
-    let order: Order = if body == b"{}" {
-        let mut spill = std::fs::File::from(attached.pop().ok_or_else(malformed)?);
-        spill.rewind()?;
-        let mut whole = Vec::new();
-        spill.take(BODY_BYTES_MAX).read_to_end(&mut whole)?;
-        serde_json::from_slice(&whole)?
-    } else {
-        serde_json::from_slice(body)?
-    };
-    let mut attached = attached.into_iter();
-    let mut next = || attached.next().ok_or_else(malformed);
-    let request = match order {
-        Order::SwapOwner { owner } => return Ok(Some(Arrived::SwapOwner(owner, next()?))),
-        Order::Run(request) => request,
-    };
-    let (run, stdio, directory) = (next()?, [next()?, next()?, next()?], next()?);
-    let walls = if request.has_walls { Some(next()?) } else { None };
-    let (mounts, leases) = match &request.place {
-        Place::Host { .. } => (0, 0),
-        Place::Mounted { at, leases } => (at.len(), *leases),
-    };
-    let mounts = (0..mounts).map(|_| next()).collect::<io::Result<Vec<_>>>()?;
-    let leases = (0..leases).map(|_| next()).collect::<io::Result<Vec<_>>>()?;
-    let descriptors = Descriptors { run, stdio, directory, walls, mounts, leases };
-    Ok(Some(Arrived::Run(Box::new(request), descriptors)))
-}
-
-/// Size of the buffer that [`receive_order`] needs, in bytes.
-pub(crate) const PACKET_BYTES_MAX: usize = INLINE_BYTES + 1024;
-
-/// Sends one JSON message, on either socket, without waiting and without a signal when nobody listens.
-///
-/// # Errors
-/// As `sendmsg(2)`.
-pub(crate) fn send_message<M: Serialize>(socket: BorrowedFd<'_>, message: &M) -> io::Result<()> {
-    send(socket, &serde_json::to_vec(message)?, &[])
-}
-
-/// Sends one packet with descriptors, without waiting.
-///
-/// # Errors
-/// As `sendmsg(2)`.
-pub(crate) fn send(socket: BorrowedFd<'_>, body: &[u8], attached: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !attached.is_empty() && !control.push(SendAncillaryMessage::ScmRights(attached)) {
-        return Err(malformed());
-    }
-    sendmsg(socket, &[IoSlice::new(body)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
-    Ok(())
-}
-
-/// Receives one packet: its length (0 at the end of the connection) and its descriptors, closed on `execve`.
-///
-/// # Errors
-/// As `recvmsg(2)`; `InvalidData` when the packet is longer than `buffer`.
-pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let message = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let mut attached = Vec::new();
-    for part in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = part {
-            attached.extend(descriptors);
-        }
-    }
-    if message.flags.contains(rustix::net::ReturnFlags::TRUNC) {
-        return Err(malformed());
-    }
-    Ok((message.bytes, attached))
-}
-
-/// A file in memory with `body` in it.
-fn memory_file(body: &[u8]) -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC;
-    let file = memfd_create("request", flags | MemfdFlags::NOEXEC_SEAL)
-        .or_else(|_| memfd_create("request", flags))?; // the seal is new in Linux 6.3
-    let mut file = std::fs::File::from(file);
-    file.write_all(body)?;
-    Ok(file.into())
-}
-
-fn malformed() -> io::Error {
-    io::Error::from(io::ErrorKind::InvalidData)
 }

@@ -164,12 +164,13 @@ pub fn build(
 }
 
 /// The variables that every run has.
-fn fixed(places: Places<'_>) -> [(&'static str, String); 23] {
+fn fixed(places: Places<'_>) -> [(&'static str, String); 22] {
     let Places { tree, dir, home, tmp, .. } = places;
     [
         ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
-        ("LANG", "C.UTF-8".to_owned()),
-        ("LC_ALL", "C.UTF-8".to_owned()),
+        // The characters alone: for `LANG` or `LC_ALL` every program opens a dozen files more, a tenth of a millisecond,
+        // to learn that all else is as in C.
+        ("LC_CTYPE", "C.UTF-8".to_owned()),
         ("HOME", home.to_owned()),
         ("USER", "sandbox".to_owned()),
         ("LOGNAME", "sandbox".to_owned()),

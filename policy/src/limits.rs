@@ -147,6 +147,64 @@ impl Default for RunLimits {
     }
 }
 
+/// Bounds on runs that are remembered, on those that go on in the background, and on terminals.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SessionLimits {
+    /// Events kept of one run, in bytes; the oldest give way.
+    pub log_bytes: u64,
+    /// Events kept of all runs together, in bytes on the disk.
+    pub logs_bytes: u64,
+    /// How long a run waits for a reader that takes nothing, once its log is full, in milliseconds.
+    pub patience_ms: u64,
+    /// Ended runs that are remembered, of all users.
+    pub ended: usize,
+    /// Ended runs of one user that are remembered.
+    pub ended_per_user: usize,
+    /// How long an ended run is remembered, in milliseconds.
+    pub ended_ms: u64,
+    /// Longest background run, and the default, in milliseconds.
+    pub background_ms: u64,
+    /// Background runs of one user at once.
+    pub background_per_user: usize,
+    /// Background runs of all users at once.
+    pub background: usize,
+    /// Longest life of a terminal, in milliseconds.
+    pub terminal_ms: u64,
+    /// How long a terminal lives in which nothing is typed and nothing is written, in milliseconds.
+    pub terminal_idle_ms: u64,
+    /// Terminals of one user at once.
+    pub terminals_per_user: usize,
+    /// Terminals of all users at once.
+    pub terminals: usize,
+    /// Runs of one user whose changes nobody has decided about, those under way included.
+    pub undecided_per_user: usize,
+    /// The same of all users.
+    pub undecided: usize,
+}
+
+impl Default for SessionLimits {
+    fn default() -> Self {
+        Self {
+            log_bytes: 64 * MIB,
+            logs_bytes: 1024 * MIB,
+            patience_ms: 10_000,
+            ended: 256,
+            ended_per_user: 64,
+            ended_ms: 600_000,
+            background_ms: 3_600_000,
+            background_per_user: 4,
+            background: 32,
+            terminal_ms: 3_600_000,
+            terminal_idle_ms: 600_000,
+            terminals_per_user: 4,
+            terminals: 32,
+            undecided_per_user: 4,
+            undecided: 32,
+        }
+    }
+}
+
 impl RunLimits {
     /// The deadline of a run that asked for `requested_ms`: never longer than the limit, never zero.
     #[must_use]

@@ -1,9 +1,12 @@
 //! The command line.
 
+mod audit;
+mod check;
 mod client;
 mod doctor;
 mod health;
 mod skill;
+mod token;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -12,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, Durability};
+use crate::config::{Config, ConfigError, CredentialSources, Durability, LogFormat};
 use crate::serve::serve;
 
 /// Layered skills and private workspaces for AI agents, with isolated command execution, over REST.
@@ -41,6 +44,14 @@ enum Command {
         #[arg(long, value_name = "URL")]
         url: Option<String>,
     },
+    /// Tell whether the configuration can be served, without serving
+    CheckConfig(ServeArgs),
+    /// Read the audit log of this configuration's data directory
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
+    /// Issue tokens for users of a service of this configuration
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Upload, list, download and remove skills of a running service
     #[command(subcommand)]
     Skill(skill::SkillCommand),
@@ -66,12 +77,18 @@ struct ServeArgs {
     /// A token with the role admin; better set in the environment than typed
     #[arg(long, env = "FILESECBOX_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// A file that holds a token with the role admin
+    #[arg(long, env = "FILESECBOX_TOKEN_FILE", value_name = "FILE")]
+    token_file: Option<PathBuf>,
 }
 
 impl ServeArgs {
     /// The configuration as meant: the file under the environment under the command line.
-    fn config(&self) -> Result<Config, crate::config::ConfigError> {
-        let mut config = self.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
+    fn config(&self) -> Result<Config, ConfigError> {
+        // A setting is text; a variable that is none is not ours.
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let mut config = Config::read(self.config.as_deref(), variables)?;
         if let Some(listen) = self.listen {
             config.listen = listen;
         }
@@ -83,6 +100,12 @@ impl ServeArgs {
         }
         config.allow_anonymous |= self.allow_anonymous;
         Ok(config)
+    }
+
+    /// Where tokens and keys of that configuration come from.
+    fn sources(&self, config: &Config) -> Result<CredentialSources, ConfigError> {
+        let (token, token_file) = (self.token.as_deref(), self.token_file.as_deref());
+        CredentialSources::new(config, self.config.as_deref(), token, token_file)
     }
 }
 
@@ -99,6 +122,9 @@ pub fn main() -> ExitCode {
         Some(Command::Health { serve, url }) => {
             serve.config().map_err(Into::into).and_then(|config| health::run(config.listen, url.as_deref()))
         }
+        Some(Command::CheckConfig(args)) => check::run(&args),
+        Some(Command::Audit(command)) => audit::run(&command),
+        Some(Command::Token(command)) => token::run(command),
         Some(Command::Skill(command)) => skill::run(command),
     };
     match result {
@@ -113,14 +139,16 @@ pub fn main() -> ExitCode {
 type Outcome = Result<ExitCode, Box<dyn std::error::Error>>;
 
 fn run_service(args: &ServeArgs) -> Outcome {
+    let config = args.config()?;
     let filter = tracing_subscriber::EnvFilter::try_from_env("FILESECBOX_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
-    serve(args.config()?, args.token.clone())?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.log.format {
+        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().flatten_event(true).with_ansi(false).init(),
+    }
+    let sources = args.sources(&config)?;
+    serve(config, sources)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,11 +1,13 @@
 //! Receiving bodies: bounded, and never a whole upload in memory.
 
 use axum::body::{Body, Bytes};
+use axum::http::header;
 use futures_util::StreamExt;
 use storage::Store;
 use storage::stage::StagedFile;
 
-use super::problem::Problem;
+use super::facts;
+use super::problem::{Code, Problem};
 use crate::ops::{self, blocking};
 
 /// Bytes collected before they are written at once.
@@ -38,8 +40,12 @@ fn check_size(bytes: usize, limit: usize) -> Result<(), Problem> {
     }
 }
 
-/// The sender stopped in the middle.
+/// The sender stopped in the middle, or was too slow.
 pub(super) fn broken() -> Problem {
+    if facts::is_slow() {
+        let message = "the body came too slowly: send it faster, or in smaller parts";
+        return Problem::new(Code::TooSlow, message).with_header(header::CONNECTION, "close");
+    }
     Problem::invalid("the body ended before it was complete")
 }
 

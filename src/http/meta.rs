@@ -1,14 +1,65 @@
-//! `GET /healthz` and `GET /v1/info`
+//! `GET /healthz`, `GET /readyz`, `GET /metrics` and `GET /v1/info`
 
 use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::IntoResponse;
 use serde::Serialize;
 
 use super::App;
 use super::answer::{Answer, success};
-use super::request::Known;
+use super::problem::{Code, Problem};
+use super::request::{Known, Observer};
+use crate::config::ConnectionLimits;
+use crate::metrics::{self, Moment};
+use crate::ops::blocking;
 
 pub(super) async fn healthz() -> Answer {
     success("ok")
+}
+
+/// What a service that is ready has. Anybody may ask, so it is told in three words.
+#[derive(Serialize)]
+struct Readiness {
+    /// The disk has as much room left as it is to keep.
+    disk: bool,
+    /// The confinement that was found at the start is whole.
+    isolation: bool,
+    /// Changes can be recorded.
+    audit: bool,
+}
+
+pub(super) async fn readyz(State(app): State<App>) -> Answer {
+    let store = app.service.store.clone();
+    let disk = blocking(move || Ok(store.admit_space()?)).await.is_ok();
+    let ready =
+        Readiness { disk, isolation: app.service.host.is_sound(), audit: app.service.audit.is_writable() };
+    if ready.disk && ready.isolation && ready.audit {
+        return success(ready);
+    }
+    let problem =
+        Problem::new(Code::Disconnected, "the service is not ready: what is false below is missing");
+    Err(problem
+        .with("disk", ready.disk)
+        .with("isolation", ready.isolation)
+        .with("audit", ready.audit)
+        .with_header(header::RETRY_AFTER, "5"))
+}
+
+pub(super) async fn metrics(State(app): State<App>, _observer: Observer) -> Answer {
+    let service = &app.service;
+    let store = service.store.clone();
+    let (free_bytes, live_views) =
+        blocking(move || Ok((store.free_bytes().unwrap_or(0), store.live_views()))).await?;
+    let moment = Moment {
+        running: service.places.taken(),
+        waiting: service.places.waiting(),
+        live_views,
+        free_bytes,
+        is_audited: app.service.audit.is_writable(),
+    };
+    let text = service.metrics.text(moment);
+    let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
 #[derive(Serialize)]
@@ -27,6 +78,8 @@ struct Limits<'a> {
     files: &'a policy::FileLimits,
     disk: &'a policy::DiskLimits,
     runs: &'a policy::RunLimits,
+    sessions: &'a policy::SessionLimits,
+    connections: &'a ConnectionLimits,
 }
 
 pub(super) async fn info(State(app): State<App>, _known: Known) -> Answer {
@@ -41,6 +94,8 @@ pub(super) async fn info(State(app): State<App>, _known: Known) -> Answer {
             files: &service.file_limits,
             disk: &service.store.options().disk,
             runs: &service.run_limits,
+            sessions: service.table.limits(),
+            connections: &app.connections,
         },
     })
 }

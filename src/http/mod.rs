@@ -6,14 +6,20 @@ mod answer;
 mod body;
 mod bounded;
 mod conditional;
+mod facts;
 mod guard;
+mod link;
+pub mod listen;
 mod meta;
+mod observe;
+mod paced;
 mod page;
 mod problem;
 mod request;
 mod skills;
 mod stream;
 mod time;
+mod tokens;
 mod tree;
 
 use std::sync::Arc;
@@ -24,6 +30,7 @@ use axum::{Router, middleware};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::access::Access;
+use crate::config::ConnectionLimits;
 use crate::ops::Service;
 
 /// What every handler gets.
@@ -35,6 +42,12 @@ pub struct App {
     pub access: Arc<Access>,
     /// Whether the operator said that something else guards the port, so that callers may use any name for it.
     pub is_guarded: bool,
+    /// Whether each request has a line in the log.
+    pub logs_requests: bool,
+    /// How slow callers may be.
+    pub connections: ConnectionLimits,
+    /// The longest time for which a signed token can be issued, in seconds.
+    pub token_seconds_max: u64,
 }
 
 /// Every operation: method, path, handler.
@@ -44,12 +57,21 @@ pub fn router(app: App) -> Router {
     let skill = "/v1/skills/{u}/{a}/{s}";
     Router::new()
         .route("/healthz", get(meta::healthz))
+        .route("/readyz", get(meta::readyz))
+        .route("/metrics", get(meta::metrics))
         .route("/v1/info", get(meta::info))
+        .route("/v1/tokens", post(tokens::issue))
         .route("/v1/skills/{u}/{a}/upload", post(skills::upload::upload))
         .route("/v1/skills/{u}/{a}/list", get(skills::list::list))
+        .route("/v1/skills/{u}/{a}/catalog", get(skills::catalog::catalog))
         .route(skill, delete(skills::remove::remove))
         .route(&format!("{skill}/reset"), post(skills::reset::reset))
         .route(&format!("{skill}/download"), get(skills::download::download))
+        .route(&format!("{skill}/diff"), get(skills::diff::diff))
+        .route(&format!("{skill}/versions"), get(skills::versions::list))
+        .route(&format!("{skill}/rollback"), post(skills::versions::rollback))
+        .route(&format!("{skill}/promote"), post(skills::promote::promote))
+        .route(&format!("{skill}/pull"), post(skills::promote::pull))
         .merge(tree_routes(skill))
         .merge(tree_routes("/v1/sandbox/{u}/{a}"))
         .fallback(problem::no_route)
@@ -58,16 +80,23 @@ pub fn router(app: App) -> Router {
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(app.clone(), guard::same_origin))
         .layer(CatchPanicLayer::custom(problem::panicked))
+        .layer(middleware::from_fn_with_state(app.clone(), observe::observe))
         .with_state(app)
 }
 
 fn tree_routes(tree: &str) -> Router<App> {
-    let routes: [(&str, MethodRouter<App>); 16] = [
+    let routes: [(&str, MethodRouter<App>); 22] = [
         ("files", get(tree::files::files)),
         ("content", get(tree::content::content)),
         ("edit", put(tree::edit::edit)),
         ("execute", post(tree::execute::execute)),
-        ("exec", post(tree::exec::exec)),
+        ("exec", post(tree::exec::exec).get(tree::exec::list::list)),
+        ("exec/{exec_id}", get(tree::exec::one::get).delete(tree::exec::one::delete)),
+        ("exec/{exec_id}/commit", post(tree::exec::decide::commit)),
+        ("exec/{exec_id}/discard", post(tree::exec::decide::discard)),
+        ("exec/{exec_id}/stdin", post(tree::exec::stdin::stdin)),
+        ("exec/{exec_id}/signal", post(tree::exec::signal::signal)),
+        ("terminal", get(tree::terminal::terminal)),
         ("replace", post(tree::replace::replace)),
         ("patch", post(tree::patch::patch)),
         ("copy", post(tree::copy::copy)),

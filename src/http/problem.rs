@@ -1,14 +1,15 @@
 //! [`Problem`]: every failure as its sender sees it. The one table of codes and statuses.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
+use super::facts;
 use crate::access::Refused;
+use crate::audit::Unwritable;
 use crate::ops::Error;
 
 /// What went wrong, as a word that never changes.
@@ -28,6 +29,7 @@ pub(super) enum Code {
     EditMismatch,
     Unencodable,
     Conflict,
+    Gone,
     Stale,
     TooLarge,
     RangeNotSatisfiable,
@@ -37,6 +39,7 @@ pub(super) enum Code {
     Internal,
     Unsupported,
     Disconnected,
+    TooSlow,
 }
 
 impl Code {
@@ -57,6 +60,7 @@ impl Code {
             Self::EditMismatch => ("edit_mismatch", StatusCode::CONFLICT),
             Self::Unencodable => ("unencodable", StatusCode::CONFLICT),
             Self::Conflict => ("conflict", StatusCode::CONFLICT),
+            Self::Gone => ("gone", StatusCode::GONE),
             Self::Stale => ("stale", StatusCode::PRECONDITION_FAILED),
             Self::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE),
             Self::RangeNotSatisfiable => ("range_not_satisfiable", StatusCode::RANGE_NOT_SATISFIABLE),
@@ -66,9 +70,14 @@ impl Code {
             Self::Internal => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
             Self::Unsupported => ("unsupported", StatusCode::NOT_IMPLEMENTED),
             Self::Disconnected => ("disconnected", StatusCode::SERVICE_UNAVAILABLE),
+            Self::TooSlow => ("too_slow", StatusCode::REQUEST_TIMEOUT),
         }
     }
 }
+
+/// Goes with the answer to a request that failed: its code.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed(pub(super) &'static str);
 
 /// A failure on its way to the sender.
 ///
@@ -109,7 +118,7 @@ impl Problem {
     }
 
     /// A failure of ours: the cause goes to the log, the sender learns the id to ask for it.
-    fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
+    pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut causes = error.to_string();
         let mut cause = error.source();
         while let Some(inner) = cause {
@@ -131,12 +140,16 @@ impl From<Error> for Problem {
                 .with("retry_after_seconds", retry_after_seconds)
                 .with_header(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds)),
             Error::Unsupported(_) => Self::new(Code::Unsupported, message),
+            Error::NoRun(_) => Self::new(Code::NotFound, message),
+            Error::NameTaken(_) | Error::NotNow(_) => Self::new(Code::Conflict, message),
+            Error::Gone(first) => Self::new(Code::Gone, message).with("first_seq", first),
+            Error::RunFailed(_) => Self::new(Code::Disconnected, message),
             Error::Stopping => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5"),
             Error::Path(error) => error.into(),
             Error::Refused(refusal) => refusal.into(),
             Error::Storage(error) => error.into(),
             Error::Exec(error) => error.into(),
-            Error::Panicked => Self::internal(&error),
+            Error::Log(_) | Error::Panicked => Self::internal(&error),
         }
     }
 }
@@ -248,6 +261,7 @@ impl From<exec::Error> for Problem {
 
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
+        facts::refused();
         match refused {
             Refused::Unauthenticated => {
                 Self::new(Code::Unauthenticated, "send a valid token: `Authorization: Bearer <token>`")
@@ -259,10 +273,25 @@ impl From<Refused> for Problem {
     }
 }
 
+impl From<Unwritable> for Problem {
+    fn from(error: Unwritable) -> Self {
+        let message = error.to_string();
+        match error {
+            Unwritable::Full => Self::new(Code::Busy, message)
+                .with("retry_after_seconds", 1)
+                .with_header(header::RETRY_AFTER, "1"),
+            Unwritable::NoSpace => Self::new(Code::Quota, message).with("limit", "audit"),
+            Unwritable::Failing | Unwritable::Late => {
+                Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")
+            }
+        }
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(mut self) -> Response {
         let (code, status) = self.code.row();
-        let request_id = request_id();
+        let request_id = facts::request_id();
         if let Some(cause) = self.extras.remove("cause_for_log") {
             tracing::error!(%request_id, cause = cause.as_str().unwrap_or_default(), "request failed");
         }
@@ -272,22 +301,15 @@ impl IntoResponse for Problem {
             body.insert("request_id".to_owned(), Value::from(request_id.clone()));
         }
         let mut response = (status, Json(body)).into_response();
+        response.extensions_mut().insert(Failed(code));
         for (name, value) in self.headers {
             response.headers_mut().insert(name, value);
         }
         if let Ok(value) = HeaderValue::try_from(request_id) {
-            response.headers_mut().insert(HeaderName::from_static("x-request-id"), value);
+            response.headers_mut().insert(facts::REQUEST_ID, value);
         }
         response
     }
-}
-
-/// An id that no other failure of this process has.
-fn request_id() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    static SESSION: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-    let session = SESSION.get_or_init(|| getrandom::u32().unwrap_or(0));
-    format!("{session:08x}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 pub(super) async fn no_route(uri: Uri) -> Problem {
@@ -299,6 +321,28 @@ pub(super) async fn no_method(method: Method, uri: Uri) -> Problem {
         Code::MethodNotAllowed,
         format!("`{method}` is not possible on `{}`: see the header `Allow`", uri.path()),
     )
+}
+
+/// The whole answer to a connection that is one too many: nothing of its request has been read.
+pub(super) fn too_many_connections() -> Vec<u8> {
+    let (code, status) = Code::Busy.row();
+    let seconds = 1;
+    let body = json!({
+        "status": "error",
+        "data": format!("too many connections: try again in {seconds} s, or use one for several requests"),
+        "code": code,
+        "retry_after_seconds": seconds,
+        "request_id": facts::request_id(),
+    });
+    let body = body.to_string();
+    let mut answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         {}: {seconds}\r\nconnection: close\r\n\r\n",
+        body.len(),
+        header::RETRY_AFTER,
+    );
+    answer.push_str(&body);
+    answer.into_bytes()
 }
 
 pub(super) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {

@@ -11,21 +11,25 @@ use serde::de::DeserializeOwned;
 
 use super::App;
 use super::body;
+use super::facts;
 use super::problem::Problem;
-use crate::access::{Access, Action, Role};
+use crate::access::{Access, Action, Caller, Role};
+use crate::ops::run::id::ExecId;
 
 /// Largest JSON body, in bytes.
 const JSON_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Finds the role of the sender.
-fn role(access: &Access, headers: &HeaderMap) -> Result<Role, Problem> {
+/// Finds out who the sender is.
+fn caller(access: &Access, headers: &HeaderMap) -> Result<Caller, Problem> {
     let token = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, token)| token.trim());
-    Ok(access.role(token)?)
+    let caller = access.caller(token)?;
+    facts::caller(&caller);
+    Ok(caller)
 }
 
 async fn named(
@@ -62,7 +66,7 @@ impl FromRequestParts<App> for TreeRequest {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
-        tree(parts, app, reads).await.map(|id| Self { id })
+        Ok(Self { id: tree_for(parts, app, !reads).await? })
     }
 }
 
@@ -70,21 +74,55 @@ impl FromRequestParts<App> for TreeQuestion {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        tree(parts, app, true).await.map(|id| Self { id })
+        Ok(Self { id: tree_for(parts, app, false).await? })
     }
 }
 
-/// The tree that a request names, if its sender may read it, or else change it.
-async fn tree(parts: &mut Parts, app: &App, reads: bool) -> Result<TreeId, Problem> {
-    let role = role(&app.access, &parts.headers)?;
+/// The tree that the path names, if the caller may read it, or change it when the request `changes` it.
+async fn tree_for(parts: &mut Parts, app: &App, changes: bool) -> Result<TreeId, Problem> {
+    let Caller { role, .. } = caller(&app.access, &parts.headers)?;
     let (Some(user), Some(agent), skill) = named(parts, app).await? else {
         return Err(Problem::invalid("the path names no user and agent"));
     };
-    role.may(if reads { Action::Read(&user, &agent) } else { Action::Change(&user, &agent) })?;
+    facts::tree(&user, &agent, skill.as_ref());
+    role.may(if changes { Action::Change(&user, &agent) } else { Action::Read(&user, &agent) })?;
     Ok(match skill {
         Some(skill) => TreeId::Skill(user, agent, skill),
         None => TreeId::Workspace(user, agent),
     })
+}
+
+/// A request that changes one tree whatever its method is, such as one for a terminal.
+pub(super) struct ChangingRequest {
+    pub(super) id: TreeId,
+}
+
+impl FromRequestParts<App> for ChangingRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Ok(Self { id: tree_for(parts, app, true).await? })
+    }
+}
+
+/// A request for one run of a tree, by somebody who may ask for it.
+pub(super) struct NamedRun {
+    pub(super) tree: TreeId,
+    pub(super) id: ExecId,
+}
+
+impl FromRequestParts<App> for NamedRun {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let TreeRequest { id: tree } = TreeRequest::from_request_parts(parts, app).await?;
+        let params = RawPathParams::from_request_parts(parts, app).await;
+        let params = params.map_err(|_| Problem::invalid("the path is not percent-encoded UTF-8"))?;
+        let name = params.iter().find(|(name, _)| *name == "exec_id").map_or("", |(_, value)| value);
+        let id = ExecId::parse(name)?;
+        facts::run(&id);
+        Ok(Self { tree, id })
+    }
 }
 
 /// A request about skills of one user and agent; what it may do depends on the scope.
@@ -101,6 +139,7 @@ impl SkillsRequest {
     }
 
     pub(super) fn check_change(&self, scope: Scope) -> Result<(), Problem> {
+        facts::scope(scope);
         Ok(self.role.may(match scope {
             Scope::Baseline => Action::Baseline(&self.agent),
             Scope::Overlay => Action::Change(&self.user, &self.agent),
@@ -112,10 +151,11 @@ impl FromRequestParts<App> for SkillsRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let role = role(&app.access, &parts.headers)?;
+        let Caller { role, .. } = caller(&app.access, &parts.headers)?;
         let (Some(user), Some(agent), skill) = named(parts, app).await? else {
             return Err(Problem::invalid("the path names no user and agent"));
         };
+        facts::skills(&user, &agent, skill.as_ref());
         Ok(Self { user, agent, skill, role })
     }
 }
@@ -127,7 +167,31 @@ impl FromRequestParts<App> for Known {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        role(&app.access, &parts.headers).map(|_| Self)
+        caller(&app.access, &parts.headers).map(|_| Self)
+    }
+}
+
+/// A caller who may issue tokens.
+pub(super) struct Issuer;
+
+impl FromRequestParts<App> for Issuer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Issue)?;
+        Ok(Self)
+    }
+}
+
+/// A caller who may read figures about the service.
+pub(super) struct Observer;
+
+impl FromRequestParts<App> for Observer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Observe)?;
+        Ok(Self)
     }
 }
 
@@ -217,6 +281,7 @@ pub(super) fn path_of(id: &TreeId, text: Option<&str>) -> Result<RelPath, Proble
     if path.is_root() {
         return Err(Problem::invalid(format!("`{text}` is the tree itself: name a file or directory in it")));
     }
+    facts::path(&path);
     Ok(path)
 }
 

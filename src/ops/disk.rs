@@ -72,6 +72,8 @@ struct Watched {
 struct Run {
     number: u64,
     ceiling: Ceiling,
+    /// Whether it was there at the last look: what has grown since the one before need not be its doing.
+    is_known: bool,
     halt: Arc<watch::Sender<Option<Limit>>>,
 }
 
@@ -93,7 +95,8 @@ impl DiskWatch {
         {
             let mut trees = self.trees.lock();
             for gauge in gauges {
-                let run = Run { number, ceiling: gauge.ceiling(), halt: Arc::clone(&sender) };
+                let run =
+                    Run { number, ceiling: gauge.ceiling(), is_known: false, halt: Arc::clone(&sender) };
                 let key = gauge.key();
                 keys.push(key.clone());
                 let gauge = Arc::new(gauge);
@@ -263,7 +266,8 @@ impl Watched {
             Ceiling::Unknown => !look.is_whole,
         };
         let fills = is_full && grown.bytes > 0;
-        let ended = self.end(|run| fills || is_too_much(run));
+        let ended = self.end(|run| (fills && run.is_known) || is_too_much(run));
+        self.runs.iter_mut().for_each(|run| run.is_known = true);
         if ended > 0 {
             let (key, Use { bytes, files }) = (self.gauge.key().0, look.taken);
             tracing::info!(tree = %key.sandbox_path(), user = %key.user(), bytes, files, ended, "runs ended: disk");

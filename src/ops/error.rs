@@ -25,6 +25,24 @@ pub enum Error {
     /// The service is stopping.
     #[error("the service is stopping: try again when it is back")]
     Stopping,
+    /// There is no such run, or it is no longer remembered.
+    #[error("there is no run `{0}` here: it never was, or it ended too long ago")]
+    NoRun(String),
+    /// The name belongs to another run.
+    #[error("`exec_id` `{0}` names a run of another command: choose another name, or leave it out")]
+    NameTaken(String),
+    /// The run is in no state for this.
+    #[error("{0}")]
+    NotNow(&'static str),
+    /// What was asked for has given way to what came later. The number is the oldest event that is there.
+    #[error("the events asked for are no longer there: the oldest one is {0}")]
+    Gone(u64),
+    /// The run failed after it had begun.
+    #[error("{0}")]
+    RunFailed(String),
+    /// The events of a run could not be read or written.
+    #[error("the events of the run cannot be read or written")]
+    Log(#[source] std::io::Error),
     /// An id cannot be spelled.
     #[error(transparent)]
     Id(#[from] policy::IdError),

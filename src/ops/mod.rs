@@ -5,6 +5,7 @@
 pub mod disk;
 pub mod error;
 pub mod files;
+pub mod life;
 pub mod places;
 pub mod run;
 pub mod search;
@@ -20,10 +21,14 @@ use storage::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::audit::Audit;
 use crate::egress::Egress;
+use crate::metrics::Metrics;
 use disk::DiskWatch;
 pub use error::{Error, Result};
+pub use life::{FileDifference, Text};
 use places::RunPlaces;
+use run::table::RunTable;
 
 /// Everything an operation needs.
 pub struct Service {
@@ -49,10 +54,22 @@ pub struct Service {
     pub run_limits: RunLimits,
     /// Who is running how much.
     pub places: RunPlaces,
+    /// Who has how many runs in the background.
+    pub background: RunPlaces,
+    /// Who has how many terminals.
+    pub terminals: RunPlaces,
+    /// Who has how many runs whose changes nobody has decided about.
+    pub undecided: RunPlaces,
+    /// Runs that have names.
+    pub table: RunTable,
     /// The trees that runs may fill.
     pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.
     pub runs: TaskTracker,
+    /// The record of who changed what.
+    pub audit: Arc<Audit>,
+    /// Counts what happens.
+    pub metrics: Arc<Metrics>,
     /// Set when runs are to be killed.
     pub stop: CancellationToken,
 }

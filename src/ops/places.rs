@@ -17,6 +17,7 @@ const WAITING_PER_PLACE: usize = 8;
 /// How many commands may run at once.
 pub struct RunPlaces {
     all: Arc<Semaphore>,
+    places: usize,
     users: Arc<Mutex<HashMap<UserId, Arc<Semaphore>>>>,
     per_user: usize,
     waiting: AtomicUsize,
@@ -41,12 +42,19 @@ impl RunPlaces {
     pub fn new(limits: &RunLimits) -> Self {
         Self {
             all: Arc::new(Semaphore::new(limits.runs.max(1))),
+            places: limits.runs.max(1),
             users: Arc::new(Mutex::new(HashMap::new())),
             per_user: limits.runs_per_user.max(1),
             waiting: AtomicUsize::new(0),
             waiting_max: limits.runs.max(1) * WAITING_PER_PLACE,
             queue: Duration::from_millis(limits.queue_ms),
         }
+    }
+
+    /// Places for which nobody waits: who finds none is sent away at once.
+    #[must_use]
+    pub fn without_queue(all: usize, per_user: usize) -> Self {
+        Self::new(&RunLimits { runs: all, runs_per_user: per_user, queue_ms: 0, ..RunLimits::default() })
     }
 
     /// Waits for a place for `user`, in order of arrival, as long as the queue's limit says.
@@ -80,6 +88,18 @@ impl RunPlaces {
                 Err(Error::Busy { what: "too many commands are running", retry_after_seconds: 5 })
             }
         }
+    }
+
+    /// Requests that wait for a place.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Places taken.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.places.saturating_sub(self.all.available_permits())
     }
 
     /// Users with a command running or waiting.

@@ -1,75 +1,55 @@
 //! Running a command: policy decides, storage prepares the view, exec runs, storage takes in the difference.
+//!
+//! | Module | Holds |
+//! | --- | --- |
+//! | [`request`], [`fingerprint`] | what is asked for, and whether it is the same as before |
+//! | [`id`], [`table`], [`record`] | runs that have a name, and what can be done with them by it |
+//! | [`session`] | how such a run begins, and its task |
+//! | [`pending`] | what a run did aside, until somebody decides about it |
+//! | [`changes`] | which files a run made, changed and removed |
+//! | [`event`], [`log`], [`ring`], [`budget`] | what it did, event by event, on a bounded part of the disk |
 
-use std::collections::BTreeMap;
+mod budget;
+pub mod changes;
+pub mod event;
+mod fingerprint;
+pub mod id;
+mod log;
+pub mod pending;
+pub mod record;
+mod request;
+mod ring;
+pub mod session;
+pub mod table;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exec::{Encoding, ExecResult, Limit, Network, RunSpec, Tier};
+use exec::{Limit, Live, Network, RunSpec};
 use policy::environment::{self, Places};
-use policy::{Anchors, RelPath, SkillId, TreeId};
+use policy::{Anchors, SkillId, TreeId};
 use storage::{Absorbed, Placement, PlannedRun, PreparedRun};
+use tokio::runtime::Handle;
 
+use self::changes::{Changes, Watched};
+use self::fingerprint::Fingerprint;
+use self::pending::Pending;
+pub use self::request::{Command, Commit, RunOutcome, RunRequest, Skills};
 use super::error::{Error, Result};
 use super::places::Place;
 use super::{Service, blocking};
 use crate::egress::{Pass, Who};
 
-/// What to run.
-#[derive(Clone, Debug)]
-pub enum Command {
-    /// A program and its arguments.
-    Program {
-        /// Its bare name.
-        name: String,
-        /// Its arguments.
-        args: Vec<String>,
-    },
-    /// A line for `bash -c`.
-    Shell(String),
-}
-
-/// Which skills a command of a workspace sees, at `/workspace/skills/<id>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Skills {
-    /// None.
-    #[default]
-    None,
-    /// All that the user has.
-    All,
-    /// These.
-    Named(Vec<SkillId>),
-}
-
-/// A run as a caller asks for it.
-#[derive(Clone, Debug)]
-pub struct RunRequest {
-    /// What to run.
-    pub command: Command,
-    /// Working directory in the tree; the tree itself when empty.
-    pub dir: RelPath,
-    /// Further variables.
-    pub env: BTreeMap<String, String>,
-    /// Standard input.
-    pub stdin: Option<Vec<u8>>,
-    /// Deadline in milliseconds; never later than the configured one.
-    pub timeout_ms: Option<u64>,
-    /// Weakest confinement that will do.
-    pub isolation: Option<Tier>,
-    /// Skills that a command of the workspace sees besides.
-    pub skills: Skills,
-    /// What the command may reach; never more than configured.
-    pub network: Option<Network>,
-    /// Whether the result also carries raw bytes.
-    pub encoding: Encoding,
-}
-
-/// What a run did.
-#[derive(Debug)]
-pub struct RunOutcome {
-    /// How the command ended.
-    pub result: ExecResult,
-    /// What it changed in a merged view.
-    pub absorbed: Absorbed,
+/// A run that policy has let through.
+pub(crate) struct Planned {
+    plan: PlannedRun,
+    spec: RunSpec,
+    /// Its way through the proxy, void when dropped.
+    pass: Option<Pass>,
+    /// The trees whose changes are to be told.
+    watched: Option<Watched>,
+    /// The place of what is to be decided about later, in a run that works aside.
+    aside: Option<Place>,
 }
 
 impl Service {
@@ -84,14 +64,35 @@ impl Service {
         if self.stop.is_cancelled() {
             return Err(Error::Stopping);
         }
+        let planned = self.plan(&id, request, None).await?;
+        let place = self.places.take(id.user()).await?;
+        let service = Arc::clone(self);
+        let run = self.runs.spawn(async move { service.run_planned(place, planned, None).await });
+        let (outcome, _) = run.await.map_err(|_| Error::Panicked)??;
+        Ok(outcome)
+    }
+
+    /// Asks policy, and works out what the command will see. `longest` replaces the latest deadline of
+    /// [`RunLimits`](policy::RunLimits), in milliseconds.
+    async fn plan(&self, id: &TreeId, request: RunRequest, longest: Option<u64>) -> Result<Planned> {
+        let mut limits = self.run_limits.clone();
+        limits.timeout_ms = longest.unwrap_or(limits.timeout_ms);
         if request.stdin.as_ref().is_some_and(|stdin| stdin.len() > self.run_limits.stdin_bytes) {
             let limit = self.run_limits.stdin_bytes;
             return Err(Error::Invalid(format!("`stdin` has more than {limit} bytes: write it to a file")));
         }
         let network = self.network_for(request.network)?;
         let placement = if self.launcher.mounts() { Placement::Mounted } else { Placement::InPlace };
-        let skills = self.skills_of(&id, request.skills).await?;
-        let plan = self.store.plan_run(&id, placement, &skills)?;
+        let skills = self.skills_of(id, request.skills).await?;
+        let watched = request.changes.then(|| {
+            let skill = |skill: &SkillId| {
+                let tree = TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone());
+                (format!("skills/{skill}/"), tree)
+            };
+            std::iter::once((String::new(), id.clone())).chain(skills.iter().map(skill)).collect()
+        });
+        let plan = self.store.plan_run(id, placement, &skills)?;
+        let plan = if request.commit == Commit::Ask { plan.aside()? } else { plan };
         let view = plan.view().clone();
         let text = |path: &std::path::Path| -> Result<String> {
             path.to_str().map(str::to_owned).ok_or_else(|| {
@@ -120,7 +121,7 @@ impl Service {
         let requested: Vec<(String, String)> = request.env.into_iter().collect();
         let mut environment =
             environment::build(places, &self.environment, &requested, self.run_limits.arguments_bytes)?;
-        let pass = self.pass(&id, network)?;
+        let pass = self.pass(id, network)?;
         if let Some(pass) = &pass {
             let proxy = pass.environment();
             environment.retain(|(name, _)| proxy.iter().all(|(own, _)| own != name));
@@ -134,68 +135,109 @@ impl Service {
             environment,
             directory: request.dir,
             stdin: request.stdin,
-            timeout: self.run_limits.deadline(request.timeout_ms),
-            limits: self.run_limits.clone(),
+            timeout: limits.deadline(request.timeout_ms),
+            limits,
             network,
             minimum: request.isolation,
             encoding: request.encoding,
             halt: None,
             view,
         };
-        let place = self.places.take(id.user()).await?;
-        let service = Arc::clone(self);
-        let run = self.runs.spawn(async move {
-            let outcome = service.run_planned(place, plan, spec).await;
-            drop(pass);
-            outcome
-        });
-        run.await.map_err(|_| Error::Panicked)?
+        Ok(Planned { plan, spec, pass, watched, aside: None })
     }
 
-    async fn run_planned(&self, place: Place, plan: PlannedRun, mut spec: RunSpec) -> Result<RunOutcome> {
-        let (prepared, gauges);
-        (prepared, gauges, spec.attachments, spec.leases) = if self.launcher.mounts() {
-            blocking(move || {
-                let prepared = plan.prepare()?;
-                let gauges = prepared.gauges()?;
-                let attachments = prepared.attachments()?.into_iter().map(attachment).collect();
-                let leases = prepared.leases()?.into_iter().map(Arc::new).collect();
-                Ok((prepared, gauges, attachments, leases))
-            })
-            .await?
-        } else {
-            blocking(move || {
-                let prepared = plan.prepare()?;
-                let gauges = prepared.gauges()?;
-                Ok((prepared, gauges, Vec::new(), Vec::new()))
-            })
-            .await?
-        };
-        let watching = self.disk.watch(gauges);
-        spec.halt = Some(watching.halt.clone());
+    async fn run_planned(
+        &self,
+        place: Place,
+        planned: Planned,
+        live: Option<Live>,
+    ) -> Result<(RunOutcome, Option<Pending>)> {
+        let ended = self.carry_out(place, planned, live).await;
+        match &ended {
+            Ok((outcome, _)) => self.metrics.ran(&outcome.result),
+            Err(_) => self.metrics.ran_without_result(),
+        }
+        ended
+    }
+
+    async fn carry_out(
+        &self,
+        place: Place,
+        planned: Planned,
+        live: Option<Live>,
+    ) -> Result<(RunOutcome, Option<Pending>)> {
+        let Planned { plan, mut spec, pass, watched, aside } = planned;
+        let (store, launcher, disk) =
+            (self.store.clone(), Arc::clone(&self.launcher), Arc::clone(&self.disk));
+        let runtime = Handle::current();
+        // All of it away from the runtime, once: each thread that has to be woken costs a run a twentieth of a
+        // millisecond.
+        let (prepared, watched, watching, begun) = blocking(move || {
+            let prepared = plan.prepare()?;
+            let gauges = prepared.gauges()?;
+            if launcher.mounts() {
+                spec.attachments = prepared.attachments()?.into_iter().map(attachment).collect();
+                spec.leases = prepared.leases()?.into_iter().map(Arc::new).collect();
+            }
+            // Through the same door as afterwards: what the run sees is there by now.
+            let watched = watched.map(|trees| (changes::look(&store, &trees), trees));
+            let watching = disk.watch(gauges);
+            spec.halt = Some(watching.halt.clone());
+            let begun = runtime.block_on(launcher.begin(spec, live));
+            Ok((prepared, watched, watching, begun))
+        })
+        .await?;
+        let ended = async { begun?.end().await };
         let result = tokio::select! {
-            result = self.launcher.run(spec) => Some(result),
+            result = ended => Some(result),
             () = self.stop.cancelled() => None,
         };
         drop(watching);
+        drop(pass);
         let outcome = match result {
             // The dropped run kills its processes, which may be at it for a moment yet: nothing is taken in.
             None => Err(Error::Stopping),
             Some(Err(error)) => Err(error.into()),
+            Some(Ok(result)) if let Some(aside) = aside => {
+                let look = blocking(move || Ok((prepared.difference()?, prepared)));
+                let (difference, prepared) = look.await?;
+                let changes = Some(difference.into());
+                drop(place);
+                let outcome = RunOutcome { result, absorbed: Absorbed::default(), changes };
+                return Ok((outcome, Some(Pending::new(prepared, aside))));
+            }
             Some(Ok(mut result)) if prepared.is_copy() => {
                 let (absorbed, prepared) = blocking(move || Ok((prepared.absorb()?, prepared))).await?;
+                let changes = self.changes(watched).await?;
                 clean_up(place, prepared);
                 if let Some(reason) = &absorbed.refused {
                     result.limit = Some(Limit::Disk);
                     result.hint =
                         Some(format!("nothing that the run changed in the skill was kept: {reason}"));
                 }
-                return Ok(RunOutcome { result, absorbed });
+                return Ok((RunOutcome { result, absorbed, changes }, None));
             }
-            Some(Ok(result)) => Ok(RunOutcome { result, absorbed: Absorbed::default() }),
+            Some(Ok(result)) => {
+                let changes = self.changes(watched).await?;
+                Ok((RunOutcome { result, absorbed: Absorbed::default(), changes }, None))
+            }
         };
         clean_up(place, prepared);
         outcome
+    }
+
+    /// Looks again, where it was looked before.
+    async fn changes(
+        &self,
+        watched: Option<(Result<changes::Snapshot, String>, Watched)>,
+    ) -> Result<Option<Changes>> {
+        let Some((before, trees)) = watched else { return Ok(None) };
+        let store = self.store.clone();
+        blocking(move || {
+            let after = changes::look(&store, &trees);
+            Ok(Some(changes::compare(&trees, before, after)))
+        })
+        .await
     }
 
     /// A request may ask for less network than configured, never for more.

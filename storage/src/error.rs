@@ -239,8 +239,9 @@ impl Error {
         }
     }
 
-    /// Names the failure of reading or writing an open file.
-    pub(crate) fn from_io(operation: &'static str, path: impl ToString, source: io::Error) -> Self {
+    /// Names the failure of reading or writing an open file: [`Error::NoSpace`] for a full disk, and so on.
+    #[must_use]
+    pub fn from_io(operation: &'static str, path: impl ToString, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(code) => Self::from_errno(operation, path, rustix::io::Errno::from_raw_os_error(code)),
             None => Self::Io { operation, path: path.to_string(), source },

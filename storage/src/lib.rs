@@ -25,6 +25,7 @@ pub mod encoding;
 pub mod error;
 pub mod files;
 mod journal;
+pub mod life;
 pub mod live;
 mod lock;
 pub mod metadata;
@@ -32,8 +33,10 @@ pub mod patch;
 mod place;
 pub mod plain;
 pub mod publish;
+pub mod pull;
 pub mod run;
 pub mod search;
+pub mod sides;
 pub mod skills;
 pub mod stage;
 pub mod stat;
@@ -48,9 +51,15 @@ pub mod version;
 pub use dir::Dir;
 pub use error::{Error, Result};
 pub use files::{Condition, Files, WriteOptions, Written};
+pub use life::KeptVersion;
 pub use live::{LiveOptions, OwnerSwap};
 pub use publish::{Publication, Published};
-pub use run::{Absorbed, Attachment, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun, Role};
+pub use pull::{Prefer, Pulled};
+pub use run::{
+    Absorbed, Attachment, Difference, Differing, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun,
+    Role,
+};
+pub use sides::{Side, Sides};
 pub use skills::Skill;
 pub use stage::{Durability, Leftovers};
 pub use stat::{ETag, Kind, Layer, Stat};

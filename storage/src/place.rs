@@ -11,6 +11,7 @@
 //! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with
 //! .filesecbox/work/{run}/…                  merged views that were materialised for a run; swept at start
 //! .filesecbox/packages/{user}/{agent}/…     home directory of commands
+//! .filesecbox/keys/, audit/                 the service's, which lie here for company only
 //! ```
 
 use std::ffi::OsStr;

@@ -272,33 +272,37 @@ impl Store {
     /// # Errors
     /// [`Error::NotFound`] when neither layer has anything of the skill.
     pub fn reset(&self, id: &TreeId) -> Result<bool> {
+        let trash = {
+            let _alone = self.inner.locks.write(id);
+            self.reset_held(id)?
+        };
+        Ok(trash.is_some())
+    }
+
+    /// As [`Store::reset`]; what is to be removed afterwards, if anything. The caller holds the tree alone.
+    pub(crate) fn reset_held(&self, id: &TreeId) -> Result<Option<Arc<Trash>>> {
         let TreeId::Skill(user, agent, skill) = id else {
             return Err(Error::NotFound(id.sandbox_path()));
         };
         let name = OsStr::new(skill.as_str());
-        let trash = {
-            let _alone = self.inner.locks.write(id);
-            if self.is_only_mounted(id)? {
-                return Ok(false);
+        if self.is_only_mounted(id)? {
+            return Ok(None);
+        }
+        let upper = match self.inner.root.open_dir(&place::overlay(user, agent)?) {
+            Ok(upper) if upper.stat_entry(name)?.is_some() => upper,
+            Ok(_) | Err(Error::NotFound(_)) => {
+                return match self.baseline_dir(agent, skill)? {
+                    Some(_) => Ok(None),
+                    None => Err(Error::NotFound(skill.to_string())),
+                };
             }
-            let upper = match self.inner.root.open_dir(&place::overlay(user, agent)?) {
-                Ok(upper) if upper.stat_entry(name)?.is_some() => upper,
-                Ok(_) | Err(Error::NotFound(_)) => {
-                    return match self.baseline_dir(agent, skill)? {
-                        Some(_) => Ok(false),
-                        None => Err(Error::NotFound(skill.to_string())),
-                    };
-                }
-                Err(other) => return Err(other),
-            };
-            let trash = self.discard_mounted(id, self.inner.stage.discard(&upper, name)?);
-            self.forget_base(id)?;
-            if self.is_strict() {
-                upper.sync()?;
-            }
-            trash
+            Err(other) => return Err(other),
         };
-        drop(trash);
-        Ok(true)
+        let trash = self.discard_mounted(id, self.inner.stage.discard(&upper, name)?);
+        self.forget_base(id)?;
+        if self.is_strict() {
+            upper.sync()?;
+        }
+        Ok(Some(trash))
     }
 }

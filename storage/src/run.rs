@@ -13,6 +13,7 @@
 
 mod absorb;
 mod attach;
+mod difference;
 mod gauge;
 mod materialise;
 mod points;
@@ -25,6 +26,7 @@ use policy::{RelPath, SkillId, TreeId, View};
 
 pub use self::absorb::Absorbed;
 pub use self::attach::{Attachment, Role};
+pub use self::difference::{Difference, Differing};
 pub use self::gauge::{Gauge, GaugeKey, Look};
 use self::materialise::{Copy, give};
 use self::points::MountPoints;
@@ -92,6 +94,8 @@ pub struct PlannedRun {
     view: View,
     temporary: PathBuf,
     placement: Placement,
+    /// Whether a skill is copied even where it could be seen live, so that what the command does is done aside.
+    is_aside: bool,
     /// Skills that a run of the workspace sees besides, each once.
     skills: Vec<SkillId>,
     run: OsString,
@@ -135,7 +139,16 @@ impl Store {
                 once.push(skill.clone());
             }
         }
-        Ok(PlannedRun { store: self.clone(), id: id.clone(), view, temporary, placement, skills: once, run })
+        Ok(PlannedRun {
+            store: self.clone(),
+            id: id.clone(),
+            view,
+            temporary,
+            placement,
+            is_aside: false,
+            skills: once,
+            run,
+        })
     }
 
     /// Plans a run at the paths of the host in the tree `id` and makes what it needs.
@@ -217,6 +230,20 @@ impl PlannedRun {
         &self.temporary
     }
 
+    /// Has the command work on a copy of its skill, so that nothing is changed before [`PreparedRun::absorb`].
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a run in a workspace, which has no layers.
+    pub fn aside(self) -> Result<Self> {
+        match self.id {
+            TreeId::Skill(..) => Ok(Self { is_aside: true, ..self }),
+            TreeId::Workspace(..) => Err(Error::Unsupported(
+                "a command that is to be decided about later works in a skill: a workspace has no layers"
+                    .to_owned(),
+            )),
+        }
+    }
+
     /// Makes what the run needs: the workspace, live views, or copies of merged views.
     ///
     /// # Errors
@@ -224,7 +251,7 @@ impl PlannedRun {
     /// stands where a skill is to be attached; [`Error::Quota`], [`Error::Countless`] when commands may only fill a tree
     /// further; [`Error::TooLarge`], [`Error::TooManyEntries`], [`Error::NoSpace`].
     pub fn prepare(self) -> Result<PreparedRun> {
-        let Self { store, id, view, temporary, placement, skills, run } = self;
+        let Self { store, id, view, temporary, placement, is_aside, skills, run } = self;
         let mut ceilings = Vec::with_capacity(skills.len() + 2);
         let seen =
             skills.iter().map(|skill| TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone()));
@@ -280,7 +307,8 @@ impl PlannedRun {
                 }
             }
             TreeId::Skill(..) => {
-                let seen = store.see(prepared.id.clone(), placement, &prepared.run)?;
+                let placement_of_skill = if is_aside { Placement::InPlace } else { placement };
+                let seen = store.see(prepared.id.clone(), placement_of_skill, &prepared.run)?;
                 prepared.skills.push(seen);
             }
         }

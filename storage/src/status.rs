@@ -261,11 +261,11 @@ fn names(base: Option<&Dir>, current: Option<&Dir>) -> Result<BTreeSet<OsString>
     Ok(names)
 }
 
-fn exists(dir: Option<&Dir>, name: &OsStr) -> Result<bool> {
+pub(crate) fn exists(dir: Option<&Dir>, name: &OsStr) -> Result<bool> {
     Ok(dir.map(|dir| dir.stat_entry(name)).transpose()?.flatten().is_some())
 }
 
-fn subdirectory(dir: Option<&Dir>, name: &OsStr) -> Result<Option<Dir>> {
+pub(crate) fn subdirectory(dir: Option<&Dir>, name: &OsStr) -> Result<Option<Dir>> {
     match dir.map(|dir| dir.open_dir_entry(name)) {
         None | Some(Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_))) => Ok(None),
         Some(opened) => opened.map(Some),
@@ -273,7 +273,7 @@ fn subdirectory(dir: Option<&Dir>, name: &OsStr) -> Result<Option<Dir>> {
 }
 
 /// Tells whether two directories have the same under `name`: nothing, or equal kind, execute bit and content.
-fn same(a: Option<&Dir>, b: Option<&Dir>, name: &OsStr) -> Result<bool> {
+pub(crate) fn same(a: Option<&Dir>, b: Option<&Dir>, name: &OsStr) -> Result<bool> {
     let stat = |dir: Option<&Dir>| dir.map(|dir| dir.stat_entry(name)).transpose().map(Option::flatten);
     let (stat_a, stat_b) = (stat(a)?, stat(b)?);
     match (a, stat_a, b, stat_b) {

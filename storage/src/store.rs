@@ -156,6 +156,17 @@ impl Store {
         &self.inner.root_path
     }
 
+    /// A directory of the service beside what is stored, made when it is missing. No command enters it.
+    ///
+    /// # Errors
+    /// [`Error::Path`] for a name that is none; [`Error::NoSpace`], [`Error::Io`].
+    pub fn service_directory(&self, name: &str) -> Result<Dir> {
+        let own = self.inner.root.open_dir(&RelPath::parse(place::OWN)?)?;
+        let dir = own.ensure_path(&RelPath::parse(name)?)?;
+        dir.set_mode(0o700)?;
+        Ok(dir)
+    }
+
     /// A directory of the store in which a probe may make things of its own; swept at start.
     #[must_use]
     pub fn probe_directory(&self) -> PathBuf {
@@ -167,6 +178,12 @@ impl Store {
     pub fn probe_owner(&self) -> Option<u32> {
         let separate = self.inner.options.separate_owners;
         separate.then(|| place::passing_owner(&self.inner.stage.fresh_name()))
+    }
+
+    /// How many skills are mounted for commands.
+    #[must_use]
+    pub fn live_views(&self) -> usize {
+        self.inner.live.as_ref().map_or(0, Views::count)
     }
 
     /// How the store behaves.

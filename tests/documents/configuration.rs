@@ -8,7 +8,7 @@ use crate::read;
 
 const EXAMPLE: &str = "docs/filesecbox.example.toml";
 /// The tables of a configuration; the first is the file itself.
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 14] = [
     "",
     "isolation",
     "commands",
@@ -16,7 +16,13 @@ const TABLES: [&str; 8] = [
     "limits",
     "limits.archive",
     "limits.files",
+    "limits.disk",
     "limits.runs",
+    "limits.sessions",
+    "limits.connections",
+    "access",
+    "log",
+    "audit",
 ];
 
 fn parsed(text: &str) -> Config {
@@ -72,8 +78,27 @@ fn the_example_is_a_configuration_with_its_commented_settings_too() {
         _ => line,
     });
     let config = parsed(&uncommented.collect::<Vec<_>>().join("\n"));
-    assert_eq!(config.tokens.len(), 4, "one for each role");
+    assert_eq!(config.tokens.len(), 5, "one for each role");
     config.parsed_tokens().unwrap();
+}
+
+#[test]
+fn every_setting_has_a_variable_that_wins_over_the_file() {
+    let example = read(EXAMPLE);
+    let path = std::env::temp_dir().join(format!("filesecbox-example-{}.toml", std::process::id()));
+    std::fs::write(&path, example).unwrap();
+    for (name, value) in example_values() {
+        let variable = format!("FILESECBOX_{}", name.to_uppercase().replace('.', "__"));
+        let with = |value: &str| {
+            let variables = [(variable.clone(), value.to_owned())].into_iter();
+            Config::read(Some(&path), variables)
+        };
+        let same = with(&value).unwrap_or_else(|error| panic!("{variable}={value}: {error}"));
+        assert_eq!(format!("{same:?}"), format!("{:?}", Config::default()), "{variable}");
+        // What no setting can be shows that the variable is looked at.
+        assert!(with("[[[]]]").is_err(), "{variable} is not looked at");
+    }
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

@@ -16,6 +16,7 @@
 mod api;
 mod configuration;
 mod deployment;
+mod routes;
 mod tour;
 
 /// Reads a file of the repository.

@@ -7,6 +7,16 @@ use std::process::{Child, Command, Stdio};
 
 use crate::host;
 
+/// How many records the audit log of a data directory has, which must be whole.
+pub(crate) fn audited(root: &Path) -> usize {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_filesecbox"));
+    let output = command.args(["audit", "verify", "--root"]).arg(root).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    let line = told.lines().find_map(|line| line.strip_prefix("records")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
 /// A running service. Dropping it kills it.
 pub(crate) struct Service {
     child: Child,

@@ -1,6 +1,6 @@
 //! Who may do what: tokens and roles, and what guards a service that has none.
 
-use crate::support::{Client, Service, Settings, Snapshot, program, run_program, skill_zip};
+use crate::support::{Client, Service, Settings, Snapshot, digest, program, run_program, skill_zip};
 
 /// Tokens as `[[tokens]]` of a configuration; each token's text is its role.
 const TOKENS: &str = r#"
@@ -20,11 +20,6 @@ sha256 = "USER"
 role = "user"
 user = "u"
 "#;
-
-fn digest(text: &str) -> String {
-    use sha2::Digest;
-    sha2::Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 fn closed() -> Service {
     let config = TOKENS
@@ -62,6 +57,9 @@ fn each_role_gets_exactly_its_answers() {
         ("GET", "/v1/skills/u/a/s/files", b"", [401, 200, 200, 200, 200]),
         ("GET", "/v1/skills/v/a/s/content?path=f", b"", [401, 200, 200, 200, 404]),
         ("GET", "/v1/skills/v/a/s/download", b"", [401, 200, 200, 200, 404]),
+        ("GET", "/v1/skills/v/a/s/diff", b"", [401, 200, 200, 200, 404]),
+        ("GET", "/v1/skills/v/a/s/versions", b"", [401, 200, 200, 200, 404]),
+        ("GET", "/v1/skills/v/a/catalog", b"", [401, 200, 200, 200, 404]),
         ("GET", "/v1/sandbox/v/a/files", b"", [401, 200, 200, 200, 404]),
         ("GET", "/v1/sandbox/v/a/stat?path=f", b"", [401, 200, 200, 200, 404]),
         ("GET", "/v1/sandbox/v/a/dir", b"", [401, 200, 200, 200, 404]),
@@ -83,18 +81,40 @@ fn each_role_gets_exactly_its_answers() {
         ("POST", "/v1/sandbox/u/a/execute?command=ls", b"", [401, 200, 200, 403, 200]),
         ("POST", "/v1/sandbox/v/a/execute?command=ls", b"", [401, 200, 200, 403, 404]),
         ("POST", "/v1/skills/v/a/s/exec", exec, [401, 200, 200, 403, 404]),
+        // Runs: to look at one is to read, to have a terminal is not.
+        ("GET", "/v1/sandbox/u/a/exec", b"", [401, 200, 200, 200, 200]),
+        ("GET", "/v1/sandbox/v/a/exec", b"", [401, 200, 200, 200, 404]),
+        ("GET", "/v1/sandbox/v/a/exec/none", b"", [401, 404, 404, 404, 404]),
+        ("DELETE", "/v1/sandbox/v/a/exec/none", b"", [401, 404, 404, 403, 404]),
+        ("POST", "/v1/skills/v/a/s/exec/none/commit", b"", [401, 404, 404, 403, 404]),
+        ("POST", "/v1/skills/v/a/s/exec/none/discard", b"", [401, 404, 404, 403, 404]),
+        ("POST", "/v1/sandbox/v/a/exec/none/stdin", b"x", [401, 404, 404, 403, 404]),
+        ("POST", "/v1/sandbox/v/a/exec/none/signal", br#"{"signal":"INT"}"#, [401, 404, 404, 403, 404]),
+        ("GET", "/v1/sandbox/u/a/terminal", b"", [401, 400, 400, 403, 400]),
+        ("GET", "/v1/sandbox/v/a/terminal", b"", [401, 400, 400, 403, 404]),
+        ("GET", "/v1/skills/v/a/s/terminal", b"", [401, 400, 400, 403, 404]),
         ("DELETE", "/v1/sandbox/v/a/file?path=none", b"", [401, 404, 404, 403, 404]),
         ("DELETE", "/v1/sandbox/v/a/raw/none", b"", [401, 404, 404, 403, 404]),
         ("POST", "/v1/skills/u/a/upload", &archive, [401, 200, 200, 403, 200]),
         ("POST", "/v1/skills/v/a/upload", &archive, [401, 200, 200, 403, 404]),
         ("POST", "/v1/skills/u/a/s/reset", b"", [401, 200, 200, 403, 200]),
         ("POST", "/v1/skills/v/a/s/reset", b"", [401, 200, 200, 403, 404]),
+        ("POST", "/v1/skills/u/a/s/pull", b"", [401, 200, 200, 403, 200]),
+        ("POST", "/v1/skills/v/a/s/pull", b"", [401, 200, 200, 403, 404]),
         ("DELETE", "/v1/skills/v/a/none", b"", [401, 404, 404, 403, 404]),
         // The baseline belongs to admins, and to managers of the agent.
         ("POST", "/v1/skills/u/a/upload?scope=baseline", &archive, [401, 200, 403, 200, 403]),
         ("POST", "/v1/skills/u/b/upload?scope=baseline", &archive, [401, 200, 403, 404, 403]),
         ("DELETE", "/v1/skills/u/a/none?scope=baseline", b"", [401, 404, 403, 404, 403]),
         ("DELETE", "/v1/skills/u/b/s?scope=baseline", b"", [401, 200, 403, 404, 403]),
+        ("POST", "/v1/skills/u/a/none/promote", b"", [401, 404, 403, 404, 403]),
+        ("POST", "/v1/skills/u/b/none/promote", b"", [401, 404, 403, 404, 403]),
+        (
+            "POST",
+            "/v1/skills/u/a/s/rollback?version=00000000000000000000000000000000",
+            b"",
+            [401, 404, 403, 404, 403],
+        ),
         // What is no route tells nobody anything.
         ("GET", "/v1/nothing", b"", [404; 5]),
     ];

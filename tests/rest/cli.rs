@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Service, Settings, children_of, program, run_program, skill, skill_zip, workspace};
+use crate::support::{
+    Service, Settings, assert_gone, children_of, program, run_program, skill, skill_zip, workspace,
+};
 
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -368,20 +370,6 @@ fn sigterm_kills_what_does_not_end_and_leaves_no_process() {
     assert!(text.starts_with("HTTP/1.1 503") && text.contains("\"disconnected\""), "{text}");
     assert_eq!(service.wait().code(), Some(0));
     assert_gone(&processes);
-}
-
-/// Waits until none of these processes runs any more; a zombie of somebody else's init does not.
-fn assert_gone(processes: &[u32]) {
-    let runs = |process: &&u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        stat.rsplit_once(')').is_some_and(|(_, fields)| !fields.trim_start().starts_with('Z'))
-    };
-    let begin = Instant::now();
-    while processes.iter().any(|process| runs(&process)) && begin.elapsed() < Duration::from_secs(20) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let left: Vec<&u32> = processes.iter().filter(runs).collect();
-    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

@@ -13,9 +13,16 @@
 )]
 
 mod access;
+mod audit;
 mod bad_input;
 mod cli;
 mod contract;
 mod defects;
 mod quota;
+mod roles;
+#[path = "../documents/routes.rs"]
+mod routes;
+mod seeing;
+mod slow;
 mod support;
+mod tokens;

@@ -48,6 +48,10 @@ pub(crate) const ATTACKS: &[Attack] = &[
                 ".filesecbox/lock",
                 ".filesecbox/format",
                 ".filesecbox/stage",
+                ".filesecbox/keys",
+                ".filesecbox/keys/signing",
+                ".filesecbox/audit",
+                ".filesecbox/audit/0000000000000001.jsonl",
                 "../config.toml",
             ],
         )
@@ -112,6 +116,8 @@ fn writing_to_neighbours(scene: &Scene<'_>) -> Finding {
         format!("sandbox/{VICTIM}/{AGENT}"),
         format!(".filesecbox/packages/{VICTIM}/{AGENT}"),
         ".filesecbox/stage".to_owned(),
+        ".filesecbox/keys".to_owned(),
+        ".filesecbox/audit".to_owned(),
     ]
     .map(|path| scene.stage.root.join(path))
     .into();

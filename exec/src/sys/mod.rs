@@ -159,6 +159,25 @@ pub(crate) fn leave_session_keyring() -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_keyctl, SETPERM, own, 0) }).map(drop)
 }
 
+/// Sends a signal to the process group that the process behind `pidfd` leads; before Linux 6.9, to the process alone.
+///
+/// # Errors
+/// As `pidfd_send_signal(2)`: `ESRCH` when nobody is left, `EPERM`.
+pub(crate) fn signal_group(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+    const PROCESS_GROUP: libc::c_uint = 4; // PIDFD_SIGNAL_PROCESS_GROUP, linux/pidfd.h
+    let send = |flags: libc::c_uint| {
+        let nothing = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: an open descriptor and integers; a null `info` asks the kernel to fill in its own.
+        check(unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, nothing, flags)
+        })
+    };
+    match send(PROCESS_GROUP) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => send(0).map(drop),
+        sent => sent.map(drop),
+    }
+}
+
 /// Gives every signal its default action again, so that nothing the service ignores is ignored in a run.
 pub(crate) fn reset_signals() {
     // 31 ordinary signals, and the real-time ones up to 64 (signal(7)).

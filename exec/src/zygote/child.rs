@@ -30,9 +30,10 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use super::init;
 use super::root::Root;
 use crate::seccomp::{self, Surroundings};
+use crate::step::Step;
 use crate::sys::{self, Program};
 use crate::tier::Network;
-use crate::wire::{self, Ceilings, Descriptors, Place, Reach, Report, Request, Step};
+use crate::wire::{self, Ceilings, Descriptors, Place, Reach, Report, Request};
 
 /// Locked memory of a process, in bytes.
 const LOCKED_BYTES: u64 = 64 * 1024;
@@ -106,54 +107,60 @@ impl Cradle {
         })
     }
 
-    /// Starts the first process of one run: the command itself, or the one that will start it, in `group` then.
+    /// Starts the command of a run that sees the host's root.
     ///
     /// # Errors
     /// As `clone(2)`, and `EINVAL` for a text with a NUL or a run of the other kind than this launcher is for.
     /// Failures of later steps are reported by the new process on the run's socket.
-    pub(super) fn spawn(
-        &mut self,
-        request: &Request,
-        descriptors: &Descriptors<OwnedFd>,
-        group: Option<BorrowedFd<'_>>,
-    ) -> io::Result<Pid> {
-        // All that needs memory comes before: the new process shares ours.
-        let program =
-            Program::new(request.program.as_os_str().as_bytes(), &request.arguments, &request.environment)?;
-        let closing = self.closing.as_ref().map(|closing| closing.of(request.network));
-        let launcher = self.launcher;
-        match (&request.place, &self.root) {
-            (Place::Host { .. }, None) => sys::spawn_in_our_memory(&mut self.stack, || {
-                let parent = Parent::Launcher(launcher);
-                let Err(failure) = become_program(&program, request, descriptors, closing, parent);
-                failure.report(descriptors.run.as_fd());
-                sys::exit_now(127)
-            }),
-            (Place::Mounted { at, .. }, Some(root)) => {
-                let namespaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID;
-                if let Some(first) = sys::fork_into(namespaces, group)? {
-                    return Ok(first);
-                }
-                let surroundings = init::Surroundings {
-                    host_network: root.host_network.as_fd(),
-                    launcher: self.myself.as_fd(),
-                    has_proc: root.offers.processes.is_ok(),
-                };
-                let stack = &mut self.stack;
-                init::live(&surroundings, request, descriptors, at, || {
-                    sys::spawn_in_our_memory(stack, || {
-                        let Err(failure) =
-                            become_program(&program, request, descriptors, closing, Parent::First);
-                        failure.report(descriptors.run.as_fd());
-                        sys::exit_now(127)
-                    })
-                })
-            }
-            (Place::Host { .. }, Some(_)) | (Place::Mounted { .. }, None) => {
-                Err(io::ErrorKind::InvalidInput.into())
-            }
-        }
+    pub(super) fn spawn(&mut self, request: &Request, descriptors: &Descriptors<OwnedFd>) -> io::Result<Pid> {
+        let (Place::Host { .. }, None) = (&request.place, &self.root) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        start(&mut self.stack, self.closing.as_ref(), request, descriptors, Parent::Launcher(self.launcher))
     }
+
+    /// Starts the first process of a mounted run to come, in `group` if one is given; it, and the socket on which it
+    /// takes the run.
+    ///
+    /// # Errors
+    /// As `clone(2)`, and `EINVAL` for a launcher of the other kind. Failures of later steps are reported by the new
+    /// process on its run's socket.
+    pub(super) fn park(&mut self, group: Option<BorrowedFd<'_>>) -> io::Result<(Pid, OwnedFd)> {
+        let Self { stack, closing, root: Some(root), myself, .. } = self else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let (ours, theirs) = crate::launcher::packet_sockets()?;
+        if let Some(first) = sys::fork_into(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID, group)? {
+            return Ok((first, ours));
+        }
+        let surroundings = init::Surroundings {
+            host_network: root.host_network.as_fd(),
+            launcher: myself.as_fd(),
+            has_proc: root.offers.processes.is_ok(),
+        };
+        init::live(&surroundings, &theirs, |request, descriptors| {
+            start(stack, closing.as_ref(), request, descriptors, Parent::First)
+        })
+    }
+}
+
+/// Starts the command of a run as a child of this process.
+fn start(
+    stack: &mut [u8],
+    closing: Option<&Closing>,
+    request: &Request,
+    descriptors: &Descriptors<OwnedFd>,
+    parent: Parent,
+) -> io::Result<Pid> {
+    // All that needs memory comes before: the new process shares ours.
+    let program =
+        Program::new(request.program.as_os_str().as_bytes(), &request.arguments, &request.environment)?;
+    let closing = closing.map(|closing| closing.of(request.network));
+    sys::spawn_in_our_memory(stack, || {
+        let Err(failure) = become_program(&program, request, descriptors, closing, parent);
+        failure.report(descriptors.run.as_fd());
+        sys::exit_now(127)
+    })
 }
 
 /// Whose child a command is, and so what becomes of it when that one dies.
@@ -179,8 +186,16 @@ fn become_program(
         // if the launcher is killed at this moment.
         let started = Report::Started { pid: group.as_raw() };
         wire::send_message(descriptors.run.as_fd(), &started).map_err(at(Step::Session))?;
+        if request.is_live {
+            wire::send_handle(descriptors.run.as_fd(), rustix::process::getpid())
+                .map_err(at(Step::Handle))?;
+        }
     }
     stdio(&descriptors.stdio).map_err(at(Step::Stdio))?;
+    if request.has_terminal {
+        // After the new session, which alone can take one (ioctl_tty(2)).
+        rustix::process::ioctl_tiocsctty(rustix::stdio::stdin()).map_err(at(Step::Terminal))?;
+    }
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
     identify(request, descriptors.run.as_fd())?;

@@ -22,9 +22,10 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::child::Failure;
 use super::root::{self, SHARED_MEMORY, WORKSPACE};
+use crate::step::Step;
 use crate::sys;
 use crate::tier::Network;
-use crate::wire::{self, Descriptors, Report, Request, Step};
+use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Place, Report, Request};
 
 /// Size of the memory shared between the processes of a run, as `tmpfs(5)` takes it.
 const SHARED_MEMORY_SIZE: &str = "64m";
@@ -42,18 +43,32 @@ pub(super) struct Surroundings<'a> {
     pub(super) has_proc: bool,
 }
 
-/// Lives as the first process of a run, from its first step to the end of the run. Does not return.
+/// Lives as the first process of a run: prepares what is the same for every run, takes its run from `orders`, and
+/// stays until the end of the run. Does not return.
+///
+/// `start` starts the command.
 pub(super) fn live(
     surroundings: &Surroundings<'_>,
-    request: &Request,
-    descriptors: &Descriptors<OwnedFd>,
-    at: &[String],
-    start: impl FnOnce() -> io::Result<Pid>,
+    orders: &OwnedFd,
+    start: impl FnOnce(&Request, &Descriptors<OwnedFd>) -> io::Result<Pid>,
 ) -> ! {
-    let started = prepare(surroundings, request, descriptors, at)
-        .and_then(|()| start().map_err(|error| Failure(Step::Clone, error)));
+    // What this process has of other runs would keep their ends from being noticed.
+    let needed =
+        [surroundings.host_network.as_raw_fd(), surroundings.launcher.as_raw_fd(), orders.as_raw_fd()];
+    sys::close_all_but(&[&[0, 1, 2], &needed[..]].concat());
+    let prepared = prepare(surroundings);
+    let mut buffer = vec![0; PACKET_BYTES_MAX];
+    let Ok(Some(Arrived::Run(request, descriptors))) = wire::receive_order(orders.as_fd(), &mut buffer)
+    else {
+        // Nobody needs it any more.
+        sys::exit_now(0)
+    };
+    let started = prepared
+        .and_then(|()| attach(&request, &descriptors, surroundings.host_network))
+        .and_then(|()| start(&request, &descriptors).map_err(|error| Failure(Step::Clone, error)))
+        .and_then(|command| hand_over(command, &request, &descriptors));
     match started {
-        Ok(command) => wait(command, descriptors),
+        Ok(command) => wait(command, &descriptors),
         Err(failure) => {
             failure.report(descriptors.run.as_fd());
             sys::exit_now(127)
@@ -61,14 +76,19 @@ pub(super) fn live(
     }
 }
 
-fn prepare(
-    surroundings: &Surroundings<'_>,
-    request: &Request,
-    descriptors: &Descriptors<OwnedFd>,
-    at: &[String],
-) -> Result<(), Failure> {
+/// Gives whoever takes part in the run a handle on the command.
+fn hand_over(command: Pid, request: &Request, descriptors: &Descriptors<OwnedFd>) -> Result<Pid, Failure> {
+    if request.is_live
+        && let Some(pid) = rustix::process::Pid::from_raw(command.as_raw())
+    {
+        wire::send_handle(descriptors.run.as_fd(), pid).map_err(|error| Failure(Step::Handle, error))?;
+    }
+    Ok(command)
+}
+
+/// Does what no run changes.
+fn prepare(surroundings: &Surroundings<'_>) -> Result<(), Failure> {
     die_with(surroundings.launcher).map_err(|error| Failure(Step::ParentDeath, error))?;
-    attach_all(at, &descriptors.mounts)?;
     let memory = root::memory_files("1777", SHARED_MEMORY_SIZE, NO_PROGRAMS);
     memory
         .and_then(|memory| root::attach(&memory, SHARED_MEMORY))
@@ -76,8 +96,21 @@ fn prepare(
     if surroundings.has_proc {
         root::own_processes().map_err(|error| Failure(Step::Proc, error))?;
     }
+    Ok(())
+}
+
+/// Lets the run see what is its own.
+fn attach(
+    request: &Request,
+    descriptors: &Descriptors<OwnedFd>,
+    host_network: BorrowedFd<'_>,
+) -> Result<(), Failure> {
+    let Place::Mounted { at, .. } = &request.place else {
+        return Err(Failure(Step::Request, io::ErrorKind::InvalidInput.into()));
+    };
+    attach_all(at, &descriptors.mounts)?;
     if request.network == Network::Host {
-        nix::sched::setns(surroundings.host_network, CloneFlags::CLONE_NEWNET)
+        nix::sched::setns(host_network, CloneFlags::CLONE_NEWNET)
             .map_err(|error| Failure(Step::Network, error.into()))?;
     }
     Ok(())

@@ -104,8 +104,6 @@ pub(super) struct Memory {
     warden: OwnedFd,
     /// What the warden had no room to hear yet.
     owed: VecDeque<Word>,
-    /// A group made ahead for the next run, with its number and limits.
-    ahead: Option<(u64, Whole, Group)>,
 }
 
 impl Memory {
@@ -117,7 +115,7 @@ impl Memory {
         let (ours, theirs) = crate::launcher::packet_sockets()?;
         let launcher = nix::unistd::getpid().as_raw();
         if sys::fork_single_threaded()?.is_some() {
-            return Ok(Self { means, warden: ours, owed: VecDeque::new(), ahead: None });
+            return Ok(Self { means, warden: ours, owed: VecDeque::new() });
         }
         // What this process holds of the launcher's would keep the service from noticing the launcher's end.
         sys::close_all_but(&means.descriptors().chain([theirs.as_raw_fd()]).collect::<Vec<_>>());
@@ -139,25 +137,8 @@ impl Memory {
     ///
     /// # Errors
     /// As `mkdir(2)`. What was made is removed by [`Memory::ended`].
-    pub(super) fn birthplace(&mut self, run: u64, whole: Whole) -> io::Result<Option<Group>> {
-        let Some(groups) = self.means.bearing() else { return Ok(None) };
-        match self.ahead.take() {
-            Some((number, limits, group)) if (number, limits) == (run, whole) => return Ok(Some(group)),
-            Some((number, ..)) => drop(groups.remove(number)),
-            None => {}
-        }
-        groups.make(run, whole).map(Some)
-    }
-
-    /// Makes the group of the next run ahead, as long as nobody waits for it; most runs have the same limits.
-    pub(super) fn make_ahead(&mut self, run: u64, whole: Whole) {
-        if let Some(groups) = self.means.bearing() {
-            // When it fails, it will fail again and be reported when the run is there.
-            self.ahead = groups.make(run, whole).ok().map(|group| (run, whole, group));
-            if self.ahead.is_none() {
-                groups.remove(run);
-            }
-        }
+    pub(super) fn birthplace(&self, run: u64, whole: Whole) -> io::Result<Option<Group>> {
+        self.means.bearing().map(|groups| groups.make(run, whole)).transpose()
     }
 
     /// After how long the warden must be told of a run; `None` when it need not know.
@@ -217,7 +198,7 @@ impl Memory {
                 "the process that watches memory ended",
             ));
         }
-        let Exceeded { run } = serde_json::from_slice(buffer.get(..length).unwrap_or_default())?;
+        let Exceeded { run } = wire::decode(buffer.get(..length).unwrap_or_default())?;
         Ok(run)
     }
 }

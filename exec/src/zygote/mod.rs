@@ -6,8 +6,10 @@
 //!
 //! | Module | Holds |
 //! | --- | --- |
+//! | [`start`] | what is done once, before the first run |
 //! | [`root`] | the minimal root and the namespaces that mounted runs begin with |
 //! | [`init`] | the first process of a mounted run |
+//! | [`parked`] | first processes made ahead |
 //! | [`child`] | the steps from `clone` to `execve`, in their order |
 //! | [`kill`] | how a whole tree of processes dies |
 //! | [`memory`], [`cgroup`] | how the memory of a whole run is bounded |
@@ -21,30 +23,30 @@ mod child;
 mod init;
 mod kill;
 mod memory;
+mod parked;
 mod root;
+mod start;
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
-use rustix::thread::CapabilitySet;
 
 use self::cgroup::Group;
 use self::child::Cradle;
-use self::memory::{Charge, Means, Memory};
+use self::memory::{Charge, Memory};
+use self::parked::Parked;
 use crate::result::Limit;
-use crate::seccomp::{self, Surroundings};
-use crate::sys;
-use crate::wire::{self, Arrived, Descriptors, Hello, PACKET_BYTES_MAX, Place, Report, Request, Setup, Step};
+use crate::step::Step;
+use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Place, Report, Request, Whole};
 
 /// How long until what the warden had no room to hear is sent again.
 const OWED: Duration = Duration::from_millis(10);
@@ -52,6 +54,11 @@ const OWED: Duration = Duration::from_millis(10);
 const GRACE: Duration = Duration::from_secs(1);
 /// Longest deadline that is counted, in milliseconds: a year.
 const DEADLINE_MAX_MS: u64 = 366 * 24 * 3600 * 1000;
+
+/// First processes made ahead, as long as there is nothing else to do; more only help who starts more commands at once.
+const PARKED: usize = 2;
+/// How long the launcher leaves the processor to a run that it has just started, before it makes the next process.
+const START: Duration = Duration::from_millis(1);
 
 /// A run under way.
 struct Run {
@@ -82,7 +89,13 @@ struct Loop {
     cradle: Cradle,
     filtered: bool,
     memory: Memory,
-    /// The number of the next run.
+    /// First processes that wait for their runs.
+    parked: VecDeque<Parked>,
+    /// What they are made for: the limits of the run before. `None` before the first run, and after a failure.
+    usual: Option<Whole>,
+    /// When the next one may be made.
+    free: Instant,
+    /// The number of the next run, or of the next parked process, whose run will have it.
     next: u64,
 }
 
@@ -96,7 +109,7 @@ struct Loop {
 /// input is no socket, say.
 #[must_use]
 pub fn launcher_main() -> ExitCode {
-    match start().and_then(|mut state| state.serve()) {
+    match start::start().and_then(|mut state| state.serve()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The service logs what its launcher writes here; there is no other way to it any more.
@@ -106,88 +119,23 @@ pub fn launcher_main() -> ExitCode {
     }
 }
 
-/// Gives up everything a launcher does not need, once, so that no run has to.
-fn start() -> io::Result<Loop> {
-    sys::close_from(3)?;
-    sys::reset_signals();
-    let mut mask = SigSet::empty();
-    mask.add(Signal::SIGCHLD);
-    mask.thread_set_mask()?;
-    let children = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    // Out of the terminal's foreground group: an interrupt typed there must not end runs before the service does.
-    let _ = nix::unistd::setsid();
-    // Where that is refused, so is looking at keys, or there are none.
-    let _ = sys::leave_session_keyring();
-    rustix::process::umask(Mode::from_raw_mode(0o022));
-    rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
-    // No attach, no core, and the process directory belongs to root (PR_SET_DUMPABLE(2const)).
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
-    // One descriptor for each run; the runs have limits of their own.
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
-    }
-    let main = rustix::stdio::stdin().try_clone_to_owned()?;
-    let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::stdio::dup2_stdin(&nothing)?;
-    let mut buffer = vec![0; PACKET_BYTES_MAX];
-    let (length, _) = wire::receive(main.as_fd(), &mut buffer)?;
-    let setup: Setup = serde_json::from_slice(buffer.get(..length).unwrap_or_default())?;
-    let means = Means::find(setup.root.is_some(), setup.control_groups);
-    let (root, namespaces) = match setup.root.as_ref().map(root::enter) {
-        None => (None, None),
-        Some(Ok(root)) => {
-            let offers = root.offers.clone();
-            (Some(root), Some(Ok(offers)))
-        }
-        Some(Err(failure)) => (None, Some(Err(failure.to_string()))),
-    };
-    let surroundings = if root.is_some() { Surroundings::Namespaces } else { Surroundings::Host };
-    let memory = Memory::start(means, surroundings)?;
-    let can_change_identity = reduce_capabilities(root.is_some());
-    rustix::thread::set_no_new_privs(true)?;
-    let filter = match seccomp::load_opening(surroundings, setup.memory_files) {
-        Ok(()) if seccomp::is_in_force() => Ok(()),
-        Ok(()) => Err("the filter was accepted but refuses nothing".to_owned()),
-        Err(error) => Err(format!("the kernel refuses the filter: {error}")),
-    };
-    let filtered = filter.is_ok();
-    let pid = nix::unistd::getpid().as_raw();
-    let bound = memory.bound();
-    let hello = serde_json::to_vec(&Hello { pid, filter, can_change_identity, namespaces, memory: bound })?;
-    let mut shown = Vec::new();
-    if let Some(root) = &root {
-        shown.push(root.directory.as_fd());
-        shown.extend(root.proxy.as_ref().map(AsFd::as_fd));
-    }
-    wire::send(main.as_fd(), &hello, &shown)?;
-    let cradle = Cradle::new(root, filtered)?;
-    Ok(Loop { main, children, runs: Vec::new(), cradle, filtered, memory, next: 1 })
-}
-
-/// Empties the bounding set and keeps what launching needs; tells whether that includes changing identity.
-fn reduce_capabilities(mounts: bool) -> bool {
-    let mut kept =
-        CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL | CapabilitySet::DAC_READ_SEARCH;
-    if mounts {
-        // SETFCAP: a user namespace in which user 0 has a meaning is made by nobody without it (Linux 5.12).
-        kept |= CapabilitySet::SYS_ADMIN | CapabilitySet::SETFCAP;
-    }
-    let Ok(mut sets) = rustix::thread::capabilities(None) else { return false };
-    // Inheritable before the bounding set is empty, which forbids adding to it (capabilities(7)); a run that cannot
-    // reach its tree needs this one.
-    sets.inheritable = sets.permitted & CapabilitySet::DAC_READ_SEARCH;
-    let _ = rustix::thread::set_capabilities(None, sets);
-    // Needs a capability that is about to go. Without it the set is left alone, which `no_new_privs` makes harmless.
-    for capability in CapabilitySet::all().iter() {
-        let _ = rustix::thread::remove_capability_from_bounding_set(capability);
-    }
-    sets.permitted &= kept;
-    sets.effective = sets.permitted;
-    let reduced = rustix::thread::set_capabilities(None, sets).is_ok();
-    reduced && sets.permitted.contains(CapabilitySet::SETUID | CapabilitySet::SETGID)
-}
-
 impl Loop {
+    fn new(main: OwnedFd, children: SignalFd, cradle: Cradle, filtered: bool, memory: Memory) -> Self {
+        let (runs, parked) = (Vec::new(), VecDeque::new());
+        Self {
+            main,
+            children,
+            runs,
+            cradle,
+            filtered,
+            memory,
+            parked,
+            usual: None,
+            free: Instant::now(),
+            next: 1,
+        }
+    }
+
     /// Serves requests until the main socket ends; then kills what runs.
     fn serve(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; PACKET_BYTES_MAX];
@@ -217,6 +165,9 @@ impl Loop {
                     Err(_) => break,
                 }
             }
+            if ready.is_idle {
+                self.park_ahead();
+            }
         }
         for index in 0..self.runs.len() {
             self.kill_run(index);
@@ -243,12 +194,14 @@ impl Loop {
                 .filter_map(|index| self.runs.get(*index))
                 .map(|run| PollFd::new(&run.socket, PollFlags::IN)),
         );
-        match poll(&mut set, patience.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        let is_idle = match poll(&mut set, patience.as_ref()) {
+            Ok(happened) => happened == 0,
+            Err(rustix::io::Errno::INTR) => false,
             Err(error) => return Err(error.into()),
-        }
+        };
         let mut happened = set.iter().map(|entry| !entry.revents().is_empty());
         Ok(Ready {
+            is_idle,
             main: happened.next().unwrap_or(false),
             children: happened.next().unwrap_or(false),
             warden: happened.next().unwrap_or(false),
@@ -275,54 +228,108 @@ impl Loop {
         let alive = self.runs.iter().filter(|run| !run.killed);
         let next = alive.flat_map(|run| run.due.into_iter().chain([run.deadline])).min();
         let patience = next.map(|due| due.saturating_duration_since(now)).into_iter();
-        let patience = patience.chain(is_owed.then_some(OWED)).min()?;
+        let parking = self.wants_parked().map(|_| self.free.saturating_duration_since(now));
+        let patience = patience.chain(is_owed.then_some(OWED)).chain(parking).min()?;
         Timespec::try_from(patience).ok()
     }
 
     /// Starts one run, or reports why not.
     fn launch(&mut self, request: &Request, descriptors: Descriptors<OwnedFd>) {
-        let number = self.next;
-        self.next += 1;
-        let group = self.memory.birthplace(number, request.whole);
-        let group = group.map_err(|error| (Step::Group, error));
-        let spawned = group.and_then(|group| {
-            let group = group.as_ref().and_then(Group::birthplace).map(AsFd::as_fd);
-            self.cradle.spawn(request, &descriptors, group).map_err(|error| (Step::Clone, error))
-        });
-        match spawned {
-            Ok(pid) => {
-                let (socket, identity) = (descriptors.run, request.identity);
-                let has_own_processes = matches!(request.place, Place::Mounted { .. });
-                let charge = Charge {
-                    run: number,
-                    first: pid.as_raw(),
-                    has_own_processes,
-                    identity,
-                    has_runaways: !self.filtered,
-                    whole: request.whole,
-                };
-                let now = Instant::now();
-                let due = self.memory.patience().map(|patience| now + patience);
-                let allowed = Duration::from_millis(request.deadline_ms.min(DEADLINE_MAX_MS)) + GRACE;
-                self.runs.push(Run {
-                    pid,
-                    has_own_processes,
-                    socket,
-                    identity,
-                    killed: false,
-                    deadline: now + allowed,
-                    charge,
-                    due,
-                    watched: false,
-                    limit: None,
-                });
-                self.memory.make_ahead(self.next, request.whole);
-            }
+        let has_own_processes = matches!(request.place, Place::Mounted { .. });
+        let spawned = if has_own_processes {
+            self.usual = Some(request.whole);
+            self.hand_over(request, &descriptors)
+        } else {
+            let number = self.next;
+            self.next += 1;
+            let spawned = self.cradle.spawn(request, &descriptors).map(|pid| (number, pid));
+            spawned.map_err(|error| (Step::Clone, error))
+        };
+        let (number, pid) = match spawned {
+            Ok(spawned) => spawned,
             Err((step, error)) => {
                 let errno = error.raw_os_error().unwrap_or(0);
                 let _ = wire::send_message(descriptors.run.as_fd(), &Report::Failed { step, errno });
-                self.memory.ended(number, false);
+                return;
             }
+        };
+        let (socket, identity) = (descriptors.run, request.identity);
+        let charge = Charge {
+            run: number,
+            first: pid.as_raw(),
+            has_own_processes,
+            identity,
+            has_runaways: !self.filtered,
+            whole: request.whole,
+        };
+        let now = Instant::now();
+        self.free = now + START;
+        let due = self.memory.patience().map(|patience| now + patience);
+        let allowed = Duration::from_millis(request.deadline_ms.min(DEADLINE_MAX_MS)) + GRACE;
+        self.runs.push(Run {
+            pid,
+            has_own_processes,
+            socket,
+            identity,
+            killed: false,
+            deadline: now + allowed,
+            charge,
+            due,
+            watched: false,
+            limit: None,
+        });
+    }
+
+    /// Gives a run to a first process, parked or made now; the run's number and the process.
+    fn hand_over(
+        &mut self,
+        request: &Request,
+        descriptors: &Descriptors<OwnedFd>,
+    ) -> Result<(u64, Pid), (Step, io::Error)> {
+        while let Some(parked) = self.parked.pop_front() {
+            // One that died, or was made for other limits, ends when it is dropped.
+            if parked.whole == request.whole && parked.take(request, descriptors).is_ok() {
+                return Ok((parked.number, parked.pid));
+            }
+            self.memory.ended(parked.number, false);
+        }
+        let parked = self.park(request.whole)?;
+        match parked.take(request, descriptors) {
+            Ok(()) => Ok((parked.number, parked.pid)),
+            Err(error) => {
+                self.memory.ended(parked.number, false);
+                Err((Step::Request, error))
+            }
+        }
+    }
+
+    /// Makes a first process for a run with these limits.
+    fn park(&mut self, whole: Whole) -> Result<Parked, (Step, io::Error)> {
+        let number = self.next;
+        self.next += 1;
+        let group = self.memory.birthplace(number, whole).map_err(|error| (Step::Group, error));
+        let parked = group.and_then(|group| {
+            let group = group.as_ref().and_then(Group::birthplace).map(AsFd::as_fd);
+            let made = self.cradle.park(group).map_err(|error| (Step::Clone, error))?;
+            Ok(Parked::new(made, number, whole))
+        });
+        if parked.is_err() {
+            self.memory.ended(number, false);
+        }
+        parked
+    }
+
+    /// The limits of the first process to be made ahead; `None` when there are enough.
+    fn wants_parked(&self) -> Option<Whole> {
+        self.usual.filter(|_| self.parked.len() < PARKED)
+    }
+
+    fn park_ahead(&mut self) {
+        let Some(whole) = self.wants_parked().filter(|_| self.free <= Instant::now()) else { return };
+        match self.park(whole) {
+            Ok(parked) => self.parked.push_back(parked),
+            // The next run will try it again, and tell.
+            Err(_) => self.usual = None,
         }
     }
 
@@ -395,7 +402,14 @@ impl Loop {
                 }
             }
             let _ = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
+            if let Some(index) = self.parked.iter().position(|parked| parked.pid == pid)
+                && let Some(parked) = self.parked.remove(index)
+            {
+                self.memory.ended(parked.number, false);
+            }
             if let Some(index) = found {
+                // While the service answers for it.
+                self.free = Instant::now();
                 let run = self.runs.swap_remove(index);
                 let was_killed = matches!(status, WaitStatus::Signaled(_, Signal::SIGKILL, _));
                 let number = run.charge.run;
@@ -420,6 +434,8 @@ fn swap_owner(owner: u32, reply: &OwnedFd) {
 
 /// What [`Loop::wait`] found.
 struct Ready {
+    /// Nothing.
+    is_idle: bool,
     main: bool,
     children: bool,
     warden: bool,

@@ -1,11 +1,15 @@
-//! Routes about whole skills, one a file.
+//! Routes about whole skills, one or a pair a file.
 
+pub(super) mod catalog;
+pub(super) mod diff;
 pub(super) mod download;
 mod form;
 pub(super) mod list;
+pub(super) mod promote;
 pub(super) mod remove;
 pub(super) mod reset;
 pub(super) mod upload;
+pub(super) mod versions;
 
 use policy::{SkillId, TreeId};
 

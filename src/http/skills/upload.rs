@@ -170,10 +170,8 @@ async fn spool(
             file = blocking(move || {
                 use std::io::Write;
                 store.admit_space()?;
-                file.write_all(&bytes).map_err(|source| {
-                    let path = "upload".to_owned();
-                    ops::Error::Storage(storage::Error::Io { operation: "write", path, source })
-                })?;
+                let named = |source| storage::Error::from_io("write", "upload", source);
+                file.write_all(&bytes).map_err(|source| ops::Error::Storage(named(source)))?;
                 Ok(file)
             })
             .await?;

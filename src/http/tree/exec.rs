@@ -1,21 +1,35 @@
-//! `POST T/exec`
+//! `POST T/exec`, and below it what is asked of runs that have names.
+
+pub(in crate::http) mod decide;
+mod events;
+pub(in crate::http) mod list;
+pub(in crate::http) mod one;
+pub(in crate::http) mod signal;
+pub(in crate::http) mod stdin;
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
 use exec::{Encoding, ExecResult, Network, Tier};
 use policy::{SkillId, TreeId};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use storage::Absorbed;
 
+use self::events::Form;
+use self::list::Summary;
 use super::execute::is_nothing;
-use crate::http::answer::{Answer, success_with};
+use crate::http::answer::{Answer, success, success_with};
 use crate::http::problem::{Code, Problem};
-use crate::http::request::{JsonBody, TreeRequest, dir_of};
-use crate::http::{App, bounded};
-use crate::ops::run::{Command, RunRequest, Skills};
+use crate::http::request::{JsonBody, Params, TreeRequest, dir_of};
+use crate::http::{App, bounded, facts};
+use crate::ops::run::changes::Changes;
+use crate::ops::run::id::ExecId;
+use crate::ops::run::record::Purpose;
+use crate::ops::run::session::Recording;
+use crate::ops::run::{Command, Commit, RunRequest, Skills};
 
 /// A run as a caller describes it.
 #[derive(Deserialize)]
@@ -29,30 +43,56 @@ pub(in crate::http) struct ExecSpec {
     #[serde(default, deserialize_with = "bounded::named_texts")]
     env: BTreeMap<String, String>,
     stdin: Option<String>,
+    #[serde(default)]
+    stdin_open: bool,
     timeout_ms: Option<u64>,
     isolation: Option<Tier>,
     network: Option<Network>,
     #[serde(default)]
     encoding: Encoding,
+    #[serde(default)]
+    changes: bool,
+    #[serde(default)]
+    commit: Commit,
     skills: Option<bounded::Skills>,
     // Only whether they are there matters; a tree of values would take 16 times the bytes of its text.
     limits: Option<IgnoredAny>,
-    exec_id: Option<IgnoredAny>,
+    exec_id: Option<String>,
 }
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Query {
+    #[serde(default)]
+    background: bool,
+}
+
+/// No parameters: none is known, and any is refused.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct NoQuery {}
 
 #[derive(Serialize)]
 struct Beside {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exec_id: Option<String>,
     #[serde(skip_serializing_if = "is_nothing")]
     absorbed: Absorbed,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<Changes>,
 }
 
 pub(in crate::http) async fn exec(
     State(app): State<App>,
     tree: TreeRequest,
+    Params(query): Params<Query>,
     headers: HeaderMap,
     JsonBody(spec): JsonBody<ExecSpec>,
 ) -> Answer {
-    refuse_what_is_not_there(&headers, &spec)?;
+    refuse_what_is_not_there(&spec)?;
+    let form = Form::of(&headers);
+    let id = spec.exec_id.as_deref().map(ExecId::parse).transpose()?;
+    facts::program(spec.command.as_deref().unwrap_or("bash"));
     let command = match (spec.command, spec.shell) {
         (Some(name), None) => Command::Program { name, args: spec.args },
         (None, Some(line)) if spec.args.is_empty() => Command::Shell(line),
@@ -70,10 +110,34 @@ pub(in crate::http) async fn exec(
         isolation: spec.isolation,
         network: spec.network,
         encoding: spec.encoding,
+        changes: spec.changes,
+        commit: spec.commit,
     };
-    let outcome = app.service.run(tree.id, run).await?;
-    let data: ExecResult = outcome.result;
-    success_with(data, Beside { absorbed: outcome.absorbed })
+    let is_asking = spec.commit == Commit::Ask;
+    let is_remembered = query.background || id.is_some() || form.is_stream() || spec.stdin_open || is_asking;
+    if !is_remembered {
+        let outcome = app.service.run(tree.id, run).await?;
+        let data: ExecResult = outcome.result;
+        return success_with(
+            data,
+            Beside { exec_id: None, absorbed: outcome.absorbed, changes: outcome.changes },
+        );
+    }
+    let encoding = run.encoding;
+    let purpose = if query.background { Purpose::Background } else { Purpose::Attached };
+    let recording = Recording { id, purpose, stdin_open: spec.stdin_open };
+    let (recorded, is_new) = app.service.begin(tree.id, run, recording).await?;
+    facts::run(&recorded.id);
+    if form.is_stream() {
+        return Ok(form.answer(recorded.follow(0)?, encoding, true));
+    }
+    if query.background {
+        let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+        return Ok((status, success(Summary::of(&recorded))?).into_response());
+    }
+    let outcome = recorded.outcome().await?;
+    let exec_id = Some(recorded.id.to_string());
+    success_with(outcome.result, Beside { exec_id, absorbed: outcome.absorbed, changes: outcome.changes })
 }
 
 fn skills(id: &TreeId, wanted: Option<bounded::Skills>) -> Result<Skills, Problem> {
@@ -96,19 +160,11 @@ fn skills(id: &TreeId, wanted: Option<bounded::Skills>) -> Result<Skills, Proble
 }
 
 /// What the interface reserves and this version does not do is refused, never ignored.
-fn refuse_what_is_not_there(headers: &HeaderMap, spec: &ExecSpec) -> Result<(), Problem> {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let streams = accept.contains("text/event-stream") || accept.contains("application/x-ndjson");
-    let reserved = [
-        ("limits", spec.limits.is_some()),
-        ("exec_id", spec.exec_id.is_some()),
-        ("a streamed answer", streams),
-    ];
-    match reserved.into_iter().find(|(_, asked)| *asked) {
-        Some((what, _)) => Err(Problem::new(
-            Code::Unsupported,
-            format!("{what} is not supported by this version: leave it out"),
-        )),
+fn refuse_what_is_not_there(spec: &ExecSpec) -> Result<(), Problem> {
+    match spec.limits {
+        Some(_) => {
+            Err(Problem::new(Code::Unsupported, "`limits` is not supported by this version: leave it out"))
+        }
         None => Ok(()),
     }
 }

@@ -11,8 +11,8 @@ use storage::Absorbed;
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
 use crate::http::request::{Params, TreeRequest, parse_json};
-use crate::http::{App, body};
-use crate::ops::run::{Command, RunRequest, Skills};
+use crate::http::{App, body, facts};
+use crate::ops::run::{Command, Commit, RunRequest, Skills};
 
 /// Largest body, in bytes: arguments have their own limit, this one is for JSON around them.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -42,6 +42,7 @@ pub(in crate::http) async fn execute(
     request: Request,
 ) -> Answer {
     let name = query.command.ok_or_else(|| Problem::invalid("the parameter `command` is missing"))?;
+    facts::program(&name);
     let body = body::collect(request.into_body(), BODY_BYTES_MAX).await?;
     let args: Vec<String> = if body.is_empty() { Vec::new() } else { parse_json(&body)? };
     let run = RunRequest {
@@ -54,6 +55,8 @@ pub(in crate::http) async fn execute(
         skills: Skills::None,
         network: None,
         encoding: Encoding::Text,
+        changes: false,
+        commit: Commit::Now,
     };
     let outcome = app.service.run(tree.id, run).await?;
     let mut text = format!("Exit Code: {}\nOutput:\n{}", outcome.result.exit_code, outcome.result.output);

@@ -16,6 +16,7 @@ pub(super) mod remove;
 pub(super) mod rename;
 pub(super) mod replace;
 pub(super) mod stat;
+pub(super) mod terminal;
 
 use policy::{RelPath, TreeId};
 use serde::Serialize;

@@ -12,7 +12,7 @@ use storage::patch::{Action, Patched};
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
 use crate::http::request::{JsonBody, TreeRequest, path_of};
-use crate::http::{App, conditional};
+use crate::http::{App, conditional, facts};
 use crate::ops::files::Conditions;
 
 #[derive(Deserialize)]
@@ -68,6 +68,9 @@ pub(in crate::http) async fn patch(
         (false, _) => return Err(Problem::invalid("send a condition in the header or `etags`, not both")),
     };
     let patched = app.service.patch(tree.id, body.patch, body.dry_run, conditions).await?;
+    for file in &patched {
+        facts::path(&file.path);
+    }
     let files: Vec<Changed> = patched.into_iter().map(Changed::from).collect();
     let done = if body.dry_run { "The patch can be made" } else { "Patch made" };
     let plural = if files.len() == 1 { "file" } else { "files" };

@@ -92,6 +92,11 @@ impl Views {
         Self { table, closer, options, holding }
     }
 
+    /// How many views there are, without those that are going.
+    pub(crate) fn count(&self) -> usize {
+        self.table.state.lock().entries.len()
+    }
+
     /// Takes a seat in the view of `id`, if it has one.
     pub(crate) fn sit(&self, id: &TreeId) -> Option<Seat> {
         self.table.sit(id, |_| true)

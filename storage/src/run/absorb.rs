@@ -234,10 +234,10 @@ impl Absorbed {
 }
 
 /// A look at everything that a command left.
-struct Scan<'a> {
-    room: Room,
-    found: &'a mut BTreeMap<OsString, Fingerprint>,
-    absorbed: &'a mut Absorbed,
+pub(super) struct Scan<'a> {
+    pub(super) room: Room,
+    pub(super) found: &'a mut BTreeMap<OsString, Fingerprint>,
+    pub(super) absorbed: &'a mut Absorbed,
 }
 
 impl Scan<'_> {
@@ -245,7 +245,7 @@ impl Scan<'_> {
     ///
     /// What lies too deep, or under too long a path, is left out with its reason, so that it does not cost the
     /// command the rest of its work.
-    fn directory(&mut self, dir: &Dir, prefix: &OsStr, levels: usize) -> Result<()> {
+    pub(super) fn directory(&mut self, dir: &Dir, prefix: &OsStr, levels: usize) -> Result<()> {
         let levels = levels.saturating_sub(1);
         for entry in self.room.list(dir)? {
             let Some(stat) = dir.stat_entry(&entry.name)? else { continue };

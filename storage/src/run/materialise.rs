@@ -65,6 +65,16 @@ impl From<&Stat> for Fingerprint {
     }
 }
 
+impl Fingerprint {
+    /// The size of a file or link, in bytes; `None` of anything else.
+    pub(super) fn size(&self) -> Option<u64> {
+        match self.kind {
+            Kind::File | Kind::Symlink => self.content.map(|(_, size, ..)| size),
+            Kind::Directory | Kind::Other => None,
+        }
+    }
+}
+
 impl Copy {
     /// What it took on the disk when it was made.
     pub(super) fn taken(&self) -> Use {

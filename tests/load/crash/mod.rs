@@ -71,6 +71,10 @@ fn what_was_acknowledged_survives_a_kill_and_what_was_not_is_whole_or_absent() {
         disk::check_trees(&root);
         let url = &service.url;
         each(&mut actors, |actor| actor.verify(&Client::new(url)).unwrap());
+        if killed % 10 == 0 || killed == kills {
+            let records = service::audited(&root);
+            assert!(records >= acknowledged, "{records} records of {acknowledged} acknowledged changes");
+        }
     }
     random::tell(&format!(
         "crash: {killed} kills ({while_starting} while starting), {acknowledged} acknowledged changes, {:.0} s",

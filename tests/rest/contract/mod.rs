@@ -2,11 +2,15 @@
 
 mod encodings;
 mod isolation;
+mod life;
 mod lines;
 mod patching;
 mod raw;
 mod running;
 mod search;
+mod sessions;
 mod skills;
+mod streams;
+mod terminal;
 mod transfer;
 mod tree;

@@ -122,7 +122,10 @@ fn exec_takes_a_specification_and_answers_the_result() {
         (json!({"command": "ls", "skills": "some"}), 400, "invalid"),
         (json!({"command": "ls", "skills": ["../x"]}), 400, "invalid"),
         (json!({"command": "ls", "skills": vec!["s"; 65]}), 400, "invalid"),
-        (json!({"command": "ls", "exec_id": "x"}), 501, "unsupported"),
+        (json!({"command": "ls", "exec_id": "../x"}), 400, "invalid"),
+        (json!({"command": "ls", "exec_id": ""}), 400, "invalid"),
+        (json!({"command": "ls", "exec_id": 5}), 400, "invalid"),
+        (json!({"command": "ls", "limits": {}}), 501, "unsupported"),
         (json!({"command": "perl"}), 403, "command_not_allowed"),
     ] {
         exec(wrong).refused(status, code);

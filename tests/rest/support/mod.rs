@@ -1,18 +1,28 @@
 //! What the tests stand on: a running service, an HTTP client that sends exactly what it is told, archives.
 
 mod client;
+mod events;
 mod host;
 mod service;
 mod snapshot;
+mod websocket;
 mod zip;
 
 pub(crate) use client::{Client, Reply, encoded};
+pub(crate) use events::Events;
 pub(crate) use host::{granted, have, is_root, landlocked};
 pub(crate) use service::{
-    Service, Settings, children_of, memory_peak_bytes, program, reset_memory_peak, run_program,
+    Service, Settings, assert_gone, children_of, memory_peak_bytes, program, reset_memory_peak, run_program,
 };
 pub(crate) use snapshot::Snapshot;
+pub(crate) use websocket::{Message, Socket};
 pub(crate) use zip::{Entry, random_bytes, skill_zip, zip};
+
+/// The SHA-256 of a token, as configurations have it.
+pub(crate) fn digest(text: &str) -> String {
+    use sha2::Digest;
+    sha2::Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// The path of a skill's routes.
 pub(crate) fn skill(user: &str, agent: &str, skill: &str) -> String {

@@ -74,8 +74,8 @@ impl Service {
             fs::write(&path, config).unwrap();
             command.arg("--config").arg(path);
         }
-        command.args(&settings.args).envs(settings.env);
-        command.env("FILESECBOX_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::piped());
+        command.env("FILESECBOX_LOG", "warn").args(&settings.args).envs(settings.env);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(fs::File::create(&log).unwrap());
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -169,6 +169,20 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
         next += 1;
     }
     found.split_off(1)
+}
+
+/// Waits until none of these processes runs any more; a zombie of somebody else's init does not.
+pub(crate) fn assert_gone(processes: &[u32]) {
+    let runs = |process: &&u32| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, fields)| !fields.trim_start().starts_with('Z'))
+    };
+    let begin = Instant::now();
+    while processes.iter().any(|process| runs(&process)) && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let left: Vec<&u32> = processes.iter().filter(runs).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 /// Most memory that a process has had resident, in bytes (`VmHWM`, proc_pid_status(5)).

@@ -7,8 +7,8 @@ use std::path::Path;
 
 /// Kind, mode and content of every path that belongs to somebody.
 ///
-/// Left out is what requests and runs use on their way: the lock file, stages, working copies, and the temporary
-/// directories of runs, which go in the background.
+/// Left out is what requests and runs use on their way: the lock file, stages, working copies, the temporary
+/// directories of runs, which go in the background, and the audit log, which has refused requests too.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Snapshot(BTreeMap<String, (u32, Vec<u8>)>);
 
@@ -40,7 +40,10 @@ fn collect(root: &Path, dir: &Path, entries: &mut BTreeMap<String, (u32, Vec<u8>
         let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
         let is_temporary = name.starts_with(".filesecbox/packages/") && name.ends_with("/tmp");
         if is_temporary
-            || matches!(name.as_str(), ".filesecbox/lock" | ".filesecbox/stage" | ".filesecbox/work")
+            || matches!(
+                name.as_str(),
+                ".filesecbox/lock" | ".filesecbox/stage" | ".filesecbox/work" | ".filesecbox/audit"
+            )
         {
             continue;
         }

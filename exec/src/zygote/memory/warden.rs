@@ -89,7 +89,7 @@ impl Warden {
                 if length == 0 {
                     return Ok(());
                 }
-                match serde_json::from_slice(buffer.get(..length).unwrap_or_default())? {
+                match wire::decode(buffer.get(..length).unwrap_or_default())? {
                     Word::Watch(charge) => self.watch(&charge),
                     Word::Forget { run } => self.forget(run),
                 }

@@ -1,4 +1,16 @@
 //! [`Config`]: how the service behaves. Read from one TOML file, then the environment, then the command line.
+//!
+//! | File | Holds |
+//! | --- | --- |
+//! | `tokens` | one static token as it is written down |
+//! | `credentials` | where tokens and keys come from, and reading them |
+//! | `operation` | settings of access, connections, logs and the audit log |
+//! | `environment` | a variable for every setting |
+
+mod credentials;
+mod environment;
+mod operation;
+mod tokens;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,10 +18,17 @@ use std::path::{Path, PathBuf};
 
 use exec::Isolation;
 use policy::command::Profile;
-use policy::{AgentId, ArchiveLimits, DiskLimits, FileLimits, RunLimits, UserId};
+use policy::{ArchiveLimits, DiskLimits, FileLimits, RunLimits, SessionLimits};
 use serde::Deserialize;
 use thiserror::Error;
 
+pub use self::credentials::{CredentialSources, SIGNING_KEY};
+pub use self::environment::VARIABLE_PREFIX;
+pub use self::operation::{
+    AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat,
+};
+pub use self::tokens::TokenEntry;
+use crate::access::signed::KeyError;
 use crate::access::{Role, Token};
 use crate::egress::{EgressConfig, ProxySettings, SettingsError};
 
@@ -35,6 +54,12 @@ pub struct Config {
     pub commands: Commands,
     /// Bounds.
     pub limits: Limits,
+    /// Where tokens and keys are, and how long signed tokens last.
+    pub access: AccessConfig,
+    /// What is logged, and how.
+    pub log: LogConfig,
+    /// The record of who changed what.
+    pub audit: AuditConfig,
     /// Who may do what; see [`TokenEntry`]. Without any, every caller is an admin.
     pub tokens: Vec<TokenEntry>,
 }
@@ -96,6 +121,10 @@ pub struct Limits {
     pub disk: DiskLimits,
     /// Runs of commands.
     pub runs: RunLimits,
+    /// Runs that are remembered, in the background, or in a terminal.
+    pub sessions: SessionLimits,
+    /// Connections of callers.
+    pub connections: ConnectionLimits,
     /// Mounted skills that are held while nobody runs a command in them, 1 or more.
     pub views: usize,
 }
@@ -107,23 +136,11 @@ impl Default for Limits {
             files: FileLimits::default(),
             disk: DiskLimits::default(),
             runs: RunLimits::default(),
+            sessions: SessionLimits::default(),
+            connections: ConnectionLimits::default(),
             views: 256,
         }
     }
-}
-
-/// One token. Only its digest is written down.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TokenEntry {
-    /// SHA-256 of the token, as 64 hexadecimal digits (`printf %s "$TOKEN" | sha256sum`).
-    pub sha256: String,
-    /// `admin`, `manager`, `engine` or `user`.
-    pub role: String,
-    /// The agent whose baseline a manager manages.
-    pub agent: Option<String>,
-    /// The user that a user token is for.
-    pub user: Option<String>,
 }
 
 impl Default for Config {
@@ -138,6 +155,9 @@ impl Default for Config {
             isolation: Isolation::default(),
             commands: Commands::default(),
             limits: Limits::default(),
+            access: AccessConfig::default(),
+            log: LogConfig::default(),
+            audit: AuditConfig::default(),
             tokens: Vec::new(),
         }
     }
@@ -163,6 +183,36 @@ pub enum ConfigError {
         /// The cause, with line and column.
         #[source]
         source: Box<toml::de::Error>,
+    },
+    /// A variable of the environment does not fit its setting.
+    #[error("the variable `{name}` is wrong: {problem}")]
+    Variable {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A file with tokens is no TOML, or has something else in it.
+    #[error("the file of tokens `{path}` is wrong: {source}")]
+    TokenFile {
+        /// As configured.
+        path: String,
+        /// The cause, with line and column.
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    /// The keys of signed tokens cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A setting has a value that cannot be meant.
+    #[error("`{setting}` is {value}: {advice}")]
+    Value {
+        /// Its dotted name.
+        setting: &'static str,
+        /// What it is.
+        value: String,
+        /// What to set instead.
+        advice: &'static str,
     },
     /// A token entry makes no sense.
     #[error("token {number}: {problem}")]
@@ -190,28 +240,40 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Reads a configuration file.
+    /// Reads the configuration file, when there is one, and puts `variables` of the environment over it.
     ///
     /// # Errors
-    /// [`ConfigError::Read`], [`ConfigError::Parse`].
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let shown = path.display().to_string();
-        #[expect(clippy::disallowed_methods, reason = "the operator names the file; it is not stored data")]
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
-        toml::from_str(&text).map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })
+    /// [`ConfigError::Read`], [`ConfigError::Parse`], [`ConfigError::Variable`].
+    pub fn read(
+        path: Option<&Path>,
+        variables: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let text = path.map_or_else(|| Ok(String::new()), read_text)?;
+        let shown = || path.map_or_else(String::new, |path| path.display().to_string());
+        let wrong = |source| ConfigError::Parse { path: shown(), source: Box::new(source) };
+        let overrides = environment::Overrides::of(variables);
+        if overrides.is_empty() {
+            // Messages have line and column only when the text itself is read.
+            return toml::from_str(&text).map_err(wrong);
+        }
+        drop(toml::from_str::<Self>(&text).map_err(wrong)?);
+        overrides.over(text.parse().map_err(wrong)?)
     }
 
-    /// The tokens as they are checked.
+    /// The tokens of `[[tokens]]` as they are checked.
     ///
     /// # Errors
     /// [`ConfigError::Token`].
     pub fn parsed_tokens(&self) -> Result<Vec<Token>, ConfigError> {
-        let parsed =
-            self.tokens.iter().zip(1..).map(|(entry, number)| {
-                entry.parse().map_err(|problem| ConfigError::Token { number, problem })
-            });
-        parsed.collect()
+        credentials::parsed(&self.tokens)
+    }
+
+    /// Checks the values that make no sense however they are spelled.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`].
+    pub fn check_values(&self) -> Result<(), ConfigError> {
+        operation::check(self)
     }
 
     /// Reads the admin token of the environment or the command line, which is in the clear.
@@ -223,7 +285,7 @@ impl Config {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(ConfigError::Unsendable);
         }
-        Ok(Token::from_text(text, Role::Admin))
+        Ok(Token::from_text(text, Role::Admin, "FILESECBOX_TOKEN"))
     }
 
     /// How the egress proxy behaves, of a service that listens on `listen`. With port 0 the true address is for
@@ -247,25 +309,11 @@ impl Config {
     }
 }
 
-impl TokenEntry {
-    fn parse(&self) -> Result<Token, String> {
-        let role = match (self.role.as_str(), &self.agent, &self.user) {
-            ("admin", None, None) => Role::Admin,
-            ("engine", None, None) => Role::Engine,
-            ("manager", Some(agent), None) => {
-                Role::Manager(AgentId::parse(agent).map_err(|error| error.to_string())?)
-            }
-            ("user", None, Some(user)) => Role::User(UserId::parse(user).map_err(|error| error.to_string())?),
-            ("manager", ..) => return Err("a manager token names its `agent` and nothing else".to_owned()),
-            ("user", ..) => return Err("a user token names its `user` and nothing else".to_owned()),
-            ("admin" | "engine", ..) => {
-                return Err(format!("a token of role `{}` names no `agent` and no `user`", self.role));
-            }
-            _ => return Err("`role` is `admin`, `manager`, `engine` or `user`".to_owned()),
-        };
-        Token::from_digest(&self.sha256, role)
-            .ok_or_else(|| "`sha256` is 64 hexadecimal digits: `printf %s \"$TOKEN\" | sha256sum`".to_owned())
-    }
+/// Reads a file that the operator names.
+fn read_text(path: &Path) -> Result<String, ConfigError> {
+    #[expect(clippy::disallowed_methods, reason = "the operator names the file; it is not stored data")]
+    std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Read { path: path.display().to_string(), source })
 }
 
 #[cfg(test)]
@@ -278,25 +326,6 @@ mod tests {
         assert!(error.to_string().contains("lissten"), "{error}");
         let error = toml::from_str::<Config>("[limits.runs]\ntimeout = 5").unwrap_err();
         assert!(error.to_string().contains("timeout"), "{error}");
-    }
-
-    #[test]
-    fn a_token_entry_fits_its_role() {
-        let entry = |role: &str, agent: Option<&str>, user: Option<&str>| TokenEntry {
-            sha256: "0".repeat(64),
-            role: role.into(),
-            agent: agent.map(Into::into),
-            user: user.map(Into::into),
-        };
-        assert!(entry("admin", None, None).parse().is_ok());
-        assert!(entry("manager", Some("a"), None).parse().is_ok());
-        assert!(entry("user", None, Some("u")).parse().is_ok());
-        for wrong in
-            [entry("manager", None, None), entry("user", None, None), entry("admin", None, Some("u"))]
-        {
-            assert!(wrong.parse().is_err());
-        }
-        assert!(TokenEntry { sha256: "abc".into(), ..entry("admin", None, None) }.parse().is_err());
     }
 
     #[test]

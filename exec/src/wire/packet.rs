@@ -1,0 +1,177 @@
+//! How messages travel: one packet each, with descriptors attached.
+//!
+//! # References
+//! `unix(7)`, for `SOCK_SEQPACKET` and `SCM_RIGHTS`.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Seek, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Descriptors, Order, Place, Report, Request};
+
+/// Largest body inside a packet, in bytes; larger ones travel in a memory file. Far below a socket's buffer.
+const INLINE_BYTES: usize = 32 * 1024;
+/// Largest body at all, in bytes: more than arguments and environment may have.
+const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Most mounts of one run: its tree, home and temporary directory, and the skills it asked for.
+pub(crate) const MOUNTS_MAX: usize = 72;
+/// Most descriptors with one packet: five of every run, its walls, mounts, leases, and a memory file. The kernel's own
+/// bound is 253 (unix(7), `SCM_MAX_FD`).
+const DESCRIPTORS_MAX: usize = 7 + 2 * MOUNTS_MAX;
+
+/// Sends `request` and its descriptors without waiting.
+///
+/// # Errors
+/// As `sendmsg(2)`: `EAGAIN` when the launcher is behind, `EPIPE` or `ECONNRESET` when it is gone.
+pub(crate) fn send_request(
+    socket: BorrowedFd<'_>,
+    request: &Request,
+    descriptors: &Descriptors<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let body = encode(&Order::Run(request))?;
+    let mut attached = vec![descriptors.run];
+    attached.extend(descriptors.stdio);
+    attached.push(descriptors.directory);
+    attached.extend(descriptors.walls);
+    attached.extend(&descriptors.mounts);
+    attached.extend(&descriptors.leases);
+    if body.len() <= INLINE_BYTES {
+        return send(socket, &body, &attached);
+    }
+    let spill = memory_file(&body)?;
+    attached.push(spill.as_fd());
+    send(socket, &encode(&Order::<()>::Spilled)?, &attached)
+}
+
+/// An order as it arrives.
+pub(crate) enum Arrived {
+    /// Start a command, with its descriptors.
+    Run(Box<Request>, Descriptors<OwnedFd>),
+    /// Make a user namespace, and send it over this socket.
+    SwapOwner(u32, OwnedFd),
+}
+
+/// Waits for the next order; `None` when the service closed its end.
+///
+/// # Errors
+/// As `recvmsg(2)`, and `InvalidData` for a packet that is no order (which one binary never sends to itself).
+pub(crate) fn receive_order(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<Arrived>> {
+    let (length, mut attached) = receive(socket, buffer)?;
+    if length == 0 {
+        return Ok(None);
+    }
+    let body = buffer.get(..length).unwrap_or_default();
+    let mut order: Order = decode(body)?;
+    if matches!(order, Order::Spilled) {
+        let mut spill = std::fs::File::from(attached.pop().ok_or_else(malformed)?);
+        spill.rewind()?;
+        let mut whole = Vec::new();
+        spill.take(BODY_BYTES_MAX).read_to_end(&mut whole)?;
+        order = decode(&whole)?;
+    }
+    let mut attached = attached.into_iter();
+    let mut next = || attached.next().ok_or_else(malformed);
+    let request = match order {
+        Order::SwapOwner { owner } => return Ok(Some(Arrived::SwapOwner(owner, next()?))),
+        Order::Run(request) => request,
+        Order::Spilled => return Err(malformed()),
+    };
+    let (run, stdio, directory) = (next()?, [next()?, next()?, next()?], next()?);
+    let walls = if request.has_walls { Some(next()?) } else { None };
+    let (mounts, leases) = match &request.place {
+        Place::Host { .. } => (0, 0),
+        Place::Mounted { at, leases } => (at.len(), *leases),
+    };
+    let mounts = (0..mounts).map(|_| next()).collect::<io::Result<Vec<_>>>()?;
+    let leases = (0..leases).map(|_| next()).collect::<io::Result<Vec<_>>>()?;
+    let descriptors = Descriptors { run, stdio, directory, walls, mounts, leases };
+    Ok(Some(Arrived::Run(Box::new(request), descriptors)))
+}
+
+/// Size of the buffer that [`receive_order`] needs, in bytes.
+pub(crate) const PACKET_BYTES_MAX: usize = INLINE_BYTES + 1024;
+
+/// Sends one message, on either socket, without waiting and without a signal when nobody listens.
+///
+/// # Errors
+/// As `sendmsg(2)`.
+pub(crate) fn send_message<M: Serialize>(socket: BorrowedFd<'_>, message: &M) -> io::Result<()> {
+    send(socket, &encode(message)?, &[])
+}
+
+/// Hands the process `pid`, a child or the caller itself, to the service.
+///
+/// # Errors
+/// As `pidfd_open(2)` and `sendmsg(2)`.
+pub(crate) fn send_handle(run: BorrowedFd<'_>, pid: rustix::process::Pid) -> io::Result<()> {
+    let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+    send(run, &encode(&Report::Handle)?, &[handle.as_fd()])
+}
+
+/// Sends one packet with descriptors, without waiting.
+///
+/// # Errors
+/// As `sendmsg(2)`.
+pub(crate) fn send(socket: BorrowedFd<'_>, body: &[u8], attached: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !attached.is_empty() && !control.push(SendAncillaryMessage::ScmRights(attached)) {
+        return Err(malformed());
+    }
+    sendmsg(socket, &[IoSlice::new(body)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+    Ok(())
+}
+
+/// Receives one packet: its length (0 at the end of the connection) and its descriptors, closed on `execve`.
+///
+/// # Errors
+/// As `recvmsg(2)`; `InvalidData` when the packet is longer than `buffer`.
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let message = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut attached = Vec::new();
+    for part in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = part {
+            attached.extend(descriptors);
+        }
+    }
+    if message.flags.contains(rustix::net::ReturnFlags::TRUNC) {
+        return Err(malformed());
+    }
+    Ok((message.bytes, attached))
+}
+
+/// A file in memory with `body` in it.
+fn memory_file(body: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC;
+    let file = memfd_create("request", flags | MemfdFlags::NOEXEC_SEAL)
+        .or_else(|_| memfd_create("request", flags))?; // the seal is new in Linux 6.3
+    let mut file = std::fs::File::from(file);
+    file.write_all(body)?;
+    Ok(file.into())
+}
+
+/// A message as it travels.
+pub(crate) fn encode<M: Serialize>(message: &M) -> io::Result<Vec<u8>> {
+    postcard::to_allocvec(message).map_err(io::Error::other)
+}
+
+/// The message in `body`.
+///
+/// # Errors
+/// `InvalidData` when it is none, which one binary never sends to itself.
+pub(crate) fn decode<'a, M: Deserialize<'a>>(body: &'a [u8]) -> io::Result<M> {
+    postcard::from_bytes(body).map_err(|_| malformed())
+}
+
+fn malformed() -> io::Error {
+    io::Error::from(io::ErrorKind::InvalidData)
+}

@@ -1,0 +1,164 @@
+//! Who may do what: tokens, roles, and finding out who a caller is.
+//!
+//! | File | Holds |
+//! | --- | --- |
+//! | `role` | roles and the one function that decides |
+//! | `token` | static tokens, known by their digest |
+//! | `signed` | signed tokens of users, and keys |
+//! | `key_file` | the key file that the service makes for itself |
+//! | `reload` | noticing that the files behind all that have changed |
+
+pub mod key_file;
+mod reload;
+mod role;
+pub mod signed;
+mod token;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::RwLock;
+
+use self::reload::Watch;
+pub use self::reload::{Credentials, Sources};
+pub use self::role::{Action, Refused, Role};
+use self::signed::{Claims, Keys};
+pub use self::token::Token;
+
+/// Who sends a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// What the caller may do.
+    pub role: Role,
+    /// What logs call the token: its name, or `signed:` and an id; of a caller who needs none, `-`.
+    pub token: String,
+}
+
+/// The tokens and keys of a service.
+#[derive(Debug)]
+pub struct Access {
+    current: RwLock<Arc<Credentials>>,
+    /// Once closed, a service stays so, whatever its files say later.
+    is_closed: AtomicBool,
+    watch: Option<Watch>,
+}
+
+impl Access {
+    /// Knows `credentials`; without any static token, every caller without a signed one is an admin.
+    #[must_use]
+    pub fn new(credentials: Credentials) -> Self {
+        let is_closed = AtomicBool::new(!credentials.tokens.is_empty());
+        Self { current: RwLock::new(Arc::new(credentials)), is_closed, watch: None }
+    }
+
+    /// Knows what `sources` hold, and notices when they change.
+    #[must_use]
+    pub fn watching(credentials: Credentials, sources: Sources) -> Self {
+        Self { watch: Some(Watch::new(sources)), ..Self::new(credentials) }
+    }
+
+    /// Tells whether callers need a token.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Finds out who sent `token`.
+    ///
+    /// # Errors
+    /// [`Refused::Unauthenticated`].
+    pub fn caller(&self, token: Option<&str>) -> Result<Caller, Refused> {
+        self.look(false);
+        let known = Arc::clone(&self.current.read());
+        if let Some(text) = token.filter(|text| text.starts_with(signed::PREFIX)) {
+            // Also where nobody needs a token: whoever sends this one says who it is for.
+            let claims = known.keys.verify(text, now()).ok_or(Refused::Unauthenticated)?;
+            let role = Role::User { user: claims.user, agent: claims.agent };
+            return Ok(Caller { role, token: format!("signed:{}", claims.id) });
+        }
+        if !self.is_closed() {
+            return Ok(Caller { role: Role::Admin, token: "-".to_owned() });
+        }
+        let digest = token::digest(token.ok_or(Refused::Unauthenticated)?);
+        // Every token is compared, and each in constant time: the time taken tells nothing.
+        let found =
+            known.tokens.iter().fold(None, |found, token| token.is(&digest).then_some(token).or(found));
+        let found = found.filter(|token| token.counts_at(now())).ok_or(Refused::Unauthenticated)?;
+        Ok(Caller { role: found.role().clone(), token: found.name().to_owned() })
+    }
+
+    /// Signs a token; `None` when the service has no key.
+    #[must_use]
+    pub fn issue(&self, claims: &Claims) -> Option<String> {
+        self.look(false);
+        self.current.read().keys.sign(claims)
+    }
+
+    /// Reads the sources again if they have changed, or in any case when `is_asked`.
+    ///
+    /// What cannot be read changes nothing but the log. Reading blocks for some tens of microseconds, once for each
+    /// change of a file.
+    pub fn look(&self, is_asked: bool) {
+        let Some(found) = self.watch.as_ref().and_then(|watch| watch.changed(is_asked)) else { return };
+        match found {
+            Ok(credentials) => {
+                tracing::info!(tokens = credentials.tokens.len(), keys = ?credentials.keys, "tokens and keys were read again");
+                if !credentials.tokens.is_empty() {
+                    self.is_closed.store(true, Ordering::Relaxed);
+                }
+                *self.current.write() = Arc::new(credentials);
+            }
+            Err(error) => {
+                tracing::error!(%error, "tokens and keys stay as they were: the files that hold them cannot be used");
+            }
+        }
+    }
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self::new(Credentials { tokens: Vec::new(), keys: Keys::default() })
+    }
+}
+
+/// Seconds since the epoch.
+#[must_use]
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closed(tokens: Vec<Token>) -> Access {
+        Access::new(Credentials { tokens, keys: Keys::default() })
+    }
+
+    fn role(access: &Access, token: Option<&str>) -> Result<Role, Refused> {
+        access.caller(token).map(|caller| caller.role)
+    }
+
+    #[test]
+    fn without_tokens_everybody_is_admin_and_with_one_nobody_else_is() {
+        assert_eq!(role(&Access::default(), None), Ok(Role::Admin));
+        assert_eq!(role(&Access::default(), Some("anything")), Ok(Role::Admin));
+        let access = closed(vec![Token::from_text("秘密", Role::Engine, "e")]);
+        assert_eq!(role(&access, Some("秘密")), Ok(Role::Engine));
+        assert_eq!(role(&access, Some("秘")), Err(Refused::Unauthenticated));
+        assert_eq!(role(&access, None), Err(Refused::Unauthenticated));
+    }
+
+    #[test]
+    fn a_token_counts_until_it_expires() {
+        let token = |expires| Token::from_text("t", Role::Engine, "t").expiring(expires);
+        assert_eq!(role(&closed(vec![token(now() + 60)]), Some("t")), Ok(Role::Engine));
+        assert_eq!(role(&closed(vec![token(now())]), Some("t")), Err(Refused::Unauthenticated));
+    }
+
+    #[test]
+    fn a_signed_token_that_does_not_count_is_refused_even_where_none_is_needed() {
+        assert_eq!(role(&Access::default(), Some("fsb1.x.y.z")), Err(Refused::Unauthenticated));
+    }
+}

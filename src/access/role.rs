@@ -1,0 +1,127 @@
+//! [`Role`] and the one function that decides what it may do.
+
+use policy::{AgentId, UserId};
+
+/// What a caller may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Everything.
+    Admin,
+    /// The baseline of one agent, and reading what its users see.
+    Manager(AgentId),
+    /// Any user's overlays and workspaces, no baseline; issues tokens for users.
+    Engine,
+    /// One user's overlays and workspaces.
+    User {
+        /// Whose.
+        user: UserId,
+        /// With this agent only, when there is one.
+        agent: Option<AgentId>,
+    },
+    /// Figures about the service, and nothing that belongs to anybody.
+    Monitor,
+}
+
+/// What a request wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<'a> {
+    /// See a user's skills or workspace.
+    Read(&'a UserId, &'a AgentId),
+    /// Change a user's overlay or workspace, or run something there.
+    Change(&'a UserId, &'a AgentId),
+    /// Change an agent's baseline.
+    Baseline(&'a AgentId),
+    /// Issue a token for some user.
+    Issue,
+    /// Read figures about the service.
+    Observe,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No token, or one that nobody gave out or that has expired.
+    Unauthenticated,
+    /// The caller may know that the thing exists, but not do this to it.
+    Denied,
+    /// The caller may not know that it exists.
+    Hidden,
+}
+
+impl Role {
+    /// The word that configuration, logs and the audit log have for it.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Manager(_) => "manager",
+            Self::Engine => "engine",
+            Self::User { .. } => "user",
+            Self::Monitor => "monitor",
+        }
+    }
+
+    /// Decides whether this role may do `action`.
+    ///
+    /// # Errors
+    /// [`Refused::Denied`], [`Refused::Hidden`].
+    pub fn may(&self, action: Action<'_>) -> Result<(), Refused> {
+        let unless_hidden = |is_own: bool| if is_own { Ok(()) } else { Err(Refused::Hidden) };
+        match (self, action) {
+            (Self::Admin, _)
+            | (Self::Engine, Action::Read(..) | Action::Change(..) | Action::Issue)
+            | (Self::Monitor, Action::Observe) => Ok(()),
+            (Self::User { user, agent }, Action::Read(owner, with) | Action::Change(owner, with)) => {
+                unless_hidden(user == owner && agent.as_ref().is_none_or(|agent| agent == with))
+            }
+            (Self::Manager(agent), Action::Read(_, other) | Action::Baseline(other)) => {
+                unless_hidden(agent == other)
+            }
+            (Self::Engine, Action::Baseline(_) | Action::Observe)
+            | (Self::User { .. }, Action::Baseline(_) | Action::Issue | Action::Observe)
+            | (Self::Manager(_), Action::Change(..) | Action::Issue | Action::Observe)
+            | (Self::Monitor, Action::Read(..) | Action::Change(..) | Action::Baseline(_) | Action::Issue) => {
+                Err(Refused::Denied)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_role_gets_exactly_what_its_row_says() {
+        let (user, other) = (UserId::parse("u").unwrap(), UserId::parse("v").unwrap());
+        let (agent, foreign) = (AgentId::parse("a").unwrap(), AgentId::parse("b").unwrap());
+        let actions = [
+            Action::Read(&user, &agent),
+            Action::Read(&user, &foreign),
+            Action::Read(&other, &foreign),
+            Action::Change(&user, &agent),
+            Action::Change(&user, &foreign),
+            Action::Change(&other, &agent),
+            Action::Baseline(&agent),
+            Action::Baseline(&foreign),
+            Action::Issue,
+            Action::Observe,
+        ];
+        let (yes, denied, hidden) = (Ok(()), Err(Refused::Denied), Err(Refused::Hidden));
+        let bound = Role::User { user: user.clone(), agent: Some(agent.clone()) };
+        let free = Role::User { user: user.clone(), agent: None };
+        for (role, expected) in [
+            (Role::Admin, [yes; 10]),
+            (Role::Engine, [yes, yes, yes, yes, yes, yes, denied, denied, yes, denied]),
+            (free, [yes, yes, hidden, yes, yes, hidden, denied, denied, denied, denied]),
+            (bound, [yes, hidden, hidden, yes, hidden, hidden, denied, denied, denied, denied]),
+            (
+                Role::Manager(agent.clone()),
+                [yes, hidden, hidden, denied, denied, denied, yes, hidden, denied, denied],
+            ),
+            (Role::Monitor, [denied, denied, denied, denied, denied, denied, denied, denied, denied, yes]),
+        ] {
+            assert_eq!(actions.map(|action| role.may(action)), expected, "{role:?}");
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The audit log: who changed what, in files that nobody who is logged can reach.
+//!
+//! Records are lines of JSON, each with the hash of the one before ([`record`]). They lie in `.filesecbox/audit/`, in
+//! files that are only ever appended to by the process that made them: each start, and each file that grew too large,
+//! is followed by another ([`files`]). [`verify`] reads it all.
+//!
+//! A change goes through three steps: [`Audit::reserve`] before it, which refuses when there is no room or no way to
+//! write; the change; and [`Slot::write`], which returns when the record is written, as durably as configured. A
+//! change whose caller has gone meanwhile is recorded as `unanswered` when its slot is dropped. So nothing is done
+//! unseen.
+//!
+//! A record goes into the page cache where its request is answered, which takes microseconds ([`chain`]); what has to
+//! wait, for the disk, for another file or for a record that is being written, is left to one thread ([`writer`]).
+
+mod chain;
+pub mod files;
+pub mod record;
+pub mod verify;
+mod writer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use storage::Dir;
+use thiserror::Error;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use self::chain::Chain;
+pub use self::record::{Entry, UNANSWERED};
+use self::writer::Job;
+use crate::metrics;
+
+/// How long the answer to a change waits for its record.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Requests of nobody known that are recorded in a second; of more, the number is.
+const STRANGERS_PER_SECOND: u64 = 20;
+
+/// How records are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Which records are on the disk before what they are about is acknowledged.
+    pub syncs: Syncs,
+    /// The size from which a file is followed by another, in bytes.
+    pub file_bytes: u64,
+    /// What all files together may have, in bytes.
+    pub total_bytes: u64,
+    /// Records that may wait.
+    pub queue: usize,
+}
+
+/// Which records are waited for until they survive a loss of power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syncs {
+    /// None.
+    Nothing,
+    /// Those about what is itself waited for: changes, but not runs, which leave their files to the kernel. The
+    /// others are on the disk within about a second.
+    Changes,
+    /// All.
+    Everything,
+}
+
+/// Why a change is not made, or not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Unwritable {
+    /// Too many records wait to be written.
+    #[error("too many changes wait for the audit log: try again in a second")]
+    Full,
+    /// The disk has no room for records.
+    #[error("the audit log cannot be written because the disk is full, and nothing is changed without it")]
+    NoSpace,
+    /// Writing fails.
+    #[error(
+        "the audit log cannot be written, and nothing is changed without it: the operator finds why in the log"
+    )]
+    Failing,
+    /// The change was made, and its record was not written in time.
+    #[error(
+        "the change was made, but its audit record is not written yet: look at the outcome before another try"
+    )]
+    Late,
+}
+
+/// The way to the audit log.
+pub struct Audit {
+    /// `None` where nothing is recorded.
+    open: Option<Open>,
+}
+
+struct Open {
+    way: Way,
+    slots: Arc<Semaphore>,
+    strangers: Mutex<Strangers>,
+}
+
+/// How records get into the log.
+#[derive(Clone)]
+struct Way {
+    shared: Arc<Shared>,
+    jobs: SyncSender<Job>,
+}
+
+/// What requests and the writer share.
+struct Shared {
+    chain: Mutex<Chain>,
+    syncs: Syncs,
+    is_failing: AtomicBool,
+    is_full_disk: AtomicBool,
+    /// Whether something was written since the last wait for the disk that nobody waits for.
+    is_dirty: AtomicBool,
+    metrics: metrics::Shared,
+}
+
+/// Counts the requests of callers whom nobody knows, who could otherwise push everything else out of the files.
+struct Strangers {
+    since: Instant,
+    recorded: u64,
+    suppressed: u64,
+}
+
+/// Room for one record about a change.
+pub struct Slot {
+    room: Option<(Way, OwnedSemaphorePermit)>,
+    /// What to record when nobody is there any more to be answered.
+    unanswered: Option<Box<dyn FnOnce() -> Entry + Send>>,
+}
+
+impl Audit {
+    /// Records nothing.
+    #[must_use]
+    pub fn disabled() -> Self {
+        Self { open: None }
+    }
+
+    /// Goes on with the files in `dir`, and records that the service has started.
+    ///
+    /// # Errors
+    /// Those of `dir`.
+    pub fn open(dir: Dir, settings: Settings, metrics: metrics::Shared) -> storage::Result<Self> {
+        let (chain, started) = Chain::open(dir, settings)?;
+        let shared = Arc::new(Shared {
+            chain: Mutex::new(chain),
+            syncs: settings.syncs,
+            is_failing: AtomicBool::new(false),
+            is_full_disk: AtomicBool::new(false),
+            is_dirty: AtomicBool::new(false),
+            metrics,
+        });
+        // Everybody who has to be heard holds a permit, so that there is room for all of them and as many others.
+        let (jobs, queue) = sync_channel(settings.queue.max(1) * 2);
+        let writing = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("audit".to_owned())
+            .spawn(move || writer::run(&writing, started, &queue))
+            .map_err(|source| storage::Error::Io { operation: "start", path: "audit".to_owned(), source })?;
+        let slots = Arc::new(Semaphore::new(settings.queue.clamp(1, Semaphore::MAX_PERMITS)));
+        let strangers = Mutex::new(Strangers { since: Instant::now(), recorded: 0, suppressed: 0 });
+        Ok(Self { open: Some(Open { way: Way { shared, jobs }, slots, strangers }) })
+    }
+
+    /// Tells whether changes can be recorded, or none have to be.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.open.as_ref().is_none_or(|open| !open.way.shared.is_failing.load(Ordering::Relaxed))
+    }
+
+    /// Takes room for a record about a change that is about to be made.
+    ///
+    /// # Errors
+    /// Every [`Unwritable`] but [`Unwritable::Late`]: the change must not be made.
+    pub fn reserve(&self) -> Result<Slot, Unwritable> {
+        let Some(open) = &self.open else { return Ok(Slot { room: None, unanswered: None }) };
+        if open.way.shared.is_failing.load(Ordering::Relaxed) {
+            return Err(open.way.shared.why());
+        }
+        let permit = Arc::clone(&open.slots).try_acquire_owned().map_err(|_| Unwritable::Full)?;
+        Ok(Slot { room: Some((open.way.clone(), permit)), unanswered: None })
+    }
+
+    /// Records `entry`, if there is room; nobody waits for it.
+    pub fn note(&self, entry: Entry) {
+        let Some(open) = &self.open else { return };
+        if let Err(entry) = open.way.write_now(entry) {
+            let job = Job { entry: Some(entry), is_durable: false, done: None, permit: None };
+            if open.way.jobs.try_send(job).is_err() {
+                tracing::warn!("something is missing from the audit log: too many records wait");
+            }
+        }
+    }
+
+    /// Records what a caller was refused whom nobody knows, or counts it where there are too many.
+    pub fn note_stranger(&self, entry: Entry) {
+        let Some(open) = &self.open else { return };
+        let admitted = open.strangers.lock().admit(entry);
+        if let Some(entry) = admitted {
+            self.note(entry);
+        }
+    }
+
+    /// Records an act of the service itself and waits until it is written, for at most ten seconds.
+    pub async fn act(&self, action: &'static str) {
+        let recorded = match self.reserve() {
+            Ok(slot) => slot.write(Entry::of_service(action)).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = recorded {
+            tracing::error!(%error, action, "an act of the service is missing from the audit log");
+        }
+    }
+}
+
+impl Shared {
+    /// Tells whether there are records that are to be on the disk soon although nobody waits for it.
+    fn is_lazy(&self) -> bool {
+        self.syncs != Syncs::Nothing
+    }
+
+    /// Tells whether whoever has `entry` recorded waits until it is on the disk.
+    fn waits_for(&self, entry: &Entry) -> bool {
+        match self.syncs {
+            Syncs::Nothing => false,
+            Syncs::Changes => entry.program.is_none(),
+            Syncs::Everything => true,
+        }
+    }
+
+    fn why(&self) -> Unwritable {
+        if self.is_full_disk.load(Ordering::Relaxed) { Unwritable::NoSpace } else { Unwritable::Failing }
+    }
+}
+
+impl Way {
+    /// Writes `entry` into the page cache, if that is possible at once; else gives it back.
+    fn write_now(&self, entry: Entry) -> Result<(), Box<Entry>> {
+        let shared = &self.shared;
+        let Some(mut chain) = shared.chain.try_lock() else { return Err(Box::new(entry)) };
+        let can_write = chain.has_room() && !shared.is_failing.load(Ordering::Relaxed);
+        // A failure is the writer's to meet again, and to tell.
+        if !can_write || chain.append(std::slice::from_ref(&entry)).is_err() {
+            return Err(Box::new(entry));
+        }
+        drop(chain);
+        shared.metrics.audited.inc();
+        if shared.is_lazy() && !shared.waits_for(&entry) && !shared.is_dirty.swap(true, Ordering::Relaxed) {
+            let _ = self.jobs.try_send(Job { entry: None, is_durable: false, done: None, permit: None });
+        }
+        Ok(())
+    }
+}
+
+impl Strangers {
+    fn admit(&mut self, mut entry: Entry) -> Option<Entry> {
+        if self.since.elapsed() >= Duration::from_secs(1) {
+            (self.since, self.recorded) = (Instant::now(), 0);
+        }
+        if self.recorded >= STRANGERS_PER_SECOND {
+            self.suppressed += 1;
+            return None;
+        }
+        self.recorded += 1;
+        entry.suppressed = std::mem::take(&mut self.suppressed);
+        Some(entry)
+    }
+}
+
+impl Slot {
+    /// Lets `entry` be recorded if this slot is dropped before it is written to.
+    pub fn expect(&mut self, entry: impl FnOnce() -> Entry + Send + 'static) {
+        self.unanswered = Some(Box::new(entry));
+    }
+
+    /// Gives the room back unused.
+    pub fn release(mut self) {
+        self.unanswered = None;
+    }
+
+    /// Records `entry` and waits until it is written.
+    ///
+    /// # Errors
+    /// [`Unwritable::Late`]: the record is kept and will be written when that becomes possible.
+    pub async fn write(mut self, entry: Entry) -> Result<(), Unwritable> {
+        self.unanswered = None;
+        let Some((way, permit)) = self.room.take() else { return Ok(()) };
+        let is_durable = way.shared.waits_for(&entry);
+        let entry = way.write_now(entry).err();
+        if entry.is_none() && !is_durable {
+            return Ok(());
+        }
+        let (told, done) = oneshot::channel();
+        let job = Job { entry, is_durable, done: Some(told), permit: Some(permit) };
+        way.jobs.try_send(job).map_err(|_| Unwritable::Late)?;
+        match tokio::time::timeout(PATIENCE, done).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Unwritable::Late),
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let (Some(entry), Some((way, permit))) = (self.unanswered.take(), self.room.take()) else { return };
+        let Err(entry) = way.write_now(entry()) else { return };
+        let job = Job { entry: Some(entry), is_durable: false, done: None, permit: Some(permit) };
+        if way.jobs.try_send(job).is_err() {
+            tracing::error!(
+                "a change is missing from the audit log: its caller had gone and too many records wait"
+            );
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! One record: what it says, and the hash that chains it to the one before.
+//!
+//! A record is one line of JSON whose last two fields are `prev`, the hash of the record before, and `hash`, the
+//! SHA-256 of everything on the line before `,"hash":`. Both are 64 hexadecimal digits; `prev` of the very first record
+//! is 64 zeros. So the hash is over bytes as they lie there, and no other program has to write JSON as we do to check
+//! it.
+
+use policy::TreeId;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The outcome of a change whose caller went away before it was answered.
+pub const UNANSWERED: &str = "unanswered";
+/// `prev` of the very first record.
+pub const FIRST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+/// What stands before the hash on a line.
+const BEFORE_HASH: &str = ",\"hash\":\"";
+
+/// What happened, before it has its place in the chain. Texts are bounded by whoever makes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Entry {
+    /// When, as RFC 3339 in UTC.
+    pub time: String,
+    /// The id of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// The caller's role; nothing for one whom nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// What the caller's token is called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// The user whose trees it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Method and template of the route; for acts of the service, a word.
+    pub action: String,
+    /// The tree, such as `sandbox/alice/demo`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<String>,
+    /// `baseline` for what belongs to all users.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// Paths in the tree, the first few.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// Paths that are not among `paths`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_paths: u64,
+    /// The program that ran; never its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// The name of a run, by which its end is found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The id of a token that was issued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issued: Option<String>,
+    /// `ok`, the code of a failure, or [`UNANSWERED`].
+    pub outcome: String,
+    /// The status of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Refused requests of callers whom nobody knows that have no record of their own, since the last that has.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub suppressed: u64,
+    /// Of a start: what lay behind the last whole record of the file before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub torn: Option<Torn>,
+}
+
+/// What lay behind the last whole record of a file, which a crash leaves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Torn {
+    /// How many bytes.
+    pub bytes: u64,
+    /// Their SHA-256, in hexadecimal.
+    pub sha256: String,
+    /// Whether it is more than the one line that a crash can tear.
+    pub is_damage: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A record in its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its number, from 1.
+    pub seq: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub entry: Entry,
+    /// The hash of the record before.
+    pub prev: String,
+    /// Its own hash.
+    #[serde(default, skip_serializing)]
+    pub hash: String,
+}
+
+/// Where the next record goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The number of the last record; 0 for none.
+    pub seq: u64,
+    /// Its hash.
+    pub hash: String,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self { seq: 0, hash: FIRST.to_owned() }
+    }
+}
+
+impl Entry {
+    /// The end of a run that went on after its request was answered. `outcome` is the word that figures have for it.
+    #[must_use]
+    pub fn of_run(tree: &TreeId, run: &str, outcome: &str) -> Self {
+        Self {
+            user: Some(tree.user().to_string()),
+            tree: Some(tree_name(tree)),
+            run: Some(run.to_owned()),
+            outcome: outcome.to_owned(),
+            ..Self::of_service("run ended")
+        }
+    }
+
+    /// An act of the service itself, now.
+    #[must_use]
+    pub fn of_service(action: &str) -> Self {
+        Self { time: now(), action: action.to_owned(), outcome: "ok".to_owned(), ..Self::default() }
+    }
+}
+
+/// A tree, as records have it: `sandbox/alice/demo`, `skills/alice/demo/report`.
+#[must_use]
+pub fn tree_name(tree: &TreeId) -> String {
+    match tree {
+        TreeId::Skill(user, agent, skill) => format!("skills/{user}/{agent}/{skill}"),
+        TreeId::Workspace(user, agent) => format!("sandbox/{user}/{agent}"),
+    }
+}
+
+/// This moment, as records have it: RFC 3339 in UTC.
+#[must_use]
+pub fn now() -> String {
+    let now = time::OffsetDateTime::now_utc();
+    now.format(&time::format_description::well_known::Rfc3339).unwrap_or_default()
+}
+
+/// The line of `entry` behind `head`, with its end, and the head that it makes.
+#[must_use]
+pub fn line(head: &Head, entry: Entry) -> (String, Head) {
+    let record = Record { seq: head.seq + 1, entry, prev: head.hash.clone(), hash: String::new() };
+    // A structure of texts and numbers always becomes JSON.
+    let json = serde_json::to_string(&record).unwrap_or_default();
+    let hashed = json.strip_suffix('}').unwrap_or_default();
+    let hash = hex(&Sha256::digest(hashed.as_bytes()));
+    let line = format!("{hashed}{BEFORE_HASH}{hash}\"}}\n");
+    (line, Head { seq: record.seq, hash })
+}
+
+/// Reads a line without its end; `None` when it is none, or has another hash than its bytes.
+#[must_use]
+pub fn parse(line: &[u8]) -> Option<Record> {
+    let line = std::str::from_utf8(line).ok()?;
+    let (hashed, hash) = line.rsplit_once(BEFORE_HASH)?;
+    let record: Record = serde_json::from_str(line).ok()?;
+    let is_whole = hash.strip_suffix("\"}") == Some(record.hash.as_str());
+    (is_whole && hex(&Sha256::digest(hashed.as_bytes())) == record.hash).then_some(record)
+}
+
+/// Bytes in hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str) -> Entry {
+        Entry {
+            role: Some("user".to_owned()),
+            paths: vec![path.to_owned()],
+            ..Entry::of_service("PUT /v1/x")
+        }
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written_and_names_the_one_before() {
+        let (first, head) = line(&Head::default(), entry("数据/\"a\".md"));
+        let (second, next) = line(&head, entry(",\"hash\":\""));
+        let record = parse(first.trim_end().as_bytes()).unwrap();
+        assert_eq!((record.seq, record.prev.as_str()), (1, FIRST));
+        assert_eq!(record.entry.paths, ["数据/\"a\".md"]);
+        let record = parse(second.trim_end().as_bytes()).unwrap();
+        assert_eq!((record.seq, record.prev), (2, head.hash));
+        assert_eq!(record.hash, next.hash);
+    }
+
+    #[test]
+    fn a_line_with_any_byte_changed_is_none() {
+        let (whole, _) = line(&Head::default(), entry("a"));
+        let whole = whole.trim_end().as_bytes();
+        for at in 0..whole.len() {
+            let mut changed = whole.to_vec();
+            changed[at] ^= 1;
+            assert_eq!(parse(&changed), None, "{at}");
+            assert_eq!(parse(&whole[..at]), None, "{at}");
+        }
+    }
+}

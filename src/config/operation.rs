@@ -1,0 +1,159 @@
+//! Settings about who gets in, how long connections are waited for, and what is told about it all.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Config, ConfigError};
+
+/// Where tokens and keys are, and how long signed tokens last.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AccessConfig {
+    /// A TOML file with further `[[tokens]]`; empty means none.
+    pub tokens_file: PathBuf,
+    /// The file with the keys of signed tokens; empty means `.filesecbox/keys/signing` below the data directory,
+    /// which is made at the first start.
+    pub key_file: PathBuf,
+    /// The longest time for which a signed token can be issued, in seconds.
+    pub token_seconds_max: u64,
+}
+
+/// Connections of callers.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConnectionLimits {
+    /// Connections at once; a further one is told `busy` and closed.
+    pub connections: usize,
+    /// How long a head may take to arrive, and how long a kept connection may wait for the next one, in milliseconds.
+    pub head_ms: u64,
+    /// The largest head of a request, in bytes, 8192 or more.
+    pub head_bytes: usize,
+    /// How long a body may bring nothing, in milliseconds.
+    pub body_idle_ms: u64,
+    /// What a body brings on average at least, in bytes a second, from `body_idle_ms` of waiting on; 0 is no floor.
+    pub body_bytes_per_second: u64,
+    /// How long a caller may take nothing of an answer, in milliseconds.
+    pub send_idle_ms: u64,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogConfig {
+    /// `text` for people, `json` for machines.
+    pub format: LogFormat,
+    /// Whether each request has a line.
+    pub requests: bool,
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The record of who changed what.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AuditConfig {
+    /// Whether there is one.
+    pub enabled: bool,
+    /// When a record counts as written, and the change it is about is acknowledged.
+    pub durability: AuditDurability,
+    /// The size from which a file is followed by another, in bytes.
+    pub file_bytes: u64,
+    /// What all files together may have; the oldest go, but never the one that is written, in bytes.
+    pub total_bytes: u64,
+    /// Records that may wait to be written; further changes are refused meanwhile.
+    pub queue: usize,
+}
+
+/// When an audit record counts as written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditDurability {
+    /// As what the record is about: with strict durability of the service changes are waited for, runs are not.
+    #[default]
+    Same,
+    /// When it survives a loss of power, whatever it is about.
+    Strict,
+    /// When the kernel has it.
+    Relaxed,
+}
+
+impl Default for AccessConfig {
+    fn default() -> Self {
+        Self { tokens_file: PathBuf::new(), key_file: PathBuf::new(), token_seconds_max: 30 * 24 * 3600 }
+    }
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            connections: 2048,
+            head_ms: 75_000,
+            head_bytes: 256 * 1024,
+            body_idle_ms: 30_000,
+            body_bytes_per_second: 1024,
+            send_idle_ms: 60_000,
+        }
+    }
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, requests: true }
+    }
+}
+
+impl Default for AuditConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            durability: AuditDurability::Same,
+            file_bytes: 16 * 1024 * 1024,
+            total_bytes: 1024 * 1024 * 1024,
+            queue: 4096,
+        }
+    }
+}
+
+/// Checks what the types do not say.
+///
+/// # Errors
+/// [`ConfigError::Value`].
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    let connections = &config.limits.connections;
+    let least = |setting, value: u64, least: u64, advice| {
+        if value < least {
+            return Err(ConfigError::Value { setting, value: value.to_string(), advice });
+        }
+        Ok(())
+    };
+    let number = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
+    least("limits.connections.connections", number(connections.connections), 1, "set 1 or more")?;
+    // What hyper demands of its buffer.
+    least("limits.connections.head_bytes", number(connections.head_bytes), 8192, "set 8192 or more")?;
+    for (setting, value) in [
+        ("limits.connections.head_ms", connections.head_ms),
+        ("limits.connections.body_idle_ms", connections.body_idle_ms),
+        ("limits.connections.send_idle_ms", connections.send_idle_ms),
+    ] {
+        least(setting, value, 1, "set 1 or more")?;
+    }
+    least("access.token_seconds_max", config.access.token_seconds_max, 1, "set 1 or more")?;
+    least("audit.file_bytes", config.audit.file_bytes, 65_536, "set 65536 or more")?;
+    least(
+        "audit.total_bytes",
+        config.audit.total_bytes,
+        config.audit.file_bytes,
+        "set `audit.file_bytes` or more",
+    )?;
+    least("audit.queue", number(config.audit.queue), 1, "set 1 or more")
+}

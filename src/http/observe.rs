@@ -1,0 +1,177 @@
+//! What happens around every request: an id, a line in the log, figures, and for changes an audit record.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http_body::Body as _;
+use policy::Scope;
+
+use super::App;
+use super::facts::{self, Facts, Noted};
+use super::paced::{Pace, Paced};
+use super::problem::{Failed, Problem};
+use crate::audit::record::now;
+use crate::audit::{Entry, UNANSWERED};
+
+/// What requests to no route are counted under.
+const NO_ROUTE: &str = "none";
+
+/// Answers a request, and tells of it.
+pub(super) async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let facts = Arc::new(Facts::new(request.headers()));
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let route = matched.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
+    let method = word(request.method());
+    let request = paced(request, &app, &facts);
+
+    let answering = answer(&app, &facts, method, matched.clone(), request, next);
+    let mut response = facts::scope_of(Arc::clone(&facts), answering).await;
+
+    let code = response.extensions().get::<Failed>().map(|failed| failed.0);
+    let (status, took) = (response.status().as_u16(), begun.elapsed());
+    app.service.metrics.answered(route, method, status, code, took);
+    if app.logs_requests {
+        log(&facts, method, route, status, took);
+    }
+    if let Ok(value) = HeaderValue::try_from(facts.id.as_str()) {
+        response.headers_mut().insert(facts::REQUEST_ID, value);
+    }
+    response
+}
+
+/// Answers a request, a change not without room for a record about it.
+async fn answer(
+    app: &App,
+    facts: &Arc<Facts>,
+    method: &'static str,
+    matched: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let Some(matched) = matched else { return next.run(request).await };
+    let action = || format!("{method} {}", matched.as_str());
+    if !is_change(method, matched.as_str()) {
+        let response = next.run(request).await;
+        if facts.is_refused() {
+            note(
+                app,
+                facts.noted().caller.is_some(),
+                entry(&facts.id, facts.noted(), action(), Some(&response)),
+            );
+        }
+        return response;
+    }
+    let action = action();
+    let mut slot = match app.service.audit.reserve() {
+        Ok(slot) => slot,
+        Err(error) => return Problem::from(error).into_response(),
+    };
+    let (left, of_left) = (Arc::clone(facts), action.clone());
+    slot.expect(move || entry(&left.id, left.noted(), of_left, None));
+    let response = next.run(request).await;
+    let noted = facts.noted();
+    if noted.caller.is_none() {
+        // Nobody who is known was let do anything; how many of these are recorded is bounded.
+        slot.release();
+        if noted.is_refused {
+            note(app, false, entry(&facts.id, noted, action, Some(&response)));
+        }
+        return response;
+    }
+    match slot.write(entry(&facts.id, noted, action, Some(&response))).await {
+        Ok(()) => response,
+        Err(error) => Problem::from(error).into_response(),
+    }
+}
+
+/// Records a refused request.
+fn note(app: &App, is_known: bool, entry: Entry) {
+    let audit = &app.service.audit;
+    if is_known { audit.note(entry) } else { audit.note_stranger(entry) }
+}
+
+/// Tells whether a request may change something, by what it asks for and not by what comes of it.
+fn is_change(method: &str, route: &str) -> bool {
+    // A terminal is a `GET` only because a WebSocket begins with one, a search a `POST` only because it takes a body.
+    let reads = matches!(method, "GET" | "HEAD" | "OPTIONS") || route.ends_with("/grep");
+    !reads || route.ends_with("/terminal")
+}
+
+fn paced(request: Request, app: &App, facts: &Arc<Facts>) -> Request {
+    if request.body().is_end_stream() {
+        return request;
+    }
+    let pace = Pace {
+        idle: Duration::from_millis(app.connections.body_idle_ms),
+        bytes_per_second: app.connections.body_bytes_per_second,
+    };
+    request.map(|body| Body::new(Paced::new(body, pace, Arc::clone(facts))))
+}
+
+/// The record of a request; without an answer nobody was there to get one.
+fn entry(id: &str, noted: Noted, action: String, response: Option<&Response>) -> Entry {
+    let code = response.and_then(|response| response.extensions().get::<Failed>()).map(|failed| failed.0);
+    let outcome = if response.is_some() { code.unwrap_or("ok") } else { UNANSWERED };
+    let (role, token) = noted.caller.map(|caller| (caller.role.word().to_owned(), caller.token)).unzip();
+    let more = noted.paths_total.saturating_sub(noted.paths.len());
+    Entry {
+        time: now(),
+        request: Some(id.to_owned()),
+        role,
+        token,
+        user: noted.user.map(|user| user.to_string()),
+        action,
+        tree: noted.tree,
+        scope: noted.scope.filter(|scope| *scope == Scope::Baseline).map(|scope| scope.to_string()),
+        paths: noted.paths,
+        more_paths: u64::try_from(more).unwrap_or(u64::MAX),
+        program: noted.program,
+        run: noted.run,
+        issued: noted.issued,
+        outcome: outcome.to_owned(),
+        status: response.map(|response| response.status().as_u16()),
+        suppressed: 0,
+        torn: None,
+    }
+}
+
+/// One line a request. No query, body or token, and no path but the route's template.
+fn log(facts: &Facts, method: &str, route: &str, status: u16, took: Duration) {
+    if !tracing::enabled!(target: "filesecbox::request", tracing::Level::INFO) {
+        return;
+    }
+    let noted = facts.noted();
+    let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    tracing::info!(
+        target: "filesecbox::request",
+        request_id = %facts.id,
+        method,
+        route,
+        status,
+        took_us,
+        user = noted.user.as_ref().map(tracing::field::display),
+        role = noted.caller.as_ref().map(|caller| caller.role.word()),
+        token = noted.caller.as_ref().map(|caller| caller.token.as_str()),
+        "answered"
+    );
+}
+
+/// The methods that routes have; any other is counted as one.
+fn word(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::PUT => "PUT",
+        Method::POST => "POST",
+        Method::DELETE => "DELETE",
+        Method::PATCH => "PATCH",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}

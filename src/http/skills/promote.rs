@@ -1,0 +1,94 @@
+//! `POST /v1/skills/{u}/{a}/{s}/promote?force` and `POST /v1/skills/{u}/{a}/{s}/pull?prefer`
+
+use axum::extract::State;
+use policy::Scope;
+use serde::{Deserialize, Serialize};
+use storage::{Prefer, Version};
+
+use super::skill_of;
+use crate::http::App;
+use crate::http::answer::{Answer, success_with};
+use crate::http::request::{Params, SkillsRequest};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Promote {
+    #[serde(default)]
+    force: bool,
+}
+
+#[derive(Serialize)]
+struct Promoted {
+    version: Option<Version>,
+    /// Whether the application had the skill before.
+    replaced: bool,
+}
+
+pub(in crate::http) async fn promote(
+    State(app): State<App>,
+    request: SkillsRequest,
+    Params(query): Params<Promote>,
+) -> Answer {
+    // First of all whether the caller may know of this user.
+    request.check_read()?;
+    request.check_change(Scope::Baseline)?;
+    let (id, skill) = skill_of(&request)?;
+    let done = app.service.promote(id, query.force).await?;
+    let replaced = done.as_ref().is_some_and(|published| published.replaced);
+    let version = done.map(|published| published.version);
+    let message = format!("Skill '{skill}' of '{}' is everybody's now", request.user);
+    success_with(message, Promoted { version, replaced })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Pull {
+    #[serde(default)]
+    prefer: Side,
+}
+
+/// Whose change stays where both changed the same.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Side {
+    #[default]
+    Ours,
+    Theirs,
+}
+
+#[derive(Serialize)]
+struct Beside {
+    version: Option<Version>,
+    /// Whether the user's changes lie over another version than before.
+    changed: bool,
+    refreshed: usize,
+    conflicts: Vec<String>,
+    conflicts_total: usize,
+}
+
+/// Conflicts named in one answer.
+const CONFLICTS_MAX: usize = 1000;
+
+pub(in crate::http) async fn pull(
+    State(app): State<App>,
+    request: SkillsRequest,
+    Params(query): Params<Pull>,
+) -> Answer {
+    request.check_change(Scope::Overlay)?;
+    let (id, skill) = skill_of(&request)?;
+    let prefer = match query.prefer {
+        Side::Ours => Prefer::Ours,
+        Side::Theirs => Prefer::Theirs,
+    };
+    let mut pulled = app.service.pull(id, prefer).await?;
+    let conflicts_total = pulled.conflicts.len();
+    pulled.conflicts.truncate(CONFLICTS_MAX);
+    let beside = Beside {
+        version: pulled.version,
+        changed: pulled.moved,
+        refreshed: pulled.refreshed,
+        conflicts: pulled.conflicts,
+        conflicts_total,
+    };
+    success_with(format!("Skill '{skill}' is based on the current version"), beside)
+}

@@ -1,0 +1,38 @@
+//! `POST T/exec/{exec_id}/commit` and `POST T/exec/{exec_id}/discard`
+
+use axum::extract::State;
+use serde::Serialize;
+use storage::Absorbed;
+
+use super::NoQuery;
+use crate::http::App;
+use crate::http::answer::{Answer, success, success_with};
+use crate::http::problem::{Code, Problem};
+use crate::http::request::{NamedRun, Params};
+
+#[derive(Serialize)]
+struct Taken {
+    absorbed: Absorbed,
+}
+
+pub(in crate::http) async fn commit(
+    State(app): State<App>,
+    run: NamedRun,
+    _query: Params<NoQuery>,
+) -> Answer {
+    let recorded = app.service.table.find(&run.tree, &run.id)?;
+    let absorbed = recorded.commit().await?;
+    match absorbed.refused {
+        Some(sentence) => Err(Problem::new(Code::Quota, sentence)),
+        None => success_with("what the run changed was taken in", Taken { absorbed }),
+    }
+}
+
+pub(in crate::http) async fn discard(
+    State(app): State<App>,
+    run: NamedRun,
+    _query: Params<NoQuery>,
+) -> Answer {
+    app.service.table.find(&run.tree, &run.id)?.discard()?;
+    success("what the run changed was dropped")
+}

@@ -1,0 +1,44 @@
+//! `POST T/exec/{exec_id}/signal`
+
+use axum::extract::State;
+use exec::Signal;
+use serde::Deserialize;
+
+use super::NoQuery;
+use crate::http::App;
+use crate::http::answer::{Answer, success};
+use crate::http::problem::Problem;
+use crate::http::request::{JsonBody, NamedRun, Params};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Body {
+    signal: String,
+}
+
+pub(in crate::http) async fn signal(
+    State(app): State<App>,
+    run: NamedRun,
+    _query: Params<NoQuery>,
+    JsonBody(body): JsonBody<Body>,
+) -> Answer {
+    let name = body.signal.strip_prefix("SIG").unwrap_or(&body.signal);
+    let recorded = app.service.table.find(&run.tree, &run.id)?;
+    match name {
+        "HUP" => recorded.signal(Signal::Hup)?,
+        "INT" => recorded.signal(Signal::Int)?,
+        "QUIT" => recorded.signal(Signal::Quit)?,
+        "TERM" => recorded.signal(Signal::Term)?,
+        "USR1" => recorded.signal(Signal::Usr1)?,
+        "USR2" => recorded.signal(Signal::Usr2)?,
+        "STOP" => recorded.signal(Signal::Stop)?,
+        "CONT" => recorded.signal(Signal::Cont)?,
+        "KILL" => recorded.kill(),
+        other => {
+            return Err(Problem::invalid(format!(
+                "`signal` is `{other}`: send HUP, INT, QUIT, TERM, KILL, USR1, USR2, STOP or CONT"
+            )));
+        }
+    }
+    success(format!("SIG{name} was sent"))
+}

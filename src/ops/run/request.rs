@@ -1,0 +1,132 @@
+//! [`RunRequest`] and [`RunOutcome`]: what a caller asks for, and what it gets.
+
+use std::collections::BTreeMap;
+
+use exec::{Encoding, ExecResult, Network, Tier};
+use policy::{RelPath, SkillId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use storage::Absorbed;
+
+use super::changes::Changes;
+
+/// Longest command that listings show, in characters.
+const SHOWN_CHARACTERS: usize = 200;
+/// What of a result is output, which streams have told already.
+const OUTPUT: [&str; 7] =
+    ["stdout", "stderr", "output", "stdout_base64", "stderr_base64", "truncated", "dropped_bytes"];
+
+/// What to run.
+#[derive(Clone, Debug, Hash)]
+pub enum Command {
+    /// A program and its arguments.
+    Program {
+        /// Its bare name.
+        name: String,
+        /// Its arguments.
+        args: Vec<String>,
+    },
+    /// A line for `bash -c`.
+    Shell(String),
+}
+
+/// Which skills a command of a workspace sees, at `/workspace/skills/<id>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Skills {
+    /// None.
+    #[default]
+    None,
+    /// All that the user has.
+    All,
+    /// These.
+    Named(Vec<SkillId>),
+}
+
+/// When what a run does to a skill counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Commit {
+    /// At once, or when it has ended.
+    #[default]
+    Now,
+    /// When somebody has said so, after a look at what it did.
+    Ask,
+}
+
+/// A run as a caller asks for it.
+#[derive(Clone, Debug, Hash)]
+pub struct RunRequest {
+    /// What to run.
+    pub command: Command,
+    /// Working directory in the tree; the tree itself when empty.
+    pub dir: RelPath,
+    /// Further variables.
+    pub env: BTreeMap<String, String>,
+    /// Standard input.
+    pub stdin: Option<Vec<u8>>,
+    /// Deadline in milliseconds; never later than the configured one.
+    pub timeout_ms: Option<u64>,
+    /// Weakest confinement that will do.
+    pub isolation: Option<Tier>,
+    /// Skills that a command of the workspace sees besides.
+    pub skills: Skills,
+    /// What the command may reach; never more than configured.
+    pub network: Option<Network>,
+    /// Whether the result also carries raw bytes.
+    pub encoding: Encoding,
+    /// Whether the outcome tells which files it changed.
+    pub changes: bool,
+    /// When what it does to a skill counts.
+    pub commit: Commit,
+}
+
+/// What a run did.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RunOutcome {
+    /// How the command ended.
+    pub result: ExecResult,
+    /// What it changed in a merged view.
+    pub absorbed: Absorbed,
+    /// Which files it changed, when that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
+}
+
+impl Command {
+    /// The command for people, shortened.
+    pub(super) fn shown(&self) -> String {
+        let whole = match self {
+            Self::Program { name, args } => {
+                std::iter::once(name).chain(args).fold(String::new(), |mut line, word| {
+                    if line.len() < 4 * SHOWN_CHARACTERS {
+                        line.push_str(if line.is_empty() { "" } else { " " });
+                        line.push_str(word);
+                    }
+                    line
+                })
+            }
+            Self::Shell(line) => line.clone(),
+        };
+        whole.chars().take(SHOWN_CHARACTERS).collect()
+    }
+}
+
+impl RunOutcome {
+    /// Everything but the output, as one object.
+    pub(super) fn without_output(&self) -> Value {
+        let mut value = serde_json::to_value(&self.result).unwrap_or_default();
+        if let Some(fields) = value.as_object_mut() {
+            for name in OUTPUT {
+                fields.remove(name);
+            }
+            if let Some(changes) = &self.changes {
+                fields.insert("changes".to_owned(), serde_json::to_value(changes).unwrap_or_default());
+            }
+            if self.absorbed != Absorbed::default() {
+                fields
+                    .insert("absorbed".to_owned(), serde_json::to_value(&self.absorbed).unwrap_or_default());
+            }
+        }
+        value
+    }
+}

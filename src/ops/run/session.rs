@@ -1,0 +1,232 @@
+//! Starting runs that are remembered by a name, and what goes on in their task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use exec::{Chunk, Control, Live, Stream};
+use policy::TreeId;
+use tokio::sync::{mpsc, oneshot};
+
+use super::event::{Cutter, Kind};
+use super::id::ExecId;
+use super::pending::{Decision, Verdict};
+use super::record::{Phase, Purpose, Recorded};
+use super::table::{Claim, Plan};
+use super::{Commit, Fingerprint, Planned, RunRequest};
+use crate::audit::Entry;
+use crate::metrics::Outcome;
+use crate::ops::places::Place;
+use crate::ops::{Error, Result, Service};
+
+/// Pieces of output on their way to the log, of at most 64 KiB each.
+const CHUNKS: usize = 2;
+/// Pieces of input on their way to the command.
+const FEEDS: usize = 4;
+
+/// A run that is to be remembered.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Its name; `None`: the service makes one up.
+    pub id: Option<ExecId>,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Whether its standard input stays open for [`Recorded::feed`].
+    pub stdin_open: bool,
+}
+
+/// What a run needs once it has a place.
+struct Outset {
+    place: Place,
+    planned: Planned,
+    live: Live,
+    output: mpsc::Receiver<Chunk>,
+    control: oneshot::Receiver<Control>,
+    /// Where it is told that the command runs, or why it does not.
+    told: oneshot::Sender<Result<()>>,
+}
+
+/// Gives a name back when the run does not begin.
+struct Opening<'a> {
+    service: &'a Service,
+    recorded: Arc<Recorded>,
+    has_begun: bool,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if !self.has_begun {
+            self.service.table.forget(&self.recorded);
+            self.recorded.phase.send_replace(Phase::NeverBegan);
+        }
+    }
+}
+
+impl Service {
+    /// Starts a run that is remembered, and waits until its command runs. Tells whether it is a new one: the same
+    /// request with the same name finds the run that it started before.
+    ///
+    /// The run goes on when the caller goes away.
+    ///
+    /// # Errors
+    /// As [`Service::run`]; [`Error::NameTaken`].
+    pub async fn begin(
+        self: &Arc<Self>,
+        tree: TreeId,
+        request: RunRequest,
+        recording: Recording,
+    ) -> Result<(Arc<Recorded>, bool)> {
+        if self.stop.is_cancelled() {
+            return Err(Error::Stopping);
+        }
+        let fingerprint = Fingerprint::of(&request, &recording);
+        let id = match recording.id {
+            Some(id) => id,
+            None => ExecId::fresh()?,
+        };
+        let is_terminal = matches!(recording.purpose, Purpose::Terminal(_));
+        loop {
+            let (feed, feeds) = mpsc::channel(FEEDS);
+            let has_feed = recording.stdin_open || is_terminal;
+            let plan = Plan {
+                tree: tree.clone(),
+                id: id.clone(),
+                purpose: recording.purpose,
+                command: request.command.shown(),
+                fingerprint,
+                feed: has_feed.then_some(feed),
+            };
+            match self.table.claim(&self.store, plan)? {
+                Claim::New(recorded) => {
+                    let feeds = has_feed.then_some(feeds);
+                    self.set_out(Arc::clone(&recorded), request, feeds).await?;
+                    return Ok((recorded, true));
+                }
+                Claim::There(recorded) => match recorded.begun().await {
+                    // Whoever asked first was told why; this one tries by itself.
+                    Phase::NeverBegan => {}
+                    _ => return Ok((recorded, false)),
+                },
+            }
+        }
+    }
+
+    async fn set_out(
+        self: &Arc<Self>,
+        recorded: Arc<Recorded>,
+        request: RunRequest,
+        input: Option<mpsc::Receiver<exec::Feed>>,
+    ) -> Result<()> {
+        let mut opening = Opening { service: self, recorded: Arc::clone(&recorded), has_begun: false };
+        let limits = self.table.limits();
+        let (longest, places) = match recorded.purpose {
+            Purpose::Attached => (None, &self.places),
+            Purpose::Background => (Some(limits.background_ms), &self.background),
+            Purpose::Terminal(_) => (Some(limits.terminal_ms), &self.terminals),
+        };
+        let is_aside = request.commit == Commit::Ask;
+        let mut planned = self.plan(&recorded.tree, request, longest).await?;
+        if is_aside {
+            planned.aside = Some(self.undecided.take(recorded.tree.user()).await?);
+        }
+        let place = places.take(recorded.tree.user()).await?;
+        let (output_sender, output) = mpsc::channel(CHUNKS);
+        let (begun, control) = oneshot::channel();
+        let (told, hears) = oneshot::channel();
+        let terminal = match recorded.purpose {
+            Purpose::Terminal(size) => Some(size),
+            Purpose::Attached | Purpose::Background => None,
+        };
+        let kill = recorded.kill.subscribe();
+        let live = Live { output: output_sender, input, begun, kill, terminal };
+        let outset = Outset { place, planned, live, output, control, told };
+        // From here on the run's task looks after the name.
+        opening.has_begun = true;
+        let service = Arc::clone(self);
+        self.runs.spawn(async move { service.record(recorded, outset).await });
+        hears.await.unwrap_or(Err(Error::Panicked))
+    }
+
+    /// The life of a remembered run.
+    async fn record(self: Arc<Self>, recorded: Arc<Recorded>, outset: Outset) {
+        let mut opening = Opening { service: &self, recorded: Arc::clone(&recorded), has_begun: false };
+        let Outset { place, planned, live, output, control, told } = outset;
+        let run = self.run_planned(place, planned, Some(live));
+        let write = write(&recorded, output, control, told);
+        let (outcome, told) = tokio::join!(run, write);
+        if let Some(told) = told {
+            // The command never ran.
+            drop(opening);
+            let error = match outcome {
+                Err(error) => error,
+                Ok(_) => Error::Panicked,
+            };
+            drop(told.send(Err(error)));
+            return;
+        }
+        opening.has_begun = true;
+        let ended = outcome.as_ref().map_or(Outcome::Failed, |(outcome, _)| Outcome::of(&outcome.result));
+        self.audit.note(Entry::of_run(&recorded.tree, recorded.id.as_str(), ended.word()));
+        match outcome {
+            Ok((outcome, pending)) => {
+                if pending.is_some() {
+                    *recorded.verdict.lock() = Some(Verdict { decision: Decision::Open, pending });
+                }
+                recorded.keep(&self.store, Ok(&outcome)).await;
+            }
+            Err(error) => recorded.keep(&self.store, Err(sentence(&error))).await,
+        }
+        recorded.log.append(Kind::Exit, &[]).await;
+        recorded.log.close();
+        recorded.phase.send_replace(Phase::Ended);
+        let (service, stop) = (Arc::clone(&self), self.stop.clone());
+        let remembered = Duration::from_millis(self.table.limits().ended_ms);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(remembered) => service.table.forget_old(),
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+}
+
+/// Writes what a run does into its log until its output ends. Gives `told` back when the command never ran.
+async fn write(
+    recorded: &Recorded,
+    mut output: mpsc::Receiver<Chunk>,
+    control: oneshot::Receiver<Control>,
+    told: oneshot::Sender<Result<()>>,
+) -> Option<oneshot::Sender<Result<()>>> {
+    let Ok(control) = control.await else { return Some(told) };
+    drop(recorded.control.set(control));
+    recorded.log.append(Kind::Started, &[]).await;
+    recorded.phase.send_replace(Phase::Running);
+    // The caller may be gone.
+    drop(told.send(Ok(())));
+    let (mut out, mut err) = (Cutter::default(), Cutter::default());
+    while let Some(Chunk { stream, bytes }) = output.recv().await {
+        let cutter = match stream {
+            Stream::Out => &mut out,
+            Stream::Err => &mut err,
+        };
+        for payload in cutter.push(bytes) {
+            recorded.log.append(stream.into(), &payload).await;
+        }
+    }
+    for (stream, cutter) in [(Stream::Out, &mut out), (Stream::Err, &mut err)] {
+        if let Some(payload) = cutter.finish() {
+            recorded.log.append(stream.into(), &payload).await;
+        }
+    }
+    None
+}
+
+/// What is said of a run that failed after it had begun. Causes inside the service go to its log.
+fn sentence(error: &Error) -> String {
+    match error {
+        Error::Stopping | Error::Exec(exec::Error::LauncherDied) => error.to_string(),
+        other => {
+            tracing::error!(error = ?other, "a run failed after it had begun");
+            "the run failed inside the service after it had begun".to_owned()
+        }
+    }
+}

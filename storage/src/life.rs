@@ -1,0 +1,129 @@
+//! What a manager does with a skill for all users: look at its versions, go back to one, publish what a user made of it.
+
+use std::ffi::OsStr;
+
+use policy::{AgentId, Scope, SkillId, TreeId, UserId};
+
+use crate::copy::copy_tree;
+use crate::dir::DEPTH_MAX;
+use crate::error::{Error, Result};
+use crate::place;
+use crate::publish::Publication;
+use crate::status::Status;
+use crate::store::Store;
+use crate::union::layers::{Found, Layers};
+use crate::version::{self, Version};
+
+/// A version of a skill that is there to be gone back to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptVersion {
+    /// Its name.
+    pub version: Version,
+    /// When another took its place, in nanoseconds since 1970; `None` for the current one.
+    pub replaced_ns: Option<i128>,
+}
+
+impl Store {
+    /// The versions of a skill of an application that are kept: the current one, then the former, the last first.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is none.
+    pub fn versions(&self, agent: &AgentId, skill: &SkillId) -> Result<Vec<KeptVersion>> {
+        let current = self.baseline_version(agent, skill)?;
+        let mut kept = Vec::new();
+        match self.inner.root.open_dir(&place::versions(agent, skill)?) {
+            Err(Error::NotFound(_)) => {}
+            versions => {
+                let versions = versions?;
+                for entry in versions.entries()? {
+                    let version = entry.name.to_str().and_then(Version::parse);
+                    let (Some(version), Some(stat)) = (version, versions.stat_entry(&entry.name)?) else {
+                        continue;
+                    };
+                    if current.as_ref() != Some(&version) {
+                        // A rename moves the change time: it is when the version was replaced.
+                        kept.push(KeptVersion { version, replaced_ns: Some(stat.changed_ns) });
+                    }
+                }
+            }
+        }
+        kept.sort_unstable_by_key(|kept| std::cmp::Reverse(kept.replaced_ns));
+        if let Some(version) = current {
+            kept.insert(0, KeptVersion { version, replaced_ns: None });
+        }
+        if kept.is_empty() { Err(Error::NotFound(skill.to_string())) } else { Ok(kept) }
+    }
+
+    /// Makes a former version the current one again. The one that it takes the place of is kept.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when the version is not kept; those of [`Store::publish`].
+    pub fn rollback(
+        &self,
+        user: &UserId,
+        agent: &AgentId,
+        skill: &SkillId,
+        wanted: &Version,
+    ) -> Result<Publication> {
+        let gone = || Error::NotFound(format!("{skill} {wanted}"));
+        self.publish(Scope::Baseline, user, agent, std::slice::from_ref(skill), &mut |_, into| {
+            let former = self.version_dir(agent, skill, wanted)?.ok_or_else(gone)?;
+            copy_tree(&Layers { upper: None, lower: Some(former) }, into, None, DEPTH_MAX)?;
+            // A publication meanwhile may have had it removed while it was read.
+            if version::digest(into)? == *wanted { Ok(Some(wanted.clone())) } else { Err(gone()) }
+        })
+    }
+
+    /// Publishes what a user sees of a skill as the application's next version.
+    ///
+    /// The user's changes, being everybody's now, are dropped, unless a command or another change is in them.
+    /// With `force`, what the application changed since the user began is overwritten.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when the user has no such skill; [`Error::Conflict`] when the user changed nothing, or both
+    /// the user and the application changed the same and `force` is not set; those of [`Store::publish`].
+    pub fn promote(&self, id: &TreeId, force: bool) -> Result<Publication> {
+        let TreeId::Skill(user, agent, skill) = id else {
+            return Err(Error::NotFound(id.sandbox_path()));
+        };
+        let (overlay, baseline) = (place::overlay(user, agent)?, place::baseline(agent)?);
+        let publication =
+            self.publish(Scope::Baseline, user, agent, std::slice::from_ref(skill), &mut |_, into| {
+                let _held = self.inner.locks.read(id);
+                let layers = Layers::open(&self.inner.root, &overlay, &baseline)?;
+                let Some(Found::Directory(layers, ..)) = layers.lookup(OsStr::new(skill.as_str()))? else {
+                    return Err(Error::NotFound(skill.to_string()));
+                };
+                match self.status_held(id)?.status {
+                    Status::OutOfSync if !force => {
+                        return Err(Error::Conflict(format!(
+                            "the application changed what the user changed in `{skill}`: pull first, or promote with `force`"
+                        )));
+                    }
+                    Status::Unchanged => {
+                        return Err(Error::Conflict(format!("the user changed nothing in `{skill}`")));
+                    }
+                    Status::OutOfSync | Status::Modified | Status::LocalOnly => {}
+                }
+                copy_tree(&layers, into, None, DEPTH_MAX)?;
+                Ok(None)
+            })?;
+        if self.seat(id).is_none() {
+            self.drop_if_equal(id)?;
+        }
+        Ok(publication)
+    }
+
+    /// Drops the overlay of `id` if what it holds is as in the baseline.
+    fn drop_if_equal(&self, id: &TreeId) -> Result<()> {
+        let trash = {
+            let _alone = self.inner.locks.write(id);
+            if self.seat(id).is_some() || !self.status_held(id)?.changes.is_empty() {
+                return Ok(());
+            }
+            self.reset_held(id)?
+        };
+        drop(trash);
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! Laws of a skill's life: versions, going back, publishing what a user made, carrying changes over to a new version.
+#![allow(clippy::unwrap_used, reason = "a test's helpers panic")]
+
+mod fixture;
+
+use std::io::Write;
+
+use fixture::live::WAYS;
+use fixture::{Fixture, Tree, agent, assert_valid_upper, path, put, read, skill_id, skill_tree, user_id};
+use storage::{Condition, Error, Files, Prefer, Status, Version};
+
+const FIRST: [(&str, &str); 4] = [("f", "1"), ("g", "1"), ("d/x", "1"), ("d/y", "1")];
+
+fn remove(files: &Files, at: &str) {
+    files.remove(&path(at), true, &Condition::Always).unwrap();
+}
+
+/// What a user sees of the skill `s`.
+fn seen(fixture: &Fixture, user: &str) -> Tree {
+    Tree::through(&fixture.skill(user, "s")).unwrap()
+}
+
+fn status(fixture: &Fixture, user: &str) -> Status {
+    fixture.store.status(&skill_tree(user, "s")).unwrap().status
+}
+
+/// The kept versions of the skill `s`, the current one first.
+fn versions(fixture: &Fixture) -> Vec<Version> {
+    let versions = fixture.store.versions(&agent(), &skill_id("s")).unwrap();
+    assert!(versions.iter().enumerate().all(|(at, kept)| kept.replaced_ns.is_none() == (at == 0)));
+    versions.into_iter().map(|kept| kept.version).collect()
+}
+
+#[test]
+fn going_back_publishes_the_former_version_and_keeps_the_one_it_replaces() {
+    let fixture = Fixture::new();
+    let first = fixture.baseline("s", &Tree::of(&FIRST)).version;
+    put(&fixture.skill("u", "s"), "f", "mine");
+    let second = fixture.baseline("s", &Tree::of(&[("f", "2")])).version;
+    assert_eq!(versions(&fixture), [second.clone(), first.clone()]);
+    let back = |version| fixture.store.rollback(&user_id("m"), &agent(), &skill_id("s"), version);
+    assert_eq!(back(&first).unwrap().skills[0].version, first);
+    assert_eq!(seen(&fixture, "v"), Tree::of(&FIRST));
+    assert_eq!(versions(&fixture), [first.clone(), second.clone()]);
+    assert_eq!(status(&fixture, "u"), Status::Modified);
+    // The one that is current already, and one that never was.
+    assert!(back(&first).unwrap().skills[0].unchanged);
+    let never = Version::parse(&"0".repeat(32)).unwrap();
+    assert!(matches!(back(&never), Err(Error::NotFound(_))));
+    assert!(matches!(fixture.store.versions(&agent(), &skill_id("t")), Err(Error::NotFound(_))));
+    assert_eq!(back(&second).unwrap().skills[0].version, second);
+    assert_eq!(seen(&fixture, "v"), Tree::of(&[("f", "2")]));
+    fixture.assert_swept();
+}
+
+#[test]
+fn what_one_user_made_becomes_everybodys() {
+    let fixture = Fixture::new();
+    let first = fixture.baseline("s", &Tree::of(&FIRST)).version;
+    let files = fixture.skill("u", "s");
+    put(&files, "f", "mine");
+    put(&files, "新/文件", "new");
+    remove(&files, "d/x");
+    let mine = seen(&fixture, "u");
+    let promoted = fixture.store.promote(&skill_tree("u", "s"), false).unwrap().skills.remove(0);
+    assert_eq!((promoted.replaced, promoted.unchanged), (true, false));
+    assert_eq!((seen(&fixture, "u"), seen(&fixture, "v")), (mine.clone(), mine));
+    assert_eq!(versions(&fixture), [promoted.version, first]);
+    // Nothing of it is the user's own any more.
+    assert_eq!(fixture::names(&fixture.overlay_path("u")), Vec::<String>::new());
+    assert!(matches!(fixture.store.promote(&skill_tree("u", "s"), true), Err(Error::Conflict(_))));
+    fixture.assert_swept();
+}
+
+#[test]
+fn a_skill_of_the_users_own_can_be_promoted_and_one_that_is_not_there_cannot() {
+    let fixture = Fixture::new();
+    fixture.publish(policy::Scope::Overlay, "u", "s", &Tree::of(&FIRST));
+    assert!(!fixture.store.promote(&skill_tree("u", "s"), false).unwrap().skills[0].replaced);
+    assert_eq!(seen(&fixture, "v"), Tree::of(&FIRST));
+    assert_eq!(status(&fixture, "u"), Status::Unchanged);
+    assert!(matches!(fixture.store.promote(&skill_tree("u", "t"), false), Err(Error::NotFound(_))));
+}
+
+#[test]
+fn what_both_changed_is_promoted_by_force_only() {
+    let fixture = Fixture::new();
+    fixture.baseline("s", &Tree::of(&FIRST));
+    put(&fixture.skill("u", "s"), "f", "mine");
+    let second = fixture.baseline("s", &Tree::of(&[("f", "2"), ("g", "1")])).version;
+    let id = skill_tree("u", "s");
+    assert!(matches!(fixture.store.promote(&id, false), Err(Error::Conflict(_))));
+    assert_eq!(versions(&fixture)[0], second);
+    assert_eq!(read(&fixture.skill("u", "s"), "f").unwrap(), "mine");
+    fixture.assert_swept();
+    drop(fixture.store.promote(&id, true).unwrap());
+    assert_eq!(seen(&fixture, "v"), Tree::of(&[("f", "mine"), ("g", "1")]));
+}
+
+/// A user changes `f`, removes `g`, adds `new` and copies `d/x` up; the application changes what `next` says.
+fn pulled(next: &[(&str, &str)], prefer: Prefer) -> (Fixture, storage::Pulled) {
+    let fixture = Fixture::new();
+    fixture.baseline("s", &Tree::of(&FIRST));
+    let files = fixture.skill("u", "s");
+    put(&files, "f", "mine");
+    remove(&files, "g");
+    put(&files, "new", "mine");
+    files.rename(&path("d/x"), &path("d/z"), false, &Condition::Always).unwrap();
+    files.rename(&path("d/z"), &path("d/x"), false, &Condition::Always).unwrap();
+    let version = fixture.baseline("s", &Tree::of(next)).version;
+    let pulled = fixture.store.pull(&skill_tree("u", "s"), prefer).unwrap();
+    assert_eq!((pulled.version.as_ref(), pulled.moved), (Some(&version), true));
+    assert_valid_upper(&fixture.overlay_path("u"), &[]);
+    fixture.assert_swept();
+    // Again it finds nothing to do.
+    let again = fixture.store.pull(&skill_tree("u", "s"), prefer).unwrap();
+    assert_eq!((again.moved, again.refreshed, again.conflicts.len()), (false, 0, 0));
+    (fixture, pulled)
+}
+
+#[test]
+fn what_only_the_application_changed_arrives_and_what_only_the_user_changed_stays() {
+    let next = [("f", "1"), ("g", "1"), ("d/x", "2"), ("d/y", "2"), ("more", "2")];
+    let (fixture, pulled) = pulled(&next, Prefer::Ours);
+    assert_eq!(pulled.conflicts, Vec::<String>::new());
+    let expected = [("f", "mine"), ("new", "mine"), ("d/x", "2"), ("d/y", "2"), ("more", "2")];
+    assert_eq!(seen(&fixture, "u"), Tree::of(&expected));
+    assert_eq!(status(&fixture, "u"), Status::Modified);
+}
+
+#[test]
+fn what_both_changed_is_told_and_stays_as_preferred() {
+    let next = [("f", "2"), ("g", "2"), ("new", "2"), ("d/x", "1")];
+    let conflicts = ["f", "g", "new"];
+    let (fixture, ours) = pulled(&next, Prefer::Ours);
+    assert_eq!(ours.conflicts, conflicts);
+    assert_eq!(seen(&fixture, "u"), Tree::of(&[("f", "mine"), ("new", "mine"), ("d/x", "1")]));
+    // Its user has decided: it is a change like any other from now on.
+    assert_eq!(status(&fixture, "u"), Status::Modified);
+    let (fixture, theirs) = pulled(&next, Prefer::Theirs);
+    assert_eq!(theirs.conflicts, conflicts);
+    assert_eq!(seen(&fixture, "u"), Tree::of(&next));
+    assert_eq!(status(&fixture, "u"), Status::Unchanged);
+}
+
+#[test]
+fn what_the_application_removed_goes_unless_the_user_had_changed_it() {
+    let (fixture, pulled) = pulled(&[("other", "2")], Prefer::Ours);
+    assert_eq!(pulled.conflicts, ["f"]);
+    assert_eq!(seen(&fixture, "u"), Tree::of(&[("f", "mine"), ("new", "mine"), ("other", "2")]));
+}
+
+#[test]
+fn a_skill_without_changes_or_without_the_user_pulls_nothing() {
+    let fixture = Fixture::new();
+    let version = fixture.baseline("s", &Tree::of(&FIRST)).version;
+    let pulled = fixture.store.pull(&skill_tree("u", "s"), Prefer::Theirs).unwrap();
+    assert_eq!((pulled.version, pulled.moved, pulled.refreshed), (Some(version), false, 0));
+    assert!(matches!(fixture.store.pull(&skill_tree("u", "t"), Prefer::Ours), Err(Error::NotFound(_))));
+    // An uploaded skill hides all of the application's, its new version as well.
+    fixture.publish(policy::Scope::Overlay, "u", "s", &Tree::of(&[("own", "1")]));
+    fixture.baseline("s", &Tree::of(&[("f", "2")]));
+    assert!(fixture.store.pull(&skill_tree("u", "s"), Prefer::Theirs).unwrap().moved);
+    assert_eq!(seen(&fixture, "u"), Tree::of(&[("own", "1")]));
+}
+
+#[test]
+fn a_command_in_the_skill_holds_off_a_pull_and_loses_nothing_by_a_promotion() {
+    for way in WAYS {
+        let Some(fixture) = Fixture::live(way) else { continue };
+        fixture.baseline("s", &Tree::of(&FIRST));
+        put(&fixture.skill("u", "s"), "f", "mine");
+        let id = skill_tree("u", "s");
+        let command = fixture.command(&id);
+        fixture.baseline("s", &Tree::of(&[("f", "1"), ("more", "2")]));
+        assert!(matches!(fixture.store.pull(&id, Prefer::Ours), Err(Error::Conflict(_))), "{way:?}");
+        drop(fixture.store.promote(&id, true).unwrap());
+        std::fs::File::create(command.tree().join("late")).unwrap().write_all(b"kept").unwrap();
+        drop(command);
+        fixture.store.close_views().unwrap();
+        assert_eq!(read(&fixture.skill("u", "s"), "late").unwrap(), "kept", "{way:?}");
+        assert_eq!(read(&fixture.skill("v", "s"), "f").unwrap(), "mine");
+        fixture.store.pull(&id, Prefer::Ours).unwrap();
+        assert_eq!(status(&fixture, "u"), Status::Modified, "{way:?}");
+    }
+}
+
+#[test]
+fn both_sides_of_a_changed_file_are_read_up_to_a_bound() {
+    let fixture = Fixture::new();
+    fixture.baseline("s", &Tree::of(&FIRST));
+    let files = fixture.skill("u", "s");
+    put(&files, "f", "mine");
+    remove(&files, "g");
+    put(&files, "new", "mine");
+    let sides = |at: &str, most| {
+        let sides = fixture.store.sides(&skill_tree("u", "s"), &path(at), most).unwrap();
+        let text = |side: Option<storage::Side>| {
+            side.map(|side| (side.bytes, side.content.map(|bytes| String::from_utf8(bytes).unwrap())))
+        };
+        (text(sides.before), text(sides.after))
+    };
+    let some = |text: &str| Some((u64::try_from(text.len()).unwrap(), Some(text.to_owned())));
+    assert_eq!(sides("f", 4), (some("1"), some("mine")));
+    assert_eq!(sides("f", 3), (some("1"), Some((4, None))));
+    assert_eq!(sides("g", 4), (some("1"), None));
+    assert_eq!(sides("new", 4), (None, some("mine")));
+    assert_eq!(sides("d", 4), (None, None));
+}

@@ -1,0 +1,356 @@
+//! The audit log: what is in it, what is not, and what a crash, a forger and a broken disk do to it.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{Client, Service, Settings, digest, landlocked, run_program, skill_zip};
+
+fn dir(root: &Path) -> PathBuf {
+    root.join(".filesecbox/audit")
+}
+
+fn files(root: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(dir(root)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// All records of a log, as JSON.
+fn records(root: &Path) -> Vec<Value> {
+    let texts = files(root).into_iter().map(|file| fs::read_to_string(file).unwrap());
+    texts
+        .flat_map(|text| text.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// What `filesecbox audit verify` says, and whether it is content.
+fn verify(root: &Path, further: &[&str]) -> (bool, String) {
+    let args = [&["audit", "verify", "--root", root.to_str().unwrap()], further].concat();
+    let output = run_program(&args, &[]);
+    let told =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.success(), told)
+}
+
+fn kill(service: &mut Service) {
+    kill_process(Pid::from_raw(service.pid().cast_signed()).unwrap(), Signal::KILL).unwrap();
+    service.wait();
+}
+
+fn again(root: &Path) -> Service {
+    Service::with(Settings { root: Some(root.to_owned()), ..Settings::default() })
+}
+
+#[test]
+fn every_change_run_and_refused_token_is_recorded_and_nothing_secret_is() {
+    let token = |name: &str, role: &str| {
+        format!("[[tokens]]\nsha256 = \"{}\"\n{role}\nname = \"{name}\"\n", digest(name))
+    };
+    let config = [
+        token("boss", "role = \"admin\""),
+        token("reader", "role = \"manager\"\nagent = \"a\""),
+        token("alice", "role = \"user\"\nuser = \"alice\""),
+    ];
+    let service = Service::configured(&config.concat());
+    let (boss, alice) = (service.client.with_token("boss"), service.client.with_token("alice"));
+    boss.upload("/v1/skills/x/a", "baseline", &skill_zip("s", &[("f", "secret")]));
+    alice.put("/v1/sandbox/alice/a/edit?path=%E6%95%B0%E6%8D%AE/n.md", "secret content").ok();
+    alice.get("/v1/sandbox/alice/a/content?path=%E6%95%B0%E6%8D%AE/n.md").ok();
+    alice
+        .post_json("/v1/sandbox/alice/a/move", &serde_json::json!({ "from": "none", "to": "b" }))
+        .refused(404, "not_found");
+    if landlocked(&alice) {
+        alice.execute("/v1/sandbox/alice/a", "echo", &["secret-argument"]);
+    }
+    // Refused: another's tree, a role that may not, a token that is none, none at all.
+    alice.get("/v1/sandbox/bob/a/files").refused(404, "not_found");
+    service.client.with_token("reader").put("/v1/sandbox/alice/a/edit?path=f", "x").refused(403, "denied");
+    service.client.with_token("secret-token").get("/v1/info").refused(401, "unauthenticated");
+    service.client.put("/v1/sandbox/alice/a/edit?path=f", "x").refused(401, "unauthenticated");
+    let issued = boss.post_json("/v1/tokens", &serde_json::json!({ "user": "carol" })).ok();
+
+    let records = records(&service.root);
+    let of = |outcome: &str, action: &str| {
+        let found: Vec<&Value> = records
+            .iter()
+            .filter(|record| record["outcome"] == outcome && record["action"] == action)
+            .collect();
+        assert_eq!(found.len(), 1, "{outcome} {action}: {records:#?}");
+        found[0].clone()
+    };
+    assert_eq!(of("ok", "start")["seq"], 1);
+    let upload = of("ok", "POST /v1/skills/{u}/{a}/upload");
+    assert_eq!(
+        (&upload["scope"], &upload["token"], &upload["role"]),
+        (&"baseline".into(), &"boss".into(), &"admin".into())
+    );
+    let edit = of("ok", "PUT /v1/sandbox/{u}/{a}/edit");
+    assert_eq!(
+        (&edit["tree"], &edit["paths"][0], &edit["user"]),
+        (&"sandbox/alice/a".into(), &"数据/n.md".into(), &"alice".into())
+    );
+    assert_eq!(of("not_found", "POST /v1/sandbox/{u}/{a}/move")["paths"], serde_json::json!(["none", "b"]));
+    assert_eq!(of("not_found", "GET /v1/sandbox/{u}/{a}/files")["tree"], "sandbox/bob/a");
+    assert_eq!(of("denied", "PUT /v1/sandbox/{u}/{a}/edit")["token"], "reader");
+    assert_eq!(of("unauthenticated", "GET /v1/info").get("role"), None);
+    assert_eq!(of("unauthenticated", "PUT /v1/sandbox/{u}/{a}/edit")["status"], 401);
+    let tokens = of("ok", "POST /v1/tokens");
+    assert_eq!((&tokens["issued"], &tokens["user"]), (&issued["id"], &"carol".into()));
+    if landlocked(&alice) {
+        assert_eq!(of("ok", "POST /v1/sandbox/{u}/{a}/execute")["program"], "echo");
+    }
+    let text = records.iter().map(ToString::to_string).collect::<String>();
+    assert!(!text.contains("secret") && !text.contains(issued["data"].as_str().unwrap()), "{text}");
+    assert!(!text.contains(service.root.to_str().unwrap()));
+
+    assert_eq!(fs::metadata(dir(&service.root)).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(&files(&service.root)[0]).unwrap().permissions().mode() & 0o777, 0o600);
+    let (is_whole, told) = verify(&service.root, &[]);
+    assert!(is_whole && told.contains("the chain is whole"), "{told}");
+    let output = run_program(&["audit", "tail", "-n", "2", "--root", service.root.to_str().unwrap()], &[]);
+    let tail = String::from_utf8(output.stdout).unwrap();
+    assert!(tail.lines().count() == 2 && tail.contains("POST /v1/tokens"), "{tail}");
+}
+
+#[test]
+fn a_run_that_goes_on_has_a_record_of_its_beginning_and_one_of_its_end() {
+    let service = Service::start();
+    if !landlocked(&service.client) {
+        return;
+    }
+    let body = serde_json::json!({ "command": "bash", "args": ["-c", "exit 3"], "exec_id": "mine" });
+    let begun = service.client.post_json("/v1/sandbox/u/a/exec?background=true", &body);
+    assert_eq!(begun.status, 201);
+    let begin = std::time::Instant::now();
+    let ended = loop {
+        let ended = records(&service.root).into_iter().find(|record| record["action"] == "run ended");
+        if let Some(ended) = ended {
+            break ended;
+        }
+        assert!(begin.elapsed() < std::time::Duration::from_secs(30));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    assert_eq!(
+        (&ended["run"], &ended["outcome"], &ended["tree"]),
+        (&"mine".into(), &"exited".into(), &"sandbox/u/a".into())
+    );
+    let records = records(&service.root);
+    let begun = records.iter().find(|record| record["action"] == "POST /v1/sandbox/{u}/{a}/exec").unwrap();
+    assert_eq!(
+        (&begun["run"], &begun["program"], &begun["status"]),
+        (&"mine".into(), &"bash".into(), &201.into())
+    );
+}
+
+#[test]
+fn a_change_whose_caller_has_gone_is_recorded_as_unanswered() {
+    let service = Service::start();
+    if !landlocked(&service.client) {
+        return;
+    }
+    let mut stream = service.client.connect();
+    let body = "[\"-c\", \"echo > begun; sleep 1\"]";
+    let head =
+        "POST /v1/sandbox/u/a/execute?command=bash HTTP/1.1\r\nhost: localhost\r\nx-request-id: gone\r\n";
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let begin = std::time::Instant::now();
+    let wait = |until: &dyn Fn() -> bool| {
+        while !until() {
+            assert!(begin.elapsed() < std::time::Duration::from_secs(30));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    wait(&|| service.client.get("/v1/sandbox/u/a/raw/begun").status == 200);
+    drop(stream);
+    let left = || records(&service.root).into_iter().find(|record| record["request"] == "gone");
+    wait(&|| left().is_some());
+    let left = left().unwrap();
+    assert_eq!(
+        (&left["outcome"], &left["program"], left.get("status")),
+        (&"unanswered".into(), &"bash".into(), None)
+    );
+}
+
+#[test]
+fn a_service_that_is_killed_while_writing_has_recorded_all_that_it_acknowledged() {
+    let root = tempfile::tempdir().unwrap();
+    let mut acknowledged = Vec::new();
+    for round in 0..4 {
+        let mut service = again(root.path());
+        let writers: Vec<_> = (0..4)
+            .map(|writer| {
+                let client = service.client.clone();
+                std::thread::spawn(move || write_until_it_dies(&client, &format!("{round}-{writer}")))
+            })
+            .collect();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        kill(&mut service);
+        for writer in writers {
+            acknowledged.extend(writer.join().unwrap());
+        }
+    }
+    assert!(acknowledged.len() > 20, "the control: {}", acknowledged.len());
+    let (is_whole, told) = verify(root.path(), &[]);
+    assert!(is_whole, "{told}");
+    let output = run_program(
+        &["audit", "tail", "-n", "100000", "--json", "--root", root.path().to_str().unwrap()],
+        &[],
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    for name in acknowledged {
+        assert!(text.contains(&format!("\"{name}\"")), "{name} was acknowledged and is not recorded");
+    }
+}
+
+/// Names of files whose writing was acknowledged before the service died.
+fn write_until_it_dies(client: &Client, prefix: &str) -> Vec<String> {
+    use std::io::Read;
+    let mut acknowledged = Vec::new();
+    for number in 0.. {
+        let name = format!("{prefix}-{number}");
+        let Ok(mut stream) = std::net::TcpStream::connect(client.address) else { break };
+        let head =
+            format!("PUT /v1/sandbox/u/a/raw/{name} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
+        let mut reply = String::new();
+        if write!(stream, "{head}content-length: 1\r\n\r\nx").is_err()
+            || stream.read_to_string(&mut reply).is_err()
+        {
+            break;
+        }
+        if !reply.starts_with("HTTP/1.1 201") {
+            break;
+        }
+        acknowledged.push(name);
+    }
+    acknowledged
+}
+
+#[test]
+fn a_torn_last_line_is_told_and_sealed_by_the_next_start() {
+    let root = tempfile::tempdir().unwrap();
+    let mut service = again(root.path());
+    service.client.write("/v1/sandbox/u/a", "f", "x");
+    kill(&mut service);
+    let file = files(root.path())[0].clone();
+    let torn = b"{\"seq\":3,\"time\":\"20";
+    fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(torn).unwrap();
+    let (is_whole, told) = verify(root.path(), &[]);
+    assert!(is_whole && told.contains("open     19 bytes"), "{told}");
+    // An empty file, which a crash can leave as well, is in nobody's way.
+    fs::write(dir(root.path()).join("0000000000000003.jsonl"), "{\"se").unwrap();
+    let mut service = again(root.path());
+    service.client.write("/v1/sandbox/u/a", "g", "x");
+    kill(&mut service);
+    let (is_whole, told) = verify(root.path(), &[]);
+    assert!(
+        is_whole && told.contains("torn     19 bytes") && told.contains("records  4 in 2 files"),
+        "{told}"
+    );
+    // What was torn once is part of the record: it can neither go nor change.
+    let before = fs::read(&file).unwrap();
+    for changed in [before[..before.len() - torn.len()].to_vec(), [&before[..], b"x"].concat()] {
+        fs::write(&file, changed).unwrap();
+        assert!(!verify(root.path(), &[]).0);
+    }
+}
+
+#[test]
+fn whoever_changes_removes_or_inserts_a_record_is_found_out() {
+    let root = tempfile::tempdir().unwrap();
+    for start in 0..3 {
+        let mut service = again(root.path());
+        for name in ["a", "b", "c"] {
+            service.client.write("/v1/sandbox/u/a", &format!("{start}{name}"), "x");
+        }
+        kill(&mut service);
+    }
+    let (is_whole, told) = verify(root.path(), &[]);
+    assert!(is_whole && told.contains("records  12 in 3 files"), "{told}");
+    let head = told.lines().find_map(|line| line.strip_prefix("head     ")).unwrap().to_owned();
+    assert!(verify(root.path(), &["--contains", &head]).0);
+    let all = files(root.path());
+    let whole: Vec<Vec<u8>> = all.iter().map(|file| fs::read(file).unwrap()).collect();
+    let restore = || all.iter().zip(&whole).for_each(|(file, bytes)| fs::write(file, bytes).unwrap());
+    for (number, file) in all.iter().enumerate() {
+        let text = String::from_utf8(whole[number].clone()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let joined = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        let forgeries = [
+            text.replace("\"user\":\"u\"", "\"user\":\"v\""),
+            joined(&[&lines[..2], &lines[3..]].concat()),
+            joined(&[&lines[..2], &lines[1..]].concat()),
+            joined(&[lines[0], lines[2], lines[1], lines[3]]),
+        ];
+        for forged in forgeries {
+            fs::write(file, forged).unwrap();
+            let (is_whole, told) = verify(root.path(), &[]);
+            assert!(!is_whole && told.contains("BROKEN"), "{number}: {told}");
+            restore();
+        }
+    }
+    fs::remove_file(&all[1]).unwrap();
+    assert!(!verify(root.path(), &[]).0, "a file in the middle is gone");
+    restore();
+    // Cutting the end off leaves a whole chain; only a head kept elsewhere tells.
+    fs::remove_file(&all[2]).unwrap();
+    assert!(verify(root.path(), &[]).0);
+    assert!(!verify(root.path(), &["--contains", &head]).0);
+}
+
+#[test]
+fn files_follow_one_another_by_size_and_the_oldest_go() {
+    let service = Service::configured("[audit]\nfile_bytes = 65536\ntotal_bytes = 200000\n");
+    let long = "n".repeat(200);
+    for number in 0..900 {
+        service.client.put(format!("/v1/sandbox/u/a/edit?path={long}/{}", number % 10), "x").ok();
+    }
+    let sizes: Vec<u64> = files(&service.root).iter().map(|file| fs::metadata(file).unwrap().len()).collect();
+    assert!(sizes.len() >= 3 && sizes.iter().sum::<u64>() < 300_000, "{sizes:?}");
+    let (is_whole, told) = verify(&service.root, &[]);
+    assert!(is_whole && told.contains("older files are gone"), "{told}");
+}
+
+#[test]
+fn what_cannot_be_recorded_is_not_changed_and_can_still_be_read() {
+    let service = Service::configured("[audit]\nfile_bytes = 65536\n");
+    service.client.write("/v1/sandbox/u/a", "f", "x");
+    // The next file cannot be made where the directory is gone.
+    fs::remove_dir_all(dir(&service.root)).unwrap();
+    let long = "n".repeat(250);
+    let refused = (0..2000).find_map(|_| {
+        let reply = service.client.put(format!("/v1/sandbox/u/a/edit?path={long}/{long}/{long}"), "x");
+        (reply.status != 200).then_some(reply)
+    });
+    refused.expect("a change is refused").refused(503, "disconnected");
+    let reply = service.client.put("/v1/sandbox/u/a/edit?path=new", "x");
+    assert_eq!(reply.refused(503, "disconnected")["request_id"], reply.header("x-request-id").unwrap());
+    service.client.get("/v1/sandbox/u/a/content?path=new").refused(404, "not_found");
+    assert_eq!(service.client.text("/v1/sandbox/u/a", "f"), "x");
+    let answer = service.client.get("/readyz").refused(503, "disconnected");
+    assert_eq!(answer["audit"], false);
+    let figures = service.client.get("/metrics");
+    assert!(String::from_utf8_lossy(&figures.body).contains("filesecbox_audit_writable 0"));
+}
+
+#[test]
+fn strangers_cannot_push_the_records_of_others_out() {
+    let service =
+        Service::configured(&format!("[[tokens]]\nsha256 = \"{}\"\nrole = \"admin\"\n", digest("t")));
+    for _ in 0..200 {
+        service.client.get("/v1/info").refused(401, "unauthenticated");
+    }
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    service.client.get("/v1/info").refused(401, "unauthenticated");
+    service.client.with_token("t").write("/v1/sandbox/u/a", "f", "x");
+    let records = records(&service.root);
+    let strangers: Vec<&Value> =
+        records.iter().filter(|record| record["outcome"] == "unauthenticated").collect();
+    let suppressed: u64 = strangers.iter().filter_map(|record| record["suppressed"].as_u64()).sum();
+    assert_eq!(strangers.len() as u64 + suppressed, 201, "{strangers:?}");
+    assert!(suppressed > 20, "{suppressed}");
+}

@@ -1,0 +1,265 @@
+//! Every route with every role and no role: a table of the exact answers, compared with the router's own list.
+
+use std::collections::BTreeSet;
+
+use crate::routes::routed;
+use crate::support::{Client, Reply, Service, digest, skill_zip};
+
+/// Who asks: nobody, and one for each role; users `u` with any agent, and with agent `a` only.
+const CALLERS: [&str; 7] = ["", "admin", "engine", "manager", "user", "bound", "monitor"];
+/// Whose tree is asked for, with which agent.
+const TREES: [(&str, &str); 3] = [("u", "a"), ("u", "b"), ("v", "a")];
+/// What a caller is told who may not know of something.
+const HIDDEN: &str = "there is nothing here for this token";
+
+/// What a caller gets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Gets {
+    /// The answer of the row.
+    It,
+    /// 401.
+    Unknown,
+    /// 403.
+    Denied,
+    /// 404, and nothing more.
+    Nothing,
+}
+
+use Gets::{Denied, It, Nothing, Unknown};
+
+/// What a route asks of a caller: for each caller, what it gets of each tree.
+type Needs = [[Gets; 3]; 7];
+
+const READ: Needs = [
+    [Unknown; 3],
+    [It; 3],
+    [It; 3],
+    [It, Nothing, It],
+    [It, It, Nothing],
+    [It, Nothing, Nothing],
+    [Denied; 3],
+];
+const CHANGE: Needs =
+    [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [It, Nothing, Nothing], [Denied; 3]];
+const BASELINE: Needs =
+    [[Unknown; 3], [It; 3], [Denied; 3], [It, Nothing, It], [Denied; 3], [Denied; 3], [Denied; 3]];
+/// The baseline, and what the user of the path sees.
+const PROMOTE: Needs = [
+    [Unknown; 3],
+    [It; 3],
+    [Denied; 3],
+    [It, Nothing, It],
+    [Denied, Denied, Nothing],
+    [Denied, Nothing, Nothing],
+    [Denied; 3],
+];
+const ANYBODY: Needs = [[It; 3]; 7];
+const ANY_TOKEN: Needs = [[Unknown; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3]];
+const ISSUE: Needs = [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3]];
+const OBSERVE: Needs = [[Unknown; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3], [It; 3]];
+
+/// One request: the operation as the router has it, what follows its path, the body, the status of who may.
+struct Row(&'static str, &'static str, &'static str, u16, Needs);
+
+/// Every operation has at least one row. Requests may be made again and again with the same answer.
+const ROWS: &[Row] = &[
+    Row("GET /healthz", "", "", 200, ANYBODY),
+    Row("GET /readyz", "", "", 200, ANYBODY),
+    Row("GET /metrics", "", "", 200, OBSERVE),
+    Row("GET /v1/info", "", "", 200, ANY_TOKEN),
+    Row("POST /v1/tokens", "", r#"{"user":"w"}"#, 200, ISSUE),
+    Row("POST /v1/skills/{u}/{a}/upload", "", "ZIP", 200, CHANGE),
+    Row("POST /v1/skills/{u}/{a}/upload", "?scope=baseline", "ZIP", 200, BASELINE),
+    Row("GET /v1/skills/{u}/{a}/list", "", "", 200, READ),
+    Row("DELETE /v1/skills/{u}/{a}/{s}", "none", "", 404, CHANGE),
+    Row("DELETE /v1/skills/{u}/{a}/{s}", "none?scope=baseline", "", 404, BASELINE),
+    Row("POST /v1/skills/{u}/{a}/{s}/reset", "", "", 200, CHANGE),
+    Row("GET /v1/skills/{u}/{a}/{s}/download", "", "", 200, READ),
+    Row("GET /v1/skills/{u}/{a}/{s}/diff", "", "", 200, READ),
+    Row("GET /v1/skills/{u}/{a}/{s}/versions", "", "", 200, READ),
+    Row(
+        "POST /v1/skills/{u}/{a}/{s}/rollback",
+        "?version=00000000000000000000000000000000",
+        "",
+        404,
+        PROMOTE,
+    ),
+    Row("POST /v1/skills/{u}/{a}/{s}/promote", "", "", 409, PROMOTE),
+    Row("POST /v1/skills/{u}/{a}/{s}/pull", "", "", 200, CHANGE),
+    Row("GET /v1/skills/{u}/{a}/catalog", "", "", 200, READ),
+    Row("GET T/files", "", "", 200, READ),
+    Row("GET T/content", "?path=f", "", 200, READ),
+    Row("PUT T/edit", "?path=f", "x", 200, CHANGE),
+    Row("POST T/execute", "?command=ls", "", 200, CHANGE),
+    Row("POST T/exec", "", r#"{"command":"ls"}"#, 200, CHANGE),
+    Row("GET T/exec", "", "", 200, READ),
+    Row("GET T/exec/{exec_id}", "", "", 404, READ),
+    Row("DELETE T/exec/{exec_id}", "", "", 404, CHANGE),
+    Row("POST T/exec/{exec_id}/commit", "", "", 404, CHANGE),
+    Row("POST T/exec/{exec_id}/discard", "", "", 404, CHANGE),
+    Row("POST T/exec/{exec_id}/signal", "", r#"{"signal":"TERM"}"#, 404, CHANGE),
+    Row("POST T/exec/{exec_id}/stdin", "", "x", 404, CHANGE),
+    Row("POST T/exec/{exec_id}/commit", "", "", 404, CHANGE),
+    Row("POST T/exec/{exec_id}/discard", "", "", 404, CHANGE),
+    Row("GET T/terminal", "", "", 400, CHANGE),
+    Row(
+        "POST T/replace",
+        "",
+        r#"{"path":"f","edits":[{"old_string":"none","new_string":"y"}]}"#,
+        409,
+        CHANGE,
+    ),
+    Row("GET T/stat", "?path=f", "", 200, READ),
+    Row("GET T/dir", "", "", 200, READ),
+    Row("POST T/mkdir", "", r#"{"path":"d","parents":true}"#, 200, CHANGE),
+    Row("POST T/move", "", r#"{"from":"none","to":"x"}"#, 404, CHANGE),
+    Row("DELETE T/file", "?path=none", "", 404, CHANGE),
+    Row("GET T/raw/{path}", "f", "", 200, READ),
+    Row("HEAD T/raw/{path}", "f", "", 200, READ),
+    Row("PUT T/raw/{path}", "f", "x", 200, CHANGE),
+    Row("DELETE T/raw/{path}", "none", "", 404, CHANGE),
+];
+
+fn operations() -> BTreeSet<String> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/mod.rs");
+    routed(&std::fs::read_to_string(source).unwrap())
+}
+
+/// A service that knows every caller by a token of the same text.
+fn closed() -> Service {
+    let mut config = String::new();
+    for (caller, role) in CALLERS.iter().skip(1).map(|caller| match *caller {
+        "manager" => ("manager", "role = \"manager\"\nagent = \"a\""),
+        "user" => ("user", "role = \"user\"\nuser = \"u\""),
+        "bound" => ("bound", "role = \"user\"\nuser = \"u\"\nagent = \"a\""),
+        "admin" => ("admin", "role = \"admin\""),
+        "engine" => ("engine", "role = \"engine\""),
+        other => (other, "role = \"monitor\""),
+    }) {
+        config.push_str(&format!("[[tokens]]\nsha256 = \"{}\"\n{role}\n", digest(caller)));
+    }
+    let service = Service::configured(&config);
+    let admin = service.client.with_token("admin");
+    let archive = skill_zip("s", &[("f", "x")]);
+    for (user, agent) in TREES {
+        admin.upload(&format!("/v1/skills/u/{agent}"), "baseline", &archive);
+        admin.write(&format!("/v1/skills/{user}/{agent}/s"), "f", "x");
+        admin.write(&format!("/v1/sandbox/{user}/{agent}"), "f", "x");
+    }
+    service
+}
+
+/// The targets of an operation: for both kinds of trees where it is about a tree.
+fn targets(path: &str, user: &str, agent: &str, rest: &str) -> Vec<String> {
+    let path = match path.strip_suffix("{path}") {
+        Some(directory) => format!("{directory}{rest}"),
+        // The last segment of a row that has one of its own.
+        None if path.ends_with("/{s}") && !rest.is_empty() => {
+            format!("{}{rest}", path.trim_end_matches("{s}"))
+        }
+        None => format!("{path}{rest}"),
+    };
+    let trees =
+        if path.starts_with("T/") { vec!["/v1/skills/{u}/{a}/{s}", "/v1/sandbox/{u}/{a}"] } else { vec![""] };
+    let named = |tree: &str| {
+        let whole = path.strip_prefix('T').map_or_else(|| path.clone(), |below| format!("{tree}{below}"));
+        whole.replace("{u}", user).replace("{a}", agent).replace("{s}", "s").replace("{exec_id}", "none")
+    };
+    trees.into_iter().map(named).collect()
+}
+
+fn ask(client: &Client, method: &str, target: &str, body: &[u8]) -> Reply {
+    let request = client.request(method, target);
+    if body.is_empty() { request.send() } else { request.body(body).send() }
+}
+
+fn sentence(reply: &Reply) -> String {
+    let answer: serde_json::Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    answer["data"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn every_operation_of_the_router_has_a_row_and_every_row_an_operation() {
+    let rows: BTreeSet<String> = ROWS.iter().map(|row| row.0.to_owned()).collect();
+    let operations = operations();
+    let without: Vec<_> = operations.difference(&rows).collect();
+    let invented: Vec<_> = rows.difference(&operations).collect();
+    assert!(without.is_empty() && invented.is_empty(), "no row: {without:?}; no operation: {invented:?}");
+}
+
+#[test]
+fn every_route_answers_every_role_as_its_row_says() {
+    let service = closed();
+    let archive = skill_zip("s", &[("f", "x")]);
+    let mut asked = 0;
+    for Row(operation, rest, body, status, needs) in ROWS {
+        let (method, path) = operation.split_once(' ').unwrap();
+        let body = if *body == "ZIP" { archive.as_slice() } else { body.as_bytes() };
+        for (at, (user, agent)) in TREES.iter().enumerate() {
+            for target in targets(path, user, agent, rest) {
+                for (caller, gets) in CALLERS.iter().zip(needs.iter().map(|gets| gets[at])) {
+                    let client = if caller.is_empty() {
+                        service.client.clone()
+                    } else {
+                        service.client.with_token(caller)
+                    };
+                    let reply = ask(&client, method, &target, body);
+                    let expected = match gets {
+                        It => *status,
+                        Unknown => 401,
+                        Denied => 403,
+                        Nothing => 404,
+                    };
+                    let told = String::from_utf8_lossy(&reply.body);
+                    assert_eq!(reply.status, expected, "{caller}: {method} {target}: {told}");
+                    if method != "HEAD" {
+                        assert_eq!(
+                            sentence(&reply) == HIDDEN,
+                            gets == Nothing,
+                            "{caller}: {method} {target}: {told}"
+                        );
+                    }
+                    asked += 1;
+                }
+            }
+        }
+    }
+    assert!(asked > 700, "{asked}");
+}
+
+#[test]
+fn the_token_of_one_user_finds_nothing_of_another_on_any_route() {
+    let service = closed();
+    let admin = service.client.with_token("admin");
+    let signed = |user: &str| {
+        let answer = admin.post_json("/v1/tokens", &serde_json::json!({ "user": user })).ok();
+        service.client.with_token(answer["data"].as_str().unwrap())
+    };
+    let (of_u, of_v) = (signed("u"), signed("v"));
+    let mut asked = 0;
+    for operation in operations() {
+        let (method, path) = operation.split_once(' ').unwrap();
+        if !path.starts_with("T/") && !path.contains("{u}") {
+            continue;
+        }
+        // What is there, and what is not: the same answer, to whatever is asked.
+        for (client, foreign, absent) in [(&of_u, "v", "nobody"), (&of_v, "u", "nobody")] {
+            let there = targets(path, foreign, "a", if path.ends_with("{path}") { "f" } else { "" });
+            let not_there =
+                targets(path, absent, "no-agent", if path.ends_with("{path}") { "none" } else { "" });
+            for (there, not_there) in there.iter().zip(&not_there) {
+                let told = |target: &str| {
+                    let reply = ask(client, method, target, b"");
+                    let headers: Vec<_> = reply.headers.iter().map(|(name, _)| name.clone()).collect();
+                    (reply.status, sentence(&reply), headers)
+                };
+                let (status, sentence, headers) = told(there);
+                assert_eq!(status, 404, "{method} {there}: {sentence}");
+                assert!(method == "HEAD" || sentence == HIDDEN, "{method} {there}: {sentence}");
+                assert_eq!((status, sentence, headers), told(not_there), "{method} {there}");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 50, "{asked}");
+}
