@@ -5,7 +5,7 @@ use std::io::Read;
 
 use policy::{RelPath, TreeId};
 use storage::encoding::{self, TextEncoding};
-use storage::patch::{self, FilePatch, PatchOptions, Patched};
+use storage::patch::{FilePatch, PatchOptions, Patched};
 use storage::text::{self, Lines, Replacement};
 use storage::tree::{Child, Opened, Walked};
 use storage::{Condition, Layer, Stat, WriteOptions, Written};
@@ -297,24 +297,18 @@ impl Service {
     /// Makes all changes of a patch, or none.
     ///
     /// # Errors
-    /// As [`patch::parse`] and [`storage::Files::patch`]; [`Error::Invalid`] for a condition of a file that the patch
-    /// does not have.
+    /// As [`storage::Files::patch`]; [`Error::Invalid`] for a condition of a file that the patch does not have.
     pub async fn patch(
         &self,
         id: TreeId,
-        text: String,
+        patch: Vec<FilePatch>,
         dry_run: bool,
         conditions: Conditions,
     ) -> Result<Vec<Patched>> {
-        let limit = self.file_limits.text_bytes;
-        let files = self.store.files(id.clone());
-        blocking(move || {
-            let patch = patch::parse(&text, &|name| id.resolve(name))?;
-            drop(text);
-            let conditions = conditions.of(&patch)?;
-            Ok(files.patch(&patch, &PatchOptions { conditions, dry_run, limit })?)
-        })
-        .await
+        let conditions = conditions.of(&patch)?;
+        let options = PatchOptions { conditions, dry_run, limit: self.file_limits.text_bytes };
+        let files = self.store.files(id);
+        blocking(move || Ok(files.patch(&patch, &options)?)).await
     }
 
     /// Removes `path`.

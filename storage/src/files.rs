@@ -1,5 +1,7 @@
 //! [`Files`]: the operations on one tree, ordered against each other and conditional.
 
+mod copy;
+
 use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom};
 
@@ -11,7 +13,7 @@ use crate::stage::StagedFile;
 use crate::stat::{ETag, Kind, Layer, Stat};
 use crate::store::Store;
 use crate::tree::{Aftermath, Child, Opened, Replaced, Tree, WalkOptions, Walked};
-use crate::usage::{Growth, Use};
+use crate::usage::Growth;
 
 /// How often a change of a file is worked out again when a command changes the file meanwhile.
 const UPDATE_TRIES: usize = 8;
@@ -385,109 +387,6 @@ impl Files {
             self.account(&growth);
             Ok(((), tree.rename(from, to)?))
         })
-    }
-
-    /// Copies the file `from`, or with `recursive` the directory, to `to`. `condition` is of `to`.
-    ///
-    /// Links at `from` and, for files, at `to` are followed. What is written is `None` for a directory.
-    ///
-    /// # Errors
-    /// [`Error::AlreadyExists`] when `to` is there and `overwrite` is not set; [`Error::IsDirectory`] when `from` is one
-    /// without `recursive`, or when `to` is; [`Error::NotADirectory`] for a directory onto a file;
-    /// [`Error::IntoItself`]; [`Error::Escape`] for somebody else's file that a command linked in; [`Error::Stale`];
-    /// [`Error::Quota`]; else as [`Tree::put`].
-    pub fn copy(
-        &self,
-        from: &RelPath,
-        to: &RelPath,
-        overwrite: bool,
-        recursive: bool,
-        condition: &Condition,
-    ) -> Result<Option<Written>> {
-        if to == from {
-            return Err(Error::IntoItself { from: from.to_string(), to: to.to_string() });
-        }
-        match self.open(from) {
-            Ok(opened) => self.copy_file(opened, to, overwrite, condition).map(Some),
-            Err(Error::IsDirectory(_)) if recursive => {
-                self.copy_dir(from, to, overwrite, condition).map(|()| None)
-            }
-            Err(other) => Err(other),
-        }
-    }
-
-    fn copy_file(
-        &self,
-        Opened { file, stat, .. }: Opened,
-        to: &RelPath,
-        overwrite: bool,
-        condition: &Condition,
-    ) -> Result<Written> {
-        let mut copy = self.stage()?;
-        crate::copy::copy_file(file, copy.file(), stat.modified_ns)?;
-        copy.set_mode(stat.mode)?;
-        copy.finish()?;
-        let _alone = self.store.inner.locks.file(&self.id, to);
-        if !overwrite {
-            let existing = self.read(to, |tree| tree.stat_entry(to));
-            let existing = self.none_if_unmade(existing)?.map(|(stat, _)| stat);
-            condition.check(to, existing.as_ref())?;
-            if existing.is_some() {
-                return Err(Error::AlreadyExists(to.to_string()));
-            }
-        }
-        let holds = if overwrite { condition.clone() } else { Condition::Missing };
-        self.place(to, copy, &WriteOptions { condition: holds, parents: false, mode: Some(stat.mode) })
-    }
-
-    /// What nobody has made yet has nothing in it.
-    fn none_if_unmade<T>(&self, found: Result<Option<T>>) -> Result<Option<T>> {
-        match found {
-            Err(Error::NotFound(_)) => Ok(None),
-            found => found,
-        }
-    }
-
-    fn copy_dir(&self, from: &RelPath, to: &RelPath, overwrite: bool, condition: &Condition) -> Result<()> {
-        let into_itself = || Error::IntoItself { from: from.to_string(), to: to.to_string() };
-        if to.starts_with(from) {
-            return Err(into_itself());
-        }
-        self.change(|tree| {
-            // A link can lead to the tree itself.
-            if tree.stat(from)?.0.inode == tree.stat(&RelPath::root())?.0.inode {
-                return Err(into_itself());
-            }
-            let existing = tree.stat_entry(to)?.map(|(stat, _)| stat);
-            condition.check(to, existing.as_ref())?;
-            match existing.map(|stat| stat.kind) {
-                None => {}
-                Some(_) if !overwrite => return Err(Error::AlreadyExists(to.to_string())),
-                Some(Kind::Directory) => return Err(Error::IsDirectory(to.to_string())),
-                Some(_) => return Err(Error::NotADirectory(to.to_string())),
-            }
-            let growth = Growth { adds: self.copied(tree, from, to)?, ..Growth::REMOVAL };
-            self.store.admit(&self.id, &growth)?;
-            self.account(&growth);
-            Ok(((), tree.copy_dir(from, to)?))
-        })
-    }
-
-    /// What a copy of the directory `from` at `to` adds.
-    fn copied(&self, tree: &dyn Tree, from: &RelPath, to: &RelPath) -> Result<Use> {
-        let owner = self.store.owner(&self.id).filter(|_| matches!(self.id, TreeId::Workspace(..)));
-        let entries = self.store.options().files.tree_entries;
-        let met = tree.walk(from, WalkOptions { depth: usize::MAX, entries, look: true })?;
-        let parent = to.parent().unwrap_or_else(RelPath::root);
-        let mut copied = Growth::of_dirs(dirs_to_make(tree, &parent)?.saturating_add(1)).adds;
-        for entry in &met {
-            let Some(stat) = &entry.stat else { continue };
-            if stat.kind == Kind::File && stat.links > 1 && owner.is_some_and(|owner| stat.owner != owner) {
-                return Err(Error::Escape(entry.path.to_string()));
-            }
-            copied = copied.plus(Use { bytes: stat.allocated, files: 1 });
-        }
-        Ok(copied)
     }
 
     /// Removes `path`; see [`Tree::remove`].

@@ -9,13 +9,17 @@
 //! | `order` | the walk, one batch of files at a time |
 //! | `glob` | names |
 //! | `grep` | lines, on as many threads as there are processors |
-//! | `lines` | one file: its encoding, its matching lines |
+//! | `parts` | what threads found, put together in order |
+//! | `lines` | one file: its encoding |
+//! | `sink` | its lines that match, with those around them |
 
 mod glob;
 mod grep;
 mod lines;
 mod order;
+mod parts;
 mod pattern;
+mod sink;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +30,8 @@ use serde::Serialize;
 
 pub use self::glob::{GlobQuery, Globbed};
 pub use self::grep::{GrepCursor, GrepQuery, Grepped};
-pub use self::lines::Match;
 pub use self::pattern::Patterns;
+pub use self::sink::Match;
 use crate::error::Result;
 use crate::store::Store;
 use crate::union::layers::Layers;

@@ -64,6 +64,11 @@ fn every_change_run_and_refused_token_is_recorded_and_nothing_secret_is() {
     alice
         .post_json("/v1/sandbox/alice/a/move", &serde_json::json!({ "from": "none", "to": "b" }))
         .refused(404, "not_found");
+    let patch =
+        "--- a/none\n+++ b/none\n@@ -1 +1 @@\n-secret\n+x\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n";
+    let patch = serde_json::json!({ "patch": patch });
+    alice.post_json("/v1/sandbox/alice/a/patch", &patch).refused(404, "not_found");
+    alice.post_json("/v1/sandbox/alice/a/grep", &serde_json::json!({ "pattern": "secret" })).ok();
     if landlocked(&alice) {
         alice.execute("/v1/sandbox/alice/a", "echo", &["secret-argument"]);
     }
@@ -95,6 +100,10 @@ fn every_change_run_and_refused_token_is_recorded_and_nothing_secret_is() {
         (&"sandbox/alice/a".into(), &"数据/n.md".into(), &"alice".into())
     );
     assert_eq!(of("not_found", "POST /v1/sandbox/{u}/{a}/move")["paths"], serde_json::json!(["none", "b"]));
+    let patch = of("not_found", "POST /v1/sandbox/{u}/{a}/patch");
+    assert_eq!(patch["paths"], serde_json::json!(["none", "new"]));
+    // A search changes nothing, though it takes a body.
+    assert!(records.iter().all(|record| !record["action"].as_str().unwrap_or_default().ends_with("/grep")));
     assert_eq!(of("not_found", "GET /v1/sandbox/{u}/{a}/files")["tree"], "sandbox/bob/a");
     assert_eq!(of("denied", "PUT /v1/sandbox/{u}/{a}/edit")["token"], "reader");
     assert_eq!(of("unauthenticated", "GET /v1/info").get("role"), None);

@@ -75,12 +75,19 @@ fn every_request_that_would_exceed_the_limit_is_507_and_changes_nothing() {
                 format!("{tree}/replace"),
                 &json!({ "path": "text", "edits": [{ "old_string": "line", "new_string": long }] }),
             ),
+            client.post_json(format!("{tree}/copy"), &json!({ "from": "mine", "to": "copy" })),
+            client.post_json(
+                format!("{tree}/patch"),
+                &json!({ "patch": "diff --git a/mine b/new/copy\ncopy from mine\ncopy to new/copy\n" }),
+            ),
         ];
         if tree.starts_with("/v1/skills") {
             let rename = |from: &str| {
                 client.post_json(format!("{tree}/move"), &json!({ "from": from, "to": "moved" }))
             };
+            let copied = json!({ "from": "d", "to": "copied", "recursive": true });
             refused.extend([
+                client.post_json(format!("{tree}/copy"), &copied),
                 rename("large"),
                 rename("d"),
                 client.try_upload(&skills("u", "a"), "overlay", &archive),

@@ -7,12 +7,12 @@ use axum::http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use storage::Condition;
 use storage::encoding::TextEncoding;
-use storage::patch::{Action, Patched};
+use storage::patch::{self, Action, Patched};
 
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
 use crate::http::request::{JsonBody, TreeRequest, path_of};
-use crate::http::{App, conditional};
+use crate::http::{App, conditional, facts};
 use crate::ops::files::Conditions;
 
 #[derive(Deserialize)]
@@ -67,7 +67,15 @@ pub(in crate::http) async fn patch(
         (false, Condition::Always) => Conditions::Named(named),
         (false, _) => return Err(Problem::invalid("send a condition in the header or `etags`, not both")),
     };
-    let patched = app.service.patch(tree.id, body.patch, body.dry_run, conditions).await?;
+    // At most 4 MiB, read on the spot as the body around them was.
+    let patch = patch::parse(&body.patch, &|name| tree.id.resolve(name))?;
+    for file in &patch {
+        facts::path(&file.from);
+        if file.to != file.from {
+            facts::path(&file.to);
+        }
+    }
+    let patched = app.service.patch(tree.id, patch, body.dry_run, conditions).await?;
     let files: Vec<Changed> = patched.into_iter().map(Changed::from).collect();
     let done = if body.dry_run { "The patch can be made" } else { "Patch made" };
     let plural = if files.len() == 1 { "file" } else { "files" };

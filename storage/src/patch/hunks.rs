@@ -2,6 +2,9 @@
 
 use crate::error::{Error, Result};
 
+/// Places of a hunk that are counted.
+const PLACES_MAX: usize = 1000;
+
 /// A change of some neighbouring lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hunk {
@@ -69,7 +72,8 @@ pub(super) fn apply(text: &str, path: &str, hunks: &[Hunk]) -> Result<String> {
         lines.pop();
     }
     let spells_cr = hunks.iter().flat_map(|hunk| &hunk.lines).any(|line| line.text.ends_with('\r'));
-    let (mut done, mut new, mut is_open) = (0_usize, Vec::with_capacity(lines.len()), was_open);
+    let (mut done, mut is_open) = (0_usize, was_open);
+    let mut new = String::with_capacity(text.len());
     for (index, hunk) in hunks.iter().enumerate() {
         let old = hunk.old();
         let at =
@@ -80,21 +84,22 @@ pub(super) fn apply(text: &str, path: &str, hunks: &[Hunk]) -> Result<String> {
                 found,
                 nearest,
             })?;
-        new.extend(lines.get(done..at).unwrap_or_default().iter().map(|line| (*line).to_owned()));
+        put(&mut new, lines.get(done..at).unwrap_or_default());
         let replaced = lines.get(at..at.saturating_add(old.len())).unwrap_or_default();
         let as_spelled = replaced.iter().zip(&old).all(|(line, old)| *line == old.text);
         let around = if replaced.is_empty() { lines.as_slice() } else { replaced };
         let has_cr = around.first().is_some_and(|line| line.ends_with('\r'));
-        let mut kept = replaced.iter();
+        let mut kept = replaced.iter().copied();
         for line in &hunk.lines {
+            let bare = bare(&line.text);
             match line.side {
-                Side::Context => new.extend(kept.next().map(|line| (*line).to_owned())),
+                Side::Context => put(&mut new, kept.next().as_slice()),
                 Side::Removed => drop(kept.next()),
                 Side::Added if as_spelled && (!replaced.is_empty() || spells_cr) => {
-                    new.push(line.text.clone())
+                    put(&mut new, &[&line.text])
                 }
-                Side::Added if has_cr => new.push(format!("{}\r", bare(&line.text))),
-                Side::Added => new.push(bare(&line.text).to_owned()),
+                Side::Added if has_cr => put(&mut new, &[&format!("{bare}\r")]),
+                Side::Added => put(&mut new, &[bare]),
             }
         }
         done = at.saturating_add(old.len());
@@ -106,12 +111,19 @@ pub(super) fn apply(text: &str, path: &str, hunks: &[Hunk]) -> Result<String> {
             }
         }
     }
-    new.extend(lines.get(done..).unwrap_or_default().iter().map(|line| (*line).to_owned()));
-    let mut text = new.join("\n");
-    if !is_open && !new.is_empty() {
+    put(&mut new, lines.get(done..).unwrap_or_default());
+    if is_open {
+        new.pop();
+    }
+    Ok(new)
+}
+
+/// Appends lines, each with its end.
+fn put(text: &mut String, lines: &[&str]) {
+    for line in lines {
+        text.push_str(line);
         text.push('\n');
     }
-    Ok(text)
 }
 
 /// Where the lines of a hunk are, from 0; or how many places there are, and the nearest to what it names, from 1.
@@ -143,7 +155,8 @@ fn place(
         return Ok(named);
     }
     let rest = lines.get(from..).unwrap_or_default();
-    let places: Vec<usize> = occurrences(rest, old).map(|at| at + from).filter(|at| ends(*at)).collect();
+    let places = occurrences(rest, old).map(|at| at + from).filter(|at| ends(*at));
+    let places: Vec<usize> = places.take(PLACES_MAX).collect();
     match places.as_slice() {
         [one] => Ok(*one),
         places => {

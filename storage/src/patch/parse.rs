@@ -8,6 +8,8 @@ use super::quoted::{NO_FILE, both_halves, name, without_prefixes};
 use super::{Action, FilePatch, Hunk, Line, Side};
 use crate::error::{Error, Result};
 
+/// Longest patch, in bytes. It takes many times as much memory when it is read, if its lines are short.
+const PATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Files in one patch: each keeps two open while it is made.
 const FILES_MAX: usize = 100;
 
@@ -17,8 +19,12 @@ const FILES_MAX: usize = 100;
 /// mails and in the output of other version control systems.
 ///
 /// # Errors
-/// [`Error::Patch`] with the line; [`Error::Path`] for a name that is no path of the tree.
+/// [`Error::TooLarge`]; [`Error::Patch`] with the line; [`Error::Path`] for a name that is no path of the tree.
 pub fn parse(text: &str, resolve: &dyn Fn(&str) -> Result<RelPath, PathError>) -> Result<Vec<FilePatch>> {
+    if text.len() > PATCH_BYTES_MAX {
+        let limit = u64::try_from(PATCH_BYTES_MAX).unwrap_or(u64::MAX);
+        return Err(Error::TooLarge { what: "the patch".to_owned(), limit });
+    }
     let mut reader = Reader { lines: text.split('\n').collect(), at: 0, resolve };
     if reader.lines.last() == Some(&"") {
         reader.lines.pop();

@@ -3,7 +3,6 @@
 //! The walk is one and hands out batches of files in order; as many threads as there are processors search them. What they
 //! find is put together in the order of the batches, so an answer does not depend on who was faster.
 
-use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,12 +12,14 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use parking_lot::Mutex;
 use policy::{RelPath, TreeId};
 
-use super::lines::{LineSearch, Match, Outcome, Wanted};
+use super::lines::LineSearch;
 use super::order::{Batch, Ordered, Selection};
+use super::parts::{ANSWER_BYTES_MAX, Part, Parts, Rest, assemble};
+use super::sink::Match;
 use super::{Patience, Patterns, Stop};
 use crate::error::{Error, Result};
 use crate::files::Files;
-use crate::stat::{Kind, Stat};
+use crate::stat::Kind;
 
 /// Longest regular expression, in bytes.
 const EXPRESSION_BYTES_MAX: usize = 4096;
@@ -32,8 +33,6 @@ const THREADS_MAX: usize = 8;
 /// As many as there are processors. Asking takes longer than a small search, because control groups have a say in it.
 static THREADS: LazyLock<usize> =
     LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX));
-/// Bytes of lines in one answer.
-const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Which lines are looked for.
 #[derive(Clone, Debug)]
@@ -84,30 +83,6 @@ pub struct Grepped {
     pub stop: Option<Stop>,
     /// Where to go on, when the search stopped.
     pub next: Option<GrepCursor>,
-}
-
-/// What is known of one batch.
-#[derive(Default)]
-struct Part {
-    matches: Vec<Match>,
-    searched: usize,
-    binary: usize,
-    skipped: usize,
-    bytes: usize,
-    /// Why not all of it was searched.
-    stop: Option<Stop>,
-    /// The last file that was searched whole.
-    through: Option<String>,
-}
-
-/// What is known of all batches.
-#[derive(Default)]
-struct Parts {
-    by_number: BTreeMap<usize, Part>,
-    /// Parts from the first on, up to the first that is still missing.
-    in_a_row: usize,
-    /// Matches in those.
-    found: usize,
 }
 
 /// What the threads of one search share.
@@ -309,107 +284,4 @@ impl Search<'_> {
         }
         part
     }
-}
-
-impl Parts {
-    /// Adds a part. Returns how many matches there are before the first part that is still missing.
-    fn insert(&mut self, number: usize, part: Part) -> usize {
-        self.by_number.insert(number, part);
-        while let Some(next) = self.by_number.get(&self.in_a_row) {
-            self.in_a_row += 1;
-            self.found += next.matches.len();
-        }
-        self.found
-    }
-}
-
-impl Part {
-    /// Searches one file and takes down what there is.
-    fn file(
-        &mut self,
-        search: &mut LineSearch<'_>,
-        query: &GrepQuery,
-        path: &RelPath,
-        file: &mut std::fs::File,
-        stat: &Stat,
-    ) {
-        let before = self.matches.len();
-        let after_line =
-            query.after.as_ref().filter(|after| after.path == path.as_str()).and_then(|after| after.line);
-        // One more than can be wanted tells that there is one more.
-        let limit = query.limit.saturating_add(1).saturating_sub(before);
-        let wanted = Wanted { path: path.as_str(), after_line: after_line.unwrap_or(0), limit };
-        match search.file(file, stat.size, wanted, &mut self.matches) {
-            Ok(Outcome::Searched) => self.searched += 1,
-            Ok(Outcome::Binary) => self.binary += 1,
-            Ok(Outcome::TooLong) | Err(_) => self.skipped += 1,
-            Ok(Outcome::Interrupted) => {
-                self.stop = Some(Stop::Time);
-                return;
-            }
-        }
-        self.bytes += self.matches.get(before..).unwrap_or_default().iter().map(Match::bytes).sum::<usize>();
-        if self.matches.len() > query.limit {
-            self.stop = Some(Stop::Limit);
-        } else if self.bytes > ANSWER_BYTES_MAX {
-            self.stop = Some(Stop::Size);
-        }
-        self.through = Some(path.as_str().to_owned());
-    }
-}
-
-/// What no part has searched.
-enum Rest<'a> {
-    /// Nothing.
-    Nothing,
-    /// What follows the parts: they had enough.
-    Unseen,
-    /// What follows from this directory on, where the walk was cut short.
-    From(&'a str),
-}
-
-/// Puts parts together in order, up to a limit.
-fn assemble(parts: impl IntoIterator<Item = Part>, limit: usize, rest: Rest<'_>) -> Grepped {
-    let mut whole = Grepped::default();
-    let mut bytes = 0_usize;
-    let mut through: Option<String> = None;
-    for part in parts {
-        whole.searched += part.searched;
-        whole.binary += part.binary;
-        whole.skipped += part.skipped;
-        for found in part.matches {
-            let stop = match (whole.matches.len() >= limit, bytes > ANSWER_BYTES_MAX) {
-                (true, _) => Some(Stop::Limit),
-                (false, true) => Some(Stop::Size),
-                (false, false) => None,
-            };
-            if stop.is_some() {
-                whole.stop = stop;
-                let last = whole.matches.last();
-                whole.next = last.map(|last| GrepCursor { path: last.path.clone(), line: Some(last.line) });
-                return whole;
-            }
-            bytes = bytes.saturating_add(found.bytes());
-            whole.matches.push(found);
-        }
-        through = part.through.or(through);
-        if part.stop.is_some() {
-            whole.stop = part.stop;
-            whole.next = through.map(|path| GrepCursor { path, line: None });
-            return whole;
-        }
-    }
-    let path = match rest {
-        Rest::Nothing => return whole,
-        Rest::Unseen => {
-            whole.stop = Some(Stop::Size);
-            through
-        }
-        Rest::From(dir) => {
-            whole.stop = Some(Stop::Time);
-            through.max(Some(dir.to_owned()).filter(|dir| !dir.is_empty()))
-        }
-    };
-    whole.next = path.map(|path| GrepCursor { path, line: None });
-    whole
 }

@@ -1,15 +1,14 @@
-//! One file: its encoding, and the lines in it that match.
+//! One file: its encoding, and what of it is searched at once.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 
-use grep_matcher::{LineTerminator, Matcher};
+use grep_matcher::LineTerminator;
 use grep_regex::RegexMatcher;
-use grep_searcher::{BinaryDetection, Encoding, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
-use serde::Serialize;
+use grep_searcher::{BinaryDetection, Encoding, Searcher, SearcherBuilder};
 
 use super::Patience;
+use super::sink::{LinesOf, Match, Wanted};
 use crate::encoding::{self, TextEncoding};
 
 /// Bytes of a file that are read at once, which is most files whole; by them its encoding is told.
@@ -18,46 +17,6 @@ const HEAD_BYTES: usize = 1024 * 1024;
 const STRIDE_BYTES: usize = 64 * 1024;
 /// Longest line of a file, in bytes. One with a longer line is passed over and counted.
 const LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes of a line that are shown.
-const SHOWN_BYTES: usize = 1000;
-/// Bytes shown before a match in a longer line.
-const SHOWN_BEFORE: usize = 200;
-
-/// One line that matches.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Match {
-    /// Path from the tree's root.
-    pub path: String,
-    /// Number of the line, from 1. Lines end with `\n` or `\r\n`.
-    pub line: u64,
-    /// Where in the line the first match begins, in characters, from 1.
-    pub column: u64,
-    /// The line without its end: of a longer one, some 1 000 bytes around the match.
-    pub text: String,
-    /// Whether [`Match::text`] is not all of the line.
-    #[serde(skip_serializing_if = "is_false")]
-    pub cut: bool,
-    /// Lines before it, as many as were asked for; each is cut after some 1 000 bytes.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub before: Vec<String>,
-    /// Lines after it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub after: Vec<String>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn is_false(cut: &bool) -> bool {
-    !cut
-}
-
-impl Match {
-    /// What keeping it takes, in bytes, about.
-    pub(super) fn bytes(&self) -> usize {
-        let lines = self.before.iter().chain(&self.after).chain([&self.text, &self.path]);
-        lines.map(|line| line.len().saturating_add(32)).sum()
-    }
-}
-
 /// What became of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -69,16 +28,6 @@ pub(super) enum Outcome {
     TooLong,
     /// The deadline passed on the way.
     Interrupted,
-}
-
-/// What is wanted of one file.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
-    pub(super) path: &'a str,
-    /// Lines up to this one are passed over.
-    pub(super) after_line: u64,
-    /// Most matches.
-    pub(super) limit: usize,
 }
 
 /// Searches one file after another.
@@ -109,17 +58,8 @@ impl<'a> LineSearch<'a> {
     ) -> io::Result<Outcome> {
         let is_whole = fill(file, &mut self.buffer, usize::try_from(size).unwrap_or(usize::MAX))?;
         let head = self.buffer.as_slice();
-        let mut lines = LinesOf {
-            matcher: &self.matcher,
-            wanted,
-            context: self.context,
-            recent: VecDeque::new(),
-            open: 0,
-            is_binary: false,
-            last_line: 0,
-            first: found.len(),
-            found,
-        };
+        let first = found.len();
+        let mut lines = LinesOf::new(&self.matcher, self.context, wanted, found);
         let searched = if let Some((encoding, _)) = encoding::utf_16(head) {
             match encoding::decode(head.to_vec()).filter(|_| is_whole) {
                 Some((text, _)) => self.plain.search_slice(&self.matcher, text.as_bytes(), &mut lines),
@@ -148,7 +88,7 @@ impl<'a> LineSearch<'a> {
                 (Some(_), false) => self.stream(file, Some(TextEncoding::Gb18030), &mut lines),
             }
         };
-        let (is_binary, first) = (lines.is_binary, lines.first);
+        let is_binary = lines.is_binary();
         let outcome = match searched {
             Ok(()) if is_binary => Outcome::Binary,
             Ok(()) => return Ok(Outcome::Searched),
@@ -240,111 +180,13 @@ impl<R: Read> Read for Until<'_, R> {
     }
 }
 
-/// Takes down the lines that match, and those around them.
-struct LinesOf<'a> {
-    matcher: &'a RegexMatcher,
-    wanted: Wanted<'a>,
-    context: usize,
-    /// The last lines, at most as many as the context has.
-    recent: VecDeque<(u64, String)>,
-    /// The first match that still takes lines after it.
-    open: usize,
-    is_binary: bool,
-    last_line: u64,
-    /// Where the matches of this file begin.
-    first: usize,
-    found: &'a mut Vec<Match>,
-}
-
-impl LinesOf<'_> {
-    /// Adds a line to the matches that it follows, and remembers it for those that follow it.
-    fn line(&mut self, number: u64, text: &str) {
-        let context = u64::try_from(self.context).unwrap_or(u64::MAX);
-        if number != self.last_line.saturating_add(1) {
-            self.recent.clear();
-        }
-        self.last_line = number;
-        self.open = self.open.max(self.first);
-        while self.found.get(self.open).is_some_and(|found| found.line.saturating_add(context) < number) {
-            self.open += 1;
-        }
-        for found in self.found.get_mut(self.open..).unwrap_or_default() {
-            found.after.push(text.to_owned());
-        }
-        if self.recent.len() >= self.context {
-            self.recent.pop_front();
-        }
-        self.recent.push_back((number, text.to_owned()));
-    }
-}
-
-impl Sink for LinesOf<'_> {
-    type Error = io::Error;
-
-    fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> io::Result<bool> {
-        let number = matched.line_number().unwrap_or(0);
-        let bytes = without_end(matched.bytes());
-        let is_wanted = number > self.wanted.after_line;
-        if is_wanted && self.found.len().saturating_sub(self.first) >= self.wanted.limit {
-            return Ok(false);
-        }
-        if !is_wanted && self.context == 0 {
-            return Ok(true);
-        }
-        let at = self.matcher.find(bytes).ok().flatten().map_or(0, |found| found.start());
-        let (text, cut) = shown(bytes, at);
-        let before = self.recent.iter().map(|(_, line)| line.clone()).collect();
-        if self.context > 0 {
-            self.line(number, &text);
-        }
-        if is_wanted {
-            let ahead = String::from_utf8_lossy(bytes.get(..at).unwrap_or_default());
-            let column = u64::try_from(ahead.chars().count()).unwrap_or(u64::MAX).saturating_add(1);
-            let path = self.wanted.path.to_owned();
-            self.found.push(Match { path, line: number, column, text, cut, before, after: Vec::new() });
-        }
-        Ok(true)
-    }
-
-    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
-        let (text, _) = shown(without_end(context.bytes()), 0);
-        self.line(context.line_number().unwrap_or(0), &text);
-        Ok(true)
-    }
-
-    fn binary_data(&mut self, _: &Searcher, _: u64) -> io::Result<bool> {
-        self.is_binary = true;
-        Ok(false)
-    }
-}
-
-fn without_end(line: &[u8]) -> &[u8] {
-    line.strip_suffix(b"\r\n").or_else(|| line.strip_suffix(b"\n")).unwrap_or(line)
-}
-
-/// The part of a line around `at` that is shown, and whether it is not all of it.
-fn shown(line: &[u8], at: usize) -> (String, bool) {
-    if line.len() <= SHOWN_BYTES {
-        return (String::from_utf8_lossy(line).into_owned(), false);
-    }
-    let is_inside = |at: usize| line.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
-    let mut start = if at < SHOWN_BYTES - SHOWN_BEFORE { 0 } else { at - SHOWN_BEFORE };
-    while is_inside(start) {
-        start += 1;
-    }
-    let mut end = start.saturating_add(SHOWN_BYTES).min(line.len());
-    while end > start && is_inside(end) {
-        end -= 1;
-    }
-    (String::from_utf8_lossy(line.get(start..end).unwrap_or_default()).into_owned(), true)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
+    use super::super::sink::SHOWN_BYTES;
     use super::*;
 
     fn patience() -> Patience {
@@ -359,7 +201,7 @@ mod tests {
         let matcher = super::super::grep::matcher(pattern, false, false).unwrap();
         let mut search = LineSearch::new(matcher, context, &patience);
         let mut found = Vec::new();
-        let wanted = Wanted { path: "f", after_line: 0, limit };
+        let wanted = Wanted { path: "f", after_line: 0, limit, bytes: usize::MAX };
         let outcome = search.file(&mut file, bytes.len() as u64, wanted, &mut found).unwrap();
         (found, outcome)
     }
@@ -418,6 +260,22 @@ mod tests {
                 (11, "gh".into(), String::new())
             ]
         );
+    }
+
+    #[test]
+    fn the_last_match_has_its_whole_context_too_and_lines_take_bounded_memory() {
+        let (found, _) = search(b"x1\nx2\nx3\nx4\nx5\n", "x", 2, 2);
+        assert_eq!(found.iter().map(|found| found.after.join("")).collect::<Vec<_>>(), ["x2x3", "x3x4"]);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n".repeat(10_000)).unwrap();
+        io::Seek::rewind(&mut file).unwrap();
+        let (patience, mut found) = (patience(), Vec::new());
+        let matcher = super::super::grep::matcher("x", false, false).unwrap();
+        let wanted = Wanted { path: "f", after_line: 7, limit: usize::MAX, bytes: 100_000 };
+        LineSearch::new(matcher, 20, &patience).file(&mut file, 520_000, wanted, &mut found).unwrap();
+        assert_eq!(found.first().map(|found| (found.line, found.before.len())), Some((8, 7)));
+        let bytes: usize = found.iter().map(Match::bytes).sum();
+        assert!((100_000..250_000).contains(&bytes), "{bytes}");
     }
 
     #[test]

@@ -248,6 +248,11 @@ fn a_search_ends_at_its_deadline_and_says_where_to_go_on() {
     let answer = grepped(&service, &tree, &json!({"pattern": r"a[ab]{300}\W"})).ok();
     assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{:?}", begin.elapsed());
     assert_eq!((&answer["truncated"], &answer["stopped_by"]), (&json!(true), &json!("time")), "{answer}");
+    // Each page gets further, also past a file that alone takes all the time there is.
+    let next = answer["next"].clone();
+    let again = json!({"pattern": r"a[ab]{300}\W", "cursor": next});
+    let later = grepped(&service, &tree, &again).ok();
+    assert!(later["next"].is_null() || later["next"].as_str() > next.as_str(), "{next} {later}");
     // The service goes on meanwhile and afterwards.
     assert_eq!(places(&grepped(&service, &tree, &json!({"pattern": "^[ab]", "limit": 1})).ok()), ["f00:1"]);
 }
