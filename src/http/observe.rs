@@ -98,7 +98,7 @@ fn note(app: &App, is_known: bool, entry: Entry) {
 
 /// Tells whether a request may change something, by what it asks for and not by what comes of it.
 fn is_change(method: &str, route: &str) -> bool {
-    // A terminal is a `GET` only because a WebSocket begins with one, a search a `POST` only because it takes a body.
+    // A terminal is a `GET` only because a WebSocket begins with one, a search a `POST` only because it has a body.
     let reads = matches!(method, "GET" | "HEAD" | "OPTIONS") || route.ends_with("/grep");
     !reads || route.ends_with("/terminal")
 }

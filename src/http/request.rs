@@ -70,14 +70,6 @@ impl FromRequestParts<App> for TreeRequest {
     }
 }
 
-impl FromRequestParts<App> for TreeQuestion {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        Ok(Self { id: tree_for(parts, app, false).await? })
-    }
-}
-
 /// The tree that the path names, if the caller may read it, or change it when the request `changes` it.
 async fn tree_for(parts: &mut Parts, app: &App, changes: bool) -> Result<TreeId, Problem> {
     let Caller { role, .. } = caller(&app.access, &parts.headers)?;
@@ -122,6 +114,14 @@ impl FromRequestParts<App> for NamedRun {
         let id = ExecId::parse(name)?;
         facts::run(&id);
         Ok(Self { tree, id })
+    }
+}
+
+impl FromRequestParts<App> for TreeQuestion {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Ok(Self { id: tree_for(parts, app, false).await? })
     }
 }
 
