@@ -35,6 +35,10 @@ pub(crate) fn find(name: &str) -> PathBuf {
     files.find(|file| file.is_file()).unwrap_or_else(|| PathBuf::from(name))
 }
 
+/// How long everybody rests after commands under `bwrap`. The kernel takes their network namespaces down long after they
+/// have ended, and holds up whoever makes or takes down other namespaces meanwhile.
+const REST: Duration = Duration::from_millis(500);
+
 /// A way to start a command.
 pub(crate) struct Spawn {
     prefix: Vec<String>,
@@ -102,7 +106,9 @@ impl Spawn {
     pub(crate) fn serial(&self, slice: Slice, words: &[&str]) -> Result<Sample> {
         let start = Instant::now();
         let times = self.repeat(slice, start, words)?;
-        Ok(load::sample(times, start.elapsed()))
+        let sample = load::sample(times, start.elapsed());
+        self.rest();
+        Ok(sample)
     }
 
     /// As many commands at once as there are `threads`.
@@ -121,7 +127,15 @@ impl Spawn {
             }
             Ok::<_, Failure>(times)
         })?;
-        Ok(load::sample(times, start.elapsed()))
+        let sample = load::sample(times, start.elapsed());
+        self.rest();
+        Ok(sample)
+    }
+
+    fn rest(&self) {
+        if !self.prefix.is_empty() {
+            thread::sleep(REST);
+        }
     }
 
     fn repeat(&self, slice: Slice, start: Instant, words: &[&str]) -> Result<Vec<Duration>> {
