@@ -76,6 +76,14 @@ pub(crate) fn with_marker(marker: &str) -> Vec<u32> {
     processes().into_iter().filter(is_marked).collect()
 }
 
+/// Tells whether a process has a process namespace of its own: one that waits for a run, or belongs to one (`NSpid`,
+/// proc_pid_status(5)).
+pub(crate) fn has_own_namespace(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    numbers.is_some_and(|numbers| numbers.split_whitespace().count() > 1)
+}
+
 /// Processes that descend from `pid`.
 pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     let parent_of = |process: &u32| {

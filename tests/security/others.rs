@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::attack::{Attack, Prey};
 use crate::expectation::Finding;
-use crate::host::Bystander;
+use crate::host::{Bystander, has_own_namespace};
 use crate::payload;
 use crate::scene::{Scene, workspace_of};
 
@@ -68,7 +68,11 @@ fn killing_a_bystander(scene: &Scene<'_>) -> Finding {
 
 /// `kill(-1)` must reach the attacker's own run alone: not the service, nor its host, nor a neighbour's run.
 fn killing_everyone(scene: &Scene<'_>) -> Finding {
-    let mut bystander = scene.host().map(|host| (Bystander::new(host.uid), host.processes()));
+    let mut bystander = scene.host().map(|host| {
+        // Those that wait for a run end with it.
+        let stay = host.processes().into_iter().filter(|pid| !has_own_namespace(*pid)).collect::<Vec<_>>();
+        (Bystander::new(host.uid), stay)
+    });
     let neighbour = workspace_of("neighbour_of_a_killer");
     let client = scene.client().clone();
     let sleeping = std::thread::spawn(move || {
