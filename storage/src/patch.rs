@@ -1,4 +1,4 @@
-//! Unified diffs over several files: read ([`parse`]), worked out for one text ([`hunks`]), and made in a tree
+//! Unified diffs over several files: read ([`parse`](mod@parse)), worked out for one text ([`hunks`]), and made in a tree
 //! ([`Files::patch`](crate::Files::patch)), all of it or nothing.
 //!
 //! The format is that of `git diff` and of `diff -u` (git-diff(1), "Generating patch text with -p"; POSIX `diff -u`).

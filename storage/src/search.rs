@@ -1,4 +1,5 @@
-//! Searching a tree: names by patterns ([`Files::glob`]), lines by a regular expression ([`Files::grep`]).
+//! Searching a tree: names by patterns ([`Files::glob`](crate::Files::glob)), lines by a regular expression
+//! ([`Files::grep`](crate::Files::grep)).
 //!
 //! A search walks the layers themselves, in the order of paths, and follows no link. It is no snapshot: what a command
 //! changes meanwhile is found or not. It ends at a limit of the caller's or at a deadline, and then says where to go on.

@@ -53,7 +53,7 @@ pub(super) fn root_plan(config: &LauncherConfig, programs: &Programs) -> RootPla
 }
 
 /// Starts the process for the strongest tier that the configuration allows and the host grants; why it is not
-/// [`Tier::Namespaces`].
+/// [`Tier::Namespaces`](crate::tier::Tier::Namespaces).
 pub(super) fn start_best(
     config: &LauncherConfig,
     programs: &Programs,
