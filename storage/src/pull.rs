@@ -61,8 +61,7 @@ impl Store {
         let TreeId::Skill(user, agent, skill) = id else {
             return Err(Error::NotFound(id.sandbox_path()));
         };
-        let mut trash = Vec::new();
-        let _alone = self.inner.locks.write(id);
+        let alone = self.inner.locks.write(id);
         let current = self.baseline_dir(agent, skill)?;
         let version = current.as_ref().map(version::of).transpose()?;
         let settled = Pulled { version: version.clone(), ..Pulled::default() };
@@ -103,15 +102,15 @@ impl Store {
         if !is_opaque(&upper)? {
             pulling.directory(&upper, base.as_ref(), current.as_ref(), "", DEPTH_MAX)?;
         }
-        let Pulling { mut pulled, trash: removed, .. } = pulling;
-        trash.extend(removed);
+        let Pulling { mut pulled, trash, .. } = pulling;
         self.inner.accounts.forget(id);
         self.record_base(id)?;
         if self.is_strict() {
             upper.sync_file_system()?;
         }
         pulled.conflicts.sort_unstable();
-        drop(_alone);
+        // What is removed is removed when nobody waits any more.
+        drop(alone);
         drop(trash);
         Ok(pulled)
     }
