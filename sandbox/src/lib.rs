@@ -1,12 +1,14 @@
 //! The agent's side: files and commands of a user behind one trait, wherever they are.
 //!
 //! * [`Sandbox`]: what every backend does; [`SandboxExt`]: short forms over it.
+//! * [`MemSandbox`]: the backend that tests compare others with.
 //! * [`SandboxPath`], [`Error`], and the options and results of the methods.
 
 mod error;
 mod exec;
 mod ext;
 mod file;
+mod memory;
 mod path;
 mod sandbox;
 
@@ -14,6 +16,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use exec::{ExecResult, ExecSpec, OUTPUT_BYTES_DEFAULT, Program};
 pub use ext::SandboxExt;
 pub use file::{ByteStream, DirEntry, FileBody, FileInfo, FileKind, ReadOptions, WriteMode, WriteOptions};
+pub use memory::{MemCommands, MemSandbox, MemTree};
 pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError};
 pub use policy::UserId;
-pub use sandbox::{FILE_BYTES_MAX, Sandbox};
+pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
