@@ -4,6 +4,8 @@
 //! * [`MemSandbox`]: the backend that tests compare others with.
 //! * [`SandboxPath`], [`Error`], and the options and results of the methods.
 
+#[cfg(any(feature = "conformance", test))]
+pub mod conformance;
 mod error;
 mod exec;
 mod ext;
