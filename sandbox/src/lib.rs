@@ -1,6 +1,7 @@
 //! The agent's side: files and commands of a user behind one trait, wherever they are.
 //!
 //! * [`Sandbox`]: what every backend does; [`SandboxExt`]: short forms over it.
+//! * [`ServiceSandbox`]: a filesecbox service.
 //! * [`NoneSandbox`]: this host itself, without walls.
 //! * [`MemSandbox`]: the backend that tests compare others with.
 //! * [`SandboxPath`], [`Error`], and the options and results of the methods.
@@ -16,6 +17,7 @@ mod none;
 mod path;
 mod process;
 mod sandbox;
+mod service;
 
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{ExecResult, ExecSpec, OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX, Program};
@@ -24,5 +26,6 @@ pub use file::{ByteStream, DirEntry, FileBody, FileInfo, FileKind, ReadOptions, 
 pub use memory::{MemCommands, MemSandbox, MemTree};
 pub use none::{NoneOptions, NoneSandbox, Root};
 pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError};
-pub use policy::UserId;
+pub use policy::{AgentId, UserId};
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
+pub use service::{ServiceOptions, ServiceSandbox};
