@@ -141,7 +141,8 @@ fn open_audit(config: &Config, store: &Store, metrics: &Arc<Metrics>) -> Result<
         syncs: match (config.audit.durability, config.durability) {
             (AuditDurability::Same, Durability::Strict) => Syncs::Changes,
             (AuditDurability::Strict, _) => Syncs::Everything,
-            (AuditDurability::Same | AuditDurability::Relaxed, _) => Syncs::Nothing,
+            (AuditDurability::Relaxed, Durability::Strict) => Syncs::Soon,
+            (AuditDurability::Same | AuditDurability::Relaxed, Durability::Relaxed) => Syncs::Nothing,
         },
         file_bytes: config.audit.file_bytes,
         total_bytes: config.audit.total_bytes,
