@@ -85,7 +85,7 @@ impl Service {
                 };
                 let extracted = archive::extract(file, skill, into)?;
                 counts.insert(id.clone(), (extracted.files, extracted.bytes));
-                Ok(Some(extracted.version))
+                Ok(Some(extracted))
             })?;
             let skills = publication.skills.into_iter().map(|published| {
                 let (files, bytes) = counts.get(&published.skill).copied().unwrap_or_default();
