@@ -37,6 +37,21 @@ pub struct Shelf {
     pub user: Option<UserId>,
 }
 
+impl Shelf {
+    /// Where a user's own skill stands; `None` for a workspace.
+    #[must_use]
+    pub fn of(tree: &TreeId) -> Option<Self> {
+        let TreeId::Skill(user, agent, skill) = tree else { return None };
+        Some(Self { agent: agent.clone(), skill: skill.clone(), user: Some(user.clone()) })
+    }
+
+    /// Where the application's skill below a user's stands; `None` for a workspace.
+    #[must_use]
+    pub fn below(tree: &TreeId) -> Option<Self> {
+        Self::of(tree).map(|shelf| Self { user: None, ..shelf })
+    }
+}
+
 /// What was published on a shelf and still stands there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -182,14 +197,15 @@ impl Store {
     ///
     /// # Errors
     /// What `visit` returns; [`Error::Io`].
-    pub fn each_shelf(&self, visit: &mut dyn FnMut(Shelf) -> Result<()>) -> Result<()> {
-        let baseline = self.inner.root.open_dir(&RelPath::parse(place::BASELINE)?)?;
+    pub fn each_shelf<E: From<Error>>(&self, visit: &mut dyn FnMut(Shelf) -> Result<(), E>) -> Result<(), E> {
+        let open = |place| self.inner.root.open_dir(&RelPath::parse(place)?);
+        let baseline = open(place::BASELINE)?;
         for (agent, skills) in ids(&baseline, |name| AgentId::parse(name).ok())? {
             for (skill, _) in ids(&skills, |name| SkillId::parse(name).ok())? {
                 visit(Shelf { agent: agent.clone(), skill, user: None })?;
             }
         }
-        let bases = self.inner.root.open_dir(&RelPath::parse(place::BASES)?)?;
+        let bases = open(place::BASES)?;
         for (agent, skills) in ids(&bases, |name| AgentId::parse(name).ok())? {
             for (skill, users) in ids(&skills, |name| SkillId::parse(name).ok())? {
                 for entry in users.entries()? {

@@ -31,7 +31,7 @@ fn all(store: &Store) -> Vec<(Shelf, Standing)> {
     let mut all = Vec::new();
     let mut visit = |shelf: Shelf| {
         all.extend(store.standing(&shelf)?.map(|standing| (shelf, standing)));
-        Ok(())
+        Ok::<_, storage::Error>(())
     };
     store.each_shelf(&mut visit).unwrap();
     all.sort_by(|one, other| one.0.cmp(&other.0));
