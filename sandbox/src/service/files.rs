@@ -226,13 +226,16 @@ pub(super) async fn read_dir(http: &Http, at: &Address, path: &SandboxPath) -> R
 
 pub(super) async fn mkdir_all(http: &Http, at: &Address, path: &SandboxPath, mode: u32) -> Result<()> {
     // The service gives missing levels above 0755; with other bits each level is asked for by itself.
-    let ends = at.path.match_indices('/').map(|(end, _)| end).filter(|_| mode != MODE_ABOVE).chain([at.path.len()]);
+    let ends =
+        at.path.match_indices('/').map(|(end, _)| end).filter(|_| mode != MODE_ABOVE).chain([at.path.len()]);
     for level in ends.filter_map(|end| at.path.get(..end)).filter(|level| !level.is_empty()) {
         let body = Mkdir { path: level, mode: format!("{mode:04o}"), parents: true };
         let target = format!("{}/mkdir", at.tree);
         let made = http.post::<serde::de::IgnoredAny>("mkdir_all", &target, &body, PATIENCE).await;
         made.map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Error::about(ErrorKind::NotADirectory, "mkdir_all", path).because(error),
+            ErrorKind::AlreadyExists => {
+                Error::about(ErrorKind::NotADirectory, "mkdir_all", path).because(error)
+            }
             _ => error.at(path),
         })?;
     }
