@@ -4,8 +4,10 @@
 //! * [`ServiceSandbox`]: a filesecbox service.
 //! * [`NoneSandbox`]: this host itself, without walls.
 //! * [`MemSandbox`]: the backend that tests compare others with.
+//! * [`SandboxRouter`]: one in front of several. [`ReadOnly`], [`Limited`]: around another.
 //! * [`SandboxPath`], [`Error`], and the options and results of the methods.
 
+mod adapters;
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;
 mod error;
@@ -16,9 +18,11 @@ mod memory;
 mod none;
 mod path;
 mod process;
+mod router;
 mod sandbox;
 mod service;
 
+pub use adapters::{Limited, Limits, ReadOnly};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{ExecResult, ExecSpec, OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX, Program};
 pub use ext::SandboxExt;
@@ -27,5 +31,6 @@ pub use memory::{MemCommands, MemSandbox, MemTree};
 pub use none::{NoneOptions, NoneSandbox, Root};
 pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError};
 pub use policy::{AgentId, UserId};
+pub use router::{Backends, Choice, IsWeb, Runners, SandboxRouter};
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
 pub use service::{ServiceOptions, ServiceSandbox};
