@@ -2,6 +2,7 @@
 //!
 //! * [`Sandbox`]: what every backend does; [`SandboxExt`]: short forms over it.
 //! * [`ServiceSandbox`]: a filesecbox service.
+//! * `DockerSandbox` (feature `docker`): a container for each user.
 //! * [`NoneSandbox`]: this host itself, without walls.
 //! * [`MemSandbox`]: the backend that tests compare others with.
 //! * [`SandboxRouter`]: one in front of several. [`ReadOnly`], [`Limited`]: around another.
@@ -10,6 +11,8 @@
 mod adapters;
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;
+#[cfg(feature = "docker")]
+mod docker;
 mod error;
 mod exec;
 mod ext;
@@ -23,6 +26,8 @@ mod sandbox;
 mod service;
 
 pub use adapters::{Limited, Limits, ReadOnly};
+#[cfg(feature = "docker")]
+pub use docker::{DockerOptions, DockerSandbox};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{ExecResult, ExecSpec, OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX, Program};
 pub use ext::SandboxExt;
