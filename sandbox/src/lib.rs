@@ -2,8 +2,11 @@
 //!
 //! * [`Sandbox`]: what every backend does; [`SandboxExt`]: short forms over it.
 //! * [`MemSandbox`]: the backend that tests compare others with.
+//! * [`tools`]: what a model calls; [`catalogue`]: the skills and agents that it is told of.
+//! * [`Place`]: a directory of a sandbox, where stores keep what is theirs.
 //! * [`SandboxPath`], [`Error`], and the options and results of the methods.
 
+pub mod catalogue;
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;
 mod error;
@@ -12,7 +15,9 @@ mod ext;
 mod file;
 mod memory;
 mod path;
+mod place;
 mod sandbox;
+pub mod tools;
 
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{ExecResult, ExecSpec, OUTPUT_BYTES_DEFAULT, Program};
@@ -20,5 +25,6 @@ pub use ext::SandboxExt;
 pub use file::{ByteStream, DirEntry, FileBody, FileInfo, FileKind, ReadOptions, WriteMode, WriteOptions};
 pub use memory::{MemCommands, MemSandbox, MemTree};
 pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError};
+pub use place::Place;
 pub use policy::UserId;
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};

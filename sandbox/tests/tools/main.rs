@@ -1,0 +1,5 @@
+//! The tools and the stores, over real backends.
+
+mod cases;
+
+mod support;
