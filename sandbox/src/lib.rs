@@ -1,6 +1,7 @@
 //! The agent's side: files and commands of a user behind one trait, wherever they are.
 //!
 //! * [`Sandbox`]: what every backend does; [`SandboxExt`]: short forms over it.
+//! * [`NoneSandbox`]: this host itself, without walls.
 //! * [`MemSandbox`]: the backend that tests compare others with.
 //! * [`tools`]: what a model calls; [`catalogue`]: the skills and agents that it is told of.
 //! * [`Place`]: a directory of a sandbox, where stores keep what is theirs.
@@ -14,16 +15,19 @@ mod exec;
 mod ext;
 mod file;
 mod memory;
+mod none;
 mod path;
 mod place;
+mod process;
 mod sandbox;
 pub mod tools;
 
 pub use error::{Error, ErrorKind, Result};
-pub use exec::{ExecResult, ExecSpec, OUTPUT_BYTES_DEFAULT, Program};
+pub use exec::{ExecResult, ExecSpec, OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX, Program};
 pub use ext::SandboxExt;
 pub use file::{ByteStream, DirEntry, FileBody, FileInfo, FileKind, ReadOptions, WriteMode, WriteOptions};
 pub use memory::{MemCommands, MemSandbox, MemTree};
+pub use none::{NoneOptions, NoneSandbox, Root};
 pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError};
 pub use place::Place;
 pub use policy::UserId;

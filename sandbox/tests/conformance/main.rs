@@ -11,6 +11,7 @@
 )]
 
 mod memory;
+mod none;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,7 +21,8 @@ use sandbox::conformance::{Subject, Verdict, check, laws};
 
 fn main() {
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
-    let subjects: Vec<(&str, Arc<dyn Subject>)> = vec![("memory", Arc::new(memory::Memory::default()))];
+    let subjects: Vec<(&str, Arc<dyn Subject>)> =
+        vec![("memory", Arc::new(memory::Memory::default())), ("none", Arc::new(none::Host::new()))];
     let counts = Arc::new(Mutex::new(BTreeMap::<&str, (usize, usize)>::new()));
     let mut trials = Vec::new();
     for (name, subject) in subjects {
