@@ -4,6 +4,7 @@
 //! * [`NoneSandbox`]: this host itself, without walls.
 //! * [`MemSandbox`]: the backend that tests compare others with.
 //! * [`tools`]: what a model calls; [`catalogue`]: the skills and agents that it is told of.
+//! * [`registry`]: skills and agents that users publish for each other; [`offload`]: long results of tools, kept aside.
 //! * [`Place`]: a directory of a sandbox, where stores keep what is theirs.
 //! * [`SandboxPath`], [`Error`], and the options and results of the methods.
 
@@ -16,9 +17,11 @@ mod ext;
 mod file;
 mod memory;
 mod none;
+pub mod offload;
 mod path;
 mod place;
 mod process;
+pub mod registry;
 mod sandbox;
 pub mod tools;
 

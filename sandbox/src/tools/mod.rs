@@ -24,4 +24,5 @@ mod tool;
 pub use listing::Search;
 pub use session::Session;
 pub use text::{format_size, truncate};
+pub(crate) use tool::parse as parse_arguments;
 pub use tool::{ARGUMENT_BYTES_MAX, Context, Refusal, Tool, ToolOutput, Toolbox};
