@@ -1,5 +1,7 @@
 //! The tools and the stores, over real backends.
 
+mod agreement;
 mod cases;
+mod hostile;
 
 mod support;

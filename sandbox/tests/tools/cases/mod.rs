@@ -1,7 +1,9 @@
 //! Rows of values, recorded where these tools were first built: each is run, and what differs on purpose is listed.
 
+mod catalogue;
 mod edit;
 mod files;
+mod offload;
 mod search;
 
 use std::future::Future;
