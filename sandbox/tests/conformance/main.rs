@@ -10,6 +10,7 @@
     reason = "a test fails by panicking, and plants what only the host can plant"
 )]
 
+mod adapters;
 mod memory;
 mod none;
 
@@ -21,8 +22,12 @@ use sandbox::conformance::{Subject, Verdict, check, laws};
 
 fn main() {
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
-    let subjects: Vec<(&str, Arc<dyn Subject>)> =
-        vec![("memory", Arc::new(memory::Memory::default())), ("none", Arc::new(none::Host::new()))];
+    let subjects: Vec<(&str, Arc<dyn Subject>)> = vec![
+        ("memory", Arc::new(memory::Memory::default())),
+        ("read_only", Arc::new(adapters::Adapted::new(adapters::Adapter::ReadOnly))),
+        ("limited", Arc::new(adapters::Adapted::new(adapters::Adapter::Limited))),
+        ("none", Arc::new(none::Host::new())),
+    ];
     let counts = Arc::new(Mutex::new(BTreeMap::<&str, (usize, usize)>::new()));
     let mut trials = Vec::new();
     for (name, subject) in subjects {

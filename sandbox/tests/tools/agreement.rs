@@ -11,6 +11,7 @@ use sandbox::{NoneOptions, NoneSandbox, Root};
 use serde_json::json;
 
 use crate::support::Bench;
+use crate::tapped::Tapped;
 
 /// A sandbox over a fresh directory of the host; commands are the host's own.
 pub(crate) async fn host() -> (tempfile::TempDir, Bench) {
@@ -119,10 +120,6 @@ fn plant(root: &Path, tree: &[(String, String)]) {
     for (path, text) in tree {
         let path = root.join(path);
         if std::fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.is_dir() {
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "the tree is planted behind the sandbox, in a temporary directory"
-            )]
             let _ = std::fs::write(path, text);
         }
     }
@@ -208,4 +205,26 @@ async fn files_that_are_too_large_or_binary_are_told_alike() {
         answers[0]
     );
     assert!(answers[0].ends_with("(2 file(s) over 1 MB were not searched.)"), "{}", answers[0]);
+}
+
+/// The control: programs did find what was compared above.
+#[tokio::test]
+async fn programs_are_used_where_they_are_and_directories_are_not_read_then() {
+    let (_directory, mut bench) = host().await;
+    bench.put("src/中文.rs", "fn main() {}\n").await;
+    let tapped = Tapped::new(bench.sandbox.clone());
+    bench.sandbox = Arc::new(tapped.clone());
+    let found = bench.call("Glob", &json!({ "pattern": "**/*.rs" })).await.text;
+    assert_eq!(found, "Found 1 matching file(s):\nsrc/中文.rs");
+    assert_eq!((tapped.calls("exec"), tapped.calls("read_dir")), (1, 0));
+    let found = bench.call("Grep", &json!({ "pattern": "fn \\w+" })).await.text;
+    assert_eq!(found, "Found 1 match(es):\n\n## src/中文.rs\n1: fn main() {}");
+    assert_eq!((tapped.calls("exec"), tapped.calls("read_dir"), tapped.calls("read_file")), (3, 0, 1));
+    let found = bench.call("Grep", &json!({ "pattern": "absent" })).await.text;
+    assert_eq!(found, "No matches found.");
+    assert_eq!(
+        (tapped.calls("read_dir"), tapped.calls("read_file")),
+        (0, 1),
+        "no file that lacks the literal is read"
+    );
 }
