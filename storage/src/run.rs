@@ -227,6 +227,12 @@ impl PlannedRun {
         &self.view
     }
 
+    /// The sandbox that it will be in.
+    #[must_use]
+    pub fn sandbox(&self) -> SandboxId {
+        SandboxId::of(&self.id)
+    }
+
     /// The run's own temporary directory, as the command knows it.
     #[must_use]
     pub fn temporary(&self) -> &std::path::Path {
@@ -317,7 +323,7 @@ impl PlannedRun {
                 prepared.skills.push(seen);
             }
         }
-        prepared.store.note_use(&SandboxId::of(&prepared.id));
+        prepared.store.note_use_of_there(&SandboxId::of(&prepared.id));
         Ok(prepared)
     }
 }

@@ -125,7 +125,7 @@ impl Occupants {
 impl Drop for Occupant {
     fn drop(&mut self) {
         // A run is a use until its end.
-        self.store.note_use(&self.id);
+        self.store.note_use_of_there(&self.id);
         self.store.inner.occupants.leave(&self.id, |occupancy| occupancy.runs -= 1);
     }
 }

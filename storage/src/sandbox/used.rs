@@ -27,7 +27,14 @@ const NOTED_MAX: usize = 8192;
 /// Which sandboxes have a recent record, by uptime in milliseconds.
 #[derive(Default)]
 pub(crate) struct Uses {
-    noted: Mutex<HashMap<SandboxId, u64>>,
+    noted: Mutex<HashMap<SandboxId, Noted>>,
+}
+
+#[derive(Clone, Copy)]
+struct Noted {
+    uptime_ms: u64,
+    /// Whether there was anything of it to have a record.
+    is_there: bool,
 }
 
 /// What a record says.
@@ -46,7 +53,8 @@ impl Used {
 }
 
 impl Uses {
-    pub(super) fn forget(&self, id: &SandboxId) {
+    /// Has the next use of a sandbox noted, whenever the last one was.
+    pub(crate) fn forget(&self, id: &SandboxId) {
         self.noted.lock().remove(id);
     }
 }
@@ -55,8 +63,13 @@ impl Store {
     /// Tells whether the use of a sandbox need not be noted, because it was a moment ago.
     #[must_use]
     pub fn is_noted(&self, id: &SandboxId) -> bool {
+        self.noted(id).is_some()
+    }
+
+    fn noted(&self, id: &SandboxId) -> Option<Noted> {
         let now = self.inner.uptime.now_ms();
-        self.inner.uses.noted.lock().get(id).is_some_and(|noted| now.saturating_sub(*noted) < self.grain_ms())
+        let noted = self.inner.uses.noted.lock().get(id).copied();
+        noted.filter(|noted| now.saturating_sub(noted.uptime_ms) < self.grain_ms())
     }
 
     /// Notes that a sandbox is used, when there is anything of it. The caller holds none of its trees.
@@ -66,24 +79,35 @@ impl Store {
         if self.is_noted(id) {
             return;
         }
+        self.note(id);
+    }
+
+    /// Notes that a sandbox is used of which there is something. The caller holds none of its trees.
+    pub(crate) fn note_use_of_there(&self, id: &SandboxId) {
+        if !self.noted(id).is_some_and(|noted| noted.is_there) {
+            self.note(id);
+        }
+    }
+
+    fn note(&self, id: &SandboxId) {
         let noted = {
             // Not while somebody takes it away because it was not used.
             let _held = self.inner.locks.read(&id.workspace());
             match self.is_there(id) {
-                Ok(true) => self.record_use(id).map(Some),
-                Ok(false) => Ok(None),
+                Ok(true) => self.record_use(id).map(|uptime_ms| Noted { uptime_ms, is_there: true }),
+                // Whoever makes something there has it noted again.
+                Ok(false) => Ok(Noted { uptime_ms: self.inner.uptime.now_ms(), is_there: false }),
                 Err(error) => Err(error),
             }
         };
         match noted {
-            Ok(Some(uptime)) => {
-                let mut noted = self.inner.uses.noted.lock();
-                if noted.len() >= NOTED_MAX {
-                    noted.clear();
+            Ok(noted) => {
+                let mut all = self.inner.uses.noted.lock();
+                if all.len() >= NOTED_MAX {
+                    all.clear();
                 }
-                noted.insert(id.clone(), uptime);
+                all.insert(id.clone(), noted);
             }
-            Ok(None) => {}
             Err(error) => tracing::warn!(%error, "the use of a sandbox could not be noted"),
         }
     }

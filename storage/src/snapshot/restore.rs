@@ -120,7 +120,7 @@ impl Store {
         if self.is_strict() {
             above.sync()?;
         }
-        self.note_use(to);
+        self.note_use_of_there(to);
         Ok(replaced)
     }
 }
