@@ -8,14 +8,14 @@
 //! .filesecbox/lock                          held by the one service that uses the store
 //! .filesecbox/stage/                        what is being built; swept at start
 //! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions
-//! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with
+//! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with, and what was published as it
 //! .filesecbox/work/{run}/…                  merged views that were materialised for a run; swept at start
 //! .filesecbox/packages/{user}/{agent}/…     home directory of commands
 //! .filesecbox/sandboxes/{user}/{agent}/     when a sandbox was used last, as an attribute; what follows
 //!   manifests/{snapshot}                    what a snapshot of the workspace holds
 //!   objects/{xx}/{digest}                   contents of files that snapshots hold
 //!   unfinished                              there while objects may lie about that no manifest names
-//! .filesecbox/keys/, audit/                 the service's, which lie here for company only
+//! .filesecbox/keys/, audit/, registry/      the service's, which lie here for company only
 //! ```
 
 use std::ffi::OsStr;
@@ -35,6 +35,10 @@ pub(crate) const STAGE: &str = ".filesecbox/stage";
 /// Materialised merged views.
 pub(crate) const WORK: &str = ".filesecbox/work";
 
+/// The baselines of all agents.
+pub(crate) const BASELINE: &str = "skill/baseline";
+/// The bases of all overlays.
+pub(crate) const BASES: &str = ".filesecbox/bases";
 /// All workspaces.
 pub(crate) const WORKSPACES: &str = "sandbox";
 /// All home directories of commands.
@@ -44,20 +48,20 @@ pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
 pub(crate) const DIRECTORIES: [&str; 10] = [
-    "skill/baseline",
+    BASELINE,
     "skill/overlay",
     WORKSPACES,
     OWN,
     STAGE,
     ".filesecbox/versions",
-    ".filesecbox/bases",
+    BASES,
     WORK,
     HOMES,
     SANDBOXES,
 ];
 
 /// Those of [`DIRECTORIES`] that no command has a reason to enter, whatever its user id is.
-pub(crate) const SERVICE_ONLY: [&str; 4] = [STAGE, ".filesecbox/versions", ".filesecbox/bases", SANDBOXES];
+pub(crate) const SERVICE_ONLY: [&str; 4] = [STAGE, ".filesecbox/versions", BASES, SANDBOXES];
 
 fn place(parts: &[&str]) -> Result<RelPath> {
     // Ids are single segments of at most 128 bytes, so the joined path keeps every rule of `RelPath`.

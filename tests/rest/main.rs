@@ -19,6 +19,7 @@ mod cli;
 mod contract;
 mod defects;
 mod quota;
+mod registry;
 mod roles;
 #[path = "../documents/routes.rs"]
 mod routes;

@@ -61,11 +61,12 @@ const ISSUE: Needs = [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [Denied; 3], 
 /// All agents of one user.
 const OF_USER: Needs =
     [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [Denied, Denied, Nothing], [Denied; 3]];
-const REMOVE_ALL: Needs =
-    [[Unknown; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3]];
 /// The tree of the path, and the workspace of `u` with `a`.
 const FORK: Needs =
     [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [It, Nothing, Nothing], [Denied; 3]];
+/// A list of what the caller may see, which the path does not say.
+const ANY_BUT_MONITOR: Needs = [[Unknown; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3], [Denied; 3]];
+const ADMIN: Needs = [[Unknown; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3]];
 const OBSERVE: Needs = [[Unknown; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3], [It; 3]];
 
 /// One request: the operation as the router has it, what follows its path, the body, the status of who may.
@@ -78,6 +79,8 @@ const ROWS: &[Row] = &[
     Row("GET /metrics", "", "", 200, OBSERVE),
     Row("GET /v1/info", "", "", 200, ANY_TOKEN),
     Row("POST /v1/tokens", "", r#"{"user":"w"}"#, 200, ISSUE),
+    Row("GET /v1/registry", "", "", 200, ANY_BUT_MONITOR),
+    Row("POST /v1/registry/rebuild", "", "", 200, ADMIN),
     Row("POST /v1/skills/{u}/{a}/upload", "", "ZIP", 200, CHANGE),
     Row("POST /v1/skills/{u}/{a}/upload", "?scope=baseline", "ZIP", 200, BASELINE),
     Row("GET /v1/skills/{u}/{a}/list", "", "", 200, READ),
@@ -98,7 +101,7 @@ const ROWS: &[Row] = &[
     Row("POST /v1/skills/{u}/{a}/{s}/pull", "", "", 200, CHANGE),
     Row("GET /v1/skills/{u}/{a}/catalog", "", "", 200, READ),
     Row("GET /v1/sandbox", "", "", 200, ISSUE),
-    Row("DELETE /v1/sandbox", "", "", 400, REMOVE_ALL),
+    Row("DELETE /v1/sandbox", "", "", 400, ADMIN),
     Row("GET /v1/sandbox/{u}", "", "", 200, OF_USER),
     Row("GET /v1/sandbox/{u}/{a}", "", "", 200, READ),
     Row("GET /v1/sandbox/{u}/{a}/info", "", "", 200, READ),
