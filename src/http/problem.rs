@@ -183,7 +183,7 @@ impl From<Error> for Problem {
                 .with_header(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds)),
             Error::Unsupported(_) => Self::new(Code::Unsupported, message),
             Error::NoRun(_) => Self::new(Code::NotFound, message),
-            Error::NameTaken(_) | Error::NotNow(_) => Self::new(Code::Conflict, message),
+            Error::NameTaken(_) | Error::NotNow(_) | Error::Removed => Self::new(Code::Conflict, message),
             Error::Gone(first) => Self::new(Code::Gone, message).with("first_seq", first),
             Error::RunFailed(_) => Self::new(Code::Disconnected, message),
             Error::Registry(_) => {
