@@ -5,10 +5,14 @@
 //! * `DockerSandbox` (feature `docker`): a container for each user.
 //! * [`NoneSandbox`]: this host itself, without walls.
 //! * [`MemSandbox`]: the backend that tests compare others with.
+//! * [`tools`]: what a model calls; [`catalogue`]: the skills and agents that it is told of.
+//! * [`registry`]: skills and agents that users publish for each other; [`offload`]: long results of tools, kept aside.
 //! * [`SandboxRouter`]: one in front of several. [`ReadOnly`], [`Limited`]: around another.
+//! * [`Place`]: a directory of a sandbox, where stores keep what is theirs.
 //! * [`SandboxPath`], [`Error`], and the options and results of the methods.
 
 mod adapters;
+pub mod catalogue;
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;
 #[cfg(feature = "docker")]
@@ -19,11 +23,15 @@ mod ext;
 mod file;
 mod memory;
 mod none;
+pub mod offload;
 mod path;
+mod place;
 mod process;
+pub mod registry;
 mod router;
 mod sandbox;
 mod service;
+pub mod tools;
 
 pub use adapters::{Limited, Limits, ReadOnly};
 #[cfg(feature = "docker")]
@@ -35,6 +43,7 @@ pub use file::{ByteStream, DirEntry, FileBody, FileInfo, FileKind, ReadOptions, 
 pub use memory::{MemCommands, MemSandbox, MemTree};
 pub use none::{NoneOptions, NoneSandbox, Root};
 pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError};
+pub use place::Place;
 pub use policy::{AgentId, UserId};
 pub use router::{Backends, Choice, IsWeb, Runners, SandboxRouter};
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
