@@ -4,6 +4,9 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::disallowed_methods,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub,
     reason = "a test fails by panicking, tells its counts, and looks at the host from behind the sandbox"
 )]
 
@@ -11,7 +14,10 @@ mod agreement;
 mod cases;
 mod hostile;
 
+#[path = "../transcript/play.rs"]
+mod play;
 mod registry;
 mod stores;
 mod support;
 mod tapped;
+mod transcript;
