@@ -5,13 +5,12 @@
     clippy::print_stdout,
     clippy::disallowed_methods,
     clippy::panic,
-    missing_docs,
-    unreachable_pub,
     reason = "a test fails by panicking, tells its counts, and looks at the host from behind the sandbox"
 )]
 
 mod agreement;
 mod cases;
+mod documents;
 mod hostile;
 
 #[path = "../transcript/play.rs"]

@@ -34,13 +34,13 @@ struct Step {
 
 /// How many steps were made, and how many needed commands that are not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Played {
-    pub calls: usize,
-    pub skipped: usize,
+pub(crate) struct Played {
+    pub(crate) calls: usize,
+    pub(crate) skipped: usize,
 }
 
 /// Plays the conversation as `user`, whose workspace is empty, and compares every answer.
-pub async fn play(sandbox: &dyn Sandbox, user: &UserId, search: Search, has_commands: bool) -> Played {
+pub(crate) async fn play(sandbox: &dyn Sandbox, user: &UserId, search: Search, has_commands: bool) -> Played {
     let session = Session::open(sandbox, user.clone()).await.unwrap();
     let context = Context { search, ..Context::new(sandbox, &session) };
     let toolbox = Toolbox::standard();
