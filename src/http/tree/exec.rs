@@ -70,11 +70,6 @@ pub(in crate::http) struct Query {
     background: bool,
 }
 
-/// No parameters: none is known, and any is refused.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::http) struct NoQuery {}
-
 #[derive(Serialize)]
 struct Beside {
     #[serde(skip_serializing_if = "Option::is_none")]

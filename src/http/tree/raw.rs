@@ -12,7 +12,7 @@ use super::{mode, written};
 use crate::http::answer::{Answer, bare, success, tagged};
 use crate::http::conditional::{self, ByteRange, Fresh};
 use crate::http::problem::Problem;
-use crate::http::request::{Params, TreeRequest, path_of};
+use crate::http::request::{NoParams, Params, TreeRequest, path_of};
 use crate::http::time::http_date;
 use crate::http::{App, body, stream};
 use crate::ops::blocking;
@@ -43,6 +43,7 @@ pub(in crate::http) async fn get(
     State(app): State<App>,
     tree: TreeRequest,
     params: RawPathParams,
+    _: NoParams,
     headers: HeaderMap,
 ) -> Answer {
     let path = path(&tree.id, &params)?;
@@ -61,6 +62,7 @@ pub(in crate::http) async fn head(
     State(app): State<App>,
     tree: TreeRequest,
     params: RawPathParams,
+    _: NoParams,
     headers: HeaderMap,
 ) -> Answer {
     let path = path(&tree.id, &params)?;
