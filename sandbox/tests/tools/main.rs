@@ -11,7 +11,10 @@
 mod agreement;
 mod cases;
 mod documents;
+mod endurance;
 mod hostile;
+mod limits;
+mod oracles;
 
 #[path = "../transcript/play.rs"]
 mod play;
