@@ -11,4 +11,5 @@ pub mod egress;
 pub mod http;
 pub mod metrics;
 pub mod ops;
+pub mod registry;
 pub mod serve;

@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::ops::Service;
 use crate::ops::places::RunPlaces;
 use crate::ops::run::table::RunTable;
+use crate::registry::Keeper;
 
 /// How long answers may take to leave after the last run has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -95,7 +96,10 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
     let audit = Arc::new(open_audit(&config, &store, &metrics)?);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let access = Arc::new(open_access(&config, sources, &store)?);
-    runtime.block_on(async move {
+    let registry = Keeper::start(store.clone(), recovery != Recovery::default());
+    let registry = Arc::new(registry.map_err(|source| store_error(&config, source))?);
+    let keeper = Arc::clone(&registry);
+    let served = runtime.block_on(async move {
         tracing::info!(tier = %host.enforcement.tier, landlock_abi = host.enforcement.landlock_abi, "commands are confined");
         let sessions = &config.limits.sessions;
         let service = Arc::new(Service {
@@ -106,6 +110,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             environment,
             network,
             egress,
+            registry,
             archive_limits: config.limits.archive.clone(),
             file_limits: config.limits.files.clone(),
             run_limits: config.limits.runs.clone(),
@@ -129,7 +134,15 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             token_seconds_max: config.access.token_seconds_max,
         };
         listen(&config, app).await
-    })
+    });
+    // It waits for the work that has begun, uploads included, so that the registry ends with everything.
+    drop(runtime);
+    keeper.close();
+    served
+}
+
+fn store_error(config: &Config, source: storage::Error) -> ServeError {
+    ServeError::Store { path: config.root.display().to_string(), source }
 }
 
 /// Opens the audit log below the data directory.
@@ -141,7 +154,8 @@ fn open_audit(config: &Config, store: &Store, metrics: &Arc<Metrics>) -> Result<
         syncs: match (config.audit.durability, config.durability) {
             (AuditDurability::Same, Durability::Strict) => Syncs::Changes,
             (AuditDurability::Strict, _) => Syncs::Everything,
-            (AuditDurability::Same | AuditDurability::Relaxed, _) => Syncs::Nothing,
+            (AuditDurability::Relaxed, Durability::Strict) => Syncs::Soon,
+            (AuditDurability::Same | AuditDurability::Relaxed, Durability::Relaxed) => Syncs::Nothing,
         },
         file_bytes: config.audit.file_bytes,
         total_bytes: config.audit.total_bytes,
@@ -149,15 +163,13 @@ fn open_audit(config: &Config, store: &Store, metrics: &Arc<Metrics>) -> Result<
     };
     let dir = store.service_directory("audit");
     dir.and_then(|dir| Audit::open(dir, settings, Arc::clone(metrics)))
-        .map_err(|source| ServeError::Store { path: config.root.display().to_string(), source })
+        .map_err(|source| store_error(config, source))
 }
 
 /// Reads tokens and keys, of which the service makes one for itself when the configuration names no file.
 fn open_access(config: &Config, sources: CredentialSources, store: &Store) -> Result<Access, ServeError> {
     if config.access.key_file.as_os_str().is_empty() {
-        let keys = store
-            .service_directory("keys")
-            .map_err(|source| ServeError::Store { path: config.root.display().to_string(), source })?;
+        let keys = store.service_directory("keys").map_err(|source| store_error(config, source))?;
         key_file::make_unless_there(&keys).map_err(ConfigError::from)?;
     }
     let credentials = sources.read()?;

@@ -22,7 +22,7 @@ use parking_lot::RwLock;
 
 use self::reload::Watch;
 pub use self::reload::{Credentials, Sources};
-pub use self::role::{Action, Refused, Role};
+pub use self::role::{Action, Reach, Refused, Role};
 use self::signed::{Claims, Keys};
 pub use self::token::Token;
 

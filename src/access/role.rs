@@ -35,6 +35,17 @@ pub enum Action<'a> {
     Issue,
     /// Read figures about the service.
     Observe,
+    /// Have the registry made anew.
+    Rebuild,
+}
+
+/// Which part of a list about all users and agents a role sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach<'a> {
+    /// Of this agent only, when there is one.
+    pub agent: Option<&'a AgentId>,
+    /// Of this user only, when there is one, besides what is for all users of an agent that the role knows.
+    pub only_of: Option<&'a UserId>,
 }
 
 /// Why a request is refused.
@@ -77,13 +88,38 @@ impl Role {
             (Self::Manager(agent), Action::Read(_, other) | Action::Baseline(other)) => {
                 unless_hidden(agent == other)
             }
-            (Self::Engine, Action::Baseline(_) | Action::Observe)
-            | (Self::User { .. }, Action::Baseline(_) | Action::Issue | Action::Observe)
-            | (Self::Manager(_), Action::Change(..) | Action::Issue | Action::Observe)
-            | (Self::Monitor, Action::Read(..) | Action::Change(..) | Action::Baseline(_) | Action::Issue) => {
-                Err(Refused::Denied)
-            }
+            (Self::Engine, Action::Baseline(_) | Action::Observe | Action::Rebuild)
+            | (Self::User { .. }, Action::Baseline(_) | Action::Issue | Action::Observe | Action::Rebuild)
+            | (Self::Manager(_), Action::Change(..) | Action::Issue | Action::Observe | Action::Rebuild)
+            | (
+                Self::Monitor,
+                Action::Read(..) | Action::Change(..) | Action::Baseline(_) | Action::Issue | Action::Rebuild,
+            ) => Err(Refused::Denied),
         }
+    }
+
+    /// Decides which part this role sees of a list about all users and agents, of which it asks for those of `agent` and
+    /// of `user`, when given.
+    ///
+    /// # Errors
+    /// [`Refused::Denied`]; [`Refused::Hidden`] for another's user or agent.
+    pub fn reach<'a>(
+        &'a self,
+        agent: Option<&'a AgentId>,
+        user: Option<&UserId>,
+    ) -> Result<Reach<'a>, Refused> {
+        let (own_agent, own_user) = match self {
+            Self::Admin | Self::Engine => (None, None),
+            Self::Manager(agent) => (Some(agent), None),
+            Self::User { user, agent } => (agent.as_ref(), Some(user)),
+            Self::Monitor => return Err(Refused::Denied),
+        };
+        let is_foreign = own_agent.zip(agent).is_some_and(|(own, asked)| own != asked)
+            || own_user.zip(user).is_some_and(|(own, asked)| own != asked);
+        if is_foreign {
+            return Err(Refused::Hidden);
+        }
+        Ok(Reach { agent: own_agent.or(agent), only_of: own_user })
     }
 }
 
@@ -106,22 +142,49 @@ mod tests {
             Action::Baseline(&foreign),
             Action::Issue,
             Action::Observe,
+            Action::Rebuild,
         ];
         let (yes, denied, hidden) = (Ok(()), Err(Refused::Denied), Err(Refused::Hidden));
         let bound = Role::User { user: user.clone(), agent: Some(agent.clone()) };
         let free = Role::User { user: user.clone(), agent: None };
         for (role, expected) in [
-            (Role::Admin, [yes; 10]),
-            (Role::Engine, [yes, yes, yes, yes, yes, yes, denied, denied, yes, denied]),
-            (free, [yes, yes, hidden, yes, yes, hidden, denied, denied, denied, denied]),
-            (bound, [yes, hidden, hidden, yes, hidden, hidden, denied, denied, denied, denied]),
+            (Role::Admin, [yes; 11]),
+            (Role::Engine, [yes, yes, yes, yes, yes, yes, denied, denied, yes, denied, denied]),
+            (free, [yes, yes, hidden, yes, yes, hidden, denied, denied, denied, denied, denied]),
+            (bound, [yes, hidden, hidden, yes, hidden, hidden, denied, denied, denied, denied, denied]),
             (
                 Role::Manager(agent.clone()),
-                [yes, hidden, hidden, denied, denied, denied, yes, hidden, denied, denied],
+                [yes, hidden, hidden, denied, denied, denied, yes, hidden, denied, denied, denied],
             ),
-            (Role::Monitor, [denied, denied, denied, denied, denied, denied, denied, denied, denied, yes]),
+            (
+                Role::Monitor,
+                [denied, denied, denied, denied, denied, denied, denied, denied, denied, yes, denied],
+            ),
         ] {
             assert_eq!(actions.map(|action| role.may(action)), expected, "{role:?}");
         }
+    }
+
+    #[test]
+    fn nobody_reaches_a_list_of_anothers_users_or_agents() {
+        let (user, other) = (UserId::parse("u").unwrap(), UserId::parse("v").unwrap());
+        let (agent, foreign) = (AgentId::parse("a").unwrap(), AgentId::parse("b").unwrap());
+        let reach = |agent, only_of| Ok(Reach { agent, only_of });
+        let hidden = Err(Refused::Hidden);
+        for role in [Role::Admin, Role::Engine] {
+            assert_eq!(role.reach(None, None), reach(None, None));
+            assert_eq!(role.reach(Some(&foreign), Some(&other)), reach(Some(&foreign), None));
+        }
+        let manager = Role::Manager(agent.clone());
+        assert_eq!(manager.reach(None, Some(&other)), reach(Some(&agent), None));
+        assert_eq!(manager.reach(Some(&foreign), None), hidden);
+        let free = Role::User { user: user.clone(), agent: None };
+        assert_eq!(free.reach(None, Some(&user)), reach(None, Some(&user)));
+        assert_eq!(free.reach(Some(&foreign), None), reach(Some(&foreign), Some(&user)));
+        assert_eq!(free.reach(None, Some(&other)), hidden);
+        let bound = Role::User { user: user.clone(), agent: Some(agent.clone()) };
+        assert_eq!(bound.reach(None, None), reach(Some(&agent), Some(&user)));
+        assert_eq!(bound.reach(Some(&foreign), None), hidden);
+        assert_eq!(Role::Monitor.reach(None, None), Err(Refused::Denied));
     }
 }

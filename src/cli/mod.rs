@@ -5,6 +5,7 @@ mod check;
 mod client;
 mod doctor;
 mod health;
+mod registry;
 mod skill;
 mod token;
 
@@ -52,6 +53,9 @@ enum Command {
     /// Issue tokens for users of a service of this configuration
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Make the registry of skills anew
+    #[command(subcommand)]
+    Registry(registry::RegistryCommand),
     /// Upload, list, download and remove skills of a running service
     #[command(subcommand)]
     Skill(skill::SkillCommand),
@@ -125,6 +129,7 @@ pub fn main() -> ExitCode {
         Some(Command::CheckConfig(args)) => check::run(&args),
         Some(Command::Audit(command)) => audit::run(&command),
         Some(Command::Token(command)) => token::run(command),
+        Some(Command::Registry(command)) => registry::run(&command),
         Some(Command::Skill(command)) => skill::run(command),
     };
     match result {

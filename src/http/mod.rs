@@ -16,6 +16,7 @@ pub mod openapi;
 mod paced;
 mod page;
 mod problem;
+mod registry;
 mod request;
 mod skills;
 mod stream;
@@ -64,6 +65,8 @@ pub fn router(app: App) -> Router {
         .route("/docs", get(openapi::html))
         .route("/v1/info", get(meta::info))
         .route("/v1/tokens", post(tokens::issue))
+        .route("/v1/registry", get(registry::list))
+        .route("/v1/registry/rebuild", post(registry::rebuild))
         .route("/v1/skills/{u}/{a}/upload", post(skills::upload::upload))
         .route("/v1/skills/{u}/{a}/list", get(skills::list::list))
         .route("/v1/skills/{u}/{a}/catalog", get(skills::catalog::catalog))

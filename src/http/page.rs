@@ -20,6 +20,26 @@ pub(super) struct Beside {
     next: Option<Option<String>>,
 }
 
+impl Beside {
+    /// Where the next page begins, if any pages were asked for, and if there is one.
+    pub(super) fn new(next: Option<Option<String>>) -> Self {
+        Self { next }
+    }
+}
+
+/// How many elements a page has at most; without `limit` it is the whole list, which may have `most`.
+///
+/// # Errors
+/// `invalid` for a limit of 0 or a cursor without a limit.
+pub(super) fn span(limit: Option<usize>, cursor: Option<&str>, most: usize) -> Result<usize, Problem> {
+    match limit {
+        None if cursor.is_some() => Err(Problem::invalid("`cursor` goes with `limit`")),
+        Some(0) => Err(Problem::invalid("`limit` is 1 or more")),
+        None => Ok(most),
+        Some(limit) => Ok(limit.min(most)),
+    }
+}
+
 /// Cuts one page out of `elements`, which are sorted by `key`.
 ///
 /// Without `limit` the page is the whole list, which may have `most` elements.
@@ -33,26 +53,20 @@ pub(super) fn cut<T>(
     cursor: Option<&str>,
     most: usize,
 ) -> Result<Page<T>, Problem> {
-    let Some(limit) = limit else {
-        if cursor.is_some() {
-            return Err(Problem::invalid("`cursor` goes with `limit`"));
-        }
+    let span = span(limit, cursor, most)?;
+    if limit.is_none() {
         if elements.len() > most {
             let message = format!("the list has more than {most} elements: send `limit`");
             return Err(Problem::new(Code::TooLarge, message).with("limit_entries", most));
         }
         return Ok(Page { elements, beside: Beside { next: None } });
-    };
-    if limit == 0 {
-        return Err(Problem::invalid("`limit` is 1 or more"));
     }
     if let Some(cursor) = cursor {
         let seen = elements.partition_point(|element| key(element) <= cursor);
         elements.drain(..seen);
     }
-    let limit = limit.min(most);
-    let is_last = elements.len() <= limit;
-    elements.truncate(limit);
+    let is_last = elements.len() <= span;
+    elements.truncate(span);
     let next = if is_last { None } else { elements.last().map(|element| key(element).to_owned()) };
     Ok(Page { elements, beside: Beside { next: Some(next) } })
 }

@@ -182,6 +182,9 @@ impl From<Error> for Problem {
             Error::NameTaken(_) | Error::NotNow(_) => Self::new(Code::Conflict, message),
             Error::Gone(first) => Self::new(Code::Gone, message).with("first_seq", first),
             Error::RunFailed(_) => Self::new(Code::Disconnected, message),
+            Error::Registry(_) => {
+                Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")
+            }
             Error::Stopping => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5"),
             Error::Path(error) => error.into(),
             Error::Refused(refusal) => refusal.into(),

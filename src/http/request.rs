@@ -172,6 +172,29 @@ impl FromRequestParts<App> for Known {
     }
 }
 
+/// A caller with any valid token, and who it is: what is sent depends on it.
+pub(super) struct Someone(pub(super) Caller);
+
+impl FromRequestParts<App> for Someone {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers).map(Self)
+    }
+}
+
+/// A caller who may have the registry made anew.
+pub(super) struct Rebuilder;
+
+impl FromRequestParts<App> for Rebuilder {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Rebuild)?;
+        Ok(Self)
+    }
+}
+
 /// A caller who may issue tokens.
 pub(super) struct Issuer;
 

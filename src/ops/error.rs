@@ -61,6 +61,9 @@ pub enum Error {
     /// A command could not be run.
     #[error(transparent)]
     Exec(#[from] exec::Error),
+    /// The registry cannot answer now.
+    #[error("the registry cannot answer now: try again in a few seconds")]
+    Registry(#[source] crate::registry::Error),
     /// A programming error of ours.
     #[error("the operation failed inside the service")]
     Panicked,

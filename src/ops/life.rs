@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
 use similar::{Algorithm, TextDiff};
-use storage::{Change, Changed, KeptVersion, Prefer, Published, Pulled, Side, SkillStatus, Version};
+use storage::{Change, Changed, KeptVersion, Prefer, Published, Pulled, Shelf, Side, SkillStatus, Version};
 
 use super::error::Result;
 use super::{Service, blocking};
@@ -115,8 +115,11 @@ impl Service {
         version: Version,
     ) -> Result<Option<Published>> {
         let store = self.store.clone();
-        let publication = blocking(move || Ok(store.rollback(&user, &agent, &skill, &version)?)).await?;
-        Ok(first(publication))
+        let publication = self.publishing(move |shelves| {
+            shelves.push(Shelf { agent: agent.clone(), skill: skill.clone(), user: None });
+            Ok(store.rollback(&user, &agent, &skill, &version)?)
+        });
+        Ok(first(publication.await?))
     }
 
     /// Publishes what a user sees of a skill for all users.
@@ -125,8 +128,13 @@ impl Service {
     /// As [`storage::Store::promote`].
     pub async fn promote(&self, id: TreeId, force: bool) -> Result<Option<Published>> {
         let store = self.store.clone();
-        let publication = blocking(move || Ok(store.promote(&id, force)?)).await?;
-        Ok(first(publication))
+        let publication = self.publishing(move |shelves| {
+            // The user's own goes when it is everybody's.
+            shelves.extend(Shelf::of(&id));
+            shelves.extend(Shelf::below(&id));
+            Ok(store.promote(&id, force)?)
+        });
+        Ok(first(publication.await?))
     }
 
     /// Carries a user's changes over to the application's current version.

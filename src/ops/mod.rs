@@ -7,6 +7,7 @@ pub mod error;
 pub mod files;
 pub mod life;
 pub mod places;
+pub mod registry;
 pub mod run;
 pub mod search;
 pub mod skills;
@@ -24,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use crate::audit::Audit;
 use crate::egress::Egress;
 use crate::metrics::Metrics;
+use crate::registry::Keeper;
 use disk::DiskWatch;
 pub use error::{Error, Result};
 pub use life::{FileDifference, Text};
@@ -46,6 +48,8 @@ pub struct Service {
     pub network: exec::Network,
     /// The way out for commands that may use it.
     pub egress: Arc<Egress>,
+    /// The table of what was published where.
+    pub registry: Arc<Keeper>,
     /// Bounds on archives.
     pub archive_limits: ArchiveLimits,
     /// Bounds on file operations.

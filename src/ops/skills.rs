@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use policy::{AgentId, Scope, TreeId, UserId};
-use storage::Skill;
+use storage::{Shelf, Skill};
 
 use super::error::Result;
 use super::{Service, blocking};
@@ -24,9 +24,15 @@ impl Service {
     /// As [`storage::Store::remove_baseline`] and [`storage::Store::remove_for_user`].
     pub async fn remove_skill(&self, id: TreeId, scope: Scope) -> Result<()> {
         let store = self.store.clone();
-        blocking(move || match (&id, scope) {
-            (TreeId::Skill(_, agent, skill), Scope::Baseline) => Ok(store.remove_baseline(agent, skill)?),
-            _ => Ok(store.remove_for_user(&id)?),
+        self.publishing(move |shelves| {
+            shelves.extend(match scope {
+                Scope::Baseline => Shelf::below(&id),
+                Scope::Overlay => Shelf::of(&id),
+            });
+            match (&id, scope) {
+                (TreeId::Skill(_, agent, skill), Scope::Baseline) => Ok(store.remove_baseline(agent, skill)?),
+                _ => Ok(store.remove_for_user(&id)?),
+            }
         })
         .await
     }
@@ -37,7 +43,11 @@ impl Service {
     /// As [`storage::Store::reset`].
     pub async fn reset(&self, id: TreeId) -> Result<bool> {
         let store = self.store.clone();
-        blocking(move || Ok(store.reset(&id)?)).await
+        self.publishing(move |shelves| {
+            shelves.extend(Shelf::of(&id));
+            Ok(store.reset(&id)?)
+        })
+        .await
     }
 
     /// Packs the merged view of a skill. Returns an open file and its size in bytes.

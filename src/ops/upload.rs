@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::fs::File;
 
 use policy::{AgentId, Scope, SkillId, UserId};
-use storage::Published;
 use storage::archive::{self, Charset, NameEncoding, Options, Plan, Skipped};
+use storage::{Published, Shelf};
 
+use super::Service;
 use super::error::{Error, Result};
-use super::{Service, blocking};
 
 /// An archive that was received whole.
 pub struct Archive {
@@ -57,7 +57,7 @@ impl Service {
     ) -> Result<Uploaded> {
         let store = self.store.clone();
         let limits = self.archive_limits.clone();
-        let uploaded = blocking(move || {
+        let uploaded = self.publishing(move |shelves| {
             let mut plans: Vec<(File, Plan)> = Vec::new();
             let mut sources: HashMap<SkillId, (usize, usize)> = HashMap::new();
             for Archive { file, file_name } in archives {
@@ -74,6 +74,10 @@ impl Service {
             }
             let mut ids: Vec<SkillId> = sources.keys().cloned().collect();
             ids.sort_unstable();
+            let owner = (scope == Scope::Overlay).then(|| user.clone());
+            let shelf =
+                |skill: &SkillId| Shelf { agent: agent.clone(), skill: skill.clone(), user: owner.clone() };
+            shelves.extend(ids.iter().map(shelf));
             let mut counts = HashMap::new();
             let publication = store.publish(scope, &user, &agent, &ids, &mut |id, into| {
                 let source = sources.get(id).and_then(|(plan, skill)| {
@@ -85,7 +89,7 @@ impl Service {
                 };
                 let extracted = archive::extract(file, skill, into)?;
                 counts.insert(id.clone(), (extracted.files, extracted.bytes));
-                Ok(Some(extracted.version))
+                Ok(Some(extracted))
             })?;
             let skills = publication.skills.into_iter().map(|published| {
                 let (files, bytes) = counts.get(&published.skill).copied().unwrap_or_default();

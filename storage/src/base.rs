@@ -12,6 +12,7 @@ use policy::{AgentId, SkillId, TreeId};
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::place;
+use crate::provenance::{self, Provenance};
 use crate::stage::Trash;
 use crate::store::Store;
 use crate::version::{self, Version};
@@ -43,7 +44,7 @@ impl Store {
         Ok(self.baseline_version(agent, skill)?.map_or_else(|| NO_BASE.to_owned(), String::from))
     }
 
-    /// Records that the overlay of `id`, about to be made, begins with the current baseline.
+    /// Records that the overlay of `id`, about to be made, begins with the current baseline; nobody published it.
     pub(crate) fn record_base(&self, id: &TreeId) -> Result<()> {
         let TreeId::Skill(_, agent, skill) = id else { return Ok(()) };
         self.record_base_text(id, &self.base_text(agent, skill)?)
@@ -58,6 +59,29 @@ impl Store {
         file.finish()?;
         file.place(&dir, OsStr::new(user.as_str()))?;
         if self.is_strict() { dir.sync() } else { Ok(()) }
+    }
+
+    /// Records that the overlay of `id` lies over the current baseline from now on. That it was published stays.
+    pub(crate) fn record_rebase(&self, id: &TreeId) -> Result<()> {
+        let TreeId::Skill(_, agent, skill) = id else { return Ok(()) };
+        let base = self.base_text(agent, skill)?;
+        match self.published_in_base(id)? {
+            Some(published) => self.record_base_text(id, &format!("{base}\n{}", published.line())),
+            None => self.record_base_text(id, &base),
+        }
+    }
+
+    /// What the overlay of `id` was published as; `None` when it was not.
+    pub(crate) fn published_in_base(&self, id: &TreeId) -> Result<Option<Provenance>> {
+        let TreeId::Skill(user, agent, skill) = id else { return Ok(None) };
+        let bases = match self.inner.root.open_dir(&place::bases(agent, skill)?) {
+            Err(Error::NotFound(_)) => return Ok(None),
+            bases => bases?,
+        };
+        match bases.open_file_entry(OsStr::new(user.as_str())) {
+            Err(Error::NotFound(_)) => Ok(None),
+            opened => Ok(provenance::read_record(opened?.0)?.1),
+        }
     }
 
     /// The version that the overlay of `id` began with; `None` without a record or a baseline.
@@ -159,7 +183,9 @@ fn read_base(dir: &Dir, user: &OsStr) -> Result<Option<Version>> {
         Err(Error::NotFound(_)) => return Ok(None),
         opened => opened?.0,
     };
-    let mut text = String::new();
-    file.take(64).read_to_string(&mut text).map_err(|error| Error::from_io("read", "base", error))?;
-    Ok(Version::parse(&text))
+    // What was published follows on a second line, which does not matter here.
+    let mut bytes = Vec::new();
+    file.take(64).read_to_end(&mut bytes).map_err(|error| Error::from_io("read", "base", error))?;
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(std::str::from_utf8(line).ok().and_then(Version::parse))
 }

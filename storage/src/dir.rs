@@ -18,6 +18,9 @@ pub use self::list::Entry;
 use crate::error::{Error, Result};
 use crate::stat::{Kind, Stat};
 
+/// The longest extended attribute that is read, in bytes.
+pub(crate) const ATTRIBUTE_BYTES_MAX: usize = 1024;
+
 /// Levels that a walk goes down before it refuses.
 ///
 /// A walk holds up to three descriptors and, unoptimised, up to 10 KB of stack a level: this many levels stay
@@ -330,12 +333,12 @@ impl Dir {
             .map_err(|errno| Error::from_errno("chown", ".", errno))
     }
 
-    /// Reads the extended attribute `name` of this directory, at most 256 bytes; `None` when it has none.
+    /// Reads the extended attribute `name` of this directory, at most [`ATTRIBUTE_BYTES_MAX`] bytes; `None` when it has none.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn attribute(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let mut value = [0; 256];
+        let mut value = [0; ATTRIBUTE_BYTES_MAX];
         match rustix::fs::fgetxattr(&self.fd, name, &mut value) {
             Ok(length) => Ok(value.get(..length).map(<[u8]>::to_vec)),
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),

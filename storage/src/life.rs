@@ -70,7 +70,8 @@ impl Store {
             let former = self.version_dir(agent, skill, wanted)?.ok_or_else(gone)?;
             copy_tree(&Layers { upper: None, lower: Some(former) }, into, None, DEPTH_MAX)?;
             // A publication meanwhile may have had it removed while it was read.
-            if version::digest(into)? == *wanted { Ok(Some(wanted.clone())) } else { Err(gone()) }
+            let contents = version::contents(into)?;
+            if contents.version == *wanted { Ok(Some(contents)) } else { Err(gone()) }
         })
     }
 

@@ -8,10 +8,10 @@
 //! .filesecbox/lock                          held by the one service that uses the store
 //! .filesecbox/stage/                        what is being built; swept at start
 //! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions
-//! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with
+//! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with, and what was published as it
 //! .filesecbox/work/{run}/…                  merged views that were materialised for a run; swept at start
 //! .filesecbox/packages/{user}/{agent}/…     home directory of commands
-//! .filesecbox/keys/, audit/                 the service's, which lie here for company only
+//! .filesecbox/keys/, audit/, registry/      the service's, which lie here for company only
 //! ```
 
 use std::ffi::OsStr;
@@ -31,21 +31,26 @@ pub(crate) const STAGE: &str = ".filesecbox/stage";
 /// Materialised merged views.
 pub(crate) const WORK: &str = ".filesecbox/work";
 
+/// The baselines of all agents.
+pub(crate) const BASELINE: &str = "skill/baseline";
+/// The bases of all overlays.
+pub(crate) const BASES: &str = ".filesecbox/bases";
+
 /// Every directory that must exist before the store is used.
 pub(crate) const DIRECTORIES: [&str; 9] = [
-    "skill/baseline",
+    BASELINE,
     "skill/overlay",
     "sandbox",
     OWN,
     STAGE,
     ".filesecbox/versions",
-    ".filesecbox/bases",
+    BASES,
     WORK,
     ".filesecbox/packages",
 ];
 
 /// Those of [`DIRECTORIES`] that no command has a reason to enter, whatever its user id is.
-pub(crate) const SERVICE_ONLY: [&str; 3] = [STAGE, ".filesecbox/versions", ".filesecbox/bases"];
+pub(crate) const SERVICE_ONLY: [&str; 3] = [STAGE, ".filesecbox/versions", BASES];
 
 fn place(parts: &[&str]) -> Result<RelPath> {
     // Ids are single segments of at most 128 bytes, so the joined path keeps every rule of `RelPath`.

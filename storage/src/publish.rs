@@ -10,10 +10,11 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::journal::Transaction;
 use crate::place;
+use crate::provenance::Provenance;
 use crate::stage::{Leftovers, Trash};
 use crate::store::Store;
 use crate::union::layers::{Layers, OPAQUE};
-use crate::version::{self, Version};
+use crate::version::{self, Contents, Version};
 
 /// A skill that was published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +48,8 @@ enum Change {
 impl Store {
     /// Publishes skills: all of them, or nothing.
     ///
-    /// `fill` writes one skill into an empty directory and tells the version of what it wrote when it knows it;
-    /// else the directory is read again. When `fill` fails, nothing has changed. A baseline skill takes the place of
+    /// `fill` writes one skill into an empty directory and tells what it wrote when it knows it; else the directory is
+    /// read again. That `user` published it is written down with it. When `fill` fails, nothing has changed. A baseline skill takes the place of
     /// the former version, which is kept. An overlay skill replaces the user's former one and hides everything of
     /// the baseline skill of that name.
     ///
@@ -61,7 +62,7 @@ impl Store {
         user: &UserId,
         agent: &AgentId,
         skills: &[SkillId],
-        fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Version>>,
+        fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Publication> {
         self.admit_space()?;
         let mut transaction = Transaction::begin(&self.inner.stage)?;
@@ -70,14 +71,17 @@ impl Store {
         for skill in skills {
             let item = transaction.next_name();
             let dir = transaction.dir().create_dir(&item, 0o755)?;
-            let version = match fill(skill, &dir)? {
-                Some(version) => version,
-                None => version::digest(&dir)?,
+            let contents = match fill(skill, &dir)? {
+                Some(contents) => contents,
+                None => version::contents(&dir)?,
             };
+            let provenance = Provenance::now(user, &contents);
+            let version = contents.version;
             let (replaced, unchanged);
             match scope {
                 Scope::Baseline => {
                     version::set_label(&dir, &version)?;
+                    provenance.mark(&dir)?;
                     let current = self.baseline_version(agent, skill)?;
                     (replaced, unchanged) = (current.is_some(), current.as_ref() == Some(&version));
                     if unchanged {
@@ -99,7 +103,8 @@ impl Store {
                     transaction.place(place::overlay(user, agent)?, skill.as_str(), None)?;
                     changes.push(Change::Overlay(tree.clone()));
                     let mut base = transaction.dir().create_file(&transaction.next_name(), 0o600)?;
-                    base.write_all(self.base_text(agent, skill)?.as_bytes())
+                    let line = provenance.describing(dir, skill)?.line();
+                    base.write_all(format!("{}\n{line}", self.base_text(agent, skill)?).as_bytes())
                         .map_err(|error| Error::from_io("write", "base", error))?;
                     transaction.place(place::bases(agent, skill)?, user.as_str(), None)?;
                     changes.push(Change::Base(tree));

@@ -104,7 +104,7 @@ impl Store {
         }
         let Pulling { mut pulled, trash, .. } = pulling;
         self.inner.accounts.forget(id);
-        self.record_base(id)?;
+        self.record_rebase(id)?;
         if self.is_strict() {
             upper.sync_file_system()?;
         }

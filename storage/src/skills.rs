@@ -142,7 +142,7 @@ impl Store {
 }
 
 /// Reads what a skill says of itself.
-fn describe(dirs: &Layers, id: &SkillId) -> Result<Metadata> {
+pub(crate) fn describe(dirs: &Layers, id: &SkillId) -> Result<Metadata> {
     let children = dirs.children()?;
     let names = children.iter().filter(|child| child.kind == Kind::File).map(|child| child.name.as_os_str());
     let markers = metadata::marker(names);

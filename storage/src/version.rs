@@ -96,21 +96,38 @@ pub(crate) fn set_label(tree: &Dir, version: &Version) -> Result<()> {
     tree.set_attribute(LABEL, version.as_str().as_bytes())
 }
 
-/// Works out a [`Version`] from the entries of a tree as they are told.
+/// What a whole tree holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// The name of the state.
+    pub version: Version,
+    /// The whole digest of which the version is the beginning, as 64 hexadecimal digits.
+    pub digest: String,
+    /// Regular files.
+    pub files: usize,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+/// Works out the [`Contents`] of a tree from its entries as they are told.
 ///
-/// It is the tree's version when the entries of each directory are told in order of their names' bytes and directly
+/// They are the tree's when the entries of each directory are told in order of their names' bytes and directly
 /// after the directory itself. Paths are relative to the tree and separated by `/`.
 pub(crate) struct Digester {
     entries: blake3::Hasher,
+    files: usize,
+    bytes: u64,
 }
 
 impl Digester {
     pub(crate) fn new() -> Self {
-        Self { entries: blake3::Hasher::new() }
+        Self { entries: blake3::Hasher::new(), files: 0, bytes: 0 }
     }
 
-    /// Adds a regular file with permission bits `mode`; `content` is the digest of its bytes.
-    pub(crate) fn file(&mut self, path: &[u8], mode: u32, content: &blake3::Hash) {
+    /// Adds a regular file of `bytes` bytes with permission bits `mode`; `content` is the digest of its bytes.
+    pub(crate) fn file(&mut self, path: &[u8], mode: u32, content: &blake3::Hash, bytes: u64) {
+        self.files = self.files.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes);
         self.entry(if mode & 0o100 == 0 { b"f" } else { b"x" }, path, content.as_bytes());
     }
 
@@ -133,9 +150,11 @@ impl Digester {
         }
     }
 
-    /// The version of the tree that was told.
-    pub(crate) fn finish(self) -> Version {
-        Version(self.entries.finalize().to_hex().chars().take(32).collect())
+    /// The contents of the tree that was told.
+    pub(crate) fn finish(self) -> Contents {
+        let digest = self.entries.finalize().to_hex().to_string();
+        let version = Version(digest.chars().take(32).collect());
+        Contents { version, digest, files: self.files, bytes: self.bytes }
     }
 }
 
@@ -144,6 +163,14 @@ impl Digester {
 /// # Errors
 /// [`Error::TooManyEntries`] when it is deeper than any walk goes; [`Error::Io`].
 pub fn digest(tree: &Dir) -> Result<Version> {
+    contents(tree).map(|contents| contents.version)
+}
+
+/// Reads a whole tree and works out its version, whatever its label says, and how much is in it.
+///
+/// # Errors
+/// As [`digest`].
+pub fn contents(tree: &Dir) -> Result<Contents> {
     let mut walk = Walk { digester: Digester::new(), path: Vec::new(), buffer: vec![0; BUFFER_BYTES] };
     walk.directory(tree, DEPTH_MAX)?;
     Ok(walk.digester.finish())
@@ -172,8 +199,8 @@ impl Walk {
             match entry.kind {
                 Kind::File => {
                     let (file, stat) = dir.open_file_entry(&entry.name)?;
-                    let content = self.content(&file)?;
-                    self.digester.file(&self.path, stat.mode, &content);
+                    let (content, bytes) = self.content(&file)?;
+                    self.digester.file(&self.path, stat.mode, &content, bytes);
                 }
                 Kind::Directory => {
                     self.digester.directory(&self.path);
@@ -189,14 +216,15 @@ impl Walk {
         Ok(())
     }
 
-    fn content(&mut self, mut file: &File) -> Result<blake3::Hash> {
+    /// The digest of a file's bytes, and how many there are.
+    fn content(&mut self, mut file: &File) -> Result<(blake3::Hash, u64)> {
         let mut hasher = blake3::Hasher::new();
         loop {
             let read = file
                 .read(&mut self.buffer)
                 .map_err(|error| Error::from_io("read", String::from_utf8_lossy(&self.path), error))?;
             if read == 0 {
-                return Ok(hasher.finalize());
+                return Ok((hasher.finalize(), hasher.count()));
             }
             hasher.update(self.buffer.get(..read).unwrap_or_default());
         }

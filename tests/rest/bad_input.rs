@@ -397,6 +397,15 @@ fn an_unknown_or_malformed_parameter_is_refused() {
         ("POST", "/v1/skills/u/a/upload?scope=overlay&scope=baseline"),
         ("DELETE", "/v1/skills/u/a/s?scope=both"),
         ("DELETE", "/v1/skills/u/a/s?force=1"),
+        ("GET", "/v1/registry?agents=a"),
+        ("GET", "/v1/registry?agent=.."),
+        ("GET", "/v1/registry?user=a%2Fb"),
+        ("GET", "/v1/registry?skill="),
+        ("GET", "/v1/registry?scope=all"),
+        ("GET", "/v1/registry?scope=baseline&user=u"),
+        ("GET", "/v1/registry?limit=0"),
+        ("GET", "/v1/registry?cursor=WyJhIl0"),
+        ("GET", "/v1/registry?limit=1&cursor=WyJhIl0"),
     ] {
         guarded.refused(method, target, &skill_zip("evil", &[]), 400, "invalid");
     }

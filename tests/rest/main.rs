@@ -20,6 +20,7 @@ mod contract;
 mod defects;
 mod promised;
 mod quota;
+mod registry;
 mod roles;
 #[path = "../documents/routes.rs"]
 mod routes;

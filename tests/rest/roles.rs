@@ -56,6 +56,9 @@ const PROMOTE: Needs = [
 const ANYBODY: Needs = [[It; 3]; 7];
 const ANY_TOKEN: Needs = [[Unknown; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3]];
 const ISSUE: Needs = [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3]];
+/// A list of what the caller may see, which the path does not say.
+const ANY_BUT_MONITOR: Needs = [[Unknown; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3], [Denied; 3]];
+const ADMIN: Needs = [[Unknown; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3]];
 const OBSERVE: Needs = [[Unknown; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3], [It; 3]];
 
 /// One request: the operation as the router has it, what follows its path, the body, the status of who may.
@@ -70,6 +73,8 @@ const ROWS: &[Row] = &[
     Row("GET /docs", "", "", 200, ANYBODY),
     Row("GET /v1/info", "", "", 200, ANY_TOKEN),
     Row("POST /v1/tokens", "", r#"{"user":"w"}"#, 200, ISSUE),
+    Row("GET /v1/registry", "", "", 200, ANY_BUT_MONITOR),
+    Row("POST /v1/registry/rebuild", "", "", 200, ADMIN),
     Row("POST /v1/skills/{u}/{a}/upload", "", "ZIP", 200, CHANGE),
     Row("POST /v1/skills/{u}/{a}/upload", "?scope=baseline", "ZIP", 200, BASELINE),
     Row("GET /v1/skills/{u}/{a}/list", "", "", 200, READ),

@@ -18,7 +18,7 @@ use super::tree::{Directory, Node, PackedFile};
 use super::unpack::Unpacker;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
-use crate::version::{Digester, Version};
+use crate::version::{Contents, Digester};
 
 /// Window for reading data.
 const WINDOW_BYTES: usize = 256 * 1024;
@@ -33,18 +33,8 @@ const THREADS_MAX: usize = 4;
 const FILES_PARALLEL: usize = 64;
 const BYTES_PARALLEL: u64 = 1024 * 1024;
 
-/// What was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extracted {
-    /// Files.
-    pub files: usize,
-    /// Bytes in them.
-    pub bytes: u64,
-    /// The version of the tree, worked out while its bytes passed.
-    pub version: Version,
-}
-
-/// Writes the files and directories of `skill` into the empty directory `into`.
+/// Writes the files and directories of `skill` into the empty directory `into`, and tells what they are, worked out
+/// while their bytes passed.
 ///
 /// `archive` is the file that was planned. Files get the mode and, where the archive has one, the modification
 /// time that were planned; nothing is made durable, which is the publisher's one `syncfs`. A large skill is written
@@ -54,7 +44,7 @@ pub struct Extracted {
 /// [`Error::Archive`] when data is damaged or not as declared, naming the first such file in the order of the tree
 /// however many threads there are; [`Error::AlreadyExists`] when `into` was not empty; [`Error::TooManyEntries`] when
 /// the skill is deeper than any walk goes; [`Error::NoSpace`], [`Error::Io`].
-pub fn extract(archive: &File, skill: &PlannedSkill, into: &Dir) -> Result<Extracted> {
+pub fn extract(archive: &File, skill: &PlannedSkill, into: &Dir) -> Result<Contents> {
     let mut entries = Vec::new();
     make_directories(&skill.tree, into, &RelPath::root(), DEPTH_MAX, &mut entries)?;
     write_files(archive, into, &mut entries, threads(skill))?;
@@ -63,10 +53,10 @@ pub fn extract(archive: &File, skill: &PlannedSkill, into: &Dir) -> Result<Extra
         let path = entry.path.as_str().as_bytes();
         match &entry.content {
             Content::Directory => digester.directory(path),
-            Content::File { packed, digest } => digester.file(path, packed.mode, digest),
+            Content::File { packed, digest } => digester.file(path, packed.mode, digest, packed.size),
         }
     }
-    Ok(Extracted { files: skill.files, bytes: skill.bytes, version: digester.finish() })
+    Ok(digester.finish())
 }
 
 /// What is to be written.

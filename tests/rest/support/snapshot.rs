@@ -8,7 +8,8 @@ use std::path::Path;
 /// Kind, mode and content of every path that belongs to somebody.
 ///
 /// Left out is what requests and runs use on their way: the lock file, stages, working copies, the temporary
-/// directories of runs, which go in the background, and the audit log, which has refused requests too.
+/// directories of runs, which go in the background, the audit log, which has refused requests too, and the registry,
+/// which follows from the rest.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Snapshot(BTreeMap<String, (u32, Vec<u8>)>);
 
@@ -42,7 +43,11 @@ fn collect(root: &Path, dir: &Path, entries: &mut BTreeMap<String, (u32, Vec<u8>
         if is_temporary
             || matches!(
                 name.as_str(),
-                ".filesecbox/lock" | ".filesecbox/stage" | ".filesecbox/work" | ".filesecbox/audit"
+                ".filesecbox/lock"
+                    | ".filesecbox/stage"
+                    | ".filesecbox/work"
+                    | ".filesecbox/audit"
+                    | ".filesecbox/registry"
             )
         {
             continue;

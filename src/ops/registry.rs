@@ -1,0 +1,54 @@
+//! The registry: asking for rows, and having them made again.
+
+use std::sync::Arc;
+
+use storage::Shelf;
+
+use super::error::{Error, Result};
+use super::{Service, blocking};
+use crate::registry::Question;
+use crate::registry::keeper::Answer;
+
+impl Service {
+    /// The rows that `question` asks for.
+    ///
+    /// # Errors
+    /// [`Error::Registry`].
+    pub async fn registered(&self, question: Question) -> Result<Answer> {
+        self.registry.ask(question).await.map_err(unanswered)
+    }
+
+    /// Makes all rows anew from the disk. Returns how many there are.
+    ///
+    /// # Errors
+    /// [`Error::Registry`].
+    pub async fn rebuild_registry(&self) -> Result<usize> {
+        self.registry.rebuild().await.map_err(unanswered)
+    }
+
+    /// Does blocking work that names the shelves on which it may change what is published, and has their rows made again
+    /// before it is answered. The rows are made also when nobody waits for the answer any more.
+    ///
+    /// # Errors
+    /// What `work` returns.
+    pub(super) async fn publishing<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Vec<Shelf>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let registry = Arc::clone(&self.registry);
+        let (done, told) = blocking(move || {
+            let mut shelves = Vec::new();
+            let done = work(&mut shelves);
+            // Also when it failed: it may have come that far.
+            Ok((done, registry.changed(shelves)))
+        })
+        .await?;
+        told.wait().await;
+        done
+    }
+}
+
+fn unanswered(error: crate::registry::Error) -> Error {
+    tracing::warn!(error = %error, cause = ?std::error::Error::source(&error), "the registry does not answer");
+    Error::Registry(error)
+}

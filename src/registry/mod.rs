@@ -1,0 +1,84 @@
+//! The registry: a table of what was published where (`agent_skill_registry`), for those who ask about many skills.
+//!
+//! It follows from the data directory and decides nothing. Whoever changes what is published changes the disk first and
+//! then has the rows of those shelves made again *from the disk*; no row comes from anywhere else. So rows cannot differ
+//! from what a rebuild makes, and a registry that is lost, late or broken costs time and no publication.
+//!
+//! | File | Holds |
+//! | --- | --- |
+//! | `row` | a row, and how one is made |
+//! | `question` | which rows are asked for |
+//! | `sqlite` | the registry in a file |
+//! | `memory` | the registry in memory: the shortest one that keeps the contract |
+//! | [`contract`] | the laws of every registry |
+//! | `keeper` | keeps a registry true to the disk |
+
+pub mod contract;
+pub mod keeper;
+mod memory;
+mod question;
+mod row;
+mod sqlite;
+
+use storage::Shelf;
+use thiserror::Error;
+
+pub use self::keeper::{Keeper, Told};
+pub use self::memory::Memory;
+pub use self::question::{Owners, Question};
+pub use self::row::Row;
+pub use self::sqlite::Sqlite;
+
+/// Why a registry could not do what it was asked for.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// What it holds makes no sense: it has to be made anew.
+    #[error("the registry is broken: {0}")]
+    Broken(String),
+    /// It may be able to in a while: something else uses it, or there is no room.
+    #[error("the registry cannot be used now")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// What is published cannot be told from the disk.
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
+}
+
+/// The result of something done with a registry.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What becomes of one shelf's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is this, whatever it was.
+    Put(Row),
+    /// There is none.
+    Remove(Shelf),
+}
+
+/// A table of rows, at most one for each shelf, sorted by agent, skill and user, the baseline first.
+///
+/// Names are compared by their bytes. One thread uses it, and nobody else changes it. [`contract::check`] says in
+/// examples what each implementation does.
+pub trait Registry: Send {
+    /// Makes all `changes` or none, in their order.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], [`Error::Broken`].
+    fn apply(&mut self, changes: &[Change]) -> Result<()>;
+
+    /// The first rows that `question` asks for, at most [`Question::limit`], in order.
+    ///
+    /// # Errors
+    /// As [`Registry::apply`].
+    fn list(&mut self, question: &Question) -> Result<Vec<Row>>;
+
+    /// Puts the rows that `tell` tells, each shelf once and in any order, in the place of all rows. When `tell` fails,
+    /// nothing has changed. Returns how many there are.
+    ///
+    /// # Errors
+    /// What `tell` returns; else as [`Registry::apply`].
+    fn replace(&mut self, tell: &mut Telling<'_>) -> Result<usize>;
+}
+
+/// Hands rows to a function, one after the other, and stops when it fails.
+pub type Telling<'a> = dyn FnMut(&mut dyn FnMut(Row) -> Result<()>) -> Result<()> + 'a;
