@@ -72,17 +72,13 @@ impl Code {
         Self::TooSlow,
     ];
 
-    pub(super) fn word(self) -> &'static str {
-        self.row().0
-    }
-
     /// The status of the code that is spelled so.
     pub(super) fn status_of(word: &str) -> Option<StatusCode> {
         Self::ALL.into_iter().map(Self::row).find(|row| row.0 == word).map(|row| row.1)
     }
 
     /// The word and the status of each code.
-    fn row(self) -> (&'static str, StatusCode) {
+    pub(super) fn row(self) -> (&'static str, StatusCode) {
         match self {
             Self::Invalid => ("invalid", StatusCode::BAD_REQUEST),
             Self::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED),

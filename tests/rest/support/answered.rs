@@ -28,10 +28,10 @@ impl Promise {
         let Some((pointer, is_asked)) = self.operation(method, target) else {
             return self.failure(&["method_not_allowed", "not_found", "invalid", "denied", "busy"], body);
         };
-        let responses = format!("{pointer}/responses/{status}");
-        let Some(response) = self.document.pointer(&responses) else {
+        let Some(response) = self.document.pointer(&format!("{pointer}/responses/{status}")) else {
             return vec![format!("{status} is no declared status")];
         };
+        let (response, responses) = self.resolved(response, format!("{pointer}/responses/{status}"));
         let mut complaints = Vec::new();
         for (name, declared) in response["headers"].as_object().into_iter().flatten() {
             let (declared, at) = self.resolved(declared, format!("{responses}/headers/{name}"));
