@@ -10,6 +10,7 @@ use storage::{Recovery, Store};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +24,8 @@ use crate::metrics::Metrics;
 use crate::ops::Service;
 use crate::ops::places::RunPlaces;
 use crate::ops::run::table::RunTable;
+use crate::ops::run::under_way::UnderWay;
+use crate::ops::sweep;
 use crate::registry::Keeper;
 
 /// How long answers may take to leave after the last run has ended.
@@ -119,6 +122,8 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             terminals: RunPlaces::without_queue(sessions.terminals, sessions.terminals_per_user),
             undecided: RunPlaces::without_queue(sessions.undecided, sessions.undecided_per_user),
             table: RunTable::new(sessions.clone()),
+            under_way: UnderWay::default(),
+            snapshot_places: Arc::new(Semaphore::new(config.limits.snapshots.at_once)),
             disk: Arc::default(),
             runs: TaskTracker::new(),
             audit,
@@ -185,6 +190,7 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     let (egress, launcher) = (Arc::clone(&service.egress), Arc::clone(&service.launcher));
     tokio::spawn(confine::serve_egress(egress, launcher, service.stop.clone()));
     tokio::spawn(Arc::clone(&service.disk).look(service.store.clone(), service.stop.clone()));
+    tokio::spawn(sweep::sweep(Arc::clone(&service)));
     let stopping = CancellationToken::new();
     let mut reload = signal(SignalKind::hangup())?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -238,7 +244,13 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     }
     let store = service.store.clone();
     // What is still in use, the next start tidies.
-    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.close_views()).await {
+    let closed = tokio::task::spawn_blocking(move || {
+        if let Err(error) = store.keep_uptime() {
+            tracing::warn!(%error, "idle workspaces look younger than they are");
+        }
+        store.close_views()
+    });
+    if let Ok(Err(error)) = closed.await {
         tracing::warn!(%error, "a live view could not be closed");
     }
     audit.act("stop").await;

@@ -1,10 +1,19 @@
-//! Settings about who gets in, how long connections are waited for, and what is told about it all.
+//! Settings about how long what stays, who gets in, how long connections are waited for, and what is told about it all.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Config, ConfigError};
+
+/// How long workspaces stay that nobody uses.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkspacesConfig {
+    /// For how long nobody uses a workspace or its home before both are removed, in milliseconds; 0 keeps them.
+    pub idle_ms: u64,
+}
 
 /// Where tokens and keys are, and how long signed tokens last.
 #[derive(Clone, Debug, Deserialize)]
@@ -88,6 +97,20 @@ pub enum AuditDurability {
     Relaxed,
 }
 
+impl WorkspacesConfig {
+    /// For how long nobody uses a workspace before it goes; `None` for ever.
+    #[must_use]
+    pub fn idle(&self) -> Option<Duration> {
+        (self.idle_ms > 0).then(|| Duration::from_millis(self.idle_ms))
+    }
+}
+
+impl Default for WorkspacesConfig {
+    fn default() -> Self {
+        Self { idle_ms: 24 * 3600 * 1000 }
+    }
+}
+
 impl Default for AccessConfig {
     fn default() -> Self {
         Self { tokens_file: PathBuf::new(), key_file: PathBuf::new(), token_seconds_max: 30 * 24 * 3600 }
@@ -148,6 +171,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     ] {
         least(setting, value, 1, "set 1 or more")?;
     }
+    least("limits.snapshots.at_once", number(config.limits.snapshots.at_once), 1, "set 1 or more")?;
     least("access.token_seconds_max", config.access.token_seconds_max, 1, "set 1 or more")?;
     least("audit.file_bytes", config.audit.file_bytes, 65_536, "set 65536 or more")?;
     least(

@@ -9,8 +9,11 @@ pub mod life;
 pub mod places;
 pub mod registry;
 pub mod run;
+pub mod sandboxes;
 pub mod search;
 pub mod skills;
+pub mod snapshots;
+pub mod sweep;
 pub mod upload;
 
 use std::sync::Arc;
@@ -31,6 +34,8 @@ pub use error::{Error, Result};
 pub use life::{FileDifference, Text};
 use places::RunPlaces;
 use run::table::RunTable;
+use run::under_way::UnderWay;
+use tokio::sync::Semaphore;
 
 /// Everything an operation needs.
 pub struct Service {
@@ -66,6 +71,10 @@ pub struct Service {
     pub undecided: RunPlaces,
     /// Runs that have names.
     pub table: RunTable,
+    /// Which sandboxes have how many runs under way.
+    pub under_way: UnderWay,
+    /// Places for work on snapshots.
+    pub snapshot_places: Arc<Semaphore>,
     /// The trees that runs may fill.
     pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.
