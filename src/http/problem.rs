@@ -46,7 +46,7 @@ pub(super) enum Code {
 
 impl Code {
     /// Every code.
-    pub(super) const ALL: [Self; 25] = [
+    pub(super) const ALL: [Self; 27] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Denied,
@@ -57,6 +57,8 @@ impl Code {
         Self::AlreadyExists,
         Self::IsDirectory,
         Self::NotADirectory,
+        Self::NotAFile,
+        Self::NotEmpty,
         Self::NotText,
         Self::EditMismatch,
         Self::Unencodable,

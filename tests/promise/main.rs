@@ -15,14 +15,10 @@
     reason = "a test fails by panicking, speaks through stderr, and shares the client with another suite"
 )]
 
-#[path = "../rest/support/answered.rs"]
-mod answered;
 #[path = "../rest/support/client.rs"]
 mod client;
 #[path = "../rest/support/host.rs"]
 mod host;
-#[path = "../rest/support/promise.rs"]
-mod promise;
 #[path = "../rest/support/service.rs"]
 mod service;
 #[path = "../rest/support/zip.rs"]

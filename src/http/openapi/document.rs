@@ -13,11 +13,12 @@ use super::shorthand::schema;
 /// The version of OpenAPI.
 const OPENAPI: &str = "3.1.1";
 /// The groups of operations, in the order of the page.
-const AREAS: [(&str, &str); 5] = [
+const AREAS: [(&str, &str); 6] = [
     ("Service", include_str!("operations/service.yaml")),
     ("Skills", include_str!("operations/skills.yaml")),
     ("Reading", include_str!("operations/reading.yaml")),
     ("Changing", include_str!("operations/changing.yaml")),
+    ("Workspaces", include_str!("operations/workspaces.yaml")),
     ("Running", include_str!("operations/running.yaml")),
 ];
 const COMPONENTS: &str = include_str!("components.yaml");
@@ -104,7 +105,10 @@ fn add(paths: &mut Map<String, Value>, tag: &str, heading: &str, written: &Writt
     for (path, suffix) in places {
         let operation = written.at(&Place { method, path: &path, heading, tag, suffix })?;
         let item = paths.entry(path).or_insert_with(|| json!({}));
-        item[method.to_lowercase()] = operation;
+        let others = item.as_object_mut().ok_or("a path is no object")?;
+        if others.insert(method.to_lowercase(), operation).is_some() {
+            return Err("it is there twice".to_owned());
+        }
     }
     Ok(())
 }

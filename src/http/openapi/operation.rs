@@ -52,7 +52,10 @@ pub(super) struct Written {
     bytes: Option<String>,
     /// The schema of what is streamed to who asks for a stream.
     streams: Option<Value>,
-    /// When a success has status 201.
+    /// The status of a success.
+    #[serde(default = "ok")]
+    status: u16,
+    /// When a success has status 201 instead.
     created: Option<String>,
     /// Headers of a success, by their names in `components.yaml`.
     #[serde(default)]
@@ -63,6 +66,10 @@ pub(super) struct Written {
     /// Codes of failures besides those that [`Written::codes`] adds.
     #[serde(default)]
     codes: Vec<String>,
+}
+
+fn ok() -> u16 {
+    200
 }
 
 /// Who may ask.
@@ -154,7 +161,7 @@ impl Written {
     fn responses(&self, place: &Place<'_>) -> Result<Map<String, Value>, String> {
         let is_head = place.method == "HEAD";
         let mut responses = Map::new();
-        for (status, description) in [(200, Some("Success.")), (201, self.created.as_deref())] {
+        for (status, description) in [(self.status, Some("Success.")), (201, self.created.as_deref())] {
             if let Some(description) = description {
                 let mut response = answer(description, &self.answer_headers);
                 let content = self.success_content();
