@@ -99,6 +99,28 @@ impl Error {
         Self { kind, operation, path: None, message: message.into(), source: None }
     }
 
+    /// An error about `path` in the words that all backends share.
+    #[must_use]
+    pub fn about(kind: ErrorKind, operation: &'static str, path: &SandboxPath) -> Self {
+        let message = match kind {
+            ErrorKind::NotFound => "does not exist",
+            ErrorKind::PermissionDenied => "may not be used so, or leads out of the workspace",
+            ErrorKind::IsDirectory => "is a directory",
+            ErrorKind::NotADirectory => "is not a directory, or is below something that is none",
+            ErrorKind::NotEmpty => "is not empty: remove it with all below it",
+            ErrorKind::AlreadyExists => "already exists",
+            ErrorKind::TooLarge => "has more bytes or entries than may be had at once",
+            ErrorKind::Quota => "finds no more room",
+            ErrorKind::Timeout => "the answer did not come in time",
+            ErrorKind::Disconnected => "nobody is there to answer",
+            ErrorKind::Invalid => "cannot be meant",
+            ErrorKind::Unsupported => "is not possible here",
+            ErrorKind::Busy => "too much is going on: try again later",
+            ErrorKind::Internal => "the backend failed",
+        };
+        Self::new(kind, operation, message).at(path)
+    }
+
     /// The same about `path`.
     #[must_use]
     pub fn at(mut self, path: &SandboxPath) -> Self {

@@ -34,12 +34,27 @@ pub struct ExecSpec {
     pub stdin: Bytes,
     /// After this the whole tree of processes is killed. `None`: the backend's own limit, which also bounds this.
     pub timeout: Option<Duration>,
-    /// The most bytes of each output stream to keep; the first and last halves of what is more.
+    /// The most bytes of each output stream to keep, at most [`OUTPUT_BYTES_MAX`]; the first and last halves of what
+    /// is more.
     pub output_bytes_max: usize,
 }
 
 /// How many bytes of each output stream are kept unless said otherwise: 1 MiB.
 pub const OUTPUT_BYTES_DEFAULT: usize = 1 << 20;
+
+/// The most bytes of each output stream that can be kept, whatever is asked for: 64 MiB.
+pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
+
+/// The name of a signal of Linux (signal(7)).
+pub(crate) fn signal_name(number: i32) -> String {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+        "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+        "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    let name = usize::try_from(number).ok().and_then(|number| NAMES.get(number.checked_sub(1)?));
+    name.map_or_else(|| format!("SIG{number}"), |name| format!("SIG{name}"))
+}
 
 impl ExecSpec {
     /// Runs `program` with `arguments`, without a shell.

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::{Error, ErrorKind, FILE_BYTES_MAX, Result};
+use crate::{Error, ErrorKind, FILE_BYTES_MAX, Result, SandboxPath};
 
 /// Bytes that come piece by piece.
 pub type ByteStream = BoxStream<'static, Result<Bytes>>;
@@ -62,23 +62,60 @@ pub struct ReadOptions {
     pub bytes_max: Option<u64>,
 }
 
+impl ReadOptions {
+    /// Which bytes of a file of `size` are to be had.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] when they are more than may be.
+    pub fn window(&self, size: u64, path: &SandboxPath) -> Result<Range<u64>> {
+        let asked = self.range.clone().unwrap_or(0..size);
+        let start = asked.start.min(size);
+        let window = start..asked.end.clamp(start, size);
+        let most = self.bytes_max.unwrap_or(FILE_BYTES_MAX).min(FILE_BYTES_MAX);
+        if window.end - window.start > most {
+            let message =
+                format!("{} bytes are more than the {most} that may be read", window.end - window.start);
+            return Err(Error::new(ErrorKind::TooLarge, "read_file", message).at(path));
+        }
+        Ok(window)
+    }
+}
+
 /// What a write does with what is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WriteMode {
     /// The file is replaced, or made.
     #[default]
     Replace,
-    /// The file is made; [`ErrorKind::AlreadyExists`] when the path is taken.
+    /// The file is made; [`ErrorKind::AlreadyExists`] when the path is taken. A link to nothing is taken, or its target is
+    /// made: backends differ, and none replaces it.
     Create,
 }
 
 /// How to write a file.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct WriteOptions {
     /// What happens to a file that is there.
     pub mode: WriteMode,
-    /// Permission bits of the file. `None`: those that it has, or `0o644` for a new one. No umask is applied.
+    /// Permission bits of the file, `0o777` at most. `None`: those that it has, or `0o644` for a new one. No umask is
+    /// applied.
     pub permissions: Option<u32>,
+}
+
+impl WriteOptions {
+    /// Refuses permission bits that make no sense.
+    pub(crate) fn check(self, path: &SandboxPath) -> Result<()> {
+        self.permissions.map_or(Ok(()), |bits| check_permissions(bits, "write_file", path))
+    }
+}
+
+/// Refuses permission bits that make no sense.
+pub(crate) fn check_permissions(bits: u32, operation: &'static str, path: &SandboxPath) -> Result<()> {
+    if bits <= 0o777 {
+        return Ok(());
+    }
+    let message = format!("{bits:o} are no permission bits: at most 777 are possible");
+    Err(Error::new(ErrorKind::Invalid, operation, message).at(path))
 }
 
 /// A file that is being read.

@@ -45,6 +45,12 @@ pub enum SandboxPathError {
 }
 
 impl SandboxPath {
+    /// `/workspace`, where most backends have the user's own directory.
+    #[must_use]
+    pub fn workspace() -> Self {
+        Self("/workspace".to_owned())
+    }
+
     /// Parses an absolute path; `.`, `..`, repeated and final `/` are resolved by spelling alone.
     ///
     /// # Errors

@@ -12,6 +12,9 @@ use crate::{
 /// The largest file that can be read or written, in every backend: 500 MiB.
 pub const FILE_BYTES_MAX: u64 = 500 * 1024 * 1024;
 
+/// The most entries of a directory that are listed.
+pub const DIR_ENTRIES_MAX: usize = 100_000;
+
 /// Files and commands of many users.
 ///
 /// What all backends promise, and the contract suite (feature `conformance`) checks:
@@ -19,10 +22,12 @@ pub const FILE_BYTES_MAX: u64 = 500 * 1024 * 1024;
 /// * A call names its user, and reaches that user's files only.
 /// * Paths are absolute and as the *sandbox* sees them. Below [`workspace`](Self::workspace) everything can be used;
 ///   elsewhere a backend may refuse with [`ErrorKind::PermissionDenied`]. Symbolic links are followed while they stay
-///   in the workspace; one that leaves it is [`ErrorKind::PermissionDenied`], or [`ErrorKind::NotFound`] where it leads
-///   nowhere.
+///   in the workspace, and written through; one that leaves it, and a cycle of them, is
+///   [`ErrorKind::PermissionDenied`]. An absolute link into the workspace is followed, or refused in the same way.
+/// * Only regular files are read and written: a pipe, socket or device is [`ErrorKind::PermissionDenied`], at once.
 /// * Files are replaced whole: who reads sees the old bytes or the new ones. Nothing makes directories by the way but
-///   [`mkdir_all`](Self::mkdir_all).
+///   [`mkdir_all`](Self::mkdir_all). Permission bits that make no sense (more than `0o777`) are
+///   [`ErrorKind::Invalid`].
 /// * A file of more than [`FILE_BYTES_MAX`] is [`ErrorKind::TooLarge`], read or written, and a refused write leaves
 ///   what was there.
 /// * The same failure has the same [`ErrorKind`] everywhere. Every call ends: what does not answer is
@@ -57,14 +62,16 @@ pub trait Sandbox: Debug + Send + Sync + 'static {
     /// Looks at a file or directory; links are followed.
     async fn stat(&self, user: &UserId, path: &SandboxPath) -> Result<FileInfo>;
 
-    /// Lists a directory, sorted by the bytes of the names.
+    /// Lists a directory, sorted by the bytes of the names; more than [`DIR_ENTRIES_MAX`] are [`ErrorKind::TooLarge`],
+    /// in some backends fewer.
     async fn read_dir(&self, user: &UserId, path: &SandboxPath) -> Result<Vec<DirEntry>>;
 
     /// Makes a directory and those above it, each with `permissions` (no umask); those that are there are left as they
     /// are.
     async fn mkdir_all(&self, user: &UserId, path: &SandboxPath, permissions: u32) -> Result<()>;
 
-    /// Removes a file, a link (not what it leads to) or an empty directory.
+    /// Removes a file, a link (not what it leads to) or an empty directory. The workspace itself is
+    /// [`ErrorKind::Invalid`].
     async fn remove(&self, user: &UserId, path: &SandboxPath) -> Result<()>;
 
     /// Removes whatever is there, with all below it; nothing there is no error. Links are removed, never followed.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::App;
 use super::answer::{Answer, success};
 use super::problem::{Code, Problem};
-use super::request::{Known, Observer};
+use super::request::{Known, NoParams, Observer};
 use crate::config::ConnectionLimits;
 use crate::metrics::{self, Moment};
 use crate::ops::blocking;
@@ -45,7 +45,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer {
         .with_header(header::RETRY_AFTER, "5"))
 }
 
-pub(super) async fn metrics(State(app): State<App>, _observer: Observer) -> Answer {
+pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoParams) -> Answer {
     let service = &app.service;
     let store = service.store.clone();
     let (free_bytes, live_views) =
@@ -83,7 +83,7 @@ struct Limits<'a> {
     connections: &'a ConnectionLimits,
 }
 
-pub(super) async fn info(State(app): State<App>, _known: Known) -> Answer {
+pub(super) async fn info(State(app): State<App>, _known: Known, _: NoParams) -> Answer {
     let service = &app.service;
     success(Info {
         version: env!("CARGO_PKG_VERSION"),

@@ -12,6 +12,7 @@ mod link;
 pub mod listen;
 mod meta;
 mod observe;
+pub mod openapi;
 mod paced;
 mod page;
 mod problem;
@@ -61,6 +62,8 @@ pub fn router(app: App) -> Router {
         .route("/healthz", get(meta::healthz))
         .route("/readyz", get(meta::readyz))
         .route("/metrics", get(meta::metrics))
+        .route("/openapi.json", get(openapi::json))
+        .route("/docs", get(openapi::html))
         .route("/v1/info", get(meta::info))
         .route("/v1/tokens", post(tokens::issue))
         .route("/v1/registry", get(registry::list))

@@ -7,6 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use policy::{AgentId, RelPath, Scope, SkillId, TreeId, UserId};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use storage::{SandboxId, SnapshotId};
 
@@ -314,6 +315,21 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
             }
             Err(other) => Err(Problem::invalid(other.to_string())),
         }
+    }
+}
+
+/// A request without query parameters: none is known, and any is refused.
+pub(super) struct NoParams;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+impl FromRequestParts<App> for NoParams {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Params::<Nothing>::from_request_parts(parts, app).await.map(|_| Self)
     }
 }
 

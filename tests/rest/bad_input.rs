@@ -820,6 +820,6 @@ fn no_failure_tells_where_the_data_directory_is() {
         reply.refused(reply.status, &code);
         assert!(reply.status < 500, "{route}: {}", reply.status);
     }
-    client.put(format!("{WORKSPACE}/edit?path=pipe&start=1&end=1"), "x").refused(409, "conflict");
+    client.put(format!("{WORKSPACE}/edit?path=pipe&start=1&end=1"), "x").refused(409, "not_a_file");
     client.get(format!("{WORKSPACE}/files")).ok();
 }

@@ -77,6 +77,8 @@ const ROWS: &[Row] = &[
     Row("GET /healthz", "", "", 200, ANYBODY),
     Row("GET /readyz", "", "", 200, ANYBODY),
     Row("GET /metrics", "", "", 200, OBSERVE),
+    Row("GET /openapi.json", "", "", 200, ANYBODY),
+    Row("GET /docs", "", "", 200, ANYBODY),
     Row("GET /v1/info", "", "", 200, ANY_TOKEN),
     Row("POST /v1/tokens", "", r#"{"user":"w"}"#, 200, ISSUE),
     Row("GET /v1/registry", "", "", 200, ANY_BUT_MONITOR),
