@@ -13,12 +13,13 @@ use crate::http::problem::Code;
 /// The version of OpenAPI.
 const OPENAPI: &str = "3.1.1";
 /// The groups of operations, in the order of the page.
-const AREAS: [(&str, &str); 5] = [
+const AREAS: [(&str, &str); 6] = [
     ("Service", include_str!("operations/service.yaml")),
     ("Skills", include_str!("operations/skills.yaml")),
     ("Reading", include_str!("operations/reading.yaml")),
     ("Changing", include_str!("operations/changing.yaml")),
     ("Running", include_str!("operations/running.yaml")),
+    ("Workspaces", include_str!("operations/workspaces.yaml")),
 ];
 const COMPONENTS: &str = include_str!("components.yaml");
 const CODES: &str = include_str!("codes.yaml");
