@@ -13,9 +13,14 @@
 
 #[path = "../rest/support/client.rs"]
 mod client;
+#[path = "../../sandbox/tests/transcript/play.rs"]
+mod play;
 mod remote;
 #[path = "../rest/support/service.rs"]
 mod service;
+#[path = "../../sandbox/tests/tools/tapped.rs"]
+mod tapped;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -50,6 +55,7 @@ fn main() {
             }));
         }
     }
+    trials.extend(tools::trials(&runtime, &remote));
     let conclusion = libtest_mimic::run(&arguments, trials);
     for (name, (held, skipped)) in counts.lock().unwrap().iter() {
         println!("{name}: {held} laws hold, {skipped} skipped");
