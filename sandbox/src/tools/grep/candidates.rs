@@ -4,7 +4,7 @@ use futures_util::future::join;
 use regex_syntax::hir::literal::{ExtractKind, Extractor};
 
 use crate::tools::glob::FindArgs;
-use crate::tools::listing::{self, Into, Listing};
+use crate::tools::listing::{self, Descend, Listing};
 use crate::tools::{Context, Search};
 use crate::{ExecSpec, Result, SandboxPath};
 
@@ -31,7 +31,7 @@ pub(super) async fn candidates(
         return Ok(listing);
     }
     let all = FindArgs::default();
-    listing::list(context.sandbox, context.session.user(), directory, &all, Into::Usual, context.search).await
+    listing::list(context.sandbox, context.session.user(), directory, &all, Descend::Usual, context.search).await
 }
 
 async fn by_program(context: &Context<'_>, directory: &SandboxPath, literals: &[String]) -> Option<Listing> {
@@ -41,7 +41,7 @@ async fn by_program(context: &Context<'_>, directory: &SandboxPath, literals: &[
     grep.extend(literals.iter().flat_map(|literal| ["-e".to_owned(), literal.clone()]));
     grep.extend(["--".to_owned(), ".".to_owned()]);
     let mut find: Vec<String> = vec![".".into()];
-    find.extend(listing::pruned(Into::Usual));
+    find.extend(listing::pruned(Descend::Usual));
     find.extend(["-type", "f", "-size", "+2048", "-print0"].map(str::to_owned)); // blocks of 512 bytes: over 1 MiB
     let (sandbox, user) = (context.sandbox, context.session.user());
     let (matching, large) = join(
