@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::listing::{self, ENTRIES_MAX, Descend};
+use super::listing::{self, Descend, ENTRIES_MAX};
 use super::text::shown;
 use super::tool::parse;
 use super::{Context, Refusal, Tool};

@@ -31,7 +31,8 @@ pub(super) async fn candidates(
         return Ok(listing);
     }
     let all = FindArgs::default();
-    listing::list(context.sandbox, context.session.user(), directory, &all, Descend::Usual, context.search).await
+    listing::list(context.sandbox, context.session.user(), directory, &all, Descend::Usual, context.search)
+        .await
 }
 
 async fn by_program(context: &Context<'_>, directory: &SandboxPath, literals: &[String]) -> Option<Listing> {
