@@ -296,7 +296,7 @@ impl Sandbox for DockerSandbox {
         };
         let ended = async {
             while call.next().await?.is_some() {}
-            Ok(call.end().await?)
+            call.end().await
         };
         let mut ended = std::pin::pin!(ended);
         let sent = tokio::select! {

@@ -43,7 +43,8 @@ impl Engine {
 
     /// Removes all that was made, whatever held.
     pub(crate) async fn clean_up(&self) {
-        for options in std::mem::take(&mut *self.made.lock()) {
+        let made = std::mem::take(&mut *self.made.lock());
+        for options in made {
             let sandbox = DockerSandbox::connect(options).await.unwrap();
             for user in ["alice", "bob", "nobody"] {
                 sandbox.remove_user(&UserId::parse(user).unwrap()).await.unwrap();
