@@ -104,13 +104,19 @@ pub struct WriteOptions {
 
 impl WriteOptions {
     /// Refuses permission bits that make no sense.
-    pub(crate) fn check(self, path: &SandboxPath) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`].
+    pub fn check(self, path: &SandboxPath) -> Result<()> {
         self.permissions.map_or(Ok(()), |bits| check_permissions(bits, "write_file", path))
     }
 }
 
 /// Refuses permission bits that make no sense.
-pub(crate) fn check_permissions(bits: u32, operation: &'static str, path: &SandboxPath) -> Result<()> {
+///
+/// # Errors
+/// [`ErrorKind::Invalid`].
+pub fn check_permissions(bits: u32, operation: &'static str, path: &SandboxPath) -> Result<()> {
     if bits <= 0o777 {
         return Ok(());
     }

@@ -39,12 +39,16 @@ pub use docker::{DockerOptions, DockerSandbox};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{ExecResult, ExecSpec, OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX, Program};
 pub use ext::SandboxExt;
-pub use file::{ByteStream, DirEntry, FileBody, FileInfo, FileKind, ReadOptions, WriteMode, WriteOptions};
+pub use file::{
+    ByteStream, DirEntry, FileBody, FileInfo, FileKind, ReadOptions, WriteMode, WriteOptions,
+    check_permissions,
+};
 pub use memory::{MemCommands, MemSandbox, MemTree};
 pub use none::{NoneOptions, NoneSandbox, Root};
 pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError};
 pub use place::Place;
 pub use policy::{AgentId, UserId};
+pub use process::HeadTail;
 pub use router::{Backends, Choice, IsWeb, Runners, SandboxRouter};
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
 pub use service::{ServiceOptions, ServiceSandbox};

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
 
 use self::family::{Family, MARK};
-pub(crate) use self::output::HeadTail;
+pub use self::output::HeadTail;
 use crate::exec::signal_name;
 use crate::{Error, ErrorKind, ExecResult, OUTPUT_BYTES_MAX, Result};
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 /// The first and the last bytes of a stream, half of the bound each, and how many were dropped in between.
 #[derive(Debug)]
-pub(crate) struct HeadTail {
+pub struct HeadTail {
     head: Vec<u8>,
     head_bytes_max: usize,
     tail: VecDeque<u8>,
@@ -15,13 +15,16 @@ pub(crate) struct HeadTail {
 }
 
 impl HeadTail {
-    pub(crate) fn new(bytes_max: usize) -> Self {
+    /// Keeps at most `bytes_max` bytes.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
         let head_bytes_max = bytes_max / 2;
         let tail_bytes_max = bytes_max - head_bytes_max;
         Self { head: Vec::new(), head_bytes_max, tail: VecDeque::new(), tail_bytes_max, dropped_bytes: 0 }
     }
 
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
+    /// Takes what comes next.
+    pub fn push(&mut self, bytes: &[u8]) {
         let room = self.head_bytes_max - self.head.len();
         let (first, rest) = bytes.split_at(room.min(bytes.len()));
         self.head.extend_from_slice(first);
@@ -33,7 +36,8 @@ impl HeadTail {
     }
 
     /// What was kept, and how many bytes were not.
-    pub(crate) fn finish(self) -> (Bytes, u64) {
+    #[must_use]
+    pub fn finish(self) -> (Bytes, u64) {
         let (front, back) = self.tail.as_slices();
         ([&self.head, front, back].concat().into(), self.dropped_bytes)
     }
