@@ -1,19 +1,11 @@
-//! Receiving bodies: bounded, and never a whole upload in memory.
+//! Receiving bodies into memory, bounded. Larger ones go to `ops` piece by piece.
 
 use axum::body::{Body, Bytes};
 use axum::http::header;
 use futures_util::StreamExt;
-use storage::Store;
-use storage::stage::StagedFile;
 
 use super::facts;
 use super::problem::{Code, Problem};
-use crate::ops::{self, blocking};
-
-/// Bytes collected before they are written at once.
-const WRITE_BYTES: usize = 512 * 1024;
-/// A body up to this size is received whole and written in one go.
-pub(super) const SMALL_BYTES: u64 = 512 * 1024;
 
 /// Receives a body of at most `limit` bytes into memory.
 pub(super) async fn collect(body: Body, limit: usize) -> Result<Bytes, Problem> {
@@ -54,45 +46,4 @@ pub(super) async fn collect_text(body: Body, limit: u64) -> Result<String, Probl
     let bytes = collect(body, usize::try_from(limit).unwrap_or(usize::MAX)).await?;
     String::from_utf8(bytes.into())
         .map_err(|_| Problem::invalid("the body is not UTF-8: send bytes with `PUT raw`"))
-}
-
-/// Receives a body of at most `limit` bytes into a staged file, half a mebibyte at a time.
-pub(super) async fn receive(
-    body: Body,
-    mut file: StagedFile,
-    limit: u64,
-    store: &Store,
-) -> Result<StagedFile, Problem> {
-    let mut stream = body.into_data_stream();
-    let mut received = 0_u64;
-    let mut pending: Vec<Bytes> = Vec::new();
-    let mut pending_bytes = 0;
-    loop {
-        let chunk = stream.next().await.transpose().map_err(|_| broken())?;
-        let is_last = chunk.is_none();
-        if let Some(chunk) = chunk {
-            received += u64::try_from(chunk.len()).unwrap_or(u64::MAX);
-            if received > limit {
-                return Err(Problem::too_large("the file", limit));
-            }
-            pending_bytes += chunk.len();
-            pending.push(chunk);
-        }
-        if pending_bytes >= WRITE_BYTES || (is_last && pending_bytes > 0) {
-            let chunks = std::mem::take(&mut pending);
-            pending_bytes = 0;
-            let store = store.clone();
-            file = blocking(move || {
-                store.admit_space()?;
-                for chunk in chunks {
-                    file.write(&chunk).map_err(ops::Error::from)?;
-                }
-                Ok(file)
-            })
-            .await?;
-        }
-        if is_last {
-            return Ok(file);
-        }
-    }
 }

@@ -11,6 +11,7 @@ use super::facts;
 use crate::access::Refused;
 use crate::audit::Unwritable;
 use crate::ops::Error;
+use crate::ops::write::Unwritten;
 
 /// What went wrong, as a word that never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,6 +194,15 @@ impl From<Error> for Problem {
             Error::Storage(error) => error.into(),
             Error::Exec(error) => error.into(),
             Error::Log(_) | Error::Panicked => Self::internal(&error),
+        }
+    }
+}
+
+impl From<Unwritten<Self>> for Problem {
+    fn from(unwritten: Unwritten<Self>) -> Self {
+        match unwritten {
+            Unwritten::Sender(problem) => problem,
+            Unwritten::Service(error) => error.into(),
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod disk;
 pub mod error;
 pub mod files;
 pub mod life;
+pub mod pieces;
 pub mod places;
 pub mod registry;
 pub mod run;
@@ -15,6 +16,7 @@ pub mod skills;
 pub mod snapshots;
 pub mod sweep;
 pub mod upload;
+pub mod write;
 
 use std::sync::Arc;
 

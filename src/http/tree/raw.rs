@@ -3,6 +3,7 @@
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use futures_util::TryStreamExt;
 use policy::{RelPath, TreeId};
 use serde::Deserialize;
 use storage::tree::Opened;
@@ -15,7 +16,6 @@ use crate::http::problem::Problem;
 use crate::http::request::{NoParams, Params, TreeRequest, path_of};
 use crate::http::time::http_date;
 use crate::http::{App, body, stream};
-use crate::ops::blocking;
 
 /// Permission bits, which HTTP has no word for.
 const MODE: HeaderName = HeaderName::from_static("x-mode");
@@ -123,27 +123,13 @@ pub(in crate::http) async fn put(
         mode: mode(query.mode.as_deref())?,
     };
     let limit = app.service.file_limits.raw_bytes;
-    let files = app.service.store.files(tree.id);
     let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     let announced = announced.and_then(|value| value.parse::<u64>().ok());
     if announced.is_some_and(|bytes| bytes > limit) {
         return Err(Problem::too_large("the file", limit));
     }
-    let place = path.clone();
-    let result = if announced.is_some_and(|bytes| bytes <= body::SMALL_BYTES) {
-        let bytes = body::collect(request.into_body(), usize::MAX).await?;
-        blocking(move || {
-            let mut staged = files.stage()?;
-            staged.write(&bytes)?;
-            Ok(files.write(&place, staged, &options)?)
-        })
-        .await?
-    } else {
-        let stage = files.clone();
-        let staged = blocking(move || Ok(stage.stage()?)).await?;
-        let staged = body::receive(request.into_body(), staged, limit, &app.service.store).await?;
-        blocking(move || Ok(files.write(&place, staged, &options)?)).await?
-    };
+    let pieces = request.into_body().into_data_stream().map_err(|_| body::broken());
+    let result = app.service.write(tree.id, path.clone(), pieces, options, limit).await?;
     let mut response = written("File written.", &path, &result, None)?;
     if result.created {
         *response.status_mut() = StatusCode::CREATED;

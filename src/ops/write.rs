@@ -1,0 +1,102 @@
+//! Writing a file whose bytes come piece by piece: bounded, and never a large one whole in memory.
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use policy::{RelPath, TreeId};
+use storage::stage::StagedFile;
+use storage::{Files, Store, WriteOptions, Written};
+
+use super::error::{Error, Result};
+use super::{Service, blocking};
+
+/// Bytes collected before they are written at once. What has no more is written in one go.
+const WRITE_BYTES: usize = 512 * 1024;
+/// Pieces collected before they are written, however small they are.
+const WRITE_PIECES: usize = 4096;
+
+/// Why a file was not written; what was there still is.
+#[derive(Debug)]
+pub enum Unwritten<E> {
+    /// Its bytes did not all come.
+    Sender(E),
+    /// It could not be written.
+    Service(Error),
+}
+
+impl<E> From<Error> for Unwritten<E> {
+    fn from(error: Error) -> Self {
+        Self::Service(error)
+    }
+}
+
+impl Service {
+    /// Writes the file `path` of at most `limit` bytes, which come as `pieces`.
+    ///
+    /// # Errors
+    /// [`Unwritten::Sender`] for the first failure among `pieces`; [`storage::Error::TooLarge`]; as
+    /// [`storage::Files::write`].
+    pub async fn write<E>(
+        &self,
+        id: TreeId,
+        path: RelPath,
+        mut pieces: impl Stream<Item = Result<Bytes, E>> + Unpin,
+        options: WriteOptions,
+        limit: u64,
+    ) -> Result<Written, Unwritten<E>> {
+        let files = self.store.files(id);
+        let (mut staged, mut left) = (None, limit);
+        loop {
+            let (some, is_last) = gather(&mut pieces, &mut left, limit).await?;
+            let (former, files, store) = (staged.take(), files.clone(), self.store.clone());
+            if is_last {
+                let write = move || {
+                    let staged = append(&store, &files, former, some)?;
+                    Ok(files.write(&path, staged, &options)?)
+                };
+                return Ok(blocking(write).await?);
+            }
+            staged = Some(blocking(move || append(&store, &files, former, some)).await?);
+        }
+    }
+}
+
+/// The next pieces, as many as are written at once, and whether they are the last.
+async fn gather<E>(
+    pieces: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
+    left: &mut u64,
+    limit: u64,
+) -> Result<(Vec<Bytes>, bool), Unwritten<E>> {
+    let (mut some, mut bytes) = (Vec::new(), 0);
+    while bytes <= WRITE_BYTES && some.len() < WRITE_PIECES {
+        let Some(piece) = pieces.next().await else { return Ok((some, true)) };
+        let piece = piece.map_err(Unwritten::Sender)?;
+        let rest = left.checked_sub(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        *left = rest
+            .ok_or_else(|| Error::Storage(storage::Error::TooLarge { what: "the file".to_owned(), limit }))?;
+        bytes += piece.len();
+        if !piece.is_empty() {
+            some.push(piece);
+        }
+    }
+    Ok((some, false))
+}
+
+/// Writes pieces behind those that were written to `former`, if there is one.
+fn append(
+    store: &Store,
+    files: &Files,
+    former: Option<StagedFile>,
+    pieces: Vec<Bytes>,
+) -> Result<StagedFile> {
+    let mut staged = match former {
+        Some(staged) => {
+            store.admit_space()?;
+            staged
+        }
+        None => files.stage()?,
+    };
+    for piece in pieces {
+        staged.write(&piece)?;
+    }
+    Ok(staged)
+}
