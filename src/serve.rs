@@ -87,63 +87,117 @@ pub enum ServeError {
 pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeError> {
     config.check_values()?;
     config.check_open(!sources.tokens()?.is_empty())?;
-    let environment = Configured::new(config.commands.environment.clone().into_iter().collect())?;
-    let egress = Egress::new(config.egress()?);
-    let Confined { launcher, commands, store, recovery, host } =
-        confine::start(&config, config.isolation.minimum)?;
-    let network = confine::network(&config, &launcher)?;
-    if recovery != Recovery::default() {
-        tracing::info!(finished = recovery.finished, swept = recovery.swept, "mended what a crash had left");
-    }
-    let metrics = Arc::new(Metrics::new());
-    let audit = Arc::new(open_audit(&config, &store, &metrics)?);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let access = Arc::new(open_access(&config, sources, &store)?);
-    let registry = Keeper::start(store.clone(), recovery != Recovery::default());
-    let registry = Arc::new(registry.map_err(|source| store_error(&config, source))?);
-    let keeper = Arc::clone(&registry);
-    let served = runtime.block_on(async move {
-        tracing::info!(tier = %host.enforcement.tier, landlock_abi = host.enforcement.landlock_abi, "commands are confined");
-        let sessions = &config.limits.sessions;
-        let service = Arc::new(Service {
-            store,
-            launcher,
-            host,
-            commands,
-            environment,
-            network,
-            egress,
-            registry,
-            archive_limits: config.limits.archive.clone(),
-            file_limits: config.limits.files.clone(),
-            run_limits: config.limits.runs.clone(),
-            places: RunPlaces::new(&config.limits.runs),
-            background: RunPlaces::without_queue(sessions.background, sessions.background_per_user),
-            terminals: RunPlaces::without_queue(sessions.terminals, sessions.terminals_per_user),
-            undecided: RunPlaces::without_queue(sessions.undecided, sessions.undecided_per_user),
-            table: RunTable::new(sessions.clone()),
-            under_way: UnderWay::default(),
-            snapshot_places: Arc::new(Semaphore::new(config.limits.snapshots.at_once)),
-            disk: Arc::default(),
-            runs: TaskTracker::new(),
-            audit,
-            metrics,
-            stop: CancellationToken::new(),
-        });
+    let service = start(&config)?;
+    let access = open_access(&config, sources, &service.store).map(Arc::new);
+    let served = access.and_then(|access| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let app = App {
-            service,
+            service: Arc::clone(&service),
             access,
             is_guarded: config.allow_anonymous,
             logs_requests: config.log.requests,
             connections: config.limits.connections.clone(),
             token_seconds_max: config.access.token_seconds_max,
         };
-        listen(&config, app).await
+        // Dropping the runtime waits for the work that has begun, uploads included, so that the registry ends with
+        // everything.
+        runtime.block_on(listen(&config, app))
     });
-    // It waits for the work that has begun, uploads included, so that the registry ends with everything.
-    drop(runtime);
-    keeper.close();
+    service.registry.close();
     served
+}
+
+/// Starts the launcher, opens the data directory and makes a service of both, which [`tend`] looks after.
+///
+/// To be called before any thread is started: see [`exec::Ground::enter`]. The program must become the launcher when
+/// its first argument is [`exec::SUBCOMMAND`].
+///
+/// # Errors
+/// Every [`ServeError`] but [`ServeError::Listen`].
+pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
+    config.check_values()?;
+    let environment = Configured::new(config.commands.environment.clone().into_iter().collect())?;
+    let egress = Egress::new(config.egress()?);
+    let Confined { launcher, commands, store, recovery, host } =
+        confine::start(config, config.isolation.minimum)?;
+    let network = confine::network(config, &launcher)?;
+    if recovery != Recovery::default() {
+        tracing::info!(finished = recovery.finished, swept = recovery.swept, "mended what a crash had left");
+    }
+    tracing::info!(tier = %host.enforcement.tier, landlock_abi = host.enforcement.landlock_abi, "commands are confined");
+    let metrics = Arc::new(Metrics::new());
+    let audit = Arc::new(open_audit(config, &store, &metrics)?);
+    let registry = Keeper::start(store.clone(), recovery != Recovery::default());
+    let registry = Arc::new(registry.map_err(|source| store_error(config, source))?);
+    let sessions = &config.limits.sessions;
+    Ok(Arc::new(Service {
+        store,
+        launcher,
+        host,
+        commands,
+        environment,
+        network,
+        egress,
+        registry,
+        archive_limits: config.limits.archive.clone(),
+        file_limits: config.limits.files.clone(),
+        run_limits: config.limits.runs.clone(),
+        places: RunPlaces::new(&config.limits.runs),
+        background: RunPlaces::without_queue(sessions.background, sessions.background_per_user),
+        terminals: RunPlaces::without_queue(sessions.terminals, sessions.terminals_per_user),
+        undecided: RunPlaces::without_queue(sessions.undecided, sessions.undecided_per_user),
+        table: RunTable::new(sessions.clone()),
+        under_way: UnderWay::default(),
+        snapshot_places: Arc::new(Semaphore::new(config.limits.snapshots.at_once)),
+        disk: Arc::default(),
+        runs: TaskTracker::new(),
+        audit,
+        metrics,
+        stop: CancellationToken::new(),
+    }))
+}
+
+/// Looks after a service until it stops: the proxy of its commands, what they take on the disk, and workspaces that
+/// nobody uses.
+pub fn tend(service: &Arc<Service>) {
+    let (egress, launcher) = (Arc::clone(&service.egress), Arc::clone(&service.launcher));
+    tokio::spawn(confine::serve_egress(egress, launcher, service.stop.clone()));
+    tokio::spawn(Arc::clone(&service.disk).look(service.store.clone(), service.stop.clone()));
+    tokio::spawn(sweep::sweep(Arc::clone(service)));
+}
+
+/// Waits for the end of the runs under way, and kills those that take longer than `grace`.
+async fn drain(service: &Service, grace: Duration) {
+    service.runs.close();
+    if tokio::time::timeout(grace, service.runs.wait()).await.is_err() {
+        tracing::warn!("killing the runs that have not ended");
+        service.stop.cancel();
+        service.runs.wait().await;
+    }
+}
+
+/// Lays down what is held, when nothing is asked for any more.
+async fn lay_down(service: &Service) {
+    let store = service.store.clone();
+    // What is still in use, the next start tidies.
+    let closed = tokio::task::spawn_blocking(move || {
+        if let Err(error) = store.keep_uptime() {
+            tracing::warn!(%error, "idle workspaces look younger than they are");
+        }
+        store.close_views()
+    });
+    if let Ok(Err(error)) = closed.await {
+        tracing::warn!(%error, "a live view could not be closed");
+    }
+    service.audit.act("stop").await;
+}
+
+/// Stops a service that is used as a library: runs may end within `grace`. Afterwards the runtime is to be dropped, and
+/// then [`Keeper::close`] to be called, which waits for work that no runtime has any more.
+pub async fn stop(service: &Service, grace: Duration) {
+    drain(service, grace).await;
+    service.stop.cancel();
+    lay_down(service).await;
 }
 
 fn store_error(config: &Config, source: storage::Error) -> ServeError {
@@ -187,10 +241,7 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(listen_error)?;
     let service = Arc::clone(&app.service);
     service.egress.protect(address);
-    let (egress, launcher) = (Arc::clone(&service.egress), Arc::clone(&service.launcher));
-    tokio::spawn(confine::serve_egress(egress, launcher, service.stop.clone()));
-    tokio::spawn(Arc::clone(&service.disk).look(service.store.clone(), service.stop.clone()));
-    tokio::spawn(sweep::sweep(Arc::clone(&service)));
+    tend(&service);
     let stopping = CancellationToken::new();
     let mut reload = signal(SignalKind::hangup())?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -206,7 +257,6 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
             reloaded.act("reload").await;
         }
     });
-    let audit = Arc::clone(&app.service.audit);
     let limits = app.connections.clone();
     let metrics = Arc::clone(&service.metrics);
     let server = http::listen::serve(listener, http::router(app), &limits, metrics, stopping.clone());
@@ -218,16 +268,7 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     }
     tracing::info!("stopping: no further connections, runs may end within {} ms", config.shutdown_ms);
     stopping.cancel();
-    service.runs.close();
-    let drain = async {
-        let grace = Duration::from_millis(config.shutdown_ms);
-        if tokio::time::timeout(grace, service.runs.wait()).await.is_err() {
-            tracing::warn!("killing the runs that have not ended");
-            service.stop.cancel();
-            service.runs.wait().await;
-        }
-    };
-    let mut drain = std::pin::pin!(drain);
+    let mut drain = std::pin::pin!(drain(&service, Duration::from_millis(config.shutdown_ms)));
     let mut served = false;
     // The server goes on meanwhile: it is what stops listening and what sends the answers of runs that end.
     tokio::select! {
@@ -242,18 +283,7 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
             () = tokio::time::sleep(FAREWELL) => {}
         }
     }
-    let store = service.store.clone();
-    // What is still in use, the next start tidies.
-    let closed = tokio::task::spawn_blocking(move || {
-        if let Err(error) = store.keep_uptime() {
-            tracing::warn!(%error, "idle workspaces look younger than they are");
-        }
-        store.close_views()
-    });
-    if let Ok(Err(error)) = closed.await {
-        tracing::warn!(%error, "a live view could not be closed");
-    }
-    audit.act("stop").await;
+    lay_down(&service).await;
     tracing::info!(all_answered = served, "stopped");
     Ok(())
 }
