@@ -6,10 +6,12 @@
 //! | [`id`], [`table`], [`record`] | runs that have a name, and what can be done with them by it |
 //! | [`under_way`] | which sandboxes have how many runs, named or not |
 //! | [`session`] | how such a run begins, and its task |
+//! | [`attended`] | one that ends with whoever waits for it |
 //! | [`pending`] | what a run did aside, until somebody decides about it |
 //! | [`changes`] | which files a run made, changed and removed |
 //! | [`event`], [`log`], [`ring`], [`budget`] | what it did, event by event, on a bounded part of the disk |
 
+mod attended;
 mod budget;
 pub mod changes;
 pub mod event;

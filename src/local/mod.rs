@@ -1,0 +1,181 @@
+//! [`LocalSandbox`]: the service itself as a [`Sandbox`], for whoever links it as a library.
+//!
+//! Each method makes the calls of [`ops`](crate::ops) that the route of the same purpose makes; there is no other way to
+//! the files. As with requests, each use of a workspace is noted, and each change is in the audit log.
+//!
+//! * [`place`]: paths as trees. [`errors`]: failures of the service as kinds of errors. [`record`]: the audit log.
+//! * [`files`] and [`commands`]: the operations.
+
+mod commands;
+mod errors;
+mod files;
+mod place;
+mod record;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use policy::{AgentId, UserId};
+use sandbox::{
+    ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, FileKind, ReadOptions,
+    Result, Sandbox, SandboxPath, WriteOptions, check_permissions,
+};
+use storage::SandboxId;
+
+use self::place::{At, Place};
+use crate::ops::Service;
+
+/// The workspaces of one agent in this process.
+///
+/// * The workspace is `/workspace`, whatever the tier is; commands see its true path in `$WORKSPACE`.
+/// * With skills, those of the user are at `/workspace/skills/<id>`, for files and, at tier `namespaces`, for commands.
+/// * A call that is dropped kills its command. Closing ends this sandbox, not the service.
+pub struct LocalSandbox {
+    service: Arc<Service>,
+    agent: AgentId,
+    skills: bool,
+    is_closed: AtomicBool,
+}
+
+impl LocalSandbox {
+    /// The workspaces of `agent`, with `skills` also the skills.
+    #[must_use]
+    pub fn new(service: Arc<Service>, agent: AgentId, skills: bool) -> Self {
+        Self { service, agent, skills, is_closed: AtomicBool::new(false) }
+    }
+
+    fn check_open(&self, operation: &'static str) -> Result<()> {
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Disconnected, operation, "the sandbox is closed"));
+        }
+        Ok(())
+    }
+
+    /// Where `path` is. Asking is a use of the user's sandbox.
+    async fn place(&self, operation: &'static str, user: &UserId, path: &SandboxPath) -> Result<Place> {
+        self.check_open(operation)?;
+        let place = Place::of(user, &self.agent, self.skills, operation, path)?;
+        let sandbox = SandboxId { user: user.clone(), agent: self.agent.clone() };
+        self.service.note_use(sandbox).await;
+        Ok(place)
+    }
+
+    /// A place in a tree; for the directory of skills, an error of this kind.
+    async fn in_tree(
+        &self,
+        operation: &'static str,
+        user: &UserId,
+        path: &SandboxPath,
+        otherwise: ErrorKind,
+    ) -> Result<At> {
+        match self.place(operation, user, path).await? {
+            Place::InTree(at) => Ok(at),
+            Place::Skills => Err(Error::about(otherwise, operation, path)),
+        }
+    }
+}
+
+impl fmt::Debug for LocalSandbox {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("LocalSandbox");
+        shown.field("agent", &self.agent).field("skills", &self.skills).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Sandbox for LocalSandbox {
+    fn name(&self) -> &str {
+        "local"
+    }
+
+    async fn workspace(&self, _user: &UserId) -> Result<SandboxPath> {
+        self.check_open("workspace").map(|()| SandboxPath::workspace())
+    }
+
+    async fn shell(&self, _user: &UserId) -> Result<String> {
+        self.check_open("shell").map(|()| "/bin/bash".to_owned())
+    }
+
+    async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
+        let directory = spec.directory.clone().unwrap_or_else(SandboxPath::workspace);
+        let at = self.in_tree("exec", user, &directory, ErrorKind::Unsupported).await?;
+        commands::run(&self.service, at, spec, self.skills).await
+    }
+
+    async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody> {
+        let at = self.in_tree("read_file", user, path, ErrorKind::IsDirectory).await?;
+        files::read(&self.service, at, path, options).await
+    }
+
+    async fn write_file(
+        &self,
+        user: &UserId,
+        path: &SandboxPath,
+        body: ByteStream,
+        options: WriteOptions,
+    ) -> Result<()> {
+        options.check(path)?;
+        let at = self.in_tree("write_file", user, path, ErrorKind::IsDirectory).await?;
+        files::write(&self.service, at, path, body, options).await
+    }
+
+    async fn stat(&self, user: &UserId, path: &SandboxPath) -> Result<FileInfo> {
+        match self.place("stat", user, path).await? {
+            Place::InTree(at) => files::stat(&self.service, at, path).await,
+            Place::Skills => Ok(unmade(path)),
+        }
+    }
+
+    async fn read_dir(&self, user: &UserId, path: &SandboxPath) -> Result<Vec<DirEntry>> {
+        match self.place("read_dir", user, path).await? {
+            Place::InTree(at) => files::read_dir(&self.service, at, path).await,
+            Place::Skills => {
+                let skills = self.service.skills(user.clone(), self.agent.clone()).await;
+                let skills = skills.map_err(|error| errors::at("read_dir", path, error))?;
+                let entry = |id: String| DirEntry { name: id, kind: FileKind::Directory, size: 0 };
+                Ok(skills.into_iter().map(|skill| entry(skill.id.to_string())).collect())
+            }
+        }
+    }
+
+    async fn mkdir_all(&self, user: &UserId, path: &SandboxPath, permissions: u32) -> Result<()> {
+        check_permissions(permissions, "mkdir_all", path)?;
+        match self.place("mkdir_all", user, path).await? {
+            Place::InTree(at) => files::mkdir_all(&self.service, at, path, permissions).await,
+            Place::Skills => Ok(()),
+        }
+    }
+
+    async fn remove(&self, user: &UserId, path: &SandboxPath) -> Result<()> {
+        let at = self.in_tree("remove", user, path, ErrorKind::Invalid).await?;
+        files::remove(&self.service, "remove", at, path, false).await
+    }
+
+    async fn remove_all(&self, user: &UserId, path: &SandboxPath) -> Result<()> {
+        let at = self.in_tree("remove_all", user, path, ErrorKind::Invalid).await?;
+        files::remove(&self.service, "remove_all", at, path, true).await
+    }
+
+    async fn close_for_user(&self, _user: &UserId) -> Result<()> {
+        self.check_open("close_for_user")
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.is_closed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// A directory that is there although nothing was written in it yet.
+fn unmade(path: &SandboxPath) -> FileInfo {
+    FileInfo {
+        name: path.file_name().unwrap_or_default().to_owned(),
+        kind: FileKind::Directory,
+        size: 0,
+        mode: 0o755,
+        modified: SystemTime::UNIX_EPOCH,
+    }
+}

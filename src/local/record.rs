@@ -1,0 +1,49 @@
+//! The audit log of what is changed in this process: as of requests, with room for the record before the change.
+
+use sandbox::{Error, Result};
+
+use super::errors;
+use super::place::At;
+use crate::access::Role;
+use crate::audit::record::tree_name;
+use crate::audit::{Entry, UNANSWERED};
+use crate::ops::Service;
+
+/// Bytes of a program's name that are kept.
+const PROGRAM_BYTES_MAX: usize = 64;
+
+/// What is recorded of a change before its end.
+pub(super) fn entry(operation: &'static str, at: &At) -> Entry {
+    let paths = if at.path.is_root() { Vec::new() } else { vec![at.path.to_string()] };
+    Entry {
+        role: Some(Role::Engine.word().to_owned()),
+        user: Some(at.tree.user().to_string()),
+        tree: Some(tree_name(&at.tree)),
+        paths,
+        ..Entry::of_service(operation)
+    }
+}
+
+/// What is recorded of a command before its end: the program, never its arguments.
+pub(super) fn entry_of_command(at: &At, program: &str) -> Entry {
+    let program = program.char_indices().take_while(|(start, _)| *start < PROGRAM_BYTES_MAX);
+    let program = Some(program.map(|(_, character)| character).collect());
+    Entry { program, paths: Vec::new(), ..entry("exec", at) }
+}
+
+/// Makes a change, not without room for a record about it.
+pub(super) async fn recorded<T>(
+    service: &Service,
+    operation: &'static str,
+    entry: Entry,
+    change: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let mut slot = service.audit.reserve().map_err(|error| errors::unwritable(operation, error))?;
+    let of_left = Entry { outcome: UNANSWERED.to_owned(), ..entry.clone() };
+    slot.expect(move || of_left);
+    let changed = change.await;
+    let outcome = changed.as_ref().map_err(Error::kind).map_or_else(|kind| kind.as_str(), |_| "ok");
+    let written = slot.write(Entry { outcome: outcome.to_owned(), ..entry }).await;
+    written.map_err(|error| errors::unwritable(operation, error))?;
+    changed
+}

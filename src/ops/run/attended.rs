@@ -1,0 +1,70 @@
+//! Attending a run: one that ends with whoever waits for it.
+
+use std::sync::Arc;
+
+use policy::TreeId;
+use tokio::runtime::Handle;
+
+use super::event::Event;
+use super::id::ExecId;
+use super::record::{Found, Purpose, Recorded};
+use super::session::Recording;
+use super::{RunOutcome, RunRequest};
+use crate::ops::{Error, Result, Service};
+
+/// A run that nobody else knows. Dropping it kills the run, if it still goes on, and forgets it.
+struct Attended {
+    service: Arc<Service>,
+    tree: TreeId,
+    id: ExecId,
+}
+
+impl Service {
+    /// Runs a command, and gives its events to `hear` as they come. Dropping the future kills the command.
+    ///
+    /// # Errors
+    /// As [`Service::begin`] and [`Recorded::outcome`]; [`Error::Gone`] when `hear` was too
+    /// slow.
+    pub async fn attend(
+        self: &Arc<Self>,
+        tree: TreeId,
+        request: RunRequest,
+        mut hear: impl FnMut(Event),
+    ) -> Result<RunOutcome> {
+        let id = ExecId::fresh()?;
+        // From before it begins: who goes away while it waits for a place gives that up as well.
+        let attended = Attended { service: Arc::clone(self), tree: tree.clone(), id: id.clone() };
+        let recording = Recording { id: Some(id), purpose: Purpose::Attached, stdin_open: false };
+        let (recorded, _) = self.begin(tree, request, recording).await?;
+        let mut follower = recorded.follow(0)?;
+        loop {
+            match follower.next().await? {
+                Found::Events(events) => events.into_iter().for_each(&mut hear),
+                Found::Nothing => {}
+                Found::End => break,
+                Found::Gone { first } => return Err(Error::Gone(first)),
+            }
+        }
+        let outcome = recorded.outcome().await;
+        drop(attended);
+        outcome
+    }
+}
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        // One that did not begin is forgotten already.
+        let Ok(recorded) = self.service.table.find(&self.tree, &self.id) else { return };
+        recorded.kill();
+        self.service.table.forget(&recorded);
+        forget(recorded);
+    }
+}
+
+/// Closing a large log frees its blocks, which takes its time.
+fn forget(recorded: Arc<Recorded>) {
+    match Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(recorded))),
+        Err(_) => drop(recorded),
+    }
+}
