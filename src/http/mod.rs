@@ -23,6 +23,7 @@ mod skills;
 mod stream;
 mod time;
 mod tokens;
+mod traced;
 mod tree;
 
 use std::sync::Arc;

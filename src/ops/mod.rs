@@ -29,6 +29,7 @@ use crate::audit::Audit;
 use crate::egress::Egress;
 use crate::metrics::Metrics;
 use crate::registry::Keeper;
+use crate::telemetry::Spans;
 use disk::DiskWatch;
 pub use error::{Error, Result};
 pub use life::{FileDifference, Text};
@@ -83,6 +84,8 @@ pub struct Service {
     pub audit: Arc<Audit>,
     /// Counts what happens.
     pub metrics: Arc<Metrics>,
+    /// The way of spans to a collector, where there is one.
+    pub spans: Option<Arc<Spans>>,
     /// Set when runs are to be killed.
     pub stop: CancellationToken,
 }
