@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use exec::Isolation;
 use policy::command::Profile;
-use policy::{ArchiveLimits, DiskLimits, FileLimits, RunLimits, SessionLimits};
+use policy::{ArchiveLimits, DiskLimits, EventLimits, FileLimits, RunLimits, SessionLimits};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -123,6 +123,8 @@ pub struct Limits {
     pub runs: RunLimits,
     /// Runs that are remembered, in the background, or in a terminal.
     pub sessions: SessionLimits,
+    /// Streams of what becomes of files.
+    pub events: EventLimits,
     /// Connections of callers.
     pub connections: ConnectionLimits,
     /// Mounted skills that are held while nobody runs a command in them, 1 or more.
@@ -137,6 +139,7 @@ impl Default for Limits {
             disk: DiskLimits::default(),
             runs: RunLimits::default(),
             sessions: SessionLimits::default(),
+            events: EventLimits::default(),
             connections: ConnectionLimits::default(),
             views: 256,
         }

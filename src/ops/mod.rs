@@ -4,6 +4,7 @@
 
 pub mod disk;
 pub mod error;
+pub mod events;
 pub mod files;
 pub mod life;
 pub mod places;
@@ -28,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::registry::Keeper;
 use disk::DiskWatch;
 pub use error::{Error, Result};
+use events::EventTable;
 pub use life::{FileDifference, Text};
 use places::RunPlaces;
 use run::table::RunTable;
@@ -66,6 +68,8 @@ pub struct Service {
     pub undecided: RunPlaces,
     /// Runs that have names.
     pub table: RunTable,
+    /// The trees whose events somebody listens to.
+    pub events: EventTable,
     /// The trees that runs may fill.
     pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.

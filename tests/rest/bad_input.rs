@@ -384,6 +384,8 @@ fn an_unknown_or_malformed_parameter_is_refused() {
             ("POST", "exec/x/stdin?close=1"),
             ("POST", "exec/x/stdin?path=x"),
             ("POST", "exec/x/signal"),
+            ("GET", "events?after=1"),
+            ("GET", "events?path=x"),
             ("GET", "terminal?rows=0"),
             ("GET", "terminal?path=x"),
         ] {
