@@ -128,6 +128,8 @@ fn open_store(config: &Config, launcher: &Arc<Launcher>) -> Result<(Store, Recov
         keep_versions: config.keep_versions,
         files: config.limits.files.clone(),
         disk: config.limits.disk.clone(),
+        snapshots: config.limits.snapshots.clone(),
+        idle: config.workspaces.idle(),
         live,
     };
     Store::open(&config.root, options)

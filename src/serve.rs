@@ -10,6 +10,7 @@ use storage::{Recovery, Store};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +25,8 @@ use crate::ops::Service;
 use crate::ops::events::EventTable;
 use crate::ops::places::RunPlaces;
 use crate::ops::run::table::RunTable;
+use crate::ops::run::under_way::UnderWay;
+use crate::ops::sweep;
 use crate::registry::Keeper;
 
 /// How long answers may take to leave after the last run has ended.
@@ -121,6 +124,8 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             undecided: RunPlaces::without_queue(sessions.undecided, sessions.undecided_per_user),
             events: EventTable::new(config.limits.events.clone()),
             table: RunTable::new(sessions.clone()),
+            under_way: UnderWay::default(),
+            snapshot_places: Arc::new(Semaphore::new(config.limits.snapshots.at_once)),
             disk: Arc::default(),
             runs: TaskTracker::new(),
             audit,
@@ -156,7 +161,8 @@ fn open_audit(config: &Config, store: &Store, metrics: &Arc<Metrics>) -> Result<
         syncs: match (config.audit.durability, config.durability) {
             (AuditDurability::Same, Durability::Strict) => Syncs::Changes,
             (AuditDurability::Strict, _) => Syncs::Everything,
-            (AuditDurability::Same | AuditDurability::Relaxed, _) => Syncs::Nothing,
+            (AuditDurability::Relaxed, Durability::Strict) => Syncs::Soon,
+            (AuditDurability::Same | AuditDurability::Relaxed, Durability::Relaxed) => Syncs::Nothing,
         },
         file_bytes: config.audit.file_bytes,
         total_bytes: config.audit.total_bytes,
@@ -186,6 +192,7 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     let (egress, launcher) = (Arc::clone(&service.egress), Arc::clone(&service.launcher));
     tokio::spawn(confine::serve_egress(egress, launcher, service.stop.clone()));
     tokio::spawn(Arc::clone(&service.disk).look(service.store.clone(), service.stop.clone()));
+    tokio::spawn(sweep::sweep(Arc::clone(&service)));
     let stopping = CancellationToken::new();
     let mut reload = signal(SignalKind::hangup())?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -239,7 +246,13 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     }
     let store = service.store.clone();
     // What is still in use, the next start tidies.
-    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.close_views()).await {
+    let closed = tokio::task::spawn_blocking(move || {
+        if let Err(error) = store.keep_uptime() {
+            tracing::warn!(%error, "idle workspaces look younger than they are");
+        }
+        store.close_views()
+    });
+    if let Ok(Err(error)) = closed.await {
         tracing::warn!(%error, "a live view could not be closed");
     }
     audit.act("stop").await;

@@ -95,6 +95,27 @@ impl Default for DiskLimits {
     }
 }
 
+/// Bounds on the snapshots of one workspace. They do not count for [`DiskLimits`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SnapshotLimits {
+    /// Snapshots of one workspace.
+    pub per_workspace: usize,
+    /// What all snapshots of one workspace take on the disk together, in bytes of whole blocks: contents that several
+    /// have are there once.
+    pub bytes: u64,
+    /// Files that keep them: one for each content, and one for each snapshot.
+    pub files: u64,
+    /// Snapshots that are taken, restored or removed at once, of all users.
+    pub at_once: usize,
+}
+
+impl Default for SnapshotLimits {
+    fn default() -> Self {
+        Self { per_workspace: 32, bytes: 4096 * MIB, files: 200_000, at_once: 4 }
+    }
+}
+
 /// Bounds on one run of a command, and on how many there are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -70,31 +70,7 @@ impl RelPath {
     /// # Errors
     /// The first rule broken, as a [`PathError`].
     pub fn parse(text: &str) -> Result<Self, PathError> {
-        if text.is_empty() {
-            return Err(PathError::Empty);
-        }
-        if text.len() > PATH_BYTES_MAX {
-            return Err(PathError::TooLong(text.len()));
-        }
-        // Most names are ASCII, and looking at bytes is many times cheaper.
-        let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-        if !is_plain && let Some(character) = text.chars().find(|c| c.is_control()) {
-            return Err(PathError::ControlCharacter(u32::from(character)));
-        }
-        if text.starts_with('/') {
-            return Err(PathError::Absolute(text.to_owned()));
-        }
-        for segment in text.split('/') {
-            match segment {
-                ".." => return Err(PathError::Parent(text.to_owned())),
-                "" | "." => return Err(PathError::EmptySegment(text.to_owned())),
-                _ if segment.len() > SEGMENT_BYTES_MAX => {
-                    return Err(PathError::SegmentTooLong(segment.len()));
-                }
-                _ => {}
-            }
-        }
-        Ok(Self(text.to_owned()))
+        check(text).map(|()| Self(text.to_owned()))
     }
 
     /// The text, empty for the tree itself.
@@ -137,15 +113,15 @@ impl RelPath {
         if segment.contains('/') {
             return Err(PathError::EmptySegment(segment.to_owned()));
         }
-        let segment = Self::parse(segment)?;
+        check(segment)?;
         if self.is_root() {
-            return Ok(segment);
+            return Ok(Self(segment.to_owned()));
         }
-        let bytes = self.0.len() + 1 + segment.0.len();
+        let bytes = self.0.len() + 1 + segment.len();
         if bytes > PATH_BYTES_MAX {
             return Err(PathError::TooLong(bytes));
         }
-        Ok(Self([self.0.as_str(), "/", segment.0.as_str()].concat()))
+        Ok(Self([self.0.as_str(), "/", segment].concat()))
     }
 
     /// Tells whether `self` is `ancestor` or lies below it, segment by segment.
@@ -154,6 +130,35 @@ impl RelPath {
         ancestor.is_root()
             || self.0.strip_prefix(&ancestor.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
+}
+
+/// Tells whether `text` keeps every rule of the type; the first one that it breaks.
+fn check(text: &str) -> Result<(), PathError> {
+    if text.is_empty() {
+        return Err(PathError::Empty);
+    }
+    if text.len() > PATH_BYTES_MAX {
+        return Err(PathError::TooLong(text.len()));
+    }
+    // Most names are ASCII, and looking at bytes is many times cheaper.
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if !is_plain && let Some(character) = text.chars().find(|c| c.is_control()) {
+        return Err(PathError::ControlCharacter(u32::from(character)));
+    }
+    if text.starts_with('/') {
+        return Err(PathError::Absolute(text.to_owned()));
+    }
+    for segment in text.split('/') {
+        match segment {
+            ".." => return Err(PathError::Parent(text.to_owned())),
+            "" | "." => return Err(PathError::EmptySegment(text.to_owned())),
+            _ if segment.len() > SEGMENT_BYTES_MAX => {
+                return Err(PathError::SegmentTooLong(segment.len()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Display for RelPath {

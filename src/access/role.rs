@@ -31,6 +31,12 @@ pub enum Action<'a> {
     Change(&'a UserId, &'a AgentId),
     /// Change an agent's baseline.
     Baseline(&'a AgentId),
+    /// See or remove the workspaces of a user with all agents.
+    OfUser(&'a UserId),
+    /// See which workspaces there are, of all users.
+    SeeAll,
+    /// Remove the workspaces of all users.
+    RemoveAll,
     /// Issue a token for some user.
     Issue,
     /// Read figures about the service.
@@ -80,20 +86,52 @@ impl Role {
         let unless_hidden = |is_own: bool| if is_own { Ok(()) } else { Err(Refused::Hidden) };
         match (self, action) {
             (Self::Admin, _)
-            | (Self::Engine, Action::Read(..) | Action::Change(..) | Action::Issue)
+            | (
+                Self::Engine,
+                Action::Read(..) | Action::Change(..) | Action::OfUser(_) | Action::SeeAll | Action::Issue,
+            )
             | (Self::Monitor, Action::Observe) => Ok(()),
             (Self::User { user, agent }, Action::Read(owner, with) | Action::Change(owner, with)) => {
                 unless_hidden(user == owner && agent.as_ref().is_none_or(|agent| agent == with))
             }
+            // A token for one agent is nobody's to see what there is with others.
+            (Self::User { user, agent }, Action::OfUser(owner)) => {
+                unless_hidden(user == owner)?;
+                if agent.is_some() { Err(Refused::Denied) } else { Ok(()) }
+            }
             (Self::Manager(agent), Action::Read(_, other) | Action::Baseline(other)) => {
                 unless_hidden(agent == other)
             }
-            (Self::Engine, Action::Baseline(_) | Action::Observe | Action::Rebuild)
-            | (Self::User { .. }, Action::Baseline(_) | Action::Issue | Action::Observe | Action::Rebuild)
-            | (Self::Manager(_), Action::Change(..) | Action::Issue | Action::Observe | Action::Rebuild)
+            (Self::Engine, Action::Baseline(_) | Action::RemoveAll | Action::Observe | Action::Rebuild)
+            | (
+                Self::User { .. },
+                Action::Baseline(_)
+                | Action::SeeAll
+                | Action::RemoveAll
+                | Action::Issue
+                | Action::Observe
+                | Action::Rebuild,
+            )
+            | (
+                Self::Manager(_),
+                Action::Change(..)
+                | Action::OfUser(_)
+                | Action::SeeAll
+                | Action::RemoveAll
+                | Action::Issue
+                | Action::Observe
+                | Action::Rebuild,
+            )
             | (
                 Self::Monitor,
-                Action::Read(..) | Action::Change(..) | Action::Baseline(_) | Action::Issue | Action::Rebuild,
+                Action::Read(..)
+                | Action::Change(..)
+                | Action::Baseline(_)
+                | Action::OfUser(_)
+                | Action::SeeAll
+                | Action::RemoveAll
+                | Action::Issue
+                | Action::Rebuild,
             ) => Err(Refused::Denied),
         }
     }
@@ -140,6 +178,10 @@ mod tests {
             Action::Change(&other, &agent),
             Action::Baseline(&agent),
             Action::Baseline(&foreign),
+            Action::OfUser(&user),
+            Action::OfUser(&other),
+            Action::SeeAll,
+            Action::RemoveAll,
             Action::Issue,
             Action::Observe,
             Action::Rebuild,
@@ -148,17 +190,38 @@ mod tests {
         let bound = Role::User { user: user.clone(), agent: Some(agent.clone()) };
         let free = Role::User { user: user.clone(), agent: None };
         for (role, expected) in [
-            (Role::Admin, [yes; 11]),
-            (Role::Engine, [yes, yes, yes, yes, yes, yes, denied, denied, yes, denied, denied]),
-            (free, [yes, yes, hidden, yes, yes, hidden, denied, denied, denied, denied, denied]),
-            (bound, [yes, hidden, hidden, yes, hidden, hidden, denied, denied, denied, denied, denied]),
+            (Role::Admin, [yes; 15]),
+            (
+                Role::Engine,
+                [yes, yes, yes, yes, yes, yes, denied, denied, yes, yes, yes, denied, yes, denied, denied],
+            ),
+            (
+                free,
+                [
+                    yes, yes, hidden, yes, yes, hidden, denied, denied, yes, hidden, denied, denied, denied,
+                    denied, denied,
+                ],
+            ),
+            (
+                bound,
+                [
+                    yes, hidden, hidden, yes, hidden, hidden, denied, denied, denied, hidden, denied, denied,
+                    denied, denied, denied,
+                ],
+            ),
             (
                 Role::Manager(agent.clone()),
-                [yes, hidden, hidden, denied, denied, denied, yes, hidden, denied, denied, denied],
+                [
+                    yes, hidden, hidden, denied, denied, denied, yes, hidden, denied, denied, denied, denied,
+                    denied, denied, denied,
+                ],
             ),
             (
                 Role::Monitor,
-                [denied, denied, denied, denied, denied, denied, denied, denied, denied, yes, denied],
+                [
+                    denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied,
+                    denied, denied, yes, denied,
+                ],
             ),
         ] {
             assert_eq!(actions.map(|action| role.may(action)), expected, "{role:?}");

@@ -54,8 +54,10 @@ pub struct Settings {
 /// Which records are waited for until they survive a loss of power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syncs {
-    /// None.
+    /// None, and none is written to the disk before the kernel does so.
     Nothing,
+    /// None; all are on the disk within about a second.
+    Soon,
     /// Those about what is itself waited for: changes, but not runs, which leave their files to the kernel. The
     /// others are on the disk within about a second.
     Changes,
@@ -221,7 +223,7 @@ impl Shared {
     /// Tells whether whoever has `entry` recorded waits until it is on the disk.
     fn waits_for(&self, entry: &Entry) -> bool {
         match self.syncs {
-            Syncs::Nothing => false,
+            Syncs::Nothing | Syncs::Soon => false,
             Syncs::Changes => entry.program.is_none(),
             Syncs::Everything => true,
         }

@@ -39,6 +39,12 @@ pub struct Entry {
     /// The tree, such as `sandbox/alice/demo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
+    /// Another tree: the workspace that a snapshot is forked to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// The id of a snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
     /// `baseline` for what belongs to all users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
@@ -127,6 +133,13 @@ impl Entry {
             outcome: outcome.to_owned(),
             ..Self::of_service("run ended")
         }
+    }
+
+    /// A workspace that is removed: by the service itself, or one of several that a request has removed.
+    #[must_use]
+    pub fn of_workspace(action: &str, tree: &TreeId) -> Self {
+        let user = Some(tree.user().to_string());
+        Self { user, tree: Some(tree_name(tree)), ..Self::of_service(action) }
     }
 
     /// An act of the service itself, now.

@@ -18,14 +18,14 @@ use std::path::{Path, PathBuf};
 
 use exec::Isolation;
 use policy::command::Profile;
-use policy::{ArchiveLimits, DiskLimits, EventLimits, FileLimits, RunLimits, SessionLimits};
+use policy::{ArchiveLimits, DiskLimits, EventLimits, FileLimits, RunLimits, SessionLimits, SnapshotLimits};
 use serde::Deserialize;
 use thiserror::Error;
 
 pub use self::credentials::{CredentialSources, SIGNING_KEY};
 pub use self::environment::VARIABLE_PREFIX;
 pub use self::operation::{
-    AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat,
+    AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat, WorkspacesConfig,
 };
 pub use self::tokens::TokenEntry;
 use crate::access::signed::KeyError;
@@ -54,6 +54,8 @@ pub struct Config {
     pub commands: Commands,
     /// Bounds.
     pub limits: Limits,
+    /// How long workspaces stay that nobody uses.
+    pub workspaces: WorkspacesConfig,
     /// Where tokens and keys are, and how long signed tokens last.
     pub access: AccessConfig,
     /// What is logged, and how.
@@ -119,6 +121,8 @@ pub struct Limits {
     pub files: FileLimits,
     /// What lies on the disk.
     pub disk: DiskLimits,
+    /// Snapshots of workspaces.
+    pub snapshots: SnapshotLimits,
     /// Runs of commands.
     pub runs: RunLimits,
     /// Runs that are remembered, in the background, or in a terminal.
@@ -137,6 +141,7 @@ impl Default for Limits {
             archive: ArchiveLimits::default(),
             files: FileLimits::default(),
             disk: DiskLimits::default(),
+            snapshots: SnapshotLimits::default(),
             runs: RunLimits::default(),
             sessions: SessionLimits::default(),
             events: EventLimits::default(),
@@ -158,6 +163,7 @@ impl Default for Config {
             isolation: Isolation::default(),
             commands: Commands::default(),
             limits: Limits::default(),
+            workspaces: WorkspacesConfig::default(),
             access: AccessConfig::default(),
             log: LogConfig::default(),
             audit: AuditConfig::default(),

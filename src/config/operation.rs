@@ -1,10 +1,19 @@
-//! Settings about who gets in, how long connections are waited for, and what is told about it all.
+//! Settings about how long what stays, who gets in, how long connections are waited for, and what is told about it all.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Config, ConfigError};
+
+/// How long workspaces stay that nobody uses.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkspacesConfig {
+    /// For how long nobody uses a workspace or its home before both are removed, in milliseconds; 0 keeps them.
+    pub idle_ms: u64,
+}
 
 /// Where tokens and keys are, and how long signed tokens last.
 #[derive(Clone, Debug, Deserialize)]
@@ -79,12 +88,27 @@ pub struct AuditConfig {
 #[serde(rename_all = "lowercase")]
 pub enum AuditDurability {
     /// As what the record is about: with strict durability of the service changes are waited for, runs are not.
-    #[default]
     Same,
     /// When it survives a loss of power, whatever it is about.
     Strict,
-    /// When the kernel has it.
+    /// When the kernel has it. With strict durability of the service it is on the disk a second later: a second wait
+    /// for the disk would cost every change a third of its time.
+    #[default]
     Relaxed,
+}
+
+impl WorkspacesConfig {
+    /// For how long nobody uses a workspace before it goes; `None` for ever.
+    #[must_use]
+    pub fn idle(&self) -> Option<Duration> {
+        (self.idle_ms > 0).then(|| Duration::from_millis(self.idle_ms))
+    }
+}
+
+impl Default for WorkspacesConfig {
+    fn default() -> Self {
+        Self { idle_ms: 24 * 3600 * 1000 }
+    }
 }
 
 impl Default for AccessConfig {
@@ -116,7 +140,7 @@ impl Default for AuditConfig {
     fn default() -> Self {
         Self {
             enabled: true,
-            durability: AuditDurability::Same,
+            durability: AuditDurability::Relaxed,
             file_bytes: 16 * 1024 * 1024,
             total_bytes: 1024 * 1024 * 1024,
             queue: 4096,
@@ -147,6 +171,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     ] {
         least(setting, value, 1, "set 1 or more")?;
     }
+    least("limits.snapshots.at_once", number(config.limits.snapshots.at_once), 1, "set 1 or more")?;
     least("access.token_seconds_max", config.access.token_seconds_max, 1, "set 1 or more")?;
     least("audit.file_bytes", config.audit.file_bytes, 65_536, "set 65536 or more")?;
     least(

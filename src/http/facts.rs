@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use axum::http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
 use policy::{AgentId, RelPath, Scope, SkillId, UserId};
+use storage::SnapshotId;
 
 use crate::access::Caller;
 use crate::ops::run::id::ExecId;
@@ -49,6 +50,10 @@ pub(super) struct Noted {
     pub(super) user: Option<UserId>,
     /// The tree, such as `sandbox/alice/demo`.
     pub(super) tree: Option<String>,
+    /// The workspace that a snapshot is forked to.
+    pub(super) to: Option<String>,
+    /// The id of a snapshot.
+    pub(super) snapshot: Option<String>,
     /// For whole skills, whether it is about those of all users.
     pub(super) scope: Option<Scope>,
     /// Paths in the tree.
@@ -133,6 +138,21 @@ pub(super) fn tree(user: &UserId, agent: &AgentId, skill: Option<&SkillId>) {
             None => format!("sandbox/{user}/{agent}"),
         });
     });
+}
+
+/// Notes of which user the request is about all sandboxes.
+pub(super) fn user(user: &UserId) {
+    note(|noted| noted.user = Some(user.clone()));
+}
+
+/// Notes which workspace a snapshot is forked to.
+pub(super) fn fork(user: &UserId, agent: &AgentId) {
+    note(|noted| noted.to = Some(format!("sandbox/{user}/{agent}")));
+}
+
+/// Notes which snapshot the request is about.
+pub(super) fn snapshot(id: &SnapshotId) {
+    note(|noted| noted.snapshot = Some(id.to_string()));
 }
 
 /// Notes which skill, or whose skills, the request is about.

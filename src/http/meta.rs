@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::App;
 use super::answer::{Answer, success};
 use super::problem::{Code, Problem};
-use super::request::{Known, Observer};
+use super::request::{Known, NoParams, Observer};
 use crate::config::ConnectionLimits;
 use crate::metrics::{self, Moment};
 use crate::ops::blocking;
@@ -45,7 +45,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer {
         .with_header(header::RETRY_AFTER, "5"))
 }
 
-pub(super) async fn metrics(State(app): State<App>, _observer: Observer) -> Answer {
+pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoParams) -> Answer {
     let service = &app.service;
     let store = service.store.clone();
     let (free_bytes, live_views) =
@@ -77,12 +77,13 @@ struct Limits<'a> {
     archive: &'a policy::ArchiveLimits,
     files: &'a policy::FileLimits,
     disk: &'a policy::DiskLimits,
+    snapshots: &'a policy::SnapshotLimits,
     runs: &'a policy::RunLimits,
     sessions: &'a policy::SessionLimits,
     connections: &'a ConnectionLimits,
 }
 
-pub(super) async fn info(State(app): State<App>, _known: Known) -> Answer {
+pub(super) async fn info(State(app): State<App>, _known: Known, _: NoParams) -> Answer {
     let service = &app.service;
     success(Info {
         version: env!("CARGO_PKG_VERSION"),
@@ -93,6 +94,7 @@ pub(super) async fn info(State(app): State<App>, _known: Known) -> Answer {
             archive: &service.archive_limits,
             files: &service.file_limits,
             disk: &service.store.options().disk,
+            snapshots: &service.store.options().snapshots,
             runs: &service.run_limits,
             sessions: service.table.limits(),
             connections: &app.connections,

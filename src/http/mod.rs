@@ -12,11 +12,13 @@ mod link;
 pub mod listen;
 mod meta;
 mod observe;
+pub mod openapi;
 mod paced;
 mod page;
 mod problem;
 mod registry;
 mod request;
+mod sandbox;
 mod skills;
 mod stream;
 mod streamed;
@@ -61,6 +63,8 @@ pub fn router(app: App) -> Router {
         .route("/healthz", get(meta::healthz))
         .route("/readyz", get(meta::readyz))
         .route("/metrics", get(meta::metrics))
+        .route("/openapi.json", get(openapi::json))
+        .route("/docs", get(openapi::html))
         .route("/v1/info", get(meta::info))
         .route("/v1/tokens", post(tokens::issue))
         .route("/v1/registry", get(registry::list))
@@ -76,6 +80,17 @@ pub fn router(app: App) -> Router {
         .route(&format!("{skill}/rollback"), post(skills::versions::rollback))
         .route(&format!("{skill}/promote"), post(skills::promote::promote))
         .route(&format!("{skill}/pull"), post(skills::promote::pull))
+        .route("/v1/sandbox", get(sandbox::list::list).delete(sandbox::remove::all))
+        .route("/v1/sandbox/{u}", get(sandbox::list::list).delete(sandbox::remove::of_user))
+        .route("/v1/sandbox/{u}/{a}", get(sandbox::usage::usage).delete(sandbox::remove::one))
+        .route("/v1/sandbox/{u}/{a}/info", get(sandbox::info::info))
+        .route("/v1/sandbox/{u}/{a}/snapshots", get(sandbox::snapshots::list).post(sandbox::snapshots::take))
+        .route(
+            "/v1/sandbox/{u}/{a}/snapshots/{snapshot}",
+            get(sandbox::snapshots::one).delete(sandbox::snapshots::remove),
+        )
+        .route("/v1/sandbox/{u}/{a}/snapshots/{snapshot}/restore", post(sandbox::restore::restore))
+        .route("/v1/sandbox/{u}/{a}/snapshots/{snapshot}/fork", post(sandbox::restore::fork))
         .merge(tree_routes(skill))
         .merge(tree_routes("/v1/sandbox/{u}/{a}"))
         .fallback(problem::no_route)

@@ -128,6 +128,8 @@ fn entry(id: &str, noted: Noted, action: String, response: Option<&Response>) ->
         user: noted.user.map(|user| user.to_string()),
         action,
         tree: noted.tree,
+        to: noted.to,
+        snapshot: noted.snapshot,
         scope: noted.scope.filter(|scope| *scope == Scope::Baseline).map(|scope| scope.to_string()),
         paths: noted.paths,
         more_paths: u64::try_from(more).unwrap_or(u64::MAX),

@@ -25,6 +25,8 @@ pub(super) enum Code {
     AlreadyExists,
     IsDirectory,
     NotADirectory,
+    NotAFile,
+    NotEmpty,
     NotText,
     EditMismatch,
     Unencodable,
@@ -43,6 +45,44 @@ pub(super) enum Code {
 }
 
 impl Code {
+    /// Every code.
+    pub(super) const ALL: [Self; 25] = [
+        Self::Invalid,
+        Self::Unauthenticated,
+        Self::Denied,
+        Self::PathEscape,
+        Self::CommandNotAllowed,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::AlreadyExists,
+        Self::IsDirectory,
+        Self::NotADirectory,
+        Self::NotText,
+        Self::EditMismatch,
+        Self::Unencodable,
+        Self::Conflict,
+        Self::Gone,
+        Self::Stale,
+        Self::TooLarge,
+        Self::RangeNotSatisfiable,
+        Self::BadArchive,
+        Self::Busy,
+        Self::Quota,
+        Self::Internal,
+        Self::Unsupported,
+        Self::Disconnected,
+        Self::TooSlow,
+    ];
+
+    pub(super) fn word(self) -> &'static str {
+        self.row().0
+    }
+
+    /// The status of the code that is spelled so.
+    pub(super) fn status_of(word: &str) -> Option<StatusCode> {
+        Self::ALL.into_iter().map(Self::row).find(|row| row.0 == word).map(|row| row.1)
+    }
+
     /// The word and the status of each code.
     fn row(self) -> (&'static str, StatusCode) {
         match self {
@@ -56,6 +96,8 @@ impl Code {
             Self::AlreadyExists => ("already_exists", StatusCode::CONFLICT),
             Self::IsDirectory => ("is_directory", StatusCode::CONFLICT),
             Self::NotADirectory => ("not_a_directory", StatusCode::CONFLICT),
+            Self::NotAFile => ("not_a_file", StatusCode::CONFLICT),
+            Self::NotEmpty => ("not_empty", StatusCode::CONFLICT),
             Self::NotText => ("not_text", StatusCode::CONFLICT),
             Self::EditMismatch => ("edit_mismatch", StatusCode::CONFLICT),
             Self::Unencodable => ("unencodable", StatusCode::CONFLICT),
@@ -141,7 +183,7 @@ impl From<Error> for Problem {
                 .with_header(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds)),
             Error::Unsupported(_) => Self::new(Code::Unsupported, message),
             Error::NoRun(_) => Self::new(Code::NotFound, message),
-            Error::NameTaken(_) | Error::NotNow(_) => Self::new(Code::Conflict, message),
+            Error::NameTaken(_) | Error::NotNow(_) | Error::Removed => Self::new(Code::Conflict, message),
             Error::Gone(first) => Self::new(Code::Gone, message).with("first_seq", first),
             Error::RunFailed(_) => Self::new(Code::Disconnected, message),
             Error::Registry(_) => {
@@ -195,7 +237,9 @@ impl From<storage::Error> for Problem {
             E::AlreadyExists(_) => Self::new(Code::AlreadyExists, message),
             E::IsDirectory(_) => Self::new(Code::IsDirectory, message),
             E::NotADirectory(_) => Self::new(Code::NotADirectory, message),
-            E::NotEmpty(_) | E::Conflict(_) | E::NotAFile(_) => Self::new(Code::Conflict, message),
+            E::NotAFile(_) => Self::new(Code::NotAFile, message),
+            E::NotEmpty(_) => Self::new(Code::NotEmpty, message),
+            E::Conflict(_) => Self::new(Code::Conflict, message),
             E::Closed(_) => Self::new(Code::Denied, message),
             E::Escape(_) => Self::new(Code::PathEscape, message),
             E::IntoItself { .. } => Self::invalid(message),
@@ -333,19 +377,21 @@ pub(super) async fn no_method(method: Method, uri: Uri) -> Problem {
 pub(super) fn too_many_connections() -> Vec<u8> {
     let (code, status) = Code::Busy.row();
     let seconds = 1;
+    let request_id = facts::request_id();
     let body = json!({
         "status": "error",
         "data": format!("too many connections: try again in {seconds} s, or use one for several requests"),
         "code": code,
         "retry_after_seconds": seconds,
-        "request_id": facts::request_id(),
+        "request_id": request_id,
     });
     let body = body.to_string();
     let mut answer = format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
-         {}: {seconds}\r\nconnection: close\r\n\r\n",
+         {}: {seconds}\r\n{}: {request_id}\r\nconnection: close\r\n\r\n",
         body.len(),
         header::RETRY_AFTER,
+        facts::REQUEST_ID,
     );
     answer.push_str(&body);
     answer.into_bytes()

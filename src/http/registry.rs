@@ -11,7 +11,7 @@ use super::App;
 use super::answer::{Answer, success_with};
 use super::page;
 use super::problem::{Code, Problem};
-use super::request::{Params, Rebuilder, Someone};
+use super::request::{NoParams, Params, Rebuilder, Someone};
 use super::time::rfc3339;
 use crate::access::Reach;
 use crate::ops::Error;
@@ -105,7 +105,7 @@ pub(super) async fn list(
     success_with(rows.into_iter().map(Registered::from).collect::<Vec<_>>(), beside)
 }
 
-pub(super) async fn rebuild(State(app): State<App>, _caller: Rebuilder) -> Answer {
+pub(super) async fn rebuild(State(app): State<App>, _caller: Rebuilder, _: NoParams) -> Answer {
     let rows = app.service.rebuild_registry().await?;
     success_with("The registry was made anew", Rebuilt { rows })
 }

@@ -7,7 +7,9 @@ use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use policy::{AgentId, RelPath, Scope, SkillId, TreeId, UserId};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use storage::{SandboxId, SnapshotId};
 
 use super::App;
 use super::body;
@@ -72,16 +74,94 @@ impl FromRequestParts<App> for TreeRequest {
 
 /// The tree that the path names, if the caller may read it, or change it when the request `changes` it.
 async fn tree_for(parts: &mut Parts, app: &App, changes: bool) -> Result<TreeId, Problem> {
+    let (tree, _) = allowed_tree(parts, app, changes).await?;
+    app.service.note_use(SandboxId::of(&tree)).await;
+    Ok(tree)
+}
+
+/// As [`tree_for`], for somebody who does not use the tree by it; and what the caller may do.
+async fn allowed_tree(parts: &mut Parts, app: &App, changes: bool) -> Result<(TreeId, Role), Problem> {
     let Caller { role, .. } = caller(&app.access, &parts.headers)?;
     let (Some(user), Some(agent), skill) = named(parts, app).await? else {
         return Err(Problem::invalid("the path names no user and agent"));
     };
     facts::tree(&user, &agent, skill.as_ref());
     role.may(if changes { Action::Change(&user, &agent) } else { Action::Read(&user, &agent) })?;
-    Ok(match skill {
+    let tree = match skill {
         Some(skill) => TreeId::Skill(user, agent, skill),
         None => TreeId::Workspace(user, agent),
-    })
+    };
+    Ok((tree, role))
+}
+
+/// A request about a sandbox as a whole, which is no use of it: looking for `GET`, removing otherwise.
+pub(super) struct SandboxRequest {
+    pub(super) id: SandboxId,
+}
+
+impl FromRequestParts<App> for SandboxRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        let (tree, _) = allowed_tree(parts, app, !reads).await?;
+        Ok(Self { id: SandboxId::of(&tree) })
+    }
+}
+
+/// A request about the sandboxes of one user, or of all.
+pub(super) struct SandboxesRequest {
+    pub(super) user: Option<UserId>,
+}
+
+impl FromRequestParts<App> for SandboxesRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let Caller { role, .. } = caller(&app.access, &parts.headers)?;
+        let (user, ..) = named(parts, app).await?;
+        user.as_ref().inspect(|user| facts::user(user));
+        role.may(match (&user, &parts.method) {
+            (Some(user), _) => Action::OfUser(user),
+            (None, &Method::GET | &Method::HEAD) => Action::SeeAll,
+            (None, _) => Action::RemoveAll,
+        })?;
+        Ok(Self { user })
+    }
+}
+
+/// A request about a snapshot of a workspace.
+pub(super) struct SnapshotRequest {
+    pub(super) sandbox: SandboxId,
+    pub(super) id: SnapshotId,
+    role: Role,
+}
+
+impl SnapshotRequest {
+    /// Checks that the caller may change another workspace too.
+    pub(super) fn check_change(&self, to: &SandboxId) -> Result<(), Problem> {
+        facts::fork(&to.user, &to.agent);
+        Ok(self.role.may(Action::Change(&to.user, &to.agent))?)
+    }
+}
+
+impl FromRequestParts<App> for SnapshotRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        let (tree, role) = allowed_tree(parts, app, !reads).await?;
+        let sandbox = SandboxId::of(&tree);
+        app.service.note_use(sandbox.clone()).await;
+        let params = RawPathParams::from_request_parts(parts, app).await;
+        let params = params.map_err(|_| Problem::invalid("the path is not percent-encoded UTF-8"))?;
+        let text = params.iter().find(|(name, _)| *name == "snapshot").map_or("", |(_, value)| value);
+        let id = SnapshotId::parse(text).ok_or_else(|| {
+            Problem::invalid("the id of a snapshot has 20 digits: send one that `snapshots` lists")
+        })?;
+        facts::snapshot(&id);
+        Ok(Self { sandbox, id, role })
+    }
 }
 
 /// A request that changes one tree whatever its method is, such as one for a terminal.
@@ -235,6 +315,21 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
             }
             Err(other) => Err(Problem::invalid(other.to_string())),
         }
+    }
+}
+
+/// A request without query parameters: none is known, and any is refused.
+pub(super) struct NoParams;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+impl FromRequestParts<App> for NoParams {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Params::<Nothing>::from_request_parts(parts, app).await.map(|_| Self)
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::App;
 use super::answer::{Answer, success_with};
 use super::problem::{Code, Problem};
-use super::request::{Issuer, JsonBody};
+use super::request::{Issuer, JsonBody, NoParams};
 use super::time::rfc3339;
 use crate::access::now;
 use crate::access::signed::Claims;
@@ -34,6 +34,7 @@ struct Beside {
 pub(super) async fn issue(
     State(app): State<App>,
     _issuer: Issuer,
+    _: NoParams,
     JsonBody(wanted): JsonBody<Wanted>,
 ) -> Answer {
     let user = UserId::parse(&wanted.user).map_err(Error::from)?;

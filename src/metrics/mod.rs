@@ -77,6 +77,8 @@ pub struct Metrics {
     pub connections: Gauge<i64, AtomicI64>,
     /// Connections that were told `busy`.
     pub refused_connections: Counter,
+    /// Workspaces removed because nobody used them.
+    pub swept: Counter,
     /// Audit records written.
     pub audited: Counter,
     moment: Gauges,
@@ -112,6 +114,7 @@ impl Metrics {
             sent: Counter::default(),
             connections: Gauge::default(),
             refused_connections: Counter::default(),
+            swept: Counter::default(),
             audited: Counter::default(),
             moment: Gauges::default(),
         };
@@ -143,6 +146,11 @@ impl Metrics {
             "connections_refused",
             "Connections told that there are too many",
             self.refused_connections.clone(),
+        );
+        registry.register(
+            "workspaces_swept",
+            "Workspaces removed because nobody used them",
+            self.swept.clone(),
         );
         registry.register("audit_records", "Audit records written", self.audited.clone());
         let moment = &self.moment;

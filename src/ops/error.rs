@@ -25,6 +25,9 @@ pub enum Error {
     /// The service is stopping.
     #[error("the service is stopping: try again when it is back")]
     Stopping,
+    /// Somebody had the sandbox removed, and the runs in it killed.
+    #[error("the workspace was removed while the command ran")]
+    Removed,
     /// There is no such run, or it is no longer remembered.
     #[error("there is no run `{0}` here: it never was, or it ended too long ago")]
     NoRun(String),

@@ -10,8 +10,11 @@ pub mod life;
 pub mod places;
 pub mod registry;
 pub mod run;
+pub mod sandboxes;
 pub mod search;
 pub mod skills;
+pub mod snapshots;
+pub mod sweep;
 pub mod upload;
 
 use std::sync::Arc;
@@ -33,6 +36,8 @@ use events::EventTable;
 pub use life::{FileDifference, Text};
 use places::RunPlaces;
 use run::table::RunTable;
+use run::under_way::UnderWay;
+use tokio::sync::Semaphore;
 
 /// Everything an operation needs.
 pub struct Service {
@@ -70,6 +75,10 @@ pub struct Service {
     pub table: RunTable,
     /// The trees whose events somebody listens to.
     pub events: EventTable,
+    /// Which sandboxes have how many runs under way.
+    pub under_way: UnderWay,
+    /// Places for work on snapshots.
+    pub snapshot_places: Arc<Semaphore>,
     /// The trees that runs may fill.
     pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`request`], [`fingerprint`] | what is asked for, and whether it is the same as before |
 //! | [`id`], [`table`], [`record`] | runs that have a name, and what can be done with them by it |
+//! | [`under_way`] | which sandboxes have how many runs, named or not |
 //! | [`session`] | how such a run begins, and its task |
 //! | [`pending`] | what a run did aside, until somebody decides about it |
 //! | [`changes`] | which files a run made, changed and removed |
@@ -21,6 +22,7 @@ mod request;
 mod ring;
 pub mod session;
 pub mod table;
+pub mod under_way;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -167,6 +169,8 @@ impl Service {
         live: Option<Live>,
     ) -> Result<(RunOutcome, Option<Pending>)> {
         let Planned { plan, mut spec, pass, watched, aside } = planned;
+        let is_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
+        let entry = self.under_way.enter(plan.sandbox(), is_terminal);
         let (store, launcher, disk) =
             (self.store.clone(), Arc::clone(&self.launcher), Arc::clone(&self.disk));
         let runtime = Handle::current();
@@ -189,16 +193,18 @@ impl Service {
         .await?;
         let ended = async { begun?.end().await };
         let result = tokio::select! {
-            result = ended => Some(result),
-            () = self.stop.cancelled() => None,
+            result = ended => Ok(result),
+            () = self.stop.cancelled() => Err(Error::Stopping),
+            () = entry.stop.cancelled() => Err(Error::Removed),
         };
+        drop(entry);
         drop(watching);
         drop(pass);
         let outcome = match result {
             // The dropped run kills its processes, which may be at it for a moment yet: nothing is taken in.
-            None => Err(Error::Stopping),
-            Some(Err(error)) => Err(error.into()),
-            Some(Ok(result)) if let Some(aside) = aside => {
+            Err(reason) => Err(reason),
+            Ok(Err(error)) => Err(error.into()),
+            Ok(Ok(result)) if let Some(aside) = aside => {
                 let look = blocking(move || Ok((prepared.difference()?, prepared)));
                 let (difference, prepared) = look.await?;
                 let changes = Some(difference.into());
@@ -206,7 +212,7 @@ impl Service {
                 let outcome = RunOutcome { result, absorbed: Absorbed::default(), changes };
                 return Ok((outcome, Some(Pending::new(prepared, aside))));
             }
-            Some(Ok(mut result)) if prepared.is_copy() => {
+            Ok(Ok(mut result)) if prepared.is_copy() => {
                 let (absorbed, prepared) = blocking(move || Ok((prepared.absorb()?, prepared))).await?;
                 let changes = self.changes(watched).await?;
                 clean_up(place, prepared);
@@ -217,7 +223,7 @@ impl Service {
                 }
                 return Ok((RunOutcome { result, absorbed, changes }, None));
             }
-            Some(Ok(result)) => {
+            Ok(Ok(result)) => {
                 let changes = self.changes(watched).await?;
                 Ok((RunOutcome { result, absorbed: Absorbed::default(), changes }, None))
             }

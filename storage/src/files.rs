@@ -9,6 +9,7 @@ use policy::{RelPath, TreeId};
 
 use crate::encoding::{self, TextEncoding};
 use crate::error::{Error, Result};
+use crate::sandbox::SandboxId;
 use crate::stage::StagedFile;
 use crate::stat::{ETag, Kind, Layer, Stat};
 use crate::store::Store;
@@ -112,6 +113,7 @@ impl Files {
                     let (value, aftermath) = operation(&tree)?;
                     let above = self.store.place_draft(&self.id, &draft)?;
                     self.store.inner.accounts.change(&self.id, &Growth::of_dirs(1));
+                    self.store.inner.uses.forget(&SandboxId::of(&self.id));
                     (value, aftermath.and(Aftermath::sync(above)))
                 }
                 Err(other) => return Err(other),

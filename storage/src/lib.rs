@@ -10,6 +10,8 @@
 //! | [`cached`] | reads that take no waiting |
 //! | [`search`] | names by patterns, lines by regular expressions |
 //! | [`encoding`] | text that is not UTF-8 |
+//! | [`sandbox`] | workspaces with their homes: who is in them, when they were used, removing them |
+//! | [`snapshot`] | states of workspaces that are kept, and going back to them |
 //! | [`usage`] | what trees take on the disk, and what they may take |
 //! | [`text`] | lines and replacements |
 //! | [`patch`] | unified diffs over several files |
@@ -38,9 +40,11 @@ pub mod provenance;
 pub mod publish;
 pub mod pull;
 pub mod run;
+pub mod sandbox;
 pub mod search;
 pub mod sides;
 pub mod skills;
+pub mod snapshot;
 pub mod stage;
 pub mod stat;
 pub mod status;
@@ -64,8 +68,10 @@ pub use run::{
     Absorbed, Attachment, Difference, Differing, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun,
     Role,
 };
+pub use sandbox::{SandboxFacts, SandboxId};
 pub use sides::{Side, Sides};
 pub use skills::Skill;
+pub use snapshot::{Forked, Snapshot, SnapshotId, SnapshotNote, Snapshots};
 pub use stage::{Durability, Leftovers};
 pub use stat::{ETag, Kind, Layer, Stat};
 pub use status::{Change, Changed, SkillStatus, Status};

@@ -82,14 +82,19 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotFound`] when the user has no such skill; [`Error::Conflict`] when the user changed nothing, or both
-    /// the user and the application changed the same and `force` is not set; those of [`Store::publish`].
+    /// the user and the application changed the same, or another version was published meanwhile, and `force` is not set;
+    /// those of [`Store::publish`].
     pub fn promote(&self, id: &TreeId, force: bool) -> Result<Publication> {
         let TreeId::Skill(user, agent, skill) = id else {
             return Err(Error::NotFound(id.sandbox_path()));
         };
         let (overlay, baseline) = (place::overlay(user, agent)?, place::baseline(agent)?);
+        // Conflicts are looked for with this version, before it is known that no other one takes its place meanwhile.
+        let current = self.baseline_version(agent, skill)?;
+        let over = (!force).then_some(&current);
+        let skills = std::slice::from_ref(skill);
         let publication =
-            self.publish(Scope::Baseline, user, agent, std::slice::from_ref(skill), &mut |_, into| {
+            self.publish_over(over, Scope::Baseline, user, agent, skills, &mut |_, into| {
                 let _held = self.inner.locks.read(id);
                 let layers = Layers::open(&self.inner.root, &overlay, &baseline)?;
                 let Some(Found::Directory(layers, ..)) = layers.lookup(OsStr::new(skill.as_str()))? else {

@@ -11,6 +11,10 @@
 //! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with, and what was published as it
 //! .filesecbox/work/{run}/…                  merged views that were materialised for a run; swept at start
 //! .filesecbox/packages/{user}/{agent}/…     home directory of commands
+//! .filesecbox/sandboxes/{user}/{agent}/     when a sandbox was used last, as an attribute; what follows
+//!   manifests/{snapshot}                    what a snapshot of the workspace holds
+//!   objects/{xx}/{digest}                   contents of files that snapshots hold
+//!   unfinished                              there while objects may lie about that no manifest names
 //! .filesecbox/keys/, audit/, registry/      the service's, which lie here for company only
 //! ```
 
@@ -35,22 +39,29 @@ pub(crate) const WORK: &str = ".filesecbox/work";
 pub(crate) const BASELINE: &str = "skill/baseline";
 /// The bases of all overlays.
 pub(crate) const BASES: &str = ".filesecbox/bases";
+/// All workspaces.
+pub(crate) const WORKSPACES: &str = "sandbox";
+/// All home directories of commands.
+pub(crate) const HOMES: &str = ".filesecbox/packages";
+/// What the service keeps about sandboxes.
+pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 9] = [
+pub(crate) const DIRECTORIES: [&str; 10] = [
     BASELINE,
     "skill/overlay",
-    "sandbox",
+    WORKSPACES,
     OWN,
     STAGE,
     ".filesecbox/versions",
     BASES,
     WORK,
-    ".filesecbox/packages",
+    HOMES,
+    SANDBOXES,
 ];
 
 /// Those of [`DIRECTORIES`] that no command has a reason to enter, whatever its user id is.
-pub(crate) const SERVICE_ONLY: [&str; 3] = [STAGE, ".filesecbox/versions", BASES];
+pub(crate) const SERVICE_ONLY: [&str; 4] = [STAGE, ".filesecbox/versions", BASES, SANDBOXES];
 
 fn place(parts: &[&str]) -> Result<RelPath> {
     // Ids are single segments of at most 128 bytes, so the joined path keeps every rule of `RelPath`.
@@ -69,7 +80,7 @@ pub(crate) fn overlay(user: &UserId, agent: &AgentId) -> Result<RelPath> {
 
 /// A workspace.
 pub(crate) fn workspace(user: &UserId, agent: &AgentId) -> Result<RelPath> {
-    place(&["sandbox", user.as_str(), agent.as_str()])
+    place(&[WORKSPACES, user.as_str(), agent.as_str()])
 }
 
 /// The former versions of a baseline skill.
@@ -84,7 +95,17 @@ pub(crate) fn bases(agent: &AgentId, skill: &SkillId) -> Result<RelPath> {
 
 /// The home directory of commands.
 pub(crate) fn packages(user: &UserId, agent: &AgentId) -> Result<RelPath> {
-    place(&[".filesecbox/packages", user.as_str(), agent.as_str()])
+    place(&[HOMES, user.as_str(), agent.as_str()])
+}
+
+/// What goes when a sandbox goes: its workspace and its home.
+pub(crate) fn of_sandbox(user: &UserId, agent: &AgentId) -> Result<[RelPath; 2]> {
+    Ok([workspace(user, agent)?, packages(user, agent)?])
+}
+
+/// What the service keeps about a sandbox.
+pub(crate) fn sandbox(user: &UserId, agent: &AgentId) -> Result<RelPath> {
+    place(&[SANDBOXES, user.as_str(), agent.as_str()])
 }
 
 /// What tells the user ids of one store from those of others.

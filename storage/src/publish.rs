@@ -49,15 +49,31 @@ impl Store {
     /// Publishes skills: all of them, or nothing.
     ///
     /// `fill` writes one skill into an empty directory and tells what it wrote when it knows it; else the directory is
-    /// read again. That `user` published it is written down with it. When `fill` fails, nothing has changed. A baseline skill takes the place of
-    /// the former version, which is kept. An overlay skill replaces the user's former one and hides everything of
-    /// the baseline skill of that name.
+    /// read again. That `user` published it is written down with it. When `fill` fails, nothing has changed. A baseline
+    /// skill takes the place of the former version, which is kept. An overlay skill replaces the user's former one and
+    /// hides everything of the baseline skill of that name.
     ///
     /// # Errors
     /// What `fill` returns; [`Error::Quota`] for an overlay that is larger than it may be; [`Error::Full`],
     /// [`Error::NoSpace`], [`Error::Io`].
     pub fn publish(
         &self,
+        scope: Scope,
+        user: &UserId,
+        agent: &AgentId,
+        skills: &[SkillId],
+        fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
+    ) -> Result<Publication> {
+        self.publish_over(None, scope, user, agent, skills, fill)
+    }
+
+    /// The same, as long as the current version of each baseline skill is the one that `over` names; of none, `Some(None)`.
+    ///
+    /// # Errors
+    /// As [`Store::publish`]; [`Error::Conflict`] when another publication came between. Then nothing has changed.
+    pub(crate) fn publish_over(
+        &self,
+        over: Option<&Option<Version>>,
         scope: Scope,
         user: &UserId,
         agent: &AgentId,
@@ -123,7 +139,9 @@ impl Store {
             let applied = match change {
                 Change::Baseline(skill) => {
                     let _alone = self.inner.locks.write_baseline(agent, skill);
-                    let applied = committed.apply(&self.inner.root, index);
+                    let applied = self
+                        .check_current(over, agent, skill)
+                        .and_then(|()| committed.apply(&self.inner.root, index));
                     self.tell_views(agent, skill);
                     applied
                 }
@@ -168,6 +186,16 @@ impl Store {
             }
         }
         Ok(Publication { skills: published, leftovers })
+    }
+
+    /// Refuses to take the place of another version than the one that is expected. The caller holds the skill.
+    fn check_current(&self, over: Option<&Option<Version>>, agent: &AgentId, skill: &SkillId) -> Result<()> {
+        match over {
+            Some(expected) if self.baseline_version(agent, skill)? != *expected => Err(Error::Conflict(
+                format!("`{skill}` was published by somebody else meanwhile: look at that version first"),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Collects former versions after a change that is done: a failure here is no failure of the change.

@@ -37,6 +37,7 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::live::Seat;
 use crate::place;
+use crate::sandbox::{Occupant, SandboxId};
 use crate::store::Store;
 use crate::usage::Ceiling;
 
@@ -74,6 +75,8 @@ pub struct PreparedRun {
     home: Dir,
     own: Temporary,
     run: OsString,
+    /// Given back last: until then nobody takes home and workspace away.
+    _occupant: Occupant,
 }
 
 /// A skill as a command sees it.
@@ -224,6 +227,12 @@ impl PlannedRun {
         &self.view
     }
 
+    /// The sandbox that it will be in.
+    #[must_use]
+    pub fn sandbox(&self) -> SandboxId {
+        SandboxId::of(&self.id)
+    }
+
     /// The run's own temporary directory, as the command knows it.
     #[must_use]
     pub fn temporary(&self) -> &std::path::Path {
@@ -252,6 +261,7 @@ impl PlannedRun {
     /// further; [`Error::TooLarge`], [`Error::TooManyEntries`], [`Error::NoSpace`].
     pub fn prepare(self) -> Result<PreparedRun> {
         let Self { store, id, view, temporary, placement, is_aside, skills, run } = self;
+        let occupant = store.occupy(SandboxId::of(&id));
         let mut ceilings = Vec::with_capacity(skills.len() + 2);
         let seen =
             skills.iter().map(|skill| TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone()));
@@ -288,6 +298,7 @@ impl PlannedRun {
             home,
             own,
             run,
+            _occupant: occupant,
         };
         let store = &prepared.store;
         match &prepared.id {
@@ -312,6 +323,7 @@ impl PlannedRun {
                 prepared.skills.push(seen);
             }
         }
+        prepared.store.note_use_of_there(&SandboxId::of(&prepared.id));
         Ok(prepared)
     }
 }

@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use policy::{AgentId, DiskLimits, FileLimits, RelPath, SkillId, TreeId, UserId};
+use policy::{AgentId, DiskLimits, FileLimits, RelPath, SkillId, SnapshotLimits, TreeId, UserId};
 use rustix::fs::FlockOperation;
 
 use crate::dir::Dir;
@@ -16,6 +17,8 @@ use crate::live::{self, LiveOptions, Views};
 use crate::lock::Locks;
 use crate::place;
 use crate::plain::Plain;
+use crate::sandbox::{Occupants, Uptime, Uses};
+use crate::snapshot::InHand;
 use crate::stage::{Durability, Stage, Trash};
 use crate::tree::Tree;
 use crate::union::Union;
@@ -24,7 +27,7 @@ use crate::version;
 
 /// How often and how long a start waits for a former service to let go of the store.
 const LOCK_TRIES: usize = 20;
-const LOCK_WAIT: std::time::Duration = std::time::Duration::from_millis(50);
+const LOCK_WAIT: Duration = Duration::from_millis(50);
 
 /// How a store behaves.
 #[derive(Clone, Debug)]
@@ -39,6 +42,10 @@ pub struct Options {
     pub files: FileLimits,
     /// Bounds on what lies on the disk.
     pub disk: DiskLimits,
+    /// Bounds on snapshots of workspaces.
+    pub snapshots: SnapshotLimits,
+    /// For how long nobody uses a sandbox before it may be swept; `None` for ever.
+    pub idle: Option<Duration>,
     /// Whether and how commands get live views of skills, where the host lets the service mount.
     pub live: Option<LiveOptions>,
 }
@@ -51,6 +58,8 @@ impl Default for Options {
             keep_versions: 3,
             files: FileLimits::default(),
             disk: DiskLimits::default(),
+            snapshots: SnapshotLimits::default(),
+            idle: None,
             live: None,
         }
     }
@@ -72,6 +81,14 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     /// What is known of what trees take.
     pub(crate) accounts: Accounts,
+    /// Who is in which sandbox.
+    pub(crate) occupants: Occupants,
+    /// By which sandboxes grow idle.
+    pub(crate) uptime: Uptime,
+    /// Which sandboxes were used a moment ago.
+    pub(crate) uses: Uses,
+    /// Sandboxes whose snapshots somebody works on.
+    pub(crate) in_hand: InHand,
     /// What workspaces hold for runs.
     pub(crate) points: crate::run::Points,
     /// Which temporary directories runs have.
@@ -125,6 +142,7 @@ impl Store {
         let separate_owners = options.separate_owners && can_give_away(&stage)?;
         let options = Options { separate_owners, ..options };
         let salt = salt(&own)?;
+        let uptime = Uptime::resume(&root.open_dir(&RelPath::parse(place::SANDBOXES)?)?)?;
         let (points, temporaries) = (crate::run::Points::default(), Arc::default());
         let holding = live::probe(&root, &stage, &options);
         let inner = Arc::new_cyclic(|store| {
@@ -139,6 +157,10 @@ impl Store {
                 options,
                 accounts: Accounts::new(),
                 salt,
+                occupants: Occupants::default(),
+                uptime,
+                uses: Uses::default(),
+                in_hand: InHand::default(),
                 points,
                 temporaries,
                 _lock: lock,
@@ -146,6 +168,7 @@ impl Store {
         });
         let store = Self { inner };
         store.mend_overlays(&uppers);
+        store.tidy_users()?;
         let (made, unreadable) = store.redo_patches()?;
         Ok((store, Recovery { finished: finished + made, swept: swept + unreadable }))
     }

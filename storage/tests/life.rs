@@ -85,6 +85,36 @@ fn a_skill_of_the_users_own_can_be_promoted_and_one_that_is_not_there_cannot() {
 }
 
 #[test]
+fn of_two_promotions_at_once_none_is_lost_unless_it_is_refused() {
+    for round in 0..40 {
+        let fixture = Fixture::new();
+        fixture.baseline("s", &Tree::of(&FIRST));
+        let both = [("u", "f"), ("v", "g")];
+        for (user, file) in both {
+            put(&fixture.skill(user, "s"), file, user);
+        }
+        let begin = std::sync::Barrier::new(both.len());
+        let promote = &|user| {
+            begin.wait();
+            fixture.store.promote(&skill_tree(user, "s"), false).map(drop)
+        };
+        let promoted = std::thread::scope(|scope| {
+            let promoting = both.map(|(user, _)| scope.spawn(move || promote(user)));
+            promoting.map(|one| one.join().unwrap())
+        });
+        for ((user, file), promoted) in both.iter().zip(&promoted) {
+            match promoted {
+                Ok(()) => assert_eq!(read(&fixture.skill("w", "s"), file).unwrap(), *user, "round {round}"),
+                Err(Error::Conflict(_)) => {}
+                Err(other) => panic!("round {round}: {other}"),
+            }
+        }
+        assert!(promoted.iter().any(Result::is_ok), "round {round}");
+        fixture.assert_swept();
+    }
+}
+
+#[test]
 fn what_both_changed_is_promoted_by_force_only() {
     let fixture = Fixture::new();
     fixture.baseline("s", &Tree::of(&FIRST));

@@ -8,7 +8,7 @@ use crate::read;
 use crate::routes::{routed, squeezed};
 
 /// The operations that the document describes: each has a heading of the third level, in backticks.
-fn described() -> BTreeSet<String> {
+pub(crate) fn described() -> BTreeSet<String> {
     let document = read("docs/API.md");
     let headings = document.lines().filter_map(|line| line.strip_prefix("### "));
     let operations = headings.flat_map(|heading| heading.split('`').skip(1).step_by(2).map(str::to_owned));
@@ -31,7 +31,7 @@ fn the_api_document_and_the_router_list_the_same_operations() {
 }
 
 /// The codes of the source with their statuses.
-fn codes() -> BTreeMap<String, u16> {
+pub(crate) fn codes() -> BTreeMap<String, u16> {
     let name = |status: StatusCode| Some(status.canonical_reason()?.to_uppercase().replace([' ', '-'], "_"));
     let statuses: BTreeMap<String, u16> = (400..600)
         .filter_map(|number| StatusCode::from_u16(number).ok())

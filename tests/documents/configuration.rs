@@ -8,7 +8,7 @@ use crate::read;
 
 const EXAMPLE: &str = "docs/filesecbox.example.toml";
 /// The tables of a configuration; the first is the file itself.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 16] = [
     "",
     "isolation",
     "commands",
@@ -17,9 +17,11 @@ const TABLES: [&str; 14] = [
     "limits.archive",
     "limits.files",
     "limits.disk",
+    "limits.snapshots",
     "limits.runs",
     "limits.sessions",
     "limits.connections",
+    "workspaces",
     "access",
     "log",
     "audit",

@@ -16,6 +16,9 @@
 mod api;
 mod configuration;
 mod deployment;
+mod openapi;
+#[path = "../rest/support/promise.rs"]
+mod promise;
 mod routes;
 mod tour;
 

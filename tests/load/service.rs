@@ -34,6 +34,11 @@ impl Service {
         Self::await_ready(spawn(durability, root, log), log)
     }
 
+    /// As [`Service::start_with`], removing workspaces that were not used for as long as given, in milliseconds.
+    pub(crate) fn start_sweeping(durability: &str, idle_ms: u64, root: &Path, log: &Path) -> Self {
+        Self::await_ready(spawn_sweeping(durability, idle_ms, root, log), log)
+    }
+
     /// As [`Service::start`], with relaxed durability and further settings, in TOML.
     pub(crate) fn start_configured(settings: &str, root: &Path, log: &Path) -> Self {
         let config = log.with_extension("toml");
@@ -93,6 +98,11 @@ impl Drop for Service {
 /// Starts the program without waiting: to kill it while it starts.
 pub(crate) fn spawn(durability: &str, root: &Path, log: &Path) -> Child {
     command(durability, root, log).spawn().unwrap()
+}
+
+/// As [`spawn`], removing workspaces that were not used for as long as given, in milliseconds.
+pub(crate) fn spawn_sweeping(durability: &str, idle_ms: u64, root: &Path, log: &Path) -> Child {
+    command(durability, root, log).env("FILESECBOX_WORKSPACES__IDLE_MS", idle_ms.to_string()).spawn().unwrap()
 }
 
 fn command(durability: &str, root: &Path, log: &Path) -> Command {

@@ -250,6 +250,14 @@ const ROUTES: &[(&str, &str)] = &[
     ("/v1/skills/u/a/s/promote", "POST"),
     ("/v1/skills/u/a/s/pull", "POST"),
     ("/v1/skills/u/a/catalog", "GET,HEAD"),
+    ("/v1/sandbox", "DELETE,GET,HEAD"),
+    ("/v1/sandbox/u", "DELETE,GET,HEAD"),
+    ("/v1/sandbox/u/a", "DELETE,GET,HEAD"),
+    ("/v1/sandbox/u/a/info", "GET,HEAD"),
+    ("/v1/sandbox/u/a/snapshots", "GET,HEAD,POST"),
+    ("/v1/sandbox/u/a/snapshots/x", "DELETE,GET,HEAD"),
+    ("/v1/sandbox/u/a/snapshots/x/restore", "POST"),
+    ("/v1/sandbox/u/a/snapshots/x/fork", "POST"),
 ];
 const TREE_ROUTES: &[(&str, &str)] = &[
     ("files", "GET,HEAD"),
@@ -311,7 +319,10 @@ fn what_is_no_route_is_404_in_the_envelope() {
         "/healthz/",
         "/v1/skills/u/a",
         "/v1/skills/u",
-        "/v1/sandbox/u/a",
+        "/v1/sandbox/",
+        "/v1/sandbox/u/a/",
+        "/v1/sandbox/u/a/snapshots/",
+        "/v1/skills/u/a/s/snapshots",
         "/v1/skills/u/a/list/",
         "/v1/sandbox/u/a/files/x",
         "/v1/sandbox/u/a/upload",
@@ -399,6 +410,26 @@ fn an_unknown_or_malformed_parameter_is_refused() {
         ("POST", "/v1/skills/u/a/upload?scope=overlay&scope=baseline"),
         ("DELETE", "/v1/skills/u/a/s?scope=both"),
         ("DELETE", "/v1/skills/u/a/s?force=1"),
+        ("GET", "/v1/sandbox?limit=0"),
+        ("GET", "/v1/sandbox?cursor=u"),
+        ("GET", "/v1/sandbox/u?user=v"),
+        ("GET", "/v1/sandbox/u/a?detail=true"),
+        ("GET", "/v1/sandbox/u/a/info?x=1"),
+        ("DELETE", "/v1/sandbox"),
+        ("DELETE", "/v1/sandbox?confirm=yes"),
+        ("DELETE", "/v1/sandbox?confirm=all-workspaces&forced=true"),
+        ("DELETE", "/v1/sandbox/u?confirm=all-workspaces"),
+        ("DELETE", "/v1/sandbox/u/a?force=1"),
+        ("DELETE", "/v1/sandbox/u/a?path=f.txt"),
+        ("POST", "/v1/sandbox/u/a/snapshots?name=x"),
+        ("GET", "/v1/sandbox/u/a/snapshots?limit=-1"),
+        ("GET", "/v1/sandbox/u/a/snapshots/x"),
+        ("GET", "/v1/sandbox/u/a/snapshots/..%2F..%2Fmanifests%2Fxx"),
+        ("DELETE", "/v1/sandbox/u/a/snapshots/0000000000000000000G"),
+        ("DELETE", "/v1/sandbox/u/a/snapshots/00000000000000000000?force=true"),
+        ("POST", "/v1/sandbox/u/a/snapshots/000000000000000000000/restore"),
+        ("POST", "/v1/sandbox/u/a/snapshots/00000000000000000000/restore?force=true"),
+        ("POST", "/v1/sandbox/u/a/snapshots/00000000000000000000/fork?user=v"),
         ("GET", "/v1/registry?agents=a"),
         ("GET", "/v1/registry?agent=.."),
         ("GET", "/v1/registry?user=a%2Fb"),
@@ -471,6 +502,42 @@ fn a_body_that_is_not_what_the_route_takes_is_refused() {
             guarded.refused("POST", &format!("{tree}/{route}"), body.to_string().as_bytes(), 400, "invalid");
         }
     }
+}
+
+#[test]
+fn what_is_said_of_a_snapshot_is_bounded_and_a_fork_names_its_place() {
+    let guarded = Guarded::new();
+    for body in [
+        "{",
+        "[]",
+        "null",
+        "{\"names\":\"x\"}",
+        "{\"name\":1}",
+        "{\"name\":\"a\\u0000b\"}",
+        "{\"note\":\"a\\u001bb\"}",
+        &json!({ "name": "x".repeat(129) }).to_string(),
+        &json!({ "note": "数".repeat(342) }).to_string(),
+    ] {
+        let target = format!("{WORKSPACE}/snapshots");
+        guarded.refused("POST", &target, body.as_bytes(), 400, "invalid");
+    }
+    guarded.refused("POST", &format!("{WORKSPACE}/snapshots"), &[b' '; 65_537], 413, "too_large");
+    guarded.refused("POST", "/v1/sandbox/nobody/a/snapshots", b"{}", 404, "not_found");
+    let none = format!("{WORKSPACE}/snapshots/00000000000000000000");
+    for body in [
+        json!({}),
+        json!([]),
+        json!({"user": "v"}),
+        json!({"user": "v", "agent": "../x"}),
+        json!({"user": ".", "agent": "a"}),
+        json!({"user": "v", "agent": "a", "replace": 1}),
+        json!({"user": "v", "agent": "a", "path": "x"}),
+    ] {
+        guarded.refused("POST", &format!("{none}/fork"), body.to_string().as_bytes(), 400, "invalid");
+    }
+    guarded.refused("POST", &format!("{none}/fork"), b"{\"user\":\"v\",\"agent\":\"a\"}", 404, "not_found");
+    guarded.refused("POST", &format!("{none}/restore"), b"", 404, "not_found");
+    guarded.refused("DELETE", &none, b"", 404, "not_found");
 }
 
 #[test]
@@ -755,6 +822,6 @@ fn no_failure_tells_where_the_data_directory_is() {
         reply.refused(reply.status, &code);
         assert!(reply.status < 500, "{route}: {}", reply.status);
     }
-    client.put(format!("{WORKSPACE}/edit?path=pipe&start=1&end=1"), "x").refused(409, "conflict");
+    client.put(format!("{WORKSPACE}/edit?path=pipe&start=1&end=1"), "x").refused(409, "not_a_file");
     client.get(format!("{WORKSPACE}/files")).ok();
 }

@@ -9,6 +9,8 @@ use crate::support::{Client, Reply, Service, digest, skill_zip};
 const CALLERS: [&str; 7] = ["", "admin", "engine", "manager", "user", "bound", "monitor"];
 /// Whose tree is asked for, with which agent.
 const TREES: [(&str, &str); 3] = [("u", "a"), ("u", "b"), ("v", "a")];
+/// The id of a snapshot that is not there.
+const SNAPSHOT: &str = "00000000000000000000";
 /// What a caller is told who may not know of something.
 const HIDDEN: &str = "there is nothing here for this token";
 
@@ -56,6 +58,12 @@ const PROMOTE: Needs = [
 const ANYBODY: Needs = [[It; 3]; 7];
 const ANY_TOKEN: Needs = [[Unknown; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3]];
 const ISSUE: Needs = [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3]];
+/// All agents of one user.
+const OF_USER: Needs =
+    [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [Denied, Denied, Nothing], [Denied; 3]];
+/// The tree of the path, and the workspace of `u` with `a`.
+const FORK: Needs =
+    [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [It, Nothing, Nothing], [Denied; 3]];
 /// A list of what the caller may see, which the path does not say.
 const ANY_BUT_MONITOR: Needs = [[Unknown; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3], [Denied; 3]];
 const ADMIN: Needs = [[Unknown; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3]];
@@ -69,6 +77,8 @@ const ROWS: &[Row] = &[
     Row("GET /healthz", "", "", 200, ANYBODY),
     Row("GET /readyz", "", "", 200, ANYBODY),
     Row("GET /metrics", "", "", 200, OBSERVE),
+    Row("GET /openapi.json", "", "", 200, ANYBODY),
+    Row("GET /docs", "", "", 200, ANYBODY),
     Row("GET /v1/info", "", "", 200, ANY_TOKEN),
     Row("POST /v1/tokens", "", r#"{"user":"w"}"#, 200, ISSUE),
     Row("GET /v1/registry", "", "", 200, ANY_BUT_MONITOR),
@@ -92,6 +102,17 @@ const ROWS: &[Row] = &[
     Row("POST /v1/skills/{u}/{a}/{s}/promote", "", "", 409, PROMOTE),
     Row("POST /v1/skills/{u}/{a}/{s}/pull", "", "", 200, CHANGE),
     Row("GET /v1/skills/{u}/{a}/catalog", "", "", 200, READ),
+    Row("GET /v1/sandbox", "", "", 200, ISSUE),
+    Row("DELETE /v1/sandbox", "", "", 400, ADMIN),
+    Row("GET /v1/sandbox/{u}", "", "", 200, OF_USER),
+    Row("GET /v1/sandbox/{u}/{a}", "", "", 200, READ),
+    Row("GET /v1/sandbox/{u}/{a}/info", "", "", 200, READ),
+    Row("GET /v1/sandbox/{u}/{a}/snapshots", "", "", 200, READ),
+    Row("POST /v1/sandbox/{u}/{a}/snapshots", "", "{}", 201, CHANGE),
+    Row("GET /v1/sandbox/{u}/{a}/snapshots/{snapshot}", "", "", 404, READ),
+    Row("DELETE /v1/sandbox/{u}/{a}/snapshots/{snapshot}", "", "", 404, CHANGE),
+    Row("POST /v1/sandbox/{u}/{a}/snapshots/{snapshot}/restore", "", "", 404, CHANGE),
+    Row("POST /v1/sandbox/{u}/{a}/snapshots/{snapshot}/fork", "", r#"{"user":"u","agent":"a"}"#, 404, FORK),
     Row("GET T/files", "", "", 200, READ),
     Row("GET T/content", "?path=f", "", 200, READ),
     // A stream has no end to wait for; what follows the check of the role is another test's.
@@ -127,6 +148,9 @@ const ROWS: &[Row] = &[
     Row("HEAD T/raw/{path}", "f", "", 200, READ),
     Row("PUT T/raw/{path}", "f", "x", 200, CHANGE),
     Row("DELETE T/raw/{path}", "none", "", 404, CHANGE),
+    // Last: nothing is left afterwards.
+    Row("DELETE /v1/sandbox/{u}/{a}", "", "", 200, CHANGE),
+    Row("DELETE /v1/sandbox/{u}", "", "", 200, OF_USER),
 ];
 
 fn operations() -> BTreeSet<String> {
@@ -172,7 +196,12 @@ fn targets(path: &str, user: &str, agent: &str, rest: &str) -> Vec<String> {
         if path.starts_with("T/") { vec!["/v1/skills/{u}/{a}/{s}", "/v1/sandbox/{u}/{a}"] } else { vec![""] };
     let named = |tree: &str| {
         let whole = path.strip_prefix('T').map_or_else(|| path.clone(), |below| format!("{tree}{below}"));
-        whole.replace("{u}", user).replace("{a}", agent).replace("{s}", "s").replace("{exec_id}", "none")
+        whole
+            .replace("{u}", user)
+            .replace("{a}", agent)
+            .replace("{s}", "s")
+            .replace("{exec_id}", "none")
+            .replace("{snapshot}", SNAPSHOT)
     };
     trees.into_iter().map(named).collect()
 }

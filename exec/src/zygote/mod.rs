@@ -10,6 +10,7 @@
 //! | [`root`] | the minimal root and the namespaces that mounted runs begin with |
 //! | [`init`] | the first process of a mounted run |
 //! | [`parked`] | first processes made ahead |
+//! | [`run`] | what is known of a run under way |
 //! | [`child`] | the steps from `clone` to `execve`, in their order |
 //! | [`kill`] | how a whole tree of processes dies |
 //! | [`memory`], [`cgroup`] | how the memory of a whole run is bounded |
@@ -25,6 +26,7 @@ mod kill;
 mod memory;
 mod parked;
 mod root;
+mod run;
 mod start;
 
 use std::collections::VecDeque;
@@ -42,44 +44,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::cgroup::Group;
 use self::child::Cradle;
-use self::memory::{Charge, Memory};
+use self::memory::Memory;
 use self::parked::Parked;
+use self::run::Run;
 use crate::result::Limit;
 use crate::step::Step;
 use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Place, Report, Request, Whole};
 
 /// How long until what the warden had no room to hear is sent again.
 const OWED: Duration = Duration::from_millis(10);
-/// How much longer than its deadline a run lives when the service does not end it.
-const GRACE: Duration = Duration::from_secs(1);
-/// Longest deadline that is counted, in milliseconds: a year.
-const DEADLINE_MAX_MS: u64 = 366 * 24 * 3600 * 1000;
 
 /// First processes made ahead, as long as there is nothing else to do; more only help who starts more commands at once.
 const PARKED: usize = 2;
 /// How long the launcher leaves the processor to a run that it has just started, before it makes the next process.
 const START: Duration = Duration::from_millis(1);
-
-/// A run under way.
-struct Run {
-    /// The launcher's child: the main process, also its session and its group; or the first process of a mounted run.
-    pid: Pid,
-    /// Whether the kernel ends the whole run with that process.
-    has_own_processes: bool,
-    socket: OwnedFd,
-    identity: Option<u32>,
-    killed: bool,
-    /// When it is killed although nobody asked.
-    deadline: Instant,
-    /// What the warden must know of it.
-    charge: Charge,
-    /// When it is told.
-    due: Option<Instant>,
-    /// Whether it was told.
-    watched: bool,
-    /// The limit that the warden found exceeded.
-    limit: Option<Limit>,
-}
 
 /// The launcher's state: the main socket, the children's signal, the runs.
 struct Loop {
@@ -253,31 +231,10 @@ impl Loop {
                 return;
             }
         };
-        let (socket, identity) = (descriptors.run, request.identity);
-        let charge = Charge {
-            run: number,
-            first: pid.as_raw(),
-            has_own_processes,
-            identity,
-            has_runaways: !self.filtered,
-            whole: request.whole,
-        };
         let now = Instant::now();
         self.free = now + START;
         let due = self.memory.patience().map(|patience| now + patience);
-        let allowed = Duration::from_millis(request.deadline_ms.min(DEADLINE_MAX_MS)) + GRACE;
-        self.runs.push(Run {
-            pid,
-            has_own_processes,
-            socket,
-            identity,
-            killed: false,
-            deadline: now + allowed,
-            charge,
-            due,
-            watched: false,
-            limit: None,
-        });
+        self.runs.push(Run::new(request, descriptors.run, (number, pid), !self.filtered, due));
     }
 
     /// Gives a run to a first process, parked or made now; the run's number and the process.
@@ -414,7 +371,7 @@ impl Loop {
                 let was_killed = matches!(status, WaitStatus::Signaled(_, Signal::SIGKILL, _));
                 let number = run.charge.run;
                 let found = self.memory.verdict(number, run.watched, was_killed && !run.killed);
-                let _ = wire::send_message(run.socket.as_fd(), &exited(status, run.limit.or(found)));
+                let _ = wire::send_message(run.socket.as_fd(), &run.exited(status, found));
                 self.memory.ended(number, run.watched);
             }
         }
@@ -441,14 +398,4 @@ struct Ready {
     warden: bool,
     /// Runs whose socket was closed or holds a message, in ascending order.
     runs: Vec<usize>,
-}
-
-fn exited(status: WaitStatus, limit: Option<Limit>) -> Report {
-    match status {
-        WaitStatus::Exited(_, code) => Report::Exited { code: Some(code), signal: None, limit },
-        WaitStatus::Signaled(_, signal, _) => {
-            Report::Exited { code: None, signal: Some(signal as i32), limit }
-        }
-        _ => Report::Exited { code: None, signal: None, limit },
-    }
 }

@@ -7,10 +7,10 @@ use axum::response::{IntoResponse, Response};
 use super::skill_of;
 use crate::http::App;
 use crate::http::answer::Answer;
-use crate::http::request::SkillsRequest;
+use crate::http::request::{NoParams, SkillsRequest};
 use crate::http::stream;
 
-pub(in crate::http) async fn download(State(app): State<App>, request: SkillsRequest) -> Answer {
+pub(in crate::http) async fn download(State(app): State<App>, request: SkillsRequest, _: NoParams) -> Answer {
     request.check_read()?;
     let (id, skill) = skill_of(&request)?;
     let (file, bytes) = app.service.pack(id).await?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::skill_of;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
-use crate::http::request::SkillsRequest;
+use crate::http::request::{NoParams, SkillsRequest};
 
 #[derive(Serialize)]
 struct Beside {
@@ -15,7 +15,7 @@ struct Beside {
     changed: bool,
 }
 
-pub(in crate::http) async fn reset(State(app): State<App>, request: SkillsRequest) -> Answer {
+pub(in crate::http) async fn reset(State(app): State<App>, request: SkillsRequest, _: NoParams) -> Answer {
     request.check_change(Scope::Overlay)?;
     let (id, skill) = skill_of(&request)?;
     let changed = app.service.reset(id).await?;

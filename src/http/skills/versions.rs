@@ -9,7 +9,7 @@ use super::skill_of;
 use crate::http::App;
 use crate::http::answer::{Answer, success, success_with};
 use crate::http::problem::Problem;
-use crate::http::request::{Params, SkillsRequest};
+use crate::http::request::{NoParams, Params, SkillsRequest};
 use crate::http::time::rfc3339;
 
 #[derive(Serialize)]
@@ -19,7 +19,7 @@ struct Kept {
     replaced_at: Option<String>,
 }
 
-pub(in crate::http) async fn list(State(app): State<App>, request: SkillsRequest) -> Answer {
+pub(in crate::http) async fn list(State(app): State<App>, request: SkillsRequest, _: NoParams) -> Answer {
     request.check_read()?;
     let (_, skill) = skill_of(&request)?;
     let versions = app.service.versions(request.agent, skill).await?;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::written;
 use crate::http::answer::{Answer, success};
-use crate::http::request::{JsonBody, TreeRequest, path_of};
+use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
 use crate::http::{App, conditional};
 use crate::ops::files::Copy;
 
@@ -24,6 +24,7 @@ pub(in crate::http) struct Body {
 pub(in crate::http) async fn copy(
     State(app): State<App>,
     tree: TreeRequest,
+    _: NoParams,
     headers: HeaderMap,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {

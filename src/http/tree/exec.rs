@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use exec::{Encoding, ExecResult, Network, Tier};
 use policy::{SkillId, TreeId};
 use serde::de::IgnoredAny;
@@ -43,6 +45,7 @@ pub(in crate::http) struct ExecSpec {
     #[serde(default, deserialize_with = "bounded::named_texts")]
     env: BTreeMap<String, String>,
     stdin: Option<String>,
+    stdin_base64: Option<String>,
     #[serde(default)]
     stdin_open: bool,
     timeout_ms: Option<u64>,
@@ -66,11 +69,6 @@ pub(in crate::http) struct Query {
     #[serde(default)]
     background: bool,
 }
-
-/// No parameters: none is known, and any is refused.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::http) struct NoQuery {}
 
 #[derive(Serialize)]
 struct Beside {
@@ -100,11 +98,12 @@ pub(in crate::http) async fn exec(
         (None, None) => return Err(Problem::invalid("send `command` (and `args`), or `shell`")),
         (Some(_), Some(_)) => return Err(Problem::invalid("send `command` or `shell`, not both")),
     };
+    let stdin = stdin(spec.stdin, spec.stdin_base64)?;
     let run = RunRequest {
         command,
         dir: dir_of(&tree.id, spec.dir.as_deref())?,
         env: spec.env,
-        stdin: spec.stdin.map(String::into_bytes),
+        stdin,
         skills: skills(&tree.id, spec.skills)?,
         timeout_ms: spec.timeout_ms,
         isolation: spec.isolation,
@@ -138,6 +137,19 @@ pub(in crate::http) async fn exec(
     let outcome = recorded.outcome().await?;
     let exec_id = Some(recorded.id.to_string());
     success_with(outcome.result, Beside { exec_id, absorbed: outcome.absorbed, changes: outcome.changes })
+}
+
+fn stdin(text: Option<String>, base64: Option<String>) -> Result<Option<Vec<u8>>, Problem> {
+    match (text, base64) {
+        (Some(_), Some(_)) => Err(Problem::invalid("send `stdin` or `stdin_base64`, not both")),
+        (text, None) => Ok(text.map(String::into_bytes)),
+        (None, Some(base64)) => {
+            let decoded = STANDARD.decode(base64);
+            decoded
+                .map(Some)
+                .map_err(|error| Problem::invalid(format!("`stdin_base64` is not base64: {error}")))
+        }
+    }
 }
 
 fn skills(id: &TreeId, wanted: Option<bounded::Skills>) -> Result<Skills, Problem> {

@@ -9,7 +9,7 @@ use super::patterns;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
-use crate::http::request::{JsonBody, TreeQuestion, dir_of};
+use crate::http::request::{JsonBody, NoParams, TreeQuestion, dir_of};
 
 /// Lines around a match, on each side.
 const CONTEXT_MAX: usize = 20;
@@ -52,6 +52,7 @@ struct Beside {
 pub(in crate::http) async fn grep(
     State(app): State<App>,
     tree: TreeQuestion,
+    _: NoParams,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
     let path = dir_of(&tree.id, body.path.as_deref())?;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::mode;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
-use crate::http::request::{JsonBody, TreeRequest, path_of};
+use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,6 +25,7 @@ struct Beside {
 pub(in crate::http) async fn mkdir(
     State(app): State<App>,
     tree: TreeRequest,
+    _: NoParams,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
     let path = path_of(&tree.id, Some(&body.path))?;

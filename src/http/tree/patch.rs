@@ -11,7 +11,7 @@ use storage::patch::{self, Action, Patched};
 
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
-use crate::http::request::{JsonBody, TreeRequest, path_of};
+use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
 use crate::http::{App, conditional, facts};
 use crate::ops::files::Conditions;
 
@@ -49,6 +49,7 @@ struct Changed {
 pub(in crate::http) async fn patch(
     State(app): State<App>,
     tree: TreeRequest,
+    _: NoParams,
     headers: HeaderMap,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {

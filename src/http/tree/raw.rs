@@ -1,7 +1,7 @@
 //! `GET`, `HEAD`, `PUT` and `DELETE` of `T/raw/{path}`: bytes.
 
 use axum::extract::{RawPathParams, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use policy::{RelPath, TreeId};
 use serde::Deserialize;
@@ -12,10 +12,13 @@ use super::{mode, written};
 use crate::http::answer::{Answer, bare, success, tagged};
 use crate::http::conditional::{self, ByteRange, Fresh};
 use crate::http::problem::Problem;
-use crate::http::request::{Params, TreeRequest, path_of};
+use crate::http::request::{NoParams, Params, TreeRequest, path_of};
 use crate::http::time::http_date;
 use crate::http::{App, body, stream};
 use crate::ops::blocking;
+
+/// Permission bits, which HTTP has no word for.
+const MODE: HeaderName = HeaderName::from_static("x-mode");
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +43,7 @@ pub(in crate::http) async fn get(
     State(app): State<App>,
     tree: TreeRequest,
     params: RawPathParams,
+    _: NoParams,
     headers: HeaderMap,
 ) -> Answer {
     let path = path(&tree.id, &params)?;
@@ -58,6 +62,7 @@ pub(in crate::http) async fn head(
     State(app): State<App>,
     tree: TreeRequest,
     params: RawPathParams,
+    _: NoParams,
     headers: HeaderMap,
 ) -> Answer {
     let path = path(&tree.id, &params)?;
@@ -87,6 +92,9 @@ fn head_of(
     let out = response.headers_mut();
     out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     out.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Ok(mode) = HeaderValue::try_from(format!("{:04o}", stat.mode)) {
+        out.insert(MODE, mode);
+    }
     out.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     out.insert(header::CONTENT_LENGTH, HeaderValue::from(part.length));
     if let Ok(date) = HeaderValue::try_from(http_date(stat.modified_ns)) {

@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 
 use crate::http::answer::{Answer, success};
-use crate::http::request::{JsonBody, TreeRequest, path_of};
+use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
 use crate::http::{App, conditional};
 
 #[derive(Deserialize)]
@@ -20,6 +20,7 @@ pub(in crate::http) struct Body {
 pub(in crate::http) async fn rename(
     State(app): State<App>,
     tree: TreeRequest,
+    _: NoParams,
     headers: HeaderMap,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {

@@ -7,7 +7,7 @@ use storage::text::Replacement;
 
 use super::written;
 use crate::http::answer::Answer;
-use crate::http::request::{JsonBody, TreeRequest, path_of};
+use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
 use crate::http::{App, conditional};
 
 #[derive(Deserialize)]
@@ -33,6 +33,7 @@ fn once() -> usize {
 pub(in crate::http) async fn replace(
     State(app): State<App>,
     tree: TreeRequest,
+    _: NoParams,
     headers: HeaderMap,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {

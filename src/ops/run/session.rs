@@ -225,7 +225,7 @@ async fn write(
 /// What is said of a run that failed after it had begun. Causes inside the service go to its log.
 fn sentence(error: &Error) -> String {
     match error {
-        Error::Stopping | Error::Exec(exec::Error::LauncherDied) => error.to_string(),
+        Error::Stopping | Error::Removed | Error::Exec(exec::Error::LauncherDied) => error.to_string(),
         other => {
             tracing::error!(error = ?other, "a run failed after it had begun");
             "the run failed inside the service after it had begun".to_owned()

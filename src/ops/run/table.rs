@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use policy::{SessionLimits, TreeId, UserId};
-use storage::Store;
+use storage::{SandboxId, Store};
 use tokio::sync::{mpsc, watch};
 
 use super::Fingerprint;
@@ -114,6 +114,18 @@ impl RunTable {
         drop(runs);
         found.sort_by(|one, other| (one.asked, &one.id).cmp(&(other.asked, &other.id)));
         found
+    }
+
+    /// Drops what runs of a sandbox did aside and nobody has decided about.
+    pub fn discard_in(&self, sandbox: &SandboxId) {
+        let runs = self.runs.lock();
+        let found: Vec<_> =
+            runs.values().filter(|run| SandboxId::of(&run.tree) == *sandbox).cloned().collect();
+        drop(runs);
+        for run in found {
+            // Most have nothing to decide about.
+            let _ = run.discard();
+        }
     }
 
     /// Gives the name of a run that did not begin to whoever asks for it next.

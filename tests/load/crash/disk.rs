@@ -3,6 +3,8 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 /// The mark that hides what lies below a directory in the lower layer.
 const OPAQUE: &str = "user.overlay.opaque";
 
@@ -20,6 +22,28 @@ pub(super) fn check_trees(root: &Path) {
         check_below(&root.join(tree), false);
     }
     check_below(&root.join("skill/overlay"), true);
+}
+
+/// Every snapshot has all contents that it names.
+pub(super) fn check_snapshots(root: &Path) {
+    for user in entries(&root.join(".filesecbox/sandboxes")) {
+        for sandbox in entries(&user) {
+            let manifests = sandbox.join("manifests");
+            for manifest in if manifests.exists() { entries(&manifests) } else { Vec::new() } {
+                let text = std::fs::read_to_string(&manifest).unwrap();
+                let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+                let header = lines.next().unwrap();
+                let lines: Vec<Value> = lines.collect();
+                assert_eq!(header["entries"], lines.len(), "{manifest:?} is half a snapshot");
+                for file in lines.iter().filter_map(|line| line[2].get("file")) {
+                    let digest = file["digest"].as_str().unwrap();
+                    let object = sandbox.join("objects").join(&digest[..2]).join(digest);
+                    let length = object.metadata().map(|metadata| metadata.len()).ok();
+                    assert_eq!(length, file["size"].as_u64(), "{manifest:?} names {object:?}");
+                }
+            }
+        }
+    }
 }
 
 fn check_below(dir: &Path, is_overlay: bool) {

@@ -5,8 +5,10 @@
 
 mod disk;
 mod editor;
+mod keeper;
 mod model;
 mod runner;
+mod sweeper;
 mod versions;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,6 +35,11 @@ trait Actor: Send {
     /// # Panics
     /// When the service refuses what it must do.
     fn step(&mut self, client: &Client, random: &mut Random) -> Result<(), Broken>;
+
+    /// What it has seen, for people.
+    fn told(&self) -> Option<String> {
+        None
+    }
 }
 
 #[test]
@@ -48,9 +55,12 @@ fn what_was_acknowledged_survives_a_kill_and_what_was_not_is_whole_or_absent() {
         Box::new(editor::Editor::of_skill("乙")),
         Box::new(editor::Editor::of_workspace("丙")),
         Box::new(runner::Runner::default()),
+        Box::new(keeper::Keeper::default()),
+        Box::new(sweeper::Sweeper::default()),
     ];
     let began = Instant::now();
-    let mut service = Service::start(&root, &log);
+    let idle_ms = u64::try_from(sweeper::IDLE.as_millis()).unwrap();
+    let mut service = Service::start_sweeping("strict", idle_ms, &root, &log);
     each(&mut actors, |actor| actor.prepare(&Client::new(&service.url)).unwrap());
     let (mut acknowledged, mut killed, mut while_starting) = (0, 0, 0);
     while killed < kills {
@@ -58,7 +68,7 @@ fn what_was_acknowledged_survives_a_kill_and_what_was_not_is_whole_or_absent() {
         killed += 1;
         // A start mends what the kill before left; some starts are killed at that.
         while killed < kills && random.chance(15) {
-            let mut starting = service::spawn("strict", &root, &log);
+            let mut starting = service::spawn_sweeping("strict", idle_ms, &root, &log);
             thread::sleep(Duration::from_millis(u64::try_from(random.below(60)).unwrap()));
             starting.kill().unwrap();
             starting.wait().unwrap();
@@ -66,15 +76,19 @@ fn what_was_acknowledged_survives_a_kill_and_what_was_not_is_whole_or_absent() {
         }
         // The kernel outlives the service, so what was acknowledged survives with either.
         let durability = if random.chance(75) { "strict" } else { "relaxed" };
-        service = Service::start_with(durability, &root, &log);
+        service = Service::start_sweeping(durability, idle_ms, &root, &log);
         disk::check_swept(&root);
         disk::check_trees(&root);
+        disk::check_snapshots(&root);
         let url = &service.url;
         each(&mut actors, |actor| actor.verify(&Client::new(url)).unwrap());
         if killed % 10 == 0 || killed == kills {
             let records = service::audited(&root);
             assert!(records >= acknowledged, "{records} records of {acknowledged} acknowledged changes");
         }
+    }
+    for told in actors.iter().filter_map(|actor| actor.told()) {
+        random::tell(&format!("crash: {told}"));
     }
     random::tell(&format!(
         "crash: {killed} kills ({while_starting} while starting), {acknowledged} acknowledged changes, {:.0} s",

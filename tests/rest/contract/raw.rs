@@ -163,6 +163,15 @@ fn a_reader_who_has_it_gets_304() {
 }
 
 #[test]
+fn raw_tells_the_permission_bits() {
+    let service = Service::start();
+    let tree = workspace("u", "a");
+    service.client.put(format!("{tree}/raw/run.sh?mode=0750"), "x").ok();
+    let reply = service.client.get(format!("{tree}/raw/run.sh"));
+    assert_eq!((reply.bytes(200), reply.header("x-mode")), (&b"x"[..], Some("0750")));
+}
+
+#[test]
 fn a_directory_is_no_file_and_the_reverse() {
     let service = Service::start();
     let tree = workspace("u", "a");
@@ -176,7 +185,7 @@ fn a_directory_is_no_file_and_the_reverse() {
     service.client.put(format!("{tree}/raw/d/f/g?parents=true"), "x").refused(409, "not_a_directory");
     service.client.put(format!("{tree}/edit?path=d/f/g"), "x").refused(409, "not_a_directory");
     service.client.get(format!("{tree}/dir?path=d/f")).refused(409, "not_a_directory");
-    service.client.delete(format!("{tree}/raw/d")).refused(409, "conflict");
+    service.client.delete(format!("{tree}/raw/d")).refused(409, "not_empty");
     service.client.delete(format!("{tree}/raw/d?recursive=true")).ok();
     assert!(service.client.files(&tree).is_empty());
 }

@@ -95,6 +95,10 @@ fn exec_takes_a_specification_and_answers_the_result() {
     assert_eq!(run["data"]["stdout"], "f\n");
     let run = exec(json!({"shell": "printf '\\377'", "encoding": "base64"})).ok();
     assert_eq!((&run["data"]["stdout"], &run["data"]["stdout_base64"]), (&json!("\u{fffd}"), &json!("/w==")));
+    let run = exec(json!({"command": "cat", "stdin_base64": "AP8K", "encoding": "base64"})).ok();
+    assert_eq!(run["data"]["stdout_base64"], "AP8K");
+    exec(json!({"command": "cat", "stdin_base64": "A"})).refused(400, "invalid");
+    exec(json!({"command": "cat", "stdin_base64": "AP8K", "stdin": "x"})).refused(400, "invalid");
     exec(json!({"command": "ls", "dir": "none"})).refused(404, "not_found");
     exec(json!({"command": "ls", "dir": "../x"})).refused(403, "path_escape");
     let best = exec(json!({"command": "ls"})).ok()["data"]["enforcement"]["tier"].clone();

@@ -274,11 +274,11 @@ fn a_search_passes_over_what_commands_may_plant() {
     assert_eq!((&answer["files_searched"], &answer["files_skipped"]), (&json!(1), &json!(1)));
     assert_eq!(globbed(&service, &tree, "pattern=**")["data"], json!(["f", "long"]));
     for path in ["pipe", "socket"] {
-        grepped(&service, &tree, &json!({"pattern": "x", "path": path})).refused(409, "conflict");
+        grepped(&service, &tree, &json!({"pattern": "x", "path": path})).refused(409, "not_a_file");
         service
             .client
             .post_json(format!("{tree}/copy"), &json!({"from": path, "to": "x"}))
-            .refused(409, "conflict");
+            .refused(409, "not_a_file");
     }
 }
 

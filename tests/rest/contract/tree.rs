@@ -157,7 +157,7 @@ fn files_and_directories_are_removed() {
     let service = Service::start();
     for (tree, inside) in trees(&service) {
         let remove = |query: String| service.client.delete(format!("{tree}/file?{query}"));
-        remove(format!("path={}", encoded("文档"))).refused(409, "conflict");
+        remove(format!("path={}", encoded("文档"))).refused(409, "not_empty");
         remove(format!("path={}&recursive=true", encoded(format!("{inside}/文档")))).ok();
         remove("path=a.txt".to_owned()).ok();
         remove("path=a.txt".to_owned()).refused(404, "not_found");

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::answered::Answered;
+use super::promise::PROMISE;
+
 /// Longest wait for anything to arrive. Only a service that hangs ever reaches it.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -153,6 +156,7 @@ impl Client {
             let told = String::from_utf8_lossy(&reply.body);
             assert!(!told.contains(&self.root), "{asked}: a failure tells the host path: {told}");
         }
+        reply.check_promised();
         Some(reply)
     }
 }
@@ -288,6 +292,27 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| {
             panic!("{}: {} with no JSON ({error}): {}", self.asked, self.status, self.shown())
         })
+    }
+
+    /// Holds the answer against the document, when it came whole.
+    fn check_promised(&self) {
+        let mut words = self.asked.split(' ');
+        let (Some(method), Some(target)) = (words.next(), words.next()) else { return };
+        let announced = self.header("content-length").and_then(|length| length.parse::<usize>().ok());
+        let is_whole = method == "HEAD" || announced.is_none_or(|length| length == self.body.len());
+        if !is_whole || !target.starts_with('/') {
+            return;
+        }
+        let answered =
+            Answered { method, target, status: self.status, headers: &self.headers, body: &self.body };
+        let complaints = PROMISE.broken_by(&answered);
+        assert!(
+            complaints.is_empty(),
+            "{}: {} {}\nis not what the OpenAPI document promises: {complaints:#?}",
+            self.asked,
+            self.status,
+            self.shown()
+        );
     }
 
     fn shown(&self) -> String {

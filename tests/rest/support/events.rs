@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use serde_json::Value;
 
 use super::Client;
+use super::promise::PROMISE;
 
 /// A stream of events, `application/x-ndjson`.
 pub(crate) struct Events {
@@ -92,7 +93,12 @@ impl Iterator for Events {
             let line = self.line()?;
             // An empty line only shows that the stream lives.
             if line != "\n" {
-                return Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")));
+                let event = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+                if self.status == 200 {
+                    let complaints = PROMISE.complaints("/components/schemas/Event", &event);
+                    assert!(complaints.is_empty(), "no event as promised: {complaints:#?} {event}");
+                }
+                return Some(event);
             }
         }
     }

@@ -4,22 +4,17 @@ use axum::extract::State;
 use serde::Serialize;
 use storage::Absorbed;
 
-use super::NoQuery;
 use crate::http::App;
 use crate::http::answer::{Answer, success, success_with};
 use crate::http::problem::{Code, Problem};
-use crate::http::request::{NamedRun, Params};
+use crate::http::request::{NamedRun, NoParams};
 
 #[derive(Serialize)]
 struct Taken {
     absorbed: Absorbed,
 }
 
-pub(in crate::http) async fn commit(
-    State(app): State<App>,
-    run: NamedRun,
-    _query: Params<NoQuery>,
-) -> Answer {
+pub(in crate::http) async fn commit(State(app): State<App>, run: NamedRun, _: NoParams) -> Answer {
     let recorded = app.service.table.find(&run.tree, &run.id)?;
     let absorbed = recorded.commit().await?;
     match absorbed.refused {
@@ -28,11 +23,7 @@ pub(in crate::http) async fn commit(
     }
 }
 
-pub(in crate::http) async fn discard(
-    State(app): State<App>,
-    run: NamedRun,
-    _query: Params<NoQuery>,
-) -> Answer {
+pub(in crate::http) async fn discard(State(app): State<App>, run: NamedRun, _: NoParams) -> Answer {
     app.service.table.find(&run.tree, &run.id)?.discard()?;
     success("what the run changed was dropped")
 }

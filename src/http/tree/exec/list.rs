@@ -6,10 +6,9 @@ use axum::extract::State;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::NoQuery;
 use crate::http::App;
 use crate::http::answer::{Answer, success};
-use crate::http::request::{Params, TreeRequest};
+use crate::http::request::{NoParams, TreeRequest};
 use crate::http::time::rfc3339;
 use crate::ops::run::pending::Decision;
 use crate::ops::run::record::{Phase, Purpose, Recorded};
@@ -68,11 +67,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-pub(in crate::http) async fn list(
-    State(app): State<App>,
-    tree: TreeRequest,
-    _query: Params<NoQuery>,
-) -> Answer {
+pub(in crate::http) async fn list(State(app): State<App>, tree: TreeRequest, _: NoParams) -> Answer {
     let runs = app.service.table.of(&tree.id);
     success(runs.iter().map(|recorded| Summary::of(recorded)).collect::<Vec<_>>())
 }

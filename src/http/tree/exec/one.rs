@@ -8,13 +8,12 @@ use exec::{Encoding, ExecResult};
 use serde::{Deserialize, Serialize};
 use storage::Absorbed;
 
-use super::NoQuery;
 use super::events;
 use super::list::Summary;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
-use crate::http::request::{NamedRun, Params};
+use crate::http::request::{NamedRun, NoParams, Params};
 use crate::http::streamed::Form;
 use crate::http::tree::execute::is_nothing;
 use crate::ops::run::changes::Changes;
@@ -84,11 +83,7 @@ pub(in crate::http) async fn get(
     success_with(Summary::of(&recorded), beside)
 }
 
-pub(in crate::http) async fn delete(
-    State(app): State<App>,
-    run: NamedRun,
-    _query: Params<NoQuery>,
-) -> Answer {
+pub(in crate::http) async fn delete(State(app): State<App>, run: NamedRun, _: NoParams) -> Answer {
     let recorded = app.service.table.find(&run.tree, &run.id)?;
     recorded.kill();
     let ended = tokio::time::timeout(END_WAIT, recorded.outcome()).await.is_ok();

@@ -4,11 +4,10 @@ use axum::extract::State;
 use exec::Signal;
 use serde::Deserialize;
 
-use super::NoQuery;
 use crate::http::App;
 use crate::http::answer::{Answer, success};
 use crate::http::problem::Problem;
-use crate::http::request::{JsonBody, NamedRun, Params};
+use crate::http::request::{JsonBody, NamedRun, NoParams};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,7 +18,7 @@ pub(in crate::http) struct Body {
 pub(in crate::http) async fn signal(
     State(app): State<App>,
     run: NamedRun,
-    _query: Params<NoQuery>,
+    _: NoParams,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
     let name = body.signal.strip_prefix("SIG").unwrap_or(&body.signal);

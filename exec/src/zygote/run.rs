@@ -1,0 +1,83 @@
+//! [`Run`]: what the launcher knows of a run under way.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use nix::sys::wait::WaitStatus;
+use nix::unistd::Pid;
+
+use super::memory::Charge;
+use crate::result::Limit;
+use crate::wire::{Place, Report, Request};
+
+/// How much longer than its deadline a run lives when the service does not end it.
+const GRACE: Duration = Duration::from_secs(1);
+/// Longest deadline that is counted, in milliseconds: a year.
+const DEADLINE_MAX_MS: u64 = 366 * 24 * 3600 * 1000;
+
+/// A run under way.
+pub(super) struct Run {
+    /// The launcher's child: the main process, also its session and its group; or the first process of a mounted run.
+    pub(super) pid: Pid,
+    /// Whether the kernel ends the whole run with that process.
+    pub(super) has_own_processes: bool,
+    pub(super) socket: OwnedFd,
+    pub(super) identity: Option<u32>,
+    pub(super) killed: bool,
+    /// When it is killed although nobody asked.
+    pub(super) deadline: Instant,
+    /// What the warden must know of it.
+    pub(super) charge: Charge,
+    /// When it is told.
+    pub(super) due: Option<Instant>,
+    /// Whether it was told.
+    pub(super) watched: bool,
+    /// The limit that the warden found exceeded.
+    pub(super) limit: Option<Limit>,
+}
+
+impl Run {
+    /// The run of `request` with its number and its process, which the warden must know of at `due`.
+    pub(super) fn new(
+        request: &Request,
+        socket: OwnedFd,
+        (number, pid): (u64, Pid),
+        has_runaways: bool,
+        due: Option<Instant>,
+    ) -> Self {
+        let has_own_processes = matches!(request.place, Place::Mounted { .. });
+        let identity = request.identity;
+        let charge = Charge {
+            run: number,
+            first: pid.as_raw(),
+            has_own_processes,
+            identity,
+            has_runaways,
+            whole: request.whole,
+        };
+        let allowed = Duration::from_millis(request.deadline_ms.min(DEADLINE_MAX_MS)) + GRACE;
+        Self {
+            pid,
+            has_own_processes,
+            socket,
+            identity,
+            killed: false,
+            deadline: Instant::now() + allowed,
+            charge,
+            due,
+            watched: false,
+            limit: None,
+        }
+    }
+
+    /// What the service is told when the process has ended; `found` is a limit for which the kernel ended it.
+    pub(super) fn exited(&self, status: WaitStatus, found: Option<Limit>) -> Report {
+        let limit = self.limit.or(found);
+        let (code, signal) = match status {
+            WaitStatus::Exited(_, code) => (Some(code), None),
+            WaitStatus::Signaled(_, signal, _) => (None, Some(signal as i32)),
+            _ => (None, None),
+        };
+        Report::Exited { code, signal, limit }
+    }
+}

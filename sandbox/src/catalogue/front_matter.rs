@@ -1,0 +1,104 @@
+//! The head of a Markdown file: fields between two lines `---`.
+
+use serde_yaml_ng::Value;
+
+/// The fields of a head that this crate knows, and what follows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrontMatter {
+    /// `name`.
+    pub name: Option<String>,
+    /// `description`.
+    pub description: Option<String>,
+    /// All fields, where the head is YAML.
+    pub(super) fields: Value,
+    /// The text after the head; all of it where there is none.
+    pub body: String,
+}
+
+/// Reads the head of a Markdown file.
+///
+/// It is YAML; where it is not, as with a description that holds `: `, the lines `name:` and `description:` are taken as
+/// they are.
+#[must_use]
+pub fn front_matter(text: &str) -> FrontMatter {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim_start();
+    let Some((head, body)) = split(text) else {
+        return FrontMatter { body: text.to_owned(), ..FrontMatter::default() };
+    };
+    let fields = match serde_yaml_ng::from_str::<Value>(head) {
+        Ok(fields @ Value::Mapping(_)) => fields,
+        _ => Value::Null,
+    };
+    let field = |key: &str| {
+        let value = fields.get(key).and_then(scalar).or_else(|| line(head, key));
+        value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    };
+    FrontMatter { name: field("name"), description: field("description"), body: body.to_owned(), fields }
+}
+
+/// The head and the body; none when there is no head, or it does not end.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let after = text.strip_prefix("---")?;
+    let first = after.split_inclusive('\n').next().filter(|rest| rest.trim().is_empty())?;
+    let inner = after.get(first.len()..)?;
+    let mut length = 0;
+    for line in inner.split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            return Some((inner.get(..length)?, inner.get(length + line.len()..)?));
+        }
+        length += line.len();
+    }
+    None
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Null | Value::Sequence(_) | Value::Mapping(_) | Value::Tagged(_) => None,
+    }
+}
+
+/// The last line `key: value`, without quotes around the value.
+fn line(head: &str, key: &str) -> Option<String> {
+    let mut values = head.lines().filter_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':'));
+    let value = values.next_back()?.trim();
+    let unquoted = ['"', '\''].into_iter().find_map(|quote| value.strip_prefix(quote)?.strip_suffix(quote));
+    Some(unquoted.unwrap_or(value).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_as_yaml_and_else_by_lines() {
+        let read = |text: &str| {
+            let head = front_matter(text);
+            (head.name.unwrap_or_default(), head.description.unwrap_or_default(), head.body)
+        };
+        let expected = |name: &str, description: &str, body: &str| {
+            (name.to_owned(), description.to_owned(), body.to_owned())
+        };
+        assert_eq!(read("---\nname: 写作\ndescription: >\n  a\n  b\n---\nx"), expected("写作", "a b", "x"));
+        assert_eq!(read("\u{feff}---\r\nname: \"a\"\r\n---\r\nx"), expected("a", "", "x"));
+        assert_eq!(read("---\nname: a\ndescription: use: when b\n---\n"), expected("a", "use: when b", ""));
+        assert_eq!(read("---\nname: 7\n---\n"), expected("7", "", ""));
+        assert_eq!(read("# no head\n"), expected("", "", "# no head\n"));
+        assert_eq!(read("---\nname: never closed\n"), expected("", "", "---\nname: never closed\n"));
+    }
+
+    #[test]
+    fn aliases_that_multiply_are_not_followed() {
+        let mut bomb = "---\na0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
+        for level in 1..12 {
+            bomb.push_str(&format!(
+                "a{level}: &a{level} [{}]\n",
+                vec![format!("*a{}", level - 1); 9].join(",")
+            ));
+        }
+        bomb.push_str("name: bomb\n---\n");
+        assert_eq!(front_matter(&bomb).name.as_deref(), Some("bomb"));
+    }
+}

@@ -1,0 +1,31 @@
+//! What a model is told of: the skills and the agents of a user, and those that all share.
+//!
+//! * [`SkillStore`], [`AgentStore`]: read, kept for five minutes for each user, and rendered for a prompt.
+//! * [`Watched`]: a sandbox whose changes make them forget at once.
+//! * [`front_matter`], [`Agent::parse`]: the heads of `SKILL.md` and of agents' files.
+
+mod agents;
+mod cache;
+mod front_matter;
+mod render;
+mod skills;
+mod watched;
+
+pub use agents::{Agent, AgentStore, Agents};
+pub use cache::{Clock, TTL, system_clock};
+pub use front_matter::{FrontMatter, front_matter};
+pub use skills::{Skill, SkillStore, Skills};
+pub use watched::{Forget, Watched};
+
+/// The file that makes a directory a skill.
+pub const SKILL_FILE: &str = "SKILL.md";
+/// Where a workspace has its skills.
+pub const SKILLS_DIRECTORY: &str = "skills";
+/// Where it has its agents.
+pub const AGENTS_DIRECTORY: &str = "agents";
+/// The most skills, or agents, of one directory.
+pub const ENTRIES_MAX: usize = 500;
+/// How much of a file is read for its head, in bytes.
+const HEAD_BYTES_MAX: u64 = 64 * 1024;
+/// Files read at once.
+const READS_MAX: usize = 8;

@@ -1,0 +1,165 @@
+//! Files and directories: what is asked about them, and what is answered.
+
+use std::fmt;
+use std::ops::Range;
+use std::time::SystemTime;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use crate::{Error, ErrorKind, FILE_BYTES_MAX, Result, SandboxPath};
+
+/// Bytes that come piece by piece.
+pub type ByteStream = BoxStream<'static, Result<Bytes>>;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link; only where links are not followed.
+    Symlink,
+    /// A socket, pipe or device.
+    Other,
+}
+
+/// A file or directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// The last segment of its path; empty for `/`.
+    pub name: String,
+    /// What it is; links are followed, so this is never [`FileKind::Symlink`] from [`stat`](crate::Sandbox::stat).
+    pub kind: FileKind,
+    /// Its length in bytes; of a directory, whatever the backend has.
+    pub size: u64,
+    /// Permission bits, `0o7777` at most.
+    pub mode: u32,
+    /// When its contents changed last.
+    pub modified: SystemTime,
+}
+
+/// An entry of a directory. Links are not followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// One segment. Bytes that are no UTF-8 are U+FFFD: such an entry can be seen but not named.
+    pub name: String,
+    /// What it is, links not followed.
+    pub kind: FileKind,
+    /// Its length in bytes; of a link, that of its text.
+    pub size: u64,
+}
+
+/// What of a file to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Only these bytes. What lies past the end of the file is left out; a range that begins there gives nothing.
+    pub range: Option<Range<u64>>,
+    /// The most bytes to be had, at most and by default [`FILE_BYTES_MAX`]: more is [`ErrorKind::TooLarge`].
+    pub bytes_max: Option<u64>,
+}
+
+impl ReadOptions {
+    /// Which bytes of a file of `size` are to be had.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] when they are more than may be.
+    pub fn window(&self, size: u64, path: &SandboxPath) -> Result<Range<u64>> {
+        let asked = self.range.clone().unwrap_or(0..size);
+        let start = asked.start.min(size);
+        let window = start..asked.end.clamp(start, size);
+        let most = self.bytes_max.unwrap_or(FILE_BYTES_MAX).min(FILE_BYTES_MAX);
+        if window.end - window.start > most {
+            let message =
+                format!("{} bytes are more than the {most} that may be read", window.end - window.start);
+            return Err(Error::new(ErrorKind::TooLarge, "read_file", message).at(path));
+        }
+        Ok(window)
+    }
+}
+
+/// What a write does with what is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WriteMode {
+    /// The file is replaced, or made.
+    #[default]
+    Replace,
+    /// The file is made; [`ErrorKind::AlreadyExists`] when the path is taken. A link to nothing is taken, or its target is
+    /// made: backends differ, and none replaces it.
+    Create,
+}
+
+/// How to write a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct WriteOptions {
+    /// What happens to a file that is there.
+    pub mode: WriteMode,
+    /// Permission bits of the file, `0o777` at most. `None`: those that it has, or `0o644` for a new one. No umask is
+    /// applied.
+    pub permissions: Option<u32>,
+}
+
+impl WriteOptions {
+    /// Refuses permission bits that make no sense.
+    pub(crate) fn check(self, path: &SandboxPath) -> Result<()> {
+        self.permissions.map_or(Ok(()), |bits| check_permissions(bits, "write_file", path))
+    }
+}
+
+/// Refuses permission bits that make no sense.
+pub(crate) fn check_permissions(bits: u32, operation: &'static str, path: &SandboxPath) -> Result<()> {
+    if bits <= 0o777 {
+        return Ok(());
+    }
+    let message = format!("{bits:o} are no permission bits: at most 777 are possible");
+    Err(Error::new(ErrorKind::Invalid, operation, message).at(path))
+}
+
+/// A file that is being read.
+pub struct FileBody {
+    /// The file at the moment it was opened.
+    pub info: FileInfo,
+    /// Which of its bytes come.
+    pub range: Range<u64>,
+    /// The bytes, in order.
+    pub stream: ByteStream,
+}
+
+impl FileBody {
+    /// A body of bytes that are there already, `bytes` being those of `range`.
+    #[must_use]
+    pub fn whole(info: FileInfo, range: Range<u64>, bytes: Bytes) -> Self {
+        Self { info, range, stream: stream::once(async { Ok(bytes) }).boxed() }
+    }
+
+    /// Collects all bytes.
+    ///
+    /// # Errors
+    /// What reading met; [`ErrorKind::TooLarge`] when more come than [`FILE_BYTES_MAX`].
+    pub async fn bytes(mut self) -> Result<Bytes> {
+        let Some(first) = self.stream.try_next().await? else { return Ok(Bytes::new()) };
+        let Some(second) = self.stream.try_next().await? else { return Ok(first) };
+        let expected = usize::try_from((self.range.end - self.range.start).min(FILE_BYTES_MAX)).unwrap_or(0);
+        let mut bytes = BytesMut::with_capacity(expected);
+        bytes.extend_from_slice(&first);
+        let mut piece = Some(second);
+        while let Some(more) = piece {
+            if (bytes.len() + more.len()) as u64 > FILE_BYTES_MAX {
+                let message = format!("more than {FILE_BYTES_MAX} bytes came");
+                return Err(Error::new(ErrorKind::TooLarge, "read_file", message));
+            }
+            bytes.extend_from_slice(&more);
+            piece = self.stream.try_next().await?;
+        }
+        Ok(bytes.freeze())
+    }
+}
+
+impl fmt::Debug for FileBody {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("FileBody").field("info", &self.info).field("range", &self.range).finish()
+    }
+}

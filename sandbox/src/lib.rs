@@ -1,0 +1,45 @@
+//! The agent's side: files and commands of a user behind one trait, wherever they are.
+//!
+//! * [`Sandbox`]: what every backend does; [`SandboxExt`]: short forms over it.
+//! * [`ServiceSandbox`]: a filesecbox service.
+//! * [`NoneSandbox`]: this host itself, without walls.
+//! * [`MemSandbox`]: the backend that tests compare others with.
+//! * [`tools`]: what a model calls; [`catalogue`]: the skills and agents that it is told of.
+//! * [`registry`]: skills and agents that users publish for each other; [`offload`]: long results of tools, kept aside.
+//! * [`SandboxRouter`]: one in front of several. [`ReadOnly`], [`Limited`]: around another.
+//! * [`Place`]: a directory of a sandbox, where stores keep what is theirs.
+//! * [`SandboxPath`], [`Error`], and the options and results of the methods.
+
+mod adapters;
+pub mod catalogue;
+#[cfg(any(feature = "conformance", test))]
+pub mod conformance;
+mod error;
+mod exec;
+mod ext;
+mod file;
+mod memory;
+mod none;
+pub mod offload;
+mod path;
+mod place;
+mod process;
+pub mod registry;
+mod router;
+mod sandbox;
+mod service;
+pub mod tools;
+
+pub use adapters::{Limited, Limits, ReadOnly};
+pub use error::{Error, ErrorKind, Result};
+pub use exec::{ExecResult, ExecSpec, OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX, Program};
+pub use ext::SandboxExt;
+pub use file::{ByteStream, DirEntry, FileBody, FileInfo, FileKind, ReadOptions, WriteMode, WriteOptions};
+pub use memory::{MemCommands, MemSandbox, MemTree};
+pub use none::{NoneOptions, NoneSandbox, Root};
+pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError};
+pub use place::Place;
+pub use policy::{AgentId, UserId};
+pub use router::{Backends, Choice, IsWeb, Runners, SandboxRouter};
+pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
+pub use service::{ServiceOptions, ServiceSandbox};

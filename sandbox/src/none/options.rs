@@ -1,0 +1,59 @@
+//! [`NoneOptions`]: where workspaces are, and what commands get of the host.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Whose directory is whose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// Each user has the directory of that name below this one.
+    PerUser(PathBuf),
+    /// All users share this very directory: for a machine that is one person's.
+    Shared(PathBuf),
+}
+
+/// How a [`NoneSandbox`](crate::NoneSandbox) works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoneOptions {
+    /// Where workspaces are. The directory is made when it is missing.
+    pub root: Root,
+    /// The shell for scripts, `/bin/sh` unless changed.
+    pub shell: String,
+    /// The longest that a command may take, 10 minutes unless changed.
+    pub timeout_max: Duration,
+    /// Variables of this process that commands get, beside those that a command is given: those of a person's session,
+    /// and nothing that could hold a secret.
+    pub inherited: Vec<String>,
+    /// Whether a written file is on the disk when the write has ended. Else a power failure may take it back, or leave
+    /// it empty on file systems that do not order writes.
+    pub sync: bool,
+}
+
+impl NoneOptions {
+    /// Workspaces in `root`, everything else as usual.
+    #[must_use]
+    pub fn new(root: Root) -> Self {
+        const INHERITED: [&str; 13] = [
+            "PATH",
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "LANG",
+            "LC_ALL",
+            "LC_CTYPE",
+            "TZ",
+            "TMPDIR",
+            "XDG_CACHE_HOME",
+            "XDG_CONFIG_HOME",
+            "XDG_DATA_HOME",
+        ];
+        Self {
+            root,
+            shell: "/bin/sh".to_owned(),
+            timeout_max: Duration::from_secs(600),
+            inherited: INHERITED.map(str::to_owned).to_vec(),
+            sync: false,
+        }
+    }
+}

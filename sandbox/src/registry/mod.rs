@@ -1,0 +1,528 @@
+//! [`Registry`]: skills and agents that users publish for each other.
+//!
+//! * `package`: copying a skill or an agent out of a workspace, links flattened, and into one.
+//! * `index`: who published what, in one file that is written whole.
+//!
+//! What is kept: `index.json`, and a directory `packages/{package}` for each state of an entry. A package is written
+//! before the index names it and removed after the index has forgotten it, so that a crash leaves at most a package that
+//! nobody names; [`Registry::open`] removes such.
+
+mod index;
+mod package;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::catalogue::{AGENTS_DIRECTORY, Agent, Clock, SKILL_FILE, SKILLS_DIRECTORY, front_matter};
+use crate::place::Directory;
+use crate::{ErrorKind, FileKind, Place, Sandbox, UserId, WriteMode};
+use index::Index;
+use package::{copy_in, copy_out};
+
+pub use package::{PACKAGE_BYTES_MAX, PACKAGE_FILES_MAX};
+
+/// Entries of the whole registry.
+pub const ENTRIES_MAX: usize = 10_000;
+/// Entries in one answer.
+pub const RESULTS_MAX: usize = 100;
+/// Stands in a skill's directory while it is not whole.
+const UNFINISHED: &str = ".unfinished";
+/// Longest name, in characters.
+const NAME_CHARACTERS_MAX: usize = 64;
+/// Longest tags of an entry, in characters.
+const TAGS_CHARACTERS_MAX: usize = 256;
+/// The largest file of an agent, in bytes: 256 KiB.
+const AGENT_BYTES_MAX: u64 = 256 * 1024;
+/// How much of `SKILL.md` is read for its head, in bytes.
+const HEAD_BYTES_MAX: u64 = 64 * 1024;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A directory with a `SKILL.md`.
+    Skill,
+    /// A file that describes an agent.
+    Agent,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Skill => "skill",
+            Self::Agent => "agent",
+        })
+    }
+}
+
+/// Who may find and install an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sharing {
+    /// Everybody.
+    Public,
+    /// Its author.
+    Private,
+}
+
+/// Something published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// From 1; the same for as long as the entry is there.
+    pub id: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// The name it had in its author's workspace, and gets where it is installed.
+    pub name: String,
+    /// Who published it.
+    pub author: UserId,
+    /// From its front matter.
+    pub description: String,
+    /// Words to be found by.
+    pub tags: String,
+    /// Who may find it.
+    pub sharing: Sharing,
+    /// When it was published last, in seconds since 1970.
+    pub published_seconds: u64,
+    /// Its files.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The directory of its files.
+    package: String,
+}
+
+/// What a user has: published, and in the workspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mine {
+    /// By age, newest first.
+    pub published: Vec<Entry>,
+    /// `skill:name` and `agent:name`, sorted.
+    pub installed: Vec<String>,
+}
+
+/// Why something was not published, installed or removed. Nothing has changed then.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// A name that could be more than a name.
+    #[error(
+        "`{0}` is no name: letters, digits, `-`, `_`, `.` and blanks, not beginning with `.`, at most 64"
+    )]
+    Name(String),
+    /// Tags that are too long.
+    #[error("tags have more than 256 characters: send fewer")]
+    Tags,
+    /// The author has no such skill or agent.
+    #[error("you have no {kind} `{name}` in your workspace")]
+    NotYours {
+        /// What was looked for.
+        kind: Kind,
+        /// Its name.
+        name: String,
+    },
+    /// Another author has it public.
+    #[error("another author has published a {kind} `{name}`: choose another name")]
+    Taken {
+        /// What it is.
+        kind: Kind,
+        /// Its name.
+        name: String,
+    },
+    /// There is none that this user may see.
+    #[error("there is no entry {0}")]
+    NoEntry(u64),
+    /// Only the author may do that.
+    #[error("entry {0} is another author's")]
+    NotAuthor(u64),
+    /// The name is in use in the workspace.
+    #[error("{kind} `{name}` is already installed: uninstall it first")]
+    Installed {
+        /// What it is.
+        kind: Kind,
+        /// Its name.
+        name: String,
+    },
+    /// It is not in the workspace.
+    #[error("{kind} `{name}` is not installed")]
+    NotInstalled {
+        /// What it is.
+        kind: Kind,
+        /// Its name.
+        name: String,
+    },
+    /// What is to be published cannot be, for this reason.
+    #[error("{0}")]
+    Content(String),
+    /// The registry is full.
+    #[error("the registry has {ENTRIES_MAX} entries: unpublish some")]
+    Full,
+    /// The same is being done just now.
+    #[error("{kind} `{name}` is being changed just now: try again")]
+    Busy {
+        /// What it is.
+        kind: Kind,
+        /// Its name.
+        name: String,
+    },
+    /// A sandbox failed.
+    #[error(transparent)]
+    Sandbox(#[from] crate::Error),
+}
+
+type Result<T, E = RegistryError> = std::result::Result<T, E>;
+
+/// Published skills and agents, kept in a [`Place`] that is this value's alone.
+///
+/// * The author of an entry alone changes it. While an entry is public, no other author can publish its name.
+/// * An installation is there whole, or not at all as far as anybody is told: `SKILL.md` comes last, and what a crash
+///   leaves is replaced by the next installation.
+/// * Execute bits are kept. Links are flattened where they lead to what is published anyway, and refused elsewhere.
+#[derive(Debug)]
+pub struct Registry {
+    place: Place,
+    sandbox: Arc<dyn Sandbox>,
+    clock: Clock,
+    /// The index as it is on the disk. Held while it is written, so that changes take turns.
+    index: tokio::sync::Mutex<Index>,
+    /// What is being published or installed.
+    busy: Mutex<HashSet<(UserId, Kind, String)>>,
+}
+
+/// Takes its turn from `busy` when it ends.
+struct Turn<'a>(&'a Registry, (UserId, Kind, String));
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.busy.lock().remove(&self.1);
+    }
+}
+
+impl Registry {
+    /// Opens the registry in `place`, or begins one; users' files are in `sandbox`.
+    ///
+    /// # Errors
+    /// The index cannot be read, or is none.
+    pub async fn open(place: Place, sandbox: Arc<dyn Sandbox>, clock: Clock) -> Result<Self> {
+        let directory = place.directory();
+        directory.make("packages").await?;
+        let index = Index::read(&directory).await?;
+        let named: HashSet<&str> = index.entries.iter().map(|entry| entry.package.as_str()).collect();
+        for left in directory.below("packages")?.entries().await? {
+            if !named.contains(left.name.as_str()) {
+                directory.remove_all(&format!("packages/{}", left.name)).await?;
+            }
+        }
+        drop(directory);
+        let (index, busy) = (tokio::sync::Mutex::new(index), Mutex::default());
+        Ok(Self { place, sandbox, clock, index, busy })
+    }
+
+    /// Publishes a skill or an agent of the author's workspace, or publishes it again.
+    ///
+    /// # Errors
+    /// See [`RegistryError`].
+    pub async fn publish(
+        &self,
+        author: &UserId,
+        kind: Kind,
+        name: &str,
+        tags: &str,
+        sharing: Sharing,
+    ) -> Result<Entry> {
+        check_name(name)?;
+        if tags.chars().count() > TAGS_CHARACTERS_MAX {
+            return Err(RegistryError::Tags);
+        }
+        let _turn = self.turn(author, kind, name)?;
+        self.index.lock().await.may_publish(author, kind, name)?;
+        let workspace = self.workspace(author).await?;
+        let description = described(&workspace, kind, name).await?;
+        let store = self.place.directory();
+        let package = random_name()?;
+        let root = store.below(&format!("packages/{package}"))?;
+        let done = async {
+            let (files, bytes) = copy_out(&workspace, kind, name, &root).await?;
+            let mut index = self.index.lock().await;
+            // Somebody else may have come first meanwhile.
+            index.may_publish(author, kind, name)?;
+            let published_seconds = seconds(&self.clock);
+            let entry = Entry {
+                id: index.id_for(author, kind, name),
+                kind,
+                name: name.to_owned(),
+                author: author.clone(),
+                description,
+                tags: tags.to_owned(),
+                sharing,
+                published_seconds,
+                files,
+                bytes,
+                package: package.clone(),
+            };
+            let (next, before) = index.with(entry.clone());
+            next.write(&store).await?;
+            *index = next;
+            Ok((entry, before))
+        };
+        match done.await {
+            Ok((entry, before)) => {
+                if let Some(before) = before {
+                    // What stays is found at the next start.
+                    drop(store.remove_all(&format!("packages/{before}")).await);
+                }
+                Ok(entry)
+            }
+            Err(error) => {
+                drop(root.remove_all("").await);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes an entry private: it is neither found nor installed by others any more.
+    ///
+    /// # Errors
+    /// [`RegistryError::NoEntry`], [`RegistryError::NotAuthor`].
+    pub async fn unpublish(&self, user: &UserId, id: u64) -> Result<()> {
+        let mut index = self.index.lock().await;
+        let entry = index.get(id).filter(|entry| entry.is_seen_by(user)).ok_or(RegistryError::NoEntry(id))?;
+        if entry.author != *user {
+            return Err(RegistryError::NotAuthor(id));
+        }
+        let (next, _) = index.with(Entry { sharing: Sharing::Private, ..entry.clone() });
+        next.write(&self.place.directory()).await?;
+        *index = next;
+        Ok(())
+    }
+
+    /// Removes an entry and its files from the registry; what is installed stays.
+    ///
+    /// # Errors
+    /// [`RegistryError::NoEntry`], [`RegistryError::NotAuthor`].
+    pub async fn remove(&self, user: &UserId, id: u64) -> Result<()> {
+        let mut index = self.index.lock().await;
+        let entry = index.get(id).filter(|entry| entry.is_seen_by(user)).ok_or(RegistryError::NoEntry(id))?;
+        if entry.author != *user {
+            return Err(RegistryError::NotAuthor(id));
+        }
+        let package = entry.package.clone();
+        let store = self.place.directory();
+        let next = index.without(id);
+        next.write(&store).await?;
+        *index = next;
+        drop(store.remove_all(&format!("packages/{package}")).await);
+        Ok(())
+    }
+
+    /// Copies an entry into the workspace of a user.
+    ///
+    /// # Errors
+    /// See [`RegistryError`]; nothing is installed then.
+    pub async fn install(&self, user: &UserId, id: u64) -> Result<Entry> {
+        let entry = self.get(user, id).await?;
+        let (kind, name) = (entry.kind, entry.name.as_str());
+        let _turn = self.turn(user, kind, name)?;
+        let package = self.place.directory().below(&format!("packages/{}", entry.package))?;
+        let workspace = self.workspace(user).await?;
+        let taken = || RegistryError::Installed { kind, name: name.to_owned() };
+        if kind == Kind::Agent {
+            let bytes = package
+                .read(&format!("{name}.md"), AGENT_BYTES_MAX)
+                .await?
+                .ok_or(RegistryError::NoEntry(id))?;
+            workspace.make(AGENTS_DIRECTORY).await?;
+            let path = format!("{AGENTS_DIRECTORY}/{name}.md");
+            return match workspace.write(&path, bytes, WriteMode::Create, None).await {
+                Ok(()) => Ok(entry),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(taken()),
+                Err(error) => Err(error.into()),
+            };
+        }
+        let path = format!("{SKILLS_DIRECTORY}/{name}");
+        match workspace.kind(&path).await? {
+            None => {}
+            Some(FileKind::Directory) => {
+                let entries = workspace.below(&path)?.entries().await?;
+                // A crash may come before the mark is made.
+                if !entries.is_empty() && !entries.iter().any(|entry| entry.name == UNFINISHED) {
+                    return Err(taken());
+                }
+                workspace.remove_all(&path).await?;
+            }
+            Some(_) => return Err(taken()),
+        }
+        let skill = workspace.below(&path)?;
+        let done = async {
+            skill.make("").await?;
+            skill.write(UNFINISHED, Bytes::new(), WriteMode::Create, None).await?;
+            copy_in(&package, &skill).await?;
+            Ok(skill.sandbox.remove(skill.user, &skill.path(UNFINISHED)?).await?)
+        };
+        match done.await {
+            Ok(()) => Ok(entry),
+            Err(error) => {
+                drop(skill.remove_all("").await);
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes a skill or an agent from the workspace of a user.
+    ///
+    /// # Errors
+    /// [`RegistryError::NotInstalled`], and what the sandbox met.
+    pub async fn uninstall(&self, user: &UserId, kind: Kind, name: &str) -> Result<()> {
+        check_name(name)?;
+        let _turn = self.turn(user, kind, name)?;
+        let workspace = self.workspace(user).await?;
+        let (path, expected) = match kind {
+            Kind::Skill => (format!("{SKILLS_DIRECTORY}/{name}"), FileKind::Directory),
+            Kind::Agent => (format!("{AGENTS_DIRECTORY}/{name}.md"), FileKind::File),
+        };
+        if workspace.kind(&path).await? != Some(expected) {
+            return Err(RegistryError::NotInstalled { kind, name: name.to_owned() });
+        }
+        if kind == Kind::Skill {
+            // From here on it is not whole, whatever happens before everything is gone.
+            workspace.write(&format!("{path}/{UNFINISHED}"), Bytes::new(), WriteMode::Replace, None).await?;
+            workspace.remove_all(&format!("{path}/{SKILL_FILE}")).await?;
+        }
+        Ok(workspace.remove_all(&path).await?)
+    }
+
+    /// An entry that `user` may see.
+    ///
+    /// # Errors
+    /// [`RegistryError::NoEntry`].
+    pub async fn get(&self, user: &UserId, id: u64) -> Result<Entry> {
+        let index = self.index.lock().await;
+        index.get(id).filter(|entry| entry.is_seen_by(user)).cloned().ok_or(RegistryError::NoEntry(id))
+    }
+
+    /// The public entry of a name; while there is one, it is the only one.
+    pub async fn find(&self, kind: Kind, name: &str) -> Option<Entry> {
+        let index = self.index.lock().await;
+        index
+            .entries
+            .iter()
+            .find(|entry| entry.sharing == Sharing::Public && entry.kind == kind && entry.name == name)
+            .cloned()
+    }
+
+    /// Public entries with all these words in name, description or tags, whatever their case, newest first; at most
+    /// [`RESULTS_MAX`]. No words find all.
+    pub async fn search(&self, words: &str) -> Vec<Entry> {
+        let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
+        let index = self.index.lock().await;
+        let is_found = |entry: &&Entry| {
+            let text = format!("{}\n{}\n{}", entry.name, entry.description, entry.tags).to_lowercase();
+            entry.sharing == Sharing::Public && words.iter().all(|word| text.contains(word))
+        };
+        newest(index.entries.iter().filter(is_found))
+    }
+
+    /// What a user has published, and has in the workspace.
+    ///
+    /// # Errors
+    /// What the sandbox met.
+    pub async fn mine(&self, user: &UserId) -> Result<Mine> {
+        let published = newest(self.index.lock().await.entries.iter().filter(|entry| entry.author == *user));
+        let workspace = self.workspace(user).await?;
+        let mut installed = Vec::new();
+        for entry in workspace.below(SKILLS_DIRECTORY)?.entries().await? {
+            let file = format!("{SKILLS_DIRECTORY}/{}/{SKILL_FILE}", entry.name);
+            if entry.kind == FileKind::Directory && workspace.kind(&file).await? == Some(FileKind::File) {
+                installed.push(format!("{}:{}", Kind::Skill, entry.name));
+            }
+        }
+        let agents = workspace.below(AGENTS_DIRECTORY)?.entries().await?;
+        let agents = agents.iter().filter(|entry| entry.kind == FileKind::File);
+        installed.extend(
+            agents.filter_map(|entry| Some(format!("{}:{}", Kind::Agent, entry.name.strip_suffix(".md")?))),
+        );
+        installed.sort_unstable();
+        Ok(Mine { published, installed })
+    }
+
+    async fn workspace<'a>(&'a self, user: &'a UserId) -> Result<Directory<'a>> {
+        let root = self.sandbox.workspace(user).await?;
+        Ok(Directory { sandbox: &*self.sandbox, user, root })
+    }
+
+    fn turn(&self, user: &UserId, kind: Kind, name: &str) -> Result<Turn<'_>> {
+        let key = (user.clone(), kind, name.to_owned());
+        if !self.busy.lock().insert(key.clone()) {
+            return Err(RegistryError::Busy { kind, name: name.to_owned() });
+        }
+        Ok(Turn(self, key))
+    }
+}
+
+impl Entry {
+    fn is_seen_by(&self, user: &UserId) -> bool {
+        self.sharing == Sharing::Public || self.author == *user
+    }
+}
+
+/// The description of what is to be published, which proves that it is there and what it says it is.
+async fn described(workspace: &Directory<'_>, kind: Kind, name: &str) -> Result<String> {
+    let missing = || RegistryError::NotYours { kind, name: name.to_owned() };
+    match kind {
+        Kind::Skill => {
+            let head =
+                workspace.head(&format!("{SKILLS_DIRECTORY}/{name}/{SKILL_FILE}"), HEAD_BYTES_MAX).await?;
+            let head = head.ok_or_else(missing)?;
+            Ok(front_matter(&String::from_utf8_lossy(&head)).description.unwrap_or_default())
+        }
+        Kind::Agent => {
+            let text = workspace.read(&format!("{AGENTS_DIRECTORY}/{name}.md"), AGENT_BYTES_MAX).await?;
+            let text = text.ok_or_else(missing)?;
+            let agent = Agent::parse(name, &String::from_utf8_lossy(&text));
+            agent
+                .map(|agent| agent.description)
+                .map_err(|reason| RegistryError::Content(format!("the agent cannot be published: {reason}")))
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let is_possible =
+        |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.' | ' ');
+    let is_trimmed = name.trim() == name && !name.is_empty() && !name.starts_with('.');
+    if is_trimmed
+        && name.chars().count() <= NAME_CHARACTERS_MAX
+        && name.len() <= 240
+        && name.chars().all(is_possible)
+    {
+        Ok(())
+    } else {
+        Err(RegistryError::Name(name.chars().take(NAME_CHARACTERS_MAX).collect()))
+    }
+}
+
+fn newest<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = entries.cloned().collect();
+    entries.sort_by_key(|entry| std::cmp::Reverse((entry.published_seconds, entry.id)));
+    entries.truncate(RESULTS_MAX);
+    entries
+}
+
+fn seconds(clock: &Clock) -> u64 {
+    clock.now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// A name that nothing has had before.
+fn random_name() -> Result<String> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        crate::Error::new(ErrorKind::Internal, "publish", "no random numbers").because(error)
+    })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,235 @@
+//! [`Http`]: requests to the service over kept connections, and answers as results.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::codes;
+use super::upload::Upload;
+use crate::{Error, ErrorKind, Result};
+
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long an unused connection is kept: less than proxies usually do, so that none is found closed.
+const IDLE: Duration = Duration::from_secs(30);
+/// How long any answer may take that nothing is known about.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// The most bytes of a document: two outputs of 1 MiB each, as text, in base64, and both once more in their order.
+const DOCUMENT_BYTES_MAX: usize = 64 << 20;
+
+/// What a request carries.
+pub(super) type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Error>;
+
+/// Requests to one service.
+#[derive(Debug)]
+pub(super) struct Http {
+    client: Client<HttpConnector, Body>,
+    base: String,
+    authorization: Option<HeaderValue>,
+}
+
+/// A document as the service sends it.
+#[derive(Deserialize)]
+struct Envelope<T> {
+    data: T,
+}
+
+/// A failure as the service tells it.
+#[derive(Deserialize)]
+struct Failure {
+    data: String,
+    code: String,
+}
+
+impl Http {
+    pub(super) fn new(base: &str, token: Option<&str>) -> Result<Self> {
+        let refused = |message: &str| Error::new(ErrorKind::Invalid, "connect", message);
+        let base = base.trim_end_matches('/');
+        let uri: Uri =
+            base.parse().map_err(|error| refused("the address of the service is none").because(error))?;
+        if uri.scheme_str() != Some("http") || uri.authority().is_none() || uri.query().is_some() {
+            return Err(refused(
+                "the address of the service is `http://HOST:PORT`: TLS is for a proxy beside the agent",
+            ));
+        }
+        let authorization = token.map(|token| HeaderValue::try_from(format!("Bearer {token}")));
+        let mut authorization =
+            authorization.transpose().map_err(|error| refused("the token is none").because(error))?;
+        if let Some(value) = &mut authorization {
+            value.set_sensitive(true); // kept out of what is logged
+        }
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT));
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(connector);
+        Ok(Self { client, base: base.to_owned(), authorization })
+    }
+
+    /// Sends a request whose answer begins within `patience`.
+    pub(super) async fn send(
+        &self,
+        operation: &'static str,
+        method: Method,
+        target: &str,
+        headers: &[(HeaderName, HeaderValue)],
+        body: Body,
+        patience: Duration,
+    ) -> Result<Response<Incoming>> {
+        let asked = self.client.request(self.request(operation, method, target, headers, body)?);
+        match tokio::time::timeout(patience, asked).await {
+            Err(_) => Err(Error::new(ErrorKind::Timeout, operation, "the service did not answer in time")),
+            Ok(answered) => answered.map_err(|error| broken(operation).because(error)),
+        }
+    }
+
+    /// Sends a stream; there is no end to the patience as long as it goes on.
+    pub(super) async fn upload(
+        &self,
+        operation: &'static str,
+        target: &str,
+        headers: &[(HeaderName, HeaderValue)],
+        upload: Upload,
+    ) -> Result<Response<Incoming>> {
+        let state = upload.state();
+        let request = self.request(operation, Method::PUT, target, headers, upload.into_body())?;
+        let answered = tokio::select! {
+            answered = self.client.request(request) => answered,
+            () = state.stalled(PATIENCE) => {
+                return Err(Error::new(ErrorKind::Timeout, operation, "the service took nothing for too long"));
+            }
+        };
+        // The caller's own failure is what broke the request off.
+        match (state.failure(), answered) {
+            (Some(failure), _) => Err(failure),
+            (None, answered) => answered.map_err(|error| broken(operation).because(error)),
+        }
+    }
+
+    fn request(
+        &self,
+        operation: &'static str,
+        method: Method,
+        target: &str,
+        headers: &[(HeaderName, HeaderValue)],
+        body: Body,
+    ) -> Result<Request<Body>> {
+        let mut request = Request::builder().method(method).uri(format!("{}{target}", self.base));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        request.body(body).map_err(|error| {
+            Error::new(ErrorKind::Invalid, operation, "the request cannot be spelled").because(error)
+        })
+    }
+
+    /// Asks with nothing in the body, and reads the document that comes.
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &self,
+        operation: &'static str,
+        method: Method,
+        target: &str,
+    ) -> Result<T> {
+        let response = self.send(operation, method, target, &[], nothing(), PATIENCE).await?;
+        document(operation, success(operation, response).await?).await
+    }
+
+    /// Sends a document, and reads the one that comes.
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        operation: &'static str,
+        target: &str,
+        body: &impl serde::Serialize,
+        patience: Duration,
+    ) -> Result<T> {
+        let headers = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+        let response =
+            self.send(operation, Method::POST, target, &headers, json(operation, body)?, patience).await?;
+        document(operation, success(operation, response).await?).await
+    }
+}
+
+pub(super) fn nothing() -> Body {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+pub(super) fn whole(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
+}
+
+pub(super) fn json(operation: &'static str, value: &impl serde::Serialize) -> Result<Body> {
+    let text = serde_json::to_vec(value).map_err(|error| {
+        Error::new(ErrorKind::Invalid, operation, "the request cannot be written as JSON").because(error)
+    })?;
+    Ok(whole(text.into()))
+}
+
+/// The response, when it is a success; else the failure that it tells.
+pub(super) async fn success(
+    operation: &'static str,
+    response: Response<Incoming>,
+) -> Result<Response<Incoming>> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let bytes = bytes(operation, response).await?;
+    if status == StatusCode::NOT_MODIFIED || bytes.is_empty() {
+        let message = format!("the service answered with status {}", status.as_u16());
+        return Err(Error::new(codes::kind_of_status(status.as_u16()), operation, message));
+    }
+    Err(match serde_json::from_slice::<Failure>(&bytes) {
+        Ok(failure) => Error::new(codes::kind(&failure.code), operation, failure.data),
+        Err(error) => {
+            let message =
+                format!("no answer of the service, but status {} of something in between", status.as_u16());
+            Error::new(codes::kind_of_status(status.as_u16()), operation, message).because(error)
+        }
+    })
+}
+
+/// What a successful document has in it.
+pub(super) async fn document<T: DeserializeOwned>(
+    operation: &'static str,
+    response: Response<Incoming>,
+) -> Result<T> {
+    let bytes = bytes(operation, response).await?;
+    let parsed = serde_json::from_slice::<Envelope<T>>(&bytes);
+    parsed.map(|envelope| envelope.data).map_err(|error| {
+        Error::new(ErrorKind::Internal, operation, "the answer cannot be understood: is it a filesecbox?")
+            .because(error)
+    })
+}
+
+async fn bytes(operation: &'static str, response: Response<Incoming>) -> Result<Bytes> {
+    let collected = Limited::new(response.into_body(), DOCUMENT_BYTES_MAX).collect();
+    match tokio::time::timeout(PATIENCE, collected).await {
+        Err(_) => {
+            Err(Error::new(ErrorKind::Timeout, operation, "the answer did not come to its end in time"))
+        }
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) => Err(broken(operation).because(error)),
+    }
+}
+
+pub(super) fn broken(operation: &'static str) -> Error {
+    Error::new(ErrorKind::Disconnected, operation, "the service cannot be reached, or broke off")
+}
+
+/// A shared client that closing takes away.
+pub(super) type Shared = parking_lot::RwLock<Option<Arc<Http>>>;

@@ -1,0 +1,178 @@
+//! [`Tool`] and [`Toolbox`]: how a model calls, and how it is answered.
+
+use std::fmt::{self, Debug};
+
+use async_trait::async_trait;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Search, Session};
+use crate::{Error, ErrorKind, Sandbox, SandboxPathError};
+
+/// Longest arguments of a call, in bytes of JSON.
+pub const ARGUMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// What a call acts on.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// Where files and commands are.
+    pub sandbox: &'a dyn Sandbox,
+    /// Whose call it is, and what lasts between calls.
+    pub session: &'a Session,
+    /// How *Glob* and *Grep* look for files.
+    pub search: Search,
+}
+
+impl<'a> Context<'a> {
+    /// A call in `session`, which searches with the sandbox's programs where it has them.
+    #[must_use]
+    pub fn new(sandbox: &'a dyn Sandbox, session: &'a Session) -> Self {
+        Self { sandbox, session, search: Search::default() }
+    }
+}
+
+/// What a model reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolOutput {
+    /// The text.
+    pub text: String,
+    /// Whether the call was refused or could not be done. A command that fails is a result.
+    pub is_error: bool,
+}
+
+/// Why a call was not done: one sentence for the model, which says what to do where there is something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl Refusal {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let place = error.path().map(|path| format!(": {path}")).unwrap_or_default();
+        let what = match error.kind() {
+            ErrorKind::NotFound => "no such file or directory".to_owned(),
+            ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            ErrorKind::IsDirectory => "it is a directory".to_owned(),
+            ErrorKind::NotADirectory => "not a directory".to_owned(),
+            ErrorKind::NotEmpty => "the directory is not empty".to_owned(),
+            ErrorKind::AlreadyExists => "it already exists".to_owned(),
+            ErrorKind::TooLarge => "the file is too large".to_owned(),
+            ErrorKind::Quota => "there is no room left".to_owned(),
+            ErrorKind::Timeout => "the sandbox did not answer in time: try again".to_owned(),
+            ErrorKind::Disconnected => "the sandbox is not connected: try again later".to_owned(),
+            ErrorKind::Busy => "the sandbox is busy: try again later".to_owned(),
+            ErrorKind::Unsupported => "this sandbox cannot do that".to_owned(),
+            // The backend's own words say which part of the request is meant.
+            ErrorKind::Invalid => error.message().to_owned(),
+            ErrorKind::Internal => "the sandbox failed".to_owned(),
+        };
+        Self(format!("{what}{place}"))
+    }
+}
+
+impl From<SandboxPathError> for Refusal {
+    fn from(error: SandboxPathError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Something a model can call.
+#[async_trait]
+pub trait Tool: Debug + Send + Sync {
+    /// What the model calls it by.
+    fn name(&self) -> &'static str;
+
+    /// What it does and when to use it, for the model.
+    fn description(&self) -> &'static str;
+
+    /// The JSON schema of its arguments, an object.
+    fn parameters(&self) -> Value;
+
+    /// Does it; `arguments` is a JSON object by that schema.
+    ///
+    /// # Errors
+    /// [`Refusal`]: the arguments make no sense, or the sandbox did not do it.
+    async fn run(&self, context: &Context<'_>, arguments: &str) -> Result<String, Refusal>;
+}
+
+/// The tools that a model is offered.
+#[derive(Debug, Default)]
+pub struct Toolbox {
+    tools: Vec<Box<dyn Tool>>,
+}
+
+impl Toolbox {
+    /// *Shell*, *Read*, *Edit*, *Glob*, *Grep*, *Cd* and *Skill*.
+    #[must_use]
+    pub fn standard() -> Self {
+        Self::default()
+            .with(super::shell::Shell)
+            .with(super::read::Read)
+            .with(super::edit::Edit::default())
+            .with(super::glob::Glob)
+            .with(super::grep::Grep)
+            .with(super::cd::Cd)
+            .with(super::skill::Skill::default())
+    }
+
+    /// The same with one more; a tool of that name that is there already is replaced.
+    #[must_use]
+    pub fn with(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools.retain(|other| other.name() != tool.name());
+        self.tools.push(Box::new(tool));
+        self
+    }
+
+    /// The tools, in the order they were added.
+    pub fn tools(&self) -> impl Iterator<Item = &dyn Tool> {
+        self.tools.iter().map(AsRef::as_ref)
+    }
+
+    /// What to send to a model: a list of `{name, description, parameters}`.
+    #[must_use]
+    pub fn schemas(&self) -> Value {
+        let one = |tool: &dyn Tool| json!({ "name": tool.name(), "description": tool.description(), "parameters": tool.parameters() });
+        Value::Array(self.tools().map(one).collect())
+    }
+
+    /// Calls a tool. What goes wrong is an output as well, for the model to read.
+    pub async fn call(&self, context: &Context<'_>, name: &str, arguments: &str) -> ToolOutput {
+        match self.try_call(context, name, arguments).await {
+            Ok(text) => ToolOutput { text, is_error: false },
+            Err(Refusal(text)) => ToolOutput { text: format!("Error: {text}"), is_error: true },
+        }
+    }
+
+    async fn try_call(&self, context: &Context<'_>, name: &str, arguments: &str) -> Result<String, Refusal> {
+        let Some(tool) = self.tools().find(|tool| tool.name() == name) else {
+            let names: Vec<&str> = self.tools().map(Tool::name).collect();
+            return Err(Refusal::new(format!(
+                "there is no tool `{}`: use one of {}",
+                name.escape_debug(),
+                names.join(", ")
+            )));
+        };
+        if arguments.len() > ARGUMENT_BYTES_MAX {
+            let message =
+                format!("the arguments have {} bytes: send at most {ARGUMENT_BYTES_MAX}", arguments.len());
+            return Err(Refusal(message));
+        }
+        tool.run(context, arguments).await
+    }
+}
+
+/// Reads the arguments of a call. No arguments at all are an empty object.
+pub(crate) fn parse<T: DeserializeOwned>(arguments: &str) -> Result<T, Refusal> {
+    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
+    serde_json::from_str(arguments).map_err(|error| Refusal(format!("invalid parameters: {error}")))
+}

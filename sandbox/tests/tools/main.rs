@@ -1,0 +1,17 @@
+//! The tools and the stores, over real backends.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, tells its counts, and looks at the host from behind the sandbox"
+)]
+
+mod agreement;
+mod cases;
+mod hostile;
+
+mod registry;
+mod stores;
+mod support;
+mod tapped;

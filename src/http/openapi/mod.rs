@@ -1,0 +1,69 @@
+//! The promise of the interface: `GET /openapi.json` (OpenAPI 3.1.1), and `GET /docs`, the same as a page.
+//!
+//! Operations are described in `operations/*.yaml`, what they share in `components.yaml`, codes in `codes.yaml`; all of it
+//! is in the program and put together when somebody asks for the first time. Tests hold it against the router, against
+//! `docs/API.md`, against every answer of the tests in `tests/rest`, and against what a client makes up.
+//!
+//! | File | Holds |
+//! | --- | --- |
+//! | `document` | the document as a whole |
+//! | `operation` | one operation as it is written, and as OpenAPI has it |
+//! | `shorthand` | how schemas are written |
+//! | `page`, `notation` | the page, and schemas on it |
+
+mod document;
+mod notation;
+mod operation;
+mod page;
+mod shorthand;
+
+use std::sync::LazyLock;
+
+use axum::body::Bytes;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::IntoResponse;
+
+pub use self::document::{Wrong, build};
+use super::answer::Answer;
+use super::problem::Problem;
+
+/// The document and its page, ready to be sent.
+struct Ready {
+    json: Bytes,
+    html: Bytes,
+    /// What the page may load: its own style, by its digest.
+    security: String,
+}
+
+static READY: LazyLock<Result<Ready, Wrong>> = LazyLock::new(|| {
+    let document = build()?;
+    Ok(Ready {
+        json: document.to_string().into(),
+        html: page::html(&document).into(),
+        security: page::security_policy(),
+    })
+});
+
+fn ready() -> Result<&'static Ready, Problem> {
+    READY.as_ref().map_err(|wrong| Problem::internal(wrong))
+}
+
+/// `GET /openapi.json`. It is the same for every service of this version, so nobody needs a token for it.
+pub(super) async fn json() -> Answer {
+    let kind = HeaderValue::from_static("application/json");
+    Ok(([(header::CONTENT_TYPE, kind)], ready()?.json.clone()).into_response())
+}
+
+/// `GET /docs`
+pub(super) async fn html() -> Answer {
+    let ready = ready()?;
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    let mut response = ([(header::CONTENT_TYPE, kind)], ready.html.clone()).into_response();
+    let headers = response.headers_mut();
+    if let Ok(policy) = HeaderValue::try_from(&ready.security) {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(HeaderName::from_static("referrer-policy"), HeaderValue::from_static("no-referrer"));
+    Ok(response)
+}

@@ -1,0 +1,276 @@
+//! One operation: as the files in `operations/` write it, and as OpenAPI has it.
+
+#![expect(clippy::indexing_slicing, reason = "fields are added to JSON objects that are made right above")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::shorthand::{fields, optional, schema};
+use crate::http::problem::Code;
+
+/// An operation as it is written. Schemas are in the [shorthand](super::shorthand).
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Written {
+    /// Its name for generated clients; a route of both trees has one for each.
+    id: String,
+    /// One line.
+    summary: String,
+    description: Option<String>,
+    #[serde(default)]
+    access: Access,
+    /// Whether it reads although its method says otherwise.
+    #[serde(default)]
+    reads: bool,
+    /// Whether it changes something although its method says otherwise.
+    #[serde(default)]
+    changes: bool,
+    /// Parameters of the query, in order; `name?` may be left out.
+    #[serde(default)]
+    query: serde_yaml_ng::Mapping,
+    /// Header parameters, by their names in `components.yaml`.
+    #[serde(default)]
+    headers: Vec<String>,
+    /// The schema of a JSON body.
+    json: Option<Value>,
+    /// An example of it.
+    send: Option<Value>,
+    /// A body of another kind, as OpenAPI has it.
+    body: Option<Value>,
+    /// The schema of `data` in a success.
+    data: Option<Value>,
+    /// What stands beside it.
+    #[serde(default)]
+    beside: Map<String, Value>,
+    /// A whole answer.
+    example: Option<Value>,
+    /// The media type of an answer without envelope.
+    bytes: Option<String>,
+    /// The schema of what is streamed to who asks for a stream.
+    streams: Option<Value>,
+    /// When a success has status 201.
+    created: Option<String>,
+    /// Headers of a success, by their names in `components.yaml`.
+    #[serde(default)]
+    answer_headers: Vec<String>,
+    /// Other answers that are no failures, by status.
+    #[serde(default)]
+    also: BTreeMap<u16, Also>,
+    /// Codes of failures besides those that [`Written::codes`] adds.
+    #[serde(default)]
+    codes: Vec<String>,
+}
+
+/// Who may ask.
+#[derive(Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Access {
+    /// Who has a token.
+    #[default]
+    Token,
+    /// Anybody.
+    Anybody,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Also {
+    description: String,
+    #[serde(default)]
+    headers: Vec<String>,
+    bytes: Option<String>,
+}
+
+/// Where an operation is.
+pub(super) struct Place<'a> {
+    /// In upper case.
+    pub(super) method: &'a str,
+    /// As the router has it.
+    pub(super) path: &'a str,
+    /// The heading in `docs/API.md`, such as `GET T/content`.
+    pub(super) heading: &'a str,
+    /// The group on the page.
+    pub(super) tag: &'a str,
+    /// What the operation's name gets behind it.
+    pub(super) suffix: &'a str,
+}
+
+impl Written {
+    /// Writes the operation out.
+    ///
+    /// # Errors
+    /// A code that does not exist.
+    pub(super) fn at(&self, place: &Place<'_>) -> Result<Value, String> {
+        let mut operation = json!({
+            "operationId": format!("{}{}", self.id, place.suffix),
+            "tags": [place.tag],
+            "summary": self.summary,
+            "parameters": self.parameters(place.path),
+            "responses": self.responses(place)?,
+            "x-heading": place.heading,
+        });
+        if let Some(description) = &self.description {
+            operation["description"] = description.as_str().into();
+        }
+        if self.access == Access::Anybody {
+            operation["security"] = json!([]);
+        }
+        if let Some(body) = self.request_body() {
+            operation["requestBody"] = body;
+        }
+        Ok(operation)
+    }
+
+    fn parameters(&self, path: &str) -> Vec<Value> {
+        let shared = |name: &str| json!({ "$ref": format!("#/components/parameters/{name}") });
+        let in_path = path.split('{').skip(1).filter_map(|rest| rest.split('}').next()).map(shared);
+        let in_query = self.query.iter().filter_map(|(name, written)| {
+            let (name, is_required) = optional(name.as_str()?);
+            let mut schema = schema(&serde_json::to_value(written).ok()?);
+            let description = schema.as_object_mut().and_then(|keywords| keywords.remove("description"));
+            let mut parameter =
+                json!({ "name": name, "in": "query", "required": is_required, "schema": schema });
+            if let Some(description) = description {
+                parameter["description"] = description;
+            }
+            Some(parameter)
+        });
+        in_path.chain(in_query).chain(self.headers.iter().map(|name| shared(name))).collect()
+    }
+
+    fn request_body(&self) -> Option<Value> {
+        let Some(json) = &self.json else { return self.body.clone() };
+        let mut media = json!({ "schema": schema(json) });
+        if let Some(example) = &self.send {
+            media["example"] = example.clone();
+        }
+        Some(json!({ "required": true, "content": { "application/json": media } }))
+    }
+
+    fn responses(&self, place: &Place<'_>) -> Result<Map<String, Value>, String> {
+        let is_head = place.method == "HEAD";
+        let mut responses = Map::new();
+        for (status, description) in [(200, Some("Success.")), (201, self.created.as_deref())] {
+            if let Some(description) = description {
+                let mut response = answer(description, &self.answer_headers);
+                let content = self.success_content();
+                if !is_head && !content.is_empty() {
+                    response["content"] = content.into();
+                }
+                responses.insert(status.to_string(), response);
+            }
+        }
+        for (status, also) in &self.also {
+            let mut response = answer(&also.description, &also.headers);
+            if let Some(kind) = &also.bytes {
+                response["content"] = json!({ kind: {} });
+            }
+            responses.insert(status.to_string(), response);
+        }
+        // What an operation answers with 101 only.
+        if self.data.is_none() && self.bytes.is_none() {
+            responses.remove("200");
+        }
+        for (status, codes) in self.codes(place)? {
+            let mut response = answer(&codes_of(&codes), failure_headers(status));
+            if !is_head {
+                response["content"] = json!({ "application/json": { "schema": any_of(&codes) } });
+            }
+            responses.insert(status.as_u16().to_string(), response);
+        }
+        for (status, what) in [
+            ("414", "The target of the request is too long."),
+            ("431", "The head of the request is larger than `limits.connections.head_bytes`."),
+        ] {
+            responses
+                .insert(status.to_owned(), json!({ "description": format!("{what} There is no body.") }));
+        }
+        Ok(responses)
+    }
+
+    fn success_content(&self) -> Map<String, Value> {
+        let mut content = Map::new();
+        if let Some(data) = &self.data {
+            let (mut properties, mut required) = fields(&self.beside);
+            properties.insert("status".to_owned(), json!({ "const": "success" }));
+            properties.insert("data".to_owned(), schema(data));
+            required.extend(["status".into(), "data".into()]);
+            let envelope = json!({ "type": "object", "properties": properties, "required": required });
+            let mut media = json!({ "schema": envelope });
+            if let Some(example) = &self.example {
+                media["example"] = example.clone();
+            }
+            content.insert("application/json".to_owned(), media);
+        }
+        if let Some(kind) = &self.bytes {
+            content.insert(kind.clone(), json!({}));
+        }
+        if let Some(element) = &self.streams {
+            // `itemSchema` is OpenAPI 3.2's; for 3.1 an extension says the same.
+            for kind in ["application/x-ndjson", "text/event-stream"] {
+                content.insert(kind.to_owned(), json!({ "x-item-schema": schema(element) }));
+            }
+        }
+        content
+    }
+
+    /// The codes that the operation may fail with, by status: its own, and those of everything that is like it.
+    fn codes(&self, place: &Place<'_>) -> Result<BTreeMap<StatusCode, BTreeSet<&str>>, String> {
+        let mut words: BTreeSet<&str> = self.codes.iter().map(String::as_str).collect();
+        words.extend(["invalid", "denied", "busy", "internal"]);
+        if self.access == Access::Token {
+            words.extend(["unauthenticated", "disconnected"]);
+        }
+        if place.path.contains("{u}") {
+            words.insert("not_found");
+        }
+        if self.changes || !(self.reads || matches!(place.method, "GET" | "HEAD")) {
+            words.extend(["quota", "disconnected"]);
+        }
+        if self.json.is_some() || self.body.is_some() {
+            words.extend(["too_slow", "too_large"]);
+        }
+        let mut by_status: BTreeMap<StatusCode, BTreeSet<&str>> = BTreeMap::new();
+        for word in words {
+            let status = Code::status_of(word).ok_or_else(|| format!("there is no code `{word}`"))?;
+            by_status.entry(status).or_default().insert(word);
+        }
+        Ok(by_status)
+    }
+}
+
+/// An answer with headers, each by its name in `components.yaml`; every answer has its id.
+fn answer<T: AsRef<str>>(description: &str, headers: impl IntoIterator<Item = T>) -> Value {
+    let mut named = Map::new();
+    named.insert("x-request-id".to_owned(), json!({ "$ref": "#/components/headers/x-request-id" }));
+    for name in headers {
+        let name = name.as_ref();
+        named.insert(name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }));
+    }
+    json!({ "description": description, "headers": named })
+}
+
+fn failure_headers(status: StatusCode) -> &'static [&'static str] {
+    match status {
+        StatusCode::UNAUTHORIZED => &["WWW-Authenticate"],
+        StatusCode::RANGE_NOT_SATISFIABLE => &["Content-Range"],
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => &["Retry-After"],
+        _ => &[],
+    }
+}
+
+fn codes_of(codes: &BTreeSet<&str>) -> String {
+    codes.iter().map(|code| format!("`{code}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn any_of(codes: &BTreeSet<&str>) -> Value {
+    let mut each: Vec<Value> =
+        codes.iter().map(|code| json!({ "$ref": format!("#/components/schemas/{code}") })).collect();
+    if each.len() == 1 {
+        return each.pop().unwrap_or_default();
+    }
+    json!({ "oneOf": each, "discriminator": { "propertyName": "code" } })
+}

@@ -1,0 +1,31 @@
+//! Routes about sandboxes as a whole: a workspace with its home, and its snapshots.
+
+pub(super) mod info;
+pub(super) mod list;
+pub(super) mod remove;
+pub(super) mod restore;
+pub(super) mod snapshots;
+pub(super) mod usage;
+
+use serde::{Deserialize, Serialize};
+use storage::Use;
+
+/// No query parameters.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoQuery {}
+
+/// What something takes on the disk.
+#[derive(Serialize)]
+struct Taken {
+    /// In whole blocks.
+    bytes: u64,
+    /// Names.
+    files: u64,
+}
+
+impl From<Use> for Taken {
+    fn from(Use { bytes, files }: Use) -> Self {
+        Self { bytes, files }
+    }
+}

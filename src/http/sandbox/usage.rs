@@ -1,0 +1,67 @@
+//! `GET /v1/sandbox/{u}/{a}`
+
+use axum::extract::State;
+use serde::Serialize;
+use storage::Use;
+
+use super::list::Listed;
+use super::{NoQuery, Taken};
+use crate::http::App;
+use crate::http::answer::{Answer, success};
+use crate::http::request::{Params, SandboxRequest};
+
+#[derive(Serialize)]
+struct Usage<'a> {
+    #[serde(flatten)]
+    glance: Listed,
+    /// The workspace with its home.
+    taken: Taken,
+    /// What the user changed in each skill, sorted.
+    skills: Vec<OfSkill>,
+    /// Skills beyond the first thousand.
+    more_skills: usize,
+    /// All snapshots together.
+    taken_by_snapshots: Taken,
+    limits: Limits<'a>,
+}
+
+#[derive(Serialize)]
+struct OfSkill {
+    skill_id: String,
+    #[serde(flatten)]
+    taken: Taken,
+}
+
+#[derive(Serialize)]
+pub(super) struct Limits<'a> {
+    pub(super) disk: &'a policy::DiskLimits,
+    pub(super) snapshots: &'a policy::SnapshotLimits,
+    /// For how long nobody uses a workspace before it goes; 0 for ever.
+    pub(super) idle_ms: u128,
+}
+
+impl<'a> Limits<'a> {
+    pub(super) fn of(app: &'a App) -> Self {
+        let options = app.service.store.options();
+        let idle_ms = options.idle.map_or(0, |idle| idle.as_millis());
+        Self { disk: &options.disk, snapshots: &options.snapshots, idle_ms }
+    }
+}
+
+pub(in crate::http) async fn usage(
+    State(app): State<App>,
+    request: SandboxRequest,
+    _query: Params<NoQuery>,
+) -> Answer {
+    let usage = app.service.usage(request.id).await?;
+    let of_skill =
+        |(skill, taken): (policy::SkillId, Use)| OfSkill { skill_id: skill.to_string(), taken: taken.into() };
+    success(Usage {
+        glance: Listed::from(&usage.glance),
+        taken: usage.taken.into(),
+        skills: usage.skills.into_iter().map(of_skill).collect(),
+        more_skills: usage.more_skills,
+        taken_by_snapshots: usage.snapshots.taken.into(),
+        limits: Limits::of(&app),
+    })
+}

@@ -1,0 +1,163 @@
+//! Workspaces with their homes as a whole: which there are, what they take, removing them.
+
+use std::time::Duration;
+
+use policy::{SkillId, UserId};
+use storage::{SandboxFacts, SandboxId, Snapshots, Use};
+
+use super::error::Result;
+use super::{Service, blocking};
+use crate::audit::Entry;
+
+/// How long killed runs may take to go.
+const LEAVING: Duration = Duration::from_secs(10);
+
+/// A sandbox at a glance.
+#[derive(Debug)]
+pub struct Glance {
+    /// What lies on the disk.
+    pub facts: SandboxFacts,
+    /// Commands under way, in the workspace or in a skill of the same user and agent.
+    pub runs: usize,
+    /// Terminals.
+    pub terminals: usize,
+}
+
+/// What a sandbox takes.
+#[derive(Debug)]
+pub struct Usage {
+    /// The rest that is known of it.
+    pub glance: Glance,
+    /// Its workspace with its home.
+    pub taken: Use,
+    /// What the user changed in each skill.
+    pub skills: Vec<(SkillId, Use)>,
+    /// Skills beyond those.
+    pub more_skills: usize,
+    /// Its snapshots.
+    pub snapshots: Snapshots,
+}
+
+/// How a sandbox is removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removal {
+    /// Whether runs in it are killed, and what they did aside dropped.
+    pub force: bool,
+    /// Whether its snapshots go too.
+    pub snapshots: bool,
+}
+
+/// What became of several sandboxes that were to be removed.
+#[derive(Debug, Default)]
+pub struct Removed {
+    /// How many were removed.
+    pub removed: usize,
+    /// Those that somebody is in.
+    pub busy: Vec<SandboxId>,
+    /// Whether there are more, which nobody has tried to remove.
+    pub more: bool,
+}
+
+impl Service {
+    /// The sandboxes of one user, or of all, sorted.
+    ///
+    /// # Errors
+    /// As [`storage::Store::sandboxes`].
+    pub async fn sandboxes(&self, user: Option<UserId>) -> Result<Vec<SandboxId>> {
+        let store = self.store.clone();
+        blocking(move || Ok(store.sandboxes(user.as_ref())?)).await
+    }
+
+    /// What is known of each of these sandboxes.
+    ///
+    /// # Errors
+    /// As [`storage::Store::sandbox_facts`].
+    pub async fn glance(&self, ids: Vec<SandboxId>) -> Result<Vec<Glance>> {
+        let store = self.store.clone();
+        let facts: Vec<SandboxFacts> =
+            blocking(move || ids.iter().map(|id| Ok(store.sandbox_facts(id)?)).collect()).await?;
+        Ok(facts.into_iter().map(|facts| self.glance_of(facts)).collect())
+    }
+
+    fn glance_of(&self, facts: SandboxFacts) -> Glance {
+        let (runs, terminals) = self.under_way.count(&facts.id);
+        Glance { facts, runs, terminals }
+    }
+
+    /// Counts what a sandbox takes.
+    ///
+    /// # Errors
+    /// As [`storage::Store::usage`].
+    pub async fn usage(&self, id: SandboxId) -> Result<Usage> {
+        let store = self.store.clone();
+        let (facts, taken, (skills, more_skills), snapshots) = blocking(move || {
+            let taken = store.usage(&id.workspace())?;
+            Ok((store.sandbox_facts(&id)?, taken, store.overlays(&id)?, store.snapshots(&id)?))
+        })
+        .await?;
+        Ok(Usage { glance: self.glance_of(facts), taken, skills, more_skills, snapshots })
+    }
+
+    /// Notes that a sandbox is used.
+    pub async fn note_use(&self, id: SandboxId) {
+        if self.store.is_noted(&id) {
+            return;
+        }
+        let store = self.store.clone();
+        // A note that is missed is made by the next use.
+        let _ = blocking(move || {
+            store.note_use(&id);
+            Ok(())
+        })
+        .await;
+    }
+
+    /// Removes a sandbox. Tells whether there was anything of it.
+    ///
+    /// # Errors
+    /// [`storage::Error::Conflict`] while somebody is in it, with `force` when new runs keep coming; as
+    /// [`storage::Store::remove_sandbox`].
+    pub async fn remove_sandbox(&self, id: SandboxId, removal: Removal) -> Result<bool> {
+        if removal.force {
+            self.under_way.stop(&id);
+            self.table.discard_in(&id);
+        }
+        let store = self.store.clone();
+        let (removed, leftovers) = blocking(move || {
+            if removal.force {
+                let _ = store.wait_until_left(&id, LEAVING);
+            }
+            Ok(store.remove_sandbox(&id, removal.snapshots)?)
+        })
+        .await?;
+        // While the answer is on its way.
+        tokio::task::spawn_blocking(move || drop(leftovers));
+        Ok(removed)
+    }
+
+    /// Removes the sandboxes of one user, or of all: the first `most` of them. Those that somebody is in stay.
+    ///
+    /// # Errors
+    /// As [`Service::remove_sandbox`], but for those that stay.
+    pub async fn remove_sandboxes(
+        &self,
+        user: Option<UserId>,
+        removal: Removal,
+        most: usize,
+    ) -> Result<Removed> {
+        let mut ids = self.sandboxes(user).await?;
+        let mut done = Removed { more: ids.len() > most, ..Removed::default() };
+        ids.truncate(most);
+        for id in ids {
+            match self.remove_sandbox(id.clone(), removal).await {
+                Ok(removed) => {
+                    done.removed += usize::from(removed);
+                    self.audit.note(Entry::of_workspace("workspace removed", &id.workspace()));
+                }
+                Err(super::Error::Storage(storage::Error::Conflict(_))) => done.busy.push(id),
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(done)
+    }
+}

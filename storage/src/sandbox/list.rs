@@ -1,0 +1,110 @@
+//! Which sandboxes there are, and what is known of each.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+
+use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
+
+use super::SandboxId;
+use super::used::directory;
+use crate::error::{Error, Result};
+use crate::place;
+use crate::stat::Kind;
+use crate::store::Store;
+use crate::usage::Use;
+
+/// Sandboxes that one list has room for.
+const LISTED_MAX: usize = 1_000_000;
+/// Skills of one user and agent whose overlays are counted one by one.
+const OVERLAYS_MAX: usize = 1000;
+
+/// What is known of a sandbox without counting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxFacts {
+    /// Which one.
+    pub id: SandboxId,
+    /// Whether it has a workspace.
+    pub has_workspace: bool,
+    /// Whether it has a home directory.
+    pub has_home: bool,
+    /// Its snapshots.
+    pub snapshots: usize,
+    /// When it was used last, in nanoseconds since 1970, to some minutes; `None` when that is not known.
+    pub used_ns: Option<i128>,
+}
+
+impl Store {
+    /// The sandboxes of which there is anything: of one user, or of all. Sorted.
+    ///
+    /// # Errors
+    /// [`Error::TooManyEntries`], [`Error::Io`].
+    pub fn sandboxes(&self, of: Option<&UserId>) -> Result<Vec<SandboxId>> {
+        let mut found = BTreeSet::new();
+        for place in [place::WORKSPACES, place::HOMES, place::SANDBOXES] {
+            let all = self.inner.root.open_dir(&RelPath::parse(place)?)?;
+            let users = match of {
+                Some(user) => vec![user.clone()],
+                None => {
+                    let names = all.entries_at_most(LISTED_MAX)?.into_iter();
+                    names.filter_map(|entry| UserId::parse(entry.name.to_str()?).ok()).collect()
+                }
+            };
+            for user in users {
+                let agents = match all.open_dir_entry(OsStr::new(user.as_str())) {
+                    Err(Error::NotFound(_) | Error::NotADirectory(_)) => continue,
+                    agents => agents?,
+                };
+                for entry in agents.entries_at_most(LISTED_MAX)? {
+                    if let (Kind::Directory, Some(agent)) = (entry.kind, agent_of(&entry.name)) {
+                        found.insert(SandboxId { user: user.clone(), agent });
+                    }
+                }
+                if found.len() > LISTED_MAX {
+                    return Err(Error::TooManyEntries(LISTED_MAX));
+                }
+            }
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// What is known of a sandbox, which need not be there.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn sandbox_facts(&self, id: &SandboxId) -> Result<SandboxFacts> {
+        let [workspace, home] = place::of_sandbox(&id.user, &id.agent)?;
+        let root = &self.inner.root;
+        Ok(SandboxFacts {
+            id: id.clone(),
+            has_workspace: directory(root, &workspace)?.is_some(),
+            has_home: directory(root, &home)?.is_some(),
+            snapshots: self.count_snapshots(id)?,
+            used_ns: self.used(id)?.map(|used| i128::from(used.unix_ms) * 1_000_000),
+        })
+    }
+
+    /// What each overlay of a user with an agent takes, sorted by skill; of at most 1000, and how many more there are.
+    ///
+    /// # Errors
+    /// [`Error::TooManyEntries`], [`Error::Io`].
+    pub fn overlays(&self, id: &SandboxId) -> Result<(Vec<(SkillId, Use)>, usize)> {
+        let Some(dir) = directory(&self.inner.root, &place::overlay(&id.user, &id.agent)?)? else {
+            return Ok((Vec::new(), 0));
+        };
+        let entries = dir.entries_at_most(LISTED_MAX)?.into_iter();
+        let mut skills: Vec<SkillId> =
+            entries.filter_map(|entry| SkillId::parse(entry.name.to_str()?).ok()).collect();
+        skills.sort_unstable();
+        let more = skills.len().saturating_sub(OVERLAYS_MAX);
+        skills.truncate(OVERLAYS_MAX);
+        let counted = skills.into_iter().map(|skill| {
+            let tree = TreeId::Skill(id.user.clone(), id.agent.clone(), skill.clone());
+            Ok((skill, self.usage(&tree)?))
+        });
+        Ok((counted.collect::<Result<_>>()?, more))
+    }
+}
+
+fn agent_of(name: &OsStr) -> Option<AgentId> {
+    AgentId::parse(name.to_str()?).ok()
+}

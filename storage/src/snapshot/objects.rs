@@ -1,0 +1,142 @@
+//! [`Objects`]: contents of files, each once, under its digest.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+
+use super::OBJECTS;
+use super::manifest::Digest;
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::stat::Stat;
+use crate::store::Store;
+use crate::usage::Use;
+
+const BUFFER_BYTES: usize = 256 * 1024;
+/// How often a file is read again that changes while it is read.
+pub(super) const TRIES: usize = 3;
+
+/// The objects of one sandbox, to be added to.
+pub(super) struct Objects<'a> {
+    store: &'a Store,
+    dir: Dir,
+    /// What all snapshots of the sandbox take, with what was added.
+    taken: Use,
+    /// What was added, in bytes on the disk.
+    pub(super) added_bytes: u64,
+}
+
+/// A content that was put among the objects.
+pub(super) struct Put {
+    pub(super) digest: Digest,
+    /// The file that it is of, as it was when it was read.
+    pub(super) stat: Stat,
+    /// Whether nobody wrote to the file meanwhile.
+    pub(super) is_settled: bool,
+}
+
+impl<'a> Objects<'a> {
+    /// Those in `own`, of which all snapshots together take `taken`.
+    pub(super) fn new(store: &'a Store, own: &Dir, taken: Use) -> Result<Self> {
+        let dir = own.ensure_dir(OsStr::new(OBJECTS))?;
+        Ok(Self { store, dir, taken, added_bytes: 0 })
+    }
+
+    /// Keeps the content of `file`, reading it at most `tries` times until nobody writes to it meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Quota`], [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
+    pub(super) fn put(&mut self, mut file: File, mut stat: Stat, tries: usize) -> Result<Put> {
+        for left in (0..tries.max(1)).rev() {
+            self.store.admit_space()?;
+            self.check(stat.allocated)?;
+            let staged = self.store.inner.stage.file(0o600, None)?;
+            file.rewind().map_err(|error| Error::from_io("seek", "file", error))?;
+            // What grows faster than it is read would be read for ever.
+            let digest = copy_hashed(&file, staged.file(), stat.size)?;
+            let after: Stat =
+                rustix::fs::fstat(&file).map_err(|errno| Error::from_errno("stat", "file", errno))?.into();
+            let is_settled = after.etag() == stat.etag();
+            if is_settled || left == 0 {
+                let size = staged.stat()?;
+                self.place(staged, digest, size.allocated)?;
+                // The size is that of the content which was read, whatever the file has by now.
+                return Ok(Put { digest, stat: Stat { size: size.size, ..stat }, is_settled });
+            }
+            stat = after;
+        }
+        Err(Error::NotFound("file".to_owned()))
+    }
+
+    fn place(&mut self, staged: crate::stage::StagedFile, digest: Digest, allocated: u64) -> Result<()> {
+        let name = digest.hex();
+        let above = self.dir.ensure_dir(OsStr::new(name.get(..2).unwrap_or_default()))?;
+        if above.stat_entry(OsStr::new(&name))?.is_some() {
+            return Ok(());
+        }
+        self.check(allocated)?;
+        staged.place(&above, OsStr::new(&name))?;
+        self.taken = self.taken.plus(Use { bytes: allocated, files: 1 });
+        self.added_bytes += allocated;
+        Ok(())
+    }
+
+    /// Refuses a content of so many bytes when there would be too much.
+    fn check(&self, bytes: u64) -> Result<()> {
+        let limits = &self.store.options().snapshots;
+        let quota = |setting, unit, used, limit, needs| Error::Quota {
+            tree: "the snapshots of the workspace".to_owned(),
+            setting,
+            unit,
+            used,
+            limit,
+            needs,
+        };
+        if self.taken.bytes.saturating_add(bytes) > limits.bytes {
+            return Err(quota("limits.snapshots.bytes", "bytes", self.taken.bytes, limits.bytes, bytes));
+        }
+        if self.taken.files >= limits.files {
+            return Err(quota("limits.snapshots.files", "files", self.taken.files, limits.files, 1));
+        }
+        Ok(())
+    }
+}
+
+/// Opens an object in `own`.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::Io`].
+pub(super) fn open(own: &Dir, digest: Digest) -> Result<File> {
+    let name = digest.hex();
+    let objects = own.open_dir_entry(OsStr::new(OBJECTS))?;
+    let above = objects.open_dir_entry(OsStr::new(name.get(..2).unwrap_or_default()))?;
+    Ok(above.open_file_entry(OsStr::new(&name))?.0)
+}
+
+/// Copies the first `size` bytes of `from` into the empty file `to`, sharing blocks where the file system can
+/// (ioctl_ficlone(2)), and tells the digest of what is in `to` then.
+pub(super) fn copy_hashed(from: &File, to: &File, size: u64) -> Result<Digest> {
+    let failed = |error| Error::from_io("copy", "file", error);
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let is_shared = size > 0 && rustix::fs::ioctl_ficlone(to, from).is_ok();
+    let (mut source, mut target) = (if is_shared { to } else { from }, to);
+    let mut left = if is_shared { u64::MAX } else { size };
+    loop {
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let piece = buffer.get_mut(..most).unwrap_or_default();
+        let read = match source.read(piece) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            read => read.map_err(failed)?,
+        };
+        let read_bytes = piece.get(..read).unwrap_or_default();
+        if read_bytes.is_empty() {
+            return Ok(Digest(*hasher.finalize().as_bytes()));
+        }
+        hasher.update(read_bytes);
+        if !is_shared {
+            target.write_all(read_bytes).map_err(failed)?;
+        }
+        left = left.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX));
+    }
+}

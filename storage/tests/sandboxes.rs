@@ -1,0 +1,167 @@
+//! Laws of the life of sandboxes: nobody's goes from under a command, and none looks older than it is.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test's helpers panic, and look at the disk past the code they check"
+)]
+
+mod fixture;
+
+use std::time::{Duration, Instant};
+
+use fixture::{Fixture, Tree, agent, put, relaxed, skill_tree, user_id};
+use policy::RelPath;
+use storage::{Error, Options, SandboxId, SnapshotNote, Store};
+
+const IDLE: Duration = Duration::from_millis(400);
+
+fn sandbox(user: &str) -> SandboxId {
+    SandboxId { user: user_id(user), agent: agent() }
+}
+
+fn sweeping() -> Options {
+    Options { idle: Some(IDLE), ..relaxed() }
+}
+
+/// One pass: looks for what is idle, and removes it.
+fn sweep(store: &Store) -> Vec<String> {
+    let idle = store.idle_sandboxes(None, 100).unwrap();
+    let gone = idle.into_iter().filter(|id| store.sweep(id).unwrap().is_some());
+    gone.map(|id| id.user.to_string()).collect()
+}
+
+fn is_there(fixture: &Fixture, user: &str) -> (bool, bool) {
+    let at = |place: &str| fixture.root().join(place).join(user).join("agent").exists();
+    (at("sandbox"), at(".filesecbox/packages"))
+}
+
+#[test]
+fn a_sandbox_that_nobody_uses_goes_with_its_home_and_its_overlays_and_snapshots_stay() {
+    let fixture = Fixture::with(sweeping());
+    fixture.baseline("s", &Tree::of(&[("f", "1")]));
+    put(&fixture.skill("甲", "s"), "mine", "x");
+    put(&fixture.workspace("甲"), "f", "x");
+    drop(fixture.store.prepare_run(&sandbox("甲").workspace()).unwrap());
+    let snapshot = fixture.store.take_snapshot(&sandbox("甲"), SnapshotNote::default()).unwrap();
+    assert_eq!(is_there(&fixture, "甲"), (true, true));
+    assert_eq!(sweep(&fixture.store), Vec::<String>::new(), "just used");
+    std::thread::sleep(IDLE * 2);
+    assert_eq!(sweep(&fixture.store), ["甲"]);
+    assert_eq!(is_there(&fixture, "甲"), (false, false));
+    assert_eq!(fixture::read(&fixture.skill("甲", "s"), "mine").unwrap(), "x");
+    fixture.assert_swept();
+    drop(fixture.store.restore_snapshot(&sandbox("甲"), &snapshot.id).unwrap());
+    assert_eq!(fixture::read(&fixture.workspace("甲"), "f").unwrap(), "x");
+    assert_eq!(sweep(&fixture.store), Vec::<String>::new(), "its life begins anew");
+}
+
+#[test]
+fn a_sandbox_of_unknown_age_is_as_old_as_the_first_look_at_it() {
+    let fixture = Fixture::with(sweeping());
+    let ancient = fixture.root().join("sandbox/old/agent");
+    std::fs::create_dir_all(&ancient).unwrap();
+    let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1);
+    std::fs::File::open(&ancient).unwrap().set_modified(long_ago).unwrap();
+    std::thread::sleep(IDLE * 2);
+    assert_eq!(sweep(&fixture.store), Vec::<String>::new());
+    std::thread::sleep(IDLE * 2);
+    assert_eq!(sweep(&fixture.store), ["old"]);
+}
+
+#[test]
+fn every_use_puts_the_end_off() {
+    let fixture = Fixture::with(sweeping());
+    for user in ["used", "not"] {
+        put(&fixture.workspace(user), "f", "x");
+        fixture.store.note_use(&sandbox(user));
+    }
+    let (began, mut swept) = (Instant::now(), Vec::new());
+    while began.elapsed() < IDLE * 4 {
+        fixture.store.note_use(&sandbox("used"));
+        swept.extend(sweep(&fixture.store));
+        std::thread::sleep(IDLE / 20);
+    }
+    assert_eq!(swept, ["not"]);
+}
+
+#[test]
+fn no_command_loses_its_workspace_or_its_home_whatever_it_runs_in() {
+    let fixture = Fixture::with(sweeping());
+    fixture.baseline("s", &Tree::of(&[("f", "1")]));
+    for (user, tree) in [("u", sandbox("u").workspace()), ("v", skill_tree("v", "s"))] {
+        put(&fixture.workspace(user), "f", "x");
+        let run = fixture.store.prepare_run(&tree).unwrap();
+        std::thread::sleep(IDLE * 2);
+        assert_eq!(sweep(&fixture.store), Vec::<String>::new());
+        assert!(fixture.store.sweep(&sandbox(user)).unwrap().is_none());
+        let refused = fixture.store.remove_sandbox(&sandbox(user), false).map(drop);
+        assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+        assert!(!fixture.store.wait_until_left(&sandbox(user), Duration::from_millis(20)));
+        assert_eq!(is_there(&fixture, user), (true, true));
+        drop(run);
+        assert_eq!(sweep(&fixture.store), Vec::<String>::new(), "a run is a use until its end");
+        assert!(fixture.store.wait_until_left(&sandbox(user), Duration::ZERO));
+        assert!(fixture.store.remove_sandbox(&sandbox(user), false).unwrap().0);
+        assert_eq!(is_there(&fixture, user), (false, false));
+    }
+}
+
+#[test]
+fn neither_a_restart_nor_the_time_between_makes_a_sandbox_older() {
+    let Fixture { store, temp } = Fixture::with(sweeping());
+    put(&store.files(sandbox("u").workspace()), "f", "x");
+    store.note_use(&sandbox("u"));
+    drop(store);
+    // Restarts without an orderly end, each long after the one before.
+    for _ in 0..4 {
+        std::thread::sleep(IDLE);
+        let (store, _) = Store::open(temp.path(), sweeping()).unwrap();
+        assert_eq!(sweep(&store), Vec::<String>::new());
+        store.files(sandbox("u").workspace()).stat(&RelPath::root()).unwrap();
+    }
+    // What services saw of it adds up.
+    let (store, _) = Store::open(temp.path(), sweeping()).unwrap();
+    std::thread::sleep(IDLE * 2);
+    store.keep_uptime().unwrap();
+    drop(store);
+    let (store, _) = Store::open(temp.path(), sweeping()).unwrap();
+    assert_eq!(sweep(&store), ["u"]);
+}
+
+#[test]
+fn without_a_time_nothing_is_ever_idle() {
+    let fixture = Fixture::new();
+    put(&fixture.workspace("u"), "f", "x");
+    fixture.store.note_use(&sandbox("u"));
+    assert_eq!(sweep(&fixture.store), Vec::<String>::new());
+    assert!(fixture.store.sweep(&sandbox("u")).unwrap().is_none());
+}
+
+#[test]
+fn a_name_that_nobody_has_written_to_leaves_no_trace() {
+    let fixture = Fixture::with(sweeping());
+    for number in 0..20 {
+        fixture.store.note_use(&sandbox(&format!("u{number}")));
+    }
+    assert_eq!(fixture.store.sandboxes(None).unwrap(), []);
+    assert!(!fixture.store.remove_sandbox(&sandbox("u1"), true).unwrap().0);
+    assert_eq!(fixture.own("sandboxes"), Vec::<String>::new());
+}
+
+#[test]
+fn a_removed_sandbox_takes_its_snapshots_along_when_asked_to_and_links_are_not_followed() {
+    let fixture = Fixture::new();
+    let outside = fixture.root().join("kept");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("f"), "x").unwrap();
+    put(&fixture.workspace("u"), "f", "x");
+    std::os::unix::fs::symlink(&outside, fixture.root().join("sandbox/u/agent/link")).unwrap();
+    fixture.store.take_snapshot(&sandbox("u"), SnapshotNote::default()).unwrap();
+    assert!(fixture.store.remove_sandbox(&sandbox("u"), false).unwrap().0);
+    assert_eq!(fixture.store.snapshots(&sandbox("u")).unwrap().list.len(), 1);
+    assert_eq!(fixture.store.sandboxes(Some(&user_id("u"))).unwrap(), [sandbox("u")]);
+    assert!(fixture.store.remove_sandbox(&sandbox("u"), true).unwrap().0);
+    assert_eq!(fixture.store.sandboxes(None).unwrap(), []);
+    assert_eq!(std::fs::read(outside.join("f")).unwrap(), b"x");
+    fixture.assert_swept();
+}

@@ -1,0 +1,158 @@
+//! Workspaces as a whole: listed, measured, removed, swept when nobody uses them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Service, encoded, landlocked, skill, skill_zip, skills, workspace};
+
+fn listed(service: &Service, target: &str) -> Vec<(String, String)> {
+    let answer = service.client.get(target).ok();
+    let text = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
+    answer["data"].as_array().unwrap().iter().map(|row| (text(row, "user"), text(row, "agent"))).collect()
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(user, agent)| ((*user).to_owned(), (*agent).to_owned())).collect()
+}
+
+/// Waits until something holds.
+fn wait(complaint: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{complaint}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn workspaces_are_listed_sorted_and_in_pages() {
+    let service = Service::start();
+    for (user, agent) in [("乙", "y"), ("a", "z"), ("乙", "x"), ("a!", "b")] {
+        service.client.write(&workspace(user, agent), "f", "x");
+    }
+    let all = pairs(&[("a!", "b"), ("a", "z"), ("乙", "x"), ("乙", "y")]);
+    assert_eq!(listed(&service, "/v1/sandbox"), all);
+    let (mut found, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = service.client.get(format!("/v1/sandbox?limit=3{cursor}")).ok();
+        found.extend(listed(&service, &format!("/v1/sandbox?limit=3{cursor}")));
+        let Some(next) = page["next"].as_str() else { break };
+        cursor = format!("&cursor={}", encoded(next));
+    }
+    assert_eq!(found, all);
+    assert_eq!(
+        listed(&service, &format!("/v1/sandbox/{}", encoded("乙"))),
+        pairs(&[("乙", "x"), ("乙", "y")])
+    );
+    assert_eq!(listed(&service, "/v1/sandbox/nobody"), pairs(&[]));
+}
+
+#[test]
+fn what_a_user_takes_is_told_for_the_workspace_each_skill_and_the_snapshots() {
+    let service = Service::start();
+    let client = &service.client;
+    client.upload(&skills("甲", "x"), "baseline", &skill_zip("报表", &[("large", &"x".repeat(100_000))]));
+    client.write(&skill("甲", "x", "报表"), "mine", &"y".repeat(10_000));
+    client.write(&workspace("甲", "x"), "f", &"z".repeat(50_000));
+    client.post(format!("{}/snapshots", workspace("甲", "x")), "").ok();
+    let told = client.get(workspace("甲", "x")).ok()["data"].clone();
+    assert_eq!(
+        (&told["user"], &told["agent"], &told["workspace"]),
+        (&json!("甲"), &json!("x"), &json!(true))
+    );
+    assert!((50_000..100_000).contains(&told["taken"]["bytes"].as_u64().unwrap()), "{told}");
+    assert_eq!(told["skills"][0]["skill_id"], "报表");
+    assert!((10_000..50_000).contains(&told["skills"][0]["bytes"].as_u64().unwrap()), "{told}");
+    assert_eq!(told["snapshots"], 1);
+    assert!(told["taken_by_snapshots"]["bytes"].as_u64().unwrap() >= 50_000, "{told}");
+    assert_eq!((&told["runs"], &told["terminals"]), (&json!(0), &json!(0)));
+    assert_eq!(told["limits"]["idle_ms"], 86_400_000);
+    assert!(told["last_used_at"].as_str().unwrap().ends_with('Z'), "{told}");
+    let none = client.get(workspace("nobody", "x")).ok()["data"].clone();
+    assert_eq!((&none["workspace"], &none["taken"]["bytes"]), (&json!(false), &json!(0)));
+    let info = client.get(format!("{}/info", workspace("甲", "x"))).ok()["data"].clone();
+    assert_eq!((&info["workspace"], &info["backend"]), (&json!("/workspace"), &json!("local")));
+}
+
+#[test]
+fn a_workspace_is_removed_with_its_home_and_not_under_a_command_unless_forced() {
+    let service = Service::start();
+    if !landlocked(&service.client) {
+        return;
+    }
+    let (client, tree) = (&service.client, workspace("甲", "x"));
+    client.write(&tree, "f", "x");
+    client.post_json(format!("{tree}/exec"), &json!({"shell": "echo x > ~/kept"})).ok();
+    let sleeps = json!({"shell": "sleep 600", "exec_id": "sleeper"});
+    client.post_json(format!("{tree}/exec?background=true"), &sleeps).ok();
+    assert_eq!(client.get(&tree).ok()["data"]["runs"], 1);
+    client.delete(&tree).refused(409, "conflict");
+    assert_eq!(client.text(&tree, "f"), "x");
+    let several = client.delete(format!("/v1/sandbox/{}", encoded("甲"))).ok();
+    assert_eq!((&several["removed"], &several["busy"][0]["agent"]), (&json!(0), &json!("x")));
+    // A plain run, without a name, is killed too.
+    std::thread::scope(|scope| {
+        let plain = scope.spawn(|| client.try_execute(&tree, "bash", &["-c", "sleep 600"]));
+        wait("the second run does not start", || client.get(&tree).ok()["data"]["runs"] == 2);
+        assert_eq!(client.delete(format!("{tree}?force=true")).ok()["removed"], true);
+        plain.join().unwrap().refused(409, "conflict");
+    });
+    let told = client.get(&tree).ok()["data"].clone();
+    assert_eq!((&told["workspace"], &told["home"], &told["runs"]), (&json!(false), &json!(false), &json!(0)));
+    assert_eq!(client.files(&tree), Vec::<String>::new());
+    let home = client.post_json(format!("{tree}/exec"), &json!({"shell": "ls -A ~; pwd"})).ok();
+    assert!(!home["data"]["stdout"].as_str().unwrap().contains("kept"), "{home}");
+    assert_eq!(client.delete(&tree).ok()["removed"], true);
+    assert_eq!(client.delete(&tree).ok()["removed"], false);
+}
+
+#[test]
+fn all_workspaces_go_only_when_it_is_said_in_full() {
+    let service = Service::start();
+    let client = &service.client;
+    for user in ["甲", "乙"] {
+        client.write(&workspace(user, "x"), "f", "x");
+        client.write(&workspace(user, "y"), "f", "x");
+    }
+    client.delete("/v1/sandbox").refused(400, "invalid");
+    assert_eq!(client.delete(format!("/v1/sandbox/{}", encoded("甲"))).ok()["removed"], 2);
+    assert_eq!(listed(&service, "/v1/sandbox"), pairs(&[("乙", "x"), ("乙", "y")]));
+    let answer = client.delete("/v1/sandbox?confirm=all-workspaces").ok();
+    assert_eq!((&answer["removed"], &answer["more"]), (&json!(2), &json!(false)));
+    assert_eq!(listed(&service, "/v1/sandbox"), pairs(&[]));
+}
+
+#[test]
+fn an_unused_workspace_is_swept_and_a_used_one_is_not() {
+    let service = Service::configured("[workspaces]\nidle_ms = 1500\n");
+    let client = &service.client;
+    client.upload(&skills("甲", "x"), "baseline", &skill_zip("s", &[("f", "1")]));
+    client.write(&skill("甲", "x", "s"), "mine", "x");
+    for user in ["甲", "乙"] {
+        client.write(&workspace(user, "x"), "f", "x");
+    }
+    if landlocked(client) {
+        let sleeps = json!({"shell": "sleep 600", "exec_id": "sleeper"});
+        client.write(&workspace("丙", "x"), "f", "x");
+        client.post_json(format!("{}/exec?background=true", workspace("丙", "x")), &sleeps).ok();
+    }
+    let at = |user: &str| service.root.join("sandbox").join(user).join("x").exists();
+    wait("nothing is swept", || {
+        // A read is a use; asking what there is, is none.
+        assert_eq!(client.text(&workspace("乙", "x"), "f"), "x");
+        listed(&service, "/v1/sandbox").len() < 3 || !at("甲")
+    });
+    assert_eq!((at("甲"), at("乙")), (false, true));
+    assert_eq!(client.files(&workspace("甲", "x")), Vec::<String>::new());
+    assert_eq!(client.text(&skill("甲", "x", "s"), "mine"), "x");
+    let figures = String::from_utf8(client.get("/metrics").bytes(200).to_vec()).unwrap();
+    assert!(figures.contains("filesecbox_workspaces_swept_total 1\n"), "{figures}");
+    let audit =
+        std::fs::read_to_string(service.root.join(".filesecbox/audit/0000000000000001.jsonl")).unwrap();
+    let line = audit.lines().find(|line| line.contains("\"action\":\"sweep\"")).unwrap();
+    assert!(line.contains("\"tree\":\"sandbox/甲/x\"") && !line.contains("\"role\""), "{line}");
+    if landlocked(client) {
+        assert!(at("丙"), "the workspace of a run was swept");
+    }
+}

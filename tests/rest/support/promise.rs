@@ -1,0 +1,69 @@
+//! The promise that every answer is held against: the OpenAPI document, read more strictly than it asks for.
+//!
+//! A caller must bear fields that a later version adds. Here a field that the document does not name is a failure, so
+//! that the document names them all.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use jsonschema::{Registry, Validator};
+use serde_json::{Value, json};
+
+/// What the document is called in references.
+const NAME: &str = "urn:promise";
+
+/// The document with what is worked out of it.
+pub(crate) struct Promise {
+    pub(crate) document: Value,
+    registry: Registry<'static>,
+    validators: Mutex<HashMap<String, Arc<Validator>>>,
+}
+
+/// The promise of this version.
+pub(crate) static PROMISE: LazyLock<Promise> =
+    LazyLock::new(|| Promise::of(filesecbox::http::openapi::build().unwrap()));
+
+impl Promise {
+    fn of(document: Value) -> Self {
+        let mut closed = document.clone();
+        close(&mut closed);
+        let registry = Registry::new().add(NAME, closed).unwrap().prepare().unwrap();
+        Self { document, registry, validators: Mutex::default() }
+    }
+
+    /// What is wrong with a value by the schema at `pointer` in the document.
+    pub(crate) fn complaints(&self, pointer: &str, value: &Value) -> Vec<String> {
+        let validator = {
+            let mut validators = self.validators.lock().unwrap();
+            let build = || {
+                let schema = json!({ "$ref": format!("{NAME}#{}", in_uri(pointer)) });
+                let options =
+                    jsonschema::options().with_registry(&self.registry).should_validate_formats(true);
+                Arc::new(options.build(&schema).unwrap_or_else(|error| panic!("{pointer}: {error}")))
+            };
+            Arc::clone(validators.entry(pointer.to_owned()).or_insert_with(build))
+        };
+        validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect()
+    }
+}
+
+/// A pointer as the fragment of a URI, which has no braces.
+fn in_uri(pointer: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/~-._".contains(byte);
+    let one = |byte: u8| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    pointer.bytes().map(one).collect()
+}
+
+/// Allows no field that is not named.
+fn close(value: &mut Value) {
+    match value {
+        Value::Object(keywords) => {
+            if keywords.get("properties").is_some_and(Value::is_object) && keywords.contains_key("type") {
+                keywords.entry("additionalProperties").or_insert(Value::Bool(false));
+            }
+            keywords.values_mut().for_each(close);
+        }
+        Value::Array(list) => list.iter_mut().for_each(close),
+        _ => {}
+    }
+}
