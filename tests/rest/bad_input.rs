@@ -271,6 +271,7 @@ const TREE_ROUTES: &[(&str, &str)] = &[
     ("exec/x/signal", "POST"),
     ("exec/x/stdin", "POST"),
     ("terminal", "GET,HEAD"),
+    ("events", "GET,HEAD"),
     ("replace", "POST"),
     ("patch", "POST"),
     ("copy", "POST"),
