@@ -2,11 +2,13 @@
 //!
 //! * [`bare`] is the service to compare with, [`fixture`] what both are filled with;
 //! * [`sides`] starts them on fresh directories and lets them take turns; [`workloads`] says at what with files,
-//!   [`searching`] in them, [`execution`] and [`growth`] with commands;
+//!   [`searching`] in them, [`execution`] and [`growth`] with commands, [`backend`] through the
+//!   agent's side;
 //! * [`client`] and [`load`] are the load generator, [`native`] and [`spawn`] the floors, [`report`] the tables.
 //!
 //! `scripts/bench` builds both programs in release mode and starts this one; `docs/PERFORMANCE.md` reads the tables.
 
+mod backend;
 mod bare;
 mod client;
 mod error;
@@ -63,7 +65,7 @@ struct Measure {
     /// Print the tables of docs/PERFORMANCE.md, to paste
     #[arg(long)]
     markdown: bool,
-    /// Only the groups of workloads named: reads, writes, listing, uploads, footprint, searching, execution, growth
+    /// Only the groups of workloads named: reads, writes, listing, uploads, footprint, searching, execution, growth, backend
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// The service under test [default: `filesecbox` beside this program]
@@ -77,7 +79,7 @@ struct Measure {
 /// A group of rows: its name, the table it belongs to, and how it is measured.
 type Group = (&'static str, &'static Layout, fn(&Bench) -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 8] = [
+const GROUPS: [Group; 9] = [
     ("reads", &report::SERVICES, workloads::reads),
     ("writes", &report::SERVICES, workloads::writes),
     ("listing", &report::SERVICES, workloads::listing),
@@ -86,6 +88,7 @@ const GROUPS: [Group; 8] = [
     ("searching", &searching::LAYOUT, searching::searching),
     ("execution", &execution::LAYOUT, execution::commands),
     ("growth", &growth::LAYOUT, growth::growth),
+    ("backend", &backend::LAYOUT, backend::backend),
 ];
 
 fn main() -> ExitCode {

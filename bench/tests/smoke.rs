@@ -35,6 +35,8 @@ fn every_workload_gives_a_row_with_figures() {
         "64 skills",
         "live view",
         "a write and a run",
+        "`read_file`",
+        "`exec` of `true`",
     ] {
         let row = table.lines().find(|line| line.contains(workload));
         let has_figure =

@@ -2,6 +2,7 @@
 //!
 //! * [`Sandbox`]: what every backend does; [`SandboxExt`]: short forms over it.
 //! * [`ServiceSandbox`]: a filesecbox service.
+//! * `DockerSandbox` (feature `docker`): a container for each user.
 //! * [`NoneSandbox`]: this host itself, without walls.
 //! * [`MemSandbox`]: the backend that tests compare others with.
 //! * [`tools`]: what a model calls; [`catalogue`]: the skills and agents that it is told of.
@@ -14,6 +15,8 @@ mod adapters;
 pub mod catalogue;
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;
+#[cfg(feature = "docker")]
+mod docker;
 mod error;
 mod exec;
 mod ext;
@@ -31,6 +34,8 @@ mod service;
 pub mod tools;
 
 pub use adapters::{Limited, Limits, ReadOnly};
+#[cfg(feature = "docker")]
+pub use docker::{DockerOptions, DockerSandbox};
 pub use error::{Error, ErrorKind, Result};
 pub use exec::{ExecResult, ExecSpec, OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX, Program};
 pub use ext::SandboxExt;

@@ -8,6 +8,7 @@ mod health;
 mod registry;
 mod skill;
 mod token;
+mod workspace;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -59,6 +60,9 @@ enum Command {
     /// Upload, list, download and remove skills of a running service
     #[command(subcommand)]
     Skill(skill::SkillCommand),
+    /// List, measure and remove workspaces of a running service
+    #[command(subcommand)]
+    Workspace(workspace::WorkspaceCommand),
 }
 
 #[derive(Args)]
@@ -131,6 +135,7 @@ pub fn main() -> ExitCode {
         Some(Command::Token(command)) => token::run(command),
         Some(Command::Registry(command)) => registry::run(&command),
         Some(Command::Skill(command)) => skill::run(command),
+        Some(Command::Workspace(command)) => workspace::run(command),
     };
     match result {
         Ok(code) => code,

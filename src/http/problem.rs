@@ -46,7 +46,7 @@ pub(super) enum Code {
 
 impl Code {
     /// Every code.
-    pub(super) const ALL: [Self; 25] = [
+    pub(super) const ALL: [Self; 27] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Denied,
@@ -57,6 +57,8 @@ impl Code {
         Self::AlreadyExists,
         Self::IsDirectory,
         Self::NotADirectory,
+        Self::NotAFile,
+        Self::NotEmpty,
         Self::NotText,
         Self::EditMismatch,
         Self::Unencodable,
@@ -74,17 +76,13 @@ impl Code {
         Self::TooSlow,
     ];
 
-    pub(super) fn word(self) -> &'static str {
-        self.row().0
-    }
-
     /// The status of the code that is spelled so.
     pub(super) fn status_of(word: &str) -> Option<StatusCode> {
         Self::ALL.into_iter().map(Self::row).find(|row| row.0 == word).map(|row| row.1)
     }
 
     /// The word and the status of each code.
-    fn row(self) -> (&'static str, StatusCode) {
+    pub(super) fn row(self) -> (&'static str, StatusCode) {
         match self {
             Self::Invalid => ("invalid", StatusCode::BAD_REQUEST),
             Self::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED),

@@ -44,6 +44,12 @@ impl EventTable {
         Self { limits, places, feeds: Arc::default() }
     }
 
+    /// How many there may be.
+    #[must_use]
+    pub fn limits(&self) -> &EventLimits {
+        &self.limits
+    }
+
     async fn place(&self, user: &UserId) -> Result<Place> {
         self.places.take(user).await.map_err(|error| match error {
             Error::Busy { .. } => {

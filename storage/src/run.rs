@@ -1,6 +1,7 @@
 //! [`PlannedRun`] and [`PreparedRun`]: trees as a command will see them, and what the command did to them.
 //!
-//! A workspace is seen as it is. A merged view is seen in one of two ways:
+//! A workspace is seen as it is, and a copy of it by a run whose changes are to be decided about. A merged view is seen in
+//! one of two ways:
 //!
 //! * through its *live view* ([`crate::live`]), where the host lets the service mount: what the command changes is
 //!   changed, at once;
@@ -66,7 +67,7 @@ pub struct PreparedRun {
     id: TreeId,
     view: View,
     temporary: PathBuf,
-    /// The skills seen: the tree itself, or those that a run of the workspace asked for.
+    /// What is seen but as it is: the tree itself, or the skills that a run of the workspace asked for.
     skills: Vec<Seen>,
     /// How far the run may let grow what [`PreparedRun::gauges`] measure: the workspace with the home, then each skill.
     ceilings: Vec<Ceiling>,
@@ -79,7 +80,7 @@ pub struct PreparedRun {
     _occupant: Occupant,
 }
 
-/// A skill as a command sees it.
+/// A skill, or a workspace that is copied, as a command sees it.
 struct Seen {
     id: TreeId,
     by: By,
@@ -97,7 +98,7 @@ pub struct PlannedRun {
     view: View,
     temporary: PathBuf,
     placement: Placement,
-    /// Whether a skill is copied even where it could be seen live, so that what the command does is done aside.
+    /// Whether the tree is copied even where it could be seen as it is, so that what the command does is done aside.
     is_aside: bool,
     /// Skills that a run of the workspace sees besides, each once.
     skills: Vec<SkillId>,
@@ -239,18 +240,25 @@ impl PlannedRun {
         &self.temporary
     }
 
-    /// Has the command work on a copy of its skill, so that nothing is changed before [`PreparedRun::absorb`].
+    /// Has the command work on a copy of its tree, so that nothing is changed before [`PreparedRun::absorb`].
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for a run in a workspace, which has no layers.
-    pub fn aside(self) -> Result<Self> {
-        match self.id {
-            TreeId::Skill(..) => Ok(Self { is_aside: true, ..self }),
-            TreeId::Workspace(..) => Err(Error::Unsupported(
-                "a command that is to be decided about later works in a skill: a workspace has no layers"
-                    .to_owned(),
-            )),
+    /// [`Error::Unsupported`] for a run in a workspace that sees skills.
+    pub fn aside(mut self) -> Result<Self> {
+        self.is_aside = true;
+        if !matches!(self.id, TreeId::Workspace(..)) {
+            return Ok(self);
         }
+        if !self.skills.is_empty() {
+            let message = "a command that is to be decided about later sees no skills beside its workspace: leave \
+                           `skills` out, or run it in a skill";
+            return Err(Error::Unsupported(message.to_owned()));
+        }
+        if self.placement == Placement::InPlace {
+            let copy = self.store.root_path().join(place::WORK).join(&self.run);
+            self.view.aliases.push(std::mem::replace(&mut self.view.tree, copy));
+        }
+        Ok(self)
     }
 
     /// Makes what the run needs: the workspace, live views, or copies of merged views.
@@ -266,7 +274,7 @@ impl PlannedRun {
         let seen =
             skills.iter().map(|skill| TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone()));
         let workspace = TreeId::Workspace(id.user().clone(), id.agent().clone());
-        let own = matches!(id, TreeId::Skill(..)).then(|| id.clone());
+        let own = (is_aside || matches!(id, TreeId::Skill(..))).then(|| id.clone());
         for tree in std::iter::once(workspace).chain(own).chain(seen) {
             ceilings.push(store.ceiling(&tree)?);
         }
@@ -307,6 +315,10 @@ impl PlannedRun {
                     // Not while a first change is about to put its own in place.
                     let _held = store.inner.locks.read(&prepared.id);
                     drop(store.plain(&prepared.id, true)?);
+                }
+                if is_aside {
+                    let copy = store.materialise(&prepared.id, &prepared.run, prepared.view.owner)?;
+                    prepared.skills.push(Seen { id: prepared.id.clone(), by: By::Copy(copy) });
                 }
                 for skill in &skills {
                     let tree = TreeId::Skill(user.clone(), agent.clone(), skill.clone());

@@ -49,6 +49,8 @@ fn help_names_every_command_and_what_it_needs() {
         (&["skill", "list", "--help"], &["--json", "--user"]),
         (&["skill", "download", "--help"], &["--output", "standard output"]),
         (&["skill", "rm", "--help"], &["--scope", "baseline"]),
+        (&["workspace", "--help"], &["list", "usage", "rm"]),
+        (&["workspace", "rm", "--help"], &["--force", "--snapshots", "skills stay"]),
         (&["--version"], &[env!("CARGO_PKG_VERSION")]),
     ] {
         let output = run_program(args, &[("FILESECBOX_TOKEN", "never-shown")]);
@@ -211,9 +213,14 @@ fn a_port_that_says_something_else_or_nothing_is_not_healthy() {
 
 /// A call of `filesecbox skill` against a service.
 fn call(service: &Service, args: &[&str]) -> Output {
+    call_of("skill", service, args)
+}
+
+/// A call of `filesecbox` against a service.
+fn call_of(what: &str, service: &Service, args: &[&str]) -> Output {
     let server = format!("http://{}", service.client.address);
     let mut command = program();
-    command.current_dir(service.outside()).arg("skill").args(args);
+    command.current_dir(service.outside()).arg(what).args(args);
     command.env("FILESECBOX_SERVER", server).env("FILESECBOX_USER", "张三").env("FILESECBOX_AGENT", "代理");
     if let Some(token) = &service.client.token {
         command.env("FILESECBOX_TOKEN", token);
@@ -259,6 +266,29 @@ fn skills_go_up_are_listed_come_down_and_are_removed() {
     let left: Vec<_> =
         std::fs::read_dir(service.outside()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("part")), "{left:?}");
+}
+
+#[test]
+fn workspaces_are_listed_measured_and_removed() {
+    let service = Service::start();
+    for agent in ["代理", "x"] {
+        service.client.write(&workspace("张三", agent), "f", &"x".repeat(10_000));
+    }
+    let list = stdout(&call_of("workspace", &service, &["list"]));
+    assert_eq!(list.lines().count(), 2, "{list}");
+    assert!(list.contains("张三/代理: runs 0, terminals 0, snapshots 0"), "{list}");
+    let usage = stdout(&call_of("workspace", &service, &["usage"]));
+    assert!(usage.lines().next().unwrap().ends_with("workspace and home"), "{usage}");
+    let usage = stdout(&call_of("workspace", &service, &["usage", "--json"]));
+    let usage: serde_json::Value = serde_json::from_str(&usage).unwrap();
+    assert!(usage["taken"]["bytes"].as_u64().unwrap() >= 10_000, "{usage}");
+    // Whom it is about is never taken from the environment.
+    assert_eq!(call_of("workspace", &service, &["rm"]).status.code(), Some(2));
+    let removed = call_of("workspace", &service, &["rm", "-u", "张三", "-a", "x"]);
+    assert_eq!(stdout(&removed), "Workspace of '张三' with 'x' removed\n", "{}", stderr(&removed));
+    let removed = call_of("workspace", &service, &["rm", "-u", "张三", "--force", "--snapshots"]);
+    assert_eq!(stdout(&removed), "1 workspaces removed\n", "{}", stderr(&removed));
+    assert_eq!(stdout(&call_of("workspace", &service, &["list"])), "");
 }
 
 #[test]

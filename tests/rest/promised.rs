@@ -35,7 +35,14 @@ fn the_page_may_look_as_its_own_style_says_and_nothing_else() {
 fn operations() -> Vec<(String, String, &'static Value)> {
     let paths = PROMISE.document["paths"].as_object().unwrap();
     let filled = |path: &str| {
-        let names = [("{u}", "u"), ("{a}", "a"), ("{s}", "s"), ("{exec_id}", "e"), ("{path}", "f")];
+        let names = [
+            ("{u}", "u"),
+            ("{a}", "a"),
+            ("{s}", "s"),
+            ("{exec_id}", "e"),
+            ("{snapshot}", "019ab1c2d3e45f607182"),
+            ("{path}", "f"),
+        ];
         names.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value))
     };
     let each = |(path, item): (&String, &'static Value)| {

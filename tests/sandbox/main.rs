@@ -15,11 +15,16 @@
 mod answered;
 #[path = "../rest/support/client.rs"]
 mod client;
+#[path = "../../sandbox/tests/transcript/play.rs"]
+mod play;
 #[path = "../rest/support/promise.rs"]
 mod promise;
 mod remote;
 #[path = "../rest/support/service.rs"]
 mod service;
+#[path = "../../sandbox/tests/tools/tapped.rs"]
+mod tapped;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -54,6 +59,7 @@ fn main() {
             }));
         }
     }
+    trials.extend(tools::trials(&runtime, &remote));
     let conclusion = libtest_mimic::run(&arguments, trials);
     for (name, (held, skipped)) in counts.lock().unwrap().iter() {
         println!("{name}: {held} laws hold, {skipped} skipped");

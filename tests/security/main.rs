@@ -26,8 +26,6 @@
     reason = "a test fails by panicking, looks at the host from outside, and shares the client with another suite"
 )]
 
-#[path = "../rest/support/answered.rs"]
-mod answered;
 mod attack;
 mod bodies;
 #[path = "../rest/support/client.rs"]
@@ -45,8 +43,6 @@ mod payload;
 mod planting;
 mod processes;
 mod programs;
-#[path = "../rest/support/promise.rs"]
-mod promise;
 mod races;
 mod resources;
 mod scene;

@@ -60,28 +60,41 @@ impl Tool for Read {
         if path.is_empty() {
             return Err(Refusal::new("path is required"));
         }
-        let (shown, bytes) = open(context, &path).await?;
+        let Opened { shown, bytes, note } = open(context, &path).await?;
         let text = text(&shown, &bytes)?;
-        Ok(numbered(text, usize::try_from(max_lines).unwrap_or(0), usize::try_from(offset).unwrap_or(0)))
+        let lines =
+            numbered(text, usize::try_from(max_lines).unwrap_or(0), usize::try_from(offset).unwrap_or(0));
+        Ok(format!("{note}{lines}"))
     }
 }
 
+/// A file that was found.
+struct Opened {
+    shown: String,
+    bytes: bytes::Bytes,
+    /// Where it was found, when that is not where it was looked for first.
+    note: String,
+}
+
 /// The file that `path` means: from the current directory, or, when nothing is there, from the workspace.
-async fn open(context: &Context<'_>, path: &str) -> Result<(String, bytes::Bytes), Refusal> {
+async fn open(context: &Context<'_>, path: &str) -> Result<Opened, Refusal> {
     let session = context.session;
     let first = session.resolve(path)?;
+    let shown = session.shown(&first);
     match file(context, &first).await {
         Err(error) if error.is_not_found() && !path.starts_with('/') => {
-            let second = session.resolve_from(session.workspace(), path).unwrap_or_else(|_| first.clone());
-            if second != first
+            let second =
+                session.resolve_from(session.workspace(), path).ok().filter(|second| *second != first);
+            if let Some(second) = second
                 && let Ok(bytes) = file(context, &second).await
             {
-                return Ok((session.shown(&second), bytes));
+                let note = format!("(not in the current directory; this is {second})\n");
+                return Ok(Opened { shown: session.shown(&second), bytes, note });
             }
-            Err(Refusal(format!("no such file: {}", session.shown(&first))))
+            Err(Refusal(format!("no such file: {shown}")))
         }
-        Err(error) => Err(refused(&session.shown(&first), error)),
-        Ok(bytes) => Ok((session.shown(&first), bytes)),
+        Err(error) => Err(refused(&shown, error)),
+        Ok(bytes) => Ok(Opened { shown, bytes, note: String::new() }),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Refusal;
-use crate::{Sandbox, SandboxPath, UserId};
+use crate::{Sandbox, SandboxPath, SandboxPathError, UserId};
 
 /// Variables that one session remembers.
 const VARIABLES_MAX: usize = 64;
@@ -101,13 +101,14 @@ impl Session {
     }
 
     pub(super) fn resolve_from(&self, directory: &SandboxPath, text: &str) -> Result<SandboxPath, Refusal> {
-        let path = directory.join(text)?;
-        if path.below(&self.workspace).is_none() {
-            let message =
-                format!("path `{path}` is outside the workspace `{}`: use a path inside it", self.workspace);
-            return Err(Refusal(message));
-        }
-        Ok(path)
+        let path = match directory.join(text) {
+            Ok(path) => Some(path),
+            Err(SandboxPathError::AboveRoot(_)) => None,
+            Err(error) => return Err(error.into()),
+        };
+        path.filter(|path| path.below(&self.workspace).is_some()).ok_or_else(|| {
+            Refusal(format!("`{text}` is outside the workspace `{}`: use a path inside it", self.workspace))
+        })
     }
 
     /// A path as it is shown: relative to the current directory where it is below it, else absolute.
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(session.resolve("a.txt").unwrap().as_str(), "/home/u/.x/ws/源/a.txt");
         assert_eq!(session.resolve("../b").unwrap().as_str(), "/home/u/.x/ws/b");
         assert_eq!(session.resolve("/home/u/.x/ws/../ws/b").unwrap().as_str(), "/home/u/.x/ws/b");
-        for outside in ["../../x", "/etc/passwd", "/home/u/.x/ws-evil/s", "/"] {
+        for outside in ["../../x", "../../../../../..", "/etc/passwd", "/home/u/.x/ws-evil/s", "/"] {
             let refusal = session.resolve(outside).unwrap_err();
             assert!(refusal.0.contains("outside the workspace"), "{outside}: {refusal}");
         }

@@ -4,6 +4,7 @@
 //! `FILESECBOX_REQUIRE=docker-engine` makes a failure of a Docker engine that is not there.
 #![allow(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::print_stdout,
     clippy::disallowed_methods,
     missing_docs,
@@ -11,6 +12,7 @@
 )]
 
 mod adapters;
+mod docker;
 mod memory;
 mod none;
 
@@ -19,38 +21,89 @@ use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Arguments, Trial};
 use sandbox::conformance::{Subject, Verdict, check, laws};
+use tokio::runtime::{Builder, Runtime};
+
+/// How many laws hold, and how many were skipped, by backend.
+type Counts = Arc<Mutex<BTreeMap<&'static str, (usize, usize)>>>;
 
 fn main() {
-    let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
-    let subjects: Vec<(&str, Arc<dyn Subject>)> = vec![
+    let runtime = Arc::new(Builder::new_multi_thread().enable_all().build().unwrap());
+    let arguments = Arguments::from_args();
+    let mut subjects: Vec<(&str, Arc<dyn Subject>)> = vec![
         ("memory", Arc::new(memory::Memory::default())),
         ("read_only", Arc::new(adapters::Adapted::new(adapters::Adapter::ReadOnly))),
         ("limited", Arc::new(adapters::Adapted::new(adapters::Adapter::Limited))),
         ("none", Arc::new(none::Host::new())),
     ];
-    let counts = Arc::new(Mutex::new(BTreeMap::<&str, (usize, usize)>::new()));
+    let engine = runtime.block_on(docker::Engine::find()).map(Arc::new);
     let mut trials = Vec::new();
-    for (name, subject) in subjects {
-        for law in laws() {
-            let (runtime, subject, counts) = (runtime.clone(), subject.clone(), counts.clone());
-            trials.push(Trial::test(format!("{name}::{}", law.name), move || {
-                let verdict = runtime.block_on(check(&subject, law));
-                let mut counts = counts.lock().unwrap();
-                let (held, skipped) = counts.entry(name).or_default();
-                match verdict {
-                    Verdict::Holds => *held += 1,
-                    Verdict::Skipped(need) => {
-                        *skipped += 1;
-                        println!("SKIPPED: {name}::{}: this backend lacks {need:?}", law.name);
-                    }
-                }
-                Ok(())
-            }));
+    match &engine {
+        Ok(engine) => {
+            subjects.push(("docker", engine.clone()));
+            trials.extend(of_the_engine(&runtime, engine));
+        }
+        Err(reason) => {
+            println!("SKIPPED: docker: {reason}");
+            let required = std::env::var("FILESECBOX_REQUIRE").unwrap_or_default();
+            assert!(
+                !required.split(',').any(|name| name == "docker-engine"),
+                "docker-engine is required: {reason}"
+            );
         }
     }
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    let counts = Counts::default();
+    for (name, subject) in subjects {
+        trials.extend(laws_of(&runtime, name, &subject, &counts));
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
     for (name, (held, skipped)) in counts.lock().unwrap().iter() {
         println!("{name}: {held} laws hold, {skipped} skipped");
     }
+    if let Ok(engine) = &engine {
+        runtime.block_on(engine.clean_up());
+    }
     conclusion.exit();
+}
+
+fn laws_of(
+    runtime: &Arc<Runtime>,
+    name: &'static str,
+    subject: &Arc<dyn Subject>,
+    counts: &Counts,
+) -> Vec<Trial> {
+    let trial = |law: &'static sandbox::conformance::Law| {
+        let (runtime, subject, counts) = (runtime.clone(), subject.clone(), counts.clone());
+        Trial::test(format!("{name}::{}", law.name), move || {
+            let verdict = runtime.block_on(check(&subject, law));
+            let mut counts = counts.lock().unwrap();
+            let (held, skipped) = counts.entry(name).or_default();
+            match verdict {
+                Verdict::Holds => *held += 1,
+                Verdict::Skipped(need) => {
+                    *skipped += 1;
+                    println!("SKIPPED: {name}::{}: this backend lacks {need:?}", law.name);
+                }
+            }
+            Ok(())
+        })
+    };
+    laws().map(trial).collect()
+}
+
+/// What containers alone promise.
+fn of_the_engine(runtime: &Arc<Runtime>, engine: &Arc<docker::Engine>) -> Vec<Trial> {
+    macro_rules! trial {
+        ($law:ident) => {{
+            let (runtime, engine) = (runtime.clone(), engine.clone());
+            Trial::test(concat!("docker::", stringify!($law)), move || {
+                runtime.block_on(engine.$law());
+                Ok(())
+            })
+        }};
+    }
+    vec![
+        trial!(an_export_keeps_the_whole_container),
+        trial!(an_idle_container_stops_and_starts_again),
+        trial!(a_container_has_no_rights_and_bounds),
+    ]
 }

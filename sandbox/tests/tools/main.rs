@@ -4,14 +4,22 @@
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::disallowed_methods,
+    clippy::panic,
     reason = "a test fails by panicking, tells its counts, and looks at the host from behind the sandbox"
 )]
 
 mod agreement;
 mod cases;
+mod documents;
+mod endurance;
 mod hostile;
+mod limits;
+mod oracles;
 
+#[path = "../transcript/play.rs"]
+mod play;
 mod registry;
 mod stores;
 mod support;
 mod tapped;
+mod transcript;

@@ -1,27 +1,27 @@
 //! The document as a whole, out of the files of this folder.
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use serde_yaml_ng::{Mapping, Value as Yaml};
 use thiserror::Error;
 
+use super::failure;
 use super::operation::{Place, Written};
-use super::shorthand::{fields, schema};
-use crate::http::problem::Code;
+use super::shorthand::schema;
 
 /// The version of OpenAPI.
 const OPENAPI: &str = "3.1.1";
 /// The groups of operations, in the order of the page.
-const AREAS: [(&str, &str); 5] = [
+const AREAS: [(&str, &str); 6] = [
     ("Service", include_str!("operations/service.yaml")),
     ("Skills", include_str!("operations/skills.yaml")),
     ("Reading", include_str!("operations/reading.yaml")),
     ("Changing", include_str!("operations/changing.yaml")),
+    ("Workspaces", include_str!("operations/workspaces.yaml")),
     ("Running", include_str!("operations/running.yaml")),
 ];
 const COMPONENTS: &str = include_str!("components.yaml");
-const CODES: &str = include_str!("codes.yaml");
 /// What `T/` stands for, and what the names of operations get behind them.
 const TREES: [(&str, &str); 2] =
     [("/v1/skills/{u}/{a}/{s}/", "InSkill"), ("/v1/sandbox/{u}/{a}/", "InWorkspace")];
@@ -35,22 +35,20 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    fn new(what: &str, problem: impl ToString) -> Self {
+    pub(super) fn new(what: &str, problem: impl ToString) -> Self {
         Self { what: what.to_owned(), problem: problem.to_string() }
     }
 }
 
-/// A code as it is written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Failure {
-    /// When it is sent.
-    when: String,
-    /// What stands beside the sentence.
-    #[serde(default)]
-    details: Map<String, Value>,
-    /// `data`, and the details, of one.
-    example: Map<String, Value>,
+/// What operations refer to, as OpenAPI has it; schemas in the [shorthand](super::shorthand) until they are written out.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Components {
+    pub(super) schemas: Map<String, Value>,
+    parameters: Map<String, Value>,
+    headers: Map<String, Value>,
+    pub(super) responses: Map<String, Value>,
+    security_schemes: Map<String, Value>,
 }
 
 /// Puts the document together.
@@ -58,9 +56,9 @@ struct Failure {
 /// # Errors
 /// [`Wrong`]: the files of this folder are not as they must be.
 pub fn build() -> Result<Value, Wrong> {
-    let mut components: Map<String, Value> = read("components", COMPONENTS)?;
-    write_out(&mut components);
-    add_failures(&mut components)?;
+    let mut components: Components = read("components", COMPONENTS)?;
+    components.write_out();
+    failure::add(&mut components)?;
     let mut paths = Map::new();
     for (area, text) in AREAS {
         let operations: Mapping = read(area, text)?;
@@ -91,7 +89,7 @@ pub fn build() -> Result<Value, Wrong> {
     }))
 }
 
-fn read<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, Wrong> {
+pub(super) fn read<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, Wrong> {
     let mut yaml: Yaml = serde_yaml_ng::from_str(text).map_err(|error| Wrong::new(what, error))?;
     yaml.apply_merge().map_err(|error| Wrong::new(what, error))?;
     serde_yaml_ng::from_value(yaml).map_err(|error| Wrong::new(what, error))
@@ -107,62 +105,22 @@ fn add(paths: &mut Map<String, Value>, tag: &str, heading: &str, written: &Writt
     for (path, suffix) in places {
         let operation = written.at(&Place { method, path: &path, heading, tag, suffix })?;
         let item = paths.entry(path).or_insert_with(|| json!({}));
-        item[method.to_lowercase()] = operation;
+        let others = item.as_object_mut().ok_or("a path is no object")?;
+        if others.insert(method.to_lowercase(), operation).is_some() {
+            return Err("it is there twice".to_owned());
+        }
     }
     Ok(())
 }
 
-/// Writes out the schemas among the components.
-fn write_out(components: &mut Map<String, Value>) {
-    for (kind, elements) in components {
-        for element in elements.as_object_mut().into_iter().flat_map(Map::values_mut) {
-            if kind == "schemas" {
-                *element = schema(element);
-            } else if let Some(written) = element.get_mut("schema") {
+impl Components {
+    fn write_out(&mut self) {
+        self.schemas.values_mut().for_each(|written| *written = schema(written));
+        for element in self.parameters.values_mut().chain(self.headers.values_mut()) {
+            if let Some(written) = element.get_mut("schema") {
                 *written = schema(written);
             }
         }
-    }
-}
-
-/// Adds a schema for the failure of each code.
-fn add_failures(components: &mut Map<String, Value>) -> Result<(), Wrong> {
-    let failures: std::collections::BTreeMap<String, Failure> = read("codes", CODES)?;
-    let Some(Value::Object(schemas)) = components.get_mut("schemas") else {
-        return Err(Wrong::new("components", "there are no schemas"));
-    };
-    for code in Code::ALL {
-        let word = code.word();
-        let failure = failures.get(word).ok_or_else(|| Wrong::new(word, "it is missing"))?;
-        let (mut properties, mut required) = fields(&failure.details);
-        properties.insert("status".to_owned(), json!({ "const": "error" }));
-        properties.insert(
-            "data".to_owned(),
-            json!({ "type": "string", "description": "One sentence.", "minLength": 1 }),
-        );
-        properties.insert("code".to_owned(), json!({ "const": word }));
-        properties.insert("request_id".to_owned(), json!({ "type": "string" }));
-        required.extend(["status", "data", "code", "request_id"].map(Value::from));
-        let mut example = failure.example.clone();
-        example.extend([
-            ("status".to_owned(), "error".into()),
-            ("code".to_owned(), word.into()),
-            ("request_id".to_owned(), "243b6b77-2".into()),
-        ]);
-        schemas.insert(
-            word.to_owned(),
-            json!({
-                "type": "object",
-                "description": failure.when,
-                "properties": properties,
-                "required": required,
-                "examples": [example],
-            }),
-        );
-    }
-    match failures.keys().find(|word| Code::status_of(word).is_none()) {
-        Some(word) => Err(Wrong::new(word, "the service has no such code")),
-        None => Ok(()),
     }
 }
 

@@ -7,11 +7,13 @@
 //! | File | Holds |
 //! | --- | --- |
 //! | `document` | the document as a whole |
+//! | `failure` | the schema and the answer of each code |
 //! | `operation` | one operation as it is written, and as OpenAPI has it |
 //! | `shorthand` | how schemas are written |
 //! | `page`, `notation` | the page, and schemas on it |
 
 mod document;
+mod failure;
 mod notation;
 mod operation;
 mod page;

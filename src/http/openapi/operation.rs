@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::failure::failure;
 use super::shorthand::{fields, optional, schema};
 use crate::http::problem::Code;
 
@@ -51,7 +52,10 @@ pub(super) struct Written {
     bytes: Option<String>,
     /// The schema of what is streamed to who asks for a stream.
     streams: Option<Value>,
-    /// When a success has status 201.
+    /// The status of a success.
+    #[serde(default = "ok")]
+    status: u16,
+    /// When a success has status 201 instead.
     created: Option<String>,
     /// Headers of a success, by their names in `components.yaml`.
     #[serde(default)]
@@ -62,6 +66,10 @@ pub(super) struct Written {
     /// Codes of failures besides those that [`Written::codes`] adds.
     #[serde(default)]
     codes: Vec<String>,
+}
+
+fn ok() -> u16 {
+    200
 }
 
 /// Who may ask.
@@ -153,7 +161,7 @@ impl Written {
     fn responses(&self, place: &Place<'_>) -> Result<Map<String, Value>, String> {
         let is_head = place.method == "HEAD";
         let mut responses = Map::new();
-        for (status, description) in [(200, Some("Success.")), (201, self.created.as_deref())] {
+        for (status, description) in [(self.status, Some("Success.")), (201, self.created.as_deref())] {
             if let Some(description) = description {
                 let mut response = answer(description, &self.answer_headers);
                 let content = self.success_content();
@@ -175,18 +183,14 @@ impl Written {
             responses.remove("200");
         }
         for (status, codes) in self.codes(place)? {
-            let mut response = answer(&codes_of(&codes), failure_headers(status));
-            if !is_head {
-                response["content"] = json!({ "application/json": { "schema": any_of(&codes) } });
-            }
-            responses.insert(status.as_u16().to_string(), response);
+            let failure = match codes.first() {
+                Some(code) if codes.len() == 1 && !is_head => shared(code),
+                _ => failure(status, &codes, is_head),
+            };
+            responses.insert(status.as_u16().to_string(), failure);
         }
-        for (status, what) in [
-            ("414", "The target of the request is too long."),
-            ("431", "The head of the request is larger than `limits.connections.head_bytes`."),
-        ] {
-            responses
-                .insert(status.to_owned(), json!({ "description": format!("{what} There is no body.") }));
+        for status in ["414", "431"] {
+            responses.insert(status.to_owned(), shared(status));
         }
         Ok(responses)
     }
@@ -243,7 +247,7 @@ impl Written {
 }
 
 /// An answer with headers, each by its name in `components.yaml`; every answer has its id.
-fn answer<T: AsRef<str>>(description: &str, headers: impl IntoIterator<Item = T>) -> Value {
+pub(super) fn answer<T: AsRef<str>>(description: &str, headers: impl IntoIterator<Item = T>) -> Value {
     let mut named = Map::new();
     named.insert("x-request-id".to_owned(), json!({ "$ref": "#/components/headers/x-request-id" }));
     for name in headers {
@@ -253,24 +257,7 @@ fn answer<T: AsRef<str>>(description: &str, headers: impl IntoIterator<Item = T>
     json!({ "description": description, "headers": named })
 }
 
-fn failure_headers(status: StatusCode) -> &'static [&'static str] {
-    match status {
-        StatusCode::UNAUTHORIZED => &["WWW-Authenticate"],
-        StatusCode::RANGE_NOT_SATISFIABLE => &["Content-Range"],
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => &["Retry-After"],
-        _ => &[],
-    }
-}
-
-fn codes_of(codes: &BTreeSet<&str>) -> String {
-    codes.iter().map(|code| format!("`{code}`")).collect::<Vec<_>>().join(", ")
-}
-
-fn any_of(codes: &BTreeSet<&str>) -> Value {
-    let mut each: Vec<Value> =
-        codes.iter().map(|code| json!({ "$ref": format!("#/components/schemas/{code}") })).collect();
-    if each.len() == 1 {
-        return each.pop().unwrap_or_default();
-    }
-    json!({ "oneOf": each, "discriminator": { "propertyName": "code" } })
+/// An answer that many operations share, by its name in the document.
+fn shared(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/responses/{name}") })
 }

@@ -112,7 +112,7 @@ fn section(page: &mut String, document: &Value, shown: &Shown<'_>) {
         );
     }
     let _ = writeln!(page, "<pre>{}</pre>", escaped(&curl(document, shown)));
-    answers(page, operation);
+    answers(page, document, operation);
 }
 
 fn parameters(page: &mut String, document: &Value, operation: &Value) {
@@ -147,9 +147,10 @@ fn parameters(page: &mut String, document: &Value, operation: &Value) {
     }
 }
 
-fn answers(page: &mut String, operation: &Value) {
+fn answers(page: &mut String, document: &Value, operation: &Value) {
     let mut codes = String::new();
     for (status, response) in operation["responses"].as_object().into_iter().flatten() {
+        let response = resolved(document, response);
         if status.as_str() >= "400" {
             let _ = writeln!(codes, "<tr><td>{status}</td><td>{}</td></tr>", said(&response["description"]));
             continue;

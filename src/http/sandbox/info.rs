@@ -3,11 +3,10 @@
 use axum::extract::State;
 use serde::Serialize;
 
-use super::NoQuery;
 use super::usage::Limits;
 use crate::http::App;
 use crate::http::answer::{Answer, success};
-use crate::http::request::{Params, SandboxRequest};
+use crate::http::request::{NoParams, SandboxRequest};
 
 /// What a command finds in a sandbox.
 #[derive(Serialize)]
@@ -23,11 +22,7 @@ struct Info<'a> {
     limits: Limits<'a>,
 }
 
-pub(in crate::http) async fn info(
-    State(app): State<App>,
-    request: SandboxRequest,
-    _query: Params<NoQuery>,
-) -> Answer {
+pub(in crate::http) async fn info(State(app): State<App>, request: SandboxRequest, _: NoParams) -> Answer {
     let service = &app.service;
     success(Info {
         workspace: request.id.workspace().sandbox_path(),

@@ -7,13 +7,8 @@ pub(super) mod restore;
 pub(super) mod snapshots;
 pub(super) mod usage;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use storage::Use;
-
-/// No query parameters.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NoQuery {}
 
 /// What something takes on the disk.
 #[derive(Serialize)]

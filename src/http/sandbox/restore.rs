@@ -7,10 +7,10 @@ use policy::{AgentId, UserId};
 use serde::{Deserialize, Serialize};
 use storage::{Forked, SandboxId};
 
-use super::{NoQuery, Taken};
+use super::Taken;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
-use crate::http::request::{JsonBody, Params, SnapshotRequest};
+use crate::http::request::{JsonBody, NoParams, SnapshotRequest};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,7 +38,7 @@ impl From<Forked> for Beside {
 pub(in crate::http) async fn restore(
     State(app): State<App>,
     request: SnapshotRequest,
-    _query: Params<NoQuery>,
+    _: NoParams,
 ) -> Answer {
     let restored = app.service.restore_snapshot(request.sandbox, request.id).await?;
     success_with("The workspace is what it was", Beside::from(restored))
@@ -47,7 +47,7 @@ pub(in crate::http) async fn restore(
 pub(in crate::http) async fn fork(
     State(app): State<App>,
     request: SnapshotRequest,
-    _query: Params<NoQuery>,
+    _: NoParams,
     JsonBody(target): JsonBody<Target>,
 ) -> Answer {
     let to = SandboxId { user: target.user, agent: target.agent };

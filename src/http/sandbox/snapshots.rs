@@ -6,10 +6,9 @@ use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use storage::{SandboxId, Snapshot, SnapshotNote};
 
-use super::NoQuery;
 use crate::http::App;
 use crate::http::answer::{Answer, success, success_with};
-use crate::http::request::{Params, SnapshotRequest, TreeRequest, parse_json};
+use crate::http::request::{NoParams, Params, SnapshotRequest, TreeRequest, parse_json};
 use crate::http::time::rfc3339;
 use crate::http::{body, facts, page};
 
@@ -68,7 +67,7 @@ impl From<Snapshot> for Told {
 pub(in crate::http) async fn take(
     State(app): State<App>,
     tree: TreeRequest,
-    _query: Params<NoQuery>,
+    _: NoParams,
     request: Request,
 ) -> Answer {
     let bytes = body::collect(request.into_body(), BODY_BYTES_MAX).await?;
@@ -91,19 +90,11 @@ pub(in crate::http) async fn list(
     success_with(page.elements, page.beside)
 }
 
-pub(in crate::http) async fn one(
-    State(app): State<App>,
-    request: SnapshotRequest,
-    _query: Params<NoQuery>,
-) -> Answer {
+pub(in crate::http) async fn one(State(app): State<App>, request: SnapshotRequest, _: NoParams) -> Answer {
     success(Told::from(app.service.snapshot(request.sandbox, request.id).await?))
 }
 
-pub(in crate::http) async fn remove(
-    State(app): State<App>,
-    request: SnapshotRequest,
-    _query: Params<NoQuery>,
-) -> Answer {
+pub(in crate::http) async fn remove(State(app): State<App>, request: SnapshotRequest, _: NoParams) -> Answer {
     app.service.remove_snapshot(request.sandbox, request.id).await?;
     success("Removed.")
 }

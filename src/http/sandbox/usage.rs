@@ -4,11 +4,11 @@ use axum::extract::State;
 use serde::Serialize;
 use storage::Use;
 
+use super::Taken;
 use super::list::Listed;
-use super::{NoQuery, Taken};
 use crate::http::App;
 use crate::http::answer::{Answer, success};
-use crate::http::request::{Params, SandboxRequest};
+use crate::http::request::{NoParams, SandboxRequest};
 
 #[derive(Serialize)]
 struct Usage<'a> {
@@ -48,11 +48,7 @@ impl<'a> Limits<'a> {
     }
 }
 
-pub(in crate::http) async fn usage(
-    State(app): State<App>,
-    request: SandboxRequest,
-    _query: Params<NoQuery>,
-) -> Answer {
+pub(in crate::http) async fn usage(State(app): State<App>, request: SandboxRequest, _: NoParams) -> Answer {
     let usage = app.service.usage(request.id).await?;
     let of_skill =
         |(skill, taken): (policy::SkillId, Use)| OfSkill { skill_id: skill.to_string(), taken: taken.into() };

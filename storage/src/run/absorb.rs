@@ -1,4 +1,4 @@
-//! Taking what a command did to the copy of a merged view into the overlay.
+//! Taking what a command did to a copy into the overlay, or the workspace, that it is of.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -27,7 +27,7 @@ pub struct Absorbed {
     pub deleted: usize,
     /// Entries that were left out, with the reason: sockets, pipes, names that cannot be spelled. At most 20.
     pub skipped: Vec<String>,
-    /// Why nothing of a skill was taken over, when it would have become larger than it may be.
+    /// Why nothing of a tree was taken over, when it would have become larger than it may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -66,14 +66,18 @@ impl PreparedRun {
         if after == copy.before {
             return Ok(());
         }
-        let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
         if self.store.is_strict() {
             // One call for the bytes of all files, before the first of them takes an old one's place.
             self.store.inner.stage.dir().sync_file_system()?;
         }
         let aftermath = {
             let _alone = self.store.inner.locks.write(id);
-            let tree = self.store.changing(user, agent, skill, Some(copy.base.clone()))?;
+            let tree = match id {
+                TreeId::Skill(user, agent, skill) => {
+                    self.store.changing(user, agent, skill, Some(copy.base.clone()))?
+                }
+                TreeId::Workspace(..) => self.store.tree_alone(id)?,
+            };
             let tree = tree.as_ref();
             if let Err(Error::NotFound(_)) = tree.stat(&RelPath::root()) {
                 let message = "the skill was removed while the command ran; what it wrote is dropped";
@@ -192,7 +196,10 @@ impl PreparedRun {
                 }
                 let stage = &self.store.inner.stage;
                 let file = StagedFile::adopt(stage, &parent_dir, name, fingerprint.mode & 0o777 | 0o400)?;
-                file.own()?;
+                match self.id {
+                    TreeId::Workspace(..) => self.view.owner.map_or(Ok(()), |owner| file.set_owner(owner))?,
+                    TreeId::Skill(..) => file.own()?,
+                }
                 tree.put(path, file)?
             }
             Kind::Symlink => tree.put_link(path, &parent_dir.read_link(name)?)?,
@@ -215,7 +222,7 @@ fn growth(tree: &dyn Tree, copy: &Copy, after: &BTreeMap<OsString, Fingerprint>)
         let spelled = path.to_str().and_then(|path| RelPath::parse(path).ok());
         let stood = spelled.map(|path| tree.stat_entry(&path)).transpose();
         // What another request changed meanwhile is found out when it is taken over.
-        if let Ok(Some(Some((stat, Layer::Overlay)))) = stood {
+        if let Ok(Some(Some((stat, Layer::Overlay | Layer::Workspace)))) = stood {
             growth.takes = growth.takes.plus(Use { bytes: stat.allocated, files: 1 });
         }
     }

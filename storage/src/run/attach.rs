@@ -52,9 +52,10 @@ impl PreparedRun {
     /// command of the same user has removed one.
     pub fn attachments(&self) -> Result<Vec<Attachment>> {
         let mut attachments = Vec::new();
-        let (skills_role, tree) = match &self.id {
-            TreeId::Workspace(..) => (Role::Skill, Some(self.store.plain(&self.id, false)?.dir)),
-            TreeId::Skill(..) => (Role::Tree, None),
+        let is_copied = self.skills.iter().any(|seen| seen.id == self.id);
+        let tree = match &self.id {
+            TreeId::Workspace(..) if !is_copied => Some(self.store.plain(&self.id, false)?.dir),
+            TreeId::Workspace(..) | TreeId::Skill(..) => None,
         };
         if let Some(tree) = tree {
             let directory = tree.duplicate()?;
@@ -67,7 +68,8 @@ impl PreparedRun {
                 By::Copy(copy) => (copy.dir.duplicate()?, 0),
             };
             let at = seen.id.sandbox_path();
-            attachments.push(Attachment { at, directory, role: skills_role, generation });
+            let role = if seen.id == self.id { Role::Tree } else { Role::Skill };
+            attachments.push(Attachment { at, directory, role, generation });
         }
         let temporary = self.home.open_dir_entry(OsStr::new("tmp"))?.open_dir_entry(self.own.name())?;
         for (at, dir, role) in [(HOME, &self.home, Role::Home), (TEMPORARY, &temporary, Role::Temporary)] {

@@ -1,4 +1,4 @@
-//! Copying a merged view for a run, and knowing it again afterwards.
+//! Copying a merged view, or a workspace, for a run, and knowing it again afterwards.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -15,12 +15,12 @@ use crate::tree::Room;
 use crate::union::layers::{Found, Layers};
 use crate::usage::Use;
 
-/// A merged view as it was copied for a run. Dropping it removes it.
+/// A tree as it was copied for a run. Dropping it removes it.
 pub(super) struct Copy {
     _trash: WorkTrash,
     pub(super) dir: Dir,
     pub(super) before: BTreeMap<OsString, Fingerprint>,
-    /// The baseline that was copied: what an overlay that this run makes begins with.
+    /// The baseline that was copied: what an overlay that this run makes begins with. Of a workspace, nothing.
     pub(super) base: String,
 }
 
@@ -85,15 +85,24 @@ impl Copy {
 }
 
 impl Store {
-    /// Copies the merged view of `id` into `work/`, to be run in by `owner`.
+    /// Copies the tree `id`, a skill as merged, into `work/`, to be run in by `owner`.
+    ///
+    /// No request changes it meanwhile. Commands may be changing a workspace: what goes meanwhile is left out, and a file
+    /// is copied as it is at the moment.
     pub(super) fn materialise(&self, id: &TreeId, run: &OsStr, owner: Option<u32>) -> Result<Copy> {
-        let TreeId::Skill(user, agent, skill) = id else {
-            return Err(Error::NotFound(id.sandbox_path()));
-        };
         let _held = self.inner.locks.read(id);
-        let layers = Layers::open(&self.inner.root, &place::overlay(user, agent)?, &place::baseline(agent)?)?;
-        let Some(Found::Directory(layers, ..)) = layers.lookup(OsStr::new(skill.as_str()))? else {
-            return Err(Error::NotFound(skill.to_string()));
+        let (layers, base) = match id {
+            TreeId::Skill(user, agent, skill) => {
+                let (overlay, baseline) = (place::overlay(user, agent)?, place::baseline(agent)?);
+                let layers = Layers::open(&self.inner.root, &overlay, &baseline)?;
+                let Some(Found::Directory(layers, ..)) = layers.lookup(OsStr::new(skill.as_str()))? else {
+                    return Err(Error::NotFound(skill.to_string()));
+                };
+                (layers, self.base_text(agent, skill)?)
+            }
+            TreeId::Workspace(..) => {
+                (Layers { upper: Some(self.plain(id, false)?.dir), lower: None }, String::new())
+            }
         };
         let work = self.inner.root.open_dir(&RelPath::parse(place::WORK)?)?;
         let dir = work.create_dir(run, 0o700)?;
@@ -102,13 +111,15 @@ impl Store {
         let limits = &self.inner.options.files;
         let mut copying = Copying {
             owner,
+            what: if matches!(id, TreeId::Skill(..)) { "the skill" } else { "the workspace" },
+            own: matches!(id, TreeId::Workspace(..)).then(|| self.owner(id)).flatten(),
             before: BTreeMap::new(),
             room: Room::of_entries(limits.tree_entries),
             bytes: limits.view_bytes,
             limits,
         };
         copying.directory(&layers, &dir, OsStr::new(""), DEPTH_MAX)?;
-        Ok(Copy { _trash: trash, dir, before: copying.before, base: self.base_text(agent, skill)? })
+        Ok(Copy { _trash: trash, dir, before: copying.before, base })
     }
 }
 
@@ -134,6 +145,9 @@ pub(super) fn below(prefix: &OsStr, name: &OsStr) -> OsString {
 
 struct Copying<'a> {
     owner: Option<u32>,
+    what: &'static str,
+    /// Whose a file with several names is to be, if anybody's: else it is a stranger's, linked in.
+    own: Option<u32>,
     before: BTreeMap<OsString, Fingerprint>,
     room: Room,
     bytes: u64,
@@ -164,8 +178,20 @@ impl Copying<'_> {
                     self.bytes = self
                         .bytes
                         .checked_sub(stat.size)
-                        .ok_or_else(|| Error::TooLarge { what: "the skill".to_owned(), limit })?;
-                    let (source, stat) = from.at(layer)?.open_file_entry(&child.name)?;
+                        .ok_or_else(|| Error::TooLarge { what: self.what.to_owned(), limit })?;
+                    if self.own.is_some_and(|own| stat.links > 1 && stat.owner != own) {
+                        continue;
+                    }
+                    let (source, stat) = match from.at(layer)?.open_file_entry(&child.name) {
+                        // A command has taken it away, or put something else there.
+                        Err(
+                            Error::NotFound(_)
+                            | Error::IsDirectory(_)
+                            | Error::NotAFile(_)
+                            | Error::Escape(_),
+                        ) => continue,
+                        opened => opened?,
+                    };
                     let copy = into.create_file(&child.name, stat.mode & 0o777)?;
                     copy_file(source, &copy, stat.modified_ns)?;
                     if let Some(owner) = self.owner {
@@ -179,7 +205,11 @@ impl Copying<'_> {
                     Fingerprint::from(&Stat::from(stat))
                 }
                 Some(Found::Leaf(stat, layer)) if stat.kind == Kind::Symlink => {
-                    into.create_symlink(&from.at(layer)?.read_link(&child.name)?, &child.name)?;
+                    let target = match from.at(layer)?.read_link(&child.name) {
+                        Err(Error::NotFound(_)) => continue,
+                        target => target?,
+                    };
+                    into.create_symlink(&target, &child.name)?;
                     match into.stat_entry(&child.name)? {
                         Some(stat) => Fingerprint::from(&stat),
                         None => continue,

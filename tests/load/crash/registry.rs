@@ -109,9 +109,13 @@ impl Actor for Registrar {
         let place = format!("registrar/{AGENT}");
         let [baseline, own] = self.acknowledged.clone();
         match random.below(6) {
-            0 if own.is_some() => self.ask(client, [Published, Nothing], |client| {
-                client.send("POST", &format!("{SKILL}/promote?force=true"), None, b"")
-            }),
+            0 => {
+                // Something new: a promotion that was killed may have left what everybody has by now.
+                self.ask(client, [Same, Published], |client| client.upload(&place, "overlay", &archive))?;
+                self.ask(client, [Published, Nothing], |client| {
+                    client.send("POST", &format!("{SKILL}/promote?force=true"), None, b"")
+                })
+            }
             1 if baseline.is_some() => {
                 let answer = client.get(&format!("{SKILL}/versions"))?;
                 assert_eq!(answer.status, 200, "{}", answer.text());
@@ -129,7 +133,7 @@ impl Actor for Registrar {
             4 if baseline.is_some() && random.chance(30) => {
                 self.ask(client, [Nothing, Same], |client| client.delete(&format!("{SKILL}?scope=baseline")))
             }
-            0..=3 => self.ask(client, [Same, Published], |client| client.upload(&place, "overlay", &archive)),
+            1..=3 => self.ask(client, [Same, Published], |client| client.upload(&place, "overlay", &archive)),
             _ => self.ask(client, [Published, Same], |client| client.upload(&place, "baseline", &archive)),
         }
     }

@@ -339,6 +339,58 @@ fn a_run_can_be_looked_at_before_what_it_did_counts() {
 }
 
 #[test]
+fn a_run_in_a_workspace_can_be_looked_at_before_what_it_did_counts() {
+    for config in ["", "[isolation]\nmaximum = \"landlock\"\n"] {
+        let service = Service::configured(config);
+        let (client, tree) = (&service.client, workspace("u", "工作"));
+        for (path, text) in [("keep", "k"), ("改", "old"), ("d/gone", "123")] {
+            client.write(&tree, path, text);
+        }
+        let shell = |line: &str| {
+            let answer = client.post_json(format!("{tree}/exec"), &json!({ "shell": line })).ok();
+            assert_eq!(answer["data"]["exit_code"], 0, "{answer}");
+            answer["data"]["stdout"].as_str().unwrap().to_owned()
+        };
+        shell("chmod 600 keep; ln -s keep link; mkdir own; chmod 700 own; echo x > own/f");
+        let before = client.files(&tree);
+        let ask = |id: &str| {
+            let shell = "echo longer > 改; rm -r d; mkdir n; echo 新 > n/文; chmod 755 n/文; ln -sfn 改 link; cat keep; pwd";
+            let spec = json!({"shell": shell, "commit": "ask", "exec_id": id});
+            let answer = client.post_json(format!("{tree}/exec"), &spec).ok();
+            assert_eq!(answer["data"]["exit_code"], 0, "{answer}");
+            answer
+        };
+        let decide = |id: &str, what: &str| client.post(format!("{tree}/exec/{id}/{what}"), "");
+        let run = ask("one");
+        assert!(run["data"]["stdout"].as_str().unwrap().starts_with('k'), "{run}");
+        let paths = |kind: &str| {
+            let list = run["changes"][kind].as_array().unwrap().iter();
+            list.map(|change| change["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(paths("created"), ["n/文"]);
+        assert_eq!(
+            (paths("modified"), paths("deleted")),
+            (vec!["link".to_owned(), "改".to_owned()], vec!["d/gone".to_owned()])
+        );
+        assert_eq!((client.files(&tree), client.text(&tree, "改")), (before.clone(), "old".to_owned()));
+        // Requests and other commands go on meanwhile, but nobody takes the workspace away.
+        client.delete(&tree).refused(409, "conflict");
+        decide("one", "discard").ok();
+        assert_eq!(client.files(&tree), before);
+        ask("two");
+        client.write(&tree, "mine", "m");
+        shell("echo theirs > own/theirs; echo other > 改");
+        assert_eq!(decide("two", "commit").ok()["absorbed"]["created"], 2);
+        assert_eq!(client.files(&tree), ["keep", "link", "mine", "n/文", "own/f", "own/theirs", "改"]);
+        // The command that was decided about later wins, and everything is the commands' own.
+        let told =
+            shell("cat link n/文; echo more >> 改; echo more >> n/文; stat -c %a n/文 keep own; rm -r n");
+        assert_eq!(told, "longer\n新\n755\n600\n700\n");
+        assert_eq!(client.text(&tree, "改"), "longer\nmore\n");
+    }
+}
+
+#[test]
 fn what_nobody_decides_about_is_bounded_and_goes() {
     let service = Service::configured("[limits.sessions]\nundecided_per_user = 1\nended_ms = 1500\n");
     let (client, tree) = (&service.client, skill("u", "a", "s"));
@@ -366,8 +418,8 @@ fn what_nobody_decides_about_is_bounded_and_goes() {
     client.post(format!("{tree}/exec/x/commit"), "").refused(409, "conflict");
     client.delete(format!("{tree}/exec/x")).ok();
     client.post(format!("{tree}/exec/x/discard"), "").ok();
-    let of_workspace = json!({"shell": "ls", "commit": "ask"});
-    client.post_json(format!("{}/exec", workspace("u", "a")), &of_workspace).refused(501, "unsupported");
+    let with_skills = json!({"shell": "ls", "commit": "ask", "skills": ["s"]});
+    client.post_json(format!("{}/exec", workspace("u", "a")), &with_skills).refused(501, "unsupported");
     client
         .post_json(format!("{tree}/exec"), &json!({"shell": "ls", "commit": "later"}))
         .refused(400, "invalid");

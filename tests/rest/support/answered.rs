@@ -28,24 +28,28 @@ impl Promise {
         let Some((pointer, is_asked)) = self.operation(method, target) else {
             return self.failure(&["method_not_allowed", "not_found", "invalid", "denied", "busy"], body);
         };
-        let responses = format!("{pointer}/responses/{status}");
-        let Some(response) = self.document.pointer(&responses) else {
+        let Some(response) = self.document.pointer(&format!("{pointer}/responses/{status}")) else {
             return vec![format!("{status} is no declared status")];
         };
+        let (response, responses) = self.resolved(response, format!("{pointer}/responses/{status}"));
         let mut complaints = Vec::new();
         for (name, declared) in response["headers"].as_object().into_iter().flatten() {
             let (declared, at) = self.resolved(declared, format!("{responses}/headers/{name}"));
             match header(&name.to_lowercase()) {
                 Some(value) => {
-                    let number = value.parse::<u64>().map(Value::from);
-                    let value = number.unwrap_or_else(|_| Value::from(value));
+                    let number =
+                        value.parse::<u64>().ok().filter(|_| declared["schema"]["type"] == "integer");
+                    let value = number.map_or_else(|| Value::from(value), Value::from);
                     complaints.extend(self.complaints(&format!("{at}/schema"), &value));
                 }
                 None if declared["required"] == true => complaints.push(format!("no header `{name}`")),
                 None => {}
             }
         }
-        if !is_asked || *method == "HEAD" || body.is_empty() {
+        if !is_asked || *method == "HEAD" || response.get("content").is_none() {
+            if !body.is_empty() {
+                complaints.push("a body that is not declared".to_owned());
+            }
             return complaints;
         }
         let kind = header("content-type").unwrap_or_default();

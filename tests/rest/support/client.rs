@@ -1,13 +1,19 @@
 //! A blocking HTTP/1.1 client that neither normalises a path nor corrects a header: one request a connection.
 
+// Whoever takes the client takes what its answers are held against.
+#[path = "answered.rs"]
+mod answered;
+#[path = "promise.rs"]
+pub(crate) mod promise;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::answered::Answered;
-use super::promise::PROMISE;
+use self::answered::Answered;
+use self::promise::PROMISE;
 
 /// Longest wait for anything to arrive. Only a service that hangs ever reaches it.
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use serde_json::Value;
 
 use super::Client;
-use super::promise::PROMISE;
+use super::client::promise::PROMISE;
 
 /// A stream of events, `application/x-ndjson`.
 pub(crate) struct Events {

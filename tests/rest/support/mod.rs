@@ -1,19 +1,17 @@
 //! What the tests stand on: a running service, an HTTP client that sends exactly what it is told, archives.
 
-mod answered;
 mod client;
 mod events;
 mod host;
-mod promise;
 mod service;
 mod snapshot;
 mod websocket;
 mod zip;
 
+pub(crate) use client::promise::PROMISE;
 pub(crate) use client::{Client, Reply, encoded};
 pub(crate) use events::Events;
 pub(crate) use host::{granted, have, is_root, landlocked};
-pub(crate) use promise::PROMISE;
 pub(crate) use service::{
     Service, Settings, assert_gone, children_of, memory_peak_bytes, program, reset_memory_peak, run_program,
 };

@@ -1,0 +1,120 @@
+//! [`Call`]: a process in a container, its streams and its end.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use bollard::Docker;
+use bollard::container::LogOutput;
+use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use tokio::io::AsyncWrite;
+
+use super::failed;
+use crate::{Error, ErrorKind, Result};
+
+/// The size of pieces of output.
+const PIECE_BYTES: usize = 64 * 1024;
+/// How often a silent process is asked whether it is still there: its pipes may be held by somebody else.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long pipes are read on when the process is gone.
+const AFTERWARDS: Duration = Duration::from_millis(100);
+
+/// Output as it comes.
+pub(super) enum Piece {
+    Stdout(Bytes),
+    Stderr(Bytes),
+}
+
+type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, bollard::errors::Error>> + Send>>;
+pub(super) type Input = Pin<Box<dyn AsyncWrite + Send>>;
+
+/// A process that was started in a container.
+pub(super) struct Call {
+    docker: Docker,
+    id: String,
+    output: Output,
+    operation: &'static str,
+}
+
+impl Call {
+    /// Starts `argv`; without `has_input` its standard input is at its end.
+    pub(super) async fn start(
+        docker: &Docker,
+        operation: &'static str,
+        container: &str,
+        argv: Vec<String>,
+        environment: Vec<String>,
+        has_input: bool,
+    ) -> Result<(Self, Input)> {
+        let options = CreateExecOptions {
+            attach_stdin: Some(has_input),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            env: Some(environment),
+            cmd: Some(argv),
+            ..Default::default()
+        };
+        let id = docker.create_exec(container, options).await.map_err(failed(operation))?.id;
+        let options = StartExecOptions { detach: false, tty: false, output_capacity: Some(PIECE_BYTES) };
+        match docker.start_exec(&id, Some(options)).await.map_err(failed(operation))? {
+            StartExecResults::Attached { output, input } => {
+                Ok((Self { docker: docker.clone(), id, output, operation }, input))
+            }
+            StartExecResults::Detached => {
+                Err(Error::new(ErrorKind::Internal, operation, "the engine gave no streams"))
+            }
+        }
+    }
+
+    /// The next output; none at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Piece>> {
+        loop {
+            let item = match tokio::time::timeout(LOOK, self.output.next()).await {
+                Ok(item) => item,
+                Err(_) if self.code().await?.is_none() => continue,
+                Err(_) => tokio::time::timeout(AFTERWARDS, self.output.next()).await.unwrap_or(None),
+            };
+            match item.transpose().map_err(failed(self.operation))? {
+                None => return Ok(None),
+                Some(LogOutput::StdOut { message }) => return Ok(Some(Piece::Stdout(message))),
+                Some(LogOutput::StdErr { message }) => return Ok(Some(Piece::Stderr(message))),
+                Some(LogOutput::StdIn { .. } | LogOutput::Console { .. }) => {}
+            }
+        }
+    }
+
+    /// The exit code, once the output has ended.
+    pub(super) async fn end(&mut self) -> Result<i64> {
+        // The engine notes the end of the process a moment after the end of its output.
+        for _ in 0..500 {
+            if let Some(code) = self.code().await? {
+                return Ok(code);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Err(Error::new(ErrorKind::Timeout, self.operation, "the engine does not tell the end of the process"))
+    }
+
+    async fn code(&mut self) -> Result<Option<i64>> {
+        let state = self.docker.inspect_exec(&self.id).await.map_err(failed(self.operation))?;
+        Ok(state.exit_code.filter(|_| state.running == Some(false)))
+    }
+}
+
+/// The numbers with which scripts end, as kinds.
+pub(super) fn kind(code: i64) -> ErrorKind {
+    match code {
+        71 => ErrorKind::NotFound,
+        72 => ErrorKind::PermissionDenied,
+        73 => ErrorKind::IsDirectory,
+        74 => ErrorKind::NotADirectory,
+        75 => ErrorKind::NotEmpty,
+        76 => ErrorKind::AlreadyExists,
+        77 => ErrorKind::TooLarge,
+        78 => ErrorKind::Quota,
+        79 => ErrorKind::Invalid,
+        137 => ErrorKind::Disconnected, // killed with its container
+        _ => ErrorKind::Internal,
+    }
+}

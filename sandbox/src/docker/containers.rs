@@ -1,0 +1,289 @@
+//! [`Containers`]: one container for each user, there when it is needed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use bollard::Docker;
+use bollard::errors::Error as Engine;
+use bollard::models::{ContainerCreateBody, HostConfig};
+use bollard::query_parameters::{
+    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, RemoveContainerOptionsBuilder,
+    StopContainerOptionsBuilder,
+};
+use futures_util::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock};
+
+use super::{DockerOptions, failed};
+use crate::{Error, ErrorKind, Result, SandboxPath, UserId};
+
+/// What the first process of a container does: it waits, and collects the orphans of others.
+const FIRST: &str = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done";
+/// Seconds that a container has to stop by itself.
+const STOP_SECONDS: i32 = 5;
+
+/// The containers of all users.
+#[derive(Debug)]
+pub(super) struct Containers {
+    pub(super) docker: Docker,
+    pub(super) options: DockerOptions,
+    users: Mutex<Option<HashMap<UserId, Arc<State>>>>,
+}
+
+/// What is known of a user's container.
+#[derive(Debug)]
+struct State {
+    name: String,
+    /// Whether it runs. Calls hold it for reading; who starts, stops or exports holds it for writing.
+    running: Arc<RwLock<bool>>,
+    used: Mutex<Instant>,
+    is_exporting: AtomicBool,
+}
+
+/// A running container that stays while this is held.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) name: String,
+    state: Arc<State>,
+    _running: OwnedRwLockReadGuard<bool>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        *self.state.used.lock() = Instant::now();
+    }
+}
+
+impl Containers {
+    pub(super) fn new(docker: Docker, options: DockerOptions) -> Self {
+        Self { docker, options, users: Mutex::new(Some(HashMap::new())) }
+    }
+
+    fn state(&self, operation: &'static str, user: &UserId) -> Result<Arc<State>> {
+        let mut users = self.users.lock();
+        let closed = || Error::new(ErrorKind::Disconnected, operation, "the sandbox is closed");
+        let users = users.as_mut().ok_or_else(closed)?;
+        let state = users.entry(user.clone()).or_insert_with(|| {
+            // Names of containers have few characters, ids of users many.
+            let digest = Sha256::digest(user.as_str().as_bytes());
+            let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+            Arc::new(State {
+                name: format!("{}-{digest}", self.options.prefix),
+                running: Arc::new(RwLock::new(false)),
+                used: Mutex::new(Instant::now()),
+                is_exporting: AtomicBool::new(false),
+            })
+        });
+        Ok(state.clone())
+    }
+
+    /// The running container of `user`, made or started if need be.
+    pub(super) async fn hold(&self, operation: &'static str, user: &UserId) -> Result<Held> {
+        let state = self.state(operation, user)?;
+        let held = async {
+            loop {
+                let running = state.running.clone().read_owned().await;
+                if *running {
+                    return Ok(Held { name: state.name.clone(), state: state.clone(), _running: running });
+                }
+                drop(running);
+                let mut running = state.running.write().await;
+                if !*running {
+                    self.start(operation, user, &state.name).await?;
+                    *running = true;
+                }
+            }
+        };
+        let busy = |_| {
+            Error::new(ErrorKind::Busy, operation, "the container is being made or exported: try again later")
+        };
+        tokio::time::timeout(self.options.wait, held).await.map_err(busy)?
+    }
+
+    /// Forgets that the container runs: it was stopped by somebody else.
+    pub(super) async fn lost(&self, operation: &'static str, user: &UserId) -> Result<()> {
+        let state = self.state(operation, user)?;
+        *state.running.write().await = false;
+        Ok(())
+    }
+
+    async fn start(&self, operation: &'static str, user: &UserId, name: &str) -> Result<()> {
+        let is_missing = match self.docker.start_container(name, None).await {
+            Ok(()) => return Ok(()),
+            Err(Engine::DockerResponseServerError { status_code, .. }) => status_code == 404,
+            Err(error) => return Err(failed(operation)(error)),
+        };
+        if is_missing {
+            self.create(operation, user, name).await?;
+        }
+        self.docker.start_container(name, None).await.map_err(failed(operation))
+    }
+
+    async fn create(&self, operation: &'static str, user: &UserId, name: &str) -> Result<()> {
+        let options = &self.options;
+        // What was exported goes on; else the image that everybody begins with.
+        let image = match self.docker.inspect_image(&exported(name)).await {
+            Ok(_) => exported(name),
+            Err(_) => options.image.clone(),
+        };
+        let workspace = SandboxPath::workspace().to_string();
+        let labels = [("filesecbox.sandbox", options.prefix.as_str()), ("filesecbox.user", user.as_str())];
+        let host = HostConfig {
+            binds: options.volume.then(|| vec![format!("{name}:{workspace}")]),
+            memory: Some(options.memory_bytes),
+            memory_swap: Some(options.memory_bytes),
+            pids_limit: Some(options.processes),
+            network_mode: Some(options.network.clone()),
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            security_opt: Some(vec!["no-new-privileges".to_owned()]),
+            ..Default::default()
+        };
+        let body = ContainerCreateBody {
+            image: Some(image),
+            entrypoint: Some(["/bin/sh", "-c", FIRST].map(str::to_owned).to_vec()),
+            cmd: Some(Vec::new()),
+            working_dir: Some(workspace), // made by the engine
+            labels: Some(labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
+            host_config: Some(host),
+            ..Default::default()
+        };
+        let named = CreateContainerOptionsBuilder::default().name(name).build();
+        match self.docker.create_container(Some(named), body).await {
+            // By another process with the same prefix, meanwhile.
+            Ok(_) | Err(Engine::DockerResponseServerError { status_code: 409, .. }) => Ok(()),
+            Err(error) => Err(failed(operation)(error)),
+        }
+    }
+
+    async fn stop(&self, operation: &'static str, name: &str) -> Result<()> {
+        let options = StopContainerOptionsBuilder::default().t(STOP_SECONDS).build();
+        match self.docker.stop_container(name, Some(options)).await {
+            Ok(()) | Err(Engine::DockerResponseServerError { status_code: 304 | 404, .. }) => Ok(()),
+            Err(error) => Err(failed(operation)(error)),
+        }
+    }
+
+    /// Stops the containers that nobody has used for long.
+    pub(super) async fn stop_idle(&self) {
+        let users: Vec<(UserId, Arc<State>)> = {
+            let users = self.users.lock();
+            users.iter().flatten().map(|(user, state)| (user.clone(), state.clone())).collect()
+        };
+        for (user, state) in users {
+            // Whoever holds it is not idle.
+            let Ok(mut running) = state.running.clone().try_write_owned() else { continue };
+            if state.used.lock().elapsed() < self.options.idle {
+                continue;
+            }
+            if *running && self.stop("close_for_user", &state.name).await.is_err() {
+                continue; // next time
+            }
+            *running = false;
+            let mut users = self.users.lock();
+            // Two of them, and that of the map: nobody waits for this container.
+            if Arc::strong_count(&state) <= 2
+                && let Some(users) = users.as_mut()
+            {
+                users.remove(&user);
+            }
+        }
+    }
+
+    pub(super) async fn close_for_user(&self, user: &UserId) -> Result<()> {
+        let state = self.state("close_for_user", user)?;
+        let mut running = state.running.write().await;
+        if *running {
+            self.stop("close_for_user", &state.name).await?;
+        }
+        *running = false;
+        Ok(())
+    }
+
+    pub(super) async fn remove(&self, user: &UserId) -> Result<()> {
+        const OPERATION: &str = "remove_user";
+        let state = self.state(OPERATION, user)?;
+        let mut running = state.running.write().await;
+        *running = false;
+        let options = RemoveContainerOptionsBuilder::default().force(true).build();
+        gone(self.docker.remove_container(&state.name, Some(options)).await).map_err(failed(OPERATION))?;
+        let options = None::<bollard::query_parameters::RemoveVolumeOptions>;
+        gone(self.docker.remove_volume(&state.name, options).await).map_err(failed(OPERATION))?;
+        let removed = self
+            .docker
+            .remove_image(&exported(&state.name), None::<bollard::query_parameters::RemoveImageOptions>, None)
+            .await;
+        gone(removed.map(drop)).map_err(failed(OPERATION))
+    }
+
+    pub(super) async fn close(&self) -> Result<()> {
+        let users = self.users.lock().take();
+        let mut first_failure = Ok(());
+        for state in users.into_iter().flatten().map(|(_, state)| state) {
+            // Calls that are under way end with their container.
+            first_failure = first_failure.and(self.stop("close", &state.name).await);
+        }
+        first_failure
+    }
+
+    pub(super) fn is_exporting(&self, user: &UserId) -> bool {
+        let users = self.users.lock();
+        let state = users.as_ref().and_then(|users| users.get(user));
+        state.is_some_and(|state| state.is_exporting.load(Ordering::Acquire))
+    }
+
+    /// Makes an image of the container's files, and a new container of that image.
+    pub(super) async fn export_and_import(&self, user: &UserId) -> Result<()> {
+        const OPERATION: &str = "export_and_import";
+        drop(self.hold(OPERATION, user).await?);
+        let state = self.state(OPERATION, user)?;
+        let _exporting = Exporting::begin(&state);
+        let mut running = state.running.write().await;
+        // So that no file changes while it is read.
+        self.stop(OPERATION, &state.name).await?;
+        *running = false;
+        let files = self.docker.export_container(&state.name).map_err(std::io::Error::other);
+        let (repository, tag) = (state.name.as_str(), "exported");
+        let options = CreateImageOptionsBuilder::default().from_src("-").repo(repository).tag(tag).build();
+        let body = bollard::body_try_stream(files);
+        let mut progress = std::pin::pin!(self.docker.create_image(Some(options), Some(body), None));
+        while let Some(step) = progress.next().await {
+            step.map_err(failed(OPERATION))?;
+        }
+        // Only now the old container may go: until here it has the only copy.
+        let options = RemoveContainerOptionsBuilder::default().force(true).build();
+        self.docker.remove_container(&state.name, Some(options)).await.map_err(failed(OPERATION))?;
+        self.start(OPERATION, user, &state.name).await?;
+        *running = true;
+        Ok(())
+    }
+}
+
+fn exported(name: &str) -> String {
+    format!("{name}:exported")
+}
+
+/// What is not there is as good as removed.
+fn gone(removed: Result<(), Engine>) -> Result<(), Engine> {
+    match removed {
+        Err(Engine::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
+        removed => removed,
+    }
+}
+
+struct Exporting(Arc<State>);
+
+impl Exporting {
+    fn begin(state: &Arc<State>) -> Self {
+        state.is_exporting.store(true, Ordering::Release);
+        Self(state.clone())
+    }
+}
+
+impl Drop for Exporting {
+    fn drop(&mut self) {
+        self.0.is_exporting.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,175 @@
+//! Commands in a container, killed with all that descends from them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt;
+
+use super::call::{self, Call, Piece};
+use super::containers::Containers;
+use super::inside;
+use crate::exec::signal_name;
+use crate::process::HeadTail;
+use crate::{Error, ErrorKind, ExecResult, ExecSpec, OUTPUT_BYTES_MAX, Program, Result, SandboxPath, UserId};
+
+const RUN: &str = concat!(
+    include_str!("scripts/prelude.sh"),
+    include_str!("scripts/kill.sh"),
+    include_str!("scripts/run.sh")
+);
+const KILL: &str = concat!(include_str!("scripts/kill.sh"), "kill_run \"$1\"\n");
+/// How long the streams of a killed command may take to end.
+const KILLED: Duration = Duration::from_secs(10);
+
+pub(super) async fn run(containers: &Arc<Containers>, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
+    let begin = Instant::now();
+    let workspace = SandboxPath::workspace();
+    let directory = spec.directory.unwrap_or_else(|| workspace.clone());
+    inside("exec", &directory)?;
+    let held = containers.hold("exec", user).await?;
+    let options = &containers.options;
+    let mut argv =
+        ["/bin/sh", "-c", RUN, "sh", workspace.as_str(), directory.as_str()].map(str::to_owned).to_vec();
+    match spec.program {
+        Program::Argv { program, arguments } => {
+            argv.push(program);
+            argv.extend(arguments);
+        }
+        Program::Shell(script) => argv.extend([options.shell.clone(), "-c".to_owned(), script]),
+    }
+    let mark = mark("exec")?;
+    let mut environment = Vec::new();
+    for (name, value) in &spec.environment {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            let message = format!("`{}` is no variable that could be passed", name.escape_debug());
+            return Err(Error::new(ErrorKind::Invalid, "exec", message));
+        }
+        environment.push(format!("{name}={value}"));
+    }
+    environment.extend([format!("WORKSPACE={workspace}"), format!("FILESECBOX_RUN={mark}")]);
+    if argv.iter().any(|argument| argument.contains('\0')) {
+        return Err(Error::new(ErrorKind::Invalid, "exec", "a NUL byte is in an argument: remove it"));
+    }
+    let has_input = !spec.stdin.is_empty();
+    let started = Call::start(&containers.docker, "exec", &held.name, argv, environment, has_input).await;
+    let (mut call, mut input) = match started {
+        Err(error) if error.kind() == ErrorKind::Disconnected => {
+            drop(held);
+            // So that the next call starts it.
+            containers.lost("exec", user).await?;
+            return Err(error);
+        }
+        started => started?,
+    };
+    let mut guard = Guard { containers: containers.clone(), container: held.name.clone(), mark, armed: true };
+    let most = spec.output_bytes_max.min(OUTPUT_BYTES_MAX);
+    let (mut has_begun, mut stdout, mut stderr) = (false, HeadTail::new(most), HeadTail::new(most));
+    let timed_out = {
+        let feed = async {
+            if has_input {
+                // Who does not read does not want the rest.
+                let _closed = input.write_all(&spec.stdin).await;
+                let _closed = input.shutdown().await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let keep = async {
+            while let Some(piece) = call.next().await? {
+                match piece {
+                    // The script's own word that the command begins.
+                    Piece::Stdout(bytes) if !has_begun => {
+                        has_begun = true;
+                        stdout.push(bytes.get(1..).unwrap_or_default());
+                    }
+                    Piece::Stdout(bytes) => stdout.push(&bytes),
+                    Piece::Stderr(bytes) => stderr.push(&bytes),
+                }
+            }
+            Ok::<_, Error>(())
+        };
+        let (mut feed, mut keep) = (std::pin::pin!(feed), std::pin::pin!(keep));
+        let timeout = spec.timeout.map_or(options.timeout_max, |timeout| timeout.min(options.timeout_max));
+        tokio::select! {
+            kept = &mut keep => { kept?; false }
+            () = &mut feed => false,
+            () = tokio::time::sleep(timeout) => {
+                guard.kill().await?;
+                // The streams end with the last who held them.
+                let _late = tokio::time::timeout(KILLED, keep).await;
+                true
+            }
+        }
+    };
+    let code = if timed_out { Ok(-1) } else { call.end().await };
+    guard.armed = false;
+    let code = code?;
+    if !has_begun && !timed_out {
+        return Err(Error::new(
+            call::kind(code),
+            "exec",
+            "the program or its directory is not there, or may not be used",
+        )
+        .at(&directory));
+    }
+    let ((stdout, stdout_dropped_bytes), (stderr, stderr_dropped_bytes)) = (stdout.finish(), stderr.finish());
+    // How shells tell a signal (sh(1), "Exit status").
+    let signal = i32::try_from(code - 128).ok().filter(|number| (1..=31).contains(number)).map(signal_name);
+    Ok(ExecResult {
+        stdout,
+        stderr,
+        stdout_dropped_bytes,
+        stderr_dropped_bytes,
+        exit_code: if signal.is_some() { -1 } else { i32::try_from(code).unwrap_or(-1) },
+        signal,
+        timed_out,
+        duration: begin.elapsed(),
+    })
+}
+
+/// A text that nobody else has.
+pub(super) fn mark(operation: &'static str) -> Result<String> {
+    let number = || getrandom::u64();
+    let numbers = number().and_then(|one| Ok((one, number()?)));
+    let (one, other) = numbers.map_err(|error| {
+        Error::new(ErrorKind::Internal, operation, "the host gives no random numbers").because(error)
+    })?;
+    Ok(format!("{one:016x}{other:016x}"))
+}
+
+/// Kills the command when its call is given up.
+struct Guard {
+    containers: Arc<Containers>,
+    container: String,
+    mark: String,
+    armed: bool,
+}
+
+impl Guard {
+    async fn kill(&self) -> Result<()> {
+        kill(&self.containers, &self.container, &self.mark).await
+    }
+}
+
+async fn kill(containers: &Containers, container: &str, mark: &str) -> Result<()> {
+    let argv = ["/bin/sh", "-c", KILL, "sh", mark].map(str::to_owned).to_vec();
+    let (mut call, _input) =
+        Call::start(&containers.docker, "exec", container, argv, Vec::new(), false).await?;
+    while call.next().await?.is_some() {}
+    Ok(())
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let (containers, container, mark) =
+            (self.containers.clone(), std::mem::take(&mut self.container), std::mem::take(&mut self.mark));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                // Nobody is left to be told.
+                let _killed = tokio::time::timeout(KILLED, kill(&containers, &container, &mark)).await;
+            });
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What the host alone promises, beside the contract of all backends.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    missing_docs,
+    reason = "a test fails by panicking, and looks at files from outside"
+)]
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::{Duration, Instant};
+
+use sandbox::{
+    ErrorKind, ExecSpec, NoneOptions, NoneSandbox, Root, Sandbox, SandboxExt, SandboxPath, UserId,
+    WriteOptions,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Host {
+    root: TempDir,
+    sandbox: NoneSandbox,
+    alice: UserId,
+    workspace: SandboxPath,
+}
+
+async fn host() -> Host {
+    let root = tempfile::tempdir().unwrap();
+    let sandbox = NoneSandbox::open(NoneOptions::new(Root::PerUser(root.path().join("ws")))).unwrap();
+    let alice = UserId::parse("alice").unwrap();
+    let workspace = sandbox.workspace(&alice).await.unwrap();
+    Host { root, sandbox, alice, workspace }
+}
+
+impl Host {
+    fn path(&self, text: &str) -> SandboxPath {
+        self.workspace.join(text).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_end_as_the_recorded_cases_say() {
+    let mut tried = 0;
+    for case in include_str!("cases/none.jsonl").lines() {
+        let case: Value = serde_json::from_str(case).unwrap();
+        let (input, expected) = (&case["input"], &case["expected"]);
+        let host = host().await;
+        let begin = Instant::now();
+        let mut spec = ExecSpec::shell(input["command"].as_str().unwrap());
+        spec.timeout = input["cancel_after_s"].as_f64().map(Duration::from_secs_f64);
+        // A slow machine may need longer than the case gives a shell to start.
+        spec.timeout = spec.timeout.map(|timeout| timeout.max(Duration::from_secs(1)));
+        let result = host.sandbox.exec(&host.alice, spec).await.unwrap();
+        assert_eq!(result.stdout_text(), expected["stdout"].as_str().unwrap(), "{case}");
+        let code = expected["exit_code"].as_i64().unwrap_or(-1);
+        assert_eq!(i64::from(result.exit_code), code, "{case}");
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+        tried += 1;
+    }
+    assert_eq!(tried, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_finds_descendants_that_left_group_and_session() {
+    let host = host().await;
+    let script = "setsid sh -c 'while :; do echo tick >> ticks; sleep 0.05; done' & \
+                  while ! test -s ticks; do sleep 0.05; done; sleep 300";
+    let spec = ExecSpec { timeout: Some(Duration::from_secs(3)), ..ExecSpec::shell(script) };
+    assert!(host.sandbox.exec(&host.alice, spec).await.unwrap().timed_out);
+    let ticks = host.path("ticks");
+    let mut before = host.sandbox.read(&host.alice, &ticks).await.unwrap();
+    let begin = Instant::now();
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let now = host.sandbox.read(&host.alice, &ticks).await.unwrap();
+        if now == before {
+            break;
+        }
+        before = now;
+        assert!(begin.elapsed() < Duration::from_secs(30), "it goes on");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_command_leaves_in_its_group_ends_with_it() {
+    let host = host().await;
+    let script = "sh -c 'while :; do sleep 0.05; done' >/dev/null 2>&1 & echo $!";
+    let result = host.sandbox.exec(&host.alice, ExecSpec::shell(script)).await.unwrap();
+    let stat = format!("/proc/{}/stat", result.stdout_text().trim());
+    let begin = Instant::now();
+    // Gone, or a zombie of an init that collects late.
+    while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(begin.elapsed() < Duration::from_secs(30), "it goes on");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_sibling_with_the_same_beginning_is_another_workspace_and_links_to_it_lead_out() {
+    let host = host().await;
+    let evil = host.root.path().join("ws/alice-evil");
+    std::fs::create_dir(&evil).unwrap();
+    std::fs::write(evil.join("secret"), "of another").unwrap();
+    let direct: SandboxPath = format!("{}-evil/secret", host.workspace).parse().unwrap();
+    let read = async |path: &SandboxPath| host.sandbox.read(&host.alice, path).await.unwrap_err().kind();
+    assert_eq!(read(&direct).await, ErrorKind::PermissionDenied);
+    let inside = std::path::Path::new(host.workspace.as_str());
+    symlink(&evil, inside.join("absolute")).unwrap();
+    symlink("../alice-evil", inside.join("relative")).unwrap();
+    for link in ["absolute", "relative"] {
+        assert_eq!(read(&host.path(&format!("{link}/secret"))).await, ErrorKind::PermissionDenied, "{link}");
+        let written = host.sandbox.write(&host.alice, &host.path(&format!("{link}/new")), "x".into()).await;
+        assert_eq!(written.unwrap_err().kind(), ErrorKind::PermissionDenied, "{link}");
+    }
+    assert_eq!(std::fs::read_dir(&evil).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn an_absolute_link_into_the_workspace_is_followed() {
+    let host = host().await;
+    host.sandbox.write(&host.alice, &host.path("file"), "old".into()).await.unwrap();
+    symlink(host.path("file").as_str(), host.path("link").as_str()).unwrap();
+    assert_eq!(host.sandbox.read(&host.alice, &host.path("link")).await.unwrap(), "old");
+    host.sandbox.write(&host.alice, &host.path("link"), "new".into()).await.unwrap();
+    assert_eq!(host.sandbox.read(&host.alice, &host.path("file")).await.unwrap(), "new");
+}
+
+#[tokio::test]
+async fn a_directory_that_becomes_a_link_while_it_is_used_leads_nowhere_else() {
+    let host = host().await;
+    let outside = host.root.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    let (dir, aside) = (host.path("dir"), host.path("aside"));
+    host.sandbox.mkdir_all(&host.alice, &dir, 0o755).await.unwrap();
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let swapping = std::thread::spawn({
+        let (stop, outside) = (stop.clone(), outside.clone());
+        move || {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                std::fs::rename(dir.as_str(), aside.as_str()).unwrap();
+                symlink(&outside, dir.as_str()).unwrap();
+                std::fs::remove_file(dir.as_str()).unwrap();
+                std::fs::rename(aside.as_str(), dir.as_str()).unwrap();
+            }
+        }
+    });
+    let begin = Instant::now();
+    let mut written = 0;
+    while begin.elapsed() < Duration::from_secs(2) {
+        let path = host.path(&format!("dir/{written}"));
+        written += u32::from(host.sandbox.write(&host.alice, &path, "x".into()).await.is_ok());
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    swapping.join().unwrap();
+    assert!(written > 0, "nothing was tried");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_tree_deeper_than_descriptors_and_paths_is_removed() {
+    let host = host().await;
+    let mut at = std::fs::File::open(host.workspace.as_str()).unwrap();
+    for _ in 0..3000 {
+        rustix::fs::mkdirat(&at, "d", rustix::fs::Mode::RWXU).unwrap();
+        rustix::fs::mkdirat(&at, "e", rustix::fs::Mode::RWXU).unwrap();
+        let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+        at = rustix::fs::openat(&at, "d", flags, rustix::fs::Mode::empty()).unwrap().into();
+    }
+    host.sandbox.remove_all(&host.alice, &host.path("d")).await.unwrap();
+    host.sandbox.remove_all(&host.alice, &host.path("e")).await.unwrap();
+    assert_eq!(host.sandbox.read_dir(&host.alice, &host.workspace).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_write_that_is_given_up_leaves_nothing_and_one_that_is_synced_is_there() {
+    let root = tempfile::tempdir().unwrap();
+    let options = NoneOptions { sync: true, ..NoneOptions::new(Root::Shared(root.path().join("mine"))) };
+    let sandbox = NoneSandbox::open(options).unwrap();
+    let user = UserId::parse("anybody").unwrap();
+    let path = sandbox.workspace(&user).await.unwrap().join("file").unwrap();
+    let pieces = futures_util::stream::repeat_with(|| Ok(vec![b'x'; 1 << 20].into()));
+    let write = sandbox.write_file(&user, &path, Box::pin(pieces), WriteOptions::default());
+    assert!(tokio::time::timeout(Duration::from_millis(200), write).await.is_err(), "it never ends");
+    // The thread that was writing ends its piece by itself.
+    let begin = Instant::now();
+    while std::fs::read_dir(root.path().join("mine")).unwrap().count() > 0 {
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    sandbox.write(&user, &path, "kept".into()).await.unwrap();
+    let place = root.path().join("mine/file");
+    assert_eq!(std::fs::read(&place).unwrap(), b"kept");
+    assert_eq!(place.metadata().unwrap().permissions().mode() & 0o7777, 0o644);
+}
+
+#[test]
+fn a_root_that_cannot_be_one_is_refused() {
+    let open = |root: Root| NoneSandbox::open(NoneOptions::new(root)).unwrap_err().kind();
+    assert_eq!(open(Root::Shared("/".into())), ErrorKind::Invalid);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    assert_eq!(open(Root::PerUser(file.path().to_owned())), ErrorKind::Invalid);
+}

@@ -1,0 +1,80 @@
+"""Has requests name what is there, half of the time: names that are made up are hardly ever those of a file."""
+
+import io
+import zipfile
+import zlib
+
+import schemathesis
+
+USERS = ["alice", "张三"]
+PATHS = ["notes.txt", "scripts/count.py", "docs/数据.md", "docs", "link", "gbk.txt", "bytes.bin", "SKILL.md", "none"]
+RUNS = ["run-1", "run-2", "build-7"]
+COMMANDS = ["ls", "cat", "echo", "python3", "bash"]
+PATTERNS = ["*.py", "**/*.md", "数据*", "a|b", "\\w+"]
+PATCHES = [
+    "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,2 +1,2 @@\n #!/usr/bin/env python3\n-print('one')\n+print('壹')\n",
+    "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,2 +1,2 @@\n #!/usr/bin/env python3\n-print('壹')\n+print('one')\n",
+    "--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+new\n",
+    "--- a/new.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-new\n",
+]
+EDITS = [
+    [{"old_string": "one", "new_string": "two"}],
+    [{"old_string": "two", "new_string": "one"}],
+    [{"old_string": "# ", "new_string": "#  ", "expected_replacements": 2}],
+]
+KNOWN = {
+    "u": USERS,
+    "a": ["demo"],
+    "s": ["count", "数据统计", "none"],
+    "path": PATHS,
+    "dir": PATHS,
+    "from": PATHS,
+    "to": PATHS + ["new.txt"],
+    "exec_id": RUNS,
+    "command": COMMANDS,
+    "pattern": PATTERNS,
+    "patch": PATCHES,
+    "edits": EDITS,
+}
+
+
+def known(names):
+    """Replaces values, chosen by what was made up, so that a seed makes the same requests again."""
+    if not isinstance(names, dict):
+        return names
+    for name, values in KNOWN.items():
+        if isinstance(names.get(name), (str, list)):
+            number = zlib.crc32(repr(sorted(names.items(), key=str)).encode(errors="replace"))
+            # A tree that is made up has nothing in it.
+            if name in ("u", "a", "s") or number % 2:
+                names[name] = values[(number // 2) % len(values)]
+    return names
+
+
+@schemathesis.hook
+def map_path_parameters(context, path_parameters):
+    return known(path_parameters)
+
+
+@schemathesis.hook
+def map_query(context, query):
+    return known(query)
+
+
+@schemathesis.hook
+def map_body(context, body):
+    if context.operation.definition.raw.get("operationId") == "uploadSkills":
+        number = zlib.crc32(repr(body).encode(errors="replace"))
+        if number % 2:
+            return {"file": [archive(number)]} if isinstance(body, dict) else archive(number)
+    return known(body)
+
+
+def archive(number):
+    """A skill, with another content each time."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        name = ["count", "数据统计", "extra"][number % 3]
+        archive.writestr(f"{name}/SKILL.md", f"---\nname: {name}\ndescription: number {number}\n---\n")
+        archive.writestr(f"{name}/notes.txt", "#!/usr/bin/env python3\nprint('one')\n")
+    return packed.getvalue()

@@ -1,0 +1,59 @@
+//! The tools over a running service: the transcript, and by what they search there.
+
+use std::sync::Arc;
+
+use libtest_mimic::Trial;
+use sandbox::conformance::Subject;
+use sandbox::tools::{Context, Search, Session, Toolbox};
+use sandbox::{Sandbox, SandboxExt, UserId};
+use tokio::runtime::Runtime;
+
+use crate::play::play;
+use crate::remote::Remote;
+use crate::tapped::Tapped;
+
+pub(crate) fn trials(runtime: &Arc<Runtime>, remote: &Arc<Remote>) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (user, search) in [("programs", Search::Programs), ("files", Search::Files)] {
+        let (runtime, remote) = (runtime.clone(), remote.clone());
+        trials.push(Trial::test(format!("service::the_tools_answer_as_in_memory_by_{user}"), move || {
+            let sandbox = runtime.block_on(remote.sandbox());
+            let user = UserId::parse(user).unwrap();
+            println!("{:?}", runtime.block_on(play(&*sandbox, &user, search, true)));
+            Ok(())
+        }));
+    }
+    let (runtime, remote) = (runtime.clone(), remote.clone());
+    trials.push(Trial::test("service::programs_of_the_service_search_for_the_tools", move || {
+        runtime.block_on(by_programs(&remote));
+        Ok(())
+    }));
+    trials
+}
+
+/// The service's list of commands and its look at arguments let these through; else every directory would be a request.
+async fn by_programs(remote: &Remote) {
+    let tapped = Tapped::new(remote.sandbox().await);
+    let user = UserId::parse("searching").unwrap();
+    let session = Session::open(&tapped, user.clone()).await.unwrap();
+    let directory = session.workspace().join("源/a b").unwrap();
+    tapped.mkdir_all(&user, &directory, 0o755).await.unwrap();
+    tapped
+        .write(&user, &directory.join("it's.rs").unwrap(), "fn main() {} // /etc/../x\n".into())
+        .await
+        .unwrap();
+    let (context, toolbox) = (Context::new(&tapped, &session), Toolbox::standard());
+    for (tool, arguments) in [
+        ("Glob", r#"{"pattern": "**/*.rs"}"#),
+        ("Glob", r#"{"pattern": "**/a b/*'s.rs"}"#),
+        ("Glob", r#"{"pattern": "*/*/*"}"#),
+        ("Grep", r#"{"pattern": "fn \\w+"}"#),
+        ("Grep", r#"{"pattern": "/etc/\\.\\./x"}"#),
+        ("Grep", r#"{"pattern": "\\(\\)"}"#),
+    ] {
+        let output = toolbox.call(&context, tool, arguments).await;
+        assert!(output.text.contains("源/a b/it's.rs"), "{arguments}: {}", output.text);
+        assert_eq!(tapped.calls("read_dir"), 0, "{tool} {arguments} was answered by directories");
+    }
+    assert!(tapped.calls("exec") >= 6);
+}
