@@ -11,14 +11,10 @@
     reason = "a test fails by panicking, looks at the host from outside, and shares the service with another suite"
 )]
 
-#[path = "../rest/support/answered.rs"]
-mod answered;
 #[path = "../rest/support/client.rs"]
 mod client;
 #[path = "../../sandbox/tests/transcript/play.rs"]
 mod play;
-#[path = "../rest/support/promise.rs"]
-mod promise;
 mod remote;
 #[path = "../rest/support/service.rs"]
 mod service;

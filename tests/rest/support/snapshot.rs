@@ -53,6 +53,11 @@ fn collect(root: &Path, dir: &Path, entries: &mut BTreeMap<String, (u32, Vec<u8>
             continue;
         }
         let metadata = fs::symlink_metadata(&path).unwrap();
+        // The directory of a sandbox tells when it was used last, which a refused request does as well.
+        if metadata.is_dir() && name.starts_with(".filesecbox/sandboxes/") {
+            collect(root, &path, entries);
+            continue;
+        }
         let content = if metadata.is_file() {
             fs::read(&path).unwrap()
         } else if metadata.is_symlink() {
@@ -60,7 +65,11 @@ fn collect(root: &Path, dir: &Path, entries: &mut BTreeMap<String, (u32, Vec<u8>
         } else {
             Vec::new()
         };
-        entries.insert(name, (metadata.mode(), content));
+        // That a sandbox was used is noted whatever becomes of the request; its snapshots are below.
+        let is_note = name.starts_with(".filesecbox/sandboxes/") && name.matches('/').count() <= 3;
+        if !is_note {
+            entries.insert(name, (metadata.mode(), content));
+        }
         if metadata.is_dir() {
             collect(root, &path, entries);
         }
