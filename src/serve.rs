@@ -22,6 +22,7 @@ use crate::egress::Egress;
 use crate::http::{self, App};
 use crate::metrics::Metrics;
 use crate::ops::Service;
+use crate::ops::events::EventTable;
 use crate::ops::places::RunPlaces;
 use crate::ops::run::table::RunTable;
 use crate::ops::run::under_way::UnderWay;
@@ -124,6 +125,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             background: RunPlaces::without_queue(sessions.background, sessions.background_per_user),
             terminals: RunPlaces::without_queue(sessions.terminals, sessions.terminals_per_user),
             undecided: RunPlaces::without_queue(sessions.undecided, sessions.undecided_per_user),
+            events: EventTable::new(config.limits.events.clone()),
             table: RunTable::new(sessions.clone()),
             under_way: UnderWay::default(),
             snapshot_places: Arc::new(Semaphore::new(config.limits.snapshots.at_once)),

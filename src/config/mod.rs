@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use exec::Isolation;
 use policy::command::Profile;
-use policy::{ArchiveLimits, DiskLimits, FileLimits, RunLimits, SessionLimits, SnapshotLimits};
+use policy::{ArchiveLimits, DiskLimits, EventLimits, FileLimits, RunLimits, SessionLimits, SnapshotLimits};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -132,6 +132,8 @@ pub struct Limits {
     pub runs: RunLimits,
     /// Runs that are remembered, in the background, or in a terminal.
     pub sessions: SessionLimits,
+    /// Streams of what becomes of files.
+    pub events: EventLimits,
     /// Connections of callers.
     pub connections: ConnectionLimits,
     /// Mounted skills that are held while nobody runs a command in them, 1 or more.
@@ -147,6 +149,7 @@ impl Default for Limits {
             snapshots: SnapshotLimits::default(),
             runs: RunLimits::default(),
             sessions: SessionLimits::default(),
+            events: EventLimits::default(),
             connections: ConnectionLimits::default(),
             views: 256,
         }

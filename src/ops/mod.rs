@@ -4,6 +4,7 @@
 
 pub mod disk;
 pub mod error;
+pub mod events;
 pub mod files;
 pub mod life;
 pub mod places;
@@ -32,6 +33,7 @@ use crate::registry::Keeper;
 use crate::telemetry::Spans;
 use disk::DiskWatch;
 pub use error::{Error, Result};
+use events::EventTable;
 pub use life::{FileDifference, Text};
 use places::RunPlaces;
 use run::table::RunTable;
@@ -72,6 +74,8 @@ pub struct Service {
     pub undecided: RunPlaces,
     /// Runs that have names.
     pub table: RunTable,
+    /// The trees whose events somebody listens to.
+    pub events: EventTable,
     /// Which sandboxes have how many runs under way.
     pub under_way: UnderWay,
     /// Places for work on snapshots.

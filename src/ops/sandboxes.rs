@@ -1,6 +1,6 @@
 //! Workspaces with their homes as a whole: which there are, what they take, removing them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use policy::{SkillId, UserId};
 use storage::{SandboxFacts, SandboxId, Snapshots, Use};
@@ -9,7 +9,7 @@ use super::error::Result;
 use super::{Service, blocking};
 use crate::audit::Entry;
 
-/// How long killed runs may take to go.
+/// How long killed runs may take to go: all those of one request together.
 const LEAVING: Duration = Duration::from_secs(10);
 
 /// A sandbox at a glance.
@@ -118,6 +118,11 @@ impl Service {
     /// [`storage::Error::Conflict`] while somebody is in it, with `force` when new runs keep coming; as
     /// [`storage::Store::remove_sandbox`].
     pub async fn remove_sandbox(&self, id: SandboxId, removal: Removal) -> Result<bool> {
+        self.remove_until(id, removal, Instant::now() + LEAVING).await
+    }
+
+    /// As [`Service::remove_sandbox`]; killed runs may take until `until`.
+    async fn remove_until(&self, id: SandboxId, removal: Removal, until: Instant) -> Result<bool> {
         if removal.force {
             self.under_way.stop(&id);
             self.table.discard_in(&id);
@@ -125,7 +130,7 @@ impl Service {
         let store = self.store.clone();
         let (removed, leftovers) = blocking(move || {
             if removal.force {
-                let _ = store.wait_until_left(&id, LEAVING);
+                let _ = store.wait_until_left(&id, until.saturating_duration_since(Instant::now()));
             }
             Ok(store.remove_sandbox(&id, removal.snapshots)?)
         })
@@ -147,9 +152,10 @@ impl Service {
     ) -> Result<Removed> {
         let mut ids = self.sandboxes(user).await?;
         let mut done = Removed { more: ids.len() > most, ..Removed::default() };
+        let until = Instant::now() + LEAVING;
         ids.truncate(most);
         for id in ids {
-            match self.remove_sandbox(id.clone(), removal).await {
+            match self.remove_until(id.clone(), removal, until).await {
                 Ok(removed) => {
                     done.removed += usize::from(removed);
                     self.audit.note(Entry::of_workspace("workspace removed", &id.workspace()));

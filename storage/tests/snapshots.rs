@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fixture::{Fixture, Tree, agent, put, relaxed, user_id};
-use policy::{AgentId, SnapshotLimits};
+use policy::{AgentId, DiskLimits, SnapshotLimits};
 use storage::{Error, Options, SandboxId, Snapshot, SnapshotNote, Store};
 
 fn sandbox(user: &str) -> SandboxId {
@@ -261,6 +261,33 @@ fn a_snapshot_beyond_a_limit_is_refused_and_leaves_nothing() {
     take(&fixture.store, "u");
     refused("limits.snapshots.per_workspace");
     assert_eq!(fixture.store.snapshots(&sandbox("u")).unwrap().list.len(), 2);
+}
+
+#[test]
+fn files_with_more_bytes_than_they_take_cannot_make_a_snapshot_read_for_ever() {
+    let limits = SnapshotLimits { bytes: 1024 * 1024, ..SnapshotLimits::default() };
+    let fixture = Fixture::with(Options { snapshots: limits, ..relaxed() });
+    put(&fixture.workspace("u"), "f", "x");
+    let sparse = |name: &str, bytes: u64| {
+        std::fs::File::create(workspace(&fixture, "u").join(name)).unwrap().set_len(bytes).unwrap();
+    };
+    sparse("one", 1 << 40);
+    let begun = std::time::Instant::now();
+    let refused = fixture.store.take_snapshot(&sandbox("u"), SnapshotNote::default());
+    assert!(matches!(refused, Err(Error::Quota { .. })), "{refused:?}");
+    // Many names of one content cost one, but not all at once when they come back.
+    let fixture = Fixture::with(Options {
+        disk: DiskLimits { bytes: 1024 * 1024, ..DiskLimits::default() },
+        ..relaxed()
+    });
+    put(&fixture.workspace("u"), "f", &"x".repeat(400_000));
+    for name in ["g", "h"] {
+        std::fs::hard_link(workspace(&fixture, "u").join("f"), workspace(&fixture, "u").join(name)).unwrap();
+    }
+    let refused = fixture.store.take_snapshot(&sandbox("u"), SnapshotNote::default());
+    assert!(matches!(refused, Err(Error::Quota { setting: "limits.disk.bytes", .. })), "{refused:?}");
+    assert_eq!(objects(&fixture, "u"), 0);
+    assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
 #[test]

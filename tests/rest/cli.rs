@@ -352,7 +352,8 @@ fn begin_run(service: &Service, script: &str) -> std::net::TcpStream {
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(body.as_bytes()).unwrap();
     let begun = service.root.join("sandbox/u/stopping/begun");
-    while !begun.exists() {
+    // What a shell makes is empty first.
+    while std::fs::read(&begun).unwrap_or_default() != b"x\n" {
         std::thread::sleep(Duration::from_millis(5));
     }
     stream

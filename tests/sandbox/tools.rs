@@ -23,6 +23,11 @@ pub(crate) fn trials(runtime: &Arc<Runtime>, remote: &Arc<Remote>) -> Vec<Trial>
             Ok(())
         }));
     }
+    let (another, host) = (runtime.clone(), remote.clone());
+    trials.push(Trial::test("service::a_variable_that_is_not_let_in_does_not_end_the_session", move || {
+        another.block_on(refused_variable(&host));
+        Ok(())
+    }));
     let (runtime, remote) = (runtime.clone(), remote.clone());
     trials.push(Trial::test("service::programs_of_the_service_search_for_the_tools", move || {
         runtime.block_on(by_programs(&remote));
@@ -56,4 +61,23 @@ async fn by_programs(remote: &Remote) {
         assert_eq!(tapped.calls("read_dir"), 0, "{tool} {arguments} was answered by directories");
     }
     assert!(tapped.calls("exec") >= 6);
+}
+
+async fn refused_variable(remote: &Remote) {
+    let sandbox = remote.sandbox().await;
+    let session = Session::open(&*sandbox, UserId::parse("exporting").unwrap()).await.unwrap();
+    let (context, toolbox) = (Context::new(&*sandbox, &session), Toolbox::standard());
+    let shell = async |command: &str| {
+        let arguments = format!("{{\"command\": \"{command}\"}}");
+        toolbox.call(&context, "Shell", &arguments).await
+    };
+    assert_eq!(shell("export SECRET_X=1").await.text, "Command executed successfully (no output)");
+    let output = shell("echo still here").await;
+    assert!(
+        !output.is_error && output.text.starts_with("(exported variables were forgotten: "),
+        "{}",
+        output.text
+    );
+    assert!(output.text.ends_with(")\nstill here"), "{}", output.text);
+    assert_eq!(shell("echo and here").await.text, "and here");
 }

@@ -2,7 +2,7 @@
 //!
 //! * [`SkillStore`], [`AgentStore`]: read, kept for five minutes for each user, and rendered for a prompt.
 //! * [`Watched`]: a sandbox whose changes make them forget at once.
-//! * [`front_matter`], [`Agent::parse`]: the heads of `SKILL.md` and of agents' files.
+//! * [`front_matter()`], [`Agent::parse`]: the heads of `SKILL.md` and of agents' files.
 
 mod agents;
 mod cache;

@@ -36,7 +36,10 @@ impl Watched {
         Self { inner, stores: stores.into_iter().collect() }
     }
 
-    async fn changed(&self, user: &UserId, path: Option<&SandboxPath>) {
+    /// Forgets the user when it is dropped, if a change at `path` may be one of skills or agents.
+    ///
+    /// It is asked for before the change and dropped after it, also when the caller goes away in between.
+    async fn change<'a>(&'a self, user: &'a UserId, path: Option<&SandboxPath>) -> Option<Forgets<'a>> {
         if let Some(path) = path
             && let Ok(workspace) = self.inner.workspace(user).await
             && let Some(below) = path.below(&workspace)
@@ -45,10 +48,21 @@ impl Watched {
             // found out when the time is over.
             let first = below.split('/').next().unwrap_or_default();
             if !matches!(first, "" | SKILLS_DIRECTORY | AGENTS_DIRECTORY) {
-                return;
+                return None;
             }
         }
-        self.stores.iter().for_each(|store| store.forget(user));
+        Some(Forgets { stores: &self.stores, user })
+    }
+}
+
+struct Forgets<'a> {
+    stores: &'a [Arc<dyn Forget>],
+    user: &'a UserId,
+}
+
+impl Drop for Forgets<'_> {
+    fn drop(&mut self) {
+        self.stores.iter().for_each(|store| store.forget(self.user));
     }
 }
 
@@ -67,9 +81,8 @@ impl Sandbox for Watched {
     }
 
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
-        let result = self.inner.exec(user, spec).await;
-        self.changed(user, None).await;
-        result
+        let _forgets = self.change(user, None).await;
+        self.inner.exec(user, spec).await
     }
 
     async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody> {
@@ -83,9 +96,8 @@ impl Sandbox for Watched {
         body: ByteStream,
         options: WriteOptions,
     ) -> Result<()> {
-        let result = self.inner.write_file(user, path, body, options).await;
-        self.changed(user, Some(path)).await;
-        result
+        let _forgets = self.change(user, Some(path)).await;
+        self.inner.write_file(user, path, body, options).await
     }
 
     async fn stat(&self, user: &UserId, path: &SandboxPath) -> Result<FileInfo> {
@@ -97,25 +109,22 @@ impl Sandbox for Watched {
     }
 
     async fn mkdir_all(&self, user: &UserId, path: &SandboxPath, permissions: u32) -> Result<()> {
-        let result = self.inner.mkdir_all(user, path, permissions).await;
-        self.changed(user, Some(path)).await;
-        result
+        let _forgets = self.change(user, Some(path)).await;
+        self.inner.mkdir_all(user, path, permissions).await
     }
 
     async fn remove(&self, user: &UserId, path: &SandboxPath) -> Result<()> {
-        let result = self.inner.remove(user, path).await;
-        self.changed(user, Some(path)).await;
-        result
+        let _forgets = self.change(user, Some(path)).await;
+        self.inner.remove(user, path).await
     }
 
     async fn remove_all(&self, user: &UserId, path: &SandboxPath) -> Result<()> {
-        let result = self.inner.remove_all(user, path).await;
-        self.changed(user, Some(path)).await;
-        result
+        let _forgets = self.change(user, Some(path)).await;
+        self.inner.remove_all(user, path).await
     }
 
     async fn close_for_user(&self, user: &UserId) -> Result<()> {
-        self.changed(user, None).await;
+        let _forgets = self.change(user, None).await;
         self.inner.close_for_user(user).await
     }
 

@@ -2,7 +2,7 @@
 //!
 //! * [`beneath`]: the open workspace, where paths lead to. [`files`]: the operations on it. [`stage`]: writing whole
 //!   files. [`remove`]: removing trees.
-//! * [`options`]: where workspaces are, what commands get. [`blocking`]: the way to threads that may block.
+//! * [`options`]: where workspaces are, what commands get. [`mod@blocking`]: the way to threads that may block.
 
 mod beneath;
 mod blocking;

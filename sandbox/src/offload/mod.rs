@@ -8,6 +8,7 @@ mod recall;
 mod session;
 mod summary;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -152,12 +153,19 @@ impl OffloadStore {
         let session = Session::open(self.place.directory(), session)?;
         let mut index = session.index().await?;
         let mut stale = Vec::new();
+        // A file that was read often is looked at once.
+        let mut digests: HashMap<SandboxPath, Option<Option<String>>> = HashMap::new();
         for entry in index.iter_mut().filter(|entry| !entry.stale) {
             let (Some(hash), Some(path)) = (&entry.content_hash, &entry.read_path) else { continue };
-            entry.stale = match digest(sandbox, user, path).await {
-                Ok(now) => now.as_ref() != Some(hash),
-                Err(_) => false,
+            let now = match digests.get(path) {
+                Some(now) => now.clone(),
+                None => {
+                    let now = digest(sandbox, user, path).await.ok();
+                    digests.insert(path.clone(), now.clone());
+                    now
+                }
             };
+            entry.stale = now.is_some_and(|now| now.as_ref() != Some(hash));
             if entry.stale {
                 stale.push(entry.id.clone());
             }

@@ -1,5 +1,6 @@
 //! [`Registry`]: skills and agents that users publish for each other.
 //!
+//! * `install`: into a workspace, and out of it again.
 //! * `package`: copying a skill or an agent out of a workspace, links flattened, and into one.
 //! * `index`: who published what, in one file that is written whole.
 //!
@@ -7,24 +8,25 @@
 //! before the index names it and removed after the index has forgotten it, so that a crash leaves at most a package that
 //! nobody names; [`Registry::open`] removes such.
 
+mod entry;
+mod error;
 mod index;
+mod install;
 mod package;
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::catalogue::{AGENTS_DIRECTORY, Agent, Clock, SKILL_FILE, SKILLS_DIRECTORY, front_matter};
 use crate::place::Directory;
-use crate::{ErrorKind, FileKind, Place, Sandbox, UserId, WriteMode};
+use crate::{ErrorKind, FileKind, Place, Sandbox, UserId};
 use index::Index;
-use package::{copy_in, copy_out};
+use package::copy_out;
 
+pub use entry::{Entry, Kind, Mine, Sharing};
+pub use error::RegistryError;
 pub use package::{PACKAGE_BYTES_MAX, PACKAGE_FILES_MAX};
 
 /// Entries of the whole registry.
@@ -41,140 +43,6 @@ const TAGS_CHARACTERS_MAX: usize = 256;
 const AGENT_BYTES_MAX: u64 = 256 * 1024;
 /// How much of `SKILL.md` is read for its head, in bytes.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
-
-/// What an entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// A directory with a `SKILL.md`.
-    Skill,
-    /// A file that describes an agent.
-    Agent,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Skill => "skill",
-            Self::Agent => "agent",
-        })
-    }
-}
-
-/// Who may find and install an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Sharing {
-    /// Everybody.
-    Public,
-    /// Its author.
-    Private,
-}
-
-/// Something published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// From 1; the same for as long as the entry is there.
-    pub id: u64,
-    /// What it is.
-    pub kind: Kind,
-    /// The name it had in its author's workspace, and gets where it is installed.
-    pub name: String,
-    /// Who published it.
-    pub author: UserId,
-    /// From its front matter.
-    pub description: String,
-    /// Words to be found by.
-    pub tags: String,
-    /// Who may find it.
-    pub sharing: Sharing,
-    /// When it was published last, in seconds since 1970.
-    pub published_seconds: u64,
-    /// Its files.
-    pub files: usize,
-    /// Their bytes.
-    pub bytes: u64,
-    /// The directory of its files.
-    package: String,
-}
-
-/// What a user has: published, and in the workspace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mine {
-    /// By age, newest first.
-    pub published: Vec<Entry>,
-    /// `skill:name` and `agent:name`, sorted.
-    pub installed: Vec<String>,
-}
-
-/// Why something was not published, installed or removed. Nothing has changed then.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RegistryError {
-    /// A name that could be more than a name.
-    #[error(
-        "`{0}` is no name: letters, digits, `-`, `_`, `.` and blanks, not beginning with `.`, at most 64"
-    )]
-    Name(String),
-    /// Tags that are too long.
-    #[error("tags have more than 256 characters: send fewer")]
-    Tags,
-    /// The author has no such skill or agent.
-    #[error("you have no {kind} `{name}` in your workspace")]
-    NotYours {
-        /// What was looked for.
-        kind: Kind,
-        /// Its name.
-        name: String,
-    },
-    /// Another author has it public.
-    #[error("another author has published a {kind} `{name}`: choose another name")]
-    Taken {
-        /// What it is.
-        kind: Kind,
-        /// Its name.
-        name: String,
-    },
-    /// There is none that this user may see.
-    #[error("there is no entry {0}")]
-    NoEntry(u64),
-    /// Only the author may do that.
-    #[error("entry {0} is another author's")]
-    NotAuthor(u64),
-    /// The name is in use in the workspace.
-    #[error("{kind} `{name}` is already installed: uninstall it first")]
-    Installed {
-        /// What it is.
-        kind: Kind,
-        /// Its name.
-        name: String,
-    },
-    /// It is not in the workspace.
-    #[error("{kind} `{name}` is not installed")]
-    NotInstalled {
-        /// What it is.
-        kind: Kind,
-        /// Its name.
-        name: String,
-    },
-    /// What is to be published cannot be, for this reason.
-    #[error("{0}")]
-    Content(String),
-    /// The registry is full.
-    #[error("the registry has {ENTRIES_MAX} entries: unpublish some")]
-    Full,
-    /// The same is being done just now.
-    #[error("{kind} `{name}` is being changed just now: try again")]
-    Busy {
-        /// What it is.
-        kind: Kind,
-        /// Its name.
-        name: String,
-    },
-    /// A sandbox failed.
-    #[error(transparent)]
-    Sandbox(#[from] crate::Error),
-}
 
 type Result<T, E = RegistryError> = std::result::Result<T, E>;
 
@@ -321,82 +189,6 @@ impl Registry {
         Ok(())
     }
 
-    /// Copies an entry into the workspace of a user.
-    ///
-    /// # Errors
-    /// See [`RegistryError`]; nothing is installed then.
-    pub async fn install(&self, user: &UserId, id: u64) -> Result<Entry> {
-        let entry = self.get(user, id).await?;
-        let (kind, name) = (entry.kind, entry.name.as_str());
-        let _turn = self.turn(user, kind, name)?;
-        let package = self.place.directory().below(&format!("packages/{}", entry.package))?;
-        let workspace = self.workspace(user).await?;
-        let taken = || RegistryError::Installed { kind, name: name.to_owned() };
-        if kind == Kind::Agent {
-            let bytes = package
-                .read(&format!("{name}.md"), AGENT_BYTES_MAX)
-                .await?
-                .ok_or(RegistryError::NoEntry(id))?;
-            workspace.make(AGENTS_DIRECTORY).await?;
-            let path = format!("{AGENTS_DIRECTORY}/{name}.md");
-            return match workspace.write(&path, bytes, WriteMode::Create, None).await {
-                Ok(()) => Ok(entry),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(taken()),
-                Err(error) => Err(error.into()),
-            };
-        }
-        let path = format!("{SKILLS_DIRECTORY}/{name}");
-        match workspace.kind(&path).await? {
-            None => {}
-            Some(FileKind::Directory) => {
-                let entries = workspace.below(&path)?.entries().await?;
-                // A crash may come before the mark is made.
-                if !entries.is_empty() && !entries.iter().any(|entry| entry.name == UNFINISHED) {
-                    return Err(taken());
-                }
-                workspace.remove_all(&path).await?;
-            }
-            Some(_) => return Err(taken()),
-        }
-        let skill = workspace.below(&path)?;
-        let done = async {
-            skill.make("").await?;
-            skill.write(UNFINISHED, Bytes::new(), WriteMode::Create, None).await?;
-            copy_in(&package, &skill).await?;
-            Ok(skill.sandbox.remove(skill.user, &skill.path(UNFINISHED)?).await?)
-        };
-        match done.await {
-            Ok(()) => Ok(entry),
-            Err(error) => {
-                drop(skill.remove_all("").await);
-                Err(error)
-            }
-        }
-    }
-
-    /// Removes a skill or an agent from the workspace of a user.
-    ///
-    /// # Errors
-    /// [`RegistryError::NotInstalled`], and what the sandbox met.
-    pub async fn uninstall(&self, user: &UserId, kind: Kind, name: &str) -> Result<()> {
-        check_name(name)?;
-        let _turn = self.turn(user, kind, name)?;
-        let workspace = self.workspace(user).await?;
-        let (path, expected) = match kind {
-            Kind::Skill => (format!("{SKILLS_DIRECTORY}/{name}"), FileKind::Directory),
-            Kind::Agent => (format!("{AGENTS_DIRECTORY}/{name}.md"), FileKind::File),
-        };
-        if workspace.kind(&path).await? != Some(expected) {
-            return Err(RegistryError::NotInstalled { kind, name: name.to_owned() });
-        }
-        if kind == Kind::Skill {
-            // From here on it is not whole, whatever happens before everything is gone.
-            workspace.write(&format!("{path}/{UNFINISHED}"), Bytes::new(), WriteMode::Replace, None).await?;
-            workspace.remove_all(&format!("{path}/{SKILL_FILE}")).await?;
-        }
-        Ok(workspace.remove_all(&path).await?)
-    }
-
     /// An entry that `user` may see.
     ///
     /// # Errors
@@ -462,12 +254,6 @@ impl Registry {
             return Err(RegistryError::Busy { kind, name: name.to_owned() });
         }
         Ok(Turn(self, key))
-    }
-}
-
-impl Entry {
-    fn is_seen_by(&self, user: &UserId) -> bool {
-        self.sharing == Sharing::Public || self.author == *user
     }
 }
 

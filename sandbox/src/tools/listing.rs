@@ -37,7 +37,7 @@ pub(super) struct Listing {
 
 /// Which directories are gone into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Into {
+pub(super) enum Descend {
     /// Those whose names do not begin with a dot, and are not `node_modules`.
     Usual,
     /// All: the caller sorts out what it did not mean.
@@ -50,7 +50,7 @@ pub(super) async fn list(
     user: &UserId,
     directory: &SandboxPath,
     args: &FindArgs,
-    into: Into,
+    into: Descend,
     search: Search,
 ) -> Result<Listing> {
     if search == Search::Programs {
@@ -72,11 +72,11 @@ pub(super) async fn list(
 }
 
 /// The part of find(1)'s arguments that leaves out what is not gone into.
-pub(super) fn pruned(into: Into) -> Vec<String> {
+pub(super) fn pruned(into: Descend) -> Vec<String> {
     match into {
-        Into::All => Vec::new(),
+        Descend::All => Vec::new(),
         // `?*`: the directory that the search begins in is called `.`.
-        Into::Usual => {
+        Descend::Usual => {
             ["(", "-name", ".?*", "-o", "-name", "node_modules", ")", "-type", "d", "-prune", "-o"]
                 .map(str::to_owned)
                 .to_vec()
@@ -117,7 +117,7 @@ async fn walk(
     user: &UserId,
     root: &SandboxPath,
     depth_max: Option<usize>,
-    into: Into,
+    into: Descend,
 ) -> Result<Listing> {
     let mut listing = Listing::default();
     let mut seen = 0;
@@ -149,7 +149,7 @@ async fn walk(
                     FileKind::File => {
                         listing.files.push((format!("{prefix}{}", entry.name), Some(entry.size)))
                     }
-                    FileKind::Directory if into == Into::All || is_searched(&entry.name) => {
+                    FileKind::Directory if into == Descend::All || is_searched(&entry.name) => {
                         // What cannot be named, or is deeper than a path can say, cannot be opened either.
                         if let Ok(inside) = directory.join(&entry.name) {
                             below.push((format!("{prefix}{}/", entry.name), inside));

@@ -1,4 +1,4 @@
-//! The tools that a model calls, over any [`Sandbox`].
+//! The tools that a model calls, over any [`Sandbox`](crate::Sandbox).
 //!
 //! * [`Tool`], [`Toolbox`]: a name, a description and a JSON schema each; a call takes JSON and gives text.
 //! * [`Session`]: what lasts between calls: the user, the workspace, the current directory, exported variables.

@@ -92,6 +92,11 @@ impl Session {
         true
     }
 
+    /// Forgets all variables.
+    pub fn forget_exports(&self) {
+        self.state().environment.clear();
+    }
+
     /// The path that `text` means: from the current directory, or absolute in the workspace.
     ///
     /// # Errors

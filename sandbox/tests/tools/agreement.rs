@@ -111,6 +111,8 @@ fn regex() -> impl Strategy<Value = (String, bool)> {
         "o",
         "FIXME\\\\d",
         "二|-1",
+        "\\w+ (one|二)",
+        ".*y - z$",
     ];
     (proptest::sample::select(all.to_vec()).prop_map(str::to_owned), any::<bool>())
 }

@@ -14,6 +14,7 @@ use sandbox::{
 use serde_json::json;
 
 use crate::support::user;
+use crate::tapped::{Fault, Tapped};
 
 fn path(text: &str) -> SandboxPath {
     SandboxPath::parse(&format!("/workspace/{text}")).unwrap()
@@ -103,6 +104,23 @@ async fn whatever_changes_skills_through_a_watched_sandbox_is_seen_at_once() {
         Arc::ptr_eq(&other, &skills.skills(&user("other")).await.unwrap()),
         "another user's is not read again"
     );
+}
+
+#[tokio::test]
+async fn a_caller_who_goes_away_does_not_keep_an_old_list_alive() {
+    let inner: Arc<dyn Sandbox> = Arc::new(MemSandbox::new());
+    let (clock, _) = clock();
+    let skills = Arc::new(SkillStore::new(Vec::new(), Arc::clone(&inner), clock));
+    // The change is made, and then the caller is gone before it is told so.
+    let tapped = Tapped::new(Arc::clone(&inner));
+    let watched = Watched::new(Arc::new(tapped.clone()), [Arc::clone(&skills) as Arc<dyn Forget>]);
+    assert_eq!(skills.catalogue(&user("one")).await.unwrap(), "");
+    put(&*inner, "one", "skills/late/SKILL.md", &skill("late")).await;
+    tapped.fail_at(0, Fault::Hangs);
+    let (one, place) = (user("one"), path("skills/late"));
+    let writing = watched.mkdir_all(&one, &place, 0o755);
+    assert!(tokio::time::timeout(Duration::from_millis(50), writing).await.is_err());
+    assert!(skills.catalogue(&one).await.unwrap().contains("late"));
 }
 
 #[tokio::test]

@@ -155,16 +155,22 @@ impl Service {
         let run = self.run_planned(place, planned, Some(live));
         let write = write(&recorded, output, control, told);
         let (outcome, told) = tokio::join!(run, write);
-        if let Some(told) = told {
-            // The command never ran.
-            drop(opening);
-            let error = match outcome {
-                Err(error) => error,
-                Ok(_) => Error::Panicked,
-            };
-            drop(told.send(Err(error)));
-            return;
-        }
+        let outcome = match (told, outcome) {
+            (Some(told), Err(error)) => {
+                // The command never ran.
+                drop(opening);
+                drop(told.send(Err(error)));
+                return;
+            }
+            (Some(told), ended) => {
+                // Its deadline passed while it was being set up: it has a result as any other, and that is its beginning.
+                recorded.log.append(Kind::Started, &[]).await;
+                recorded.phase.send_replace(Phase::Running);
+                drop(told.send(Ok(())));
+                ended
+            }
+            (None, outcome) => outcome,
+        };
         opening.has_begun = true;
         let ended = outcome.as_ref().map_or(Outcome::Failed, |(outcome, _)| Outcome::of(&outcome.result));
         self.audit.note(Entry::of_run(&recorded.tree, recorded.id.as_str(), ended.word()));

@@ -24,6 +24,8 @@ pub(super) struct Objects<'a> {
     taken: Use,
     /// What was added, in bytes on the disk.
     pub(super) added_bytes: u64,
+    /// Bytes that may yet be read: a file can have far more than it takes on the disk.
+    readable_bytes: u64,
 }
 
 /// A content that was put among the objects.
@@ -39,7 +41,8 @@ impl<'a> Objects<'a> {
     /// Those in `own`, of which all snapshots together take `taken`.
     pub(super) fn new(store: &'a Store, own: &Dir, taken: Use) -> Result<Self> {
         let dir = own.ensure_dir(OsStr::new(OBJECTS))?;
-        Ok(Self { store, dir, taken, added_bytes: 0 })
+        let readable_bytes = store.options().snapshots.bytes.saturating_mul(2);
+        Ok(Self { store, dir, taken, added_bytes: 0, readable_bytes })
     }
 
     /// Keeps the content of `file`, reading it at most `tries` times until nobody writes to it meanwhile.
@@ -50,6 +53,8 @@ impl<'a> Objects<'a> {
         for left in (0..tries.max(1)).rev() {
             self.store.admit_space()?;
             self.check(stat.allocated)?;
+            let read = self.readable_bytes.checked_sub(stat.size);
+            self.readable_bytes = read.ok_or_else(|| self.beyond_bytes(stat.size))?;
             let staged = self.store.inner.stage.file(0o600, None)?;
             file.rewind().map_err(|error| Error::from_io("seek", "file", error))?;
             // What grows faster than it is read would be read for ever.
@@ -84,21 +89,31 @@ impl<'a> Objects<'a> {
     /// Refuses a content of so many bytes when there would be too much.
     fn check(&self, bytes: u64) -> Result<()> {
         let limits = &self.store.options().snapshots;
-        let quota = |setting, unit, used, limit, needs| Error::Quota {
-            tree: "the snapshots of the workspace".to_owned(),
-            setting,
-            unit,
-            used,
-            limit,
-            needs,
-        };
         if self.taken.bytes.saturating_add(bytes) > limits.bytes {
-            return Err(quota("limits.snapshots.bytes", "bytes", self.taken.bytes, limits.bytes, bytes));
+            return Err(self.beyond_bytes(bytes));
         }
         if self.taken.files >= limits.files {
-            return Err(quota("limits.snapshots.files", "files", self.taken.files, limits.files, 1));
+            return Err(Error::Quota {
+                tree: "the snapshots of the workspace".to_owned(),
+                setting: "limits.snapshots.files",
+                unit: "files",
+                used: self.taken.files,
+                limit: limits.files,
+                needs: 1,
+            });
         }
         Ok(())
+    }
+
+    fn beyond_bytes(&self, needs: u64) -> Error {
+        Error::Quota {
+            tree: "the snapshots of the workspace".to_owned(),
+            setting: "limits.snapshots.bytes",
+            unit: "bytes",
+            used: self.taken.bytes,
+            limit: self.store.options().snapshots.bytes,
+            needs,
+        }
     }
 }
 

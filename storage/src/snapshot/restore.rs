@@ -58,7 +58,7 @@ impl Store {
         self.check_place(to, replace)?;
         let (draft, trash) = self.draft(&to.workspace())?;
         let mut building =
-            Building { store: self, own: &own, owner: draft.owner, most: self.disk_limits().files };
+            Building { store: self, own: &own, owner: draft.owner, most: self.disk_limits().into() };
         building.tree(&mut manifest, &draft.dir)?;
         if self.is_strict() {
             draft.dir.sync_file_system()?;
@@ -130,8 +130,8 @@ struct Building<'a> {
     store: &'a Store,
     own: &'a Dir,
     owner: Option<u32>,
-    /// Entries that it may have yet.
-    most: u64,
+    /// Entries that it may have yet, and bytes in its files.
+    most: Use,
 }
 
 /// A directory on the way down, and the mode that it gets when all is in it.
@@ -145,14 +145,7 @@ impl Building<'_> {
     fn tree(&mut self, manifest: &mut Manifest, root: &Dir) -> Result<()> {
         let mut levels = vec![Level { dir: root.reopen()?, mode: root.stat()?.mode }];
         while let Some(Line { depth, name, node }) = manifest.next()? {
-            self.most = self.most.checked_sub(1).ok_or_else(|| Error::Quota {
-                tree: "the snapshot".to_owned(),
-                setting: "limits.disk.files",
-                unit: "files",
-                used: self.store.disk_limits().files,
-                limit: self.store.disk_limits().files,
-                needs: 1,
-            })?;
+            self.spend(&node)?;
             while levels.len() > depth + 1 {
                 self.close(levels.pop())?;
             }
@@ -173,6 +166,28 @@ impl Building<'_> {
         }
         while let Some(level) = levels.pop() {
             self.close(Some(level))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the room of an entry.
+    ///
+    /// # Errors
+    /// [`Error::Quota`] when the workspace would be larger than one may be.
+    fn spend(&mut self, node: &Node) -> Result<()> {
+        let size = match node {
+            Node::File(file) => file.size,
+            Node::Directory { .. } | Node::Link { .. } => 0,
+        };
+        let limits = self.store.disk_limits();
+        let quota = |setting, unit, limit, needs| {
+            Err(Error::Quota { tree: "the snapshot".to_owned(), setting, unit, used: limit, limit, needs })
+        };
+        let (bytes, files) = (self.most.bytes.checked_sub(size), self.most.files.checked_sub(1));
+        match (bytes, files) {
+            (Some(bytes), Some(files)) => self.most = Use { bytes, files },
+            (None, _) => return quota("limits.disk.bytes", "bytes", limits.bytes, size),
+            (_, None) => return quota("limits.disk.files", "files", limits.files, 1),
         }
         Ok(())
     }

@@ -92,9 +92,24 @@ impl Store {
             manifest::Node::File(file) => file.size,
             manifest::Node::Directory { .. } | manifest::Node::Link { .. } => 0,
         });
+        let bytes: u64 = sizes.sum();
+        let most = self.disk_limits().bytes;
+        if bytes > most {
+            // It could not be restored: sparse files, and files with several names, take more room then.
+            let tree = "the workspace, every file by itself,".to_owned();
+            let needs = bytes - most;
+            return Err(Error::Quota {
+                tree,
+                setting: "limits.disk.bytes",
+                unit: "bytes",
+                used: most,
+                limit: most,
+                needs,
+            });
+        }
         let header = Header {
             entries: u64::try_from(lines.len()).unwrap_or(u64::MAX),
-            bytes: sizes.sum(),
+            bytes,
             added_bytes: objects.added_bytes,
             live,
             unsettled,

@@ -27,6 +27,30 @@ fn wrote(client: &Client, tree: &str, id: &str, text: &str) {
 }
 
 #[test]
+fn a_deadline_that_passes_before_the_command_begins_is_a_result() {
+    let service = Service::start();
+    let (client, tree) = (&service.client, workspace("u", "a"));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let tree = &tree;
+            scope.spawn(move || {
+                for number in 0..8 {
+                    let id = format!("late-{thread}-{number}");
+                    let spec = json!({"shell": "sleep 300", "timeout_ms": 0, "exec_id": id});
+                    let run = client.post_json(format!("{tree}/exec"), &spec).ok();
+                    assert_eq!(
+                        (&run["data"]["timed_out"], &run["data"]["exit_code"]),
+                        (&json!(true), &json!(-1))
+                    );
+                    let listed = client.get(format!("{tree}/exec/{id}")).ok();
+                    assert_eq!(listed["data"]["state"], "ended");
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn the_same_name_twice_is_the_same_run() {
     let service = Service::start();
     let (client, tree) = (&service.client, workspace("u", "a"));

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::listing::{self, ENTRIES_MAX, Into};
+use super::listing::{self, Descend, ENTRIES_MAX};
 use super::text::shown;
 use super::tool::parse;
 use super::{Context, Refusal, Tool};
@@ -104,9 +104,9 @@ async fn files(
     let user = context.session.user();
     // A pattern that spells a hidden directory further down has to be looked for everywhere.
     let into = if pattern.names_hidden_below(args.base.split('/').filter(|name| !name.is_empty()).count()) {
-        Into::All
+        Descend::All
     } else {
-        Into::Usual
+        Descend::Usual
     };
     let listing = match listing::list(context.sandbox, user, &base, &args, into, context.search).await {
         Ok(listing) => listing,

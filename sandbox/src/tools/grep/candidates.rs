@@ -1,10 +1,11 @@
 //! The files that may hold a match, found by grep(1) where that is certain to miss none.
 
 use futures_util::future::join;
+use regex_syntax::hir::Hir;
 use regex_syntax::hir::literal::{ExtractKind, Extractor};
 
 use crate::tools::glob::FindArgs;
-use crate::tools::listing::{self, Into, Listing};
+use crate::tools::listing::{self, Descend, Listing};
 use crate::tools::{Context, Search};
 use crate::{ExecSpec, Result, SandboxPath};
 
@@ -17,12 +18,12 @@ pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Lists regular files below `directory` that may hold a match of `pattern`, and all that are too large to be searched.
 ///
-/// Every match begins with one of the pattern's *literals*, where it has any; so `grep -F` in the locale of bytes finds
+/// Every match begins, or every match ends, with one of the pattern's *literals*, where it has any; so `grep -F` in the locale of bytes finds
 /// each file that has one, and some that have none. Whatever else there is to a match is decided by the caller.
 pub(super) async fn candidates(
     context: &Context<'_>,
     directory: &SandboxPath,
-    pattern: &regex_syntax::hir::Hir,
+    pattern: &Hir,
 ) -> Result<Listing> {
     if context.search == Search::Programs
         && let Some(literals) = literals(pattern)
@@ -31,7 +32,8 @@ pub(super) async fn candidates(
         return Ok(listing);
     }
     let all = FindArgs::default();
-    listing::list(context.sandbox, context.session.user(), directory, &all, Into::Usual, context.search).await
+    listing::list(context.sandbox, context.session.user(), directory, &all, Descend::Usual, context.search)
+        .await
 }
 
 async fn by_program(context: &Context<'_>, directory: &SandboxPath, literals: &[String]) -> Option<Listing> {
@@ -41,7 +43,7 @@ async fn by_program(context: &Context<'_>, directory: &SandboxPath, literals: &[
     grep.extend(literals.iter().flat_map(|literal| ["-e".to_owned(), literal.clone()]));
     grep.extend(["--".to_owned(), ".".to_owned()]);
     let mut find: Vec<String> = vec![".".into()];
-    find.extend(listing::pruned(Into::Usual));
+    find.extend(listing::pruned(Descend::Usual));
     find.extend(["-type", "f", "-size", "+2048", "-print0"].map(str::to_owned)); // blocks of 512 bytes: over 1 MiB
     let (sandbox, user) = (context.sandbox, context.session.user());
     let (matching, large) = join(
@@ -62,10 +64,14 @@ async fn by_program(context: &Context<'_>, directory: &SandboxPath, literals: &[
     Some(Listing { files, is_cut: false })
 }
 
-/// What every match begins with: one of these; none when that cannot be said.
-fn literals(pattern: &regex_syntax::hir::Hir) -> Option<Vec<String>> {
+/// What every match begins with, or else what every match ends with: one of these; none when that cannot be said.
+fn literals(pattern: &Hir) -> Option<Vec<String>> {
+    [ExtractKind::Prefix, ExtractKind::Suffix].into_iter().find_map(|kind| literals_at(pattern, kind))
+}
+
+fn literals_at(pattern: &Hir, kind: ExtractKind) -> Option<Vec<String>> {
     let mut extractor = Extractor::new();
-    extractor.kind(ExtractKind::Prefix).limit_total(LITERALS_MAX);
+    extractor.kind(kind).limit_total(LITERALS_MAX);
     let mut all = Vec::new();
     let mut bytes = 0;
     for literal in extractor.extract(pattern).literals()? {
@@ -90,12 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn literals_are_what_every_match_begins_with_or_none_at_all() {
+    fn literals_are_what_every_match_begins_or_ends_with_or_none_at_all() {
         assert_eq!(of("TODO|FIXME", false).unwrap(), ["TODO", "FIXME"]);
         assert_eq!(of("中文\\d+", false).unwrap(), ["中文"]);
         assert_eq!(of("^func \\w+", false).unwrap(), ["func "]);
         assert_eq!(of("no", true).unwrap(), ["NO", "No", "nO", "no"]);
-        for everywhere in ["\\d+", "x*", ".*a", "", "a\\nb", "\\x00a"] {
+        assert_eq!(of("\\w+(Error|错误)$", false).unwrap(), ["Error", "错误"]);
+        assert_eq!(of(".*a", false).unwrap(), ["a"]);
+        for everywhere in ["\\d+", "x*", "x*|a", "", "a\\nb", "\\x00a\\n"] {
             assert_eq!(of(everywhere, false), None, "{everywhere}");
         }
     }

@@ -3,6 +3,7 @@
 mod export;
 mod quote;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -77,17 +78,7 @@ impl Tool for Shell {
         spec.environment = session.environment();
         spec.timeout = Some(Duration::from_secs(timeout));
         spec.output_bytes_max = OUTPUT_BYTES_MAX;
-        let result = match context.sandbox.exec(session.user(), spec).await {
-            Ok(result) => result,
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                return Err(Refusal::new("this sandbox runs no commands"));
-            }
-            // Which program or argument is refused, and by which rule, is in the backend's own words.
-            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::NotFound) => {
-                return Err(Refusal(error.message().to_owned()));
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let (result, note) = exec(context, spec).await?;
         if result.is_success() {
             for variable in exports(command) {
                 // What the shell would have had to work out is not known here.
@@ -98,7 +89,38 @@ impl Tool for Shell {
                 }
             }
         }
-        Ok(render(command, &result, timeout))
+        Ok(format!("{note}{}", render(command, &result, timeout)))
+    }
+}
+
+/// Runs a command; the text tells when that took forgetting the session's variables.
+async fn exec(context: &Context<'_>, spec: ExecSpec) -> Result<(ExecResult, String), Refusal> {
+    let (sandbox, user) = (context.sandbox, context.session.user());
+    let mut outcome = sandbox.exec(user, spec.clone()).await;
+    let mut note = String::new();
+    // A variable that this sandbox lets nobody set would else refuse every further command.
+    if let Err(refused) = &outcome
+        && refused.kind() == ErrorKind::Invalid
+        && !spec.environment.is_empty()
+    {
+        let without = ExecSpec { environment: BTreeMap::new(), ..spec };
+        let again = sandbox.exec(user, without).await;
+        if again.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::Invalid) {
+            note = format!("(exported variables were forgotten: {})\n", refused.message());
+            context.session.forget_exports();
+            outcome = again;
+        }
+    }
+    match outcome {
+        Ok(result) => Ok((result, note)),
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            Err(Refusal::new("this sandbox runs no commands"))
+        }
+        // Which program or argument is refused, and by which rule, is in the backend's own words.
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::NotFound) => {
+            Err(Refusal(error.message().to_owned()))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
