@@ -10,7 +10,6 @@ use storage::{Recovery, Store};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,7 +25,7 @@ use crate::ops::events::EventTable;
 use crate::ops::places::RunPlaces;
 use crate::ops::run::table::RunTable;
 use crate::ops::run::under_way::UnderWay;
-use crate::ops::sweep;
+use crate::ops::{snapshots, sweep};
 use crate::registry::Keeper;
 use crate::telemetry::{self, Spans};
 
@@ -128,7 +127,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             events: EventTable::new(config.limits.events.clone()),
             table: RunTable::new(sessions.clone()),
             under_way: UnderWay::default(),
-            snapshot_places: Arc::new(Semaphore::new(config.limits.snapshots.at_once)),
+            snapshot_places: snapshots::places(config.limits.snapshots.at_once),
             disk: Arc::default(),
             runs: TaskTracker::new(),
             audit,

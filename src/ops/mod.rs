@@ -38,7 +38,6 @@ pub use life::{FileDifference, Text};
 use places::RunPlaces;
 use run::table::RunTable;
 use run::under_way::UnderWay;
-use tokio::sync::Semaphore;
 
 /// Everything an operation needs.
 pub struct Service {
@@ -79,7 +78,7 @@ pub struct Service {
     /// Which sandboxes have how many runs under way.
     pub under_way: UnderWay,
     /// Places for work on snapshots.
-    pub snapshot_places: Arc<Semaphore>,
+    pub snapshot_places: RunPlaces,
     /// The trees that runs may fill.
     pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.
