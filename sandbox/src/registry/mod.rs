@@ -19,7 +19,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::catalogue::{AGENTS_DIRECTORY, Agent, Clock, SKILL_FILE, SKILLS_DIRECTORY, front_matter};
+use crate::catalogue::{
+    AGENTS_DIRECTORY, Agent, Clock, HEAD_BYTES_MAX, SKILL_FILE, SKILLS_DIRECTORY, front_matter,
+};
 use crate::place::Directory;
 use crate::{ErrorKind, FileKind, Place, Sandbox, UserId};
 use index::Index;
@@ -41,8 +43,6 @@ const NAME_CHARACTERS_MAX: usize = 64;
 const TAGS_CHARACTERS_MAX: usize = 256;
 /// The largest file of an agent, in bytes: 256 KiB.
 const AGENT_BYTES_MAX: u64 = 256 * 1024;
-/// How much of `SKILL.md` is read for its head, in bytes.
-const HEAD_BYTES_MAX: u64 = 64 * 1024;
 
 type Result<T, E = RegistryError> = std::result::Result<T, E>;
 
