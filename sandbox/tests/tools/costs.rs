@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sandbox::catalogue::{Agent, front_matter};
+use sandbox::tools::edit::{Replacement, fuzzy_match, reindent, replace};
 
 /// Far more than any of these takes, and far less than each did before it was bounded.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -54,4 +55,66 @@ fn an_agent_whose_rights_cannot_be_read_has_none() {
     }
     let agent = Agent::parse("a", "---\nname: a\ndescription: use: when b\n---\nDo it.\n").unwrap();
     assert_eq!(agent.description, "use: when b");
+}
+
+#[test]
+fn a_template_that_repeats_what_it_found_makes_no_file_of_gigabytes() {
+    let content = "一二三四\n".repeat(400_000);
+    let every = |old: &str, new: &str| {
+        let replacement = Replacement {
+            old: old.into(),
+            new: new.into(),
+            is_regex: true,
+            all: true,
+            ..Replacement::default()
+        };
+        timed(old, || replace(&content, &replacement))
+    };
+    for (old, new) in
+        [("(?s)(.*)", "$0$1".repeat(5_000)), ("一", "x".repeat(1_000)), ("(..)", "$1".repeat(100))]
+    {
+        assert_eq!(
+            every(old, &new).unwrap_err(),
+            "the file would be larger than 32 MB: replace less",
+            "{old}"
+        );
+    }
+    let (doubled, _) = every("(?s)^(.*)$", "$1$1").unwrap();
+    assert_eq!(doubled.len(), 2 * content.len());
+}
+
+#[test]
+fn matches_that_take_time_by_the_square_are_given_up() {
+    // Each search goes to the end, and finds one character.
+    let content = "a".repeat(2 << 20);
+    for all in [true, false] {
+        let replacement =
+            Replacement { old: ".*[^a]|a".into(), is_regex: true, all, ..Replacement::default() };
+        let reason = timed("a square", || replace(&content, &replacement)).unwrap_err();
+        assert!(reason.contains("takes more than"), "{reason}");
+    }
+}
+
+#[test]
+fn lines_that_are_all_alike_are_compared_once() {
+    let content = "a\n".repeat(200_000);
+    let old = format!("{}b", "a \n".repeat(100_000));
+    assert_eq!(timed("alike", || fuzzy_match(&content, &old)), None);
+    let once = format!("{content}b\n");
+    assert_eq!(fuzzy_match(&once, &old).map(str::len), Some(200_001));
+    assert_eq!(fuzzy_match("a\na\na", "a \na"), None); // twice, one over the other
+    assert_eq!(fuzzy_match("b\na\na\nb\n", "a \n a"), Some("a\na"));
+}
+
+#[test]
+fn indentation_by_megabytes_is_not_multiplied() {
+    let wide = format!("{}x", " ".repeat(1 << 20));
+    for new in ["  x\n".repeat(100_000), format!("{}x", " ".repeat(1 << 20))] {
+        assert_eq!(timed("indents", || reindent(&[" x"], &[&wide], &new, 32 << 20)), None);
+    }
+    let (old, indents): (Vec<String>, Vec<String>) = (1..3_000)
+        .map(|depth| (format!("{}x", " ".repeat(depth)), format!("{}\ty", " ".repeat(depth))))
+        .unzip();
+    let old: Vec<&str> = old.iter().map(String::as_str).collect();
+    assert!(timed("many", || reindent(&old, &old, &indents.join("\n"), 32 << 20)).is_some());
 }
