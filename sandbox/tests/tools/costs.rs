@@ -2,8 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use sandbox::catalogue::{Agent, front_matter};
 use sandbox::tools::edit::{Replacement, fuzzy_match, reindent, replace};
+
+use crate::support::Bench;
 
 /// Far more than any of these takes, and far less than each did before it was bounded.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -117,4 +121,37 @@ fn indentation_by_megabytes_is_not_multiplied() {
         .unzip();
     let old: Vec<&str> = old.iter().map(String::as_str).collect();
     assert!(timed("many", || reindent(&old, &old, &indents.join("\n"), 32 << 20)).is_some());
+}
+
+#[tokio::test]
+async fn a_search_that_takes_too_long_ends_and_others_go_on_meanwhile() {
+    let bench = Bench::memory().await;
+    bench.put("slow.txt", "ab".repeat(500_000) + "\nneedle\n").await;
+    let (hard, easy) = (json!({ "pattern": "(a|b)*a(a|b){4000}c|needle" }), json!({ "path": "slow.txt" }));
+    let slow = bench.call("Grep", &hard);
+    let other = async {
+        tokio::task::yield_now().await;
+        let begin = Instant::now();
+        let output = bench.call("Read", &easy).await;
+        (output, begin.elapsed())
+    };
+    let (slow, (read, took)) =
+        tokio::time::timeout(3 * PATIENCE, futures_util::future::join(slow, other)).await.unwrap();
+    assert!(!slow.is_error && !read.is_error, "{} {}", slow.text, read.text);
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+#[tokio::test]
+async fn patterns_of_many_braces_and_stars_end() {
+    let bench = Bench::memory().await;
+    let deep = "d/".repeat(60);
+    for number in 0..200 {
+        bench.put(&format!("{deep}{number}.txt"), "x").await;
+    }
+    for pattern in ["{a,b}".repeat(8) + &"*/".repeat(450), "{a,}".repeat(7) + &"**/".repeat(300) + "x"] {
+        let begin = Instant::now();
+        let output = bench.call("Glob", &json!({ "pattern": pattern })).await;
+        assert_eq!(output.text, "No files matched the pattern.", "{pattern}");
+        assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    }
 }
