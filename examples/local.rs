@@ -38,9 +38,9 @@ fn engine() -> Result<(), Box<dyn Error>> {
         serve::stop(&service, Duration::from_secs(8)).await;
         done
     });
-    // In this order: the registry closes when nothing can be published any more.
+    // In this order: what is closed last waits for nobody.
     drop(runtime);
-    service.registry.close();
+    serve::close(&service);
     done
 }
 

@@ -14,3 +14,4 @@ pub mod metrics;
 pub mod ops;
 pub mod registry;
 pub mod serve;
+pub mod telemetry;

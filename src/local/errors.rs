@@ -71,7 +71,7 @@ fn of_storage(error: &storage::Error) -> ErrorKind {
         E::NotEmpty(_) => ErrorKind::NotEmpty,
         E::NotAFile(_) | E::Closed(_) | E::Escape(_) => ErrorKind::PermissionDenied,
         E::Path(error) => of_path(error),
-        E::Conflict(_) => ErrorKind::Busy,
+        E::Conflict(_) | E::Watches => ErrorKind::Busy,
         E::IntoItself { .. }
         | E::NotText(_)
         | E::Unencodable { .. }

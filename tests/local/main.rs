@@ -72,6 +72,6 @@ fn main() -> ExitCode {
     drop((host, subject));
     runtime.block_on(serve::stop(&service, GRACE));
     drop(runtime);
-    service.registry.close();
+    serve::close(&service);
     conclusion.exit_code()
 }
