@@ -7,7 +7,9 @@ use tokio::runtime::Handle;
 
 use super::event::Event;
 use super::id::ExecId;
-use super::record::{Found, Purpose, Recorded};
+#[cfg(doc)]
+use super::record::Recorded;
+use super::record::{Found, Purpose};
 use super::session::Recording;
 use super::{RunOutcome, RunRequest};
 use crate::ops::{Error, Result, Service};
@@ -23,8 +25,7 @@ impl Service {
     /// Runs a command, and gives its events to `hear` as they come. Dropping the future kills the command.
     ///
     /// # Errors
-    /// As [`Service::begin`] and [`Recorded::outcome`]; [`Error::Gone`] when `hear` was too
-    /// slow.
+    /// As [`Service::begin`] and [`Recorded::outcome`]; [`Error::Gone`] when `hear` was too slow.
     pub async fn attend(
         self: &Arc<Self>,
         tree: TreeId,
@@ -54,17 +55,11 @@ impl Service {
 impl Drop for Attended {
     fn drop(&mut self) {
         // One that did not begin is forgotten already.
-        let Ok(recorded) = self.service.table.find(&self.tree, &self.id) else { return };
+        let Some(recorded) = self.service.table.take(&self.tree, &self.id) else { return };
         recorded.kill();
-        self.service.table.forget(&recorded);
-        forget(recorded);
-    }
-}
-
-/// Closing a large log frees its blocks, which takes its time.
-fn forget(recorded: Arc<Recorded>) {
-    match Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(recorded))),
-        Err(_) => drop(recorded),
+        // Closing a large log frees its blocks. Without a runtime nobody else is kept waiting by that.
+        if let Ok(runtime) = Handle::try_current() {
+            drop(runtime.spawn_blocking(move || drop(recorded)));
+        }
     }
 }

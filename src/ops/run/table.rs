@@ -128,6 +128,11 @@ impl RunTable {
         }
     }
 
+    /// Forgets the run `id` of a tree, whatever it does.
+    pub(super) fn take(&self, tree: &TreeId, id: &ExecId) -> Option<Arc<Recorded>> {
+        self.runs.lock().remove(&(tree.clone(), id.clone()))
+    }
+
     /// Gives the name of a run that did not begin to whoever asks for it next.
     pub(super) fn forget(&self, recorded: &Recorded) {
         self.runs.lock().remove(&(recorded.tree.clone(), recorded.id.clone()));
