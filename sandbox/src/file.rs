@@ -138,23 +138,26 @@ impl FileBody {
     /// Collects all bytes.
     ///
     /// # Errors
-    /// What reading met; [`ErrorKind::TooLarge`] when more come than [`FILE_BYTES_MAX`].
+    /// What reading met; [`ErrorKind::TooLarge`] when more come than were told, or than [`FILE_BYTES_MAX`].
     pub async fn bytes(mut self) -> Result<Bytes> {
-        let Some(first) = self.stream.try_next().await? else { return Ok(Bytes::new()) };
-        let Some(second) = self.stream.try_next().await? else { return Ok(first) };
-        let expected = usize::try_from((self.range.end - self.range.start).min(FILE_BYTES_MAX)).unwrap_or(0);
-        let mut bytes = BytesMut::with_capacity(expected);
-        bytes.extend_from_slice(&first);
-        let mut piece = Some(second);
-        while let Some(more) = piece {
-            if (bytes.len() + more.len()) as u64 > FILE_BYTES_MAX {
-                let message = format!("more than {FILE_BYTES_MAX} bytes came");
-                return Err(Error::new(ErrorKind::TooLarge, "read_file", message));
+        let most = (self.range.end - self.range.start).min(FILE_BYTES_MAX);
+        let fits = |bytes: usize| match bytes as u64 <= most {
+            true => Ok(()),
+            false => {
+                let message = format!("more than {most} bytes came");
+                Err(Error::new(ErrorKind::TooLarge, "read_file", message))
             }
-            bytes.extend_from_slice(&more);
-            piece = self.stream.try_next().await?;
+        };
+        let Some(first) = self.stream.try_next().await? else { return Ok(Bytes::new()) };
+        fits(first.len())?;
+        let Some(mut piece) = self.stream.try_next().await? else { return Ok(first) };
+        let mut bytes = BytesMut::from(&*first);
+        loop {
+            fits(bytes.len() + piece.len())?;
+            bytes.extend_from_slice(&piece);
+            let Some(next) = self.stream.try_next().await? else { return Ok(bytes.freeze()) };
+            piece = next;
         }
-        Ok(bytes.freeze())
     }
 }
 

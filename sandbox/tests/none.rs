@@ -178,10 +178,11 @@ async fn a_write_that_is_given_up_leaves_nothing_and_one_that_is_synced_is_there
     let sandbox = NoneSandbox::open(options).unwrap();
     let user = UserId::parse("anybody").unwrap();
     let path = sandbox.workspace(&user).await.unwrap().join("file").unwrap();
-    let pieces = futures_util::stream::repeat_with(|| Ok(vec![b'x'; 1 << 20].into()));
+    let begun = futures_util::stream::iter([(); 3].map(|()| Ok(vec![b'x'; 1 << 20].into())));
+    let pieces = futures_util::StreamExt::chain(begun, futures_util::stream::pending());
     let write = sandbox.write_file(&user, &path, Box::pin(pieces), WriteOptions::default());
     assert!(tokio::time::timeout(Duration::from_millis(200), write).await.is_err(), "it never ends");
-    // The thread that was writing ends its piece by itself.
+    // A thread that is still writing ends its piece by itself.
     let begin = Instant::now();
     while std::fs::read_dir(root.path().join("mine")).unwrap().count() > 0 {
         assert!(begin.elapsed() < Duration::from_secs(30));

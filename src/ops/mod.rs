@@ -4,6 +4,7 @@
 
 pub mod disk;
 pub mod error;
+pub mod events;
 pub mod files;
 pub mod life;
 pub mod places;
@@ -29,8 +30,10 @@ use crate::audit::Audit;
 use crate::egress::Egress;
 use crate::metrics::Metrics;
 use crate::registry::Keeper;
+use crate::telemetry::Spans;
 use disk::DiskWatch;
 pub use error::{Error, Result};
+use events::EventTable;
 pub use life::{FileDifference, Text};
 use places::RunPlaces;
 use run::table::RunTable;
@@ -70,6 +73,8 @@ pub struct Service {
     pub undecided: RunPlaces,
     /// Runs that have names.
     pub table: RunTable,
+    /// The trees whose events somebody listens to.
+    pub events: EventTable,
     /// Which sandboxes have how many runs under way.
     pub under_way: UnderWay,
     /// Places for work on snapshots.
@@ -82,6 +87,8 @@ pub struct Service {
     pub audit: Arc<Audit>,
     /// Counts what happens.
     pub metrics: Arc<Metrics>,
+    /// The way of spans to a collector, where there is one.
+    pub spans: Option<Arc<Spans>>,
     /// Set when runs are to be killed.
     pub stop: CancellationToken,
 }

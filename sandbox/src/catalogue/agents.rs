@@ -49,6 +49,10 @@ impl Agent {
         if head.fields.is_null() && head.name.is_none() {
             return Err("it has no front matter".to_owned());
         }
+        // Without them it could do everything.
+        if head.has_unread_rights {
+            return Err("its front matter is no YAML, and says what it may do: quote its texts".to_owned());
+        }
         let name = head.name.unwrap_or_else(|| stem.to_owned());
         if !is_agent_name(&name) {
             return Err(format!(

@@ -2,6 +2,8 @@
 
 use serde_yaml_ng::Value;
 
+use super::yaml;
+
 /// The fields of a head that this crate knows, and what follows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontMatter {
@@ -11,29 +13,30 @@ pub struct FrontMatter {
     pub description: Option<String>,
     /// All fields, where the head is YAML.
     pub(super) fields: Value,
+    /// Whether it is not, and names tools or capabilities, which nobody could read then.
+    pub(super) has_unread_rights: bool,
     /// The text after the head; all of it where there is none.
     pub body: String,
 }
 
 /// Reads the head of a Markdown file.
 ///
-/// It is YAML; where it is not, as with a description that holds `: `, the lines `name:` and `description:` are taken as
-/// they are.
+/// It is YAML without tags and of at most 16 KiB; where it is not, as with a description that holds `: `, the lines
+/// `name:` and `description:` are taken as they are.
 #[must_use]
 pub fn front_matter(text: &str) -> FrontMatter {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim_start();
     let Some((head, body)) = split(text) else {
         return FrontMatter { body: text.to_owned(), ..FrontMatter::default() };
     };
-    let fields = match serde_yaml_ng::from_str::<Value>(head) {
-        Ok(fields @ Value::Mapping(_)) => fields,
-        _ => Value::Null,
-    };
+    let fields = yaml::mapping(head).unwrap_or_default();
     let field = |key: &str| {
         let value = fields.get(key).and_then(scalar).or_else(|| line(head, key));
         value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     };
-    FrontMatter { name: field("name"), description: field("description"), body: body.to_owned(), fields }
+    let has_unread_rights = fields.is_null() && head.lines().any(names_rights);
+    let (name, description) = (field("name"), field("description"));
+    FrontMatter { name, description, body: body.to_owned(), fields, has_unread_rights }
 }
 
 /// The head and the body; none when there is no head, or it does not end.
@@ -49,6 +52,12 @@ fn split(text: &str) -> Option<(&str, &str)> {
         length += line.len();
     }
     None
+}
+
+/// Whether a line looks as if it said what an agent may do.
+fn names_rights(line: &str) -> bool {
+    let line = line.trim_start_matches(|character: char| !character.is_alphanumeric());
+    ["tools", "capabilities"].iter().any(|key| line.starts_with(key))
 }
 
 fn scalar(value: &Value) -> Option<String> {

@@ -10,6 +10,7 @@ mod front_matter;
 mod render;
 mod skills;
 mod watched;
+mod yaml;
 
 pub use agents::{Agent, AgentStore, Agents};
 pub use cache::{Clock, TTL, system_clock};
@@ -26,6 +27,6 @@ pub const AGENTS_DIRECTORY: &str = "agents";
 /// The most skills, or agents, of one directory.
 pub const ENTRIES_MAX: usize = 500;
 /// How much of a file is read for its head, in bytes.
-const HEAD_BYTES_MAX: u64 = 64 * 1024;
+pub(crate) const HEAD_BYTES_MAX: u64 = 64 * 1024;
 /// Files read at once.
 const READS_MAX: usize = 8;

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{ENTRIES_MAX, Kind};
+use super::{AUTHOR_ENTRIES_MAX, ENTRIES_MAX, Kind};
 
 /// Why something was not published, installed or removed. Nothing has changed then.
 #[derive(Debug, Error)]
@@ -58,8 +58,11 @@ pub enum RegistryError {
     #[error("{0}")]
     Content(String),
     /// The registry is full.
-    #[error("the registry has {ENTRIES_MAX} entries: unpublish some")]
+    #[error("the registry is full, with at most {ENTRIES_MAX} entries: some must be removed")]
     Full,
+    /// The author has too many.
+    #[error("you have {AUTHOR_ENTRIES_MAX} entries: remove one of them")]
+    TooMany,
     /// The same is being done just now.
     #[error("{kind} `{name}` is being changed just now: try again")]
     Busy {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::{ENTRIES_MAX, Entry, Kind, RegistryError, Result, Sharing};
+use super::{AUTHOR_ENTRIES_MAX, ENTRIES_MAX, Entry, Kind, RegistryError, Result, Sharing};
 use crate::place::Directory;
 use crate::{Error, ErrorKind, UserId, WriteMode};
 
@@ -35,9 +35,13 @@ impl Index {
     }
 
     pub(super) async fn write(&self, directory: &Directory<'_>) -> Result<()> {
-        let bytes = serde_json::to_vec_pretty(self).map_err(|error| {
+        let bytes = serde_json::to_vec(self).map_err(|error| {
             Error::new(ErrorKind::Internal, "write_file", "the index cannot be written").because(error)
         })?;
+        // What is written can be read again.
+        if bytes.len() as u64 > BYTES_MAX {
+            return Err(RegistryError::Full);
+        }
         Ok(directory.write(FILE, Bytes::from(bytes), WriteMode::Replace, Some(0o600)).await?)
     }
 
@@ -52,10 +56,16 @@ impl Index {
         if named.clone().any(|entry| entry.author != *author && entry.sharing == Sharing::Public) {
             return Err(RegistryError::Taken { kind, name: name.to_owned() });
         }
-        if self.entries.len() >= ENTRIES_MAX && !named.any(|entry| entry.author == *author) {
+        if named.any(|entry| entry.author == *author) {
+            return Ok(());
+        }
+        if self.entries.len() >= ENTRIES_MAX {
             return Err(RegistryError::Full);
         }
-        Ok(())
+        match self.entries.iter().filter(|entry| entry.author == *author).count() {
+            AUTHOR_ENTRIES_MAX.. => Err(RegistryError::TooMany),
+            _ => Ok(()),
+        }
     }
 
     /// The id of the author's entry of that name: the one it has, or the next.

@@ -52,7 +52,7 @@ impl Registry {
         let done = async {
             skill.make("").await?;
             skill.write(UNFINISHED, Bytes::new(), WriteMode::Create, None).await?;
-            copy_in(&package, &skill).await?;
+            copy_in(&package, &skill, (entry.files, entry.bytes)).await?;
             Ok(skill.sandbox.remove(skill.user, &skill.path(UNFINISHED)?).await?)
         };
         match done.await {
@@ -72,13 +72,16 @@ impl Registry {
         check_name(name)?;
         let _turn = self.turn(user, kind, name)?;
         let workspace = self.workspace(user).await?;
-        let (path, expected) = match kind {
-            Kind::Skill => (format!("{SKILLS_DIRECTORY}/{name}"), FileKind::Directory),
-            Kind::Agent => (format!("{AGENTS_DIRECTORY}/{name}.md"), FileKind::File),
+        let (directory, file, expected) = match kind {
+            Kind::Skill => (SKILLS_DIRECTORY, name.to_owned(), FileKind::Directory),
+            Kind::Agent => (AGENTS_DIRECTORY, format!("{name}.md"), FileKind::File),
         };
-        if workspace.kind(&path).await? != Some(expected) {
+        // A link is nothing that was installed, and what it leads to is not to be emptied.
+        let entries = workspace.below(directory)?.entries().await?;
+        if !entries.iter().any(|entry| entry.name == file && entry.kind == expected) {
             return Err(RegistryError::NotInstalled { kind, name: name.to_owned() });
         }
+        let path = format!("{directory}/{file}");
         if kind == Kind::Skill {
             // From here on it is not whole, whatever happens before everything is gone.
             workspace.write(&format!("{path}/{UNFINISHED}"), Bytes::new(), WriteMode::Replace, None).await?;

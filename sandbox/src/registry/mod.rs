@@ -19,8 +19,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::catalogue::{AGENTS_DIRECTORY, Agent, Clock, SKILL_FILE, SKILLS_DIRECTORY, front_matter};
+use crate::catalogue::{
+    AGENTS_DIRECTORY, Agent, Clock, HEAD_BYTES_MAX, SKILL_FILE, SKILLS_DIRECTORY, front_matter,
+};
 use crate::place::Directory;
+use crate::tools::truncate;
 use crate::{ErrorKind, FileKind, Place, Sandbox, UserId};
 use index::Index;
 use package::copy_out;
@@ -31,6 +34,8 @@ pub use package::{PACKAGE_BYTES_MAX, PACKAGE_FILES_MAX};
 
 /// Entries of the whole registry.
 pub const ENTRIES_MAX: usize = 10_000;
+/// Entries of one author.
+pub const AUTHOR_ENTRIES_MAX: usize = 200;
 /// Entries in one answer.
 pub const RESULTS_MAX: usize = 100;
 /// Stands in a skill's directory while it is not whole.
@@ -39,10 +44,10 @@ const UNFINISHED: &str = ".unfinished";
 const NAME_CHARACTERS_MAX: usize = 64;
 /// Longest tags of an entry, in characters.
 const TAGS_CHARACTERS_MAX: usize = 256;
+/// Longest description that is kept, in characters: what a catalogue shows of one.
+const DESCRIPTION_CHARACTERS_MAX: usize = 1024;
 /// The largest file of an agent, in bytes: 256 KiB.
 const AGENT_BYTES_MAX: u64 = 256 * 1024;
-/// How much of `SKILL.md` is read for its head, in bytes.
-const HEAD_BYTES_MAX: u64 = 64 * 1024;
 
 type Result<T, E = RegistryError> = std::result::Result<T, E>;
 
@@ -111,7 +116,7 @@ impl Registry {
         let _turn = self.turn(author, kind, name)?;
         self.index.lock().await.may_publish(author, kind, name)?;
         let workspace = self.workspace(author).await?;
-        let description = described(&workspace, kind, name).await?;
+        let description = truncate(&described(&workspace, kind, name).await?, DESCRIPTION_CHARACTERS_MAX);
         let store = self.place.directory();
         let package = random_name()?;
         let root = store.below(&format!("packages/{package}"))?;

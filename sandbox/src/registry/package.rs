@@ -54,8 +54,14 @@ pub(super) async fn copy_out(
     Ok((copy.files, copy.bytes))
 }
 
-/// Copies a package into a skill's directory, its `SKILL.md` last.
-pub(super) async fn copy_in(package: &Directory<'_>, skill: &Directory<'_>) -> Result<()> {
+/// Copies a package of `files` files and `bytes` bytes into a skill's directory, its `SKILL.md` last.
+///
+/// A package that is not whole is refused before that: its author may be removing it.
+pub(super) async fn copy_in(
+    package: &Directory<'_>,
+    skill: &Directory<'_>,
+    (files, bytes): (usize, u64),
+) -> Result<()> {
     let listed = list(package).await?;
     let mut copy = Copy {
         from: package,
@@ -67,13 +73,27 @@ pub(super) async fn copy_in(package: &Directory<'_>, skill: &Directory<'_>) -> R
     };
     let (last, first): (Vec<String>, Vec<String>) =
         listed.files.into_iter().partition(|path| path == SKILL_FILE);
-    if last.is_empty() {
-        let message = "the package of this entry is damaged: ask its author to publish it again";
-        return Err(RegistryError::Content(message.to_owned()));
+    let damaged = || {
+        RegistryError::Content(
+            "the package of this entry was changed just now, or is damaged: try again, or ask its author to \
+             publish it again"
+                .to_owned(),
+        )
+    };
+    if first.len() + last.len() != files {
+        return Err(damaged());
     }
-    for path in first.iter().chain(&last) {
+    for path in &first {
         copy.file(path, path).await?;
     }
+    let head = match last.first() {
+        Some(path) => package.sandbox.stat(package.user, &package.path(path)?).await?.size,
+        None => return Err(damaged()),
+    };
+    if copy.bytes + head != bytes {
+        return Err(damaged());
+    }
+    copy.file(SKILL_FILE, SKILL_FILE).await?;
     Ok(())
 }
 

@@ -176,11 +176,13 @@ async fn streamed(
     let mut pieces = success("exec", response).await?.into_body().into_data_stream();
     let most = most.min(OUTPUT_BYTES_MAX);
     let (mut stdout, mut stderr) = (HeadTail::new(most), HeadTail::new(most));
-    let mut waiting = BytesMut::new();
+    let (mut waiting, mut searched) = (BytesMut::new(), 0);
     while let Some(piece) = pieces.try_next().await.map_err(|error| broken("exec").because(error))? {
         waiting.extend_from_slice(&piece);
-        while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
-            let line = waiting.split_to(end + 1);
+        // Each byte is looked at once, in however many pieces a line comes.
+        while let Some(end) = waiting.iter().skip(searched).position(|byte| *byte == b'\n') {
+            let line = waiting.split_to(searched + end + 1);
+            searched = 0;
             if line.trim_ascii().is_empty() {
                 continue; // a sign of life
             }
@@ -197,7 +199,8 @@ async fn streamed(
                 Event::Other => {}
             }
         }
-        if waiting.len() > LINE_BYTES_MAX {
+        searched = waiting.len();
+        if searched > LINE_BYTES_MAX {
             return Err(Error::new(ErrorKind::Internal, "exec", "an event of the service is too long"));
         }
     }

@@ -1,7 +1,7 @@
 //! Files and directories through the routes of a tree.
 
 use std::ops::Range;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -14,7 +14,7 @@ use hyper::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::address::Address;
-use super::http::{Http, PATIENCE, broken, nothing, success, whole};
+use super::http::{Http, PATIENCE, broken, drain, nothing, success, whole};
 use super::upload::Upload;
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, FileBody, FileInfo, FileKind, ReadOptions, Result, SandboxPath,
@@ -74,7 +74,18 @@ pub(super) async fn read(
     let size = size.ok_or_else(|| broken("read_file").at(path))?;
     let info = info_of(&response, path, size);
     let window = options.window(size, path)?;
+    let begin = match response.status() {
+        StatusCode::PARTIAL_CONTENT => begin(&response),
+        _ => Some(0),
+    };
+    if begin != Some(window.start) {
+        return Err(other_bytes(path));
+    }
     Ok(FileBody { info, range: window.clone(), stream: body(response, window, path) })
+}
+
+fn other_bytes(path: &SandboxPath) -> Error {
+    Error::new(ErrorKind::Internal, "read_file", "the service sent other bytes than those asked for").at(path)
 }
 
 /// No bytes, with the facts of the file: what HTTP has no range for.
@@ -109,6 +120,12 @@ fn total(response: &Response<Incoming>) -> Option<u64> {
     response.headers().get(CONTENT_RANGE)?.to_str().ok()?.rsplit_once('/')?.1.parse().ok()
 }
 
+/// The first byte that comes: what is between the unit and `-`.
+fn begin(response: &Response<Incoming>) -> Option<u64> {
+    let range = response.headers().get(CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")?;
+    range.split_once('-')?.0.parse().ok()
+}
+
 fn info_of(response: &Response<Incoming>, path: &SandboxPath, size: u64) -> FileInfo {
     let text = |name: &str| response.headers().get(name)?.to_str().ok();
     FileInfo {
@@ -132,10 +149,10 @@ fn body(response: Response<Incoming>, window: Range<u64>, path: &SandboxPath) ->
             let next = tokio::time::timeout(PATIENCE, pieces.try_next()).await;
             let next = next.map_err(|_| Error::about(ErrorKind::Timeout, "read_file", &path))?;
             match next.map_err(|error| broken("read_file").at(&path).because(error))? {
-                Some(piece) => {
-                    let left = left.saturating_sub(piece.len() as u64);
-                    Ok(Some((piece, (pieces, left))))
-                }
+                Some(piece) => match left.checked_sub(piece.len() as u64) {
+                    Some(left) => Ok(Some((piece, (pieces, left)))),
+                    None => Err(other_bytes(&path)),
+                },
                 None if left == 0 => Ok(None),
                 None => Err(broken("read_file").at(&path)),
             }
@@ -179,8 +196,7 @@ pub(super) async fn write(
         }
     };
     let response = success("write_file", response).await.map_err(taken)?;
-    // To its end, so that the connection serves once more.
-    let _rest = response.into_body().collect().await;
+    drain(response).await;
     Ok(())
 }
 
@@ -258,7 +274,7 @@ pub(super) async fn remove(
     let response = http.send(operation, Method::DELETE, &target, &[], nothing(), patience).await?;
     match success(operation, response).await {
         Ok(response) => {
-            let _rest = tokio::time::timeout(Duration::from_secs(1), response.into_body().collect()).await;
+            drain(response).await;
             Ok(())
         }
         Err(error) if recursive && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {

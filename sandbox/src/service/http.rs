@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::codes;
 use super::upload::Upload;
+use crate::tools::truncate;
 use crate::{Error, ErrorKind, Result};
 
 /// How long a connection may take to be made.
@@ -26,6 +27,10 @@ const IDLE: Duration = Duration::from_secs(30);
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The most bytes of a document: two outputs of 1 MiB each, as text, in base64, and both once more in their order.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
+/// The most bytes of an answer that are read for nothing.
+const DRAINED_BYTES_MAX: usize = 64 << 10;
+/// The most of what the service says about a failure that is told, in characters.
+const MESSAGE_CHARACTERS_MAX: usize = 1_000;
 
 /// What a request carries.
 pub(super) type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Error>;
@@ -194,7 +199,10 @@ pub(super) async fn success(
         return Err(Error::new(codes::kind_of_status(status.as_u16()), operation, message));
     }
     Err(match serde_json::from_slice::<Failure>(&bytes) {
-        Ok(failure) => Error::new(codes::kind(&failure.code), operation, failure.data),
+        Ok(failure) => {
+            let message = truncate(&failure.data, MESSAGE_CHARACTERS_MAX);
+            Error::new(codes::kind(&failure.code), operation, message)
+        }
         Err(error) => {
             let message =
                 format!("no answer of the service, but status {} of something in between", status.as_u16());
@@ -225,6 +233,12 @@ async fn bytes(operation: &'static str, response: Response<Incoming>) -> Result<
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) => Err(broken(operation).because(error)),
     }
+}
+
+/// Reads an answer of which nothing is wanted, so that its connection serves once more; a long one is let go.
+pub(super) async fn drain(response: Response<Incoming>) {
+    let collected = Limited::new(response.into_body(), DRAINED_BYTES_MAX).collect();
+    let _rest = tokio::time::timeout(Duration::from_secs(1), collected).await;
 }
 
 pub(super) fn broken(operation: &'static str) -> Error {

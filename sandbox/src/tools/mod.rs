@@ -8,6 +8,7 @@
 //! A tool reaches files and commands through the trait alone. None of them makes a shell script of what it was given,
 //! but *Shell*, whose argument is one.
 
+mod apart;
 pub mod braces;
 pub mod cd;
 pub mod edit;

@@ -10,7 +10,7 @@ use super::read::text;
 use super::text::shown;
 use super::tool::parse;
 use super::{Context, Refusal, Tool};
-use crate::catalogue::{SKILL_FILE, front_matter};
+use crate::catalogue::{HEAD_BYTES_MAX, SKILL_FILE, front_matter};
 use crate::place::Directory;
 use crate::{FileKind, Place, SandboxExt};
 
@@ -120,7 +120,7 @@ impl Skill {
             {
                 let Ok(skill) = place.below(&entry.name) else { continue };
                 // One that cannot be read is not the one that is looked for.
-                let Ok(Some(bytes)) = skill.read(SKILL_FILE, FILE_BYTES_MAX).await else { continue };
+                let Ok(Some(bytes)) = skill.head(SKILL_FILE, HEAD_BYTES_MAX).await else { continue };
                 if front_matter(&String::from_utf8_lossy(&bytes)).name.as_deref() == Some(name) {
                     return Ok(skill);
                 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Search, Session};
+use super::{Search, Session, truncate};
 use crate::{Error, ErrorKind, Sandbox, SandboxPathError};
 
 /// Longest arguments of a call, in bytes of JSON.
@@ -158,7 +158,7 @@ impl Toolbox {
             let names: Vec<&str> = self.tools().map(Tool::name).collect();
             return Err(Refusal::new(format!(
                 "there is no tool `{}`: use one of {}",
-                name.escape_debug(),
+                truncate(&name.escape_debug().to_string(), 80),
                 names.join(", ")
             )));
         };
@@ -174,5 +174,6 @@ impl Toolbox {
 /// Reads the arguments of a call. No arguments at all are an empty object.
 pub(crate) fn parse<T: DeserializeOwned>(arguments: &str) -> Result<T, Refusal> {
     let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
-    serde_json::from_str(arguments).map_err(|error| Refusal(format!("invalid parameters: {error}")))
+    serde_json::from_str(arguments)
+        .map_err(|error| Refusal(format!("invalid parameters: {}", truncate(&error.to_string(), 500))))
 }

@@ -10,6 +10,7 @@
 
 mod agreement;
 mod cases;
+mod costs;
 mod documents;
 mod endurance;
 mod hostile;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox::catalogue::{SkillStore, system_clock};
-use sandbox::registry::{Kind, PACKAGE_FILES_MAX, Registry, RegistryError, Sharing};
+use sandbox::registry::{AUTHOR_ENTRIES_MAX, Kind, PACKAGE_FILES_MAX, Registry, RegistryError, Sharing};
 use sandbox::{
     FileKind, MemSandbox, NoneOptions, NoneSandbox, Place, Root, Sandbox, SandboxExt, SandboxPath, UserId,
     WriteOptions,
@@ -331,4 +331,61 @@ async fn an_index_that_is_damaged_is_told_and_not_begun_anew() {
     let opened = Registry::open(place, Arc::new(world.users.clone()), system_clock()).await;
     assert!(opened.unwrap_err().to_string().contains("damaged"));
     assert_eq!(world.packages().await, 1);
+}
+
+#[tokio::test]
+async fn one_author_can_neither_fill_the_registry_nor_make_its_index_unreadable() {
+    let (world, author, other) = (World::new().await, user("author"), user("other"));
+    let text = format!("---\ndescription: {}\n---\n", "说".repeat(20_000));
+    for number in 0..=AUTHOR_ENTRIES_MAX {
+        world.put(&author, &format!("skills/s{number}/SKILL.md"), &text, 0o644).await;
+        let name = format!("s{number}");
+        let published = world.registry.publish(&author, Kind::Skill, &name, "", Sharing::Private).await;
+        if number == AUTHOR_ENTRIES_MAX {
+            assert!(matches!(published, Err(RegistryError::TooMany)));
+        } else {
+            assert_eq!(published.unwrap().description.chars().count(), 1024);
+        }
+    }
+    world.registry.publish(&author, Kind::Skill, "s0", "again", Sharing::Private).await.unwrap();
+    world.skill(&other, "tool").await;
+    world.registry.publish(&other, Kind::Skill, "tool", "", Sharing::Public).await.unwrap();
+    let server = user("server");
+    let root = world.store.workspace(&server).await.unwrap();
+    let size = world.store.stat(&server, &root.join("index.json").unwrap()).await.unwrap().size;
+    assert!(size < 2 << 20, "{size} bytes");
+    assert_eq!(open(&world.store, &world.tapped).await.search("tool").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_package_of_which_a_file_is_missing_or_cut_is_not_installed() {
+    let (author, reader) = (user("author"), user("reader"));
+    for is_cut in [false, true] {
+        let world = World::new().await;
+        world.skill(&author, "tool").await;
+        let entry = world.registry.publish(&author, Kind::Skill, "tool", "", Sharing::Public).await.unwrap();
+        let server = user("server");
+        let packages = world.store.workspace(&server).await.unwrap().join("packages").unwrap();
+        let package = world.store.read_dir(&server, &packages).await.unwrap().remove(0).name;
+        let script = packages.join(&format!("{package}/scripts/run.sh")).unwrap();
+        if is_cut {
+            world.store.write(&server, &script, "#!/bin/sh\n".into()).await.unwrap();
+        } else {
+            world.store.remove(&server, &script).await.unwrap();
+        }
+        let refused = world.registry.install(&reader, entry.id).await.unwrap_err();
+        assert!(refused.to_string().contains("damaged"), "{refused}");
+        assert_eq!(world.installed(&reader).await, []);
+    }
+}
+
+#[tokio::test]
+async fn a_link_in_the_place_of_a_skill_is_not_emptied_by_uninstalling() {
+    let (world, author) = (World::new().await, user("author"));
+    world.skill(&author, "real").await;
+    world.link(&author, "real", "skills/alias");
+    let refused = world.registry.uninstall(&author, Kind::Skill, "alias").await;
+    assert!(matches!(refused, Err(RegistryError::NotInstalled { .. })));
+    let text = world.users.read(&author, &path("skills/real/SKILL.md")).await.unwrap();
+    assert_eq!(text, whole("real")[0].2);
 }

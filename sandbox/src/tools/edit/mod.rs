@@ -15,6 +15,7 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
+use super::apart::apart;
 use super::text::format_size;
 use super::tool::parse;
 use super::{Context, Refusal, Tool};
@@ -100,7 +101,7 @@ impl Tool for Edit {
         };
         match change {
             Change::Create { content, rewrite } => create(context, &path, content, rewrite).await,
-            other => change_file(context, &path, &other).await,
+            other => change_file(context, &path, other).await,
         }
     }
 }
@@ -133,7 +134,7 @@ async fn create(
     }
 }
 
-async fn change_file(context: &Context<'_>, path: &SandboxPath, change: &Change) -> Result<String, Refusal> {
+async fn change_file(context: &Context<'_>, path: &SandboxPath, change: Change) -> Result<String, Refusal> {
     let (sandbox, user, shown) = (context.sandbox, context.session.user(), context.session.shown(path));
     let options = ReadOptions { range: None, bytes_max: Some(FILE_BYTES_MAX) };
     let read = async { sandbox.read_file(user, path, options).await?.bytes().await };
@@ -150,9 +151,11 @@ async fn change_file(context: &Context<'_>, path: &SandboxPath, change: &Change)
         }
         Err(error) => return Err(error.into()),
     };
-    let text = std::str::from_utf8(&bytes).map_err(|_| Refusal(format!("{shown} is not text in UTF-8")))?;
-    let (changed, summary) = apply(text, change).map_err(|reason| Refusal(format!("{reason} ({shown})")))?;
-    if changed != text {
+    std::str::from_utf8(&bytes).map_err(|_| Refusal(format!("{shown} is not text in UTF-8")))?;
+    let text = bytes.clone();
+    let applied = apart(move || apply(std::str::from_utf8(&text).unwrap_or_default(), &change)).await?;
+    let (changed, summary) = applied.map_err(|reason| Refusal(format!("{reason} ({shown})")))?;
+    if changed.as_bytes() != bytes {
         sandbox.write(user, path, Bytes::from(changed)).await?;
     }
     Ok(format!("{summary} in {shown}"))

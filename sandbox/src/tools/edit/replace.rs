@@ -1,6 +1,8 @@
 //! Edits by text and by regular expression.
 
-use regex::RegexBuilder;
+use std::time::{Duration, Instant};
+
+use regex::{Regex, RegexBuilder};
 
 use super::fuzzy::{fuzzy_match, reindent};
 use super::hint::hint;
@@ -28,6 +30,9 @@ const PATTERN_BYTES_MAX: usize = 4096;
 const COMPILED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The largest result, in bytes: 32 MiB.
 const RESULT_BYTES_MAX: usize = 32 << 20;
+const TOO_LARGE: &str = "the file would be larger than 32 MB: replace less";
+/// How long the matches of a regular expression are looked for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Replaces text in `content`; gives the new content and a summary.
 ///
@@ -53,7 +58,7 @@ pub fn replace(content: &str, replacement: &Replacement) -> Result<(String, Stri
             },
         )?;
     if before.len() + changed.len() + after.len() > RESULT_BYTES_MAX {
-        return Err("the file would be larger than 32 MB: replace less".to_owned());
+        return Err(TOO_LARGE.to_owned());
     }
     Ok((format!("{before}{changed}{after}"), summary))
 }
@@ -86,22 +91,55 @@ fn by_regex(content: &str, replacement: &Replacement) -> Result<(String, String)
     }
     let regex = RegexBuilder::new(&replacement.old).size_limit(COMPILED_BYTES_MAX).build();
     let regex = regex.map_err(|error| format!("invalid regex: {error}"))?;
-    let found = regex.find_iter(content).count();
+    let (changed, found) = substituted(content, &regex, &replacement.new, replacement.all)?;
     if found == 0 {
         return Err(format!("no match found for regex `{}`", shortened(&replacement.old)));
     }
-    // A template multiplies what its groups matched, so the size is known only afterwards; this bounds it before.
-    if found.saturating_mul(replacement.new.len()) > RESULT_BYTES_MAX {
-        return Err("the file would be larger than 32 MB: replace less".to_owned());
-    }
-    let limit = usize::from(!replacement.all);
-    let changed = regex.replacen(content, limit, replacement.new.as_str()).into_owned();
     let summary = match (replacement.all, found) {
         (true, _) => format!("Replaced {found} match(es) of the regex"),
         (false, 1) => "Replaced 1 match of the regex".to_owned(),
         (false, _) => format!("Replaced 1 of {found} matches of the regex (set replace_all to replace all)"),
     };
     Ok((changed, summary))
+}
+
+/// `content` with `template` for the first match, or for all; and how many there are.
+fn substituted(content: &str, regex: &Regex, template: &str, all: bool) -> Result<(String, usize), String> {
+    let begin = Instant::now();
+    let references = template.matches('$').count();
+    let (mut changed, mut kept, mut found) = (String::new(), 0, 0_usize);
+    // One search takes time linear in the text, but all of them together by its square.
+    let in_time = || match begin.elapsed() < PATIENCE {
+        true => Ok(()),
+        false => Err(format!(
+            "the regular expression takes more than {} s in this file: use a simpler one, or start_line and end_line",
+            PATIENCE.as_secs()
+        )),
+    };
+    for captures in regex.captures_iter(content).take(if all { usize::MAX } else { 1 }) {
+        in_time()?;
+        found += 1;
+        let Some(whole) = captures.get(0) else { continue };
+        changed.push_str(content.get(kept..whole.start()).unwrap_or_default());
+        kept = whole.end();
+        // A reference is at most all that matched.
+        let most = references.saturating_mul(whole.len()).saturating_add(template.len());
+        if most <= RESULT_BYTES_MAX {
+            captures.expand(template, &mut changed);
+        }
+        if most.max(changed.len()) > RESULT_BYTES_MAX {
+            return Err(TOO_LARGE.to_owned());
+        }
+    }
+    changed.push_str(content.get(kept..).unwrap_or_default());
+    if !all {
+        found = 0;
+        for _ in regex.find_iter(content) {
+            in_time()?;
+            found += 1;
+        }
+    }
+    Ok((changed, found))
 }
 
 fn by_text(content: &str, replacement: &Replacement) -> Result<(String, String), String> {
@@ -112,7 +150,7 @@ fn by_text(content: &str, replacement: &Replacement) -> Result<(String, String),
         return by_block(content, old, new);
     }
     if replacement.all && found.saturating_mul(new.len()) > RESULT_BYTES_MAX {
-        return Err("the file would be larger than 32 MB: replace less".to_owned());
+        return Err(TOO_LARGE.to_owned());
     }
     let changed = if replacement.all {
         content.replace(old.as_str(), new)
@@ -141,8 +179,8 @@ fn by_block(content: &str, old: &str, new: &str) -> Result<(String, String), Str
     let begin = found.as_ptr() as usize - content.as_ptr() as usize;
     let old_lines: Vec<&str> = old.trim_matches('\n').split('\n').collect();
     let actual: Vec<&str> = found.split('\n').collect();
-    let new =
-        reindent(&old_lines, &actual, new.strip_suffix('\n').filter(|_| old.ends_with('\n')).unwrap_or(new));
+    let new = new.strip_suffix('\n').filter(|_| old.ends_with('\n')).unwrap_or(new);
+    let new = reindent(&old_lines, &actual, new, RESULT_BYTES_MAX).ok_or(TOO_LARGE)?;
     let changed = format!(
         "{}{new}{}",
         content.get(..begin).unwrap_or_default(),

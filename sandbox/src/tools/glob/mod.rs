@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::apart::meant;
 use super::listing::{self, Descend, ENTRIES_MAX};
 use super::text::shown;
 use super::tool::parse;
@@ -120,12 +121,10 @@ async fn files(
         Err(error) => return Err(error.into()),
     };
     let prefix = if args.base.is_empty() { String::new() } else { format!("{}/", args.base) };
-    let mut files: Vec<String> = listing
-        .files
-        .into_iter()
-        .map(|(path, _)| format!("{prefix}{path}"))
-        .filter(|path| pattern.matches(path))
-        .collect();
+    let pattern = pattern.clone();
+    let below = prefix.clone();
+    let meant = meant(listing.files, move |path| pattern.matches(&format!("{below}{path}"))).await?;
+    let mut files: Vec<String> = meant.into_iter().map(|(path, _)| format!("{prefix}{path}")).collect();
     files.sort_unstable();
     Ok((files, listing.is_cut))
 }

@@ -55,11 +55,12 @@ impl Pattern {
         }
         let mut alternatives = Vec::new();
         for alternative in braces::expand(pattern)? {
-            let segments: Vec<Segment> = alternative
+            let mut segments: Vec<Segment> = alternative
                 .split('/')
                 .filter(|segment| !matches!(*segment, "" | "."))
                 .map(|segment| if segment == "**" { Segment::Any } else { Segment::Name(parts(segment)) })
                 .collect();
+            segments.dedup_by(|next, before| *next == Segment::Any && *before == Segment::Any);
             if alternative.split('/').any(|segment| segment == "..") {
                 return Err("the pattern has a `..` segment: name the directory in `path`".to_owned());
             }
@@ -105,6 +106,10 @@ impl Pattern {
 
 /// Whether `segments` match all of `path`, by dynamic programming: the cost is the product of both lengths.
 fn segments_match(segments: &[Segment], path: &[&str]) -> bool {
+    let names = segments.iter().filter(|segment| **segment != Segment::Any).count();
+    if names > path.len() || (names < path.len() && names == segments.len()) {
+        return false;
+    }
     // `reached[j]`: the segments so far match the first `j` names.
     let mut reached = vec![false; path.len() + 1];
     reached.iter_mut().take(1).for_each(|first| *first = true);

@@ -1,5 +1,7 @@
 //! Matching lines of one text, with those around them.
 
+use std::time::Instant;
+
 use regex::Regex;
 
 use crate::tools::text::head;
@@ -19,14 +21,20 @@ pub(super) struct Line {
 }
 
 /// The lines of `text` that match, at most `matches_max`, with up to `context` lines around each; and whether there are
-/// more.
+/// more. Those that are not reached `until` then are left out.
 ///
 /// Lines end with `\n` or `\r\n`, which are no part of them.
-pub(super) fn search(text: &str, regex: &Regex, context: usize, matches_max: usize) -> (Vec<Line>, bool) {
+pub(super) fn search(
+    text: &str,
+    regex: &Regex,
+    context: usize,
+    matches_max: usize,
+    until: Instant,
+) -> (Vec<Line>, bool) {
     let lines: Vec<&str> = text.lines().collect();
     let is_match = |(index, line): (usize, &&str)| regex.is_match(line).then_some(index);
-    let mut matches: Vec<usize> =
-        lines.iter().enumerate().filter_map(is_match).take(matches_max + 1).collect();
+    let in_time = lines.iter().enumerate().take_while(|_| Instant::now() < until);
+    let mut matches: Vec<usize> = in_time.filter_map(is_match).take(matches_max + 1).collect();
     let is_cut = matches.len() > matches_max;
     matches.truncate(matches_max);
     let (mut shown, mut shown_until) = (Vec::new(), 0);
@@ -51,8 +59,12 @@ pub(super) fn search(text: &str, regex: &Regex, context: usize, matches_max: usi
 mod tests {
     use super::*;
 
+    fn late() -> Instant {
+        Instant::now() + std::time::Duration::from_secs(600)
+    }
+
     fn shown(text: &str, pattern: &str, context: usize, max: usize) -> (Vec<(usize, bool)>, bool) {
-        let (lines, is_cut) = search(text, &Regex::new(pattern).unwrap(), context, max);
+        let (lines, is_cut) = search(text, &Regex::new(pattern).unwrap(), context, max, late());
         (lines.into_iter().map(|line| (line.number, line.is_match)).collect(), is_cut)
     }
 
@@ -84,7 +96,7 @@ mod tests {
     #[test]
     fn line_ends_are_no_part_of_lines_and_long_lines_are_cut_between_characters() {
         assert_eq!(shown("a\r\nb\r\n", "a$", 0, 9), (vec![(1, true)], false));
-        let (lines, _) = search(&"字".repeat(300), &Regex::new("字").unwrap(), 0, 9);
+        let (lines, _) = search(&"字".repeat(300), &Regex::new("字").unwrap(), 0, 9, late());
         assert_eq!(lines.first().map(|line| line.text.clone()), Some(format!("{}...", "字".repeat(166))));
     }
 }

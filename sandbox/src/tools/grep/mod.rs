@@ -4,12 +4,15 @@ mod candidates;
 mod ere;
 mod lines;
 
+use std::time::{Duration, Instant};
+
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::apart::{PATIENCE, apart, meant};
 use super::braces;
 use super::glob::{Pattern, base_directory};
 use super::listing::ENTRIES_MAX;
@@ -100,7 +103,7 @@ impl Tool for Grep {
             _ => {
                 base_directory(context, &place).await?;
                 let mut listing = candidates(context, &place, &hir).await?;
-                listing.files.retain(|(path, _)| include.matches(path));
+                listing.files = meant(listing.files, move |path| include.matches(path)).await?;
                 listing.files.sort_unstable();
                 (place, listing.files, listing.is_cut)
             }
@@ -159,6 +162,7 @@ struct Found {
     is_truncated: bool,
     too_large: usize,
     is_exhausted: bool,
+    is_late: bool,
     has_context: bool,
 }
 
@@ -190,7 +194,7 @@ impl Found {
                 }
             })
             .buffered(READS_MAX);
-        let mut read_bytes = 0;
+        let (mut read_bytes, mut spent) = (0, Duration::ZERO);
         while let Some((path, bytes)) = reads.next().await {
             let bytes = match bytes {
                 Ok(bytes) => bytes,
@@ -212,17 +216,30 @@ impl Found {
                 }
             };
             read_bytes += bytes.len() as u64;
-            let Ok(text) = std::str::from_utf8(&bytes) else { continue };
-            if text.contains('\0') {
+            if bytes.contains(&0) {
                 continue;
             }
-            let (lines, is_cut) = search(text, regex, around, MATCHES_MAX - self.matches);
+            let (regex, matches_max) = (regex.clone(), MATCHES_MAX - self.matches);
+            let searched = apart(move || {
+                let begin = Instant::now();
+                let text = std::str::from_utf8(&bytes).unwrap_or_default();
+                (
+                    search(text, &regex, around, matches_max, begin + PATIENCE.saturating_sub(spent)),
+                    begin.elapsed(),
+                )
+            });
+            let ((lines, is_cut), took) = searched.await?;
+            spent += took;
             self.matches += lines.iter().filter(|line| line.is_match).count();
             if !lines.is_empty() {
                 self.files.push((path, lines));
             }
             if is_cut {
                 self.is_truncated = true;
+                break;
+            }
+            if spent >= PATIENCE {
+                self.is_late = true;
                 break;
             }
             if read_bytes > READ_BYTES_MAX {
@@ -260,6 +277,12 @@ impl Found {
             text.push_str(
                 "\n(Stopped after 256 MB of files: search in a directory further down, or send `include`.)",
             );
+        }
+        if self.is_late {
+            text.push_str(&format!(
+                "\n(Stopped after {} s of searching: use a simpler pattern, or send `include`.)",
+                PATIENCE.as_secs()
+            ));
         }
         if self.too_large > 0 {
             text.push_str(&format!("\n({} file(s) over 1 MB were not searched.)", self.too_large));

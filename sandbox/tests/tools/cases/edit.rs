@@ -34,7 +34,7 @@ async fn check(case: Case) -> Result<(), String> {
             let (old, actual) = (lines("old_lines"), lines("actual_lines"));
             let (old, actual): (Vec<&str>, Vec<&str>) =
                 (old.iter().map(String::as_str).collect(), actual.iter().map(String::as_str).collect());
-            fits(&reindent(&old, &actual, case.text("new")), &case.expected)
+            fits(&reindent(&old, &actual, case.text("new"), usize::MAX).unwrap(), &case.expected)
         }
         "file_replace.hint" => fits(&hint(case.text("content"), case.text("search")), &case.expected),
         "file_create" => create(&case).await,

@@ -1,0 +1,157 @@
+//! What a hostile text costs: no file and no argument takes all the memory or all the time there is.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use sandbox::catalogue::{Agent, front_matter};
+use sandbox::tools::edit::{Replacement, fuzzy_match, reindent, replace};
+
+use crate::support::Bench;
+
+/// Far more than any of these takes, and far less than each did before it was bounded.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
+    let begin = Instant::now();
+    let done = work();
+    assert!(begin.elapsed() < PATIENCE, "{what} took {:?}", begin.elapsed());
+    done
+}
+
+#[test]
+fn aliases_in_a_head_are_not_multiplied() {
+    // 36 million values.
+    let (list, aliases) = ("x,".repeat(6_000), "*a,".repeat(1_000));
+    let list = &list[..list.len() / 2];
+    let text =
+        format!("---\nname: 名\ndescription: d\na: &a [{list}]\nb: [{aliases}]\nc: &c x\nd: *c\n---\n");
+    let head = timed("aliases", || front_matter(&text));
+    assert_eq!((head.name.as_deref(), head.description.as_deref()), (Some("名"), Some("d")));
+    // Those that stand for little are as good as ever.
+    let text = "---\nname: &n 名\ndescription: *n\ntools: [&r Read, *r]\n---\n";
+    let agent = Agent::parse("x", text).unwrap();
+    assert_eq!(
+        (agent.description.as_str(), agent.tools.as_slice()),
+        ("名", &["Read".into(), "Read".into()][..])
+    );
+}
+
+#[test]
+fn brackets_in_a_head_take_no_time_by_the_square_of_its_length() {
+    for nested in ["[", "{", "? ", "{a: ", "&a ["] {
+        let text = format!("---\nname: 名\nx: {}\n---\n", nested.repeat(250_000 / nested.len()));
+        let head = timed(nested, || front_matter(&text));
+        assert_eq!(head.name.as_deref(), Some("名"));
+    }
+}
+
+#[test]
+fn an_agent_whose_rights_cannot_be_read_has_none() {
+    for head in [
+        "name: a\ndescription: use: when b\ntools: [Read]",
+        "name: a\ndescription: use: when b\ncapabilities:\n  spawn_agent: false",
+        "name: a\nname: a\n\"tools\": Read",
+        "name: a\ntools: !x [Read]",
+    ] {
+        let reason = Agent::parse("a", &format!("---\n{head}\n---\nDo it.\n")).unwrap_err();
+        assert!(reason.contains("no YAML"), "{head}: {reason}");
+    }
+    let agent = Agent::parse("a", "---\nname: a\ndescription: use: when b\n---\nDo it.\n").unwrap();
+    assert_eq!(agent.description, "use: when b");
+}
+
+#[test]
+fn a_template_that_repeats_what_it_found_makes_no_file_of_gigabytes() {
+    let content = "一二三四\n".repeat(400_000);
+    let every = |old: &str, new: &str| {
+        let replacement = Replacement {
+            old: old.into(),
+            new: new.into(),
+            is_regex: true,
+            all: true,
+            ..Replacement::default()
+        };
+        timed(old, || replace(&content, &replacement))
+    };
+    for (old, new) in
+        [("(?s)(.*)", "$0$1".repeat(5_000)), ("一", "x".repeat(1_000)), ("(..)", "$1".repeat(100))]
+    {
+        assert_eq!(
+            every(old, &new).unwrap_err(),
+            "the file would be larger than 32 MB: replace less",
+            "{old}"
+        );
+    }
+    let (doubled, _) = every("(?s)^(.*)$", "$1$1").unwrap();
+    assert_eq!(doubled.len(), 2 * content.len());
+}
+
+#[test]
+fn matches_that_take_time_by_the_square_are_given_up() {
+    // Each search goes to the end, and finds one character.
+    let content = "a".repeat(2 << 20);
+    for all in [true, false] {
+        let replacement =
+            Replacement { old: ".*[^a]|a".into(), is_regex: true, all, ..Replacement::default() };
+        let reason = timed("a square", || replace(&content, &replacement)).unwrap_err();
+        assert!(reason.contains("takes more than"), "{reason}");
+    }
+}
+
+#[test]
+fn lines_that_are_all_alike_are_compared_once() {
+    let content = "a\n".repeat(200_000);
+    let old = format!("{}b", "a \n".repeat(100_000));
+    assert_eq!(timed("alike", || fuzzy_match(&content, &old)), None);
+    let once = format!("{content}b\n");
+    assert_eq!(fuzzy_match(&once, &old).map(str::len), Some(200_001));
+    assert_eq!(fuzzy_match("a\na\na", "a \na"), None); // twice, one over the other
+    assert_eq!(fuzzy_match("b\na\na\nb\n", "a \n a"), Some("a\na"));
+}
+
+#[test]
+fn indentation_by_megabytes_is_not_multiplied() {
+    let wide = format!("{}x", " ".repeat(1 << 20));
+    for new in ["  x\n".repeat(100_000), format!("{}x", " ".repeat(1 << 20))] {
+        assert_eq!(timed("indents", || reindent(&[" x"], &[&wide], &new, 32 << 20)), None);
+    }
+    let (old, indents): (Vec<String>, Vec<String>) = (1..3_000)
+        .map(|depth| (format!("{}x", " ".repeat(depth)), format!("{}\ty", " ".repeat(depth))))
+        .unzip();
+    let old: Vec<&str> = old.iter().map(String::as_str).collect();
+    assert!(timed("many", || reindent(&old, &old, &indents.join("\n"), 32 << 20)).is_some());
+}
+
+#[tokio::test]
+async fn a_search_that_takes_too_long_ends_and_others_go_on_meanwhile() {
+    let bench = Bench::memory().await;
+    bench.put("slow.txt", "ab".repeat(500_000) + "\nneedle\n").await;
+    let (hard, easy) = (json!({ "pattern": "(a|b)*a(a|b){4000}c|needle" }), json!({ "path": "slow.txt" }));
+    let slow = bench.call("Grep", &hard);
+    let other = async {
+        tokio::task::yield_now().await;
+        let begin = Instant::now();
+        let output = bench.call("Read", &easy).await;
+        (output, begin.elapsed())
+    };
+    let (slow, (read, took)) =
+        tokio::time::timeout(3 * PATIENCE, futures_util::future::join(slow, other)).await.unwrap();
+    assert!(!slow.is_error && !read.is_error, "{} {}", slow.text, read.text);
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+#[tokio::test]
+async fn patterns_of_many_braces_and_stars_end() {
+    let bench = Bench::memory().await;
+    let deep = "d/".repeat(60);
+    for number in 0..200 {
+        bench.put(&format!("{deep}{number}.txt"), "x").await;
+    }
+    for pattern in ["{a,b}".repeat(8) + &"*/".repeat(450), "{a,}".repeat(7) + &"**/".repeat(300) + "x"] {
+        let begin = Instant::now();
+        let output = bench.call("Glob", &json!({ "pattern": pattern })).await;
+        assert_eq!(output.text, "No files matched the pattern.", "{pattern}");
+        assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    }
+}
