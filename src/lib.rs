@@ -13,3 +13,4 @@ pub mod metrics;
 pub mod ops;
 pub mod registry;
 pub mod serve;
+pub mod telemetry;

@@ -10,7 +10,6 @@ use storage::{Recovery, Store};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,11 +21,13 @@ use crate::egress::Egress;
 use crate::http::{self, App};
 use crate::metrics::Metrics;
 use crate::ops::Service;
+use crate::ops::events::EventTable;
 use crate::ops::places::RunPlaces;
 use crate::ops::run::table::RunTable;
 use crate::ops::run::under_way::UnderWay;
-use crate::ops::sweep;
+use crate::ops::{snapshots, sweep};
 use crate::registry::Keeper;
+use crate::telemetry::{self, Spans};
 
 /// How long answers may take to leave after the last run has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -97,6 +98,8 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
     }
     let metrics = Arc::new(Metrics::new());
     let audit = Arc::new(open_audit(&config, &store, &metrics)?);
+    let spans = open_spans(&config, &metrics)?;
+    let last_spans = spans.clone();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let access = Arc::new(open_access(&config, sources, &store)?);
     let registry = Keeper::start(store.clone(), recovery != Recovery::default());
@@ -121,13 +124,15 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             background: RunPlaces::without_queue(sessions.background, sessions.background_per_user),
             terminals: RunPlaces::without_queue(sessions.terminals, sessions.terminals_per_user),
             undecided: RunPlaces::without_queue(sessions.undecided, sessions.undecided_per_user),
+            events: EventTable::new(config.limits.events.clone()),
             table: RunTable::new(sessions.clone()),
             under_way: UnderWay::default(),
-            snapshot_places: Arc::new(Semaphore::new(config.limits.snapshots.at_once)),
+            snapshot_places: snapshots::places(config.limits.snapshots.at_once),
             disk: Arc::default(),
             runs: TaskTracker::new(),
             audit,
             metrics,
+            spans,
             stop: CancellationToken::new(),
         });
         let app = App {
@@ -143,6 +148,9 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
     // It waits for the work that has begun, uploads included, so that the registry ends with everything.
     drop(runtime);
     keeper.close();
+    if let Some(spans) = last_spans {
+        spans.close();
+    }
     served
 }
 
@@ -169,6 +177,18 @@ fn open_audit(config: &Config, store: &Store, metrics: &Arc<Metrics>) -> Result<
     let dir = store.service_directory("audit");
     dir.and_then(|dir| Audit::open(dir, settings, Arc::clone(metrics)))
         .map_err(|source| store_error(config, source))
+}
+
+/// Starts what sends spans, where the configuration says where to.
+fn open_spans(config: &Config, metrics: &Arc<Metrics>) -> Result<Option<Arc<Spans>>, ServeError> {
+    let Some(url) = config.telemetry.traces_url()? else { return Ok(None) };
+    let settings = telemetry::Settings {
+        url,
+        service_name: config.telemetry.service_name.clone(),
+        sample_ratio: config.telemetry.sample_ratio,
+        queue: config.telemetry.queue,
+    };
+    Ok(Some(Arc::new(Spans::start(settings, Arc::clone(metrics))?)))
 }
 
 /// Reads tokens and keys, of which the service makes one for itself when the configuration names no file.

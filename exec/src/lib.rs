@@ -62,6 +62,7 @@ pub use programs::{Programs, SEARCH_PATH, Whitelist};
 pub use result::{Encoding, ExecResult, Limit};
 pub use run::{Halt, RunSpec};
 pub use step::Step;
+pub use sys::watch as watch_descriptor;
 pub use tier::{Enforcement, Isolation, Layer, MemoryBound, Network, Tier};
 pub use zygote::launcher_main;
 

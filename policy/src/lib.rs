@@ -25,7 +25,9 @@ pub mod view;
 
 pub use command::{Anchors, CheckedCommand, CommandPolicy, Profile, Refusal};
 pub use id::{AgentId, IdError, SkillId, UserId};
-pub use limits::{ArchiveLimits, DiskLimits, FileLimits, RunLimits, SessionLimits, SnapshotLimits};
+pub use limits::{
+    ArchiveLimits, DiskLimits, EventLimits, FileLimits, RunLimits, SessionLimits, SnapshotLimits,
+};
 pub use path::{PathError, RelPath};
 pub use scope::Scope;
 pub use tree::TreeId;

@@ -226,6 +226,26 @@ impl Default for SessionLimits {
     }
 }
 
+/// Bounds on streams of what becomes of the files of trees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EventLimits {
+    /// Streams of all users at once, and trees that are watched.
+    pub listeners: usize,
+    /// Streams of one user's trees at once.
+    pub listeners_per_user: usize,
+    /// Entries of a tree that is watched; each directory of the user's own among them takes a watch of the kernel.
+    pub entries: usize,
+    /// Events of one tree that are kept for those who come back.
+    pub history: usize,
+}
+
+impl Default for EventLimits {
+    fn default() -> Self {
+        Self { listeners: 100, listeners_per_user: 16, entries: 50_000, history: 4096 }
+    }
+}
+
 impl RunLimits {
     /// The deadline of a run that asked for `requested_ms`: never longer than the limit, never zero.
     #[must_use]

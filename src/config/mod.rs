@@ -5,11 +5,13 @@
 //! | `tokens` | one static token as it is written down |
 //! | `credentials` | where tokens and keys come from, and reading them |
 //! | `operation` | settings of access, connections, logs and the audit log |
+//! | `telemetry` | where spans are sent, and how many |
 //! | `environment` | a variable for every setting |
 
 mod credentials;
 mod environment;
 mod operation;
+mod telemetry;
 mod tokens;
 
 use std::collections::BTreeMap;
@@ -18,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use exec::Isolation;
 use policy::command::Profile;
-use policy::{ArchiveLimits, DiskLimits, FileLimits, RunLimits, SessionLimits, SnapshotLimits};
+use policy::{ArchiveLimits, DiskLimits, EventLimits, FileLimits, RunLimits, SessionLimits, SnapshotLimits};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -27,6 +29,7 @@ pub use self::environment::VARIABLE_PREFIX;
 pub use self::operation::{
     AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat, WorkspacesConfig,
 };
+pub use self::telemetry::TelemetryConfig;
 pub use self::tokens::TokenEntry;
 use crate::access::signed::KeyError;
 use crate::access::{Role, Token};
@@ -62,6 +65,8 @@ pub struct Config {
     pub log: LogConfig,
     /// The record of who changed what.
     pub audit: AuditConfig,
+    /// Traces for a collector.
+    pub telemetry: TelemetryConfig,
     /// Who may do what; see [`TokenEntry`]. Without any, every caller is an admin.
     pub tokens: Vec<TokenEntry>,
 }
@@ -127,6 +132,8 @@ pub struct Limits {
     pub runs: RunLimits,
     /// Runs that are remembered, in the background, or in a terminal.
     pub sessions: SessionLimits,
+    /// Streams of what becomes of files.
+    pub events: EventLimits,
     /// Connections of callers.
     pub connections: ConnectionLimits,
     /// Mounted skills that are held while nobody runs a command in them, 1 or more.
@@ -142,6 +149,7 @@ impl Default for Limits {
             snapshots: SnapshotLimits::default(),
             runs: RunLimits::default(),
             sessions: SessionLimits::default(),
+            events: EventLimits::default(),
             connections: ConnectionLimits::default(),
             views: 256,
         }
@@ -164,6 +172,7 @@ impl Default for Config {
             access: AccessConfig::default(),
             log: LogConfig::default(),
             audit: AuditConfig::default(),
+            telemetry: TelemetryConfig::default(),
             tokens: Vec::new(),
         }
     }
@@ -279,7 +288,8 @@ impl Config {
     /// # Errors
     /// [`ConfigError::Value`].
     pub fn check_values(&self) -> Result<(), ConfigError> {
-        operation::check(self)
+        operation::check(self)?;
+        self.telemetry.check()
     }
 
     /// Reads the admin token of the environment or the command line, which is in the clear.

@@ -81,6 +81,11 @@ impl Facts {
         self.noted.lock().is_refused
     }
 
+    /// The role of whoever sent it, once that is known.
+    pub(super) fn role(&self) -> Option<&'static str> {
+        self.noted.lock().caller.as_ref().map(|caller| caller.role.word())
+    }
+
     /// What was noted so far.
     pub(super) fn noted(&self) -> Noted {
         self.noted.lock().clone()

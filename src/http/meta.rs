@@ -80,6 +80,7 @@ struct Limits<'a> {
     snapshots: &'a policy::SnapshotLimits,
     runs: &'a policy::RunLimits,
     sessions: &'a policy::SessionLimits,
+    events: &'a policy::EventLimits,
     connections: &'a ConnectionLimits,
 }
 
@@ -97,6 +98,7 @@ pub(super) async fn info(State(app): State<App>, _known: Known, _: NoParams) -> 
             snapshots: &service.store.options().snapshots,
             runs: &service.run_limits,
             sessions: service.table.limits(),
+            events: service.events.limits(),
             connections: &app.connections,
         },
     })

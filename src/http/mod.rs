@@ -21,8 +21,10 @@ mod request;
 mod sandbox;
 mod skills;
 mod stream;
+mod streamed;
 mod time;
 mod tokens;
+mod traced;
 mod tree;
 
 use std::sync::Arc;
@@ -103,10 +105,11 @@ pub fn router(app: App) -> Router {
 }
 
 fn tree_routes(tree: &str) -> Router<App> {
-    let routes: [(&str, MethodRouter<App>); 22] = [
+    let routes: [(&str, MethodRouter<App>); 23] = [
         ("files", get(tree::files::files)),
         ("content", get(tree::content::content)),
         ("edit", put(tree::edit::edit)),
+        ("events", get(tree::events::events)),
         ("execute", post(tree::execute::execute)),
         ("exec", post(tree::exec::exec).get(tree::exec::list::list)),
         ("exec/{exec_id}", get(tree::exec::one::get).delete(tree::exec::one::delete)),

@@ -1,4 +1,4 @@
-//! What happens around every request: an id, a line in the log, figures, and for changes an audit record.
+//! What happens around every request: an id, a line in the log, figures, perhaps a span, and for changes an audit record.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,8 +15,10 @@ use super::App;
 use super::facts::{self, Facts, Noted};
 use super::paced::{Pace, Paced};
 use super::problem::{Failed, Problem};
+use super::traced::Traced;
 use crate::audit::record::now;
 use crate::audit::{Entry, UNANSWERED};
+use crate::telemetry::context;
 
 /// What requests to no route are counted under.
 const NO_ROUTE: &str = "none";
@@ -28,14 +30,19 @@ pub(super) async fn observe(State(app): State<App>, request: Request, next: Next
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
     let method = word(request.method());
+    let traced = Traced::begin(&app, request.headers(), method, route, &facts);
     let request = paced(request, &app, &facts);
 
     let answering = answer(&app, &facts, method, matched.clone(), request, next);
+    let answering = context::within(traced.as_ref().map(|traced| traced.context), answering);
     let mut response = facts::scope_of(Arc::clone(&facts), answering).await;
 
     let code = response.extensions().get::<Failed>().map(|failed| failed.0);
     let (status, took) = (response.status().as_u16(), begun.elapsed());
     app.service.metrics.answered(route, method, status, code, took);
+    if let Some(traced) = traced {
+        traced.answered(status, code);
+    }
     if app.logs_requests {
         log(&facts, method, route, status, took);
     }

@@ -279,6 +279,9 @@ impl From<storage::Error> for Problem {
                 .with("limit_bytes", floor),
             E::Countless(_) => Self::new(Code::Quota, message).with("limit", "limits.disk.files"),
             E::NoSpace(_) => Self::new(Code::Quota, message),
+            E::Watches => Self::new(Code::Busy, message)
+                .with("retry_after_seconds", 30)
+                .with_header(header::RETRY_AFTER, "30"),
             E::Unsupported(_) => Self::new(Code::Unsupported, message),
             E::Io { .. } => Self::internal(&error),
         }

@@ -81,6 +81,10 @@ pub struct Metrics {
     pub swept: Counter,
     /// Audit records written.
     pub audited: Counter,
+    /// Spans that the collector took.
+    pub spans_sent: Counter,
+    /// Spans that were not sent, or that the collector did not take.
+    pub spans_dropped: Counter,
     moment: Gauges,
 }
 
@@ -116,6 +120,8 @@ impl Metrics {
             refused_connections: Counter::default(),
             swept: Counter::default(),
             audited: Counter::default(),
+            spans_sent: Counter::default(),
+            spans_dropped: Counter::default(),
             moment: Gauges::default(),
         };
         metrics.register();
@@ -153,6 +159,12 @@ impl Metrics {
             self.swept.clone(),
         );
         registry.register("audit_records", "Audit records written", self.audited.clone());
+        registry.register("spans_sent", "Spans that the collector took", self.spans_sent.clone());
+        registry.register(
+            "spans_dropped",
+            "Spans dropped because the collector did not take them in time",
+            self.spans_dropped.clone(),
+        );
         let moment = &self.moment;
         registry.register("runs_running", "Commands under way", moment.running.clone());
         registry.register(

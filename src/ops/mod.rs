@@ -4,6 +4,7 @@
 
 pub mod disk;
 pub mod error;
+pub mod events;
 pub mod files;
 pub mod life;
 pub mod places;
@@ -29,13 +30,14 @@ use crate::audit::Audit;
 use crate::egress::Egress;
 use crate::metrics::Metrics;
 use crate::registry::Keeper;
+use crate::telemetry::Spans;
 use disk::DiskWatch;
 pub use error::{Error, Result};
+use events::EventTable;
 pub use life::{FileDifference, Text};
 use places::RunPlaces;
 use run::table::RunTable;
 use run::under_way::UnderWay;
-use tokio::sync::Semaphore;
 
 /// Everything an operation needs.
 pub struct Service {
@@ -71,10 +73,12 @@ pub struct Service {
     pub undecided: RunPlaces,
     /// Runs that have names.
     pub table: RunTable,
+    /// The trees whose events somebody listens to.
+    pub events: EventTable,
     /// Which sandboxes have how many runs under way.
     pub under_way: UnderWay,
     /// Places for work on snapshots.
-    pub snapshot_places: Arc<Semaphore>,
+    pub snapshot_places: RunPlaces,
     /// The trees that runs may fill.
     pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.
@@ -83,6 +87,8 @@ pub struct Service {
     pub audit: Arc<Audit>,
     /// Counts what happens.
     pub metrics: Arc<Metrics>,
+    /// The way of spans to a collector, where there is one.
+    pub spans: Option<Arc<Spans>>,
     /// Set when runs are to be killed.
     pub stop: CancellationToken,
 }

@@ -41,6 +41,9 @@ use super::error::{Error, Result};
 use super::places::Place;
 use super::{Service, blocking};
 use crate::egress::{Pass, Who};
+use crate::metrics::Outcome;
+use crate::telemetry::Context;
+use crate::telemetry::span::{Begun, Run};
 
 /// A run that policy has let through.
 pub(crate) struct Planned {
@@ -52,6 +55,8 @@ pub(crate) struct Planned {
     watched: Option<Watched>,
     /// The place of what is to be decided about later, in a run that works aside.
     aside: Option<Place>,
+    /// The bare name of its program, and its place in the trace of its request, where it has a span.
+    traced: Option<(String, Context)>,
 }
 
 impl Service {
@@ -123,6 +128,8 @@ impl Service {
         let requested: Vec<(String, String)> = request.env.into_iter().collect();
         let mut environment =
             environment::build(places, &self.environment, &requested, self.run_limits.arguments_bytes)?;
+        let traced = Context::current().and_then(|request| request.child());
+        let traced = traced.map(|context| (request.command.program().to_owned(), context));
         let pass = self.pass(id, network)?;
         if let Some(pass) = &pass {
             let proxy = pass.environment();
@@ -145,19 +152,29 @@ impl Service {
             halt: None,
             view,
         };
-        Ok(Planned { plan, spec, pass, watched, aside: None })
+        Ok(Planned { plan, spec, pass, watched, aside: None, traced })
     }
 
     async fn run_planned(
         &self,
         place: Place,
-        planned: Planned,
+        mut planned: Planned,
         live: Option<Live>,
     ) -> Result<(RunOutcome, Option<Pending>)> {
+        let (traced, begun) = (planned.traced.take(), Begun::now());
         let ended = self.carry_out(place, planned, live).await;
         match &ended {
             Ok((outcome, _)) => self.metrics.ran(&outcome.result),
             Err(_) => self.metrics.ran_without_result(),
+        }
+        if let (Some(spans), Some((program, context))) = (&self.spans, traced) {
+            let result = ended.as_ref().ok().map(|(outcome, _)| &outcome.result);
+            let run = Run {
+                program: &program,
+                outcome: result.map_or(Outcome::Failed, Outcome::of),
+                tier: result.map(|result| result.enforcement.tier),
+            };
+            spans.push(run.ended(&context, begun));
         }
         ended
     }
@@ -168,7 +185,7 @@ impl Service {
         planned: Planned,
         live: Option<Live>,
     ) -> Result<(RunOutcome, Option<Pending>)> {
-        let Planned { plan, mut spec, pass, watched, aside } = planned;
+        let Planned { plan, mut spec, pass, watched, aside, traced: _ } = planned;
         let is_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
         let entry = self.under_way.enter(plan.sandbox(), is_terminal);
         let (store, launcher, disk) =

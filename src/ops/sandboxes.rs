@@ -1,9 +1,10 @@
 //! Workspaces with their homes as a whole: which there are, what they take, removing them.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use policy::{SkillId, UserId};
-use storage::{SandboxFacts, SandboxId, Snapshots, Use};
+use storage::{Leftovers, SandboxFacts, SandboxId, Snapshots, Use};
 
 use super::error::Result;
 use super::{Service, blocking};
@@ -118,26 +119,37 @@ impl Service {
     /// [`storage::Error::Conflict`] while somebody is in it, with `force` when new runs keep coming; as
     /// [`storage::Store::remove_sandbox`].
     pub async fn remove_sandbox(&self, id: SandboxId, removal: Removal) -> Result<bool> {
-        self.remove_until(id, removal, Instant::now() + LEAVING).await
+        let removing = self.remove_until(id, removal, Instant::now() + LEAVING, |_| ());
+        let (removed, leftovers) = removing.await?;
+        // While the answer is on its way.
+        tokio::task::spawn_blocking(move || drop(leftovers));
+        Ok(removed)
     }
 
-    /// As [`Service::remove_sandbox`]; killed runs may take until `until`.
-    async fn remove_until(&self, id: SandboxId, removal: Removal, until: Instant) -> Result<bool> {
+    /// As [`Service::remove_sandbox`]; killed runs may take until `until`. What lay on the disk is still to be dropped.
+    async fn remove_until(
+        &self,
+        id: SandboxId,
+        removal: Removal,
+        until: Instant,
+        removed: impl FnOnce(&SandboxId) + Send + 'static,
+    ) -> Result<(bool, Leftovers)> {
         if removal.force {
             self.under_way.stop(&id);
             self.table.discard_in(&id);
         }
         let store = self.store.clone();
-        let (removed, leftovers) = blocking(move || {
+        blocking(move || {
             if removal.force {
                 let _ = store.wait_until_left(&id, until.saturating_duration_since(Instant::now()));
             }
-            Ok(store.remove_sandbox(&id, removal.snapshots)?)
+            let (was_there, leftovers) = store.remove_sandbox(&id, removal.snapshots)?;
+            if was_there {
+                removed(&id);
+            }
+            Ok((was_there, leftovers))
         })
-        .await?;
-        // While the answer is on its way.
-        tokio::task::spawn_blocking(move || drop(leftovers));
-        Ok(removed)
+        .await
     }
 
     /// Removes the sandboxes of one user, or of all: the first `most` of them. Those that somebody is in stay.
@@ -150,15 +162,36 @@ impl Service {
         removal: Removal,
         most: usize,
     ) -> Result<Removed> {
-        let mut ids = self.sandboxes(user).await?;
+        let store = self.store.clone();
+        let mut ids = blocking(move || {
+            let mut ids = Vec::new();
+            for id in store.sandboxes(user.as_ref())? {
+                // Snapshots that stay are no reason to come back: others would never have their turn.
+                let facts = store.sandbox_facts(&id)?;
+                if facts.has_workspace || facts.has_home || (removal.snapshots && facts.snapshots > 0) {
+                    ids.push(id);
+                }
+                if ids.len() > most {
+                    break;
+                }
+            }
+            Ok(ids)
+        })
+        .await?;
         let mut done = Removed { more: ids.len() > most, ..Removed::default() };
         let until = Instant::now() + LEAVING;
         ids.truncate(most);
         for id in ids {
-            match self.remove_until(id.clone(), removal, until).await {
-                Ok(removed) => {
+            let audit = Arc::clone(&self.audit);
+            // Where it is removed: it goes also when nobody waits for the answer any more.
+            let note = move |id: &SandboxId| {
+                audit.note(Entry::of_workspace("workspace removed", &id.workspace()));
+            };
+            match self.remove_until(id.clone(), removal, until, note).await {
+                Ok((removed, leftovers)) => {
                     done.removed += usize::from(removed);
-                    self.audit.note(Entry::of_workspace("workspace removed", &id.workspace()));
+                    // Before the next: a thousand at once would leave no thread for anybody else.
+                    let _ = tokio::task::spawn_blocking(move || drop(leftovers)).await;
                 }
                 Err(super::Error::Storage(storage::Error::Conflict(_))) => done.busy.push(id),
                 Err(other) => return Err(other),

@@ -1,16 +1,25 @@
 //! Snapshots of workspaces.
 
-use std::sync::Arc;
-use std::time::Duration;
-
+use policy::{RunLimits, UserId};
 use storage::{Forked, Leftovers, SandboxId, Snapshot, SnapshotId, SnapshotNote, Snapshots};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::error::{Error, Result};
+use super::places::{Place, RunPlaces};
 use super::{Service, blocking};
 
-/// How long work on a snapshot waits for a place.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long work on a snapshot waits for a place, in milliseconds.
+const WAIT_MS: u64 = 10_000;
+
+/// Places for work on snapshots: `at_once`, of which one user has half at most.
+#[must_use]
+pub fn places(at_once: usize) -> RunPlaces {
+    RunPlaces::new(&RunLimits {
+        runs: at_once,
+        runs_per_user: at_once.div_ceil(2),
+        queue_ms: WAIT_MS,
+        ..RunLimits::default()
+    })
+}
 
 impl Service {
     /// Keeps the state of a workspace.
@@ -21,7 +30,7 @@ impl Service {
     pub async fn take_snapshot(&self, id: SandboxId, note: SnapshotNote) -> Result<Snapshot> {
         check_text("name", note.name.as_deref(), storage::snapshot::NAME_BYTES_MAX)?;
         check_text("note", note.note.as_deref(), storage::snapshot::NOTE_BYTES_MAX)?;
-        let (store, place) = (self.store.clone(), self.snapshot_place().await?);
+        let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
         blocking(move || {
             let _place = place;
             Ok(store.take_snapshot(&id, note)?)
@@ -52,9 +61,8 @@ impl Service {
     /// # Errors
     /// [`Error::Busy`]; as [`storage::Store::restore_snapshot`].
     pub async fn restore_snapshot(&self, id: SandboxId, snapshot: SnapshotId) -> Result<Forked> {
-        let (store, place) = (self.store.clone(), self.snapshot_place().await?);
-        let restored = blocking(move || Ok(store.restore_snapshot(&id, &snapshot)?)).await;
-        Ok(and_clean_up(restored?, place))
+        let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
+        self.restoring(place, move || Ok(store.restore_snapshot(&id, &snapshot)?)).await
     }
 
     /// Makes what a workspace was another workspace.
@@ -68,9 +76,8 @@ impl Service {
         to: SandboxId,
         replace: bool,
     ) -> Result<Forked> {
-        let (store, place) = (self.store.clone(), self.snapshot_place().await?);
-        let forked = blocking(move || Ok(store.fork_snapshot(&from, &snapshot, &to, replace)?)).await;
-        Ok(and_clean_up(forked?, place))
+        let (store, place) = (self.store.clone(), self.snapshot_place(&from.user).await?);
+        self.restoring(place, move || Ok(store.fork_snapshot(&from, &snapshot, &to, replace)?)).await
     }
 
     /// Removes a snapshot.
@@ -78,7 +85,7 @@ impl Service {
     /// # Errors
     /// [`Error::Busy`]; as [`storage::Store::remove_snapshot`].
     pub async fn remove_snapshot(&self, id: SandboxId, snapshot: SnapshotId) -> Result<()> {
-        let (store, place) = (self.store.clone(), self.snapshot_place().await?);
+        let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
         blocking(move || {
             let _place = place;
             Ok(store.remove_snapshot(&id, &snapshot)?)
@@ -86,25 +93,31 @@ impl Service {
         .await
     }
 
-    async fn snapshot_place(&self) -> Result<OwnedSemaphorePermit> {
-        let place = Arc::clone(&self.snapshot_places).acquire_owned();
-        match tokio::time::timeout(PATIENCE, place).await {
-            Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) => Err(Error::Stopping),
-            Err(_) => {
-                Err(Error::Busy { what: "too many snapshots are being worked on", retry_after_seconds: 5 })
-            }
-        }
+    /// Makes a workspace, and removes what was replaced while the answer is on its way.
+    ///
+    /// The work itself holds the place: it goes on when the caller has gone, and what it replaced takes as long again.
+    async fn restoring(
+        &self,
+        place: Place,
+        restore: impl FnOnce() -> Result<(Forked, Leftovers)> + Send + 'static,
+    ) -> Result<Forked> {
+        let restored = blocking(move || {
+            let (forked, leftovers) = restore()?;
+            Ok((forked, (leftovers, place)))
+        });
+        let (forked, left) = restored.await?;
+        tokio::task::spawn_blocking(move || drop(left));
+        Ok(forked)
     }
-}
 
-/// Removes what was replaced while the answer is on its way; the place is free only afterwards.
-fn and_clean_up((forked, leftovers): (Forked, Leftovers), place: OwnedSemaphorePermit) -> Forked {
-    tokio::task::spawn_blocking(move || {
-        drop(leftovers);
-        drop(place);
-    });
-    forked
+    async fn snapshot_place(&self, user: &UserId) -> Result<Place> {
+        self.snapshot_places.take(user).await.map_err(|error| match error {
+            Error::Busy { retry_after_seconds, .. } => {
+                Error::Busy { what: "too many snapshots are being worked on", retry_after_seconds }
+            }
+            other => other,
+        })
+    }
 }
 
 fn check_text(field: &str, text: Option<&str>, most: usize) -> Result<()> {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use storage::{Dir, Shelf, Store};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::{Change, Error, Question, Registry, Result, Row, Sqlite};
 
@@ -32,8 +32,11 @@ const ASIDE: &str = "registry.db.broken";
 /// What SQLite has beside its file; in one of another file it would be taken for its own.
 const BESIDE: [&str; 2] = ["registry.db-wal", "registry.db-shm"];
 const SETTLED: &str = "settled";
-/// Messages that wait for the thread. What does not fit is owed.
+/// Messages that wait for the thread. A change that does not fit is owed.
 const QUEUE_MAX: usize = 1024;
+/// Those of them that ask for something: nobody's questions take the room of changes, which would cost making all rows
+/// anew.
+const ASKING_MAX: usize = 256;
 /// Shelves that are owed one by one; beyond it everything is.
 const OWED_MAX: usize = 1024;
 /// How soon it is tried again after a failure, at first and at last.
@@ -47,6 +50,8 @@ const ANSWER_WAIT: Duration = Duration::from_secs(10);
 /// Keeps a registry true to the disk.
 pub struct Keeper {
     queue: SyncSender<Message>,
+    /// Room for questions in the queue.
+    asking: Arc<Semaphore>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Set when a message found no room: nobody knows which shelves were meant.
     is_lost: Arc<AtomicBool>,
@@ -67,8 +72,8 @@ pub struct Told(Option<oneshot::Receiver<()>>);
 
 enum Message {
     Changed(Vec<Shelf>, oneshot::Sender<()>),
-    Ask(Question, oneshot::Sender<Result<Answer>>),
-    Rebuild(oneshot::Sender<Result<usize>>),
+    Ask(Question, oneshot::Sender<Result<Answer>>, OwnedSemaphorePermit),
+    Rebuild(oneshot::Sender<Result<usize>>, OwnedSemaphorePermit),
     Close,
 }
 
@@ -102,7 +107,8 @@ impl Keeper {
         };
         let thread = thread::Builder::new().name("registry".to_owned()).spawn(move || worker.work(&messages));
         let thread = thread.map_err(|source| storage::Error::from_io("thread", "registry", source))?;
-        Ok(Self { queue, thread: Mutex::new(Some(thread)), is_lost })
+        let asking = Arc::new(Semaphore::new(ASKING_MAX));
+        Ok(Self { queue, asking, thread: Mutex::new(Some(thread)), is_lost })
     }
 
     /// Has the rows of `shelves` made again: what is published there may have changed.
@@ -124,7 +130,7 @@ impl Keeper {
     /// [`Error::Unavailable`] when the registry cannot be read, or is being made anew for longer than ten seconds.
     pub async fn ask(&self, question: Question) -> Result<Answer> {
         let (sender, answer) = oneshot::channel();
-        self.send(Message::Ask(question, sender))?;
+        self.send(|room| Message::Ask(question, sender, room))?;
         awaited(answer).await
     }
 
@@ -134,12 +140,14 @@ impl Keeper {
     /// As [`Keeper::ask`]; the work goes on when it takes longer.
     pub async fn rebuild(&self) -> Result<usize> {
         let (sender, answer) = oneshot::channel();
-        self.send(Message::Rebuild(sender))?;
+        self.send(|room| Message::Rebuild(sender, room))?;
         awaited(answer).await
     }
 
-    fn send(&self, message: Message) -> Result<()> {
-        self.queue.try_send(message).map_err(|_| Error::Unavailable("too much waits for it".into()))
+    fn send(&self, message: impl FnOnce(OwnedSemaphorePermit) -> Message) -> Result<()> {
+        let full = || Error::Unavailable("too much waits for it".into());
+        let room = Arc::clone(&self.asking).try_acquire_owned().map_err(|_| full())?;
+        self.queue.try_send(message(room)).map_err(|_| full())
     }
 
     /// Ends the keeping, after all that it was told. It blocks. Nothing is to be published afterwards: the next start
@@ -226,11 +234,13 @@ impl Worker {
                     self.settle();
                     let _ = done.send(());
                 }
-                Ok(Message::Ask(question, answer)) => {
+                // Whoever asked has gone, or given up.
+                Ok(Message::Ask(_, answer, _)) if answer.is_closed() => {}
+                Ok(Message::Ask(question, answer, _room)) => {
                     self.settle();
                     let _ = answer.send(self.answer(&question));
                 }
-                Ok(Message::Rebuild(answer)) => {
+                Ok(Message::Rebuild(answer, _room)) => {
                     self.owed = Owed::Everything;
                     self.pause = None;
                     let _ = answer.send(self.pay_or_mend());
@@ -401,4 +411,33 @@ fn causes(error: &Error) -> String {
         cause = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::task::{Context, Waker};
+
+    use policy::{AgentId, SkillId};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn questions_never_take_the_room_of_changes() {
+        let (queue, messages) = sync_channel(QUEUE_MAX);
+        let asking = Arc::new(Semaphore::new(ASKING_MAX));
+        let keeper = Keeper { queue, asking, thread: Mutex::new(None), is_lost: Arc::default() };
+        let mut asks: Vec<_> = (0..2 * QUEUE_MAX).map(|_| Box::pin(keeper.ask(Question::all(1)))).collect();
+        let mut context = Context::from_waker(Waker::noop());
+        let refused = asks
+            .iter_mut()
+            .map(|ask| ask.as_mut().poll(&mut context))
+            .filter(std::task::Poll::is_ready)
+            .count();
+        assert_eq!(refused, 2 * QUEUE_MAX - ASKING_MAX);
+        let (agent, skill) = (AgentId::parse("a").unwrap(), SkillId::parse("s").unwrap());
+        let told = keeper.changed(vec![Shelf { agent, skill, user: None }]);
+        assert!(told.0.is_some() && !keeper.is_lost.load(Ordering::Acquire));
+        drop(messages);
+    }
 }

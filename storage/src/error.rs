@@ -197,6 +197,11 @@ pub enum Error {
         /// Bytes that are to stay free.
         floor: u64,
     },
+    /// The kernel watches no more directories for this user.
+    #[error(
+        "the kernel watches no more directories: try again later; the operator raises `fs.inotify`'s limits"
+    )]
+    Watches,
     /// The file system or kernel lacks something the store needs.
     #[error("{0}")]
     Unsupported(String),

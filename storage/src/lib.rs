@@ -16,6 +16,8 @@
 //! | [`text`] | lines and replacements |
 //! | [`patch`] | unified diffs over several files |
 //! | [`version`] | names of published states |
+//! | [`provenance`] | who published what, and when |
+//! | [`watch`] | what becomes of the files of a tree |
 //! | [`archive`] | what platforms upload, and what a skill says of itself |
 
 pub mod archive;
@@ -52,6 +54,7 @@ pub mod tree;
 pub mod union;
 pub mod usage;
 pub mod version;
+pub mod watch;
 
 pub use dir::Dir;
 pub use error::{Error, Result};
@@ -76,3 +79,4 @@ pub use store::{Options, Recovery, Store};
 pub use tree::Tree;
 pub use usage::{Ceiling, Use};
 pub use version::{Contents, Version};
+pub use watch::TreeWatch;

@@ -39,6 +39,7 @@ use std::sync::Arc;
 pub use self::mount::Holding;
 pub(crate) use self::probe::probe;
 pub(crate) use self::table::Views;
+pub(crate) use self::tree::is_temporary_name;
 pub(crate) use self::view::Seat;
 
 /// Live views unless told otherwise.

@@ -290,7 +290,7 @@ impl StagedFile {
         let (file, stat) = from.open_file_entry(name)?;
         if stat.links > 1 || has_attributes(&file) {
             let copy = stage.file(mode, None)?;
-            crate::copy::copy_file(file, copy.file(), stat.modified_ns)?;
+            crate::copy::copy_file(file, copy.file(), &stat)?;
             return Ok(copy);
         }
         let staged_name = stage.fresh_name();
@@ -354,7 +354,7 @@ impl StagedFile {
     fn copied_to(self, mut copy: Self) -> Result<Self> {
         let mut from = self.file.try_clone().map_err(|error| Error::from_io("dup", "stage", error))?;
         from.rewind().map_err(|error| Error::from_io("seek", "stage", error))?;
-        crate::copy::copy_file(from, &copy.file, self.stat()?.modified_ns)?;
+        crate::copy::copy_file(from, &copy.file, &self.stat()?)?;
         copy.finish_keeping_time()?;
         Ok(copy)
     }

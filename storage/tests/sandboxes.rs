@@ -165,3 +165,37 @@ fn a_removed_sandbox_takes_its_snapshots_along_when_asked_to_and_links_are_not_f
     assert_eq!(std::fs::read(outside.join("f")).unwrap(), b"x");
     fixture.assert_swept();
 }
+
+#[test]
+fn a_removed_sandbox_without_snapshots_leaves_no_record_whatever_was_in_it() {
+    let fixture = Fixture::with(sweeping());
+    let (store, user) = (&fixture.store, user_id("u"));
+    let record = fixture.root().join(".filesecbox/sandboxes/u/agent");
+    let fill = || {
+        put(&fixture.workspace("u"), "f", "x");
+        let snapshot = store.take_snapshot(&sandbox("u"), SnapshotNote::default()).unwrap();
+        store.remove_snapshot(&sandbox("u"), &snapshot.id).unwrap();
+        // A death while a snapshot was taken.
+        let group = record.join("objects/00");
+        std::fs::create_dir_all(&group).unwrap();
+        std::fs::write(group.join("0".repeat(64)), "an orphan").unwrap();
+        std::fs::write(record.join("unfinished"), "").unwrap();
+    };
+    fill();
+    assert!(store.remove_sandbox(&sandbox("u"), false).unwrap().0);
+    assert_eq!(store.sandboxes(Some(&user)).unwrap(), []);
+    assert!(!store.remove_sandbox(&sandbox("u"), true).unwrap().0);
+    fill();
+    while store.idle_sandboxes(None, 1).unwrap().is_empty() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(store.sweep(&sandbox("u")).unwrap().unwrap());
+    assert_eq!(store.sandboxes(Some(&user)).unwrap(), []);
+    // What was swept while a snapshot of it was under way goes at a later look.
+    std::fs::create_dir_all(record.join("objects/00")).unwrap();
+    while !store.sandboxes(Some(&user)).unwrap().is_empty() {
+        assert_eq!(store.idle_sandboxes(None, 1).unwrap(), []);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    fixture.assert_swept();
+}

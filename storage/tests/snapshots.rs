@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fixture::{Fixture, Tree, agent, put, relaxed, user_id};
-use policy::{AgentId, DiskLimits, SnapshotLimits};
+use policy::{AgentId, DiskLimits, FileLimits, SnapshotLimits};
 use storage::{Error, Options, SandboxId, Snapshot, SnapshotNote, Store};
 
 fn sandbox(user: &str) -> SandboxId {
@@ -321,4 +321,20 @@ fn what_a_death_left_among_the_objects_goes_with_the_next_change() {
     assert_eq!(objects(&fixture, "u"), count);
     restore(&fixture.store, "u", &snapshot);
     assert_eq!(on_disk(&fixture, "u"), before);
+}
+
+#[test]
+fn links_with_long_targets_cannot_make_a_snapshot_hold_them_all_in_memory() {
+    let limits = FileLimits { tree_entries: 50, ..FileLimits::default() };
+    let fixture = Fixture::with(Options { files: limits, ..relaxed() });
+    put(&fixture.workspace("u"), "f", "x");
+    let target = OsStr::from_bytes(&[0xff; 4000]);
+    for number in 0..40 {
+        let link = workspace(&fixture, "u").join(number.to_string());
+        std::os::unix::fs::symlink(target, link).unwrap();
+    }
+    let refused = fixture.store.take_snapshot(&sandbox("u"), SnapshotNote::default());
+    assert!(matches!(refused, Err(Error::TooLarge { .. })), "{refused:?}");
+    assert_eq!(objects(&fixture, "u"), 0);
+    fixture.assert_swept();
 }

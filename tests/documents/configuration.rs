@@ -8,7 +8,7 @@ use crate::read;
 
 const EXAMPLE: &str = "docs/filesecbox.example.toml";
 /// The tables of a configuration; the first is the file itself.
-const TABLES: [&str; 16] = [
+const TABLES: [&str; 17] = [
     "",
     "isolation",
     "commands",
@@ -25,6 +25,7 @@ const TABLES: [&str; 16] = [
     "access",
     "log",
     "audit",
+    "telemetry",
 ];
 
 fn parsed(text: &str) -> Config {

@@ -271,6 +271,7 @@ const TREE_ROUTES: &[(&str, &str)] = &[
     ("exec/x/signal", "POST"),
     ("exec/x/stdin", "POST"),
     ("terminal", "GET,HEAD"),
+    ("events", "GET,HEAD"),
     ("replace", "POST"),
     ("patch", "POST"),
     ("copy", "POST"),
@@ -395,6 +396,8 @@ fn an_unknown_or_malformed_parameter_is_refused() {
             ("POST", "exec/x/stdin?close=1"),
             ("POST", "exec/x/stdin?path=x"),
             ("POST", "exec/x/signal"),
+            ("GET", "events?after=1"),
+            ("GET", "events?path=x"),
             ("GET", "terminal?rows=0"),
             ("GET", "terminal?path=x"),
         ] {

@@ -27,4 +27,5 @@ mod routes;
 mod seeing;
 mod slow;
 mod support;
+mod telemetry;
 mod tokens;

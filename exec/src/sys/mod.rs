@@ -192,7 +192,7 @@ pub(crate) fn reset_signals() {
 ///
 /// # Errors
 /// As `epoll_ctl(2)`: `ENOSPC` at the user's limit on watches.
-pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+pub fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names the same open file until it is dropped, and `AsyncFd` drops it after taking it
     // out of the loop.
     unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)

@@ -179,7 +179,7 @@ impl Written {
             responses.insert(status.to_string(), response);
         }
         // What an operation answers with 101 only.
-        if self.data.is_none() && self.bytes.is_none() {
+        if self.data.is_none() && self.bytes.is_none() && self.streams.is_none() {
             responses.remove("200");
         }
         for (status, codes) in self.codes(place)? {

@@ -20,12 +20,12 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use storage::Absorbed;
 
-use self::events::Form;
 use self::list::Summary;
 use super::execute::is_nothing;
 use crate::http::answer::{Answer, success, success_with};
 use crate::http::problem::{Code, Problem};
 use crate::http::request::{JsonBody, Params, TreeRequest, dir_of};
+use crate::http::streamed::Form;
 use crate::http::{App, bounded, facts};
 use crate::ops::run::changes::Changes;
 use crate::ops::run::id::ExecId;
@@ -128,7 +128,7 @@ pub(in crate::http) async fn exec(
     let (recorded, is_new) = app.service.begin(tree.id, run, recording).await?;
     facts::run(&recorded.id);
     if form.is_stream() {
-        return Ok(form.answer(recorded.follow(0)?, encoding, true));
+        return Ok(events::answer(form, recorded.follow(0)?, encoding, true));
     }
     if query.background {
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };

@@ -4,6 +4,7 @@ pub(super) mod content;
 pub(super) mod copy;
 pub(super) mod dir;
 pub(super) mod edit;
+pub(super) mod events;
 pub(super) mod exec;
 pub(super) mod execute;
 pub(super) mod files;
@@ -37,7 +38,8 @@ struct EntryFacts {
     /// Permission bits in octal, such as `0644`.
     mode: String,
     modified_at: String,
-    layer: Layer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layer: Option<Layer>,
     /// As the header `ETag` has it.
     etag: String,
 }
@@ -49,9 +51,14 @@ impl EntryFacts {
             size: if stat.kind == Kind::Directory { 0 } else { stat.size },
             mode: format!("{:04o}", stat.mode),
             modified_at: rfc3339(stat.modified_ns),
-            layer,
+            layer: Some(layer),
             etag: stat.etag().to_string(),
         }
+    }
+
+    /// Without the layer, where nobody looked which one it is.
+    fn unlayered(stat: &Stat) -> Self {
+        Self { layer: None, ..Self::new(stat, Layer::Workspace) }
     }
 }
 

@@ -93,6 +93,14 @@ pub struct RunOutcome {
 }
 
 impl Command {
+    /// The bare name of the program that is to run.
+    pub(super) fn program(&self) -> &str {
+        match self {
+            Self::Program { name, .. } => name,
+            Self::Shell(_) => "bash",
+        }
+    }
+
     /// The command for people, shortened.
     pub(super) fn shown(&self) -> String {
         let whole = match self {

@@ -47,7 +47,7 @@ impl Files {
         condition: &Condition,
     ) -> Result<Written> {
         let mut copy = self.stage()?;
-        copy::copy_file(file, copy.file(), stat.modified_ns)?;
+        copy::copy_file(file, copy.file(), &stat)?;
         copy.set_mode(stat.mode)?;
         copy.finish()?;
         let _alone = self.store.inner.locks.file(&self.id, to);

@@ -25,6 +25,13 @@ use crate::usage::Use;
 /// What the temporary names in the root of a mount begin with; 16 and more hexadecimal digits and a `-` follow.
 pub(crate) const TEMPORARY_PREFIX: &str = ".filesecbox-";
 
+/// Tells whether `name` is one that a change through a view has for a moment.
+pub(crate) fn is_temporary_name(name: &str) -> bool {
+    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let rest = name.strip_prefix(TEMPORARY_PREFIX).and_then(|rest| rest.split_once('-'));
+    rest.is_some_and(|(session, number)| session.len() == 16 && is_hex(session) && is_hex(number))
+}
+
 /// A merged view that is mounted.
 pub(crate) struct Live {
     // Before the seat, which is in `union`: as long as a file in it is open a mount does not go.

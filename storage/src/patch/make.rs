@@ -226,7 +226,7 @@ impl Files {
         let owner = store.owner(id).filter(|_| matches!(id, TreeId::Workspace(..)));
         let mut file = store.inner.stage.file(before.stat.mode, owner)?;
         before.file.rewind().map_err(|error| Error::from_io("seek", path, error))?;
-        copy_file(before.file, file.file(), before.stat.modified_ns)?;
+        copy_file(before.file, file.file(), &before.stat)?;
         file.finish_keeping_time()?;
         tree.put(path, tree.suited(file)?).map(drop)
     }

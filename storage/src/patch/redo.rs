@@ -177,7 +177,7 @@ impl Store {
         }
         let owner = self.owner(id).filter(|_| matches!(id, TreeId::Workspace(..)));
         let mut copy = self.inner.stage.file(stat.mode, owner)?;
-        copy_file(file, copy.file(), stat.modified_ns)?;
+        copy_file(file, copy.file(), &stat)?;
         copy.finish_keeping_time()?;
         let parent = path.parent().unwrap_or_else(RelPath::root);
         Ok(tree.make_dirs(&parent)?.and(tree.put(path, copy)?))

@@ -174,14 +174,6 @@ impl Copying<'_> {
                     Fingerprint::from(&made.stat()?)
                 }
                 Some(Found::Leaf(stat, layer)) if stat.kind == Kind::File => {
-                    let limit = self.limits.view_bytes;
-                    self.bytes = self
-                        .bytes
-                        .checked_sub(stat.size)
-                        .ok_or_else(|| Error::TooLarge { what: self.what.to_owned(), limit })?;
-                    if self.own.is_some_and(|own| stat.links > 1 && stat.owner != own) {
-                        continue;
-                    }
                     let (source, stat) = match from.at(layer)?.open_file_entry(&child.name) {
                         // A command has taken it away, or put something else there.
                         Err(
@@ -192,8 +184,17 @@ impl Copying<'_> {
                         ) => continue,
                         opened => opened?,
                     };
+                    // Of the one that is open: a command may have put it there a moment ago.
+                    if self.own.is_some_and(|own| stat.links > 1 && stat.owner != own) {
+                        continue;
+                    }
+                    let limit = self.limits.view_bytes;
+                    self.bytes = self
+                        .bytes
+                        .checked_sub(stat.size)
+                        .ok_or_else(|| Error::TooLarge { what: self.what.to_owned(), limit })?;
                     let copy = into.create_file(&child.name, stat.mode & 0o777)?;
-                    copy_file(source, &copy, stat.modified_ns)?;
+                    copy_file(source, &copy, &stat)?;
                     if let Some(owner) = self.owner {
                         let owner =
                             (Some(rustix::fs::Uid::from_raw(owner)), Some(rustix::fs::Gid::from_raw(owner)));

@@ -22,15 +22,19 @@ impl Store {
     /// # Errors
     /// [`Error::Conflict`] while somebody is in it, or a snapshot of it is under way; [`Error::Io`].
     pub fn remove_sandbox(&self, id: &SandboxId, snapshots: bool) -> Result<(bool, Leftovers)> {
-        let _hand = snapshots.then(|| self.take_in_hand(id)).transpose()?;
-        let mut places = place::of_sandbox(&id.user, &id.agent)?.to_vec();
-        if snapshots {
-            places.push(place::sandbox(&id.user, &id.agent)?);
-        }
+        let hand = match self.take_in_hand(id) {
+            Err(Error::Conflict(_)) if !snapshots => None,
+            hand => Some(hand?),
+        };
         let _alone = self.inner.locks.write(&id.workspace());
         self.check_left(id)?;
-        let taken = self.take_out(id, &places)?;
-        Ok((!taken.trash.is_empty(), taken))
+        let kept = self.count_snapshots(id)?;
+        let was_there = self.is_there(id)? || (snapshots && kept > 0);
+        let mut places = place::of_sandbox(&id.user, &id.agent)?.to_vec();
+        if hand.is_some() && (snapshots || kept == 0) {
+            places.push(place::sandbox(&id.user, &id.agent)?);
+        }
+        Ok((was_there, self.take_out(id, &places)?))
     }
 
     /// Removes a sandbox that nobody is in and nobody has used for as long as [`Options::idle`](crate::Options) says;
@@ -43,8 +47,12 @@ impl Store {
         if self.occupants(id) > 0 || !self.is_idle(id)? {
             return Ok(None);
         }
-        let taken = self.take_out(id, &place::of_sandbox(&id.user, &id.agent)?)?;
-        Ok((!taken.trash.is_empty()).then_some(taken))
+        let mut taken = self.take_out(id, &place::of_sandbox(&id.user, &id.agent)?)?;
+        if taken.trash.is_empty() {
+            return Ok(None);
+        }
+        taken.trash.extend(self.take_record(id));
+        Ok(Some(taken))
     }
 
     /// The sandboxes that may be swept, sorted: at most `most` of those that come after `after`. Keeps the uptime.
@@ -64,15 +72,14 @@ impl Store {
             if after.is_some_and(|after| id <= *after) || self.occupants(&id) > 0 {
                 continue;
             }
-            let _held = self.inner.locks.read(&id.workspace());
+            let held = self.inner.locks.read(&id.workspace());
             if self.is_idle(&id)? {
-                let places = place::of_sandbox(&id.user, &id.agent)?;
-                let is_there =
-                    |place: &RelPath| Ok::<_, Error>(directory(&self.inner.root, place)?.is_some());
-                if is_there(&places[0])? || is_there(&places[1])? {
+                if self.is_there(&id)? {
                     idle.push(id);
                 } else {
-                    self.forget_sandbox(&id);
+                    let record = self.take_record(&id);
+                    drop(held);
+                    drop(record);
                 }
             }
         }
@@ -83,36 +90,45 @@ impl Store {
     fn take_out(&self, id: &SandboxId, places: &[RelPath]) -> Result<Leftovers> {
         let mut taken = Leftovers::default();
         for place in places {
-            let (Some(above), Some(name)) = (place.parent(), place.file_name()) else { continue };
-            let Some(above) = directory(&self.inner.root, &above)? else { continue };
-            let trash: Trash = match self.inner.stage.discard(&above, OsStr::new(name)) {
-                Err(Error::NotFound(_)) => continue,
-                trash => trash?,
-            };
-            taken.trash.push(Arc::new(trash));
-            if self.is_strict() {
-                above.sync()?;
-            }
+            taken.trash.extend(self.take_place(place)?.map(Arc::new));
         }
         self.inner.accounts.forget(&id.workspace());
         self.inner.uses.forget(id);
-        self.forget_sandbox(id);
         Ok(taken)
     }
 
-    /// Removes the record of a sandbox that has no snapshots.
-    fn forget_sandbox(&self, id: &SandboxId) {
-        let removed = || {
-            let Some(above) =
-                directory(&self.inner.root, &RelPath::parse(place::SANDBOXES)?.join(id.user.as_str())?)?
-            else {
-                return Ok(());
-            };
-            above.remove_dir(OsStr::new(id.agent.as_str()))
+    /// Moves a directory into the stage, if it is there.
+    fn take_place(&self, place: &RelPath) -> Result<Option<Trash>> {
+        let (Some(above), Some(name)) = (place.parent(), place.file_name()) else { return Ok(None) };
+        let Some(above) = directory(&self.inner.root, &above)? else { return Ok(None) };
+        let trash = match self.inner.stage.discard(&above, OsStr::new(name)) {
+            Err(Error::NotFound(_)) => return Ok(None),
+            trash => trash?,
         };
-        match removed() {
-            Ok(()) | Err(Error::NotEmpty(_) | Error::NotFound(_)) => {}
-            Err(error) => tracing::warn!(%error, "the record of a removed sandbox stays"),
+        if self.is_strict() {
+            above.sync()?;
+        }
+        Ok(Some(trash))
+    }
+
+    /// Moves the record of a sandbox that has no snapshots into the stage, with what a death left among its objects. The
+    /// caller holds the workspace.
+    fn take_record(&self, id: &SandboxId) -> Option<Arc<Trash>> {
+        let taken = || {
+            let _hand = self.take_in_hand(id)?;
+            match self.count_snapshots(id)? {
+                0 => self.take_place(&place::sandbox(&id.user, &id.agent)?),
+                _ => Ok(None),
+            }
+        };
+        match taken() {
+            Ok(trash) => trash.map(Arc::new),
+            // Somebody is making a snapshot, or removing one.
+            Err(Error::Conflict(_)) => None,
+            Err(error) => {
+                tracing::warn!(%error, "the record of a removed sandbox stays");
+                None
+            }
         }
     }
 

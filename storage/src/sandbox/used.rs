@@ -142,7 +142,7 @@ impl Store {
     }
 
     /// Tells whether a sandbox has a workspace or a home.
-    fn is_there(&self, id: &SandboxId) -> Result<bool> {
+    pub(super) fn is_there(&self, id: &SandboxId) -> Result<bool> {
         for place in place::of_sandbox(&id.user, &id.agent)? {
             if directory(&self.inner.root, &place)?.is_some() {
                 return Ok(true);

@@ -135,8 +135,12 @@ pub(super) fn copy_hashed(from: &File, to: &File, size: u64) -> Result<Digest> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; BUFFER_BYTES];
     let is_shared = size > 0 && rustix::fs::ioctl_ficlone(to, from).is_ok();
+    if is_shared && to.metadata().map_err(failed)?.len() > size {
+        // All blocks are shared, also those of a file that has grown by now to more than can ever be read.
+        to.set_len(size).map_err(failed)?;
+    }
     let (mut source, mut target) = (if is_shared { to } else { from }, to);
-    let mut left = if is_shared { u64::MAX } else { size };
+    let mut left = size;
     loop {
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let piece = buffer.get_mut(..most).unwrap_or_default();
@@ -153,5 +157,22 @@ pub(super) fn copy_hashed(from: &File, to: &File, size: u64) -> Result<Digest> {
             target.write_all(read_bytes).map_err(failed)?;
         }
         left = left.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_grows_while_it_is_copied_is_copied_as_large_as_it_was() {
+        let (mut from, to) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        from.write_all(b"first and more").unwrap();
+        // Far more than can be read: where blocks are shared all of them come along.
+        from.set_len(1 << 42).unwrap();
+        from.rewind().unwrap();
+        let digest = copy_hashed(&from, &to, 5).unwrap();
+        assert_eq!(to.metadata().unwrap().len(), 5);
+        assert_eq!(digest.0, *blake3::hash(b"first").as_bytes());
     }
 }

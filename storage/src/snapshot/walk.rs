@@ -99,7 +99,12 @@ impl Walk<'_, '_> {
                     Err(other) => return Err(other),
                 },
                 Kind::Symlink => match dir.read_link(&entry.name) {
-                    Ok(target) => Node::Link { target: spell(&target) },
+                    Ok(target) => {
+                        let target = spell(&target);
+                        // A link takes as much memory as its target is long, which is more than any name.
+                        self.room.take_path(target.len())?;
+                        Node::Link { target }
+                    }
                     Err(Error::NotFound(_) | Error::Io { .. }) => continue,
                     Err(other) => return Err(other),
                 },
@@ -118,7 +123,8 @@ impl Walk<'_, '_> {
     }
 
     fn file(&mut self, dir: &Dir, name: &OsStr, stat: Stat) -> Result<Option<FileNode>> {
-        if self.owner.is_some_and(|owner| stat.links > 1 && stat.owner != owner) {
+        let is_foreign = |stat: &Stat| self.owner.is_some_and(|owner| stat.links > 1 && stat.owner != owner);
+        if is_foreign(&stat) {
             // Somebody else's, linked in.
             self.skipped += 1;
             return Ok(None);
@@ -143,6 +149,11 @@ impl Walk<'_, '_> {
             }
             Err(other) => return Err(other),
         };
+        if is_foreign(&stat) {
+            // It has taken the place of the one that was looked at.
+            self.skipped += 1;
+            return Ok(None);
+        }
         let Put { digest, stat, is_settled } = self.objects.put(file, stat, self.tries)?;
         let (modified_ns, changed_ns) = (nanoseconds(stat.modified_ns), nanoseconds(stat.changed_ns));
         if is_settled {

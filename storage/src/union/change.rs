@@ -12,7 +12,7 @@ use crate::copy::copy_file;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::stage::{Stage, StagedFile, Trash};
-use crate::stat::Kind;
+use crate::stat::{Kind, Stat};
 use crate::tree::{Admit, Aftermath, Replaced};
 
 /// A name in a directory that exists in the upper layer.
@@ -184,7 +184,7 @@ impl Union {
                     Some(level) => level.dirs.at(layer)?.open_file_entry(&name)?.0,
                     None => return Err(Error::NotFound(path.to_string())),
                 };
-                let copy = self.copy_of(source, mode, stat.modified_ns)?;
+                let copy = self.copy_of(source, mode, &stat)?;
                 let target = self.target(path, LastLink::Keep)?;
                 copy.place(&target.upper, &target.name)?;
                 Ok(Aftermath::sync(target.upper))
@@ -211,9 +211,9 @@ impl Union {
     }
 
     /// Copies a file into the stage, with permission bits `mode` and its modification time.
-    pub(super) fn copy_of(&self, source: std::fs::File, mode: u32, modified_ns: i128) -> Result<StagedFile> {
+    pub(super) fn copy_of(&self, source: std::fs::File, mode: u32, stat: &Stat) -> Result<StagedFile> {
         let mut copy = self.stage.file(mode, None)?;
-        copy_file(source, copy.file(), modified_ns)?;
+        copy_file(source, copy.file(), stat)?;
         copy.finish_keeping_time()?;
         Ok(copy)
     }

@@ -33,7 +33,7 @@ impl Union {
                     match stat.kind {
                         Kind::File => {
                             let (file, stat) = dir.open_file_entry(name)?;
-                            let copy = self.copy_of(file, stat.mode, stat.modified_ns)?;
+                            let copy = self.copy_of(file, stat.mode, &stat)?;
                             let target = self.target_of(from, source)?;
                             copy.place(&target.upper, &target.name)?;
                         }

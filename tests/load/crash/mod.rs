@@ -7,6 +7,7 @@ mod disk;
 mod editor;
 mod keeper;
 mod model;
+mod registry;
 mod runner;
 mod sweeper;
 mod versions;
@@ -57,6 +58,7 @@ fn what_was_acknowledged_survives_a_kill_and_what_was_not_is_whole_or_absent() {
         Box::new(runner::Runner::default()),
         Box::new(keeper::Keeper::default()),
         Box::new(sweeper::Sweeper::default()),
+        Box::new(registry::Registrar::default()),
     ];
     let began = Instant::now();
     let idle_ms = u64::try_from(sweeper::IDLE.as_millis()).unwrap();

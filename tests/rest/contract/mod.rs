@@ -1,6 +1,7 @@
 //! The promise to callers: paths, parameters, shapes, and what each operation means.
 
 mod encodings;
+mod events;
 mod isolation;
 mod life;
 mod lines;

@@ -156,3 +156,25 @@ fn an_unused_workspace_is_swept_and_a_used_one_is_not() {
         assert!(at("丙"), "the workspace of a run was swept");
     }
 }
+
+#[test]
+fn removing_many_workspaces_passes_over_kept_snapshots_and_records_what_it_removed() {
+    let service = Service::start();
+    let client = &service.client;
+    let records = service.root.join(".filesecbox/sandboxes/a");
+    for number in 0..1001 {
+        let manifests = records.join(format!("x{number}/manifests"));
+        std::fs::create_dir_all(&manifests).unwrap();
+        std::fs::write(manifests.join("0123456789abcdef0123"), "").unwrap();
+    }
+    client.write(&workspace("乙", "x"), "f", "x");
+    let answer = client.delete("/v1/sandbox?confirm=all-workspaces").ok();
+    assert_eq!((&answer["removed"], &answer["more"]), (&json!(1), &json!(false)));
+    let recorded = || {
+        let files = std::fs::read_dir(service.root.join(".filesecbox/audit")).unwrap();
+        let texts = files.filter_map(|file| std::fs::read_to_string(file.unwrap().path()).ok());
+        texts.map(|text| text.matches("workspace removed").count()).sum::<usize>()
+    };
+    wait("the removal is not recorded", || recorded() > 0);
+    assert_eq!(recorded(), 1);
+}

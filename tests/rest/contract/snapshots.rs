@@ -1,5 +1,8 @@
 //! Snapshots of workspaces: taken, listed, restored, forked, removed.
 
+use std::io::Write;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::support::{Service, digest, landlocked, workspace};
@@ -70,7 +73,7 @@ fn commands_find_restored_and_forked_files_their_own() {
     assert_eq!(take(&service, &tree)["live"], true);
     client.delete(format!("{tree}/exec/sleeper")).ok();
     // What the run had is given back right after its end is told.
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     while client.post(&restore, "").status == 409 {
         assert!(begun.elapsed().as_secs() < 60, "the run is not over");
     }
@@ -153,4 +156,49 @@ fn snapshots_beyond_a_limit_are_refused_by_its_name() {
     );
     client.delete(format!("{tree}/snapshots/{}", id(&snapshot))).ok();
     take(&service, &tree);
+}
+
+#[test]
+fn who_goes_away_from_a_restore_keeps_its_place_until_it_is_done() {
+    let service = Service::configured("[limits.snapshots]\nat_once = 1\n");
+    let client = &service.client;
+    let forks: Vec<String> = ["a", "b"]
+        .iter()
+        .map(|agent| {
+            let tree = workspace("甲", agent);
+            client.write(&tree, "f", "x");
+            for number in 0..5000 {
+                let path = service.root.join(format!("sandbox/甲/{agent}/{number}"));
+                std::fs::write(path, number.to_string()).unwrap();
+            }
+            format!("{tree}/snapshots/{}/fork", id(&take(&service, &tree)))
+        })
+        .collect();
+    let drafts = || {
+        let staged = std::fs::read_dir(service.root.join(".filesecbox/stage")).unwrap();
+        staged.filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().is_dir())).count()
+    };
+    let target = json!({"user": "甲", "agent": "first"}).to_string();
+    let mut stream = client.connect();
+    let head = format!("POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n", forks[0]);
+    let token = client.token.as_deref().map(|token| format!("authorization: Bearer {token}\r\n"));
+    let token = token.unwrap_or_default();
+    write!(stream, "{head}{token}content-length: {}\r\n\r\n{target}", target.len()).unwrap();
+    let begun = Instant::now();
+    while drafts() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the first fork never begins");
+    }
+    drop(stream);
+    let most = std::thread::scope(|scope| {
+        let target = json!({"user": "甲", "agent": "second"});
+        let second = scope.spawn(move || client.post_json(forks[1].clone(), &target).ok());
+        let mut most = 0;
+        while !second.is_finished() {
+            most = most.max(drafts());
+        }
+        second.join().unwrap();
+        most
+    });
+    assert_eq!(most, 1, "two workspaces are being made at once");
+    assert_eq!(client.files(&workspace("甲", "first")).len(), 5001);
 }

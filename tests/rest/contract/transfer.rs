@@ -1,6 +1,6 @@
 //! Large bodies in both directions, with the service's memory watched.
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use crate::support::{
     Entry, Service, memory_peak_bytes, random_bytes, reset_memory_peak, skill, skills, workspace, zip,
@@ -72,6 +72,53 @@ fn up_and_down(length: u64) {
     assert_eq!((reply.status, received), (200, length));
     let after_down = memory_peak_bytes(service.pid());
     assert!(after_down < before + GROWTH_MAX, "down: from {before} to {after_down} bytes");
+    resume(&service, &target, length);
+    let after_all = memory_peak_bytes(service.pid());
+    assert!(after_all < before + GROWTH_MAX, "resumed: from {before} to {after_all} bytes");
+    let mebibytes = |peak: u64| (peak - before) / MIB;
+    eprintln!(
+        "{} MiB: the peak of memory grew by {} MiB up, {} MiB down, {} MiB in all",
+        length / MIB,
+        mebibytes(after_up),
+        mebibytes(after_down),
+        mebibytes(after_all)
+    );
+}
+
+/// Breaks a download off and goes on behind what arrived, as long as the file is the same.
+fn resume(service: &Service, target: &str, length: u64) {
+    let tag = service.client.request("HEAD", target).send().etag();
+    let mut stream = service.client.connect();
+    let head = format!("GET {target} HTTP/1.1\r\nhost: {}\r\n\r\n", service.client.address);
+    stream.write_all(head.as_bytes()).unwrap();
+    let arrived = length / 3;
+    let mut received = Vec::new();
+    Read::by_ref(&mut stream).take(arrived).read_to_end(&mut received).unwrap();
+    let body = received.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+    let arrived = received[body..].len() as u64;
+    drop((stream, received));
+
+    let mut expected = Blocks::new(length);
+    let mut offset = arrived;
+    let rest = |tag: &str| {
+        let request = service.client.request("GET", target).header("range", format!("bytes={arrived}-"));
+        request.header("if-range", tag)
+    };
+    let (reply, received) = rest(&tag).receive(&mut |mut piece| {
+        while !piece.is_empty() {
+            let bytes = expected.at(offset);
+            let common = bytes.len().min(piece.len());
+            assert!(bytes[..common] == piece[..common], "differs at about byte {offset}");
+            offset += common as u64;
+            piece = &piece[common..];
+        }
+    });
+    assert_eq!((reply.status, arrived + received), (206, length));
+    let whole = format!("bytes {arrived}-{}/{length}", length - 1);
+    assert_eq!(reply.header("content-range"), Some(whole.as_str()));
+    // Of another file, the part behind would fit nothing: it comes whole.
+    service.client.put(target, "another file").bytes(200);
+    assert_eq!(rest(&tag).send().bytes(200), b"another file");
 }
 
 #[test]

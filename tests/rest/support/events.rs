@@ -1,4 +1,4 @@
-//! A reader of streamed runs: events one by one as they arrive, and a connection that can be dropped at any of them.
+//! A reader of streams: events one by one as they arrive, and a connection that can be dropped at any of them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,6 +11,8 @@ use super::client::promise::PROMISE;
 /// A stream of events, `application/x-ndjson`.
 pub(crate) struct Events {
     pub(crate) status: u16,
+    /// What each event is promised to be.
+    schema: &'static str,
     reader: BufReader<Chunks>,
 }
 
@@ -72,7 +74,9 @@ impl Client {
             line.clear();
             stream.read_line(&mut line).unwrap();
         }
-        Events { status, reader: BufReader::new(Chunks { stream, left: 0 }) }
+        let is_of_files = target.split('?').next().is_some_and(|path| path.ends_with("/events"));
+        let schema = if is_of_files { "/components/schemas/FileEvent" } else { "/components/schemas/Event" };
+        Events { status, schema, reader: BufReader::new(Chunks { stream, left: 0 }) }
     }
 }
 
@@ -95,7 +99,7 @@ impl Iterator for Events {
             if line != "\n" {
                 let event = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
                 if self.status == 200 {
-                    let complaints = PROMISE.complaints("/components/schemas/Event", &event);
+                    let complaints = PROMISE.complaints(self.schema, &event);
                     assert!(complaints.is_empty(), "no event as promised: {complaints:#?} {event}");
                 }
                 return Some(event);

@@ -1,6 +1,7 @@
 //! What the tests stand on: a running service, an HTTP client that sends exactly what it is told, archives.
 
 mod client;
+mod collector;
 mod events;
 mod host;
 mod service;
@@ -10,6 +11,7 @@ mod zip;
 
 pub(crate) use client::promise::PROMISE;
 pub(crate) use client::{Client, Reply, encoded};
+pub(crate) use collector::{Answer, Collector, Told};
 pub(crate) use events::Events;
 pub(crate) use host::{granted, have, is_root, landlocked};
 pub(crate) use service::{

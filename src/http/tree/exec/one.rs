@@ -8,12 +8,13 @@ use exec::{Encoding, ExecResult};
 use serde::{Deserialize, Serialize};
 use storage::Absorbed;
 
-use super::events::Form;
+use super::events;
 use super::list::Summary;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
 use crate::http::request::{NamedRun, NoParams, Params};
+use crate::http::streamed::Form;
 use crate::http::tree::execute::is_nothing;
 use crate::ops::run::changes::Changes;
 
@@ -66,7 +67,7 @@ pub(in crate::http) async fn get(
     if form.is_stream() {
         let had = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok()?.parse().ok());
         let after = query.after.or(had).unwrap_or(0);
-        return Ok(form.answer(recorded.follow(after)?, query.encoding, follow));
+        return Ok(events::answer(form, recorded.follow(after)?, query.encoding, follow));
     }
     if query.after.is_some() {
         return Err(Problem::invalid(
