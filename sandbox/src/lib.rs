@@ -52,3 +52,8 @@ pub use process::HeadTail;
 pub use router::{Backends, Choice, IsWeb, Runners, SandboxRouter};
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
 pub use service::{ServiceOptions, ServiceSandbox};
+
+/// The examples of the document for those who build agents, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/AGENT.md")]
+struct AgentDocument;

@@ -12,6 +12,8 @@ use crate::audit::Entry;
 
 /// How long killed runs may take to go: all those of one request together.
 const LEAVING: Duration = Duration::from_secs(10);
+/// How often it is looked whether they have gone.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A sandbox at a glance.
 #[derive(Debug)]
@@ -137,12 +139,13 @@ impl Service {
         if removal.force {
             self.under_way.stop(&id);
             self.table.discard_in(&id);
+            // Not in a thread that others need: any number of requests may wait here.
+            while self.store.occupants(&id) > 0 && Instant::now() < until {
+                tokio::time::sleep(LOOK).await;
+            }
         }
         let store = self.store.clone();
         blocking(move || {
-            if removal.force {
-                let _ = store.wait_until_left(&id, until.saturating_duration_since(Instant::now()));
-            }
             let (was_there, leftovers) = store.remove_sandbox(&id, removal.snapshots)?;
             if was_there {
                 removed(&id);

@@ -1,9 +1,11 @@
 //! Copying files, for copy-up, for moves of merged directories and for runs.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek};
+use std::ops::Range;
 
-use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{SeekFrom, Timespec, Timestamps, UTIME_OMIT};
+use rustix::io::Errno;
 
 use crate::dir::Dir;
 use crate::error::{Error, Result};
@@ -46,10 +48,14 @@ pub(crate) fn copy_tree(from: &Layers, into: &Dir, owner: Option<u32>, levels: u
 /// Copies the content and the modification time of `from` as `stat` has them; the kernel copies without passing bytes
 /// through us.
 ///
-/// What a command adds meanwhile is left out: it may add more than anybody has counted.
-pub(crate) fn copy_file(from: File, mut to: &File, stat: &Stat) -> Result<()> {
-    io::copy(&mut from.take(stat.size), &mut to).map_err(|error| Error::from_io("copy", "file", error))?;
-    to.flush().map_err(|error| Error::from_io("copy", "file", error))?;
+/// A copy takes no more than was counted: holes stay holes, and what a command adds meanwhile is left out.
+pub(crate) fn copy_file(from: File, to: &File, stat: &Stat) -> Result<()> {
+    let copied = if stat.allocated < stat.size {
+        copy_data(&from, to, stat.size)
+    } else {
+        copy_span(&from, to, 0..stat.size)
+    };
+    copied.map_err(|error| Error::from_io("copy", "file", error))?;
     let times = Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         last_modification: Timespec {
@@ -60,11 +66,62 @@ pub(crate) fn copy_file(from: File, mut to: &File, stat: &Stat) -> Result<()> {
     rustix::fs::futimens(to, &times).map_err(|errno| Error::from_errno("utimens", "file", errno))
 }
 
+/// Copies what is data of the first `size` bytes of `from` (lseek(2), `SEEK_DATA`).
+fn copy_data(from: &File, to: &File, size: u64) -> io::Result<()> {
+    let mut at = 0;
+    while at < size {
+        let data = match rustix::fs::seek(from, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // None is left.
+            Err(Errno::NXIO) => break,
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return copy_span(from, to, at..size),
+            Err(other) => return Err(other.into()),
+        };
+        if data >= size {
+            break;
+        }
+        let hole = rustix::fs::seek(from, SeekFrom::Hole(data))?.min(size);
+        copy_span(from, to, data..hole)?;
+        // It always grows: a hole comes after the data that was asked about.
+        at = hole.max(data.saturating_add(1));
+    }
+    // The hole at the end, unless the file was cut meanwhile.
+    let length = size.min(from.metadata()?.len());
+    if to.metadata()?.len() < length { to.set_len(length) } else { Ok(()) }
+}
+
+fn copy_span(mut from: &File, mut to: &File, span: Range<u64>) -> io::Result<()> {
+    from.seek(io::SeekFrom::Start(span.start))?;
+    to.seek(io::SeekFrom::Start(span.start))?;
+    io::copy(&mut from.take(span.end - span.start), &mut to)?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::Seek;
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
 
     use super::*;
+
+    #[test]
+    fn holes_of_a_file_stay_holes_in_its_copy() {
+        let (from, to) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        let size = 64 * 1024 * 1024 + 5;
+        from.set_len(size).unwrap();
+        from.write_all_at(b"begins", 1).unwrap();
+        from.write_all_at("中".as_bytes(), 32 * 1024 * 1024).unwrap();
+        let of = |file: &File| Stat::from(rustix::fs::fstat(file).unwrap());
+        copy_file(from.try_clone().unwrap(), &to, &of(&from)).unwrap();
+        assert_eq!(of(&to).size, size);
+        assert!(of(&to).allocated < 1024 * 1024, "{}", of(&to).allocated);
+        let whole = |file: &File| {
+            let mut bytes = vec![0; usize::try_from(size).unwrap()];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            bytes
+        };
+        assert!(whole(&to) == whole(&from));
+    }
 
     #[test]
     fn a_file_that_grows_while_it_is_copied_is_copied_as_large_as_it_was() {

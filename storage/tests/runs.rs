@@ -164,6 +164,21 @@ fn hard_links_become_files_of_their_own() {
 }
 
 #[test]
+fn many_names_of_a_file_that_is_one_hole_fill_no_disk() {
+    let fixture = Fixture::new();
+    fixture.baseline("s", &baseline());
+    run(&fixture, |tree| {
+        fs::File::create(tree.join("hole")).unwrap().set_len(64 * 1024 * 1024).unwrap();
+        for number in 0..20 {
+            fs::hard_link(tree.join("hole"), tree.join(format!("name{number}"))).unwrap();
+        }
+    });
+    let files = fs::read_dir(fixture.overlay_path("u").join("s")).unwrap();
+    let taken: u64 = files.map(|file| file.unwrap().metadata().unwrap().blocks() * 512).sum();
+    assert!(taken < 1024 * 1024, "{taken}");
+}
+
+#[test]
 fn a_file_linked_in_from_elsewhere_is_copied_and_stays_as_it_is() {
     let fixture = Fixture::new();
     fixture.baseline("s", &baseline());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream};
 use serde_yaml_ng::Value;
 
-use super::cache::{Cache, Clock};
+use super::cache::{Cache, Clock, Weigh};
 use super::render::element;
 use super::skills::is_of_the_backend;
 use super::{AGENTS_DIRECTORY, ENTRIES_MAX, Forget, READS_MAX, front_matter};
@@ -15,6 +15,8 @@ use crate::{FileKind, Place, Result, Sandbox, UserId};
 
 /// The largest file of an agent, in bytes: 256 KiB.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
+/// All files of agents of one directory, in bytes: 4 MiB.
+const DIRECTORY_BYTES_MAX: usize = 4 << 20;
 /// Longest name, in characters.
 const NAME_CHARACTERS_MAX: usize = 64;
 /// Tools that one names.
@@ -188,7 +190,19 @@ async fn scan(
             (name, text)
         })
         .buffered(READS_MAX);
+    let mut bytes = 0;
     while let Some((name, text)) = reads.next().await {
+        if let Ok(Some(text)) = &text {
+            bytes += text.len();
+        }
+        if bytes > DIRECTORY_BYTES_MAX {
+            problems.push(format!(
+                "{} has more than {DIRECTORY_BYTES_MAX} bytes of agents: those from `{}` on are not told",
+                directory.root,
+                name.escape_debug()
+            ));
+            break;
+        }
         let stem = name.strip_suffix(".md").unwrap_or(&name);
         let agent = match text {
             Ok(Some(text)) => Agent::parse(stem, &String::from_utf8_lossy(&text)),
@@ -202,6 +216,16 @@ async fn scan(
         }
     }
     Ok(())
+}
+
+impl Weigh for Agents {
+    fn bytes(&self) -> usize {
+        let bytes = |agent: &Agent| {
+            let tools: usize = agent.tools.iter().map(|tool| tool.len() + 24).sum();
+            agent.name.len() + agent.description.len() + agent.system_prompt.len() + tools + 128
+        };
+        self.agents.iter().map(bytes).sum::<usize>() + self.problems.iter().map(String::len).sum::<usize>()
+    }
 }
 
 impl Agents {

@@ -14,6 +14,8 @@ use crate::{Result, UserId};
 pub const TTL: Duration = Duration::from_secs(5 * 60);
 /// Users that are remembered.
 const USERS_MAX: usize = 10_000;
+/// What is remembered of all of them together, in bytes: 256 MiB.
+const BYTES_MAX: usize = 256 << 20;
 
 /// What time it is.
 #[derive(Clone)]
@@ -44,7 +46,13 @@ pub fn system_clock() -> Clock {
     Clock::new(SystemTime::now)
 }
 
-/// One value a user, each with the time it was read at.
+/// What takes room.
+pub(super) trait Weigh {
+    /// About how many bytes.
+    fn bytes(&self) -> usize;
+}
+
+/// One value a user, each with the time it was read at. When there is no room for a further one, it is not kept.
 #[derive(Debug)]
 pub(super) struct Cache<T> {
     clock: Clock,
@@ -53,12 +61,20 @@ pub(super) struct Cache<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    values: HashMap<UserId, (SystemTime, Arc<T>)>,
+    /// Each with the time it was read at, and its bytes.
+    values: HashMap<UserId, (SystemTime, Arc<T>, usize)>,
     /// Counts what was forgotten, so that a value which was being read meanwhile is not kept.
     forgotten: u64,
 }
 
-impl<T> Cache<T> {
+impl<T> State<T> {
+    fn has_room(&self, bytes: usize) -> bool {
+        let kept: usize = self.values.values().map(|(.., bytes)| bytes).sum();
+        self.values.len() < USERS_MAX && kept.saturating_add(bytes) <= BYTES_MAX
+    }
+}
+
+impl<T: Weigh> Cache<T> {
     pub(super) fn new(clock: Clock) -> Self {
         Self { clock, state: Mutex::new(State { values: HashMap::new(), forgotten: 0 }) }
     }
@@ -73,7 +89,7 @@ impl<T> Cache<T> {
         let forgotten = {
             let state = self.state();
             // A clock that was set back makes a value too old, not young for ever.
-            if let Some((since, value)) = state.values.get(user)
+            if let Some((since, value, _)) = state.values.get(user)
                 && now.duration_since(*since).is_ok_and(|age| age < TTL)
             {
                 return Ok(Arc::clone(value));
@@ -83,11 +99,13 @@ impl<T> Cache<T> {
         let value = Arc::new(read().await?);
         let mut state = self.state();
         if state.forgotten == forgotten {
-            if state.values.len() >= USERS_MAX {
-                state.values.retain(|_, (since, _)| now.duration_since(*since).is_ok_and(|age| age < TTL));
+            let bytes = value.bytes();
+            state.values.remove(user);
+            if !state.has_room(bytes) {
+                state.values.retain(|_, (since, ..)| now.duration_since(*since).is_ok_and(|age| age < TTL));
             }
-            if state.values.len() < USERS_MAX {
-                state.values.insert(user.clone(), (now, Arc::clone(&value)));
+            if state.has_room(bytes) {
+                state.values.insert(user.clone(), (now, Arc::clone(&value), bytes));
             }
         }
         Ok(value)

@@ -3,7 +3,7 @@
 use crate::tools::truncate;
 
 /// Longest text of one element, in characters.
-const CHARACTERS_MAX: usize = 1024;
+pub(super) const CHARACTERS_MAX: usize = 1024;
 
 /// One line `<name>text</name>` at a depth of two steps.
 pub(super) fn element(name: &str, text: &str) -> String {

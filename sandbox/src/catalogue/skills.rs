@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 
-use super::cache::{Cache, Clock};
-use super::render::element;
+use super::cache::{Cache, Clock, Weigh};
+use super::render::{CHARACTERS_MAX, element};
 use super::{ENTRIES_MAX, Forget, HEAD_BYTES_MAX, READS_MAX, SKILL_FILE, SKILLS_DIRECTORY, front_matter};
 use crate::place::Directory;
+use crate::tools::truncate;
 use crate::{FileKind, Place, Result, Sandbox, UserId};
 
 /// A skill as a model is told of it.
@@ -113,8 +114,8 @@ async fn scan(
             Ok(Some(head)) => {
                 let head = front_matter(&String::from_utf8_lossy(&head));
                 let skill = Skill {
-                    name: head.name.unwrap_or(name),
-                    description: head.description.unwrap_or_default(),
+                    name: truncate(&head.name.unwrap_or(name), CHARACTERS_MAX),
+                    description: truncate(&head.description.unwrap_or_default(), CHARACTERS_MAX),
                 };
                 skills.insert(skill.name.clone(), skill);
             }
@@ -130,6 +131,14 @@ async fn scan(
 pub(super) fn is_of_the_backend(kind: crate::ErrorKind) -> bool {
     use crate::ErrorKind::{Busy, Disconnected, Timeout};
     matches!(kind, Busy | Disconnected | Timeout)
+}
+
+impl Weigh for Skills {
+    fn bytes(&self) -> usize {
+        let skills: usize =
+            self.skills.iter().map(|skill| skill.name.len() + skill.description.len() + 64).sum();
+        skills + self.problems.iter().map(String::len).sum::<usize>()
+    }
 }
 
 impl Skills {

@@ -93,7 +93,9 @@ pub(super) async fn run(containers: &Arc<Containers>, user: &UserId, spec: ExecS
             kept = &mut keep => { kept?; false }
             () = &mut feed => false,
             () = tokio::time::sleep(timeout) => {
-                guard.kill().await?;
+                // The command may hold up its own killer: the deadline is one all the same.
+                let killed = tokio::time::timeout(KILLED, guard.kill()).await;
+                killed.map_err(|_| Error::new(ErrorKind::Timeout, "exec", "the command could not be killed in time"))??;
                 // The streams end with the last who held them.
                 let _late = tokio::time::timeout(KILLED, keep).await;
                 true

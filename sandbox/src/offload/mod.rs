@@ -8,7 +8,7 @@ mod recall;
 mod session;
 mod summary;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -16,6 +16,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::catalogue::Clock;
+use crate::tools::read::FILE_BYTES_MAX;
 use crate::{Error, ErrorKind, Place, ReadOptions, Result, Sandbox, SandboxPath, UserId};
 use session::{Offloaded, Session, random_id};
 
@@ -149,31 +150,35 @@ impl OffloadStore {
         user: &UserId,
         session: &str,
     ) -> Result<Vec<String>> {
-        let _turn = self.turn.lock().await;
         let session = Session::open(self.place.directory(), session)?;
-        let mut index = session.index().await?;
-        let mut stale = Vec::new();
-        // A file that was read often is looked at once.
+        // Files are read before it is this call's turn: a slow sandbox keeps no other conversation waiting.
+        let mut stale = HashSet::new();
+        // One that was read often is looked at once.
         let mut digests: HashMap<SandboxPath, Option<Option<String>>> = HashMap::new();
-        for entry in index.iter_mut().filter(|entry| !entry.stale) {
-            let (Some(hash), Some(path)) = (&entry.content_hash, &entry.read_path) else { continue };
-            let now = match digests.get(path) {
+        for entry in session.index().await?.into_iter().filter(|entry| !entry.stale) {
+            let (Some(hash), Some(path)) = (entry.content_hash, entry.read_path) else { continue };
+            let now = match digests.get(&path) {
                 Some(now) => now.clone(),
                 None => {
-                    let now = digest(sandbox, user, path).await.ok();
-                    digests.insert(path.clone(), now.clone());
-                    now
+                    digests.entry(path.clone()).or_insert(digest(sandbox, user, &path).await.ok()).clone()
                 }
             };
-            entry.stale = now.is_some_and(|now| now.as_ref() != Some(hash));
-            if entry.stale {
-                stale.push(entry.id.clone());
+            if now.is_some_and(|now| now.as_ref() != Some(&hash)) {
+                stale.insert(entry.id);
             }
         }
-        if !stale.is_empty() {
-            session.write_index(&index).await?;
+        if stale.is_empty() {
+            return Ok(Vec::new());
         }
-        Ok(stale)
+        let _turn = self.turn.lock().await;
+        let mut index = session.index().await?;
+        let mut marked = Vec::new();
+        for entry in index.iter_mut().filter(|entry| !entry.stale && stale.contains(&entry.id)) {
+            entry.stale = true;
+            marked.push(entry.id.clone());
+        }
+        session.write_index(&index).await?;
+        Ok(marked)
     }
 
     /// The messages with every stale result told to be so, in the place of its summary.
@@ -269,14 +274,15 @@ fn heading(id: &str, call: &Call<'_>) -> String {
     format!("📂 [offload:{id}] {}({})", call.tool, crate::tools::truncate(&arguments, 80))
 }
 
-/// The digest of a whole file; none when nothing is there.
+/// The digest of a whole file; none when nothing is there that *Read* could have shown.
 async fn digest(sandbox: &dyn Sandbox, user: &UserId, path: &SandboxPath) -> Result<Option<String>> {
-    let mut stream = match sandbox.read_file(user, path, ReadOptions::default()).await {
+    let options = ReadOptions { range: None, bytes_max: Some(FILE_BYTES_MAX) };
+    let mut stream = match sandbox.read_file(user, path, options).await {
         Ok(body) => body.stream,
         Err(error)
             if matches!(
                 error.kind(),
-                ErrorKind::NotFound | ErrorKind::IsDirectory | ErrorKind::NotADirectory
+                ErrorKind::NotFound | ErrorKind::IsDirectory | ErrorKind::NotADirectory | ErrorKind::TooLarge
             ) =>
         {
             return Ok(None);

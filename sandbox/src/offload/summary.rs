@@ -1,5 +1,7 @@
 //! What stands in a conversation in the place of a long result.
 
+use std::collections::HashSet;
+
 use super::json_field;
 use crate::tools::{format_size, truncate};
 
@@ -83,14 +85,15 @@ fn function(line: &str) -> Option<&str> {
 
 /// Matches are lines `path:number: text`, or `number: text` under `## path`.
 fn grep(result: &str) -> String {
-    let (mut matches, mut files): (usize, Vec<&str>) = (0, Vec::new());
+    let (mut matches, mut files, mut known): (usize, Vec<&str>, HashSet<&str>) =
+        (0, Vec::new(), HashSet::new());
     for line in result.lines() {
         let file = line.strip_prefix("## ").or_else(|| {
             let (path, rest) = line.split_once(':')?;
             rest.split_once(':').is_some_and(|(number, _)| is_number(number)).then_some(path)
         });
         match file {
-            Some(file) if !files.contains(&file) => files.push(file),
+            Some(file) if known.insert(file) => files.push(file),
             _ => {}
         }
         let is_under_heading = line.split_once(": ").is_some_and(|(number, _)| is_number(number));

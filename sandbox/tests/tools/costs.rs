@@ -4,10 +4,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use sandbox::catalogue::{Agent, front_matter};
+use sandbox::catalogue::{Agent, AgentStore, SkillStore, front_matter, system_clock};
+use sandbox::offload::{Call, OffloadOptions, OffloadStore};
 use sandbox::tools::edit::{Replacement, fuzzy_match, reindent, replace};
 
-use crate::support::Bench;
+use sandbox::{AgentId, Place, ServiceOptions, ServiceSandbox};
+
+use crate::support::{Bench, user};
 
 /// Far more than any of these takes, and far less than each did before it was bounded.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -75,7 +78,7 @@ fn a_template_that_repeats_what_it_found_makes_no_file_of_gigabytes() {
         timed(old, || replace(&content, &replacement))
     };
     for (old, new) in
-        [("(?s)(.*)", "$0$1".repeat(5_000)), ("一", "x".repeat(1_000)), ("(..)", "$1".repeat(100))]
+        [("(?s)(.*)", "$0$1".repeat(5_000)), ("一", "x".repeat(1_000)), ("(..)", "$1".repeat(1_000))]
     {
         assert_eq!(
             every(old, &new).unwrap_err(),
@@ -154,4 +157,53 @@ async fn patterns_of_many_braces_and_stars_end() {
         assert_eq!(output.text, "No files matched the pattern.", "{pattern}");
         assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
     }
+}
+
+#[tokio::test]
+async fn what_is_remembered_of_a_user_is_no_more_than_can_be_shown() {
+    let bench = Bench::memory().await;
+    let long = "长".repeat(15_000);
+    for number in 0..100 {
+        bench.put(&format!("skills/s{number}/SKILL.md"), format!("---\ndescription: {long}\n---\n")).await;
+        bench.put(&format!("agents/a{number}.md"), format!("---\nname: a{number}\n---\n{long}{long}")).await;
+    }
+    let store = SkillStore::new(Vec::new(), bench.sandbox.clone(), system_clock());
+    let skills = store.skills(bench.session.user()).await.unwrap();
+    assert_eq!(skills.skills.len(), 100);
+    assert!(skills.skills.iter().all(|skill| skill.description.chars().count() == 1024));
+    let store = AgentStore::new(Vec::new(), bench.sandbox.clone(), system_clock());
+    let agents = store.agents(bench.session.user()).await.unwrap();
+    let bytes: usize = agents.agents.iter().map(|agent| agent.system_prompt.len()).sum();
+    assert!((3 << 20..4 << 20).contains(&bytes), "{bytes}");
+    assert!(agents.problems.iter().any(|problem| problem.contains("are not told")), "{:?}", agents.problems);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_does_not_answer_keeps_no_other_conversation_waiting() {
+    let (bench, other) = (Bench::memory().await, Bench::memory().await);
+    let place = Place::in_workspace(other.sandbox.clone(), user("server"), "kept").await.unwrap();
+    let store = OffloadStore::new(place, system_clock(), OffloadOptions::default());
+    bench.put("a.txt", "old").await;
+    let (path, result) = (bench.path("a.txt"), "x".repeat(20_000));
+    let call = Call { tool: "Read", arguments: "{}", result: &result, read_path: Some(&path) };
+    let owner = bench.session.user();
+    let (id, _) = store.maybe_offload(&*bench.sandbox, owner, "slow", call).await.unwrap().unwrap();
+    // Takes connections, and says nothing.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let agent = AgentId::parse("demo").unwrap();
+    let silent = ServiceSandbox::new(ServiceOptions { address, token: None, agent, skills: false }).unwrap();
+    let slow = store.invalidate_stale(&silent, owner, "slow");
+    let quick = async {
+        let _connection = listener.accept().await.unwrap();
+        let call = Call { tool: "Shell", arguments: "{}", result: &result, read_path: None };
+        store.maybe_offload(&*other.sandbox, owner, "quick", call).await.unwrap().unwrap()
+    };
+    tokio::select! {
+        done = slow => panic!("the silent service was not waited for: {done:?}"),
+        _ = quick => {}
+    }
+    // And a file that is larger than can be read is another one.
+    bench.put("a.txt", vec![b'x'; 11 << 20]).await;
+    assert_eq!(store.invalidate_stale(&*bench.sandbox, owner, "slow").await.unwrap(), [id]);
 }

@@ -5,9 +5,8 @@
 //! workspace as it is, and removed or replaced holding it alone: so nobody is in it then, and nobody comes.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use super::SandboxId;
 use crate::error::{Error, Result};
@@ -17,7 +16,6 @@ use crate::store::Store;
 #[derive(Default)]
 pub(crate) struct Occupants {
     sandboxes: Mutex<HashMap<SandboxId, Occupancy>>,
-    left: Condvar,
 }
 
 #[derive(Default)]
@@ -59,19 +57,6 @@ impl Store {
     #[must_use]
     pub fn occupants(&self, id: &SandboxId) -> usize {
         self.inner.occupants.sandboxes.lock().get(id).map_or(0, |occupancy| occupancy.runs)
-    }
-
-    /// Waits until nobody is in a sandbox, for at most `patience`. Tells whether that is so.
-    #[must_use]
-    pub fn wait_until_left(&self, id: &SandboxId, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
-        let mut sandboxes = self.inner.occupants.sandboxes.lock();
-        while sandboxes.get(id).is_some_and(|occupancy| occupancy.runs > 0) {
-            if self.inner.occupants.left.wait_until(&mut sandboxes, until).timed_out() {
-                return sandboxes.get(id).is_none_or(|occupancy| occupancy.runs == 0);
-            }
-        }
-        true
     }
 
     /// Refuses to do something to a sandbox that somebody is in. The caller holds its workspace alone.
@@ -117,8 +102,6 @@ impl Occupants {
                 sandboxes.remove(id);
             }
         }
-        drop(sandboxes);
-        self.left.notify_all();
     }
 }
 

@@ -32,7 +32,7 @@ const COMPILED_BYTES_MAX: usize = 4 * 1024 * 1024;
 const RESULT_BYTES_MAX: usize = 32 << 20;
 const TOO_LARGE: &str = "the file would be larger than 32 MB: replace less";
 /// How long the matches of a regular expression are looked for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Replaces text in `content`; gives the new content and a summary.
 ///
