@@ -7,7 +7,7 @@ use policy::{SkillId, UserId};
 use storage::{Leftovers, SandboxFacts, SandboxId, Snapshots, Use};
 
 use super::error::Result;
-use super::{Service, blocking};
+use super::{Service, blocking, search};
 use crate::audit::Entry;
 
 /// How long killed runs may take to go: all those of one request together.
@@ -87,13 +87,15 @@ impl Service {
         Glance { facts, runs, terminals }
     }
 
-    /// Counts what a sandbox takes.
+    /// Counts what a sandbox takes. That looks through all its trees, as a search does, and waits for a place as one.
     ///
     /// # Errors
-    /// As [`storage::Store::usage`].
+    /// As [`storage::Store::usage`]; [`Error::Busy`](super::Error::Busy).
     pub async fn usage(&self, id: SandboxId) -> Result<Usage> {
         let store = self.store.clone();
+        let place = search::place(&id.user).await?;
         let (facts, taken, (skills, more_skills), snapshots) = blocking(move || {
+            let _place = place;
             let taken = store.usage(&id.workspace())?;
             Ok((store.sandbox_facts(&id)?, taken, store.overlays(&id)?, store.snapshots(&id)?))
         })

@@ -8,7 +8,7 @@ use policy::{RunLimits, TreeId, UserId};
 use storage::search::{GlobQuery, Globbed, GrepQuery, Grepped, Patience};
 
 use super::error::{Error, Result};
-use super::places::RunPlaces;
+use super::places::{Place, RunPlaces};
 use super::{Service, blocking};
 
 /// Searches at once, of one user and of all; further ones wait for a place.
@@ -26,6 +26,17 @@ static PLACES: LazyLock<RunPlaces> = LazyLock::new(|| {
         ..RunLimits::default()
     })
 });
+
+/// Waits for a place to look through whole trees.
+///
+/// # Errors
+/// [`Error::Busy`].
+pub(super) async fn place(user: &UserId) -> Result<Place> {
+    PLACES.take(user).await.map_err(|error| match error {
+        Error::Busy { .. } => Error::Busy { what: "too many searches run or wait", retry_after_seconds: 1 },
+        other => other,
+    })
+}
 
 /// Tells a search that nobody waits for it any more.
 struct Waiting(Arc<AtomicBool>);
@@ -63,12 +74,7 @@ impl Service {
         search: impl FnOnce(&Patience) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let longest = Duration::from_millis(self.file_limits.search_ms);
-        let place = PLACES.take(user).await.map_err(|error| match error {
-            Error::Busy { .. } => {
-                Error::Busy { what: "too many searches run or wait", retry_after_seconds: 1 }
-            }
-            other => other,
-        })?;
+        let place = place(user).await?;
         let abandoned = Arc::new(AtomicBool::new(false));
         let waiting = Waiting(Arc::clone(&abandoned));
         let patience = Patience { deadline: Instant::now() + longest, abandoned };
