@@ -26,12 +26,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 type Test = fn(Arc<Host>) -> futures_util::future::BoxFuture<'static, ()>;
 
 pub(crate) fn trials(runtime: &Arc<Runtime>, host: &Arc<Host>) -> Vec<Trial> {
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 7] = [
         ("the_tools_answer_as_in_memory_by_programs", |host| Box::pin(transcript(host, Search::Programs))),
         ("the_tools_answer_as_in_memory_by_files", |host| Box::pin(transcript(host, Search::Files))),
         ("skills_are_merged_at_their_place", |host| Box::pin(skills_are_merged_at_their_place(host))),
         ("every_change_is_in_the_audit_log", |host| Box::pin(every_change_is_in_the_audit_log(host))),
         ("reading_is_a_use_of_the_workspace", |host| Box::pin(reading_is_a_use_of_the_workspace(host))),
+        ("a_file_of_tiny_pieces_is_whole", |host| Box::pin(a_file_of_tiny_pieces_is_whole(host))),
         ("a_command_leaves_no_name_behind", |host| Box::pin(a_command_leaves_no_name_behind(host))),
     ];
     let trial = |(name, test): (&str, Test)| {
@@ -143,6 +144,16 @@ async fn reading_is_a_use_of_the_workspace(host: Arc<Host>) {
     assert!(!host.service.store.is_noted(&id));
     host.sandbox().await.read_dir(&used, &path("/workspace")).await.unwrap();
     assert!(host.service.store.is_noted(&id));
+}
+
+/// More pieces than are collected before they are written.
+async fn a_file_of_tiny_pieces_is_whole(host: Arc<Host>) {
+    let (sandbox, tiny, file) = (host.sandbox().await, user("tiny"), path("/workspace/file"));
+    let bytes: Vec<u8> = (0..10_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+    let pieces: Vec<_> = bytes.iter().map(|byte| Ok(vec![*byte].into())).collect();
+    let body = Box::pin(futures_util::stream::iter(pieces));
+    sandbox.write_file(&tiny, &file, body, sandbox::WriteOptions::default()).await.unwrap();
+    assert_eq!(sandbox.read(&tiny, &file).await.unwrap(), bytes);
 }
 
 async fn a_command_leaves_no_name_behind(host: Arc<Host>) {
