@@ -70,7 +70,7 @@ mod tests {
 
     fn at(skills: bool, path: &str) -> (bool, String) {
         match place(skills, path).unwrap() {
-            Place::InTree(At { tree, path }) => (matches!(tree, TreeId::Skill(..)), path.to_string()),
+            Place::InTree(At { tree, path }) => (matches!(tree, TreeId::Skill(..)), String::from(path)),
             Place::Skills => panic!("the directory of skills"),
         }
     }
