@@ -254,7 +254,11 @@ fn a_search_ends_at_its_deadline_and_says_where_to_go_on() {
     let later = grepped(&service, &tree, &again).ok();
     assert!(later["next"].is_null() || later["next"].as_str() > next.as_str(), "{next} {later}");
     // The service goes on meanwhile and afterwards.
-    assert_eq!(places(&grepped(&service, &tree, &json!({"pattern": "^[ab]", "limit": 1})).ok()), ["f00:1"]);
+    let short = || grepped(&service, &tree, &json!({"pattern": "^[ab]", "limit": 1})).ok();
+    // On a busy machine even this can take all the time there is.
+    let answer =
+        std::iter::repeat_with(short).take(50).find(|answer| answer["stopped_by"] != "time").unwrap();
+    assert_eq!(places(&answer), ["f00:1"]);
 }
 
 #[test]
