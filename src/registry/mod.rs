@@ -12,6 +12,7 @@
 //! | `memory` | the registry in memory: the shortest one that keeps the contract |
 //! | [`contract`] | the laws of every registry |
 //! | `keeper` | keeps a registry true to the disk |
+//! | `worker` | the thread that it does so on |
 
 pub mod contract;
 pub mod keeper;
@@ -19,6 +20,7 @@ mod memory;
 mod question;
 mod row;
 mod sqlite;
+mod worker;
 
 use storage::Shelf;
 use thiserror::Error;
