@@ -59,7 +59,12 @@ impl Begun {
         let hint = match (ending.limit(), capture.total(Stream::Err)) {
             (Some(limit), _) => Some(hint::of_limit(limit, &spec.limits)),
             (None, 0) => None,
-            _ => hint::of(&launcher.programs, exit_code, &capture.end(Stream::Err, hint::LOOK_BYTES)),
+            _ => hint::of(
+                &launcher.programs,
+                &spec.limits,
+                exit_code,
+                &capture.end(Stream::Err, hint::LOOK_BYTES),
+            ),
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(ExecResult::new(&capture, ending, spec.encoding, duration_ms, enforcement, hint))

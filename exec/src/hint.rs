@@ -1,8 +1,8 @@
-//! A word of advice when the kernel refused a program, or a limit ended the run.
+//! A word of advice when the kernel refused a program or memory, or a limit ended the run.
 //!
 //! The kernel says `EACCES` and the shell prints `Permission denied`, from which nobody learns that a list exists.
-//! The first is a heuristic over the messages of bash, dash, env, find, xargs, timeout and Python: a wrong guess costs a
-//! misleading sentence, a missed one nothing.
+//! Refusals are guessed from the messages of bash, dash, env, find, xargs, timeout, Python, C and C++: a wrong guess
+//! costs a misleading sentence, a missed one nothing.
 
 use std::path::Path;
 
@@ -15,15 +15,28 @@ use crate::result::Limit;
 pub(crate) const LOOK_BYTES: u64 = 4096;
 
 const REFUSAL: &str = "Permission denied";
+/// What programs print that were refused memory: `strerror(ENOMEM)`, Python, C++, and who words it itself.
+const NO_MEMORY: [&str; 4] = ["Cannot allocate memory", "MemoryError", "bad_alloc", "ut of memory"];
 /// Where programs live that are on no search path of ours.
 const SYSTEM_DIRECTORIES: [&str; 4] = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
 
 /// The advice for a run that ended with `exit_code` and wrote `messages` last to standard error.
-pub(crate) fn of(programs: &Programs, exit_code: i32, messages: &str) -> Option<String> {
-    if exit_code == 0 || !messages.contains(REFUSAL) {
+pub(crate) fn of(programs: &Programs, limits: &RunLimits, exit_code: i32, messages: &str) -> Option<String> {
+    if exit_code == 0 {
         return None;
     }
-    messages.lines().filter(|line| line.contains(REFUSAL)).find_map(|line| advice(programs, line, exit_code))
+    let refused = messages.lines().filter(|line| line.contains(REFUSAL));
+    refused.filter_map(|line| advice(programs, line, exit_code)).next().or_else(|| {
+        // A group whose limit is reached refuses a system call memory where it would end a process that touches some.
+        NO_MEMORY.iter().any(|words| messages.contains(words)).then(|| {
+            format!(
+                "a process was refused memory: one may have {} MiB of address space, and all of the run together \
+                 {} MiB of memory",
+                limits.memory_bytes >> 20,
+                limits.run_memory_bytes >> 20
+            )
+        })
+    })
 }
 
 /// The advice for a run that went beyond `limit`.
@@ -94,7 +107,8 @@ mod tests {
 
     fn hint(exit_code: i32, messages: &str) -> Option<String> {
         let whitelist = Whitelist::Listed { direct: vec!["sh".to_owned()], helpers: vec![] };
-        of(&Programs::resolve(&whitelist, &SEARCH_PATH.map(Into::into)), exit_code, messages)
+        let programs = Programs::resolve(&whitelist, &SEARCH_PATH.map(Into::into));
+        of(&programs, &RunLimits::default(), exit_code, messages)
     }
 
     #[test]
@@ -120,6 +134,22 @@ mod tests {
     fn a_script_started_by_its_path_is_told_its_interpreter() {
         let advice = hint(126, "bash: line 1: ./run.sh: Permission denied").unwrap();
         assert!(advice.contains("`bash ./run.sh`"), "{advice}");
+    }
+
+    #[test]
+    fn a_process_that_was_refused_memory_is_told_how_much_there_is() {
+        for message in [
+            "OSError: [Errno 12] Cannot allocate memory\n",
+            "Traceback (most recent call last):\nMemoryError\n",
+            "bash: fork: Cannot allocate memory\n",
+            "terminate called after throwing an instance of 'std::bad_alloc'\n",
+            "awk: out of memory\n",
+            "FATAL: Out of memory\n",
+        ] {
+            let advice = hint(1, message).unwrap();
+            assert!(advice.contains("4096 MiB of address space") && advice.contains("2048 MiB"), "{advice}");
+        }
+        assert_eq!(hint(0, "MemoryError"), None);
     }
 
     #[test]

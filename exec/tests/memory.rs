@@ -57,13 +57,28 @@ async fn forty_processes_together_have_no_more_than_one() {
     }
 }
 
-/// Each generation outlives the one before it only by a moment, so that a list of processes is always late.
+/// Each generation outlives the one before it only by a moment, so that a list of processes is always late. One that is
+/// refused a fork for want of memory goes on to touch some.
 #[tokio::test]
 async fn forking_does_not_escape_the_limit() {
     for sandbox in sandboxes() {
-        let script = "import os, time\nkept = []\nfor generation in range(150):\n    if os.fork():\n        time.sleep(0.02)\n        if generation: os._exit(0)\n        time.sleep(25)\n        os._exit(3)\n    time.sleep(0.002)\n    kept.append(bytearray(2 << 20))\ntime.sleep(25)";
+        let script = "import os, time\nkept = []\ndef fork():\n    while True:\n        try: return os.fork()\n        except OSError: kept.append(bytearray(2 << 20))\nfor generation in range(150):\n    if fork():\n        time.sleep(0.02)\n        if generation: os._exit(0)\n        time.sleep(25)\n        os._exit(3)\n    time.sleep(0.002)\n    kept.append(bytearray(2 << 20))\ntime.sleep(25)";
         let result = sandbox.launcher.run(limited(&sandbox, 200, script)).await.unwrap();
         assert_ended_for_memory(&result);
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_is_refused_memory_is_told_how_much_there_is() {
+    for sandbox in sandboxes() {
+        let mut spec = sandbox.spec("python3", &["-c", "bytearray(2 << 30)"]);
+        spec.limits.memory_bytes = 1024 * MIB;
+        let result = sandbox.launcher.run(spec).await.unwrap();
+        assert_eq!((result.exit_code, result.limit), (1, None), "{result:?}");
+        assert!(
+            result.hint.as_deref().is_some_and(|hint| hint.contains("1024 MiB of address")),
+            "{result:?}"
+        );
     }
 }
 
