@@ -58,6 +58,10 @@ pub struct ExecResult {
     pub enforcement: Enforcement,
     /// What to do about a program that was refused; a guess from the messages of shells.
     pub hint: Option<String>,
+    /// Whether it ran in a process namespace that an earlier run in the same surroundings had left. Told nobody: it makes
+    /// no difference but in time.
+    #[serde(skip)]
+    pub is_residents: bool,
 }
 
 /// A limit on resources that ends a run, other than its deadline.
@@ -127,6 +131,7 @@ impl ExecResult {
             duration_ms,
             enforcement,
             hint,
+            is_residents: false,
         }
     }
 }
