@@ -10,6 +10,7 @@ use crate::hint;
 use crate::launcher::Launcher;
 use crate::live::Live;
 use crate::output::{Capture, Stream};
+use crate::residents::{Resident, Surroundings};
 use crate::result::ExecResult;
 use crate::run::{RunSpec, deadline};
 use crate::watch::{Pipes, Watch};
@@ -26,6 +27,10 @@ pub struct Begun {
     pub(crate) reports: OwnedFd,
     /// The socket through which the launcher got it.
     pub(crate) through: Arc<OwnedFd>,
+    /// What it sees, when its first process may stay.
+    pub(crate) surroundings: Option<Surroundings>,
+    /// Whether its first process had stayed.
+    pub(crate) is_residents: bool,
 }
 
 impl Begun {
@@ -35,7 +40,18 @@ impl Begun {
     /// # Errors
     /// As [`Launcher::run`].
     pub async fn end(self) -> Result<ExecResult, Error> {
-        let Self { launcher, mut spec, live, began, has_own_uid, pipes, reports, through } = self;
+        let Self {
+            launcher,
+            mut spec,
+            live,
+            began,
+            has_own_uid,
+            pipes,
+            reports,
+            through,
+            surroundings,
+            is_residents,
+        } = self;
         let mut capture = Capture::new(spec.limits.output_bytes);
         let deadline = tokio::time::Instant::from_std(began + deadline(&spec));
         let mut watch = Watch::new(pipes, reports, deadline, launcher.buffers.lend())?;
@@ -47,14 +63,15 @@ impl Begun {
         launcher.buffers.take_back(std::mem::take(&mut watch.buffer));
         if matches!(watched, Err(Error::LauncherDied)) {
             // Before the error is told, so that whoever repeats the command finds a launcher.
-            launcher.replace_soon(through).await?;
+            launcher.replace_soon(Arc::clone(&through)).await?;
         }
         let ending = watched?;
-        let enforcement = launcher.enforcement(Circumstances {
-            own_uid: has_own_uid,
-            reach: watch.reach,
-            network: spec.network,
-        });
+        let reach = watch.reach;
+        if let (Some(surroundings), Some(socket)) = (surroundings, watch.into_resident()) {
+            launcher.keep(Resident { surroundings, socket, through });
+        }
+        let enforcement =
+            launcher.enforcement(Circumstances { own_uid: has_own_uid, reach, network: spec.network });
         let exit_code = ending.code.unwrap_or(-1);
         let hint = match (ending.limit(), capture.total(Stream::Err)) {
             (Some(limit), _) => Some(hint::of_limit(limit, &spec.limits)),
@@ -67,6 +84,7 @@ impl Begun {
             ),
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(ExecResult::new(&capture, ending, spec.encoding, duration_ms, enforcement, hint))
+        let result = ExecResult::new(&capture, ending, spec.encoding, duration_ms, enforcement, hint);
+        Ok(ExecResult { is_residents, ..result })
     }
 }

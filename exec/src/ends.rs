@@ -1,6 +1,6 @@
 //! [`Ends`]: the standard streams of a run, pipes or a terminal.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::ioctl_fionbio;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -14,9 +14,9 @@ use crate::watch::Pipes;
 pub(crate) struct Ends {
     pub(crate) ours: Pipes,
     /// `None`: it gets `/dev/null`.
-    pub(crate) input: Option<OwnedFd>,
-    pub(crate) out: OwnedFd,
-    pub(crate) err: OwnedFd,
+    input: Option<OwnedFd>,
+    out: OwnedFd,
+    err: OwnedFd,
 }
 
 impl Ends {
@@ -54,6 +54,11 @@ impl Ends {
         };
         let ours = Pipes { out: our_out, err: Some(our_err), input: our_input, terminal: None };
         Ok(Self { ours, input, out, err })
+    }
+
+    /// Those that the command gets; `null` where it has no input.
+    pub(crate) fn theirs<'a>(&'a self, null: BorrowedFd<'a>) -> [BorrowedFd<'a>; 3] {
+        [self.input.as_ref().map_or(null, AsFd::as_fd), self.out.as_fd(), self.err.as_fd()]
     }
 }
 

@@ -16,6 +16,7 @@ use self::process::{Process, root_plan, start_best};
 use crate::census::Census;
 use crate::error::Error;
 use crate::programs::{Programs, SEARCH_PATH, Whitelist};
+use crate::residents::{Resident, Residents, Surroundings};
 use crate::sys;
 use crate::tier::{Isolation, Tier};
 use crate::walls::Walls;
@@ -95,6 +96,7 @@ pub struct Launcher {
     proxy: watch::Sender<Option<Arc<OwnedFd>>>,
     /// Set when a probe failed: the walls count as absent from then on, for this reason.
     distrust: OnceLock<String>,
+    residents: Arc<Residents>,
     process: Mutex<Process>,
 }
 
@@ -134,6 +136,7 @@ impl Launcher {
             null,
             service,
             distrust: OnceLock::new(),
+            residents: Arc::default(),
             process: Mutex::new(process),
         };
         launcher.require(launcher.config.isolation.minimum)?;
@@ -247,6 +250,24 @@ impl Launcher {
             }
         }
         Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// A first process that has stayed in these surroundings.
+    pub(crate) fn resident(&self, surroundings: &Surroundings) -> Option<Resident> {
+        let through = Arc::clone(&self.process().socket);
+        self.residents.take(surroundings, &through)
+    }
+
+    /// Tells whether runs in these surroundings follow each other.
+    pub(crate) fn recur(&self, surroundings: &Surroundings) -> bool {
+        self.residents.recur(surroundings)
+    }
+
+    /// Lets a first process that stays wait for its next run, for a while.
+    pub(crate) fn keep(self: &Arc<Self>, resident: Resident) {
+        if let Some(tending) = self.residents.put(resident) {
+            tokio::spawn(tending.until_none_waits());
+        }
     }
 
     /// Hands one run to the launcher, starting a new one when the old one is gone; the socket it went through.

@@ -58,6 +58,10 @@ pub struct ExecResult<E = Enforcement> {
     pub enforcement: E,
     /// What to do about a program that was refused; a guess from the messages of shells.
     pub hint: Option<String>,
+    /// Whether it ran in a process namespace that an earlier run in the same surroundings had left. Told nobody: it makes
+    /// no difference but in time.
+    #[serde(skip)]
+    pub is_residents: bool,
 }
 
 /// A limit on resources that ends a run, other than its deadline.
@@ -154,6 +158,7 @@ impl<E> ExecResult<E> {
             duration_ms: self.duration_ms,
             enforcement: said(self.enforcement),
             hint: self.hint,
+            is_residents: self.is_residents,
         }
     }
 
@@ -185,6 +190,7 @@ impl<E> ExecResult<E> {
             duration_ms,
             enforcement,
             hint,
+            is_residents: false,
         }
     }
 }

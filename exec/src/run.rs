@@ -18,11 +18,11 @@ use crate::launcher::{Launcher, packet_sockets};
 use crate::live::Live;
 use crate::mounts::{Attachment, Clones, Role};
 use crate::programs::shorten;
+use crate::residents::{Resident, Surroundings};
 use crate::result::{Encoding, ExecResult, Limit};
 use crate::tier::{Network, Tier};
 use crate::walls::{Own, open_path};
-use crate::watch::Pipes;
-use crate::wire::{Ceilings, Descriptors, MOUNTS_MAX, Place, Request, Whole};
+use crate::wire::{self, Ceilings, Command, Descriptors, MOUNTS_MAX, Next, Place, Request, Whole};
 
 /// Longest deadline, whatever the limits say: beyond it the clock's own range ends.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -37,6 +37,8 @@ pub struct RunSpec {
     pub attachments: Vec<Attachment>,
     /// Descriptors that stay open as long as anything of a run in namespaces lives; unused elsewhere.
     pub leases: Vec<Arc<OwnedFd>>,
+    /// Whether there may be another run that sees exactly the same, so that it pays to be ready for it.
+    pub recurs: bool,
     /// The program's bare name, which the whitelist must have.
     pub program: String,
     /// Its arguments, without the program's name.
@@ -74,6 +76,7 @@ impl RunSpec {
             view,
             attachments: Vec::new(),
             leases: Vec::new(),
+            recurs: true,
             program: program.into(),
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -130,19 +133,72 @@ impl Launcher {
             return Err(Error::NoProxy);
         }
         let identity = self.identity(spec.view.owner)?;
-        let clones = if self.mounts() {
-            Some(Clones::of(&spec.attachments, self.config.code_in_trees)?)
-        } else {
-            None
-        };
-        let mut request = self.request(&spec, identity, clones.as_ref())?;
+        let mut request = self.request(&spec, identity)?;
         request.is_live = live.is_some();
         request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
+        let surroundings = self.common(&spec, &request)?;
+        request.may_stay = surroundings.as_ref().is_some_and(|surroundings| self.recur(surroundings));
         let stdin = spec.stdin.take();
         let ends = Ends::open(stdin, live.as_mut())?;
-        let (pipes, reports, through) = self.launch(&spec, ends, &request, clones.as_ref()).await?;
+        let handed = match surroundings.as_ref().and_then(|surroundings| self.resident(surroundings)) {
+            Some(resident) => self.hand_on(&spec, resident, &ends, request)?,
+            None => Err(request),
+        };
+        let is_residents = handed.is_ok();
+        let (reports, through) = match handed {
+            Ok(handed) => handed,
+            Err(request) => self.launch(&spec, &ends, request).await?,
+        };
+        let pipes = ends.ours;
         let has_own_uid = identity.is_some();
-        Ok(Begun { launcher: Arc::clone(self), spec, live, began, has_own_uid, pipes, reports, through })
+        let launcher = Arc::clone(self);
+        Ok(Begun {
+            launcher,
+            spec,
+            live,
+            began,
+            has_own_uid,
+            pipes,
+            reports,
+            through,
+            surroundings,
+            is_residents,
+        })
+    }
+
+    /// What a run sees, when its first process may stay for another that sees the same.
+    fn common(&self, spec: &RunSpec, request: &Request) -> Result<Option<Surroundings>, Error> {
+        let Some(identity) = request.identity.filter(|_| self.mounts()) else { return Ok(None) };
+        if request.has_terminal || !spec.recurs {
+            return Ok(None);
+        }
+        let limits = (request.limits, request.whole);
+        Surroundings::new(identity, limits, spec.network, request.has_walls, &spec.attachments).map(Some)
+    }
+
+    /// Gives a run to a resident: the run's socket and the launcher's. Gives the request back when the resident is gone.
+    fn hand_on(
+        &self,
+        spec: &RunSpec,
+        resident: Resident,
+        ends: &Ends,
+        request: Request,
+    ) -> Result<Result<(OwnedFd, Arc<OwnedFd>), Request>, Error> {
+        let tree = spec.attachments.iter().find(|attachment| attachment.role == Role::Tree);
+        let tree = tree.ok_or(Error::Attachments { most: MOUNTS_MAX })?;
+        // That it is there, and in the tree; the run goes there by itself.
+        enter(tree.directory.as_fd(), &spec.directory)?;
+        let directory = match spec.directory.is_root() {
+            true => tree.at.clone(),
+            false => format!("{}/{}", tree.at, spec.directory),
+        };
+        let Request { command, deadline_ms, is_live, .. } = request;
+        let next = Next { command, directory, deadline_ms, is_live };
+        let Resident { socket, through, .. } = resident;
+        match wire::send_next(socket.as_fd(), &next, ends.theirs(self.null.as_fd())) {
+            Ok(()) => Ok(Ok((socket, through))),
+            Err(_) => Ok(Err(Request { command: next.command, ..request })),
+        }
     }
 
     /// The uid a run takes; `None` keeps the service's.
@@ -154,12 +210,7 @@ impl Launcher {
         }
     }
 
-    fn request(
-        &self,
-        spec: &RunSpec,
-        identity: Option<u32>,
-        clones: Option<&Clones>,
-    ) -> Result<Request, Error> {
+    fn request(&self, spec: &RunSpec, identity: Option<u32>) -> Result<Request, Error> {
         let program = self.programs.file(&spec.program)?.to_path_buf();
         let limits = &spec.limits;
         let mut arguments = Vec::with_capacity(spec.arguments.len() + 1);
@@ -170,15 +221,14 @@ impl Launcher {
             None => self.census.of(self.service.uid),
         };
         Ok(Request {
-            program,
-            arguments,
-            environment: spec.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+            command: Command {
+                program,
+                arguments,
+                environment: spec.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+            },
             identity,
             deadline_ms: u64::try_from(deadline(spec).as_millis()).unwrap_or(u64::MAX),
-            place: match clones {
-                None => Place::Host { tree: spec.view.tree.clone() },
-                Some(clones) => Place::Mounted { at: clones.at.clone(), leases: spec.leases.len() },
-            },
+            place: Place::Host { tree: spec.view.tree.clone() },
             limits: Ceilings {
                 memory_bytes: limits.memory_bytes,
                 processes: limits.processes.saturating_add(others),
@@ -189,32 +239,36 @@ impl Launcher {
             whole: Whole {
                 memory_bytes: limits.run_memory_bytes,
                 // The first process of a mounted run is none of the user's.
-                processes: limits.processes.saturating_add(u64::from(clones.is_some())),
+                processes: limits.processes.saturating_add(u64::from(self.mounts())),
             },
             network: spec.network,
             has_walls: self.landlock.is_ok(),
             is_live: false,
             has_terminal: false,
+            may_stay: false,
         })
     }
 
-    /// Opens what the run needs and hands it over; our ends of the pipes, the run's socket, and the launcher's.
+    /// Opens what the run needs and hands it over; the run's socket, and the launcher's.
     async fn launch(
         self: &Arc<Self>,
         spec: &RunSpec,
-        ends: Ends,
-        request: &Request,
-        clones: Option<&Clones>,
-    ) -> Result<(Pipes, OwnedFd, Arc<OwnedFd>), Error> {
+        ends: &Ends,
+        mut request: Request,
+    ) -> Result<(OwnedFd, Arc<OwnedFd>), Error> {
+        let clones = match self.mounts() {
+            true => Some(Clones::of(&spec.attachments, self.config.code_in_trees)?),
+            false => None,
+        };
+        let clones = clones.as_ref();
+        if let Some(clones) = clones {
+            request.place = Place::Mounted { at: clones.at.clone(), leases: spec.leases.len() };
+        }
         let (directory, walls) = self.surroundings(spec, clones)?;
         let (reports, run) = packet_sockets().map_err(Error::resource("socketpair"))?;
         let descriptors = Descriptors {
             run: run.as_fd(),
-            stdio: [
-                ends.input.as_ref().map_or(self.null.as_fd(), AsFd::as_fd),
-                ends.out.as_fd(),
-                ends.err.as_fd(),
-            ],
+            stdio: ends.theirs(self.null.as_fd()),
             directory: directory.as_fd(),
             walls: walls.as_ref().map(|ruleset| ruleset.as_fd()),
             mounts: clones.map(|clones| clones.mounts.iter().map(AsFd::as_fd).collect()).unwrap_or_default(),
@@ -223,8 +277,8 @@ impl Launcher {
                 None => Vec::new(),
             },
         };
-        let through = self.submit(request, &descriptors).await?;
-        Ok((ends.ours, reports, through))
+        let through = self.submit(&request, &descriptors).await?;
+        Ok((reports, through))
     }
 }
 

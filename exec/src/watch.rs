@@ -24,7 +24,7 @@ use crate::output::{Capture, Stream};
 use crate::result::{Ending, Limit};
 use crate::run::Halt;
 use crate::sys;
-use crate::wire::{self, KILL, Reach, Report};
+use crate::wire::{self, Reach, Report};
 
 /// How long pipes are read after the main process is gone.
 const DRAIN: Duration = Duration::from_millis(100);
@@ -64,6 +64,10 @@ pub(crate) struct Watch {
     signal: Option<i32>,
     timed_out: bool,
     limit: Option<Limit>,
+    /// Whether the first process stays for another command.
+    stays: bool,
+    /// Whether the run was told to end.
+    was_killed: bool,
     /// Where somebody else may say that the run is to end.
     pub(crate) halt: Option<Halt>,
     tap: Option<Tap>,
@@ -146,6 +150,8 @@ impl Watch {
             signal: None,
             timed_out: false,
             limit: None,
+            stays: false,
+            was_killed: false,
             halt: None,
             tap: None,
             begun: None,
@@ -262,8 +268,9 @@ impl Watch {
                 return Err(Error::Step { step, source: io::Error::from_raw_os_error(errno) });
             }
             // Nothing of the run is left that could run or write; its namespaces go without us.
-            Report::Ended { code, signal } => {
+            Report::Ended { code, signal, stays } => {
                 (self.code, self.signal) = (code, signal);
+                self.stays = stays;
                 self.drain();
             }
             Report::Exited { code, signal, limit } => {
@@ -347,13 +354,21 @@ impl Watch {
     }
 
     fn kill(&mut self) {
-        let _ = wire::send(self.reports.as_fd(), KILL, &[]);
+        self.was_killed = true;
+        // The launcher hears of it, and goes on reporting.
+        let _ = rustix::net::shutdown(self.reports.as_fd(), rustix::net::Shutdown::Write);
         self.wait(Phase::Killing, KILL_WAIT);
     }
 
     fn wait(&mut self, phase: Phase, duration: Duration) {
         self.phase = phase;
         self.timer.as_mut().reset(Instant::now() + duration);
+    }
+
+    /// The socket of a first process that stays; `None` when it does not, or was to be killed.
+    pub(crate) fn into_resident(self) -> Option<OwnedFd> {
+        let stays = self.stays && !self.timed_out && self.limit.is_none() && !self.was_killed;
+        stays.then(|| self.reports.into_inner())
     }
 
     fn ending(&self) -> Ending {

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::packet::{
-    Arrived, MOUNTS_MAX, PACKET_BYTES_MAX, decode, encode, receive, receive_order, send, send_handle,
-    send_message, send_request,
+    Arrived, MOUNTS_MAX, PACKET_BYTES_MAX, decode, encode, receive, receive_next, receive_order, send,
+    send_handle, send_message, send_next, send_request,
 };
 use crate::result::Limit;
 use crate::step::Step;
@@ -61,18 +61,30 @@ pub(crate) enum Order<R = Request> {
     },
 }
 
-/// The message on a run's socket that asks for its death. Closing the socket asks for the same.
-pub(crate) const KILL: &[u8] = b"kill";
-
-/// One command to start.
+/// What is executed.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub(crate) struct Command {
     /// The program file, absolute.
     pub(crate) program: PathBuf,
     /// All arguments, the program's name first.
     pub(crate) arguments: Vec<String>,
     /// The whole environment, as `NAME=value`.
     pub(crate) environment: Vec<String>,
+}
+
+impl Command {
+    /// About how much memory it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = self.arguments.iter().chain(&self.environment);
+        texts.map(|text| text.len() + size_of::<String>()).sum()
+    }
+}
+
+/// One command to start. Shutting down the service's end of the run's socket, or closing it, asks for its death.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    /// What is executed.
+    pub(crate) command: Command,
     /// The uid and gid to take; `None` keeps the launcher's.
     pub(crate) identity: Option<u32>,
     /// How long it may run, in milliseconds. The service ends it then; the launcher does when the service is stuck.
@@ -91,6 +103,22 @@ pub(crate) struct Request {
     pub(crate) is_live: bool,
     /// Whether standard input is a terminal that the command is to have as its own.
     pub(crate) has_terminal: bool,
+    /// Whether the first process of a mounted run may stay for a [`Next`] one.
+    pub(crate) may_stay: bool,
+}
+
+/// One more command for a first process that has stayed ([`Report::Ended`]), in all else as the [`Request`] before. It
+/// comes on the run's own socket, with standard input, output and error.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Next {
+    /// What is executed.
+    pub(crate) command: Command,
+    /// The working directory, as the run sees it: absolute.
+    pub(crate) directory: String,
+    /// As of the request.
+    pub(crate) deadline_ms: u64,
+    /// As of the request.
+    pub(crate) is_live: bool,
 }
 
 /// Where the tree of a run stands.
@@ -111,7 +139,7 @@ pub(crate) enum Place {
 }
 
 /// Limits on all processes of a run together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Whole {
     /// Memory, in bytes.
     pub(crate) memory_bytes: u64,
@@ -120,7 +148,7 @@ pub(crate) struct Whole {
 }
 
 /// Resource limits of one run, as `setrlimit(2)` takes them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Ceilings {
     /// `RLIMIT_AS`, in bytes.
     pub(crate) memory_bytes: u64,
@@ -210,6 +238,8 @@ pub(crate) enum Report {
         code: Option<i32>,
         /// The signal, when one killed it.
         signal: Option<i32>,
+        /// Whether the first process stays, and takes a [`Next`] command.
+        stays: bool,
     },
     /// A step failed and the program does not start.
     Failed {

@@ -69,6 +69,7 @@ pub struct Metrics {
     seconds: Family<Asked, Histogram, fn() -> Histogram>,
     failures: Family<Failed, Counter>,
     runs: Family<Ran, Counter>,
+    resident_runs: Counter,
     run_seconds: Histogram,
     /// Bytes that callers sent and got, counted on their connections.
     pub received: Counter<u64, AtomicU64>,
@@ -113,6 +114,7 @@ impl Metrics {
             seconds: Family::new_with_constructor(request_buckets),
             failures: Family::default(),
             runs: Family::default(),
+            resident_runs: Counter::default(),
             // From a millisecond to more than the longest deadline unless configured.
             run_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 20)),
             received: Counter::default(),
@@ -140,6 +142,11 @@ impl Metrics {
         );
         registry.register("http_failures", "Requests that failed, by code", self.failures.clone());
         registry.register("runs", "Runs of commands that ended", self.runs.clone());
+        registry.register(
+            "resident_runs",
+            "Runs in namespaces that were ready from the run before",
+            self.resident_runs.clone(),
+        );
         registry.register_with_unit(
             "run_duration",
             "Time that runs took",
@@ -212,6 +219,9 @@ impl Metrics {
         let tier = result.enforcement.word();
         self.runs.get_or_create(&Ran { outcome: Outcome::of(result).word(), tier }).inc();
         self.run_seconds.observe(Duration::from_millis(result.duration_ms).as_secs_f64());
+        if result.is_residents {
+            self.resident_runs.inc();
+        }
     }
 
     /// Counts a run that could not be started or taken in.

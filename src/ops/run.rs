@@ -154,6 +154,7 @@ impl Service {
         let spec = RunSpec {
             attachments: Vec::new(),
             leases: Vec::new(),
+            recurs: false,
             program: checked.program,
             arguments: checked.args,
             environment,
@@ -218,6 +219,7 @@ impl Service {
             if launcher.mounts() {
                 spec.attachments = prepared.attachments()?.into_iter().map(attachment).collect();
                 spec.leases = prepared.leases()?.into_iter().map(Arc::new).collect();
+                spec.recurs = !prepared.is_copy();
             }
             // Through the same door as afterwards: what the run sees is there by now.
             let watched = watched.map(|trees| (changes::look(&store, &trees), trees));

@@ -121,6 +121,9 @@ fn main() {
     println!("{}", table::found(&campaign.findings.lock().unwrap()));
     println!("{}", table::slowest(&mut campaign.times.lock().unwrap()));
     let unharmed = campaign.stages.iter().zip(&before).all(|(stage, before)| is_unharmed(stage, before));
+    for stage in campaign.stages.iter().filter(|stage| stage.is_warm) {
+        println!("{}: {} runs", place_of(stage), stage.resident_runs());
+    }
     // Stops the services before the exit that runs no destructors.
     drop(campaign);
     if !unharmed {
@@ -198,5 +201,6 @@ fn is_unharmed(stage: &Stage, before: &[(String, String)]) -> bool {
 
 /// A stage as the report names it.
 fn place_of(stage: &Stage) -> String {
-    format!("{}, {}", stage.tier, if stage.is_root { "root" } else { "no root" })
+    let who = if stage.is_root { "root" } else { "no root" };
+    format!("{}, {who}{}", stage.tier, if stage.is_warm { ", by residents" } else { "" })
 }

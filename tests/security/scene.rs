@@ -14,6 +14,9 @@ pub(crate) const VICTIM: &str = "victim";
 /// A skill of the baseline that the victim has changed.
 pub(crate) const SKILL: &str = "shared";
 
+/// Commands before an attack on a warm stage: two runs may have a temporary directory each, and the second in one stays.
+const WARMING: usize = 4;
+
 /// An attacker on a stage. Each attack has a user of its own, so that attacks do not meet.
 pub(crate) struct Scene<'a> {
     pub(crate) stage: &'a Stage,
@@ -85,9 +88,26 @@ impl<'a> Scene<'a> {
 
     /// Runs what `request` describes in a tree; it must be accepted.
     pub(crate) fn exec(&self, tree: &str, request: &Value) -> Ran {
+        if self.stage.is_warm {
+            self.warm(tree, request);
+        }
         let begun = Instant::now();
         let answer = self.client().post_json(format!("{tree}/exec"), request).ok();
         Ran { result: answer["data"].clone(), took: begun.elapsed() }
+    }
+
+    /// Runs harmless commands where `request` is to run, until one of the next is a resident's. What they come to matters
+    /// to nobody: a user who has used up something is refused here as well as there.
+    fn warm(&self, tree: &str, request: &Value) {
+        let mut harmless = json!({ "command": "echo" });
+        for name in ["network", "skills"] {
+            if let Some(value) = request.get(name) {
+                harmless[name] = value.clone();
+            }
+        }
+        for _ in 0..WARMING {
+            self.client().post_json(format!("{tree}/exec"), &harmless);
+        }
     }
 
     /// Runs a script of the shell in a tree: as a file, because the words of a line are scanned for paths.

@@ -44,6 +44,9 @@ pub(crate) struct Stage {
     pub(crate) tier: Tier,
     /// Whether the service is root, so that each user has a user id of its own.
     pub(crate) is_root: bool,
+    /// Whether each attack is preceded by commands in the same place, so that it is made by a resident: in namespaces that
+    /// were ready from the command before.
+    pub(crate) is_warm: bool,
     /// Whether commands reach the egress proxy.
     pub(crate) has_proxy: bool,
     /// The data directory as the service knows it; a guess where a running service gives no hint.
@@ -97,6 +100,12 @@ impl Stage {
                 }
                 Err(log) => panic!("the service does not start: {log}"),
             };
+            if is_root && native.tier == Tier::Namespaces {
+                let config = if native.has_proxy { "[commands]\nnetwork = \"proxy\"\n" } else { "" };
+                let warm =
+                    Self::start(is_root, config).unwrap_or_else(|log| panic!("not a second time: {log}"));
+                stages.push(Self { is_warm: true, ..warm });
+            }
             let granted = native.tier;
             host::granted("landlock", granted >= Tier::Landlock);
             host::granted("namespaces", granted >= Tier::Namespaces);
@@ -137,7 +146,24 @@ impl Stage {
     /// A stage of which nothing has been asked yet.
     fn unknown(client: Client, root: PathBuf, canary: String, host: Option<Host>) -> Self {
         let tier = Tier::Process;
-        Self { client, tier, is_root: false, has_proxy: false, root, limits: Value::Null, canary, host }
+        Self {
+            client,
+            tier,
+            is_root: false,
+            is_warm: false,
+            has_proxy: false,
+            root,
+            limits: Value::Null,
+            canary,
+            host,
+        }
+    }
+
+    /// How many runs were a resident's.
+    pub(crate) fn resident_runs(&self) -> u64 {
+        let text = String::from_utf8(self.client.get("/metrics").bytes(200).to_vec()).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("filesecbox_resident_runs_total "));
+        line.and_then(|number| number.parse().ok()).unwrap_or_default()
     }
 
     /// Learns from a command where the data directory lies, where commands can tell.

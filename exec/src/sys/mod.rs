@@ -2,10 +2,11 @@
 //!
 //! One call per function, each with the reason it is sound. Everything here runs either in the service before a
 //! run, or in the single-threaded launcher and the processes it forks.
-#![allow(unsafe_code)] // raw system calls: fork, _exit, seccomp, landlock, close_range and mount_setattr have no safe wrapper
+#![allow(unsafe_code)] // raw system calls: fork, _exit, mmap, seccomp, landlock, close_range and mount_setattr have no safe wrapper
 
 mod mount;
 mod program;
+mod shared;
 
 use std::convert::Infallible;
 use std::io;
@@ -18,6 +19,7 @@ use tokio::io::unix::AsyncFd;
 
 pub(crate) use mount::{Extent, MountAttributes, fork_into, map_owners, raise_loopback, restrict_mount};
 pub(crate) use program::Program;
+pub(crate) use shared::Shared;
 
 /// Makes a second process like this one; `None` in the new process.
 ///
@@ -57,6 +59,47 @@ pub(crate) fn spawn_in_our_memory<'a>(
     };
     Ok(pid?)
 }
+
+/// Makes a second process that runs `child` on `stack`, in the memory of this one, which goes on at once. It ends with the
+/// code that `child` returns, if it does.
+///
+/// Costs as little as [`spawn_in_our_memory`]. Until the new process has executed a program or is gone, this one must
+/// not allocate, free, or touch what `child` uses, which must stay where it is; see the safety comment. What `child`
+/// allocates stays allocated here.
+///
+/// # Errors
+/// As `clone(2)`: `EAGAIN` at a limit on processes, `ENOMEM`.
+pub(crate) fn spawn_beside<F: FnOnce() -> i32>(stack: &mut [u8], child: F) -> io::Result<Pid> {
+    extern "C" fn enter<F: FnOnce() -> i32>(child: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: `spawn_beside` passes a pointer to an `F` that nobody else reads.
+        let child = unsafe { std::ptr::read(child.cast::<F>()) };
+        exit_now(child())
+    }
+    let size = size_of::<F>();
+    let Some(room) = stack.len().checked_sub(size + align_of::<F>()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    // The closure lies above what the new process uses as its stack, because our own frame may be gone before it begins.
+    let place = stack.get_mut(room..).unwrap_or_default().as_mut_ptr();
+    let place = place.wrapping_add(place.align_offset(align_of::<F>())).cast::<F>();
+    let top = stack.get_mut(room..).unwrap_or_default().as_mut_ptr();
+    let top = top.wrapping_sub(top.addr() % STACK_ALIGNMENT);
+    // SAFETY: `place` is aligned, inside `stack`, and large enough. The caller is a process with one thread that only
+    // waits for the new one from then on, so nobody else touches the memory that both use, the allocator's included;
+    // `child` never returns or unwinds into our frames, because `enter` ends in `_exit` and a panic at the edge of the C
+    // callback aborts; and `stack` is far larger than its few shallow calls need.
+    let pid = unsafe {
+        place.write(child);
+        libc::clone(enter::<F>, top.cast(), libc::CLONE_VM | libc::SIGCHLD, place.cast())
+    };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Pid::from_raw(pid))
+}
+
+/// How the processors we know want a stack aligned, in bytes.
+const STACK_ALIGNMENT: usize = 16;
 
 /// Ends this process at once: no destructors, no exit handlers, which belong to the process it was forked from.
 pub(crate) fn exit_now(code: i32) -> ! {

@@ -12,9 +12,10 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Descriptors, Order, Place, Report, Request};
+use super::{Descriptors, Next, Order, Place, Report, Request};
 
 /// Largest body inside a packet, in bytes; larger ones travel in a memory file. Far below a socket's buffer.
 const INLINE_BYTES: usize = 32 * 1024;
@@ -35,19 +36,34 @@ pub(crate) fn send_request(
     request: &Request,
     descriptors: &Descriptors<BorrowedFd<'_>>,
 ) -> io::Result<()> {
-    let body = encode(&Order::Run(request))?;
     let mut attached = vec![descriptors.run];
     attached.extend(descriptors.stdio);
     attached.push(descriptors.directory);
     attached.extend(descriptors.walls);
     attached.extend(&descriptors.mounts);
     attached.extend(&descriptors.leases);
+    send_order(socket, &Order::Run(request), &attached)
+}
+
+/// Sends the next command to a first process that has stayed, with its standard input, output and error.
+///
+/// # Errors
+/// As [`send_request`].
+pub(crate) fn send_next(socket: BorrowedFd<'_>, next: &Next, stdio: [BorrowedFd<'_>; 3]) -> io::Result<()> {
+    send_order(socket, &Order::Run(next), &stdio)
+}
+
+fn send_order<R: Serialize>(
+    socket: BorrowedFd<'_>,
+    order: &Order<R>,
+    attached: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let body = encode(order)?;
     if body.len() <= INLINE_BYTES {
-        return send(socket, &body, &attached);
+        return send(socket, &body, attached);
     }
     let spill = memory_file(&body)?;
-    attached.push(spill.as_fd());
-    send(socket, &encode(&Order::<()>::Spilled)?, &attached)
+    send(socket, &encode(&Order::<()>::Spilled)?, &[attached, &[spill.as_fd()]].concat())
 }
 
 /// An order as it arrives.
@@ -63,19 +79,7 @@ pub(crate) enum Arrived {
 /// # Errors
 /// As `recvmsg(2)`, and `InvalidData` for a packet that is no order (which one binary never sends to itself).
 pub(crate) fn receive_order(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<Arrived>> {
-    let (length, mut attached) = receive(socket, buffer)?;
-    if length == 0 {
-        return Ok(None);
-    }
-    let body = buffer.get(..length).unwrap_or_default();
-    let mut order: Order = decode(body)?;
-    if matches!(order, Order::Spilled) {
-        let mut spill = std::fs::File::from(attached.pop().ok_or_else(malformed)?);
-        spill.rewind()?;
-        let mut whole = Vec::new();
-        spill.take(BODY_BYTES_MAX).read_to_end(&mut whole)?;
-        order = decode(&whole)?;
-    }
+    let Some((order, attached)) = receive_any::<Request>(socket, buffer)? else { return Ok(None) };
     let mut attached = attached.into_iter();
     let mut next = || attached.next().ok_or_else(malformed);
     let request = match order {
@@ -93,6 +97,41 @@ pub(crate) fn receive_order(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Re
     let leases = (0..leases).map(|_| next()).collect::<io::Result<Vec<_>>>()?;
     let descriptors = Descriptors { run, stdio, directory, walls, mounts, leases };
     Ok(Some(Arrived::Run(Box::new(request), descriptors)))
+}
+
+/// Waits for the next command; `None` when the service closed its end.
+///
+/// # Errors
+/// As [`receive_order`].
+pub(crate) fn receive_next(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<Option<(Next, [OwnedFd; 3])>> {
+    match receive_any::<Next>(socket, buffer)? {
+        None => Ok(None),
+        Some((Order::Run(next), stdio)) => Ok(Some((next, stdio.try_into().map_err(|_| malformed())?))),
+        Some(_) => Err(malformed()),
+    }
+}
+
+fn receive_any<R: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<Option<(Order<R>, Vec<OwnedFd>)>> {
+    let (length, mut attached) = receive(socket, buffer)?;
+    if length == 0 {
+        return Ok(None);
+    }
+    let body = buffer.get(..length).unwrap_or_default();
+    let mut order: Order<R> = decode(body)?;
+    if matches!(order, Order::Spilled) {
+        let mut spill = std::fs::File::from(attached.pop().ok_or_else(malformed)?);
+        spill.rewind()?;
+        let mut whole = Vec::new();
+        spill.take(BODY_BYTES_MAX).read_to_end(&mut whole)?;
+        order = decode(&whole)?;
+    }
+    Ok(Some((order, attached)))
 }
 
 /// Size of the buffer that [`receive_order`] needs, in bytes.

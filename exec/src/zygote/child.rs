@@ -1,7 +1,8 @@
 //! From `clone` to `execve`: each step confines a little more, and a failure names its step.
 //!
 //! A mounted run has a first process of its own (see [`init`]), which has attached everything before and
-//! whose child goes through the same steps.
+//! whose child goes through the same steps. When that process stays for a next command, the child for it is made at
+//! once, goes through all steps that do not depend on the command, and waits for it there.
 //!
 //! Why this order:
 //!
@@ -27,13 +28,14 @@ use nix::unistd::Pid;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+use super::busy::Busy;
 use super::init;
 use super::root::Root;
 use crate::seccomp::{self, Surroundings};
 use crate::step::Step;
 use crate::sys::{self, Program};
 use crate::tier::Network;
-use crate::wire::{self, Ceilings, Descriptors, Place, Reach, Report, Request};
+use crate::wire::{self, Ceilings, Command, Descriptors, PACKET_BYTES_MAX, Place, Reach, Report, Request};
 
 /// Locked memory of a process, in bytes.
 const LOCKED_BYTES: u64 = 64 * 1024;
@@ -125,23 +127,44 @@ impl Cradle {
     /// # Errors
     /// As `clone(2)`, and `EINVAL` for a launcher of the other kind. Failures of later steps are reported by the new
     /// process on its run's socket.
-    pub(super) fn park(&mut self, group: Option<BorrowedFd<'_>>) -> io::Result<(Pid, OwnedFd)> {
+    pub(super) fn park(&mut self, group: Option<BorrowedFd<'_>>) -> io::Result<(Pid, OwnedFd, Busy)> {
         let Self { stack, closing, root: Some(root), myself, .. } = self else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let (ours, theirs) = crate::launcher::packet_sockets()?;
+        let busy = Busy::new()?;
         if let Some(first) = sys::fork_into(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID, group)? {
-            return Ok((first, ours));
+            return Ok((first, ours, busy));
         }
         let surroundings = init::Surroundings {
             host_network: root.host_network.as_fd(),
             launcher: myself.as_fd(),
             has_proc: root.offers.processes.is_ok(),
         };
-        init::live(&surroundings, &theirs, |request, descriptors| {
-            start(stack, closing.as_ref(), request, descriptors, Parent::First)
+        let closing = closing.as_ref();
+        let mut packet = vec![0; PACKET_BYTES_MAX];
+        init::live(&surroundings, &theirs, &busy, |turn| match turn {
+            Turn::First(request, descriptors) => start(stack, closing, request, descriptors, Parent::First),
+            Turn::Next(request, descriptors) => {
+                let closing = closing.map(|closing| closing.of(request.network));
+                let (busy, packet) = (&busy, packet.as_mut_slice());
+                sys::spawn_beside(stack, move || {
+                    let Err(failure) = become_next(request, descriptors, closing, busy, packet);
+                    failure.report(descriptors.run.as_fd());
+                    127
+                })
+            }
         })
     }
+}
+
+/// Which command of a first process is to be started.
+pub(super) enum Turn<'a> {
+    /// The one of the request.
+    First(&'a Request, &'a Descriptors<OwnedFd>),
+    /// One that is not known yet, in the surroundings of the request. Until it has ended, the first process does nothing
+    /// but wait.
+    Next(&'a Request, &'a Descriptors<OwnedFd>),
 }
 
 /// Starts the command of a run as a child of this process.
@@ -153,14 +176,57 @@ fn start(
     parent: Parent,
 ) -> io::Result<Pid> {
     // All that needs memory comes before: the new process shares ours.
-    let program =
-        Program::new(request.program.as_os_str().as_bytes(), &request.arguments, &request.environment)?;
+    let program = program(&request.command)?;
     let closing = closing.map(|closing| closing.of(request.network));
     sys::spawn_in_our_memory(stack, || {
         let Err(failure) = become_program(&program, request, descriptors, closing, parent);
         failure.report(descriptors.run.as_fd());
         sys::exit_now(127)
     })
+}
+
+fn program(Command { program, arguments, environment }: &Command) -> io::Result<Program> {
+    Ok(Program::new(program.as_os_str().as_bytes(), arguments, environment)?)
+}
+
+/// Confines this process as `request` says, waits for its command, and turns into it; returns only on failure.
+fn become_next(
+    request: &Request,
+    descriptors: &Descriptors<OwnedFd>,
+    closing: Option<&[libc::sock_filter]>,
+    busy: &Busy,
+    packet: &mut [u8],
+) -> Result<Infallible, Failure> {
+    let run = descriptors.run.as_fd();
+    nix::unistd::setsid().map_err(at(Step::Session))?;
+    sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
+    limit(&request.limits).map_err(at(Step::Limits))?;
+    identify(request, run)?;
+    confine(descriptors.walls.as_ref(), closing)?;
+    let Some((next, streams)) = wire::receive_next(run, packet).map_err(at(Step::Request))? else {
+        // The launcher, which hears of it too, ends all of it.
+        sys::exit_now(0)
+    };
+    busy.has_grown_by(next.command.bytes());
+    busy.begin(next.deadline_ms);
+    if next.is_live {
+        wire::send_handle(run, rustix::process::getpid()).map_err(at(Step::Handle))?;
+    }
+    stdio(&streams).map_err(at(Step::Stdio))?;
+    rustix::process::chdir(next.directory.as_str()).map_err(at(Step::Directory))?;
+    program(&next.command).map_err(at(Step::Request))?.execute().map_err(at(Step::Execute))
+}
+
+/// Goes behind the walls and the closing filter.
+fn confine(walls: Option<&OwnedFd>, closing: Option<&[libc::sock_filter]>) -> Result<(), Failure> {
+    if let Some(walls) = walls {
+        sys::landlock_restrict(walls.as_fd()).map_err(at(Step::Landlock))?;
+    }
+    nix::sys::signal::SigSet::empty().thread_set_mask().map_err(at(Step::Session))?;
+    if let Some(closing) = closing {
+        sys::load_seccomp(closing).map_err(at(Step::Seccomp))?;
+    }
+    Ok(())
 }
 
 /// Whose child a command is, and so what becomes of it when that one dies.
@@ -203,13 +269,7 @@ fn become_program(
         die_with(launcher).map_err(at(Step::ParentDeath))?;
     }
     rustix::process::fchdir(&descriptors.directory).map_err(at(Step::Directory))?;
-    if let Some(walls) = &descriptors.walls {
-        sys::landlock_restrict(walls.as_fd()).map_err(at(Step::Landlock))?;
-    }
-    nix::sys::signal::SigSet::empty().thread_set_mask().map_err(at(Step::Session))?;
-    if let Some(closing) = closing {
-        sys::load_seccomp(closing).map_err(at(Step::Seccomp))?;
-    }
+    confine(descriptors.walls.as_ref(), closing)?;
     program.execute().map_err(at(Step::Execute))
 }
 

@@ -5,6 +5,12 @@
 //! has no handler for, and would have to collect the orphans of others.
 //!
 //! It keeps the run's leases open, and nothing else: whoever waits for them waits for the end of the whole run.
+//!
+//! When the request lets it, and the command has ended by itself and left nothing behind, no process and no file in
+//! memory, it stays, for a next command that is to see exactly the same: of the same user in the same tree. Then nothing
+//! is mounted, and the process that becomes the command is there already, behind its walls. Whoever ran before can have
+//! touched neither: it was another user without any capability, and the tree, the home and the temporary directory are
+//! the same in any case.
 
 use std::convert::Infallible;
 use std::io;
@@ -13,14 +19,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{MountAttrFlags, MoveMountFlags, move_mount};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::child::Failure;
+use super::busy::Busy;
+use super::child::{Failure, Turn};
 use super::root::{self, SHARED_MEMORY, WORKSPACE};
 use crate::step::Step;
 use crate::sys;
@@ -46,11 +53,12 @@ pub(super) struct Surroundings<'a> {
 /// Lives as the first process of a run: prepares what is the same for every run, takes its run from `orders`, and
 /// stays until the end of the run. Does not return.
 ///
-/// `start` starts the command.
+/// `start` starts a command.
 pub(super) fn live(
     surroundings: &Surroundings<'_>,
     orders: &OwnedFd,
-    start: impl FnOnce(&Request, &Descriptors<OwnedFd>) -> io::Result<Pid>,
+    busy: &Busy,
+    mut start: impl FnMut(Turn<'_>) -> io::Result<Pid>,
 ) -> ! {
     // What this process has of other runs would keep their ends from being noticed.
     let needed =
@@ -65,14 +73,74 @@ pub(super) fn live(
     };
     let started = prepared
         .and_then(|()| attach(&request, &descriptors, surroundings.host_network))
-        .and_then(|()| start(&request, &descriptors).map_err(|error| Failure(Step::Clone, error)))
+        .and_then(|()| {
+            start(Turn::First(&request, &descriptors)).map_err(|error| Failure(Step::Clone, error))
+        })
         .and_then(|command| hand_over(command, &request, &descriptors));
     match started {
-        Ok(command) => wait(command, &descriptors),
+        Ok(command) => {
+            give_up(&request, &descriptors);
+            serve(command, &request, &descriptors, busy, start)
+        }
         Err(failure) => {
             failure.report(descriptors.run.as_fd());
             sys::exit_now(127)
         }
+    }
+}
+
+/// Waits for the end of one command after the other, as long as this process may stay.
+fn serve(
+    mut command: Pid,
+    request: &Request,
+    descriptors: &Descriptors<OwnedFd>,
+    busy: &Busy,
+    mut start: impl FnMut(Turn<'_>) -> io::Result<Pid>,
+) -> ! {
+    let run = descriptors.run.as_fd();
+    let as_new = Memory::look();
+    loop {
+        let (code, signal) = wait(command);
+        let is_alone = is_alone();
+        if !is_alone && !end_the_rest() {
+            sys::exit_now(0)
+        }
+        let stays = request.may_stay
+            && is_alone
+            && code.is_some()
+            && busy.stint().is_some()
+            && !busy.is_watched()
+            && !busy.is_large()
+            && as_new.is_some()
+            && Memory::look() == as_new;
+        if stays {
+            busy.end();
+        }
+        let _ = wire::send_message(run, &Report::Ended { code, signal, stays });
+        if !stays {
+            sys::exit_now(0)
+        }
+        match start(Turn::Next(request, descriptors)) {
+            Ok(next) => command = next,
+            Err(error) => {
+                Failure(Step::Clone, error).report(run);
+                sys::exit_now(127)
+            }
+        }
+    }
+}
+
+/// How much is free of the memory that the processes of a run share as files.
+#[derive(PartialEq, Eq)]
+struct Memory {
+    blocks: u64,
+    files: u64,
+}
+
+impl Memory {
+    fn look() -> Option<Self> {
+        let found = rustix::fs::statfs(SHARED_MEMORY).ok()?;
+        Some(Self { blocks: found.f_bfree, files: found.f_ffree })
     }
 }
 
@@ -176,39 +244,55 @@ fn walk(holder: &OwnedFd, below: &str) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// Waits for the end of the command, ends everything else, and tells.
-///
-/// The kernel would end the rest as well, once this process is gone; but taking the mounts down comes before that and
-/// waits for all processors (`synchronize_rcu`). So the answer leaves first, and with the same promise.
-fn wait(command: Pid, descriptors: &Descriptors<OwnedFd>) -> ! {
-    // Nothing else that this process may or holds is needed any more, and the command could try to get at it.
-    let needed = CapabilitySet::KILL;
+/// Gives up what this process neither needs nor may hold from now on: the command could try to get at it.
+fn give_up(request: &Request, descriptors: &Descriptors<OwnedFd>) {
+    let mut needed = CapabilitySet::KILL;
+    if request.may_stay {
+        needed |= CapabilitySet::SETUID | CapabilitySet::SETGID;
+    }
     let none = CapabilitySet::empty();
     let permitted = rustix::thread::capabilities(None).map_or(none, |sets| sets.permitted & needed);
     let _ = rustix::thread::set_capabilities(
         None,
         CapabilitySets { effective: permitted, permitted, inheritable: none },
     );
-    let kept: Vec<_> =
-        [&descriptors.run].into_iter().chain(&descriptors.leases).map(AsRawFd::as_raw_fd).collect();
+    let walls = descriptors.walls.as_ref().filter(|_| request.may_stay);
+    let kept = [&descriptors.run].into_iter().chain(walls).chain(&descriptors.leases);
+    let mut kept: Vec<_> = kept.map(AsRawFd::as_raw_fd).collect();
+    if request.may_stay {
+        // What the launcher left there: nothing.
+        kept.extend([0, 1, 2]);
+    }
     sys::close_all_but(&kept);
     let _ = rustix::process::chdir("/");
-    let ended = loop {
+}
+
+/// Waits for the end of the command: its exit code, or the signal that killed it.
+///
+/// Everything else that is left is ended by this process. The kernel would do it too, once this process is gone; but
+/// taking the mounts down comes before that and waits for all processors (`synchronize_rcu`). So the answer leaves
+/// first, and with the same promise.
+fn wait(command: Pid) -> (Option<i32>, Option<i32>) {
+    loop {
         match waitpid(None, None) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == command => {
-                break Report::Ended { code: Some(code), signal: None };
-            }
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => {
-                break Report::Ended { code: None, signal: Some(signal as i32) };
-            }
+            Ok(WaitStatus::Exited(pid, code)) if pid == command => return (Some(code), None),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => return (None, Some(signal as i32)),
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => break Report::Ended { code: None, signal: None },
+            Err(_) => return (None, None),
         }
-    };
-    if end_the_rest() {
-        let _ = wire::send_message(descriptors.run.as_fd(), &ended);
     }
-    sys::exit_now(0)
+}
+
+/// Collects what is dead already; tells whether there is no other process in the namespace.
+fn is_alone() -> bool {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => return false,
+            Ok(_) | Err(Errno::EINTR) => {}
+            // Without children there may be no other process at all: whoever loses its parent becomes a child.
+            Err(_) => return kill(Pid::from_raw(-1), None) == Err(Errno::ESRCH),
+        }
+    }
 }
 
 /// Kills every other process of the namespace and collects them all; tells whether none is left.

@@ -10,7 +10,7 @@
 //! | [`root`] | the minimal root and the namespaces that mounted runs begin with |
 //! | [`init`] | the first process of a mounted run |
 //! | [`parked`] | first processes made ahead |
-//! | [`run`] | what is known of a run under way |
+//! | [`run`], [`busy`] | what is known of a run under way |
 //! | [`child`] | the steps from `clone` to `execve`, in their order |
 //! | [`kill`] | how a whole tree of processes dies |
 //! | [`memory`], [`cgroup`] | how the memory of a whole run is bounded |
@@ -19,6 +19,7 @@
 //! signal, which would fire when the *thread* that started it ends (`PR_SET_PDEATHSIG(2const)`); a run's own process
 //! does ask for one, because the launcher has one thread.
 
+mod busy;
 mod cgroup;
 mod child;
 mod init;
@@ -42,6 +43,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::busy::Busy;
 use self::cgroup::Group;
 use self::child::Cradle;
 use self::memory::Memory;
@@ -170,7 +172,8 @@ impl Loop {
             listening
                 .iter()
                 .filter_map(|index| self.runs.get(*index))
-                .map(|run| PollFd::new(&run.socket, PollFlags::IN)),
+                // What it says is for a first process that has stayed; its end is for us.
+                .map(|run| PollFd::new(&run.socket, PollFlags::RDHUP)),
         );
         let is_idle = match poll(&mut set, patience.as_ref()) {
             Ok(happened) => happened == 0,
@@ -196,15 +199,17 @@ impl Loop {
     fn announce(&mut self) -> Option<Timespec> {
         let is_owed = !self.memory.settle();
         let now = Instant::now();
+        let patience = self.memory.patience();
+        let mut look = None;
         for run in &mut self.runs {
+            look = run.look(now, patience).or(look);
             if run.due.is_some_and(|due| due <= now) {
-                run.due = None;
-                run.watched = true;
+                run.is_watched_now();
                 self.memory.watch(run.charge);
             }
         }
         let alive = self.runs.iter().filter(|run| !run.killed);
-        let next = alive.flat_map(|run| run.due.into_iter().chain([run.deadline])).min();
+        let next = alive.flat_map(|run| run.due.into_iter().chain([run.deadline])).chain(look).min();
         let patience = next.map(|due| due.saturating_duration_since(now)).into_iter();
         let parking = self.wants_parked().map(|_| self.free.saturating_duration_since(now));
         let patience = patience.chain(is_owed.then_some(OWED)).chain(parking).min()?;
@@ -220,10 +225,10 @@ impl Loop {
         } else {
             let number = self.next;
             self.next += 1;
-            let spawned = self.cradle.spawn(request, &descriptors).map(|pid| (number, pid));
+            let spawned = self.cradle.spawn(request, &descriptors).map(|pid| (number, pid, None));
             spawned.map_err(|error| (Step::Clone, error))
         };
-        let (number, pid) = match spawned {
+        let (number, pid, busy) = match spawned {
             Ok(spawned) => spawned,
             Err((step, error)) => {
                 let errno = error.raw_os_error().unwrap_or(0);
@@ -234,27 +239,32 @@ impl Loop {
         let now = Instant::now();
         self.free = now + START;
         let due = self.memory.patience().map(|patience| now + patience);
-        self.runs.push(Run::new(request, descriptors.run, (number, pid), !self.filtered, due));
+        self.runs.push(Run::new(request, descriptors.run, (number, pid), !self.filtered, due, busy));
     }
 
-    /// Gives a run to a first process, parked or made now; the run's number and the process.
+    /// Gives a run to a first process, parked or made now; the run's number, the process, and what is shared with it
+    /// when it may stay.
     fn hand_over(
         &mut self,
         request: &Request,
         descriptors: &Descriptors<OwnedFd>,
-    ) -> Result<(u64, Pid), (Step, io::Error)> {
+    ) -> Result<(u64, Pid, Option<Busy>), (Step, io::Error)> {
         while let Some(parked) = self.parked.pop_front() {
+            let (number, pid) = (parked.number, parked.pid);
             // One that died, or was made for other limits, ends when it is dropped.
-            if parked.whole == request.whole && parked.take(request, descriptors).is_ok() {
-                return Ok((parked.number, parked.pid));
+            if parked.whole == request.whole
+                && let Ok(busy) = parked.take(request, descriptors)
+            {
+                return Ok((number, pid, busy));
             }
-            self.memory.ended(parked.number, false);
+            self.memory.ended(number, false);
         }
         let parked = self.park(request.whole)?;
+        let (number, pid) = (parked.number, parked.pid);
         match parked.take(request, descriptors) {
-            Ok(()) => Ok((parked.number, parked.pid)),
+            Ok(busy) => Ok((number, pid, busy)),
             Err(error) => {
-                self.memory.ended(parked.number, false);
+                self.memory.ended(number, false);
                 Err((Step::Request, error))
             }
         }

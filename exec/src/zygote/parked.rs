@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use nix::unistd::Pid;
 
+use super::busy::Busy;
 use crate::wire::{self, Descriptors, Request, Whole};
 
 /// A first process that waits for its run. Dropping it before ends the process.
@@ -19,19 +20,26 @@ pub(super) struct Parked {
     /// The limits of its control group.
     pub(super) whole: Whole,
     socket: OwnedFd,
+    busy: Busy,
 }
 
 impl Parked {
-    /// A new process and its socket.
-    pub(super) fn new((pid, socket): (Pid, OwnedFd), number: u64, whole: Whole) -> Self {
-        Self { pid, number, whole, socket }
+    /// A new process, its socket, and what it shares with the launcher.
+    pub(super) fn new((pid, socket, busy): (Pid, OwnedFd, Busy), number: u64, whole: Whole) -> Self {
+        Self { pid, number, whole, socket, busy }
     }
 
-    /// Gives it its run.
+    /// Gives it its run. What it goes on sharing, when it may stay after that.
     ///
     /// # Errors
     /// As `sendmsg(2)`: `EPIPE` when it is gone.
-    pub(super) fn take(&self, request: &Request, descriptors: &Descriptors<OwnedFd>) -> io::Result<()> {
-        wire::send_request(self.socket.as_fd(), request, &descriptors.borrowed())
+    pub(super) fn take(
+        self,
+        request: &Request,
+        descriptors: &Descriptors<OwnedFd>,
+    ) -> io::Result<Option<Busy>> {
+        self.busy.begin(request.deadline_ms);
+        wire::send_request(self.socket.as_fd(), request, &descriptors.borrowed())?;
+        Ok(Some(self.busy).filter(|_| request.may_stay))
     }
 }

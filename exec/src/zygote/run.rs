@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
-use super::memory::Charge;
+use super::busy::Busy;
+use super::memory::{Charge, ROUND};
 use crate::result::Limit;
 use crate::wire::{Place, Report, Request};
 
@@ -34,6 +35,13 @@ pub(super) struct Run {
     pub(super) watched: bool,
     /// The limit that the warden found exceeded.
     pub(super) limit: Option<Limit>,
+    /// Of a first process that may stay: whether it has a run.
+    busy: Option<Busy>,
+}
+
+/// How long the launcher lets a run live that may take `deadline_ms`.
+pub(super) fn allowed(deadline_ms: u64) -> Duration {
+    Duration::from_millis(deadline_ms.min(DEADLINE_MAX_MS)) + GRACE
 }
 
 impl Run {
@@ -44,6 +52,7 @@ impl Run {
         (number, pid): (u64, Pid),
         has_runaways: bool,
         due: Option<Instant>,
+        busy: Option<Busy>,
     ) -> Self {
         let has_own_processes = matches!(request.place, Place::Mounted { .. });
         let identity = request.identity;
@@ -55,18 +64,43 @@ impl Run {
             has_runaways,
             whole: request.whole,
         };
-        let allowed = Duration::from_millis(request.deadline_ms.min(DEADLINE_MAX_MS)) + GRACE;
         Self {
             pid,
             has_own_processes,
             socket,
             identity,
             killed: false,
-            deadline: Instant::now() + allowed,
+            deadline: Instant::now() + allowed(request.deadline_ms),
             charge,
             due,
             watched: false,
             limit: None,
+            busy,
+        }
+    }
+
+    /// Looks whether a first process that may stay has a run by now. When to look again, where nothing else says so.
+    pub(super) fn look(&mut self, now: Instant, patience: Option<Duration>) -> Option<Instant> {
+        let busy = self.busy.as_ref().filter(|_| !self.killed && !self.watched)?;
+        match busy.stint() {
+            Some(stint) => {
+                self.due = patience.map(|patience| now + patience.saturating_sub(stint.age));
+                self.deadline = now + stint.left;
+            }
+            None => {
+                self.due = None;
+                self.deadline = now + allowed(u64::MAX);
+            }
+        }
+        Some(now + ROUND)
+    }
+
+    /// Notes that the warden was told.
+    pub(super) fn is_watched_now(&mut self) {
+        self.due = None;
+        self.watched = true;
+        if let Some(busy) = &self.busy {
+            busy.is_watched_now();
         }
     }
 

@@ -1,0 +1,191 @@
+//! [`Residents`]: first processes that have stayed after their run, for the next one that sees exactly the same.
+//!
+//! Most users run one short command after the other in the same place. A resident spares such a run the launcher, the
+//! making of namespaces and mounts, and most of the steps behind the walls. It ends as soon as its socket is closed, so it
+//! is enough to forget it.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::fstat;
+
+use crate::error::Error;
+use crate::mounts::{Attachment, Role};
+use crate::tier::Network;
+use crate::wire::{Ceilings, Whole};
+
+/// How long one waits for a run.
+const IDLE: Duration = Duration::from_secs(2);
+/// How many wait at once, for all users together. Each has a copy of the launcher's memory that nobody writes to, a few
+/// mounts, and the process that is to become the next command.
+const WAITING_MAX: usize = 16;
+
+/// How many surroundings are remembered, for [`IDLE`], to see that they recur.
+const SEEN_MAX: usize = 256;
+
+/// Everything that a run sees and may, but for its command, working directory and streams.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Surroundings {
+    pub(crate) identity: u32,
+    pub(crate) limits: Ceilings,
+    pub(crate) whole: Whole,
+    pub(crate) network: Network,
+    /// Whether a Landlock ruleset is attached; which one follows from the rest.
+    pub(crate) has_walls: bool,
+    attached: Vec<Attached>,
+}
+
+/// A directory, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Attached {
+    at: String,
+    role: Role,
+    device: u64,
+    inode: u64,
+    generation: u64,
+}
+
+impl Surroundings {
+    /// Those of a run in namespaces that sees `attachments`.
+    ///
+    /// # Errors
+    /// [`Error::Resource`] as `fstat(2)`.
+    pub(crate) fn new(
+        identity: u32,
+        (limits, whole): (Ceilings, Whole),
+        network: Network,
+        has_walls: bool,
+        attachments: &[Attachment],
+    ) -> Result<Self, Error> {
+        let attached = attachments.iter().map(|attachment| {
+            let stat = fstat(attachment.directory.as_fd()).map_err(Error::resource("fstat"))?;
+            Ok(Attached {
+                at: attachment.at.clone(),
+                role: attachment.role,
+                device: stat.st_dev,
+                inode: stat.st_ino,
+                generation: attachment.generation,
+            })
+        });
+        let attached = attached.collect::<Result<_, Error>>()?;
+        Ok(Self { identity, limits, whole, network, has_walls, attached })
+    }
+}
+
+/// A first process that waits.
+#[derive(Debug)]
+pub(crate) struct Resident {
+    pub(crate) surroundings: Surroundings,
+    /// The socket of its runs.
+    pub(crate) socket: OwnedFd,
+    /// The socket of its launcher.
+    pub(crate) through: Arc<OwnedFd>,
+}
+
+/// Those that wait, the longest first.
+#[derive(Debug, Default)]
+pub(crate) struct Residents {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    residents: Vec<(Resident, Instant)>,
+    /// Whether somebody comes to let go of those that have waited long enough.
+    is_tended: bool,
+    /// In what surroundings there were runs lately, by their hash, the longest ago first.
+    seen: VecDeque<(u64, Instant)>,
+}
+
+impl Residents {
+    /// Takes one with these `surroundings` whose launcher is the one behind `through`.
+    pub(crate) fn take(&self, surroundings: &Surroundings, through: &Arc<OwnedFd>) -> Option<Resident> {
+        let mut waiting = self.waiting();
+        loop {
+            let fitting = |(resident, _): &(Resident, Instant)| resident.surroundings == *surroundings;
+            let index = waiting.residents.iter().rposition(fitting)?;
+            let (resident, _) = waiting.residents.remove(index);
+            if Arc::ptr_eq(&resident.through, through) && is_silent(&resident.socket) {
+                return Some(resident);
+            }
+        }
+    }
+
+    /// Tells whether there was another run in these surroundings a moment ago, so that a third is to be expected: who runs
+    /// one command and goes shall not cost more than that.
+    pub(crate) fn recur(&self, surroundings: &Surroundings) -> bool {
+        let mut hasher = DefaultHasher::new();
+        surroundings.hash(&mut hasher);
+        let hash = hasher.finish();
+        let mut waiting = self.waiting();
+        let now = Instant::now();
+        let before = waiting.seen.iter().rposition(|(seen, _)| *seen == hash);
+        let before = before.and_then(|index| waiting.seen.remove(index));
+        if waiting.seen.len() >= SEEN_MAX {
+            waiting.seen.pop_front();
+        }
+        waiting.seen.push_back((hash, now));
+        before.is_some_and(|(_, when)| now.duration_since(when) < IDLE)
+    }
+
+    /// Lets one wait. Gives back what must be run so that it does not wait for ever, unless that is running.
+    #[must_use]
+    pub(crate) fn put(self: &Arc<Self>, resident: Resident) -> Option<Tending> {
+        let mut waiting = self.waiting();
+        if waiting.residents.len() >= WAITING_MAX {
+            waiting.residents.remove(0);
+        }
+        waiting.residents.push((resident, Instant::now()));
+        let is_tended = std::mem::replace(&mut waiting.is_tended, true);
+        (!is_tended).then(|| Tending { residents: Arc::downgrade(self) })
+    }
+
+    /// Lets go of those that have waited long enough; after how long there will be another, `None` when there is none.
+    fn tend(&self) -> Option<Duration> {
+        let mut waiting = self.waiting();
+        let now = Instant::now();
+        waiting.residents.retain(|(_, since)| now.duration_since(*since) < IDLE);
+        let next =
+            waiting.residents.first().map(|(_, since)| IDLE.saturating_sub(now.duration_since(*since)));
+        waiting.is_tended = next.is_some();
+        next
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing in the list is half-changed at a point that can panic.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets go of residents that have waited long enough.
+pub(crate) struct Tending {
+    residents: Weak<Residents>,
+}
+
+impl Tending {
+    /// Does so until none is left.
+    pub(crate) async fn until_none_waits(self) {
+        while let Some(wait) = self.residents.upgrade().and_then(|residents| residents.tend()) {
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+impl Drop for Tending {
+    fn drop(&mut self) {
+        // Its runtime may have ended before it, as that of a probe does.
+        if let Some(residents) = self.residents.upgrade() {
+            residents.waiting().is_tended = false;
+        }
+    }
+}
+
+/// Tells whether nothing has come on the socket of a process that has nothing to say: not even its end.
+fn is_silent(socket: &OwnedFd) -> bool {
+    let mut set = [PollFd::new(socket, PollFlags::IN)];
+    matches!(poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+}
