@@ -57,7 +57,7 @@ impl Begun {
         let mut watch = Watch::new(pipes, reports, deadline, launcher.buffers.lend())?;
         watch.halt = spec.halt.take();
         if let Some(live) = live {
-            watch.join(live);
+            watch.join(live)?;
         }
         let watched = watch.until_ended(&mut capture).await;
         launcher.buffers.take_back(std::mem::take(&mut watch.buffer));

@@ -45,6 +45,7 @@ pub mod step;
 mod surface;
 mod sys;
 pub mod tier;
+mod tube;
 mod walls;
 mod watch;
 mod wire;

@@ -24,6 +24,7 @@ use crate::output::{Capture, Stream};
 use crate::result::{Ending, Limit};
 use crate::run::Halt;
 use crate::sys;
+use crate::tube::{LATE, Tube};
 use crate::wire::{self, Reach, Report};
 
 /// How long pipes are read after the main process is gone.
@@ -34,6 +35,8 @@ const KILL_WAIT: Duration = Duration::from_millis(500);
 const HAND_OVER: Duration = Duration::from_secs(30);
 /// What tells the reader of a terminal that there is no more (`VEOF`, termios(3)).
 const END_OF_INPUT: u8 = 4;
+/// How often a pipe is read at the end of its run before it is watched: more than it holds at once.
+const READS_MAX: usize = 4;
 /// Size of a pipe whose writer fills it, in bytes; the system's default is 64 KiB (pipe(7)).
 const WIDE_PIPE_BYTES: i32 = 512 * 1024;
 
@@ -50,8 +53,10 @@ pub(crate) struct Pipes {
 /// A run under way, seen from the service.
 pub(crate) struct Watch {
     reports: AsyncFd<OwnedFd>,
-    out: Option<AsyncFd<OwnedFd>>,
-    err: Option<AsyncFd<OwnedFd>>,
+    out: Option<Tube>,
+    err: Option<Tube>,
+    /// When standard output is watched from; `None` once it is.
+    late: Option<Pin<Box<Sleep>>>,
     input: Option<Input<AsyncFd<OwnedFd>>>,
     timer: Pin<Box<Sleep>>,
     phase: Phase,
@@ -98,6 +103,8 @@ enum Phase {
 /// What a run did next.
 enum Event {
     Report,
+    /// The command has lived for a moment.
+    Late,
     Output(Stream),
     Input,
     /// More input came; `None` when there will be no more.
@@ -120,7 +127,6 @@ impl Watch {
         deadline: Instant,
         buffer: Box<[u8]>,
     ) -> Result<Self, Error> {
-        let readable = |fd| watched(fd, Interest::READABLE);
         let input = match pipes.input {
             Some(mut input) => match input.write_all_at_once() {
                 Progress::Over => None,
@@ -137,9 +143,10 @@ impl Watch {
         };
         ioctl_fionbio(&reports, true).map_err(Error::resource("ioctl(FIONBIO)"))?;
         Ok(Self {
-            reports: readable(reports)?,
-            out: Some(readable(pipes.out)?),
-            err: pipes.err.map(readable).transpose()?,
+            reports: watched(reports, Interest::READABLE)?,
+            out: Some(Tube::Unwatched(pipes.out)),
+            err: pipes.err.map(|err| Tube::Unwatched(err).watched()).transpose()?,
+            late: Some(Box::pin(tokio::time::sleep(LATE))),
             input,
             timer: Box::pin(tokio::time::sleep_until(deadline)),
             phase: Phase::Running,
@@ -162,10 +169,24 @@ impl Watch {
     }
 
     /// Lets somebody take part.
-    pub(crate) fn join(&mut self, live: Live) {
+    ///
+    /// # Errors
+    /// As [`Watch::new`].
+    pub(crate) fn join(&mut self, live: Live) -> Result<(), Error> {
+        self.watch_output()?;
         self.tap = Some(Tap { sender: live.output, room: None });
         self.begun = Some(live.begun);
         self.kill = Some(live.kill);
+        Ok(())
+    }
+
+    /// From now on, all output is read as it comes.
+    fn watch_output(&mut self) -> Result<(), Error> {
+        if self.late.take().is_none() {
+            return Ok(());
+        }
+        self.out = self.out.take().map(Tube::watched).transpose()?;
+        Ok(())
     }
 
     /// Collects output until the run has ended.
@@ -179,9 +200,19 @@ impl Watch {
                 return Ok(self.ending());
             }
             match self.next().await {
-                Event::Report => self.take_report()?,
+                Event::Report => self.take_report(capture)?,
+                Event::Late => {
+                    self.take_output(Stream::Out, capture);
+                    self.watch_output()?;
+                }
                 Event::Output(stream) => {
-                    self.take_output(stream, capture);
+                    if stream == Stream::Err && self.tap.is_none() {
+                        // What was written before stands before it, noticed or not.
+                        self.take_output(Stream::Out, capture);
+                    }
+                    if self.take_output(stream, capture) {
+                        self.watch_output()?;
+                    }
                     if self.hand_over_until.is_some_and(|until| Instant::now() < until) {
                         self.wait(Phase::Draining, DRAIN);
                     }
@@ -227,16 +258,17 @@ impl Watch {
             biased;
             () = &mut self.timer => Event::Timer,
             limit = halted(self.halt.as_mut()), if self.phase == Phase::Running => Event::Halt(limit),
-            () = ready(Some(&self.reports), Interest::READABLE), if self.phase != Phase::Draining => Event::Report,
+            () = ready(&self.reports, Interest::READABLE), if self.phase != Phase::Draining => Event::Report,
             () = killed(self.kill.as_mut()), if self.phase == Phase::Running => Event::Kill,
             room = reserve(self.tap.as_ref()), if waits_for_room => Event::Room(room),
-            () = ready(self.out.as_ref(), Interest::READABLE), if may_read => Event::Output(Stream::Out),
-            () = ready(self.err.as_ref(), Interest::READABLE), if may_read => Event::Output(Stream::Err),
+            () = passed(self.late.as_mut()) => Event::Late,
+            () = readable(self.out.as_ref()), if may_read => Event::Output(Stream::Out),
+            () = readable(self.err.as_ref()), if may_read => Event::Output(Stream::Err),
             event = next_input(self.input.as_mut()) => event,
         }
     }
 
-    fn take_report(&mut self) -> Result<(), Error> {
+    fn take_report(&mut self, capture: &mut Capture) -> Result<(), Error> {
         let mut packet = [0; 512];
         let mut attached = Vec::new();
         let received =
@@ -271,7 +303,7 @@ impl Watch {
             Report::Ended { code, signal, stays } => {
                 (self.code, self.signal) = (code, signal);
                 self.stays = stays;
-                self.drain();
+                self.drain(capture)?;
             }
             Report::Exited { code, signal, limit } => {
                 self.limit = self.limit.or(limit);
@@ -279,7 +311,7 @@ impl Watch {
                 if (self.code, self.signal) == (None, None) {
                     (self.code, self.signal) = (code, signal);
                 }
-                self.drain();
+                self.drain(capture)?;
             }
         }
         Ok(())
@@ -294,15 +326,14 @@ impl Watch {
         Error::LauncherDied
     }
 
-    fn take_output(&mut self, stream: Stream, capture: &mut Capture) {
+    /// Reads some output; tells whether there was any.
+    fn take_output(&mut self, stream: Stream, capture: &mut Capture) -> bool {
         let pipe = match stream {
             Stream::Out => &mut self.out,
             Stream::Err => &mut self.err,
         };
-        let Some(open) = pipe else { return };
-        let buffer = &mut self.buffer;
-        let read = open.try_io(Interest::READABLE, |pipe| Ok(rustix::io::read(pipe, &mut **buffer)?));
-        match read {
+        let Some(open) = pipe else { return false };
+        match open.read(&mut self.buffer) {
             Ok(length) if length > 0 => {
                 let bytes = self.buffer.get(..length).unwrap_or_default();
                 capture.push(stream, bytes);
@@ -312,10 +343,12 @@ impl Watch {
                 if length == Buffers::BYTES {
                     widen(open.as_fd());
                 }
+                return true;
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             _ => *pipe = None,
         }
+        false
     }
 
     /// Writes what standard input takes now.
@@ -338,13 +371,25 @@ impl Watch {
         }
     }
 
-    /// Reads the rest of the output, for a moment.
-    fn drain(&mut self) {
+    /// Reads the rest of the output: what is there at once, and what still comes for a moment.
+    fn drain(&mut self, capture: &mut Capture) -> Result<(), Error> {
         self.input = None;
+        if self.late.is_some() {
+            // Nobody takes part, who might have no room.
+            for stream in [Stream::Out, Stream::Err] {
+                for _ in 0..READS_MAX {
+                    if !self.take_output(stream, capture) {
+                        break;
+                    }
+                }
+            }
+            self.watch_output()?;
+        }
         if self.tap.is_some() {
             self.hand_over_until = Some(Instant::now() + HAND_OVER);
         }
         self.wait(Phase::Draining, DRAIN);
+        Ok(())
     }
 
     /// Tells whether output waits only because somebody takes it slowly.
@@ -381,11 +426,24 @@ fn watched(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, Error> {
     sys::watch(fd, interest).map_err(Error::resource("epoll_ctl"))
 }
 
-/// Waits until `fd` is ready, or for ever without one.
-async fn ready(fd: Option<&AsyncFd<OwnedFd>>, interest: Interest) {
-    match fd {
-        // An error shows again, with its reason, when the descriptor is used.
-        Some(fd) => drop(fd.ready(interest).await),
+/// Waits until `fd` is ready.
+async fn ready(fd: &AsyncFd<OwnedFd>, interest: Interest) {
+    // An error shows again, with its reason, when the descriptor is used.
+    drop(fd.ready(interest).await);
+}
+
+/// Waits until there is output to read, or for ever when nothing more can come.
+async fn readable(tube: Option<&Tube>) {
+    match tube {
+        Some(tube) => tube.readable().await,
+        None => pending().await,
+    }
+}
+
+/// Waits for the moment, or for ever without one.
+async fn passed(moment: Option<&mut Pin<Box<Sleep>>>) {
+    match moment {
+        Some(moment) => moment.await,
         None => pending().await,
     }
 }
@@ -397,7 +455,7 @@ async fn next_input(input: Option<&mut Input<AsyncFd<OwnedFd>>>) -> Event {
     match &mut input.more {
         Some(more) if is_written => Event::Fed(more.recv().await),
         _ => {
-            ready(Some(&input.pipe), Interest::WRITABLE).await;
+            ready(&input.pipe, Interest::WRITABLE).await;
             Event::Input
         }
     }

@@ -333,3 +333,14 @@ fn all_of_this_holds_at_tier_landlock() {
 fn all_of_this_holds_without_root() {
     support::repeat_without_root("echo_prints_what_it_was_told");
 }
+
+#[tokio::test]
+async fn what_was_written_first_stands_first_in_the_output_of_both_streams() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    for _ in 0..10 {
+        assert_eq!(sandbox.bash("echo 一; echo 二 >&2").await.output, "一\n二\n");
+    }
+    let slow =
+        sandbox.bash("echo 一; sleep 0.1; echo 二 >&2; sleep 0.1; echo 三; sleep 0.1; echo 四 >&2").await;
+    assert_eq!(slow.output, "一\n二\n三\n四\n");
+}
