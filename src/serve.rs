@@ -21,6 +21,7 @@ use crate::egress::Egress;
 use crate::http::{self, App};
 use crate::metrics::Metrics;
 use crate::ops::Service;
+use crate::ops::backends::Backends;
 use crate::ops::events::EventTable;
 use crate::ops::places::RunPlaces;
 use crate::ops::run::table::RunTable;
@@ -133,6 +134,7 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     let registry = Arc::new(registry.map_err(|source| store_error(config, source))?);
     let sessions = &config.limits.sessions;
     Ok(Arc::new(Service {
+        backends: Backends::new(&config.limits.runs),
         store,
         launcher,
         host,

@@ -61,7 +61,7 @@ pub use mounts::{Attachment, Role};
 pub use output::unfinished_character;
 pub use owners::OwnerMaps;
 pub use programs::{Programs, SEARCH_PATH, Whitelist};
-pub use result::{Encoding, ExecResult, Limit};
+pub use result::{Encoding, ExecResult, Limit, Told};
 pub use run::{Halt, RunSpec};
 pub use step::Step;
 pub use sys::watch as watch_descriptor;

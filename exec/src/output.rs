@@ -43,6 +43,12 @@ impl Capture {
         Self { out: Kept::new(limit), err: Kept::new(limit), turns: Vec::new() }
     }
 
+    /// The output of a command that something else ran: of each stream the bytes that were kept, and how many are missing
+    /// in their middle.
+    pub(crate) fn of_kept(out: (Vec<u8>, u64), err: (Vec<u8>, u64)) -> Self {
+        Self { out: Kept::of(out), err: Kept::of(err), turns: Vec::new() }
+    }
+
     /// Takes what was read from `stream`.
     pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) {
         if bytes.is_empty() {
@@ -133,6 +139,12 @@ impl Capture {
 impl Kept {
     fn new(limit: usize) -> Self {
         Self { head: Vec::new(), tail: VecDeque::new(), half: limit / 2, total: 0 }
+    }
+
+    fn of((mut head, dropped_bytes): (Vec<u8>, u64)) -> Self {
+        let (half, length) = (head.len() / 2, head.len() as u64);
+        let tail = if dropped_bytes == 0 { VecDeque::new() } else { head.split_off(half).into() };
+        Self { head, tail, half, total: length.saturating_add(dropped_bytes) }
     }
 
     fn push(&mut self, bytes: &[u8]) {
@@ -281,6 +293,26 @@ mod tests {
         capture.push(Stream::Out, &[0xFF, 0x00, b'a']);
         assert_eq!(capture.text(Stream::Out), "\u{FFFD}\0a");
         assert_eq!(capture.bytes(Stream::Out), [0xFF, 0x00, b'a']);
+    }
+
+    #[test]
+    fn what_something_else_kept_is_shown_as_what_was_kept_here() {
+        let text = "数据é😀".repeat(20);
+        for limit in [0, 2, 8, 24, 41, 1000] {
+            let mut capture = Capture::new(limit);
+            capture.push(Stream::Out, text.as_bytes());
+            let kept = (text.len() as u64).min(limit as u64 / 2 * 2);
+            let half = usize::try_from(kept / 2).unwrap();
+            let bytes = if kept == text.len() as u64 {
+                text.clone().into_bytes()
+            } else {
+                [&text.as_bytes()[..half], &text.as_bytes()[text.len() - half..]].concat()
+            };
+            let same = Capture::of_kept((bytes, text.len() as u64 - kept), (Vec::new(), 0));
+            assert_eq!(same.text(Stream::Out), capture.text(Stream::Out), "limit {limit}");
+            assert_eq!(same.dropped(Stream::Out), capture.dropped(Stream::Out), "limit {limit}");
+            assert_eq!((same.total(Stream::Out), same.both()), (capture.total(Stream::Out), capture.both()));
+        }
     }
 
     #[test]

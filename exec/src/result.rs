@@ -1,4 +1,4 @@
-//! [`ExecResult`]: how a run ended and what it wrote.
+//! [`ExecResult`]: how a run ended and what it wrote. [`Told`]: the same of a command that something else ran.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,9 +19,9 @@ pub enum Encoding {
     Base64,
 }
 
-/// How a run ended and what it wrote.
+/// How a run ended and what it wrote. `E` says what confined it: of what a launcher ran, an [`Enforcement`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExecResult {
+pub struct ExecResult<E = Enforcement> {
     /// Standard output as UTF-8: all of it, or the first and last half of the limit with a line between that tells
     /// how many bytes were dropped.
     pub stdout: String,
@@ -55,7 +55,7 @@ pub struct ExecResult {
     /// From the call to the answer, in milliseconds.
     pub duration_ms: u64,
     /// What confined the run.
-    pub enforcement: Enforcement,
+    pub enforcement: E,
     /// What to do about a program that was refused; a guess from the messages of shells.
     pub hint: Option<String>,
     /// Whether it ran in a process namespace that an earlier run in the same surroundings had left. Told nobody: it makes
@@ -76,6 +76,27 @@ pub enum Limit {
     FileSize,
     /// What its trees may take on the disk, or what the disk keeps free; the signal is `SIGKILL`.
     Disk,
+}
+
+/// How a command ended that no launcher of ours ran, and what was kept of its output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Standard output: its first and last half, joined, when bytes were dropped in between.
+    pub stdout: Vec<u8>,
+    /// Bytes of standard output that are not in `stdout`.
+    pub stdout_dropped_bytes: u64,
+    /// Standard error, in the same way.
+    pub stderr: Vec<u8>,
+    /// Bytes of standard error that are not in `stderr`.
+    pub stderr_dropped_bytes: u64,
+    /// The exit code, 0 to 255; −1 when a signal or the deadline ended it.
+    pub exit_code: i32,
+    /// The signal that ended it.
+    pub signal: Option<String>,
+    /// Whether the deadline ended it.
+    pub timed_out: bool,
+    /// From the call to the answer, in milliseconds.
+    pub duration_ms: u64,
 }
 
 /// How the main process ended.
@@ -102,14 +123,52 @@ impl Ending {
     }
 }
 
-impl ExecResult {
+impl<E> ExecResult<E> {
+    /// The result of a command that something else ran. In which order its streams came is not known: standard output
+    /// stands first.
+    #[must_use]
+    pub fn of_told(told: Told, encoding: Encoding, enforcement: E, hint: Option<String>) -> Self {
+        let Told { exit_code, signal, timed_out, duration_ms, .. } = told;
+        let capture = Capture::of_kept(
+            (told.stdout, told.stdout_dropped_bytes),
+            (told.stderr, told.stderr_dropped_bytes),
+        );
+        let ending = Ending { code: Some(exit_code), signal: None, timed_out, limit: None };
+        let made = Self::new(&capture, ending, encoding, duration_ms, enforcement, hint);
+        Self { signal, ..made }
+    }
+
+    /// The same, with something else said of what confined it.
+    #[must_use]
+    pub fn confined_by<F>(self, said: impl FnOnce(E) -> F) -> ExecResult<F> {
+        ExecResult {
+            stdout: self.stdout,
+            stderr: self.stderr,
+            output: self.output,
+            stdout_base64: self.stdout_base64,
+            stderr_base64: self.stderr_base64,
+            exit_code: self.exit_code,
+            signal: self.signal,
+            timed_out: self.timed_out,
+            limit: self.limit,
+            truncated: self.truncated,
+            stdout_bytes: self.stdout_bytes,
+            stderr_bytes: self.stderr_bytes,
+            dropped_bytes: self.dropped_bytes,
+            duration_ms: self.duration_ms,
+            enforcement: said(self.enforcement),
+            hint: self.hint,
+            is_residents: self.is_residents,
+        }
+    }
+
     /// Puts a result together.
     pub(crate) fn new(
         capture: &Capture,
         ending: Ending,
         encoding: Encoding,
         duration_ms: u64,
-        enforcement: Enforcement,
+        enforcement: E,
         hint: Option<String>,
     ) -> Self {
         let dropped_bytes = capture.dropped(Stream::Out) + capture.dropped(Stream::Err);

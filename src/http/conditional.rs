@@ -1,7 +1,8 @@
 //! Conditions and ranges of requests (RFC 9110, sections 13 and 14).
 
 use axum::http::{HeaderMap, HeaderName, header};
-use storage::{Condition, ETag, Stat};
+use sandbox::WriteMode;
+use storage::{Condition, ETag};
 
 use super::problem::{Code, Problem};
 
@@ -96,6 +97,44 @@ pub(super) fn of_read(headers: &HeaderMap, etag: &ETag, path: &str) -> Result<Fr
     }
 }
 
+/// Reads the condition of a change where files have no tags: `If-None-Match: *`.
+pub(super) fn of_untagged_change(headers: &HeaderMap) -> Result<WriteMode, Problem> {
+    match of_change(headers)? {
+        Condition::Always => Ok(WriteMode::Replace),
+        Condition::Missing => Ok(WriteMode::Create),
+        Condition::Exists | Condition::Matches(_) => Err(untagged()),
+    }
+}
+
+/// Refuses conditions where files have no tags and nothing can be found out about them. Nobody has got a tag, so that
+/// one which a reader says to have is none of this file.
+pub(super) fn of_untagged_read(headers: &HeaderMap) -> Result<(), Problem> {
+    match (tags(headers, &header::IF_MATCH)?, tags(headers, &header::IF_NONE_MATCH)?) {
+        (None, None | Some(Tags::These(_))) => Ok(()),
+        _ => Err(untagged()),
+    }
+}
+
+/// Refuses any condition, where none can be kept.
+pub(super) fn none(headers: &HeaderMap) -> Result<(), Problem> {
+    match of_change(headers)? {
+        Condition::Always => Ok(()),
+        _ => Err(untagged()),
+    }
+}
+
+/// The file, of `size` bytes, has none of those that are asked for.
+pub(super) fn unsatisfiable(size: u64) -> Problem {
+    Problem::new(Code::RangeNotSatisfiable, format!("the file has {size} bytes: ask for some of them"))
+        .with("size", size)
+        .with_header(header::CONTENT_RANGE, format!("bytes */{size}"))
+}
+
+fn untagged() -> Problem {
+    let message = "files of this workspace have no tags, because another backend answers for it: leave the condition out";
+    Problem::new(Code::Unsupported, message)
+}
+
 /// A part of a file: first byte and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ByteRange {
@@ -103,27 +142,24 @@ pub(super) struct ByteRange {
     pub(super) length: u64,
 }
 
-/// Reads the range asked for; `None` means all of it.
+/// Reads the range asked for of a file of `size` bytes with this tag, if it has one; `None` means all of it.
 ///
 /// Several ranges, other units, and a range of an older version (`If-Range`) mean all of it, as the RFC allows.
-pub(super) fn range(headers: &HeaderMap, stat: &Stat) -> Result<Option<ByteRange>, Problem> {
+pub(super) fn range(
+    headers: &HeaderMap,
+    size: u64,
+    etag: Option<&ETag>,
+) -> Result<Option<ByteRange>, Problem> {
     let Some(value) = headers.get(header::RANGE).and_then(|value| value.to_str().ok()) else {
         return Ok(None);
     };
     let if_range = headers.get(header::IF_RANGE).map(|value| value.as_bytes());
-    if if_range.is_some_and(|tag| tag != stat.etag().to_string().as_bytes()) {
+    let etag = etag.map(ETag::to_string);
+    if if_range.is_some_and(|tag| etag.as_deref().map(str::as_bytes) != Some(tag)) {
         return Ok(None);
     }
     let Some(spec) = value.strip_prefix("bytes=").filter(|spec| !spec.contains(',')) else {
         return Ok(None);
-    };
-    let unsatisfiable = || {
-        Problem::new(
-            Code::RangeNotSatisfiable,
-            format!("the file has {} bytes: ask for some of them", stat.size),
-        )
-        .with("size", stat.size)
-        .with_header(header::CONTENT_RANGE, format!("bytes */{}", stat.size))
     };
     let malformed = || Problem::invalid("`Range` is `bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-LENGTH`");
     let (first, last) = spec.trim().split_once('-').ok_or_else(malformed)?;
@@ -132,18 +168,18 @@ pub(super) fn range(headers: &HeaderMap, stat: &Stat) -> Result<Option<ByteRange
         false => Err(malformed()),
     };
     let (first, end) = match (first, last) {
-        ("", length) => (stat.size.saturating_sub(number(length)?), stat.size),
-        (first, "") => (number(first)?, stat.size),
+        ("", length) => (size.saturating_sub(number(length)?), size),
+        (first, "") => (number(first)?, size),
         (first, last) => {
             let (first, last) = (number(first)?, number(last)?);
             if last < first {
                 return Err(malformed());
             }
-            (first, last.saturating_add(1).min(stat.size))
+            (first, last.saturating_add(1).min(size))
         }
     };
     if first >= end {
-        return Err(unsatisfiable());
+        return Err(unsatisfiable(size));
     }
     Ok(Some(ByteRange { first, length: end - first }))
 }
@@ -177,19 +213,20 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_that_nobody_can_check_is_refused_where_there_are_no_tags() {
+        let change = |name, value| of_untagged_change(&with(name, value));
+        assert_eq!(change(header::IF_NONE_MATCH, "*").unwrap(), WriteMode::Create);
+        assert_eq!(of_untagged_change(&HeaderMap::new()).unwrap(), WriteMode::Replace);
+        assert!(change(header::IF_MATCH, "*").is_err() && change(header::IF_MATCH, "\"a\"").is_err());
+        let read = |name, value| of_untagged_read(&with(name, value));
+        assert!(read(header::IF_NONE_MATCH, "\"a\"").is_ok());
+        assert!(read(header::IF_NONE_MATCH, "*").is_err() && read(header::IF_MATCH, "\"a\"").is_err());
+    }
+
+    #[test]
     fn ranges_are_clamped_and_impossible_ones_are_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = storage::Store::open(dir.path(), storage::Options::default()).unwrap().0;
-        let mut staged = store
-            .files(policy::TreeId::Workspace(
-                policy::UserId::parse("u").unwrap(),
-                policy::AgentId::parse("a").unwrap(),
-            ))
-            .stage()
-            .unwrap();
-        staged.write(b"0123456789").unwrap();
-        let stat = staged.stat().unwrap();
-        let read = |value: &str| range(&with(header::RANGE, value), &stat);
+        let tag = ETag::from_opaque("now");
+        let read = |value: &str| range(&with(header::RANGE, value), 10, Some(&tag));
         let part = |first, length| Some(ByteRange { first, length });
         assert_eq!(read("bytes=2-4").unwrap(), part(2, 3));
         assert_eq!(read("bytes=8-").unwrap(), part(8, 2));
@@ -197,6 +234,12 @@ mod tests {
         assert_eq!(read("bytes=5-999").unwrap(), part(5, 5));
         assert_eq!(read("bytes=0-1,3-4").unwrap(), None);
         assert_eq!(read("lines=0-1").unwrap(), None);
+        let mut older = with(header::RANGE, "bytes=2-4");
+        for (tag, expected) in [("\"now\"", part(2, 3)), ("\"old\"", None)] {
+            older.insert(header::IF_RANGE, HeaderValue::from_static(tag));
+            assert_eq!(range(&older, 10, Some(&ETag::from_opaque("now"))).unwrap(), expected);
+            assert_eq!(range(&older, 10, None).unwrap(), None);
+        }
         for wrong in ["bytes=10-", "bytes=-0", "bytes=4-2", "bytes=a-b", "bytes=5", "bytes=+1-2", "bytes=-"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

@@ -3,23 +3,15 @@
 //! A page of any site can send requests to `127.0.0.1` from its visitor's browser, and a name that resolves to
 //! `127.0.0.1` can even read the answers (DNS rebinding). A browser cannot help saying so in `Origin` and `Host`.
 
-use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 
 use super::App;
 use super::problem::{Code, Problem};
 
-/// Lets a request through unless a foreign page may have sent it.
-pub(super) async fn same_origin(State(app): State<App>, request: Request, next: Next) -> Response {
+/// Refuses a request that a foreign page may have sent.
+pub(super) fn same_origin(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
     // With tokens, a page that has none gets nowhere.
-    if !app.access.is_closed()
-        && let Err(problem) = check(request.headers(), app.is_guarded)
-    {
-        return problem.into_response();
-    }
-    next.run(request).await
+    if app.access.is_closed() { Ok(()) } else { check(headers, app.is_guarded) }
 }
 
 fn check(headers: &HeaderMap, any_name: bool) -> Result<(), Problem> {

@@ -5,6 +5,7 @@ use std::any::Any;
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use sandbox::ErrorKind;
 use serde_json::{Map, Value, json};
 
 use super::facts;
@@ -42,12 +43,13 @@ pub(super) enum Code {
     Internal,
     Unsupported,
     Disconnected,
+    Timeout,
     TooSlow,
 }
 
 impl Code {
     /// Every code.
-    pub(super) const ALL: [Self; 27] = [
+    pub(super) const ALL: [Self; 28] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Denied,
@@ -74,6 +76,7 @@ impl Code {
         Self::Internal,
         Self::Unsupported,
         Self::Disconnected,
+        Self::Timeout,
         Self::TooSlow,
     ];
 
@@ -111,6 +114,7 @@ impl Code {
             Self::Internal => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
             Self::Unsupported => ("unsupported", StatusCode::NOT_IMPLEMENTED),
             Self::Disconnected => ("disconnected", StatusCode::SERVICE_UNAVAILABLE),
+            Self::Timeout => ("timeout", StatusCode::GATEWAY_TIMEOUT),
             Self::TooSlow => ("too_slow", StatusCode::REQUEST_TIMEOUT),
         }
     }
@@ -145,6 +149,12 @@ impl Problem {
         Self::new(Code::TooLarge, format!("{what} is larger than {limit} bytes")).with("limit_bytes", limit)
     }
 
+    fn busy(message: impl Into<String>, retry_after_seconds: u64) -> Self {
+        Self::new(Code::Busy, message)
+            .with("retry_after_seconds", retry_after_seconds)
+            .with_header(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds))
+    }
+
     /// Adds a typed detail beside the sentence.
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.extras.insert(name.to_owned(), value.into());
@@ -172,14 +182,33 @@ impl Problem {
     }
 }
 
+/// The code of a failure of another backend; none for what is nobody's but the backend's own fault.
+fn of_backend(kind: ErrorKind) -> Option<Code> {
+    match kind {
+        ErrorKind::NotFound => Some(Code::NotFound),
+        ErrorKind::PermissionDenied => Some(Code::Denied),
+        ErrorKind::IsDirectory => Some(Code::IsDirectory),
+        ErrorKind::NotADirectory => Some(Code::NotADirectory),
+        ErrorKind::NotEmpty => Some(Code::NotEmpty),
+        ErrorKind::AlreadyExists => Some(Code::AlreadyExists),
+        ErrorKind::TooLarge => Some(Code::TooLarge),
+        ErrorKind::Quota => Some(Code::Quota),
+        ErrorKind::Timeout => Some(Code::Timeout),
+        ErrorKind::Disconnected => Some(Code::Disconnected),
+        ErrorKind::Invalid => Some(Code::Invalid),
+        ErrorKind::Unsupported => Some(Code::Unsupported),
+        ErrorKind::Busy => Some(Code::Busy),
+        // Those that a later version has, too.
+        _ => None,
+    }
+}
+
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         match error {
             Error::Invalid(_) | Error::Id(_) | Error::Scope(_) => Self::invalid(message),
-            Error::Busy { retry_after_seconds, .. } => Self::new(Code::Busy, message)
-                .with("retry_after_seconds", retry_after_seconds)
-                .with_header(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds)),
+            Error::Busy { retry_after_seconds, .. } => Self::busy(message, retry_after_seconds),
             Error::Unsupported(_) => Self::new(Code::Unsupported, message),
             Error::NoRun(_) => Self::new(Code::NotFound, message),
             Error::NameTaken(_) | Error::NotNow(_) | Error::Removed => Self::new(Code::Conflict, message),
@@ -193,6 +222,14 @@ impl From<Error> for Problem {
             Error::Refused(refusal) => refusal.into(),
             Error::Storage(error) => error.into(),
             Error::Exec(error) => error.into(),
+            Error::Elsewhere { kind, .. } => match of_backend(kind) {
+                Some(Code::Busy) => Self::busy(message, 1),
+                Some(code @ Code::Disconnected) => {
+                    Self::new(code, message).with_header(header::RETRY_AFTER, "5")
+                }
+                Some(code) => Self::new(code, message),
+                None => Self::internal(&error),
+            },
             Error::Log(_) | Error::Panicked => Self::internal(&error),
         }
     }
@@ -289,9 +326,7 @@ impl From<storage::Error> for Problem {
                 .with("limit_bytes", floor),
             E::Countless(_) => Self::new(Code::Quota, message).with("limit", "limits.disk.files"),
             E::NoSpace(_) => Self::new(Code::Quota, message),
-            E::Watches => Self::new(Code::Busy, message)
-                .with("retry_after_seconds", 30)
-                .with_header(header::RETRY_AFTER, "30"),
+            E::Watches => Self::busy(message, 30),
             E::Unsupported(_) => Self::new(Code::Unsupported, message),
             E::Io { .. } => Self::internal(&error),
         }
@@ -335,9 +370,7 @@ impl From<Unwritable> for Problem {
     fn from(error: Unwritable) -> Self {
         let message = error.to_string();
         match error {
-            Unwritable::Full => Self::new(Code::Busy, message)
-                .with("retry_after_seconds", 1)
-                .with_header(header::RETRY_AFTER, "1"),
+            Unwritable::Full => Self::busy(message, 1),
             Unwritable::NoSpace => Self::new(Code::Quota, message).with("limit", "audit"),
             Unwritable::Failing | Unwritable::Late => {
                 Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")

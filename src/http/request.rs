@@ -1,6 +1,7 @@
 //! What requests carry: who asks, which tree, which parameters.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
@@ -13,9 +14,11 @@ use storage::{SandboxId, SnapshotId};
 
 use super::App;
 use super::body;
+use super::elsewhere::Lent;
 use super::facts;
 use super::problem::Problem;
 use crate::access::{Access, Action, Caller, Role};
+use crate::ops::elsewhere::Backend;
 use crate::ops::run::id::ExecId;
 
 /// Largest JSON body, in bytes.
@@ -53,9 +56,19 @@ async fn named(
     Ok((user, agent, skill))
 }
 
+/// The workspace that the path names, when it names one; asked by nobody in particular.
+pub(super) async fn workspace_of(parts: &mut Parts, app: &App) -> Option<SandboxId> {
+    match named(parts, app).await {
+        Ok((Some(user), Some(agent), None)) => Some(SandboxId { user, agent }),
+        _ => None,
+    }
+}
+
 /// A request for one tree by somebody who may ask for it: reading for `GET` and `HEAD`, changing otherwise.
 pub(super) struct TreeRequest {
     pub(super) id: TreeId,
+    /// What answers for the tree, when this service does not.
+    pub(super) backend: Option<Arc<Backend>>,
 }
 
 /// A request for one tree that reads whatever its method is, because what is asked takes a body.
@@ -68,19 +81,31 @@ impl FromRequestParts<App> for TreeRequest {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
-        Ok(Self { id: tree_for(parts, app, !reads).await? })
+        let Allowed { tree, backend, .. } = used_tree(parts, app, !reads).await?;
+        Ok(Self { id: tree, backend })
     }
 }
 
-/// The tree that the path names, if the caller may read it, or change it when the request `changes` it.
-async fn tree_for(parts: &mut Parts, app: &App, changes: bool) -> Result<TreeId, Problem> {
-    let (tree, _) = allowed_tree(parts, app, changes).await?;
-    app.service.note_use(SandboxId::of(&tree)).await;
-    Ok(tree)
+/// A tree that the caller may ask for.
+struct Allowed {
+    tree: TreeId,
+    role: Role,
+    /// What answers for it, when this service does not.
+    backend: Option<Arc<Backend>>,
 }
 
-/// As [`tree_for`], for somebody who does not use the tree by it; and what the caller may do.
-async fn allowed_tree(parts: &mut Parts, app: &App, changes: bool) -> Result<(TreeId, Role), Problem> {
+/// The tree that the path names, if the caller may read it, or change it when the request `changes` it.
+async fn used_tree(parts: &mut Parts, app: &App, changes: bool) -> Result<Allowed, Problem> {
+    let allowed = allowed_tree(parts, app, changes).await?;
+    // What another backend answers for is no use of what lies here.
+    if allowed.backend.is_none() {
+        app.service.note_use(SandboxId::of(&allowed.tree)).await;
+    }
+    Ok(allowed)
+}
+
+/// As [`used_tree`], for somebody who does not use the tree by it.
+async fn allowed_tree(parts: &mut Parts, app: &App, changes: bool) -> Result<Allowed, Problem> {
     let Caller { role, .. } = caller(&app.access, &parts.headers)?;
     let (Some(user), Some(agent), skill) = named(parts, app).await? else {
         return Err(Problem::invalid("the path names no user and agent"));
@@ -91,7 +116,8 @@ async fn allowed_tree(parts: &mut Parts, app: &App, changes: bool) -> Result<(Tr
         Some(skill) => TreeId::Skill(user, agent, skill),
         None => TreeId::Workspace(user, agent),
     };
-    Ok((tree, role))
+    let backend = parts.extensions.get::<Lent>().map(Lent::backend).transpose()?;
+    Ok(Allowed { tree, role, backend })
 }
 
 /// A request about a sandbox as a whole, which is no use of it: looking for `GET`, removing otherwise.
@@ -104,7 +130,7 @@ impl FromRequestParts<App> for SandboxRequest {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
-        let (tree, _) = allowed_tree(parts, app, !reads).await?;
+        let Allowed { tree, .. } = allowed_tree(parts, app, !reads).await?;
         Ok(Self { id: SandboxId::of(&tree) })
     }
 }
@@ -150,7 +176,7 @@ impl FromRequestParts<App> for SnapshotRequest {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
-        let (tree, role) = allowed_tree(parts, app, !reads).await?;
+        let Allowed { tree, role, .. } = allowed_tree(parts, app, !reads).await?;
         let sandbox = SandboxId::of(&tree);
         app.service.note_use(sandbox.clone()).await;
         let params = RawPathParams::from_request_parts(parts, app).await;
@@ -173,7 +199,7 @@ impl FromRequestParts<App> for ChangingRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        Ok(Self { id: tree_for(parts, app, true).await? })
+        Ok(Self { id: used_tree(parts, app, true).await?.tree })
     }
 }
 
@@ -187,7 +213,7 @@ impl FromRequestParts<App> for NamedRun {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let TreeRequest { id: tree } = TreeRequest::from_request_parts(parts, app).await?;
+        let TreeRequest { id: tree, .. } = TreeRequest::from_request_parts(parts, app).await?;
         let params = RawPathParams::from_request_parts(parts, app).await;
         let params = params.map_err(|_| Problem::invalid("the path is not percent-encoded UTF-8"))?;
         let name = params.iter().find(|(name, _)| *name == "exec_id").map_or("", |(_, value)| value);
@@ -201,7 +227,7 @@ impl FromRequestParts<App> for TreeQuestion {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        Ok(Self { id: tree_for(parts, app, false).await? })
+        Ok(Self { id: used_tree(parts, app, false).await?.tree })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Times as requests and answers have them.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -18,4 +18,13 @@ pub(super) fn rfc3339(nanoseconds: i128) -> String {
 pub(super) fn http_date(nanoseconds: i128) -> String {
     let seconds = u64::try_from(nanoseconds.div_euclid(1_000_000_000)).unwrap_or(0);
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+/// A time as nanoseconds since 1970.
+pub(super) fn nanoseconds(time: SystemTime) -> i128 {
+    let whole = |distance: Duration| i128::try_from(distance.as_nanos()).unwrap_or(i128::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => whole(after),
+        Err(before) => -whole(before.duration()),
+    }
 }

@@ -42,6 +42,7 @@ fn kind(error: &ops::Error) -> ErrorKind {
         E::Refused(refusal) => of_refusal(refusal),
         E::Storage(error) => of_storage(error),
         E::Exec(error) => of_exec(error),
+        E::Elsewhere { kind, .. } => *kind,
         E::Log(_) | E::Panicked => ErrorKind::Internal,
     }
 }

@@ -18,6 +18,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 pub use self::runs::Outcome;
+use crate::ops::run::confined::Confined;
 
 /// The `Content-Type` of [`Metrics::text`] (OpenMetrics 1.0.0, which Prometheus reads since its version 2.5).
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -214,8 +215,8 @@ impl Metrics {
     }
 
     /// Counts a run that ended with a result.
-    pub fn ran(&self, result: &ExecResult) {
-        let tier = result.enforcement.tier.to_string();
+    pub fn ran(&self, result: &ExecResult<Confined>) {
+        let tier = result.enforcement.word();
         self.runs.get_or_create(&Ran { outcome: Outcome::of(result).word(), tier }).inc();
         self.run_seconds.observe(Duration::from_millis(result.duration_ms).as_secs_f64());
         if result.is_residents {

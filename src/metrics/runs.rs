@@ -22,7 +22,7 @@ pub enum Outcome {
 impl Outcome {
     /// What `result` says.
     #[must_use]
-    pub fn of(result: &ExecResult) -> Self {
+    pub fn of<E>(result: &ExecResult<E>) -> Self {
         match (result.timed_out, result.limit, &result.signal, result.exit_code) {
             (true, ..) => Self::TimedOut,
             (_, Some(limit), ..) => Self::Limited(limit),

@@ -67,6 +67,17 @@ pub enum Error {
     /// The registry cannot answer now.
     #[error("the registry cannot answer now: try again in a few seconds")]
     Registry(#[source] crate::registry::Error),
+    /// Another backend, which answers for the workspace, failed or refused.
+    #[error("{message}")]
+    Elsewhere {
+        /// What went wrong, in the kinds of all backends.
+        kind: sandbox::ErrorKind,
+        /// One sentence, without any path of a host.
+        message: String,
+        /// For the log.
+        #[source]
+        cause: Box<sandbox::Error>,
+    },
     /// A programming error of ours.
     #[error("the operation failed inside the service")]
     Panicked,

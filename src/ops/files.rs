@@ -136,9 +136,7 @@ impl Service {
     pub async fn read_text(&self, id: TreeId, path: RelPath, range: LineRange) -> Result<ReadText> {
         let files = self.store.files(id);
         let limit = self.file_limits.text_bytes;
-        if range.start == Some(0) || range.end == Some(0) {
-            return Err(Error::Invalid("lines are counted from 1".to_owned()));
-        }
+        check_range(range)?;
         if let Some((bytes, stat, layer)) = files.read_cached(&path).filter(|(_, stat, _)| stat.size <= limit)
         {
             let (text, encoding) = part(bytes, &path, range, limit)?;
@@ -195,10 +193,7 @@ impl Service {
         encoding: Option<TextEncoding>,
         condition: Condition,
     ) -> Result<(Written, TextEncoding)> {
-        if encoding.is_some() && range != LineRange::ALL {
-            let reason = "`encoding` goes with a whole text: lines keep the encoding of their file";
-            return Err(Error::Invalid(reason.to_owned()));
-        }
+        check_encoding(range, encoding)?;
         let files = self.store.files(id);
         let limit = self.file_limits.text_bytes;
         let options = WriteOptions { condition, parents: true, mode: None };
@@ -229,21 +224,7 @@ impl Service {
         edits: Vec<Replacement>,
         condition: Condition,
     ) -> Result<(Written, TextEncoding)> {
-        if edits.is_empty() || edits.len() > EDITS_MAX {
-            return Err(Error::Invalid(format!("send 1 to {EDITS_MAX} edits")));
-        }
-        for (index, edit) in edits.iter().enumerate() {
-            if edit.old.is_empty() {
-                return Err(Error::Invalid(format!(
-                    "edit {index}: `old_string` is empty: send the text to replace"
-                )));
-            }
-            if edit.expected == 0 {
-                return Err(Error::Invalid(format!(
-                    "edit {index}: `expected_replacements` is 0: send 1 or more"
-                )));
-            }
-        }
+        check_edits(&edits)?;
         let files = self.store.files(id);
         let limit = self.file_limits.text_bytes;
         let options = WriteOptions { condition, parents: false, mode: None };
@@ -327,8 +308,50 @@ impl Service {
     }
 }
 
+/// Lines that can be read are counted from 1.
+pub(super) fn check_range(range: LineRange) -> Result<()> {
+    if range.start == Some(0) || range.end == Some(0) {
+        return Err(Error::Invalid("lines are counted from 1".to_owned()));
+    }
+    Ok(())
+}
+
+/// An encoding is that of a whole text.
+pub(super) fn check_encoding(range: LineRange, encoding: Option<TextEncoding>) -> Result<()> {
+    if encoding.is_some() && range != LineRange::ALL {
+        let reason = "`encoding` goes with a whole text: lines keep the encoding of their file";
+        return Err(Error::Invalid(reason.to_owned()));
+    }
+    Ok(())
+}
+
+/// Some edits, and each of something.
+pub(super) fn check_edits(edits: &[Replacement]) -> Result<()> {
+    if edits.is_empty() || edits.len() > EDITS_MAX {
+        return Err(Error::Invalid(format!("send 1 to {EDITS_MAX} edits")));
+    }
+    for (index, edit) in edits.iter().enumerate() {
+        if edit.old.is_empty() {
+            return Err(Error::Invalid(format!(
+                "edit {index}: `old_string` is empty: send the text to replace"
+            )));
+        }
+        if edit.expected == 0 {
+            return Err(Error::Invalid(format!(
+                "edit {index}: `expected_replacements` is 0: send 1 or more"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// The text that `bytes` are, or the lines of it that are asked for.
-fn part(bytes: Vec<u8>, path: &RelPath, range: LineRange, limit: u64) -> Result<(Text, TextEncoding)> {
+pub(super) fn part(
+    bytes: Vec<u8>,
+    path: &RelPath,
+    range: LineRange,
+    limit: u64,
+) -> Result<(Text, TextEncoding)> {
     if range == LineRange::ALL {
         let decoded = encoding::decode(bytes).ok_or_else(|| storage::Error::NotText(path.to_string()));
         return Ok(decoded.map(|(text, encoding)| (Text::Whole(text), encoding))?);

@@ -2,7 +2,9 @@
 //!
 //! `storage` blocks, so each operation enters it once, through [`blocking`].
 
+pub mod backends;
 pub mod disk;
+pub mod elsewhere;
 pub mod error;
 pub mod events;
 pub mod files;
@@ -33,6 +35,7 @@ use crate::egress::Egress;
 use crate::metrics::Metrics;
 use crate::registry::Keeper;
 use crate::telemetry::Spans;
+use backends::Backends;
 use disk::DiskWatch;
 pub use error::{Error, Result};
 use events::EventTable;
@@ -43,6 +46,8 @@ use run::under_way::UnderWay;
 
 /// Everything an operation needs.
 pub struct Service {
+    /// The workspaces that another backend answers for, instead of what follows.
+    pub backends: Backends,
     /// The bytes on disk.
     pub store: Store,
     /// Starts commands.

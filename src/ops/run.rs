@@ -6,6 +6,7 @@
 //! | [`id`], [`table`], [`record`] | runs that have a name, and what can be done with them by it |
 //! | [`under_way`] | which sandboxes have how many runs, named or not |
 //! | [`session`] | how such a run begins, and its task |
+//! | [`elsewhere`], [`confined`] | one that another backend makes, and what is said of the walls around a run |
 //! | [`attended`] | one that ends with whoever waits for it |
 //! | [`pending`] | what a run did aside, until somebody decides about it |
 //! | [`changes`] | which files a run made, changed and removed |
@@ -14,6 +15,8 @@
 mod attended;
 mod budget;
 pub mod changes;
+pub mod confined;
+mod elsewhere;
 pub mod event;
 mod fingerprint;
 pub mod id;
@@ -29,16 +32,18 @@ pub mod under_way;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exec::{Limit, Live, Network, RunSpec};
+use exec::{ExecResult, Limit, Live, Network, RunSpec};
 use policy::environment::{self, Places};
 use policy::{Anchors, SkillId, TreeId};
 use storage::{Absorbed, Placement, PlannedRun, PreparedRun};
 use tokio::runtime::Handle;
 
 use self::changes::{Changes, Watched};
+use self::confined::Confined;
 use self::fingerprint::Fingerprint;
 use self::pending::Pending;
 pub use self::request::{Command, Commit, RunOutcome, RunRequest, Skills};
+use super::elsewhere::Backend;
 use super::error::{Error, Result};
 use super::places::Place;
 use super::{Service, blocking};
@@ -62,16 +67,24 @@ pub(crate) struct Planned {
 }
 
 impl Service {
-    /// Runs a command in a tree and waits for its end.
+    /// Runs a command in a tree and waits for its end. With `backend`, that answers for the workspace.
     ///
     /// The run goes on when the caller goes away, because what it does to the tree must be taken in.
     ///
     /// # Errors
     /// [`Error::Refused`] when policy says no; [`Error::Busy`]; [`Error::Stopping`]; [`Error::Storage`] when the
-    /// view cannot be made or taken in; [`Error::Exec`].
-    pub async fn run(self: &Arc<Self>, id: TreeId, request: RunRequest) -> Result<RunOutcome> {
+    /// view cannot be made or taken in; [`Error::Exec`]; [`Error::Elsewhere`].
+    pub async fn run(
+        self: &Arc<Self>,
+        id: TreeId,
+        backend: Option<Arc<Backend>>,
+        request: RunRequest,
+    ) -> Result<RunOutcome> {
         if self.stop.is_cancelled() {
             return Err(Error::Stopping);
+        }
+        if let Some(backend) = backend {
+            return self.run_elsewhere(id, backend, request).await;
         }
         let planned = self.plan(&id, request, None).await?;
         let place = self.places.take(id.user()).await?;
@@ -166,20 +179,24 @@ impl Service {
     ) -> Result<(RunOutcome, Option<Pending>)> {
         let (traced, begun) = (planned.traced.take(), Begun::now());
         let ended = self.carry_out(place, planned, live).await;
-        match &ended {
-            Ok((outcome, _)) => self.metrics.ran(&outcome.result),
-            Err(_) => self.metrics.ran_without_result(),
+        self.tell(traced, begun, ended.as_ref().ok().map(|(outcome, _)| &outcome.result));
+        ended
+    }
+
+    /// Counts a run that is over, and tells of it where it has a span.
+    fn tell(&self, traced: Option<(String, Context)>, begun: Begun, result: Option<&ExecResult<Confined>>) {
+        match result {
+            Some(result) => self.metrics.ran(result),
+            None => self.metrics.ran_without_result(),
         }
         if let (Some(spans), Some((program, context))) = (&self.spans, traced) {
-            let result = ended.as_ref().ok().map(|(outcome, _)| &outcome.result);
             let run = Run {
                 program: &program,
                 outcome: result.map_or(Outcome::Failed, Outcome::of),
-                tier: result.map(|result| result.enforcement.tier),
+                tier: result.map(|result| result.enforcement.word()),
             };
             spans.push(run.ended(&context, begun));
         }
-        ended
     }
 
     async fn carry_out(
@@ -214,7 +231,7 @@ impl Service {
         .await?;
         let ended = async { begun?.end().await };
         let result = tokio::select! {
-            result = ended => Ok(result),
+            result = ended => Ok(result.map(|result| result.confined_by(|walls| Confined::Here(walls.into())))),
             () = self.stop.cancelled() => Err(Error::Stopping),
             () = entry.stop.cancelled() => Err(Error::Removed),
         };

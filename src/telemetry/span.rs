@@ -4,8 +4,6 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use exec::Tier;
-
 use super::Context;
 use super::wire::{self, ERROR, INTERNAL, KeyValue, SERVER, Status};
 use crate::metrics::Outcome;
@@ -41,8 +39,8 @@ pub struct Run<'a> {
     pub program: &'a str,
     /// How it ended.
     pub outcome: Outcome,
-    /// What confined it; `None` where there is no result.
-    pub tier: Option<Tier>,
+    /// The word for what confined it; `None` where there is no result.
+    pub tier: Option<String>,
 }
 
 /// A span that is about to be sent.
@@ -91,10 +89,7 @@ impl Run<'_> {
         let attributes = vec![
             KeyValue::text("process.executable.name", self.program),
             KeyValue::text("filesecbox.run.outcome", self.outcome.word()),
-            KeyValue::text(
-                "filesecbox.run.tier",
-                self.tier.map_or_else(|| "none".to_owned(), |tier| tier.to_string()),
-            ),
+            KeyValue::text("filesecbox.run.tier", self.tier.clone().unwrap_or_else(|| "none".to_owned())),
         ];
         span(
             context,

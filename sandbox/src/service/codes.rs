@@ -3,7 +3,7 @@
 use crate::ErrorKind;
 
 /// Every code of `docs/API.md`, in its order.
-const KINDS: [(&str, ErrorKind); 27] = [
+const KINDS: [(&str, ErrorKind); 28] = [
     ("invalid", ErrorKind::Invalid),
     ("unauthenticated", ErrorKind::PermissionDenied),
     ("denied", ErrorKind::PermissionDenied),
@@ -32,6 +32,7 @@ const KINDS: [(&str, ErrorKind); 27] = [
     ("internal", ErrorKind::Internal),
     ("unsupported", ErrorKind::Unsupported),
     ("disconnected", ErrorKind::Disconnected),
+    ("timeout", ErrorKind::Timeout),
     ("quota", ErrorKind::Quota),
 ];
 

@@ -194,7 +194,14 @@ async fn streamed(
                 Event::Stdout { base64 } => stdout.push(&decoded(&base64)?),
                 Event::Stderr { base64 } => stderr.push(&decoded(&base64)?),
                 Event::Exit { result: ended } => {
-                    return Ok(result(&ended, stdout.finish(), stderr.finish(), begin));
+                    // What did not come as events is missing as much as what was not kept here.
+                    let counted = |kept: HeadTail, all_bytes: u64| {
+                        let (kept, _) = kept.finish();
+                        let dropped = all_bytes.saturating_sub(kept.len() as u64);
+                        (kept, dropped)
+                    };
+                    let stdout = counted(stdout, ended.stdout_bytes);
+                    return Ok(result(&ended, stdout, counted(stderr, ended.stderr_bytes), begin));
                 }
                 Event::Other => {}
             }

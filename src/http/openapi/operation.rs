@@ -12,6 +12,9 @@ use super::failure::failure;
 use super::shorthand::{fields, optional, schema};
 use crate::http::problem::Code;
 
+/// What the paths of operations begin with that another backend may answer for.
+const WORKSPACE: &str = "/v1/sandbox/{u}/{a}/";
+
 /// An operation as it is written. Schemas are in the [shorthand](super::shorthand).
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -230,6 +233,9 @@ impl Written {
         }
         if place.path.contains("{u}") {
             words.insert("not_found");
+        }
+        if place.path.starts_with(WORKSPACE) {
+            words.extend(["unsupported", "disconnected", "timeout"]);
         }
         if self.changes || !(self.reads || matches!(place.method, "GET" | "HEAD")) {
             words.extend(["quota", "disconnected"]);

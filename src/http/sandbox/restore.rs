@@ -10,6 +10,7 @@ use storage::{Forked, SandboxId};
 use super::Taken;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
+use crate::http::problem::{Code, Problem};
 use crate::http::request::{JsonBody, NoParams, SnapshotRequest};
 
 #[derive(Deserialize)]
@@ -52,6 +53,11 @@ pub(in crate::http) async fn fork(
 ) -> Answer {
     let to = SandboxId { user: target.user, agent: target.agent };
     request.check_change(&to)?;
+    if let Some(backend) = app.service.backends.get(&to) {
+        let message =
+            format!("that workspace is in `{}`: a snapshot becomes one of this service only", backend.name());
+        return Err(Problem::new(Code::Unsupported, message));
+    }
     let sentence = format!("The workspace of '{}' with '{}' begins with the snapshot", to.user, to.agent);
     let forked = app.service.fork_snapshot(request.sandbox, request.id, to, target.replace).await?;
     Ok((StatusCode::CREATED, success_with(sentence, Beside::from(forked))?).into_response())

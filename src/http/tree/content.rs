@@ -1,23 +1,31 @@
 //! `GET T/content?path&start&end`
 
 use axum::extract::State;
-use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use storage::Layer;
 use storage::encoding::TextEncoding;
 
+use crate::http::App;
 use crate::http::answer::{Answer, bare, success_with, tagged};
 use crate::http::conditional::{self, Fresh};
 use crate::http::request::{Params, TreeRequest, path_of};
-use crate::http::{App, problem::Problem};
 use crate::ops::files::{LineRange, ReadText, Text};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Query {
-    path: Option<String>,
-    start: Option<u64>,
-    end: Option<u64>,
+    pub(in crate::http) path: Option<String>,
+    pub(in crate::http) start: Option<u64>,
+    pub(in crate::http) end: Option<u64>,
+}
+
+/// What is told of a text, beside it.
+#[derive(Clone, Copy)]
+pub(in crate::http) struct About {
+    pub(in crate::http) encoding: TextEncoding,
+    pub(in crate::http) size: u64,
+    /// None where another backend answers.
+    pub(in crate::http) layer: Option<Layer>,
 }
 
 #[derive(Serialize)]
@@ -27,7 +35,8 @@ struct Beside {
     next: Option<u64>,
     encoding: TextEncoding,
     size: u64,
-    layer: Layer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layer: Option<Layer>,
 }
 
 pub(in crate::http) async fn content(
@@ -44,13 +53,18 @@ pub(in crate::http) async fn content(
     if let Fresh::NotModified = conditional::of_read(&headers, &etag, path.as_str())? {
         return Ok(tagged(bare(axum::http::StatusCode::NOT_MODIFIED), &etag));
     }
-    let beside = |total_lines, next| Beside { total_lines, next, encoding, size: stat.size, layer };
-    let response: Result<Response, Problem> = match text {
+    let about = About { encoding, size: stat.size, layer: Some(layer) };
+    Ok(tagged(answer(text, about)?, &etag))
+}
+
+/// Answers with a text, or lines of it.
+pub(in crate::http) fn answer(text: Text, About { encoding, size, layer }: About) -> Answer {
+    let beside = |total_lines, next| Beside { total_lines, next, encoding, size, layer };
+    match text {
         Text::Whole(text) => {
             let total_lines = storage::text::count_lines(&text);
             success_with(text, beside(total_lines, None))
         }
         Text::Lines { lines, total, next } => success_with(lines, beside(total, next)),
-    };
-    Ok(tagged(response?, &etag))
+    }
 }

@@ -12,16 +12,16 @@ use crate::http::request::{Params, TreeRequest, dir_of};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Query {
-    path: Option<String>,
-    limit: Option<usize>,
-    cursor: Option<String>,
+    pub(in crate::http) path: Option<String>,
+    pub(in crate::http) limit: Option<usize>,
+    pub(in crate::http) cursor: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Listed {
-    name: String,
+pub(in crate::http) struct Listed {
+    pub(in crate::http) name: String,
     #[serde(flatten)]
-    facts: EntryFacts,
+    pub(in crate::http) facts: EntryFacts,
 }
 
 pub(in crate::http) async fn dir(
@@ -36,13 +36,12 @@ pub(in crate::http) async fn dir(
         let name = child.name.into_string().ok()?;
         Some(Listed { name, facts: EntryFacts::new(&stat?, child.layer) })
     });
-    let most = app.service.file_limits.list_entries;
-    let page = page::cut(
-        listed.collect(),
-        |entry: &Listed| entry.name.as_str(),
-        query.limit,
-        query.cursor.as_deref(),
-        most,
-    )?;
+    answer(listed.collect(), &query, app.service.file_limits.list_entries)
+}
+
+/// Answers with a page of what was listed, or with all of it when that is no more than `most`.
+pub(in crate::http) fn answer(listed: Vec<Listed>, query: &Query, most: usize) -> Answer {
+    let page =
+        page::cut(listed, |entry: &Listed| entry.name.as_str(), query.limit, query.cursor.as_deref(), most)?;
     success_with(page.elements, page.beside)
 }

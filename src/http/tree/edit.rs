@@ -12,13 +12,16 @@ use crate::http::request::{Params, TreeRequest, path_of};
 use crate::http::{body, conditional};
 use crate::ops::files::LineRange;
 
+/// What a success says.
+pub(super) const UPDATED: &str = "File updated successfully.";
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Query {
-    path: Option<String>,
-    start: Option<u64>,
-    end: Option<u64>,
-    encoding: Option<String>,
+    pub(in crate::http) path: Option<String>,
+    pub(in crate::http) start: Option<u64>,
+    pub(in crate::http) end: Option<u64>,
+    pub(in crate::http) encoding: Option<String>,
 }
 
 pub(in crate::http) async fn edit(
@@ -29,11 +32,16 @@ pub(in crate::http) async fn edit(
 ) -> Answer {
     let path = path_of(&tree.id, query.path.as_deref())?;
     let condition = conditional::of_change(request.headers())?;
-    let encoding = query.encoding.map(|name| name.parse::<TextEncoding>()).transpose();
-    let encoding = encoding.map_err(|error| Problem::invalid(error.to_string()))?;
+    let encoding = encoding(query.encoding.as_deref())?;
     let body = body::collect_text(request.into_body(), app.service.file_limits.text_bytes).await?;
     let range = LineRange { start: query.start, end: query.end };
     let (edited, encoding) =
         app.service.edit(tree.id, path.clone(), range, body, encoding, condition).await?;
-    written("File updated successfully.", &path, &edited, Some(encoding))
+    written(UPDATED, &path, &edited, Some(encoding))
+}
+
+/// Reads the name of an encoding.
+pub(in crate::http) fn encoding(name: Option<&str>) -> Result<Option<TextEncoding>, Problem> {
+    let encoding = name.map(str::parse::<TextEncoding>).transpose();
+    encoding.map_err(|error| Problem::invalid(error.to_string()))
 }

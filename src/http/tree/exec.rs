@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use exec::{Encoding, ExecResult, Network, Tier};
+use exec::{Encoding, Network, Tier};
 use policy::{SkillId, TreeId};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -115,17 +115,16 @@ pub(in crate::http) async fn exec(
     let is_asking = spec.commit == Commit::Ask;
     let is_remembered = query.background || id.is_some() || form.is_stream() || spec.stdin_open || is_asking;
     if !is_remembered {
-        let outcome = app.service.run(tree.id, run).await?;
-        let data: ExecResult = outcome.result;
+        let outcome = app.service.run(tree.id, tree.backend, run).await?;
         return success_with(
-            data,
+            outcome.result,
             Beside { exec_id: None, absorbed: outcome.absorbed, changes: outcome.changes },
         );
     }
     let encoding = run.encoding;
     let purpose = if query.background { Purpose::Background } else { Purpose::Attached };
-    let recording = Recording { id, purpose, stdin_open: spec.stdin_open };
-    let (recorded, is_new) = app.service.begin(tree.id, run, recording).await?;
+    let recording = Recording { id, purpose, stdin_open: spec.stdin_open, is_streamed: form.is_stream() };
+    let (recorded, is_new) = app.service.begin(tree.id, tree.backend, run, recording).await?;
     facts::run(&recorded.id);
     if form.is_stream() {
         return Ok(events::answer(form, recorded.follow(0)?, encoding, true));

@@ -12,6 +12,7 @@ use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
 use crate::http::request::{Params, TreeRequest, parse_json};
 use crate::http::{App, body, facts};
+use crate::ops::run::confined::Confined;
 use crate::ops::run::{Command, Commit, RunRequest, Skills};
 
 /// Largest body, in bytes: arguments have their own limit, this one is for JSON around them.
@@ -26,7 +27,7 @@ pub(in crate::http) struct Query {
 
 #[derive(Serialize)]
 struct Beside {
-    result: ExecResult,
+    result: ExecResult<Confined>,
     #[serde(skip_serializing_if = "is_nothing")]
     absorbed: Absorbed,
 }
@@ -58,7 +59,7 @@ pub(in crate::http) async fn execute(
         changes: false,
         commit: Commit::Now,
     };
-    let outcome = app.service.run(tree.id, run).await?;
+    let outcome = app.service.run(tree.id, tree.backend, run).await?;
     let mut text = format!("Exit Code: {}\nOutput:\n{}", outcome.result.exit_code, outcome.result.output);
     if let (Some(_), Some(hint)) = (&outcome.absorbed.refused, &outcome.result.hint) {
         // An exit code of 0 says nothing about it.

@@ -15,19 +15,27 @@ use crate::http::request::{Params, TreeRequest, dir_of};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Query {
-    path: Option<String>,
-    depth: Option<usize>,
+    pub(in crate::http) path: Option<String>,
+    pub(in crate::http) depth: Option<usize>,
     #[serde(default)]
-    detail: bool,
-    limit: Option<usize>,
-    cursor: Option<String>,
+    pub(in crate::http) detail: bool,
+    pub(in crate::http) limit: Option<usize>,
+    pub(in crate::http) cursor: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Detailed {
-    path: String,
+pub(in crate::http) struct Detailed {
+    pub(in crate::http) path: String,
     #[serde(flatten)]
-    facts: EntryFacts,
+    pub(in crate::http) facts: EntryFacts,
+}
+
+/// How many levels are meant.
+pub(in crate::http) fn depth(query: &Query) -> Result<usize, Problem> {
+    match query.depth {
+        Some(0) => Err(Problem::invalid("`depth` is 1 or more")),
+        depth => Ok(depth.unwrap_or(usize::MAX)),
+    }
 }
 
 pub(in crate::http) async fn files(
@@ -36,11 +44,7 @@ pub(in crate::http) async fn files(
     Params(query): Params<Query>,
 ) -> Answer {
     let dir = dir_of(&request.id, query.path.as_deref())?;
-    if query.depth == Some(0) {
-        return Err(Problem::invalid("`depth` is 1 or more"));
-    }
-    let depth = query.depth.unwrap_or(usize::MAX);
-    let mut files = app.service.walk(request.id, dir, depth, query.detail).await?;
+    let mut files = app.service.walk(request.id, dir, depth(&query)?, query.detail).await?;
     files.retain(|entry| matches!(entry.kind, Kind::File | Kind::Symlink));
     let most = app.service.file_limits.list_entries;
     let page = page::cut(files, |entry| entry.path.as_str(), query.limit, query.cursor.as_deref(), most)?;

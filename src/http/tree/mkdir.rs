@@ -6,20 +6,24 @@ use serde::{Deserialize, Serialize};
 use super::mode;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
+use crate::http::problem::Problem;
 use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
+
+/// What a success says.
+pub(in crate::http) const MADE: &str = "Directory made.";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Body {
-    path: String,
-    mode: Option<String>,
+    pub(in crate::http) path: String,
+    pub(in crate::http) mode: Option<String>,
     #[serde(default)]
-    parents: bool,
+    pub(in crate::http) parents: bool,
 }
 
 #[derive(Serialize)]
-struct Beside {
-    created: bool,
+pub(in crate::http) struct Beside {
+    pub(in crate::http) created: bool,
 }
 
 pub(in crate::http) async fn mkdir(
@@ -29,7 +33,11 @@ pub(in crate::http) async fn mkdir(
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
     let path = path_of(&tree.id, Some(&body.path))?;
-    let mode = mode(body.mode.as_deref())?.unwrap_or(0o755);
-    let created = app.service.make_dir(tree.id, path, mode, body.parents).await?;
-    success_with("Directory made.", Beside { created })
+    let created = app.service.make_dir(tree.id, path, mode_of(&body)?, body.parents).await?;
+    success_with(MADE, Beside { created })
+}
+
+/// The permission bits that are meant.
+pub(in crate::http) fn mode_of(body: &Body) -> Result<u32, Problem> {
+    Ok(mode(body.mode.as_deref())?.unwrap_or(0o755))
 }

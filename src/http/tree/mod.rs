@@ -20,6 +20,7 @@ pub(super) mod stat;
 pub(super) mod terminal;
 
 use policy::{RelPath, TreeId};
+use sandbox::{FileInfo, FileKind};
 use serde::Serialize;
 use storage::encoding::TextEncoding;
 use storage::search::Patterns;
@@ -27,21 +28,25 @@ use storage::{ETag, Kind, Layer, Stat, Written};
 
 use super::answer::{Answer, success_with, tagged};
 use super::problem::Problem;
-use super::time::rfc3339;
+use super::time::{nanoseconds, rfc3339};
+use crate::ops::elsewhere::Edited;
 
-/// What is known of one entry.
+/// What is known of one entry. What another backend does not tell is left out.
 #[derive(Serialize)]
-struct EntryFacts {
+pub(super) struct EntryFacts {
     kind: Kind,
     /// In bytes; of a directory, 0.
     size: u64,
     /// Permission bits in octal, such as `0644`.
-    mode: String,
-    modified_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modified_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layer: Option<Layer>,
     /// As the header `ETag` has it.
-    etag: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    etag: Option<String>,
 }
 
 impl EntryFacts {
@@ -49,11 +54,34 @@ impl EntryFacts {
         Self {
             kind: stat.kind,
             size: if stat.kind == Kind::Directory { 0 } else { stat.size },
-            mode: format!("{:04o}", stat.mode),
-            modified_at: rfc3339(stat.modified_ns),
+            mode: Some(format!("{:04o}", stat.mode)),
+            modified_at: Some(rfc3339(stat.modified_ns)),
             layer: Some(layer),
-            etag: stat.etag().to_string(),
+            etag: Some(stat.etag().to_string()),
         }
+    }
+
+    /// What another backend tells of an entry that it looked at.
+    pub(super) fn elsewhere(info: &FileInfo) -> Self {
+        // A backend may tell of years that have no four digits.
+        let modified_at = Some(rfc3339(nanoseconds(info.modified))).filter(|time| !time.is_empty());
+        Self {
+            mode: Some(format!("{:04o}", info.mode & 0o777)),
+            modified_at,
+            ..Self::listed(info.kind, info.size)
+        }
+    }
+
+    /// What another backend tells of an entry that it met.
+    pub(super) fn listed(kind: FileKind, size: u64) -> Self {
+        let kind = match kind {
+            FileKind::File => Kind::File,
+            FileKind::Directory => Kind::Directory,
+            FileKind::Symlink => Kind::Symlink,
+            FileKind::Other => Kind::Other,
+        };
+        let size = if kind == Kind::Directory { 0 } else { size };
+        Self { kind, size, mode: None, modified_at: None, layer: None, etag: None }
     }
 
     /// Without the layer, where nobody looked which one it is.
@@ -62,16 +90,18 @@ impl EntryFacts {
     }
 }
 
-/// What stands beside the sentence of a change.
+/// What stands beside the sentence of a change. What another backend does not tell is left out.
 #[derive(Serialize)]
-struct WrittenFacts {
-    path: String,
-    etag: String,
-    size: u64,
-    created: bool,
+pub(super) struct WrittenFacts {
+    pub(super) path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) etag: Option<String>,
+    pub(super) size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) created: Option<bool>,
     /// How a text lies on the disk.
     #[serde(skip_serializing_if = "Option::is_none")]
-    encoding: Option<TextEncoding>,
+    pub(super) encoding: Option<TextEncoding>,
 }
 
 /// Answers a change of a file.
@@ -79,12 +109,25 @@ fn written(sentence: &str, path: &RelPath, written: &Written, encoding: Option<T
     let etag: ETag = written.stat.etag();
     let facts = WrittenFacts {
         path: path.to_string(),
-        etag: etag.to_string(),
+        etag: Some(etag.to_string()),
         size: written.stat.size,
-        created: written.created,
+        created: Some(written.created),
         encoding,
     };
     Ok(tagged(success_with(sentence, facts)?, &etag))
+}
+
+/// Answers a change of a text elsewhere.
+pub(super) fn edited_elsewhere(path: &RelPath, edited: Edited) -> Answer {
+    let Edited { bytes, created, encoding } = edited;
+    let facts = WrittenFacts {
+        path: path.to_string(),
+        etag: None,
+        size: bytes,
+        created: Some(created),
+        encoding: Some(encoding),
+    };
+    success_with(edit::UPDATED, facts)
 }
 
 /// Reads patterns for paths below the directory `base`. In sandbox form, they are brought to where they are relative to.
@@ -106,7 +149,7 @@ fn patterns(id: &TreeId, base: &RelPath, texts: &[String]) -> Result<Patterns, P
 }
 
 /// Reads permission bits in octal.
-fn mode(text: Option<&str>) -> Result<Option<u32>, Problem> {
+pub(super) fn mode(text: Option<&str>) -> Result<Option<u32>, Problem> {
     let Some(text) = text else { return Ok(None) };
     let digits = text.strip_prefix("0o").unwrap_or(text);
     match u32::from_str_radix(digits, 8) {

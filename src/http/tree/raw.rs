@@ -7,7 +7,7 @@ use futures_util::TryStreamExt;
 use policy::{RelPath, TreeId};
 use serde::Deserialize;
 use storage::tree::Opened;
-use storage::{Stat, WriteOptions};
+use storage::{ETag, Stat, WriteOptions};
 
 use super::{mode, written};
 use crate::http::answer::{Answer, bare, success, tagged};
@@ -24,18 +24,26 @@ const MODE: HeaderName = HeaderName::from_static("x-mode");
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct PutQuery {
     #[serde(default)]
-    parents: bool,
-    mode: Option<String>,
+    pub(in crate::http) parents: bool,
+    pub(in crate::http) mode: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct DeleteQuery {
     #[serde(default)]
-    recursive: bool,
+    pub(in crate::http) recursive: bool,
 }
 
-fn path(id: &TreeId, params: &RawPathParams) -> Result<RelPath, Problem> {
+/// What the head of an answer tells of a file.
+pub(in crate::http) struct FileHead<'a> {
+    pub(in crate::http) size: u64,
+    pub(in crate::http) mode: u32,
+    pub(in crate::http) modified_ns: i128,
+    pub(in crate::http) etag: Option<&'a ETag>,
+}
+
+pub(in crate::http) fn path(id: &TreeId, params: &RawPathParams) -> Result<RelPath, Problem> {
     path_of(id, params.iter().find(|(name, _)| *name == "path").map(|(_, value)| value))
 }
 
@@ -48,7 +56,7 @@ pub(in crate::http) async fn get(
 ) -> Answer {
     let path = path(&tree.id, &params)?;
     let Opened { file, stat, .. } = app.service.open(tree.id, path.clone()).await?;
-    let range = conditional::range(&headers, &stat);
+    let range = conditional::range(&headers, stat.size, Some(&stat.etag()));
     let (response, range) = match head_of(&headers, &stat, &path, range)? {
         Ok(headed) => headed,
         Err(not_modified) => return Ok(not_modified),
@@ -86,27 +94,47 @@ fn head_of(
         return Ok(Err(tagged(bare(StatusCode::NOT_MODIFIED), &etag)));
     }
     let range = range?;
-    let part = range.unwrap_or(ByteRange { first: 0, length: stat.size });
-    let mut response =
-        tagged(bare(if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK }), &etag);
-    let out = response.headers_mut();
-    out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    out.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if let Ok(mode) = HeaderValue::try_from(format!("{:04o}", stat.mode)) {
-        out.insert(MODE, mode);
-    }
-    out.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    out.insert(header::CONTENT_LENGTH, HeaderValue::from(part.length));
-    if let Ok(date) = HeaderValue::try_from(http_date(stat.modified_ns)) {
-        out.insert(header::LAST_MODIFIED, date);
-    }
-    if range.is_some() {
-        let last = part.first + part.length.saturating_sub(1);
-        if let Ok(value) = HeaderValue::try_from(format!("bytes {}-{last}/{}", part.first, stat.size)) {
-            out.insert(header::CONTENT_RANGE, value);
+    let head =
+        FileHead { size: stat.size, mode: stat.mode, modified_ns: stat.modified_ns, etag: Some(&etag) };
+    Ok(Ok(head.answer(range)))
+}
+
+impl FileHead<'_> {
+    /// The answer without its body and the part that the body is to be.
+    pub(in crate::http) fn answer(&self, range: Option<ByteRange>) -> (Response, ByteRange) {
+        let part = range.unwrap_or(ByteRange { first: 0, length: self.size });
+        let mut response = bare(if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK });
+        if let Some(etag) = self.etag {
+            response = tagged(response, etag);
         }
+        let out = response.headers_mut();
+        out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        out.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if let Ok(mode) = HeaderValue::try_from(format!("{:04o}", self.mode)) {
+            out.insert(MODE, mode);
+        }
+        out.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        out.insert(header::CONTENT_LENGTH, HeaderValue::from(part.length));
+        if let Ok(date) = HeaderValue::try_from(http_date(self.modified_ns)) {
+            out.insert(header::LAST_MODIFIED, date);
+        }
+        if range.is_some() {
+            let last = part.first + part.length.saturating_sub(1);
+            if let Ok(value) = HeaderValue::try_from(format!("bytes {}-{last}/{}", part.first, self.size)) {
+                out.insert(header::CONTENT_RANGE, value);
+            }
+        }
+        (response, part)
     }
-    Ok(Ok((response, part)))
+}
+
+/// Refuses a body that says that it has more bytes than a file may.
+pub(in crate::http) fn check_announced(headers: &HeaderMap, limit: u64) -> Result<(), Problem> {
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    match announced.and_then(|value| value.parse::<u64>().ok()) {
+        Some(bytes) if bytes > limit => Err(Problem::too_large("the file", limit)),
+        _ => Ok(()),
+    }
 }
 
 pub(in crate::http) async fn put(
@@ -123,11 +151,7 @@ pub(in crate::http) async fn put(
         mode: mode(query.mode.as_deref())?,
     };
     let limit = app.service.file_limits.raw_bytes;
-    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    let announced = announced.and_then(|value| value.parse::<u64>().ok());
-    if announced.is_some_and(|bytes| bytes > limit) {
-        return Err(Problem::too_large("the file", limit));
-    }
+    check_announced(request.headers(), limit)?;
     let pieces = request.into_body().into_data_stream().map_err(|_| body::broken());
     let result = app.service.write(tree.id, path.clone(), pieces, options, limit).await?;
     let mut response = written("File written.", &path, &result, None)?;

@@ -11,9 +11,9 @@ use crate::http::{App, conditional};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Query {
-    path: Option<String>,
+    pub(in crate::http) path: Option<String>,
     #[serde(default)]
-    recursive: bool,
+    pub(in crate::http) recursive: bool,
 }
 
 pub(in crate::http) async fn remove(

@@ -5,6 +5,7 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 use storage::text::Replacement;
 
+use super::edit::UPDATED;
 use super::written;
 use crate::http::answer::Answer;
 use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
@@ -13,7 +14,7 @@ use crate::http::{App, conditional};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Body {
-    path: String,
+    pub(in crate::http) path: String,
     edits: Vec<Edit>,
 }
 
@@ -30,6 +31,18 @@ fn once() -> usize {
     1
 }
 
+impl Body {
+    /// What is to be replaced by what.
+    pub(in crate::http) fn edits(self) -> Vec<Replacement> {
+        let replacement = |edit: Edit| Replacement {
+            old: edit.old_string,
+            new: edit.new_string,
+            expected: edit.expected_replacements,
+        };
+        self.edits.into_iter().map(replacement).collect()
+    }
+}
+
 pub(in crate::http) async fn replace(
     State(app): State<App>,
     tree: TreeRequest,
@@ -39,11 +52,6 @@ pub(in crate::http) async fn replace(
 ) -> Answer {
     let path = path_of(&tree.id, Some(&body.path))?;
     let condition = conditional::of_change(&headers)?;
-    let edits = body.edits.into_iter().map(|edit| Replacement {
-        old: edit.old_string,
-        new: edit.new_string,
-        expected: edit.expected_replacements,
-    });
-    let (replaced, encoding) = app.service.replace(tree.id, path.clone(), edits.collect(), condition).await?;
-    written("File updated successfully.", &path, &replaced, Some(encoding))
+    let (replaced, encoding) = app.service.replace(tree.id, path.clone(), body.edits(), condition).await?;
+    written(UPDATED, &path, &replaced, Some(encoding))
 }

@@ -11,14 +11,14 @@ use crate::http::request::{Params, TreeRequest, dir_of};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Query {
-    path: Option<String>,
+    pub(in crate::http) path: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Facts {
-    path: String,
+pub(in crate::http) struct Facts {
+    pub(in crate::http) path: String,
     #[serde(flatten)]
-    facts: EntryFacts,
+    pub(in crate::http) facts: EntryFacts,
 }
 
 pub(in crate::http) async fn stat(

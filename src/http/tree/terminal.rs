@@ -94,9 +94,10 @@ pub(in crate::http) async fn terminal(
         changes: false,
         commit: Commit::Now,
     };
-    let recording = Recording { id: None, purpose: Purpose::Terminal(size), stdin_open: true };
+    let recording =
+        Recording { id: None, purpose: Purpose::Terminal(size), stdin_open: true, is_streamed: true };
     // Before the answer, so that a refusal has its status.
-    let (recorded, _) = app.service.begin(tree.id, run, recording).await?;
+    let (recorded, _) = app.service.begin(tree.id, None, run, recording).await?;
     facts::run(&recorded.id);
     let ended = Ends(Arc::clone(&recorded));
     let follower = recorded.follow(0)?;

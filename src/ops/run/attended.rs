@@ -35,8 +35,9 @@ impl Service {
         let id = ExecId::fresh()?;
         // From before it begins: who goes away while it waits for a place gives that up as well.
         let attended = Attended { service: Arc::clone(self), tree: tree.clone(), id: id.clone() };
-        let recording = Recording { id: Some(id), purpose: Purpose::Attached, stdin_open: false };
-        let (recorded, _) = self.begin(tree, request, recording).await?;
+        let recording =
+            Recording { id: Some(id), purpose: Purpose::Attached, stdin_open: false, is_streamed: true };
+        let (recorded, _) = self.begin(tree, None, request, recording).await?;
         let mut follower = recorded.follow(0)?;
         loop {
             match follower.next().await? {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use storage::Absorbed;
 
 use super::changes::Changes;
+use super::confined::Confined;
 
 /// Longest command that listings show, in characters.
 const SHOWN_CHARACTERS: usize = 200;
@@ -84,7 +85,7 @@ pub struct RunRequest {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunOutcome {
     /// How the command ended.
-    pub result: ExecResult,
+    pub result: ExecResult<Confined>,
     /// What it changed in a merged view.
     pub absorbed: Absorbed,
     /// Which files it changed, when that was asked for.

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use exec::{Chunk, Control, Live, Stream};
 use policy::TreeId;
+use sandbox::ErrorKind;
 use tokio::sync::{mpsc, oneshot};
 
 use super::event::{Cutter, Kind};
 use super::id::ExecId;
-use super::pending::{Decision, Verdict};
+use super::pending::{Decision, Pending, Verdict};
 use super::record::{Phase, Purpose, Recorded};
 use super::table::{Claim, Plan};
-use super::{Commit, Fingerprint, Planned, RunRequest};
+use super::{Commit, Fingerprint, Planned, RunOutcome, RunRequest};
 use crate::audit::Entry;
 use crate::metrics::Outcome;
+use crate::ops::elsewhere::Backend;
 use crate::ops::places::Place;
 use crate::ops::{Error, Result, Service};
 
@@ -32,6 +34,8 @@ pub struct Recording {
     pub purpose: Purpose,
     /// Whether its standard input stays open for [`Recorded::feed`].
     pub stdin_open: bool,
+    /// Whether somebody reads its events from the beginning.
+    pub is_streamed: bool,
 }
 
 /// What a run needs once it has a place.
@@ -46,10 +50,10 @@ struct Outset {
 }
 
 /// Gives a name back when the run does not begin.
-struct Opening<'a> {
-    service: &'a Service,
-    recorded: Arc<Recorded>,
-    has_begun: bool,
+pub(super) struct Opening<'a> {
+    pub(super) service: &'a Service,
+    pub(super) recorded: Arc<Recorded>,
+    pub(super) has_begun: bool,
 }
 
 impl Drop for Opening<'_> {
@@ -64,8 +68,8 @@ impl Drop for Opening<'_> {
 }
 
 impl Service {
-    /// Starts a run that is remembered, and waits until its command runs. Tells whether it is a new one: the same
-    /// request with the same name finds the run that it started before.
+    /// Starts a run that is remembered, and waits until its command runs. With `backend`, that answers for the workspace.
+    /// Tells whether it is a new run: the same request with the same name finds the one that it started before.
     ///
     /// The run goes on when the caller goes away.
     ///
@@ -74,6 +78,7 @@ impl Service {
     pub async fn begin(
         self: &Arc<Self>,
         tree: TreeId,
+        backend: Option<Arc<Backend>>,
         request: RunRequest,
         recording: Recording,
     ) -> Result<(Arc<Recorded>, bool)> {
@@ -81,6 +86,7 @@ impl Service {
             return Err(Error::Stopping);
         }
         let fingerprint = Fingerprint::of(&request, &recording);
+        let is_streamed = recording.is_streamed;
         let id = match recording.id {
             Some(id) => id,
             None => ExecId::fresh()?,
@@ -100,7 +106,13 @@ impl Service {
             match self.table.claim(&self.store, plan)? {
                 Claim::New(recorded) => {
                     let feeds = has_feed.then_some(feeds);
-                    self.set_out(Arc::clone(&recorded), request, feeds).await?;
+                    match backend {
+                        Some(backend) => {
+                            let errand = (backend, request, is_streamed);
+                            self.send_out(Arc::clone(&recorded), errand, has_feed).await?;
+                        }
+                        None => self.set_out(Arc::clone(&recorded), request, feeds).await?,
+                    }
                     return Ok((recorded, true));
                 }
                 Claim::There(recorded) => match recorded.begun().await {
@@ -172,6 +184,16 @@ impl Service {
             (None, outcome) => outcome,
         };
         opening.has_begun = true;
+        drop(opening);
+        self.conclude(recorded, outcome).await;
+    }
+
+    /// Keeps how a remembered run ended, and forgets it after its time.
+    pub(super) async fn conclude(
+        self: Arc<Self>,
+        recorded: Arc<Recorded>,
+        outcome: Result<(RunOutcome, Option<Pending>)>,
+    ) {
         let ended = outcome.as_ref().map_or(Outcome::Failed, |(outcome, _)| Outcome::of(&outcome.result));
         self.audit.note(Entry::of_run(&recorded.tree, recorded.id.as_str(), ended.word()));
         match outcome {
@@ -232,6 +254,7 @@ async fn write(
 fn sentence(error: &Error) -> String {
     match error {
         Error::Stopping | Error::Removed | Error::Exec(exec::Error::LauncherDied) => error.to_string(),
+        Error::Elsewhere { kind, .. } if *kind != ErrorKind::Internal => error.to_string(),
         other => {
             tracing::error!(error = ?other, "a run failed after it had begun");
             "the run failed inside the service after it had begun".to_owned()

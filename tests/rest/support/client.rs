@@ -2,7 +2,7 @@
 
 // Whoever takes the client takes what its answers are held against.
 #[path = "answered.rs"]
-mod answered;
+pub(crate) mod answered;
 #[path = "promise.rs"]
 pub(crate) mod promise;
 

@@ -17,6 +17,7 @@ use crate::http::request::{NamedRun, NoParams, Params};
 use crate::http::streamed::Form;
 use crate::http::tree::execute::is_nothing;
 use crate::ops::run::changes::Changes;
+use crate::ops::run::confined::Confined;
 
 /// How long a killed run may take to be told as ended.
 const END_WAIT: Duration = Duration::from_secs(5);
@@ -35,7 +36,7 @@ pub(in crate::http) struct Query {
 #[derive(Default, Serialize)]
 struct Beside {
     #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<ExecResult>,
+    result: Option<ExecResult<Confined>>,
     #[serde(skip_serializing_if = "is_nothing")]
     absorbed: Absorbed,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,0 +1,123 @@
+//! [`Backends`]: the workspaces that are not on this host, and where they are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+use policy::RunLimits;
+use sandbox::Sandbox;
+use storage::SandboxId;
+use thiserror::Error;
+
+use super::elsewhere::Backend;
+use super::places::RunPlaces;
+
+/// Workspaces that may be elsewhere at once. Each stands for a machine or a container that somebody holds a connection to,
+/// of which a process has some ten thousands at most; an entry takes less than a kilobyte.
+pub const BACKENDS_MAX: usize = 10_000;
+
+/// There are [`BACKENDS_MAX`] already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{BACKENDS_MAX} workspaces are elsewhere already: remove one first")]
+pub struct Full;
+
+/// Which workspaces another [`Sandbox`] answers for, instead of this service's own store and launcher.
+///
+/// While there is none, asking costs one atomic load.
+pub struct Backends {
+    count: AtomicUsize,
+    table: RwLock<HashMap<SandboxId, Arc<Backend>>>,
+    /// How many commands run elsewhere at once. They take no processor here, so they have places of their own.
+    pub(super) places: RunPlaces,
+}
+
+impl Backends {
+    /// No workspace is elsewhere. When some are, as many commands run there at once as `limits` allows here.
+    #[must_use]
+    pub fn new(limits: &RunLimits) -> Self {
+        Self { count: AtomicUsize::new(0), table: RwLock::default(), places: RunPlaces::new(limits) }
+    }
+
+    /// Has `sandbox` answer for the workspace `id` from the next request on. Gives back what did so before.
+    ///
+    /// What lies in the workspace on this host is out of reach meanwhile, and grows idle as one that nobody uses.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn insert(&self, id: SandboxId, sandbox: Arc<dyn Sandbox>) -> Result<Option<Arc<dyn Sandbox>>, Full> {
+        let mut table = self.table.write();
+        if table.len() >= BACKENDS_MAX && !table.contains_key(&id) {
+            return Err(Full);
+        }
+        let backend = Arc::new(Backend::new(id.user.clone(), sandbox));
+        let former = table.insert(id, backend);
+        self.count.store(table.len(), Ordering::Release);
+        Ok(former.map(|backend| Arc::clone(backend.sandbox())))
+    }
+
+    /// Gives the workspace `id` back to this host, unless another than `sandbox` answers for it by now: the end of an old
+    /// connection takes nothing from the new one. Tells whether it did.
+    ///
+    /// Requests and commands that are under way there come to their end.
+    pub fn remove(&self, id: &SandboxId, sandbox: &Arc<dyn Sandbox>) -> bool {
+        let mut table = self.table.write();
+        let is_same = table.get(id).is_some_and(|there| Arc::ptr_eq(there.sandbox(), sandbox));
+        if is_same {
+            table.remove(id);
+            self.count.store(table.len(), Ordering::Release);
+        }
+        is_same
+    }
+
+    /// What answers for the workspace `id`, when it is not this service's own.
+    #[must_use]
+    pub fn get(&self, id: &SandboxId) -> Option<Arc<Backend>> {
+        if self.is_empty() { None } else { self.table.read().get(id).cloned() }
+    }
+
+    /// Whether all workspaces are on this host.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::{AgentId, UserId};
+    use sandbox::MemSandbox;
+
+    use super::*;
+
+    fn id(user: &str) -> SandboxId {
+        SandboxId { user: UserId::parse(user).unwrap(), agent: AgentId::parse("demo").unwrap() }
+    }
+
+    #[test]
+    fn a_further_one_is_refused_and_another_for_the_same_workspace_is_not() {
+        let backends = Backends::new(&RunLimits::default());
+        let memory: Arc<dyn Sandbox> = Arc::new(MemSandbox::new());
+        for number in 0..BACKENDS_MAX {
+            backends.insert(id(&format!("用户{number}")), Arc::clone(&memory)).unwrap();
+        }
+        assert_eq!(backends.insert(id("one-more"), Arc::clone(&memory)).unwrap_err(), Full);
+        assert!(backends.insert(id("用户0"), Arc::clone(&memory)).unwrap().is_some());
+        assert!(backends.remove(&id("用户1"), &memory));
+        assert!(backends.insert(id("one-more"), memory).unwrap().is_none());
+    }
+
+    #[test]
+    fn only_what_answers_by_now_is_removed() {
+        let backends = Backends::new(&RunLimits::default());
+        let (old, new): (Arc<dyn Sandbox>, Arc<dyn Sandbox>) =
+            (Arc::new(MemSandbox::new()), Arc::new(MemSandbox::new()));
+        assert!(backends.is_empty() && backends.get(&id("甲")).is_none());
+        backends.insert(id("甲"), Arc::clone(&old)).unwrap();
+        let former = backends.insert(id("甲"), Arc::clone(&new)).unwrap().unwrap();
+        assert!(Arc::ptr_eq(&former, &old));
+        assert!(!backends.remove(&id("甲"), &old) && backends.get(&id("甲")).is_some());
+        assert!(backends.remove(&id("甲"), &new) && backends.is_empty());
+        assert!(!backends.remove(&id("甲"), &new));
+    }
+}

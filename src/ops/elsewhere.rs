@@ -1,0 +1,129 @@
+//! [`Backend`]: a workspace that another [`Sandbox`] answers for, and what is done there.
+//!
+//! Whoever is behind it may be slow, gone or hostile: every wait has an end, what comes is counted, and of failures nothing
+//! is told that names a path of a host.
+//!
+//! * [`files`]: bytes and directories. [`texts`]: texts over them. [`feeding`], [`reading`]: streams on their way.
+//! * Commands are among the runs: [`crate::ops::run`].
+
+mod feeding;
+mod files;
+mod reading;
+mod texts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use policy::{RelPath, UserId};
+use sandbox::{ErrorKind, Sandbox, SandboxPath};
+use tokio::sync::OnceCell;
+
+pub use self::files::Opened;
+pub use self::texts::Edited;
+use super::error::{Error, Result};
+
+/// How long a backend may be silent while something is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The most of what a backend says about a failure that is told, in characters.
+const MESSAGE_CHARACTERS: usize = 1_000;
+/// Where a workspace stands, as requests name it.
+const WORKSPACE: &str = "/workspace";
+
+/// A workspace elsewhere.
+pub struct Backend {
+    user: UserId,
+    sandbox: Arc<dyn Sandbox>,
+    workspace: OnceCell<SandboxPath>,
+    /// Held while a text is read, changed and written, so that of two changes neither is lost.
+    editing: tokio::sync::Mutex<()>,
+}
+
+impl Backend {
+    pub(super) fn new(user: UserId, sandbox: Arc<dyn Sandbox>) -> Self {
+        Self { user, sandbox, workspace: OnceCell::new(), editing: tokio::sync::Mutex::default() }
+    }
+
+    /// The backend itself.
+    #[must_use]
+    pub fn sandbox(&self) -> &Arc<dyn Sandbox> {
+        &self.sandbox
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.sandbox.name()
+    }
+
+    /// Whose workspace it is.
+    pub(super) fn user(&self) -> &UserId {
+        &self.user
+    }
+
+    /// The last part of the path of the shell that runs scripts there.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`].
+    pub async fn shell(&self) -> Result<String> {
+        let shell = self.ask("shell", self.sandbox.shell(&self.user)).await?;
+        Ok(shell.rsplit('/').next().unwrap_or_default().to_owned())
+    }
+
+    /// What `path` is to the backend.
+    pub(super) async fn path(&self, path: &RelPath) -> Result<SandboxPath> {
+        let asked = || self.ask("workspace", self.sandbox.workspace(&self.user));
+        let workspace = self.workspace.get_or_try_init(asked).await?;
+        workspace.join(path.as_str()).map_err(|error| Error::Invalid(error.to_string()))
+    }
+
+    /// Arguments that name the workspace as requests do, as the backend names it.
+    pub(super) fn in_its_words(&self, argument: String) -> String {
+        let Some(workspace) = self.workspace.get().filter(|path| path.as_str() != WORKSPACE) else {
+            return argument;
+        };
+        match argument.strip_prefix(WORKSPACE) {
+            Some(below) if below.is_empty() || below.starts_with('/') => format!("{workspace}{below}"),
+            _ => argument,
+        }
+    }
+
+    /// Waits for an answer, as long as [`PATIENCE`] says.
+    async fn ask<T>(
+        &self,
+        operation: &'static str,
+        answer: impl Future<Output = sandbox::Result<T>>,
+    ) -> Result<T> {
+        match tokio::time::timeout(PATIENCE, answer).await {
+            Ok(answer) => answer.map_err(|error| self.failure(error)),
+            Err(_) => Err(self.silent(operation)),
+        }
+    }
+
+    /// A failure as a caller may see it: with the path that the caller knows, and none of the backend's.
+    pub(super) fn failure(&self, error: sandbox::Error) -> Error {
+        let workspace = self.workspace.get().cloned().unwrap_or_else(SandboxPath::workspace);
+        let said = match error.path().and_then(|path| path.below(&workspace)) {
+            Some("") => format!("the workspace: {}", error.message()),
+            Some(below) => format!("`{below}`: {}", error.message()),
+            None => error.message().to_owned(),
+        };
+        // Whatever else it says: where the workspace is to the backend is nobody's business.
+        let said = match workspace.as_str() {
+            "/" => said,
+            place => said.replace(place, WORKSPACE),
+        };
+        let said = said.chars().take(MESSAGE_CHARACTERS).collect();
+        Error::Elsewhere { kind: error.kind(), message: said, cause: Box::new(error) }
+    }
+
+    pub(super) fn silent(&self, operation: &'static str) -> Error {
+        let message = format!("`{}`, where this workspace is, did not answer in time", self.name());
+        let cause = sandbox::Error::new(ErrorKind::Timeout, operation, "it was given up");
+        Error::Elsewhere { kind: ErrorKind::Timeout, message, cause: Box::new(cause) }
+    }
+
+    /// A failure that says that what answers makes no sense.
+    fn nonsense(&self, operation: &'static str, what: &'static str) -> Error {
+        self.failure(sandbox::Error::new(ErrorKind::Internal, operation, what))
+    }
+}

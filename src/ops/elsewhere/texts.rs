@@ -1,0 +1,178 @@
+//! Texts elsewhere: read whole, changed here, written whole.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use policy::RelPath;
+use sandbox::{ErrorKind, ReadOptions, WriteMode, WriteOptions};
+use storage::encoding::{self, TextEncoding};
+use storage::text::{self, Replacement};
+
+use super::files::stale;
+use super::{Backend, PATIENCE};
+use crate::ops::blocking;
+use crate::ops::error::{Error, Result};
+use crate::ops::files::{LineRange, Text, check_edits, check_encoding, check_range, part};
+use crate::ops::write::Unwritten;
+
+/// A text that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edited {
+    /// Its size.
+    pub bytes: u64,
+    /// Whether there was none before.
+    pub created: bool,
+    /// How it lies there.
+    pub encoding: TextEncoding,
+}
+
+/// How a text is changed.
+struct How {
+    /// Whether it may be anything before, and as large as it likes.
+    any: bool,
+    /// Whether directories above it are made.
+    parents: bool,
+    /// Whether it must be new.
+    mode: WriteMode,
+    /// The most bytes that it may have before and after.
+    limit: u64,
+}
+
+impl Backend {
+    /// Reads a text of at most `limit` bytes, whole without a range; and tells its size.
+    ///
+    /// # Errors
+    /// [`storage::Error::NotText`], [`Error::Invalid`] for a line 0, [`Error::Elsewhere`].
+    pub async fn read_text(
+        &self,
+        path: &RelPath,
+        range: LineRange,
+        limit: u64,
+    ) -> Result<(Text, TextEncoding, u64)> {
+        check_range(range)?;
+        let bytes = self.whole(path, limit).await?;
+        let (size, path) = (bytes.len() as u64, path.clone());
+        blocking(move || {
+            let (text, encoding) = part(bytes, &path, range, limit)?;
+            Ok((text, encoding, size))
+        })
+        .await
+    }
+
+    /// Replaces a text, or some of its lines; in the encoding that it was in, or a whole one in `encoding`. Directories
+    /// above it are made.
+    ///
+    /// # Errors
+    /// As [`Service::edit`](crate::ops::Service::edit); [`Error::Elsewhere`].
+    pub async fn edit(
+        &self,
+        path: &RelPath,
+        range: LineRange,
+        body: String,
+        encoding: Option<TextEncoding>,
+        mode: WriteMode,
+        limit: u64,
+    ) -> Result<Edited> {
+        check_encoding(range, encoding)?;
+        let place = path.clone();
+        let change = move |before: Option<Vec<u8>>| -> Result<(Vec<u8>, TextEncoding)> {
+            if range == LineRange::ALL {
+                let found = || before.and_then(encoding::decode).map(|(_, encoding)| encoding);
+                let encoding = encoding.or_else(found).unwrap_or_default();
+                return Ok((encoding::encode(&body, encoding, place.as_str())?.into_owned(), encoding));
+            }
+            let (text, encoding) = decoded(before, &place)?.unwrap_or_default();
+            let text = text::edit_lines(&text, place.as_str(), range.start, range.end, &body)?;
+            Ok((encoding::encode(&text, encoding, place.as_str())?.into_owned(), encoding))
+        };
+        let how = How { any: range == LineRange::ALL, parents: true, mode, limit };
+        self.update(path, how, change).await
+    }
+
+    /// Makes replacements in a text: all, or none.
+    ///
+    /// # Errors
+    /// As [`Service::replace`](crate::ops::Service::replace); [`Error::Elsewhere`].
+    pub async fn replace(
+        &self,
+        path: &RelPath,
+        edits: Vec<Replacement>,
+        mode: WriteMode,
+        limit: u64,
+    ) -> Result<Edited> {
+        check_edits(&edits)?;
+        let place = path.clone();
+        let change = move |before: Option<Vec<u8>>| {
+            let (text, encoding) =
+                decoded(before, &place)?.ok_or_else(|| storage::Error::NotFound(place.to_string()))?;
+            let text = text::replace(&text, place.as_str(), &edits, limit)?;
+            Ok((encoding::encode(&text, encoding, place.as_str())?.into_owned(), encoding))
+        };
+        self.update(path, How { any: false, parents: false, mode, limit }, change).await
+    }
+
+    /// Changes a text; of changes through this service, one after the other.
+    async fn update(
+        &self,
+        path: &RelPath,
+        How { any, parents, mode, limit }: How,
+        change: impl FnOnce(Option<Vec<u8>>) -> Result<(Vec<u8>, TextEncoding)> + Send + 'static,
+    ) -> Result<Edited> {
+        let alone = tokio::time::timeout(PATIENCE, self.editing.lock()).await;
+        let what = "other texts of this workspace are being changed";
+        let _alone = alone.map_err(|_| Error::Busy { what, retry_after_seconds: 5 })?;
+        let (before, created) = match self.whole(path, limit).await {
+            Ok(bytes) => (Some(bytes), false),
+            Err(Error::Elsewhere { kind: ErrorKind::NotFound, .. }) => (None, true),
+            Err(Error::Elsewhere { kind: ErrorKind::TooLarge, .. }) if any => (None, false),
+            Err(other) => return Err(other),
+        };
+        if mode == WriteMode::Create && !created {
+            return Err(stale(path));
+        }
+        let place = path.clone();
+        let (bytes, encoding) = blocking(move || {
+            let (bytes, encoding) = change(before)?;
+            if bytes.len() as u64 > limit {
+                let what = format!("`{place}` after the change");
+                return Err(storage::Error::TooLarge { what, limit }.into());
+            }
+            Ok((bytes, encoding))
+        })
+        .await?;
+        if parents && created {
+            self.make_parents(path).await?;
+        }
+        let pieces = stream::iter([Ok::<_, Infallible>(Bytes::from(bytes))]);
+        let options = WriteOptions { mode, permissions: None };
+        match self.write(path, pieces, options, limit).await {
+            Ok(bytes) => Ok(Edited { bytes, created, encoding }),
+            Err(Unwritten::Service(error)) => Err(error),
+            Err(Unwritten::Sender(never)) => match never {},
+        }
+    }
+
+    /// All bytes of a file.
+    async fn whole(&self, path: &RelPath, limit: u64) -> Result<Vec<u8>> {
+        let options = ReadOptions { range: None, bytes_max: Some(limit) };
+        let opened = self.open(path, options).await?;
+        if opened.range.end - opened.range.start > limit {
+            return Err(self.nonsense("read_file", "it has more bytes than were asked for"));
+        }
+        let mut pieces = opened.pieces.boxed();
+        let mut bytes = Vec::new();
+        while let Some(piece) = pieces.try_next().await.map_err(|error| {
+            let broken = sandbox::Error::new(ErrorKind::Disconnected, "read_file", "the file broke off");
+            self.failure(broken.because(error))
+        })? {
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
+    }
+}
+
+fn decoded(bytes: Option<Vec<u8>>, path: &RelPath) -> Result<Option<(String, TextEncoding)>> {
+    let Some(bytes) = bytes else { return Ok(None) };
+    Ok(Some(encoding::decode(bytes).ok_or_else(|| storage::Error::NotText(path.to_string()))?))
+}
