@@ -169,7 +169,9 @@ impl Launcher {
     /// What a run sees, when its first process may stay for another that sees the same.
     fn common(&self, spec: &RunSpec, request: &Request) -> Result<Option<Surroundings>, Error> {
         let Some(identity) = request.identity.filter(|_| self.mounts()) else { return Ok(None) };
-        if request.has_terminal || !spec.recurs {
+        // Where a skill stands in the workspace is a directory of the workspace: whoever removes it takes the skill off.
+        let may_lose = spec.attachments.iter().any(|attachment| attachment.role == Role::Skill);
+        if request.has_terminal || !spec.recurs || may_lose {
             return Ok(None);
         }
         let limits = (request.limits, request.whole);

@@ -309,3 +309,26 @@ async fn a_service_without_root_keeps_none() {
         assert!(!sandbox.bash("true").await.is_residents);
     }
 }
+
+#[tokio::test]
+async fn a_skill_whose_mount_point_was_made_anew_is_still_seen() {
+    let Some(sandbox) = sandbox() else { return };
+    let skill = sandbox.root.path().join("skill");
+    let point = sandbox.tree.join("skills");
+    for directory in [&skill, &point, &point.join("天气")] {
+        fs::create_dir(directory).unwrap();
+        support::own(directory, sandbox.view.owner);
+    }
+    fs::write(skill.join("SKILL.md"), "晴\n").unwrap();
+    support::own(&skill.join("SKILL.md"), sandbox.view.owner);
+    let mut spec = sandbox.spec("cat", &["skills/天气/SKILL.md"]);
+    spec.attachments.push(attach("/workspace/skills/天气", &skill, Role::Skill));
+    for run in 0..5 {
+        let result = sandbox.launcher.run(spec.clone()).await.unwrap();
+        assert_eq!((result.stdout.as_str(), result.exit_code), ("晴\n", 0), "run {run}: {result:?}");
+        // As the service does when no run needs it, and as any command of the user may.
+        fs::remove_dir(point.join("天气")).unwrap();
+        fs::create_dir(point.join("天气")).unwrap();
+        support::own(&point.join("天气"), sandbox.view.owner);
+    }
+}
