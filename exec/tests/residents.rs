@@ -332,3 +332,21 @@ async fn a_skill_whose_mount_point_was_made_anew_is_still_seen() {
         support::own(&point.join("天气"), sandbox.view.owner);
     }
 }
+
+#[tokio::test]
+async fn what_the_first_run_of_a_process_leaves_in_memory_at_once_is_not_there_in_the_next() {
+    let Some(sandbox) = sandbox() else { return };
+    // Which of the command and the first process is quicker is not settled: each time a new process.
+    for number in 0..100 {
+        let mut spec = sandbox.spec("echo", &[]);
+        spec.limits.processes += number;
+        let run = |program: &str, arguments: &[&str]| {
+            let other = sandbox.spec(program, arguments);
+            sandbox.launcher.run(RunSpec { limits: spec.limits.clone(), ..other })
+        };
+        assert_eq!(run("echo", &[]).await.unwrap().exit_code, 0);
+        assert_eq!(run("mkdir", &["/dev/shm/left"]).await.unwrap().exit_code, 0);
+        let found = run("ls", &["/dev/shm"]).await.unwrap();
+        assert_eq!((found.stdout.as_str(), found.is_residents), ("", false), "process {number}");
+    }
+}

@@ -71,6 +71,8 @@ pub(super) fn live(
         // Nobody needs it any more.
         sys::exit_now(0)
     };
+    // Before there is a command, which may be quick.
+    let as_new = Memory::look();
     let started = prepared
         .and_then(|()| attach(&request, &descriptors, surroundings.host_network))
         .and_then(|()| {
@@ -80,7 +82,7 @@ pub(super) fn live(
     match started {
         Ok(command) => {
             give_up(&request, &descriptors);
-            serve(command, &request, &descriptors, busy, start)
+            serve(command, &request, &descriptors, as_new, busy, start)
         }
         Err(failure) => {
             failure.report(descriptors.run.as_fd());
@@ -89,16 +91,16 @@ pub(super) fn live(
     }
 }
 
-/// Waits for the end of one command after the other, as long as this process may stay.
+/// Waits for the end of one command after the other, as long as this process may stay and shared memory is `as_new`.
 fn serve(
     mut command: Pid,
     request: &Request,
     descriptors: &Descriptors<OwnedFd>,
+    as_new: Option<Memory>,
     busy: &Busy,
     mut start: impl FnMut(Turn<'_>) -> io::Result<Pid>,
 ) -> ! {
     let run = descriptors.run.as_fd();
-    let as_new = Memory::look();
     loop {
         let (code, signal) = wait(command);
         let is_alone = is_alone();
