@@ -350,3 +350,19 @@ async fn what_the_first_run_of_a_process_leaves_in_memory_at_once_is_not_there_i
         assert_eq!((found.stdout.as_str(), found.is_residents), ("", false), "process {number}");
     }
 }
+
+#[tokio::test]
+async fn a_long_command_line_needs_no_more_memory_and_descriptors_than_in_a_first_run() {
+    let Some(sandbox) = sandbox() else { return };
+    let mut spec = sandbox.spec("echo", &[]);
+    spec.arguments = vec!["长".repeat(20_000); 10];
+    spec.limits.arguments_bytes = 1 << 20;
+    // Less than the launcher itself has, and enough for the command.
+    spec.limits.memory_bytes = 4 * MIB;
+    spec.limits.open_files = 4;
+    for run in 0..3 {
+        let result = sandbox.launcher.run(spec.clone()).await.unwrap();
+        assert_eq!((result.exit_code, result.signal.as_deref()), (0, None), "run {run}: {}", result.stderr);
+        assert_eq!(result.is_residents, run == 2);
+    }
+}
