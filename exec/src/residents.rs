@@ -168,18 +168,22 @@ pub(crate) struct Tending {
 
 impl Tending {
     /// Does so until none is left.
-    pub(crate) async fn until_none_waits(self) {
+    pub(crate) async fn until_none_waits(mut self) {
         while let Some(wait) = self.residents.upgrade().and_then(|residents| residents.tend()) {
             tokio::time::sleep(wait).await;
         }
+        // From here on, those that wait have another who comes.
+        self.residents = Weak::new();
     }
 }
 
 impl Drop for Tending {
     fn drop(&mut self) {
-        // Its runtime may have ended before it, as that of a probe does.
+        // Its runtime may have ended before it, as that of a probe does. Then nobody comes for those that wait.
         if let Some(residents) = self.residents.upgrade() {
-            residents.waiting().is_tended = false;
+            let mut waiting = residents.waiting();
+            waiting.is_tended = false;
+            waiting.residents.clear();
         }
     }
 }
@@ -188,4 +192,46 @@ impl Drop for Tending {
 fn is_silent(socket: &OwnedFd) -> bool {
     let mut set = [PollFd::new(socket, PollFlags::IN)];
     matches!(poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A resident, and the end of its socket that its process has.
+    fn resident() -> (Resident, OwnedFd) {
+        let limits = Ceilings { memory_bytes: 1, processes: 1, cpu_seconds: 1, file_bytes: 1, open_files: 1 };
+        let whole = Whole { memory_bytes: 1, processes: 1 };
+        let surroundings = Surroundings::new(1, (limits, whole), Network::None, false, &[]).unwrap();
+        let (socket, theirs) = crate::launcher::packet_sockets().unwrap();
+        let (through, _) = crate::launcher::packet_sockets().unwrap();
+        (Resident { surroundings, socket, through: Arc::new(through) }, theirs)
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_when_the_runtime_that_let_them_go_has_ended() {
+        let residents = Arc::<Residents>::default();
+        let (one, theirs) = resident();
+        let tending = residents.put(one).unwrap();
+        assert!(is_silent(&theirs));
+        drop(tending);
+        assert!(!is_silent(&theirs));
+        // And the next has somebody again.
+        assert!(residents.put(resident().0).is_some());
+    }
+
+    #[tokio::test]
+    async fn only_one_of_the_same_launcher_is_taken_and_somebody_comes_again_for_the_next() {
+        let residents = Arc::<Residents>::default();
+        let (one, theirs) = resident();
+        let (surroundings, through) = (one.surroundings.clone(), Arc::clone(&one.through));
+        let tending = residents.put(one).unwrap();
+        assert!(residents.put(resident().0).is_none());
+        let taken = residents.take(&surroundings, &through).unwrap();
+        assert!(residents.take(&surroundings, &through).is_none());
+        drop(taken);
+        assert!(!is_silent(&theirs));
+        tending.until_none_waits().await;
+        assert!(residents.put(resident().0).is_some());
+    }
 }
