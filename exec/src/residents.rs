@@ -80,6 +80,8 @@ impl Surroundings {
 #[derive(Debug)]
 pub(crate) struct Resident {
     pub(crate) surroundings: Surroundings,
+    /// Its own mount of the tree, below which its runs begin.
+    pub(crate) tree: OwnedFd,
     /// The socket of its runs.
     pub(crate) socket: OwnedFd,
     /// The socket of its launcher.
@@ -205,7 +207,8 @@ mod tests {
         let surroundings = Surroundings::new(1, (limits, whole), Network::None, false, &[]).unwrap();
         let (socket, theirs) = crate::launcher::packet_sockets().unwrap();
         let (through, _) = crate::launcher::packet_sockets().unwrap();
-        (Resident { surroundings, socket, through: Arc::new(through) }, theirs)
+        let (tree, _) = crate::launcher::packet_sockets().unwrap();
+        (Resident { surroundings, tree, socket, through: Arc::new(through) }, theirs)
     }
 
     #[test]

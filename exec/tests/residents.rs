@@ -366,3 +366,17 @@ async fn a_long_command_line_needs_no_more_memory_and_descriptors_than_in_a_firs
         assert_eq!(result.is_residents, run == 2);
     }
 }
+
+#[tokio::test]
+async fn a_directory_that_only_its_path_closes_is_where_a_run_begins_as_in_a_first_run() {
+    let Some(sandbox) = sandbox() else { return };
+    let made = sandbox.bash("mkdir -p shut/目录 && chmod 000 shut").await;
+    assert_eq!(made.exit_code, 0, "{made:?}");
+    let mut spec = sandbox.spec("ls", &["-a"]);
+    spec.directory = policy::RelPath::parse("shut/目录").unwrap();
+    for run in 0..4 {
+        let result = sandbox.launcher.run(spec.clone()).await.unwrap();
+        assert_eq!((result.stdout.as_str(), result.exit_code), (".\n..\n", 0), "{result:?}");
+        assert_eq!(result.is_residents, run > 0, "run {run}");
+    }
+}

@@ -207,7 +207,7 @@ fn become_next(
     limit(&request.limits).map_err(at(Step::Limits))?;
     identify(request, run)?;
     confine(descriptors.walls.as_ref(), closing)?;
-    let Some((next, streams)) = wire::receive_next(run, packet).map_err(at(Step::Request))? else {
+    let Some((next, streams, directory)) = wire::receive_next(run, packet).map_err(at(Step::Request))? else {
         // The launcher, which hears of it too, ends all of it.
         sys::exit_now(0)
     };
@@ -217,7 +217,7 @@ fn become_next(
         wire::send_handle(run, rustix::process::getpid()).map_err(at(Step::Handle))?;
     }
     stdio(&streams).map_err(at(Step::Stdio))?;
-    rustix::process::chdir(next.directory.as_str()).map_err(at(Step::Directory))?;
+    rustix::process::fchdir(&directory).map_err(at(Step::Directory))?;
     let program = program(&next.command).map_err(at(Step::Request))?;
     // Not before: what is above takes memory, of which the parent has its share, and descriptors.
     limit_space(&request.limits).map_err(at(Step::Limits))?;
