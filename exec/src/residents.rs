@@ -23,9 +23,9 @@ const IDLE: Duration = Duration::from_secs(2);
 /// How many wait at once, for all users together. Each has a copy of the launcher's memory that nobody writes to, a few
 /// mounts, and the process that is to become the next command.
 const WAITING_MAX: usize = 16;
-/// How many of them may be of one user, whose processes they count as (`RLIMIT_NPROC`): what other runs of that user may
-/// start is so many less, and other users have some, too.
-const OWN_MAX: usize = 4;
+/// How many of them may be of one user: as many as it may have runs at once, unless configured. They count as its processes
+/// (`RLIMIT_NPROC`), so that its other runs may start so many less; and other users have some, too.
+const OWN_MAX: usize = 8;
 
 /// How many surroundings are remembered, for [`IDLE`], to see that they recur.
 const SEEN_MAX: usize = 256;
