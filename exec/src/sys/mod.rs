@@ -7,6 +7,7 @@
 mod mount;
 mod program;
 mod shared;
+mod wait;
 
 use std::convert::Infallible;
 use std::io;
@@ -20,6 +21,7 @@ use tokio::io::unix::AsyncFd;
 pub(crate) use mount::{Extent, MountAttributes, fork_into, map_owners, raise_loopback, restrict_mount};
 pub(crate) use program::Program;
 pub(crate) use shared::Shared;
+pub(crate) use wait::{Dead, find_dead};
 
 /// Makes a second process like this one; `None` in the new process.
 ///

@@ -19,11 +19,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{MountAttrFlags, MoveMountFlags, move_mount};
+use rustix::process::{WaitOptions, wait as wait_for_any};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::busy::Busy;
@@ -276,10 +277,11 @@ fn give_up(request: &Request, descriptors: &Descriptors<OwnedFd>) {
 /// first, and with the same promise.
 fn wait(command: Pid) -> (Option<i32>, Option<i32>) {
     loop {
-        match waitpid(None, None) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == command => return (Some(code), None),
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => return (None, Some(signal as i32)),
-            Ok(_) | Err(Errno::EINTR) => {}
+        match wait_for_any(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid.as_raw_pid() == command.as_raw() => {
+                return (status.exit_status(), status.terminating_signal());
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return (None, None),
         }
     }
@@ -288,9 +290,9 @@ fn wait(command: Pid) -> (Option<i32>, Option<i32>) {
 /// Collects what is dead already; tells whether there is no other process in the namespace.
 fn is_alone() -> bool {
     loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) => return false,
-            Ok(_) | Err(Errno::EINTR) => {}
+        match wait_for_any(WaitOptions::NOHANG) {
+            Ok(None) => return false,
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
             // Without children there may be no other process at all: whoever loses its parent becomes a child.
             Err(_) => return kill(Pid::from_raw(-1), None) == Err(Errno::ESRCH),
         }
@@ -302,10 +304,10 @@ fn end_the_rest() -> bool {
     loop {
         // All but this process itself (kill(2)). One that is being made meanwhile is killed or never comes to be.
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
-        match waitpid(None, None) {
+        match wait_for_any(WaitOptions::empty()) {
             // A process hands its children on before it can be collected, so that there are none anywhere.
-            Err(Errno::ECHILD) => return true,
-            Ok(_) | Err(Errno::EINTR) => {}
+            Err(rustix::io::Errno::CHILD) => return true,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return false,
         }
     }

@@ -3,12 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 use super::busy::Busy;
 use super::memory::{Charge, ROUND};
 use crate::result::Limit;
+use crate::sys::Dead;
 use crate::wire::{Place, Report, Request};
 
 /// How much longer than its deadline a run lives when the service does not end it.
@@ -107,14 +107,8 @@ impl Run {
     }
 
     /// What the service is told when the process has ended; `found` is a limit for which the kernel ended it.
-    pub(super) fn exited(&self, status: WaitStatus, found: Option<Limit>) -> Report {
-        let limit = self.limit.or(found);
-        let (code, signal) = match status {
-            WaitStatus::Exited(_, code) => (Some(code), None),
-            WaitStatus::Signaled(_, signal, _) => (None, Some(signal as i32)),
-            _ => (None, None),
-        };
-        Report::Exited { code, signal, limit }
+    pub(super) fn exited(&self, Dead { code, signal, .. }: Dead, found: Option<Limit>) -> Report {
+        Report::Exited { code, signal, limit: self.limit.or(found) }
     }
 }
 
