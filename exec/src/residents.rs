@@ -24,6 +24,9 @@ const IDLE: Duration = Duration::from_secs(2);
 /// How many wait at once, for all users together. Each has a copy of the launcher's memory that nobody writes to, a few
 /// mounts, and the process that is to become the next command.
 const WAITING_MAX: usize = 16;
+/// How many of them may be of one user, whose processes they count as (`RLIMIT_NPROC`): what other runs of that user may
+/// start is so many less, and other users have some, too.
+const OWN_MAX: usize = 4;
 
 /// How long they may take to go, all together, when somebody waits for that.
 const GOING: Duration = Duration::from_secs(1);
@@ -146,6 +149,13 @@ impl Residents {
     #[must_use]
     pub(crate) fn put(self: &Arc<Self>, resident: Resident) -> Option<Tending> {
         let mut waiting = self.waiting();
+        let is_own =
+            |(other, _): &(Resident, Instant)| other.surroundings.identity == resident.surroundings.identity;
+        if waiting.residents.iter().filter(|other| is_own(other)).count() >= OWN_MAX
+            && let Some(longest) = waiting.residents.iter().position(is_own)
+        {
+            waiting.residents.remove(longest);
+        }
         if waiting.residents.len() >= WAITING_MAX {
             waiting.residents.remove(0);
         }
@@ -231,13 +241,35 @@ mod tests {
 
     /// A resident, and the end of its socket that its process has.
     fn resident() -> (Resident, OwnedFd) {
+        resident_of(1)
+    }
+
+    fn resident_of(identity: u32) -> (Resident, OwnedFd) {
         let limits = Ceilings { memory_bytes: 1, processes: 1, cpu_seconds: 1, file_bytes: 1, open_files: 1 };
         let whole = Whole { memory_bytes: 1, processes: 1 };
-        let surroundings = Surroundings::new(1, (limits, whole), Network::None, false, &[]).unwrap();
+        let surroundings = Surroundings::new(identity, (limits, whole), Network::None, false, &[]).unwrap();
         let (socket, theirs) = crate::launcher::packet_sockets().unwrap();
         let (through, _) = crate::launcher::packet_sockets().unwrap();
         let (tree, _) = crate::launcher::packet_sockets().unwrap();
         (Resident { surroundings, tree, socket, through: Arc::new(through) }, theirs)
+    }
+
+    #[test]
+    fn who_has_many_leaves_others_theirs() {
+        let residents = Arc::<Residents>::default();
+        let (others, theirs) = resident_of(2);
+        let _tending = residents.put(others);
+        let own: Vec<_> = (0..2 * WAITING_MAX)
+            .map(|_| {
+                let (own, theirs) = resident_of(1);
+                assert!(residents.put(own).is_none());
+                theirs
+            })
+            .collect();
+        assert!(is_silent(&theirs));
+        let waiting: Vec<bool> = own.iter().map(is_silent).collect();
+        assert_eq!(waiting.iter().filter(|waits| **waits).count(), OWN_MAX);
+        assert!(waiting.ends_with(&[true; OWN_MAX]));
     }
 
     #[test]
