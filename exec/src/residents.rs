@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::fstat;
+use rustix::net::{Shutdown, shutdown};
 
 use crate::error::Error;
 use crate::mounts::{Attachment, Role};
@@ -27,6 +28,8 @@ const WAITING_MAX: usize = 16;
 /// (`RLIMIT_NPROC`), so that its other runs may start so many less; and other users have some, too.
 const OWN_MAX: usize = 8;
 
+/// How long they may take to go, all together, when somebody waits for that.
+const GOING: Duration = Duration::from_secs(1);
 /// How many surroundings are remembered, for [`IDLE`], to see that they recur.
 const SEEN_MAX: usize = 256;
 
@@ -76,6 +79,11 @@ impl Surroundings {
         });
         let attached = attached.collect::<Result<_, Error>>()?;
         Ok(Self { identity, limits, whole, network, has_walls, attached })
+    }
+
+    /// Tells whether a directory of this generation, which is not 0, is among what is seen.
+    fn has(&self, generation: u64) -> bool {
+        self.attached.iter().any(|attached| attached.generation == generation)
     }
 }
 
@@ -154,6 +162,27 @@ impl Residents {
         waiting.residents.push((resident, Instant::now()));
         let is_tended = std::mem::replace(&mut waiting.is_tended, true);
         (!is_tended).then(|| Tending { residents: Arc::downgrade(self) })
+    }
+
+    /// Lets go of those that see a directory of this generation, which is not 0, and waits until their mounts are gone, for
+    /// [`GOING`] at most.
+    pub(crate) fn let_go(&self, generation: u64) {
+        let fitting = |(resident, _): &mut (Resident, Instant)| resident.surroundings.has(generation);
+        let going: Vec<_> = self.waiting().residents.extract_if(.., fitting).collect();
+        let sockets: Vec<OwnedFd> = going.into_iter().map(|(resident, _)| resident.socket).collect();
+        for socket in &sockets {
+            let _ = shutdown(socket, Shutdown::Write);
+        }
+        let deadline = Instant::now() + GOING;
+        for socket in &sockets {
+            // The launcher, the last to have the other end, closes it when it has collected the process, which had given
+            // its mounts back by then.
+            let mut set = [PollFd::new(socket, PollFlags::empty())];
+            let patience = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
+            if !matches!(poll(&mut set, patience.as_ref()), Ok(1..)) {
+                tracing::warn!("a mount that a command may have had for its next one takes long to go");
+            }
+        }
     }
 
     /// Lets go of those that have waited long enough; after how long there will be another, `None` when there is none.

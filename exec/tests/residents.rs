@@ -385,3 +385,26 @@ async fn a_directory_that_only_its_path_closes_is_where_a_run_begins_as_in_a_fir
         assert_eq!(result.is_residents, run > 0, "run {run}");
     }
 }
+
+/// How many processes of this machine see the tree of `sandbox` as a mount of their own.
+fn who_see_the_tree(sandbox: &Sandbox) -> usize {
+    let tree = sandbox.tree.strip_prefix("/tmp").unwrap_or(&sandbox.tree).display().to_string();
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mounts = processes.filter_map(|entry| fs::read_to_string(entry.path().join("mountinfo")).ok());
+    mounts.filter(|mounts| mounts.lines().any(|line| line.contains(&tree))).count()
+}
+
+#[tokio::test]
+async fn those_in_a_view_that_goes_are_gone_before_it() {
+    let Some(sandbox) = sandbox() else { return };
+    let mut spec = sandbox.spec("echo", &[]);
+    spec.attachments[0].generation = 7;
+    for _ in 0..20 {
+        warm(&sandbox, &spec).await;
+        assert!(who_see_the_tree(&sandbox) > 0);
+        sandbox.launcher.let_go(8);
+        assert!(who_see_the_tree(&sandbox) > 0);
+        sandbox.launcher.let_go(7);
+        assert_eq!(who_see_the_tree(&sandbox), 0);
+    }
+}
