@@ -12,6 +12,7 @@
 //! | [`parked`] | first processes made ahead |
 //! | [`run`], [`busy`] | what is known of a run under way |
 //! | [`child`] | the steps from `clone` to `execve`, in their order |
+//! | [`swap`] | user namespaces for the service's own mounts |
 //! | [`kill`] | how a whole tree of processes dies |
 //! | [`memory`], [`cgroup`] | how the memory of a whole run is bounded |
 //!
@@ -29,6 +30,7 @@ mod parked;
 mod root;
 mod run;
 mod start;
+mod swap;
 
 use std::collections::VecDeque;
 use std::io;
@@ -387,7 +389,7 @@ impl Loop {
 
 /// Makes a user namespace for the service, or tells why not.
 fn swap_owner(owner: u32, reply: &OwnedFd) {
-    let _ = match init::swap_owner(owner) {
+    let _ = match swap::swap_owner(owner) {
         Ok(namespace) => wire::send(reply.as_fd(), b"namespace", &[namespace.as_fd()]),
         Err(error) => {
             let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
