@@ -3,7 +3,8 @@
 //! The end of a pipe is never waited for: a forgotten grandchild may hold it open for ever. A run has ended when the
 //! launcher says so, and its pipes are read for a moment longer.
 
-use std::future::pending;
+mod next;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
@@ -13,9 +14,10 @@ use nix::fcntl::{FcntlArg, fcntl};
 use rustix::io::ioctl_fionbio;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, Sleep};
 
+use self::next::{Event, Tap, halted, killed, next_input, passed, readable, ready, reserve};
 use crate::error::Error;
 use crate::input::{Input, Progress};
 use crate::launcher::Buffers;
@@ -83,12 +85,6 @@ pub(crate) struct Watch {
     hand_over_until: Option<Instant>,
 }
 
-/// Somebody who gets output as it comes, and room for the next piece, without which nothing is read.
-struct Tap {
-    sender: mpsc::Sender<Chunk>,
-    room: Option<mpsc::OwnedPermit<Chunk>>,
-}
-
 /// What the timer is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -98,22 +94,6 @@ enum Phase {
     Killing,
     /// The rest of the output after the main process is gone.
     Draining,
-}
-
-/// What a run did next.
-enum Event {
-    Report,
-    /// The command has lived for a moment.
-    Late,
-    Output(Stream),
-    Input,
-    /// More input came; `None` when there will be no more.
-    Fed(Option<Feed>),
-    /// There is room for a piece of output; `None` when nobody takes it any more.
-    Room(Option<mpsc::OwnedPermit<Chunk>>),
-    Timer,
-    Halt(Limit),
-    Kill,
 }
 
 impl Watch {
@@ -424,64 +404,6 @@ impl Watch {
 /// Gives `fd` to the runtime's event loop.
 fn watched(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, Error> {
     sys::watch(fd, interest).map_err(Error::resource("epoll_ctl"))
-}
-
-/// Waits until `fd` is ready.
-async fn ready(fd: &AsyncFd<OwnedFd>, interest: Interest) {
-    // An error shows again, with its reason, when the descriptor is used.
-    drop(fd.ready(interest).await);
-}
-
-/// Waits until there is output to read, or for ever when nothing more can come.
-async fn readable(tube: Option<&Tube>) {
-    match tube {
-        Some(tube) => tube.readable().await,
-        None => pending().await,
-    }
-}
-
-/// Waits for the moment, or for ever without one.
-async fn passed(moment: Option<&mut Pin<Box<Sleep>>>) {
-    match moment {
-        Some(moment) => moment.await,
-        None => pending().await,
-    }
-}
-
-/// Waits until input can be written, or for more of it; for ever without any.
-async fn next_input(input: Option<&mut Input<AsyncFd<OwnedFd>>>) -> Event {
-    let Some(input) = input else { return pending().await };
-    let is_written = input.is_written();
-    match &mut input.more {
-        Some(more) if is_written => Event::Fed(more.recv().await),
-        _ => {
-            ready(&input.pipe, Interest::WRITABLE).await;
-            Event::Input
-        }
-    }
-}
-
-/// Waits for room for a piece of output.
-async fn reserve(tap: Option<&Tap>) -> Option<mpsc::OwnedPermit<Chunk>> {
-    let Some(tap) = tap else { return pending().await };
-    tap.sender.clone().reserve_owned().await.ok()
-}
-
-/// Waits until the run is to be killed, or for ever when nobody can say so any more.
-async fn killed(kill: Option<&mut watch::Receiver<bool>>) {
-    let Some(kill) = kill else { return pending().await };
-    if kill.wait_for(|kill| *kill).await.is_err() {
-        pending().await
-    }
-}
-
-/// Waits until the run is to end, or for ever when nobody can say so any more.
-async fn halted(halt: Option<&mut Halt>) -> Limit {
-    let Some(halt) = halt else { return pending().await };
-    match halt.wait_for(Option::is_some).await.map(|limit| *limit) {
-        Ok(Some(limit)) => limit,
-        _ => pending().await,
-    }
 }
 
 /// Gives a busy pipe more room; the default stays when the user's share of pipe memory is used up.
