@@ -4,8 +4,10 @@
 //! is told that names a path of a host.
 //!
 //! * [`files`]: bytes and directories. [`texts`]: texts over them. [`feeding`], [`reading`]: streams on their way.
+//! * [`failures`]: what is believed of them.
 //! * Commands are among the runs: [`crate::ops::run`].
 
+mod failures;
 mod feeding;
 mod files;
 mod reading;
@@ -18,14 +20,14 @@ use policy::{RelPath, UserId};
 use sandbox::{ErrorKind, Sandbox, SandboxPath};
 use tokio::sync::OnceCell;
 
+pub use self::failures::Said;
+use self::failures::{bounded, is_possible};
 pub use self::files::Opened;
 pub use self::texts::Edited;
 use super::error::{Error, Result};
 
 /// How long a backend may be silent while something is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The most of what a backend says about a failure that is told, in characters.
-const MESSAGE_CHARACTERS: usize = 1_000;
 /// Where a workspace stands, as requests name it.
 const WORKSPACE: &str = "/workspace";
 
@@ -71,8 +73,9 @@ impl Backend {
 
     /// What `path` is to the backend.
     pub(super) async fn path(&self, path: &RelPath) -> Result<SandboxPath> {
-        let asked = || self.ask("workspace", self.sandbox.workspace(&self.user));
-        let workspace = self.workspace.get_or_try_init(asked).await?;
+        // Whoever comes meanwhile waits for the same answer, and no longer than whoever came first.
+        let asked = self.workspace.get_or_try_init(|| self.sandbox.workspace(&self.user));
+        let workspace = self.ask("workspace", asked).await?;
         workspace.join(path.as_str()).map_err(|error| Error::Invalid(error.to_string()))
     }
 
@@ -94,8 +97,18 @@ impl Backend {
         answer: impl Future<Output = sandbox::Result<T>>,
     ) -> Result<T> {
         match tokio::time::timeout(PATIENCE, answer).await {
-            Ok(answer) => answer.map_err(|error| self.failure(error)),
+            Ok(answer) => answer.map_err(|error| self.failed(operation, error)),
             Err(_) => Err(self.silent(operation)),
+        }
+    }
+
+    /// As [`Backend::failure`], of an `operation` that a backend was asked for. One that it cannot have is the backend's own.
+    pub(super) fn failed(&self, operation: &'static str, error: sandbox::Error) -> Error {
+        match self.failure(error) {
+            Error::Elsewhere { kind, message, cause } if !is_possible(operation, kind) => {
+                Error::Elsewhere { kind: ErrorKind::Internal, message, cause }
+            }
+            other => other,
         }
     }
 
@@ -112,14 +125,13 @@ impl Backend {
             "/" => said,
             place => said.replace(place, WORKSPACE),
         };
-        let said = said.chars().take(MESSAGE_CHARACTERS).collect();
-        Error::Elsewhere { kind: error.kind(), message: said, cause: Box::new(error) }
+        Error::Elsewhere { kind: error.kind(), message: bounded(&said), cause: Said::of(&error) }
     }
 
     pub(super) fn silent(&self, operation: &'static str) -> Error {
         let message = format!("`{}`, where this workspace is, did not answer in time", self.name());
         let cause = sandbox::Error::new(ErrorKind::Timeout, operation, "it was given up");
-        Error::Elsewhere { kind: ErrorKind::Timeout, message, cause: Box::new(cause) }
+        Error::Elsewhere { kind: ErrorKind::Timeout, message, cause: Said::of(&cause) }
     }
 
     /// A failure that says that what answers makes no sense.
