@@ -5,13 +5,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+/// The beginning of the year 0, in seconds since 1970.
+const FIRST_SECOND: i128 = -62_167_219_200;
 /// The end of the year 9999, in seconds since 1970.
 const LAST_SECOND: i128 = 253_402_300_799;
 
-/// Nanoseconds since 1970 as RFC 3339 in UTC, to the millisecond.
+/// Nanoseconds since 1970 as RFC 3339 in UTC, to the millisecond. Years have four digits there: a time before the year 0
+/// or after 9999, which a file may have, is the first or last that can be written.
 pub(super) fn rfc3339(nanoseconds: i128) -> String {
-    let milliseconds = nanoseconds.div_euclid(1_000_000) * 1_000_000;
-    OffsetDateTime::from_unix_timestamp_nanos(milliseconds)
+    let milliseconds = nanoseconds.div_euclid(1_000_000).clamp(FIRST_SECOND * 1000, LAST_SECOND * 1000 + 999);
+    OffsetDateTime::from_unix_timestamp_nanos(milliseconds * 1_000_000)
         .ok()
         .and_then(|time| time.format(&Rfc3339).ok())
         .unwrap_or_default()
@@ -51,5 +54,7 @@ mod tests {
         ] {
             assert_eq!(http_date(nanoseconds), date, "{nanoseconds}");
         }
+        assert_eq!(rfc3339(i128::MIN), "0000-01-01T00:00:00Z");
+        assert_eq!(rfc3339(i128::MAX), "9999-12-31T23:59:59.999Z");
     }
 }
