@@ -139,3 +139,90 @@ impl Backend {
         self.failure(sandbox::Error::new(ErrorKind::Internal, operation, what))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use sandbox::{
+        ByteStream, DirEntry, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result, WriteOptions,
+    };
+    use std::future::pending;
+
+    use super::*;
+
+    /// Never says anything.
+    #[derive(Debug)]
+    struct Silent;
+
+    #[async_trait]
+    impl Sandbox for Silent {
+        fn name(&self) -> &str {
+            "silent"
+        }
+
+        async fn workspace(&self, _: &UserId) -> Result<SandboxPath> {
+            pending().await
+        }
+
+        async fn shell(&self, _: &UserId) -> Result<String> {
+            pending().await
+        }
+
+        async fn exec(&self, _: &UserId, _: ExecSpec) -> Result<ExecResult> {
+            pending().await
+        }
+
+        async fn read_file(&self, _: &UserId, _: &SandboxPath, _: ReadOptions) -> Result<FileBody> {
+            pending().await
+        }
+
+        async fn write_file(
+            &self,
+            _: &UserId,
+            _: &SandboxPath,
+            _: ByteStream,
+            _: WriteOptions,
+        ) -> Result<()> {
+            pending().await
+        }
+
+        async fn stat(&self, _: &UserId, _: &SandboxPath) -> Result<FileInfo> {
+            pending().await
+        }
+
+        async fn read_dir(&self, _: &UserId, _: &SandboxPath) -> Result<Vec<DirEntry>> {
+            pending().await
+        }
+
+        async fn mkdir_all(&self, _: &UserId, _: &SandboxPath, _: u32) -> Result<()> {
+            pending().await
+        }
+
+        async fn remove(&self, _: &UserId, _: &SandboxPath) -> Result<()> {
+            pending().await
+        }
+
+        async fn remove_all(&self, _: &UserId, _: &SandboxPath) -> Result<()> {
+            pending().await
+        }
+
+        async fn close_for_user(&self, _: &UserId) -> Result<()> {
+            pending().await
+        }
+
+        async fn close(&self) -> Result<()> {
+            pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_who_wait_for_a_silent_backend_nobody_waits_longer_than_one() {
+        let backend = Backend::new(UserId::parse("甲").unwrap(), Arc::new(Silent));
+        let path = RelPath::parse("file").unwrap();
+        let asked = futures_util::future::join_all((0..100).map(|_| backend.stat(&path)));
+        let told = tokio::time::timeout(PATIENCE + Duration::from_secs(1), asked).await.unwrap();
+        for failure in told {
+            assert!(matches!(failure, Err(Error::Elsewhere { kind: ErrorKind::Timeout, .. })));
+        }
+    }
+}
