@@ -4,13 +4,13 @@
 //! work, the service starts without them, where the configured floor allows that, and says why for ever after.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use exec::{Ground, HostReport, Isolation, Launcher, LauncherConfig, OwnerMaps, Tier, Whitelist};
 use policy::CommandPolicy;
 use policy::command::Profile;
-use storage::live::{LiveOptions, OwnerSwap};
+use storage::live::{Guests, LiveOptions, OwnerSwap};
 use storage::{Recovery, Store};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -116,6 +116,7 @@ fn open_store(config: &Config, launcher: &Arc<Launcher>) -> Result<(Store, Recov
     let swap = || Arc::new(Swap(OwnerMaps::new(launcher))) as Arc<dyn OwnerSwap>;
     let live = launcher.mounts().then(|| LiveOptions {
         swap: separate_owners.then(swap),
+        guests: Some(Arc::new(Clones(Arc::downgrade(launcher)))),
         views_max: config.limits.views,
         ..LiveOptions::default()
     });
@@ -143,6 +144,18 @@ struct Swap(OwnerMaps);
 impl OwnerSwap for Swap {
     fn swapped(&self, directory: BorrowedFd<'_>, owner: u32) -> std::io::Result<OwnedFd> {
         self.0.swapped(directory, owner)
+    }
+}
+
+/// Tells `exec`, which keeps clones of views for runs to come, that one goes.
+#[derive(Debug)]
+struct Clones(Weak<Launcher>);
+
+impl Guests for Clones {
+    fn let_go(&self, generation: u64) {
+        if let Some(launcher) = self.0.upgrade() {
+            launcher.let_go(generation);
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! How the cost of commands grows: with the first of a user, with files, skills, live views and users.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use crate::client;
 use crate::error::Result;
 use crate::execution::{execute, weaker};
 use crate::fixture;
-use crate::load;
+use crate::load::{self, Slice};
 use crate::report::{Figure, Layout, Row, Unit};
 use crate::service::Service;
 use crate::sides::{Bench, Side, Tree};
@@ -20,6 +21,9 @@ pub(crate) const LAYOUT: Layout = Layout {
 
 /// Skills that a command of a workspace sees, in the rows about that.
 const SKILLS: [usize; 4] = [0, 1, 8, 64];
+/// Users who come back after a pause, and the pause: longer than anything is kept ready for them.
+const PAUSED: usize = 100;
+const PAUSE: Duration = Duration::from_millis(2_500);
 /// Clients that the many users come through.
 const CLIENTS: usize = 32;
 const ECHO: [&str; 2] = ["echo", "hi"];
@@ -45,7 +49,8 @@ fn isolated(bench: &Bench, weaker: &Service, skill: &'static str) -> [Side; 4] {
     [skill_side, workspace, of_weaker(Tree::Skill(skill)), of_weaker(Tree::Workspace)]
 }
 
-/// The first command of a user, for which a view, a home and walls are made, and later ones.
+/// The first command of a user, for which a view, a home and walls are made; the first after a pause, for which namespaces
+/// and mounts are made; and those that follow another.
 fn first_runs(bench: &Bench, weaker: &Service) -> Result<Vec<Row>> {
     let (mut lines, mut user) = (Lines::default(), 0);
     let first = bench.compare(isolated(bench, weaker, "tiny"), |side| {
@@ -55,6 +60,16 @@ fn first_runs(bench: &Bench, weaker: &Service) -> Result<Vec<Row>> {
         })?;
         Ok(figure(&sample))
     })?;
+    let paused = bench.compare(isolated(bench, weaker, "tiny"), |side| {
+        let pass = || (0..PAUSED).map(|user| execute(&side.of(format!("paused-{user}")), &ECHO));
+        for request in pass() {
+            lines.of(side)?.call(&request)?;
+        }
+        std::thread::sleep(PAUSE);
+        let mut again = pass().cycle();
+        let slice = Slice { calls: PAUSED, ..bench.effort.slice };
+        Ok(figure(&load::serial(lines.of(side)?, slice, &mut || again.next().unwrap_or_default())?))
+    })?;
     let sides = isolated(bench, weaker, "tiny");
     let later = bench.compare(sides, |side| latency(bench, &mut lines, side, &execute(side, &ECHO)))?;
     let row = |name: &str, figures: [Figure; 4]| Row {
@@ -63,7 +78,11 @@ fn first_runs(bench: &Bench, weaker: &Service) -> Result<Vec<Row>> {
         figures: figures.map(Some).into_iter().chain([None]).collect(),
         goal: "–",
     };
-    Ok(vec![row("`echo`, first command of a user, p50", first), row("`echo`, later ones, p50", later)])
+    Ok(vec![
+        row("`echo`, first command of a user, p50", first),
+        row("`echo`, the first after a pause, p50", paused),
+        row("`echo`, one after the other, p50", later),
+    ])
 }
 
 /// A command in a skill whose baseline has many files.

@@ -27,8 +27,8 @@ pub struct Begun {
     pub(crate) reports: OwnedFd,
     /// The socket through which the launcher got it.
     pub(crate) through: Arc<OwnedFd>,
-    /// What it sees, when its first process may stay.
-    pub(crate) surroundings: Option<Surroundings>,
+    /// What it sees, and its own mount of the tree, when its first process may stay.
+    pub(crate) lasting: Option<(Surroundings, OwnedFd)>,
     /// Whether its first process had stayed.
     pub(crate) is_residents: bool,
 }
@@ -49,7 +49,7 @@ impl Begun {
             pipes,
             reports,
             through,
-            surroundings,
+            lasting,
             is_residents,
         } = self;
         let mut capture = Capture::new(spec.limits.output_bytes);
@@ -67,8 +67,8 @@ impl Begun {
         }
         let ending = watched?;
         let reach = watch.reach;
-        if let (Some(surroundings), Some(socket)) = (surroundings, watch.into_resident()) {
-            launcher.keep(Resident { surroundings, socket, through });
+        if let (Some((surroundings, tree)), Some(socket)) = (lasting, watch.into_resident()) {
+            launcher.keep(Resident { surroundings, tree, socket, through });
         }
         let enforcement =
             launcher.enforcement(Circumstances { own_uid: has_own_uid, reach, network: spec.network });

@@ -263,6 +263,12 @@ impl Launcher {
         self.residents.recur(surroundings)
     }
 
+    /// Lets go of the mounts that are kept for runs to come of an attached directory of this
+    /// [generation](crate::Attachment::generation), which is not 0, and waits for that: some milliseconds, a second at most.
+    pub fn let_go(&self, generation: u64) {
+        self.residents.let_go(generation);
+    }
+
     /// Lets a first process that stays wait for its next run, for a while.
     pub(crate) fn keep(self: &Arc<Self>, resident: Resident) {
         if let Some(tending) = self.residents.put(resident) {

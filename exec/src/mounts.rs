@@ -95,6 +95,11 @@ impl Clones {
     pub(crate) fn tree(&self) -> Option<BorrowedFd<'_>> {
         self.mounts.get(self.tree).map(AsFd::as_fd)
     }
+
+    /// The clone of the tree, of all that are here.
+    pub(crate) fn into_tree(self) -> Option<OwnedFd> {
+        self.mounts.into_iter().nth(self.tree)
+    }
 }
 
 /// A detached mount that shows what is below `directory`.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::fstat;
+use rustix::net::{Shutdown, shutdown};
 
 use crate::error::Error;
 use crate::mounts::{Attachment, Role};
@@ -23,7 +24,12 @@ const IDLE: Duration = Duration::from_secs(2);
 /// How many wait at once, for all users together. Each has a copy of the launcher's memory that nobody writes to, a few
 /// mounts, and the process that is to become the next command.
 const WAITING_MAX: usize = 16;
+/// How many of them may be of one user: as many as it may have runs at once, unless configured. They count as its processes
+/// (`RLIMIT_NPROC`), so that its other runs may start so many less; and other users have some, too.
+const OWN_MAX: usize = 8;
 
+/// How long they may take to go, all together, when somebody waits for that.
+const GOING: Duration = Duration::from_secs(1);
 /// How many surroundings are remembered, for [`IDLE`], to see that they recur.
 const SEEN_MAX: usize = 256;
 
@@ -74,12 +80,19 @@ impl Surroundings {
         let attached = attached.collect::<Result<_, Error>>()?;
         Ok(Self { identity, limits, whole, network, has_walls, attached })
     }
+
+    /// Tells whether a directory of this generation, which is not 0, is among what is seen.
+    fn has(&self, generation: u64) -> bool {
+        self.attached.iter().any(|attached| attached.generation == generation)
+    }
 }
 
 /// A first process that waits.
 #[derive(Debug)]
 pub(crate) struct Resident {
     pub(crate) surroundings: Surroundings,
+    /// Its own mount of the tree, below which its runs begin.
+    pub(crate) tree: OwnedFd,
     /// The socket of its runs.
     pub(crate) socket: OwnedFd,
     /// The socket of its launcher.
@@ -136,12 +149,40 @@ impl Residents {
     #[must_use]
     pub(crate) fn put(self: &Arc<Self>, resident: Resident) -> Option<Tending> {
         let mut waiting = self.waiting();
+        let is_own =
+            |(other, _): &(Resident, Instant)| other.surroundings.identity == resident.surroundings.identity;
+        if waiting.residents.iter().filter(|other| is_own(other)).count() >= OWN_MAX
+            && let Some(longest) = waiting.residents.iter().position(is_own)
+        {
+            waiting.residents.remove(longest);
+        }
         if waiting.residents.len() >= WAITING_MAX {
             waiting.residents.remove(0);
         }
         waiting.residents.push((resident, Instant::now()));
         let is_tended = std::mem::replace(&mut waiting.is_tended, true);
         (!is_tended).then(|| Tending { residents: Arc::downgrade(self) })
+    }
+
+    /// Lets go of those that see a directory of this generation, which is not 0, and waits until their mounts are gone, for
+    /// [`GOING`] at most.
+    pub(crate) fn let_go(&self, generation: u64) {
+        let fitting = |(resident, _): &mut (Resident, Instant)| resident.surroundings.has(generation);
+        let going: Vec<_> = self.waiting().residents.extract_if(.., fitting).collect();
+        let sockets: Vec<OwnedFd> = going.into_iter().map(|(resident, _)| resident.socket).collect();
+        for socket in &sockets {
+            let _ = shutdown(socket, Shutdown::Write);
+        }
+        let deadline = Instant::now() + GOING;
+        for socket in &sockets {
+            // The launcher, the last to have the other end, closes it when it has collected the process, which had given
+            // its mounts back by then.
+            let mut set = [PollFd::new(socket, PollFlags::empty())];
+            let patience = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
+            if !matches!(poll(&mut set, patience.as_ref()), Ok(1..)) {
+                tracing::warn!("a mount that a command may have had for its next one takes long to go");
+            }
+        }
     }
 
     /// Lets go of those that have waited long enough; after how long there will be another, `None` when there is none.
@@ -168,18 +209,22 @@ pub(crate) struct Tending {
 
 impl Tending {
     /// Does so until none is left.
-    pub(crate) async fn until_none_waits(self) {
+    pub(crate) async fn until_none_waits(mut self) {
         while let Some(wait) = self.residents.upgrade().and_then(|residents| residents.tend()) {
             tokio::time::sleep(wait).await;
         }
+        // From here on, those that wait have another who comes.
+        self.residents = Weak::new();
     }
 }
 
 impl Drop for Tending {
     fn drop(&mut self) {
-        // Its runtime may have ended before it, as that of a probe does.
+        // Its runtime may have ended before it, as that of a probe does. Then nobody comes for those that wait.
         if let Some(residents) = self.residents.upgrade() {
-            residents.waiting().is_tended = false;
+            let mut waiting = residents.waiting();
+            waiting.is_tended = false;
+            waiting.residents.clear();
         }
     }
 }
@@ -188,4 +233,69 @@ impl Drop for Tending {
 fn is_silent(socket: &OwnedFd) -> bool {
     let mut set = [PollFd::new(socket, PollFlags::IN)];
     matches!(poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A resident, and the end of its socket that its process has.
+    fn resident() -> (Resident, OwnedFd) {
+        resident_of(1)
+    }
+
+    fn resident_of(identity: u32) -> (Resident, OwnedFd) {
+        let limits = Ceilings { memory_bytes: 1, processes: 1, cpu_seconds: 1, file_bytes: 1, open_files: 1 };
+        let whole = Whole { memory_bytes: 1, processes: 1 };
+        let surroundings = Surroundings::new(identity, (limits, whole), Network::None, false, &[]).unwrap();
+        let (socket, theirs) = crate::launcher::packet_sockets().unwrap();
+        let (through, _) = crate::launcher::packet_sockets().unwrap();
+        let (tree, _) = crate::launcher::packet_sockets().unwrap();
+        (Resident { surroundings, tree, socket, through: Arc::new(through) }, theirs)
+    }
+
+    #[test]
+    fn who_has_many_leaves_others_theirs() {
+        let residents = Arc::<Residents>::default();
+        let (others, theirs) = resident_of(2);
+        let _tending = residents.put(others);
+        let own: Vec<_> = (0..2 * WAITING_MAX)
+            .map(|_| {
+                let (own, theirs) = resident_of(1);
+                assert!(residents.put(own).is_none());
+                theirs
+            })
+            .collect();
+        assert!(is_silent(&theirs));
+        let waiting: Vec<bool> = own.iter().map(is_silent).collect();
+        assert_eq!(waiting.iter().filter(|waits| **waits).count(), OWN_MAX);
+        assert!(waiting.ends_with(&[true; OWN_MAX]));
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_when_the_runtime_that_let_them_go_has_ended() {
+        let residents = Arc::<Residents>::default();
+        let (one, theirs) = resident();
+        let tending = residents.put(one).unwrap();
+        assert!(is_silent(&theirs));
+        drop(tending);
+        assert!(!is_silent(&theirs));
+        // And the next has somebody again.
+        assert!(residents.put(resident().0).is_some());
+    }
+
+    #[tokio::test]
+    async fn only_one_of_the_same_launcher_is_taken_and_somebody_comes_again_for_the_next() {
+        let residents = Arc::<Residents>::default();
+        let (one, theirs) = resident();
+        let (surroundings, through) = (one.surroundings.clone(), Arc::clone(&one.through));
+        let tending = residents.put(one).unwrap();
+        assert!(residents.put(resident().0).is_none());
+        let taken = residents.take(&surroundings, &through).unwrap();
+        assert!(residents.take(&surroundings, &through).is_none());
+        drop(taken);
+        assert!(!is_silent(&theirs));
+        tending.until_none_waits().await;
+        assert!(residents.put(resident().0).is_some());
+    }
 }

@@ -145,7 +145,7 @@ impl Launcher {
             None => Err(request),
         };
         let is_residents = handed.is_ok();
-        let (reports, through) = match handed {
+        let Handed { reports, through, tree } = match handed {
             Ok(handed) => handed,
             Err(request) => self.launch(&spec, &ends, request).await?,
         };
@@ -161,7 +161,7 @@ impl Launcher {
             pipes,
             reports,
             through,
-            surroundings,
+            lasting: surroundings.zip(tree),
             is_residents,
         })
     }
@@ -169,34 +169,29 @@ impl Launcher {
     /// What a run sees, when its first process may stay for another that sees the same.
     fn common(&self, spec: &RunSpec, request: &Request) -> Result<Option<Surroundings>, Error> {
         let Some(identity) = request.identity.filter(|_| self.mounts()) else { return Ok(None) };
-        if request.has_terminal || !spec.recurs {
+        // Where a skill stands in the workspace is a directory of the workspace: whoever removes it takes the skill off.
+        let may_lose = spec.attachments.iter().any(|attachment| attachment.role == Role::Skill);
+        if request.has_terminal || !spec.recurs || may_lose {
             return Ok(None);
         }
         let limits = (request.limits, request.whole);
         Surroundings::new(identity, limits, spec.network, request.has_walls, &spec.attachments).map(Some)
     }
 
-    /// Gives a run to a resident: the run's socket and the launcher's. Gives the request back when the resident is gone.
+    /// Gives a run to a resident. Gives the request back when the resident is gone.
     fn hand_on(
         &self,
         spec: &RunSpec,
         resident: Resident,
         ends: &Ends,
         request: Request,
-    ) -> Result<Result<(OwnedFd, Arc<OwnedFd>), Request>, Error> {
-        let tree = spec.attachments.iter().find(|attachment| attachment.role == Role::Tree);
-        let tree = tree.ok_or(Error::Attachments { most: MOUNTS_MAX })?;
-        // That it is there, and in the tree; the run goes there by itself.
-        enter(tree.directory.as_fd(), &spec.directory)?;
-        let directory = match spec.directory.is_root() {
-            true => tree.at.clone(),
-            false => format!("{}/{}", tree.at, spec.directory),
-        };
+    ) -> Result<Result<Handed, Request>, Error> {
+        let Resident { socket, through, tree, .. } = resident;
+        let directory = enter(tree.as_fd(), &spec.directory)?;
         let Request { command, deadline_ms, is_live, .. } = request;
-        let next = Next { command, directory, deadline_ms, is_live };
-        let Resident { socket, through, .. } = resident;
-        match wire::send_next(socket.as_fd(), &next, ends.theirs(self.null.as_fd())) {
-            Ok(()) => Ok(Ok((socket, through))),
+        let next = Next { command, deadline_ms, is_live };
+        match wire::send_next(socket.as_fd(), &next, ends.theirs(self.null.as_fd()), directory.as_fd()) {
+            Ok(()) => Ok(Ok(Handed { reports: socket, through, tree: Some(tree) })),
             Err(_) => Ok(Err(Request { command: next.command, ..request })),
         }
     }
@@ -249,37 +244,50 @@ impl Launcher {
         })
     }
 
-    /// Opens what the run needs and hands it over; the run's socket, and the launcher's.
+    /// Opens what the run needs and hands it over.
     async fn launch(
         self: &Arc<Self>,
         spec: &RunSpec,
         ends: &Ends,
         mut request: Request,
-    ) -> Result<(OwnedFd, Arc<OwnedFd>), Error> {
+    ) -> Result<Handed, Error> {
         let clones = match self.mounts() {
             true => Some(Clones::of(&spec.attachments, self.config.code_in_trees)?),
             false => None,
         };
-        let clones = clones.as_ref();
-        if let Some(clones) = clones {
+        if let Some(clones) = &clones {
             request.place = Place::Mounted { at: clones.at.clone(), leases: spec.leases.len() };
         }
-        let (directory, walls) = self.surroundings(spec, clones)?;
+        let (directory, walls) = self.surroundings(spec, clones.as_ref())?;
         let (reports, run) = packet_sockets().map_err(Error::resource("socketpair"))?;
         let descriptors = Descriptors {
             run: run.as_fd(),
             stdio: ends.theirs(self.null.as_fd()),
             directory: directory.as_fd(),
             walls: walls.as_ref().map(|ruleset| ruleset.as_fd()),
-            mounts: clones.map(|clones| clones.mounts.iter().map(AsFd::as_fd).collect()).unwrap_or_default(),
-            leases: match clones {
+            mounts: clones
+                .as_ref()
+                .map(|clones| clones.mounts.iter().map(AsFd::as_fd).collect())
+                .unwrap_or_default(),
+            leases: match &clones {
                 Some(_) => spec.leases.iter().map(|lease| lease.as_fd()).collect(),
                 None => Vec::new(),
             },
         };
         let through = self.submit(&request, &descriptors).await?;
-        Ok((reports, through))
+        let tree = clones.filter(|_| request.may_stay).and_then(Clones::into_tree);
+        Ok(Handed { reports, through, tree })
     }
+}
+
+/// A run that was handed over.
+struct Handed {
+    /// Its socket.
+    reports: OwnedFd,
+    /// The launcher's.
+    through: Arc<OwnedFd>,
+    /// Its own mount of the tree, when its first process may stay.
+    tree: Option<OwnedFd>,
 }
 
 impl Launcher {

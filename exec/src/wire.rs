@@ -108,13 +108,11 @@ pub(crate) struct Request {
 }
 
 /// One more command for a first process that has stayed ([`Report::Ended`]), in all else as the [`Request`] before. It
-/// comes on the run's own socket, with standard input, output and error.
+/// comes on the run's own socket, with standard input, output and error, and its working directory.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Next {
     /// What is executed.
     pub(crate) command: Command,
-    /// The working directory, as the run sees it: absolute.
-    pub(crate) directory: String,
     /// As of the request.
     pub(crate) deadline_ms: u64,
     /// As of the request.

@@ -130,7 +130,11 @@ async fn a_directory_that_is_not_there_is_told_as_ever_and_the_next_run_goes_on(
 /// Scripts after which nobody may find what they leave: each with how the next run looks for it, and prints nothing.
 const LEFT_BEHIND: [(&str, &str); 4] = [
     ("sleep 600 & disown", "pgrep sleep; ls /proc | grep -v '^[0-9]*$' | grep sleep"),
-    ("setsid sleep 600 >/dev/null 2>&1 &", "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o 's[l]eep 600'"),
+    // Not by setsid(1), which is on no list: a shell that may not start it is gone at once.
+    (
+        "python3 -c 'import os, time; os.fork() or (os.setsid(), time.sleep(600))' >/dev/null 2>&1",
+        "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o 's[e]tsid'",
+    ),
     ("echo secret > /dev/shm/left", "cat /dev/shm/left 2>/dev/null; ls /dev/shm"),
     ("mkdir /dev/shm/directory", "ls /dev/shm"),
 ];
@@ -145,6 +149,7 @@ async fn a_run_that_leaves_something_behind_is_the_last_of_its_process() {
         assert_eq!((found.stdout.as_str(), found.is_residents), ("", false), "after `{leave}`: {found:?}");
     }
     assert_gone("sleep 600").await;
+    assert_gone("setsid").await;
 }
 
 #[tokio::test]
@@ -307,5 +312,99 @@ async fn a_service_without_root_keeps_none() {
     let Some(sandbox) = Sandbox::with_own_uid_of_service() else { return };
     for _ in 0..4 {
         assert!(!sandbox.bash("true").await.is_residents);
+    }
+}
+
+#[tokio::test]
+async fn a_skill_whose_mount_point_was_made_anew_is_still_seen() {
+    let Some(sandbox) = sandbox() else { return };
+    let skill = sandbox.root.path().join("skill");
+    let point = sandbox.tree.join("skills");
+    for directory in [&skill, &point, &point.join("天气")] {
+        fs::create_dir(directory).unwrap();
+        support::own(directory, sandbox.view.owner);
+    }
+    fs::write(skill.join("SKILL.md"), "晴\n").unwrap();
+    support::own(&skill.join("SKILL.md"), sandbox.view.owner);
+    let mut spec = sandbox.spec("cat", &["skills/天气/SKILL.md"]);
+    spec.attachments.push(attach("/workspace/skills/天气", &skill, Role::Skill));
+    for run in 0..5 {
+        let result = sandbox.launcher.run(spec.clone()).await.unwrap();
+        assert_eq!((result.stdout.as_str(), result.exit_code), ("晴\n", 0), "run {run}: {result:?}");
+        // As the service does when no run needs it, and as any command of the user may.
+        fs::remove_dir(point.join("天气")).unwrap();
+        fs::create_dir(point.join("天气")).unwrap();
+        support::own(&point.join("天气"), sandbox.view.owner);
+    }
+}
+
+#[tokio::test]
+async fn what_the_first_run_of_a_process_leaves_in_memory_at_once_is_not_there_in_the_next() {
+    let Some(sandbox) = sandbox() else { return };
+    // Which of the command and the first process is quicker is not settled: each time a new process.
+    for number in 0..100 {
+        let mut spec = sandbox.spec("echo", &[]);
+        spec.limits.processes += number;
+        let run = |program: &str, arguments: &[&str]| {
+            let other = sandbox.spec(program, arguments);
+            sandbox.launcher.run(RunSpec { limits: spec.limits.clone(), ..other })
+        };
+        assert_eq!(run("echo", &[]).await.unwrap().exit_code, 0);
+        assert_eq!(run("mkdir", &["/dev/shm/left"]).await.unwrap().exit_code, 0);
+        let found = run("ls", &["/dev/shm"]).await.unwrap();
+        assert_eq!((found.stdout.as_str(), found.is_residents), ("", false), "process {number}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_command_line_needs_no_more_memory_and_descriptors_than_in_a_first_run() {
+    let Some(sandbox) = sandbox() else { return };
+    let mut spec = sandbox.spec("echo", &[]);
+    spec.arguments = vec!["长".repeat(20_000); 10];
+    spec.limits.arguments_bytes = 1 << 20;
+    // Less than the launcher itself has, and enough for the command.
+    spec.limits.memory_bytes = 4 * MIB;
+    spec.limits.open_files = 4;
+    for run in 0..3 {
+        let result = sandbox.launcher.run(spec.clone()).await.unwrap();
+        assert_eq!((result.exit_code, result.signal.as_deref()), (0, None), "run {run}: {}", result.stderr);
+        assert_eq!(result.is_residents, run == 2);
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_only_its_path_closes_is_where_a_run_begins_as_in_a_first_run() {
+    let Some(sandbox) = sandbox() else { return };
+    let made = sandbox.bash("mkdir -p shut/目录 && chmod 000 shut").await;
+    assert_eq!(made.exit_code, 0, "{made:?}");
+    let mut spec = sandbox.spec("ls", &["-a"]);
+    spec.directory = policy::RelPath::parse("shut/目录").unwrap();
+    for run in 0..4 {
+        let result = sandbox.launcher.run(spec.clone()).await.unwrap();
+        assert_eq!((result.stdout.as_str(), result.exit_code), (".\n..\n", 0), "{result:?}");
+        assert_eq!(result.is_residents, run > 0, "run {run}");
+    }
+}
+
+/// How many processes of this machine see the tree of `sandbox` as a mount of their own.
+fn who_see_the_tree(sandbox: &Sandbox) -> usize {
+    let tree = sandbox.tree.strip_prefix("/tmp").unwrap_or(&sandbox.tree).display().to_string();
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mounts = processes.filter_map(|entry| fs::read_to_string(entry.path().join("mountinfo")).ok());
+    mounts.filter(|mounts| mounts.lines().any(|line| line.contains(&tree))).count()
+}
+
+#[tokio::test]
+async fn those_in_a_view_that_goes_are_gone_before_it() {
+    let Some(sandbox) = sandbox() else { return };
+    let mut spec = sandbox.spec("echo", &[]);
+    spec.attachments[0].generation = 7;
+    for _ in 0..20 {
+        warm(&sandbox, &spec).await;
+        assert!(who_see_the_tree(&sandbox) > 0);
+        sandbox.launcher.let_go(8);
+        assert!(who_see_the_tree(&sandbox) > 0);
+        sandbox.launcher.let_go(7);
+        assert_eq!(who_see_the_tree(&sandbox), 0);
     }
 }

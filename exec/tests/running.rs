@@ -344,3 +344,31 @@ async fn what_was_written_first_stands_first_in_the_output_of_both_streams() {
         sandbox.bash("echo 一; sleep 0.1; echo 二 >&2; sleep 0.1; echo 三; sleep 0.1; echo 四 >&2").await;
     assert_eq!(slow.output, "一\n二\n三\n四\n");
 }
+
+/// Ends by a signal that has no name (real-time signals, signal(7)), and leaves a process that does, too.
+const NAMELESS: &str = "
+import os, time
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.kill(os.getpid(), 41)
+    os._exit(0)
+os.wait()
+time.sleep(0.2)
+print('done', flush=True)
+os.kill(os.getpid(), 40)";
+
+#[tokio::test]
+async fn a_signal_without_a_name_ends_one_command_and_no_other() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    for _ in 0..3 {
+        let result = sandbox.python(NAMELESS).await;
+        assert_eq!(
+            (result.stdout.as_str(), result.signal.as_deref(), result.exit_code),
+            ("done\n", Some("signal 40"), -1),
+            "{result:?}"
+        );
+        // Whoever it is of.
+        let result = sandbox.bash("exit 7").await;
+        assert_eq!((result.exit_code, result.timed_out), (7, false), "{result:?}");
+    }
+}

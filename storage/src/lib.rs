@@ -60,7 +60,7 @@ pub use dir::Dir;
 pub use error::{Error, Result};
 pub use files::{Condition, Files, WriteOptions, Written};
 pub use life::KeptVersion;
-pub use live::{LiveOptions, OwnerSwap};
+pub use live::{Guests, LiveOptions, OwnerSwap};
 pub use provenance::{Shelf, Standing};
 pub use publish::{Publication, Published};
 pub use pull::{Prefer, Pulled};

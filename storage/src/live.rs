@@ -58,11 +58,20 @@ pub trait OwnerSwap: Send + Sync + Debug {
     fn swapped(&self, directory: BorrowedFd<'_>, owner: u32) -> io::Result<OwnedFd>;
 }
 
+/// Whoever keeps clones of live views, for runs to come.
+pub trait Guests: Send + Sync + Debug {
+    /// Lets go of every clone of the view `generation` ([`Attachment::generation`](crate::Attachment::generation)), and waits
+    /// until they are gone. Nobody is in the view, and nobody comes.
+    fn let_go(&self, generation: u64);
+}
+
 /// How live views are made and how many are kept.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
     /// Needed where sandboxes have user ids of their own; without it such a store has no live views.
     pub swap: Option<Arc<dyn OwnerSwap>>,
+    /// Who is told before a view is unmounted; `None` when nobody keeps clones.
+    pub guests: Option<Arc<dyn Guests>>,
     /// Views that are held, 1 or more. Beyond it, the one unused for longest goes; a view with a run in it never
     /// does, so that there are more while more are in use.
     pub views_max: usize,
@@ -72,6 +81,6 @@ pub struct LiveOptions {
 
 impl Default for LiveOptions {
     fn default() -> Self {
-        Self { swap: None, views_max: VIEWS_MAX, holding: None }
+        Self { swap: None, guests: None, views_max: VIEWS_MAX, holding: None }
     }
 }

@@ -16,6 +16,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fixture::live::{Command, WAYS, Way};
@@ -24,7 +25,8 @@ use fixture::{skill_id, skill_tree, user_id};
 use policy::{RelPath, Scope, TreeId};
 use rustix::io::Errno;
 use storage::{
-    Condition, Durability, Error, Layer, LiveOptions, Options, Placement, Role, Status, Store, WriteOptions,
+    Condition, Durability, Error, Guests, Layer, LiveOptions, Options, Placement, Role, Status, Store,
+    WriteOptions,
 };
 
 fn baseline() -> Tree {
@@ -513,6 +515,35 @@ fn views_in_use_are_not_evicted_however_many() {
         put(&fixture.skill(&format!("u{number}"), "s"), "f", "2");
         assert_eq!(look(command, "f"), "2");
     }
+}
+
+/// The generations of views that it was to let go of.
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<u64>>);
+
+impl Guests for Told {
+    fn let_go(&self, generation: u64) {
+        self.0.lock().unwrap().push(generation);
+    }
+}
+
+#[test]
+fn whoever_keeps_clones_is_told_of_each_view_that_goes_and_of_no_other() {
+    let Some(options) = Way::Detached.options(relaxed()) else { return };
+    let told = Arc::new(Told::default());
+    let guests = Some(Arc::clone(&told) as Arc<dyn Guests>);
+    let live = options.live.clone().map(|live| LiveOptions { views_max: 2, guests, ..live });
+    let fixture = Fixture::with(Options { live, ..options });
+    fixture.baseline("s", &baseline());
+    let inside = fixture.command(&skill_tree("u0", "s"));
+    for number in 1..4 {
+        drop(fixture.command(&skill_tree(&format!("u{number}"), "s")));
+    }
+    fixture.store.close_views().unwrap();
+    assert_eq!(*told.0.lock().unwrap(), [2, 3, 4]);
+    drop(inside);
+    fixture.store.close_views().unwrap();
+    assert_eq!(*told.0.lock().unwrap(), [2, 3, 4, 1]);
 }
 
 #[test]

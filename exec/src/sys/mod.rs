@@ -7,6 +7,7 @@
 mod mount;
 mod program;
 mod shared;
+mod wait;
 
 use std::convert::Infallible;
 use std::io;
@@ -20,6 +21,7 @@ use tokio::io::unix::AsyncFd;
 pub(crate) use mount::{Extent, MountAttributes, fork_into, map_owners, raise_loopback, restrict_mount};
 pub(crate) use program::Program;
 pub(crate) use shared::Shared;
+pub(crate) use wait::{Dead, find_dead};
 
 /// Makes a second process like this one; `None` in the new process.
 ///
@@ -80,10 +82,9 @@ pub(crate) fn spawn_beside<F: FnOnce() -> i32>(stack: &mut [u8], child: F) -> io
         return Err(io::ErrorKind::InvalidInput.into());
     };
     // The closure lies above what the new process uses as its stack, because our own frame may be gone before it begins.
-    let place = stack.get_mut(room..).unwrap_or_default().as_mut_ptr();
-    let place = place.wrapping_add(place.align_offset(align_of::<F>())).cast::<F>();
-    let top = stack.get_mut(room..).unwrap_or_default().as_mut_ptr();
-    let top = top.wrapping_sub(top.addr() % STACK_ALIGNMENT);
+    let end = stack.as_mut_ptr().wrapping_add(room);
+    let place = end.wrapping_add(end.align_offset(align_of::<F>())).cast::<F>();
+    let top = end.wrapping_sub(end.addr() % STACK_ALIGNMENT);
     // SAFETY: `place` is aligned, inside `stack`, and large enough. The caller is a process with one thread that only
     // waits for the new one from then on, so nobody else touches the memory that both use, the allocator's included;
     // `child` never returns or unwinds into our frames, because `enter` ends in `_exit` and a panic at the edge of the C

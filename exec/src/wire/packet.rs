@@ -45,12 +45,18 @@ pub(crate) fn send_request(
     send_order(socket, &Order::Run(request), &attached)
 }
 
-/// Sends the next command to a first process that has stayed, with its standard input, output and error.
+/// Sends the next command to a first process that has stayed, with its standard input, output and error, and its working
+/// directory.
 ///
 /// # Errors
 /// As [`send_request`].
-pub(crate) fn send_next(socket: BorrowedFd<'_>, next: &Next, stdio: [BorrowedFd<'_>; 3]) -> io::Result<()> {
-    send_order(socket, &Order::Run(next), &stdio)
+pub(crate) fn send_next(
+    socket: BorrowedFd<'_>,
+    next: &Next,
+    [input, output, error]: [BorrowedFd<'_>; 3],
+    directory: BorrowedFd<'_>,
+) -> io::Result<()> {
+    send_order(socket, &Order::Run(next), &[input, output, error, directory])
 }
 
 fn send_order<R: Serialize>(
@@ -106,10 +112,13 @@ pub(crate) fn receive_order(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Re
 pub(crate) fn receive_next(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
-) -> io::Result<Option<(Next, [OwnedFd; 3])>> {
+) -> io::Result<Option<(Next, [OwnedFd; 3], OwnedFd)>> {
     match receive_any::<Next>(socket, buffer)? {
         None => Ok(None),
-        Some((Order::Run(next), stdio)) => Ok(Some((next, stdio.try_into().map_err(|_| malformed())?))),
+        Some((Order::Run(next), attached)) => {
+            let [input, output, error, directory] = attached.try_into().map_err(|_| malformed())?;
+            Ok(Some((next, [input, output, error], directory)))
+        }
         Some(_) => Err(malformed()),
     }
 }

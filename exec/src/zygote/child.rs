@@ -7,7 +7,7 @@
 //! Why this order:
 //!
 //! 1. session and standard streams, which need the descriptors as they came;
-//! 2. limits, before the uid is gone that may set them;
+//! 2. limits, before the uid is gone that may set them; those on memory and descriptors as late as the steps need some;
 //! 3. groups, gid, uid, in the only order in which each still may;
 //! 4. capabilities, after the uid, because the change of uid clears some and the test of the tree needs the new one;
 //! 5. the parent death signal, which every change of identity clears;
@@ -24,6 +24,7 @@ use std::path::Path;
 
 use nix::sched::CloneFlags;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -198,12 +199,15 @@ fn become_next(
     packet: &mut [u8],
 ) -> Result<Infallible, Failure> {
     let run = descriptors.run.as_fd();
+    // Whoever takes part in the run can signal this process as soon as it has told of itself. It must not end half-way
+    // through a change to the memory that its parent goes on using.
+    SigSet::all().thread_set_mask().map_err(at(Step::Session))?;
     nix::unistd::setsid().map_err(at(Step::Session))?;
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
     identify(request, run)?;
     confine(descriptors.walls.as_ref(), closing)?;
-    let Some((next, streams)) = wire::receive_next(run, packet).map_err(at(Step::Request))? else {
+    let Some((next, streams, directory)) = wire::receive_next(run, packet).map_err(at(Step::Request))? else {
         // The launcher, which hears of it too, ends all of it.
         sys::exit_now(0)
     };
@@ -213,8 +217,12 @@ fn become_next(
         wire::send_handle(run, rustix::process::getpid()).map_err(at(Step::Handle))?;
     }
     stdio(&streams).map_err(at(Step::Stdio))?;
-    rustix::process::chdir(next.directory.as_str()).map_err(at(Step::Directory))?;
-    program(&next.command).map_err(at(Step::Request))?.execute().map_err(at(Step::Execute))
+    rustix::process::fchdir(&directory).map_err(at(Step::Directory))?;
+    let program = program(&next.command).map_err(at(Step::Request))?;
+    // Not before: what is above takes memory, of which the parent has its share, and descriptors.
+    limit_space(&request.limits).map_err(at(Step::Limits))?;
+    SigSet::empty().thread_set_mask().map_err(at(Step::Session))?;
+    program.execute().map_err(at(Step::Execute))
 }
 
 /// Goes behind the walls and the closing filter.
@@ -222,7 +230,6 @@ fn confine(walls: Option<&OwnedFd>, closing: Option<&[libc::sock_filter]>) -> Re
     if let Some(walls) = walls {
         sys::landlock_restrict(walls.as_fd()).map_err(at(Step::Landlock))?;
     }
-    nix::sys::signal::SigSet::empty().thread_set_mask().map_err(at(Step::Session))?;
     if let Some(closing) = closing {
         sys::load_seccomp(closing).map_err(at(Step::Seccomp))?;
     }
@@ -264,12 +271,14 @@ fn become_program(
     }
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
+    limit_space(&request.limits).map_err(at(Step::Limits))?;
     identify(request, descriptors.run.as_fd())?;
     if let Parent::Launcher(launcher) = parent {
         die_with(launcher).map_err(at(Step::ParentDeath))?;
     }
     rustix::process::fchdir(&descriptors.directory).map_err(at(Step::Directory))?;
     confine(descriptors.walls.as_ref(), closing)?;
+    SigSet::empty().thread_set_mask().map_err(at(Step::Session))?;
     program.execute().map_err(at(Step::Execute))
 }
 
@@ -285,26 +294,34 @@ fn stdio([input, output, error]: &[OwnedFd; 3]) -> rustix::io::Result<()> {
     rustix::stdio::dup2_stderr(error)
 }
 
-/// Sets every limit, never above what this process itself may have.
+/// Limits what the steps before `execve` themselves may run into.
+fn limit_space(ceilings: &Ceilings) -> nix::Result<()> {
+    lower(&[(Resource::RLIMIT_AS, ceilings.memory_bytes), (Resource::RLIMIT_NOFILE, ceilings.open_files)])
+}
+
+/// Sets every other limit.
 fn limit(ceilings: &Ceilings) -> nix::Result<()> {
-    let wanted = [
-        (Resource::RLIMIT_AS, ceilings.memory_bytes),
+    lower(&[
         (Resource::RLIMIT_NPROC, ceilings.processes),
         (Resource::RLIMIT_FSIZE, ceilings.file_bytes),
-        (Resource::RLIMIT_NOFILE, ceilings.open_files),
         (Resource::RLIMIT_CORE, 0),
         (Resource::RLIMIT_MEMLOCK, LOCKED_BYTES),
         (Resource::RLIMIT_MSGQUEUE, 0),
         (Resource::RLIMIT_SIGPENDING, PENDING_SIGNALS),
-    ];
-    for (resource, value) in wanted {
-        let (_, most) = getrlimit(resource)?;
-        setrlimit(resource, value.min(most), value.min(most))?;
-    }
+    ])?;
     // XCPU at the soft limit, which a program can report; KILL a second later, which it cannot ignore.
     let (_, most) = getrlimit(Resource::RLIMIT_CPU)?;
     let seconds = ceilings.cpu_seconds;
     setrlimit(Resource::RLIMIT_CPU, seconds.min(most), seconds.saturating_add(1).min(most))
+}
+
+/// Sets limits, never above what this process itself may have.
+fn lower(wanted: &[(Resource, u64)]) -> nix::Result<()> {
+    for (resource, value) in wanted {
+        let (_, most) = getrlimit(*resource)?;
+        setrlimit(*resource, (*value).min(most), (*value).min(most))?;
+    }
+    Ok(())
 }
 
 /// Takes the identity of the tree's owner, where one was given, and gives up all capabilities but perhaps one.

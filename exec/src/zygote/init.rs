@@ -12,18 +12,17 @@
 //! touched neither: it was another user without any capability, and the tree, the home and the temporary directory are
 //! the same in any case.
 
-use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::mount::{MountAttrFlags, MoveMountFlags, move_mount};
+use rustix::process::{WaitOptions, wait as wait_for_any};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::busy::Busy;
@@ -71,6 +70,8 @@ pub(super) fn live(
         // Nobody needs it any more.
         sys::exit_now(0)
     };
+    // Before there is a command, which may be quick.
+    let as_new = Memory::look();
     let started = prepared
         .and_then(|()| attach(&request, &descriptors, surroundings.host_network))
         .and_then(|()| {
@@ -80,7 +81,7 @@ pub(super) fn live(
     match started {
         Ok(command) => {
             give_up(&request, &descriptors);
-            serve(command, &request, &descriptors, busy, start)
+            serve(command, &request, &descriptors, as_new, busy, start)
         }
         Err(failure) => {
             failure.report(descriptors.run.as_fd());
@@ -89,16 +90,16 @@ pub(super) fn live(
     }
 }
 
-/// Waits for the end of one command after the other, as long as this process may stay.
+/// Waits for the end of one command after the other, as long as this process may stay and shared memory is `as_new`.
 fn serve(
     mut command: Pid,
     request: &Request,
     descriptors: &Descriptors<OwnedFd>,
+    as_new: Option<Memory>,
     busy: &Busy,
     mut start: impl FnMut(Turn<'_>) -> io::Result<Pid>,
 ) -> ! {
     let run = descriptors.run.as_fd();
-    let as_new = Memory::look();
     loop {
         let (code, signal) = wait(command);
         let is_alone = is_alone();
@@ -274,10 +275,11 @@ fn give_up(request: &Request, descriptors: &Descriptors<OwnedFd>) {
 /// first, and with the same promise.
 fn wait(command: Pid) -> (Option<i32>, Option<i32>) {
     loop {
-        match waitpid(None, None) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == command => return (Some(code), None),
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => return (None, Some(signal as i32)),
-            Ok(_) | Err(Errno::EINTR) => {}
+        match wait_for_any(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid.as_raw_pid() == command.as_raw() => {
+                return (status.exit_status(), status.terminating_signal());
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return (None, None),
         }
     }
@@ -286,9 +288,9 @@ fn wait(command: Pid) -> (Option<i32>, Option<i32>) {
 /// Collects what is dead already; tells whether there is no other process in the namespace.
 fn is_alone() -> bool {
     loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) => return false,
-            Ok(_) | Err(Errno::EINTR) => {}
+        match wait_for_any(WaitOptions::NOHANG) {
+            Ok(None) => return false,
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
             // Without children there may be no other process at all: whoever loses its parent becomes a child.
             Err(_) => return kill(Pid::from_raw(-1), None) == Err(Errno::ESRCH),
         }
@@ -300,53 +302,11 @@ fn end_the_rest() -> bool {
     loop {
         // All but this process itself (kill(2)). One that is being made meanwhile is killed or never comes to be.
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
-        match waitpid(None, None) {
+        match wait_for_any(WaitOptions::empty()) {
             // A process hands its children on before it can be collected, so that there are none anywhere.
-            Err(Errno::ECHILD) => return true,
-            Ok(_) | Err(Errno::EINTR) => {}
+            Err(rustix::io::Errno::CHILD) => return true,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return false,
         }
     }
-}
-
-/// Makes the user namespace in which this process's own id and `owner` change places, and hands it out.
-///
-/// # Errors
-/// As `clone(2)` and `user_namespaces(7)`: `EPERM` without `CAP_SETUID`, `CAP_SETGID` and `CAP_SETFCAP`.
-pub(super) fn swap_owner(owner: u32) -> io::Result<OwnedFd> {
-    let own = rustix::process::geteuid().as_raw();
-    let (ours, theirs) = crate::launcher::packet_sockets()?;
-    let Some(child) = sys::fork_into(CloneFlags::CLONE_NEWUSER, None)? else {
-        // The end of the other half is what this process waits for: it must not hold it open itself.
-        drop(ours);
-        let Err(_) = offer_namespace(&theirs);
-        sys::exit_now(0)
-    };
-    drop(theirs);
-    let made = receive_namespace(&ours, child, own, owner);
-    drop(ours);
-    let _ = waitpid(child, None);
-    made
-}
-
-/// In the new namespace: hands out a descriptor of it, and lives until it is no longer needed.
-fn offer_namespace(socket: &OwnedFd) -> io::Result<Infallible> {
-    let namespace = rustix::fs::open("/proc/self/ns/user", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    wire::send(socket.as_fd(), b"namespace", &[namespace.as_fd()])?;
-    let mut nothing = [0; 1];
-    while rustix::io::read(socket, &mut nothing)? > 0 {}
-    Err(io::ErrorKind::UnexpectedEof.into())
-}
-
-fn receive_namespace(socket: &OwnedFd, child: Pid, own: u32, owner: u32) -> io::Result<OwnedFd> {
-    let mut buffer = [0; 16];
-    let (_, attached) = wire::receive(socket.as_fd(), &mut buffer)?;
-    let namespace = attached.into_iter().next().ok_or(io::ErrorKind::UnexpectedEof)?;
-    for kind in ["uid_map", "gid_map"] {
-        // Both lines, or the file system of an overlay could not make what belongs to the service.
-        let map =
-            openat(CWD, format!("/proc/{child}/{kind}"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-        rustix::io::write(&map, format!("{own} {owner} 1\n{owner} {own} 1\n").as_bytes())?;
-    }
-    Ok(namespace)
 }

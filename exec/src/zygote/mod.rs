@@ -12,6 +12,7 @@
 //! | [`parked`] | first processes made ahead |
 //! | [`run`], [`busy`] | what is known of a run under way |
 //! | [`child`] | the steps from `clone` to `execve`, in their order |
+//! | [`swap`] | user namespaces for the service's own mounts |
 //! | [`kill`] | how a whole tree of processes dies |
 //! | [`memory`], [`cgroup`] | how the memory of a whole run is bounded |
 //!
@@ -29,6 +30,7 @@ mod parked;
 mod root;
 mod run;
 mod start;
+mod swap;
 
 use std::collections::VecDeque;
 use std::io;
@@ -36,10 +38,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -51,6 +51,7 @@ use self::parked::Parked;
 use self::run::Run;
 use crate::result::Limit;
 use crate::step::Step;
+use crate::sys;
 use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Place, Report, Request, Whole};
 
 /// How long until what the warden had no room to hear is sent again.
@@ -350,15 +351,13 @@ impl Loop {
     fn reap(&mut self) {
         // Looked at first and collected later: until then the number of a main process cannot be given to another,
         // so the group that is killed is the run's.
-        let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         loop {
-            let status = match waitid(Id::All, look) {
-                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return,
-                Ok(status) => status,
-                Err(Errno::EINTR) => continue,
-                Err(_) => return,
+            let dead = match sys::find_dead() {
+                Ok(Some(dead)) => dead,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(None) | Err(_) => return,
             };
-            let Some(pid) = status.pid() else { return };
+            let pid = dead.pid;
             let found = self.runs.iter().position(|run| run.pid == pid);
             let is_alone =
                 found.and_then(|index| self.runs.get(index)).is_none_or(|run| run.has_own_processes);
@@ -378,10 +377,10 @@ impl Loop {
                 // While the service answers for it.
                 self.free = Instant::now();
                 let run = self.runs.swap_remove(index);
-                let was_killed = matches!(status, WaitStatus::Signaled(_, Signal::SIGKILL, _));
+                let was_killed = dead.signal == Some(libc::SIGKILL);
                 let number = run.charge.run;
                 let found = self.memory.verdict(number, run.watched, was_killed && !run.killed);
-                let _ = wire::send_message(run.socket.as_fd(), &run.exited(status, found));
+                let _ = wire::send_message(run.socket.as_fd(), &run.exited(dead, found));
                 self.memory.ended(number, run.watched);
             }
         }
@@ -390,7 +389,7 @@ impl Loop {
 
 /// Makes a user namespace for the service, or tells why not.
 fn swap_owner(owner: u32, reply: &OwnedFd) {
-    let _ = match init::swap_owner(owner) {
+    let _ = match swap::swap_owner(owner) {
         Ok(namespace) => wire::send(reply.as_fd(), b"namespace", &[namespace.as_fd()]),
         Err(error) => {
             let errno = error.raw_os_error().unwrap_or(libc::EINVAL);

@@ -3,12 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 use super::busy::Busy;
 use super::memory::{Charge, ROUND};
 use crate::result::Limit;
+use crate::sys::Dead;
 use crate::wire::{Place, Report, Request};
 
 /// How much longer than its deadline a run lives when the service does not end it.
@@ -81,9 +81,11 @@ impl Run {
 
     /// Looks whether a first process that may stay has a run by now. When to look again, where nothing else says so.
     pub(super) fn look(&mut self, now: Instant, patience: Option<Duration>) -> Option<Instant> {
-        let busy = self.busy.as_ref().filter(|_| !self.killed && !self.watched)?;
+        // Also while it is watched: it may have decided to stay just before it was told.
+        let busy = self.busy.as_ref().filter(|_| !self.killed)?;
         match busy.stint() {
             Some(stint) => {
+                let patience = patience.filter(|_| !self.watched);
                 self.due = patience.map(|patience| now + patience.saturating_sub(stint.age));
                 self.deadline = now + stint.left;
             }
@@ -105,13 +107,50 @@ impl Run {
     }
 
     /// What the service is told when the process has ended; `found` is a limit for which the kernel ended it.
-    pub(super) fn exited(&self, status: WaitStatus, found: Option<Limit>) -> Report {
-        let limit = self.limit.or(found);
-        let (code, signal) = match status {
-            WaitStatus::Exited(_, code) => (Some(code), None),
-            WaitStatus::Signaled(_, signal, _) => (None, Some(signal as i32)),
-            _ => (None, None),
+    pub(super) fn exited(&self, Dead { code, signal, .. }: Dead, found: Option<Limit>) -> Report {
+        Report::Exited { code, signal, limit: self.limit.or(found) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tier::Network;
+    use crate::wire::{Ceilings, Command, Whole};
+
+    fn run(deadline_ms: u64, busy: Busy) -> Run {
+        let request = Request {
+            command: Command { program: "/bin/true".into(), arguments: Vec::new(), environment: Vec::new() },
+            identity: None,
+            deadline_ms,
+            place: Place::Mounted { at: Vec::new(), leases: 0 },
+            limits: Ceilings { memory_bytes: 1, processes: 1, cpu_seconds: 1, file_bytes: 1, open_files: 1 },
+            whole: Whole { memory_bytes: 1, processes: 1 },
+            network: Network::None,
+            has_walls: false,
+            is_live: false,
+            has_terminal: false,
+            may_stay: true,
         };
-        Report::Exited { code, signal, limit }
+        let (socket, _) = crate::launcher::packet_sockets().unwrap();
+        Run::new(&request, socket, (1, nix::unistd::getpid()), false, None, Some(busy))
+    }
+
+    #[test]
+    fn a_run_after_one_that_was_watched_has_its_own_deadline() {
+        let (now, hour) = (Instant::now(), Duration::from_secs(3600));
+        let busy = Busy::new().unwrap();
+        busy.begin(1);
+        let mut run = run(1, busy);
+        run.is_watched_now();
+        // It had decided before that it stays.
+        let busy = run.busy.as_ref().unwrap();
+        busy.end();
+        assert!(run.look(now, Some(ROUND)).is_some());
+        assert!(run.deadline > now + hour);
+        run.busy.as_ref().unwrap().begin(2 * 3_600_000);
+        assert!(run.look(now, Some(ROUND)).is_some());
+        assert!(run.deadline > now + hour);
+        assert_eq!(run.due, None);
     }
 }

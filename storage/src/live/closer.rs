@@ -29,6 +29,9 @@ impl Closing {
     pub(super) fn finish(self, table: &Table) {
         let Self { view, kept, number } = self;
         let id = view.id.clone();
+        if let Some(guests) = &table.guests {
+            guests.let_go(number);
+        }
         drop(view);
         drop(kept);
         table.has_gone(&id, number);

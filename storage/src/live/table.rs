@@ -19,7 +19,7 @@ use policy::{AgentId, SkillId, TreeId};
 
 use super::closer::{Closer, Closing};
 use super::view::{Seat, View};
-use super::{Holding, LiveOptions};
+use super::{Guests, Holding, LiveOptions};
 use crate::error::{Error, Result};
 use crate::stage::Trash;
 use crate::store;
@@ -44,6 +44,7 @@ pub(super) struct Table {
     gone: Condvar,
     /// Where views go; `None` when the store closes.
     queue: Mutex<Option<SyncSender<Closing>>>,
+    pub(super) guests: Option<Arc<dyn Guests>>,
 }
 
 #[derive(Default)]
@@ -82,8 +83,8 @@ enum Door {
 impl Views {
     /// No views yet. `store` is what is tidied when one has gone.
     pub(crate) fn new(options: LiveOptions, holding: Holding, store: std::sync::Weak<store::Inner>) -> Self {
-        let table =
-            Arc::new(Table { state: Mutex::default(), gone: Condvar::new(), queue: Mutex::new(None) });
+        let (state, gone, queue) = (Mutex::default(), Condvar::new(), Mutex::new(None));
+        let table = Arc::new(Table { state, gone, queue, guests: options.guests.clone() });
         let closer = Closer::start(Arc::clone(&table), store);
         let closer = closer.map(|(closer, queue)| {
             *table.queue.lock() = Some(queue);
