@@ -32,7 +32,7 @@ pub trait SandboxExt: Sandbox {
     /// All entries below a directory that are no directories, each with its path relative to it, sorted by directory.
     ///
     /// Links are named and not followed, and at most `entries_max` entries are looked at; the flag tells whether there
-    /// were more.
+    /// were more. What is no name of an entry ([`DirEntry::is_one_segment`]) is left out: each path stays below `root`.
     async fn walk(
         &self,
         user: &UserId,
@@ -48,6 +48,9 @@ pub trait SandboxExt: Sandbox {
                     return Ok((found, true));
                 }
                 seen += 1;
+                if !entry.is_one_segment() {
+                    continue;
+                }
                 let path = format!("{prefix}{}", entry.name);
                 match entry.kind {
                     FileKind::Directory => match directory.join(&entry.name) {

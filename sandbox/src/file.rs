@@ -53,6 +53,15 @@ pub struct DirEntry {
     pub size: u64,
 }
 
+impl DirEntry {
+    /// Whether its name is one segment. One that is none, such as `..` or `a/b`, is no entry of a directory, whatever a
+    /// backend says: a path made with it would lead elsewhere.
+    #[must_use]
+    pub fn is_one_segment(&self) -> bool {
+        !matches!(self.name.as_str(), "" | "." | "..") && !self.name.contains(['/', '\0'])
+    }
+}
+
 /// What of a file to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadOptions {

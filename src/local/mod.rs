@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use policy::{AgentId, UserId};
+use policy::{AgentId, TreeId, UserId};
 use sandbox::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, FileKind, ReadOptions,
     Result, Sandbox, SandboxPath, WriteOptions, check_permissions,
@@ -32,6 +32,8 @@ use crate::ops::Service;
 ///
 /// * The workspace is `/workspace`, whatever the tier is; commands see its true path in `$WORKSPACE`.
 /// * With skills, those of the user are at `/workspace/skills/<id>`, for files and, at tier `namespaces`, for commands.
+/// * A workspace that [another backend](crate::ops::backends::Backends) answers for is [`ErrorKind::Unsupported`]: what
+///   lies here is not what is meant. Skills are no part of it.
 /// * A call that is dropped kills its command. Closing ends this sandbox, not the service.
 pub struct LocalSandbox {
     service: Arc<Service>,
@@ -59,6 +61,15 @@ impl LocalSandbox {
         self.check_open(operation)?;
         let place = Place::of(user, &self.agent, self.skills, operation, path)?;
         let sandbox = SandboxId { user: user.clone(), agent: self.agent.clone() };
+        if matches!(&place, Place::InTree(at) if matches!(at.tree, TreeId::Workspace(..)))
+            && let Some(backend) = self.service.backends.get(&sandbox)
+        {
+            let message = format!(
+                "`{}` answers for this workspace: ask it, or the routes of the service",
+                backend.name()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, operation, message).at(path));
+        }
         self.service.note_use(sandbox).await;
         Ok(place)
     }

@@ -4,8 +4,10 @@
 //! is told that names a path of a host.
 //!
 //! * [`files`]: bytes and directories. [`texts`]: texts over them. [`feeding`], [`reading`]: streams on their way.
+//! * [`failures`]: what is believed of them.
 //! * Commands are among the runs: [`crate::ops::run`].
 
+mod failures;
 mod feeding;
 mod files;
 mod reading;
@@ -18,14 +20,14 @@ use policy::{RelPath, UserId};
 use sandbox::{ErrorKind, Sandbox, SandboxPath};
 use tokio::sync::OnceCell;
 
+pub use self::failures::Said;
+use self::failures::{bounded, is_possible};
 pub use self::files::Opened;
 pub use self::texts::Edited;
 use super::error::{Error, Result};
 
 /// How long a backend may be silent while something is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The most of what a backend says about a failure that is told, in characters.
-const MESSAGE_CHARACTERS: usize = 1_000;
 /// Where a workspace stands, as requests name it.
 const WORKSPACE: &str = "/workspace";
 
@@ -71,8 +73,9 @@ impl Backend {
 
     /// What `path` is to the backend.
     pub(super) async fn path(&self, path: &RelPath) -> Result<SandboxPath> {
-        let asked = || self.ask("workspace", self.sandbox.workspace(&self.user));
-        let workspace = self.workspace.get_or_try_init(asked).await?;
+        // Whoever comes meanwhile waits for the same answer, and no longer than whoever came first.
+        let asked = self.workspace.get_or_try_init(|| self.sandbox.workspace(&self.user));
+        let workspace = self.ask("workspace", asked).await?;
         workspace.join(path.as_str()).map_err(|error| Error::Invalid(error.to_string()))
     }
 
@@ -94,8 +97,18 @@ impl Backend {
         answer: impl Future<Output = sandbox::Result<T>>,
     ) -> Result<T> {
         match tokio::time::timeout(PATIENCE, answer).await {
-            Ok(answer) => answer.map_err(|error| self.failure(error)),
+            Ok(answer) => answer.map_err(|error| self.failed(operation, error)),
             Err(_) => Err(self.silent(operation)),
+        }
+    }
+
+    /// As [`Backend::failure`], of an `operation` that a backend was asked for. One that it cannot have is the backend's own.
+    pub(super) fn failed(&self, operation: &'static str, error: sandbox::Error) -> Error {
+        match self.failure(error) {
+            Error::Elsewhere { kind, message, cause } if !is_possible(operation, kind) => {
+                Error::Elsewhere { kind: ErrorKind::Internal, message, cause }
+            }
+            other => other,
         }
     }
 
@@ -112,18 +125,104 @@ impl Backend {
             "/" => said,
             place => said.replace(place, WORKSPACE),
         };
-        let said = said.chars().take(MESSAGE_CHARACTERS).collect();
-        Error::Elsewhere { kind: error.kind(), message: said, cause: Box::new(error) }
+        Error::Elsewhere { kind: error.kind(), message: bounded(&said), cause: Said::of(&error) }
     }
 
     pub(super) fn silent(&self, operation: &'static str) -> Error {
         let message = format!("`{}`, where this workspace is, did not answer in time", self.name());
         let cause = sandbox::Error::new(ErrorKind::Timeout, operation, "it was given up");
-        Error::Elsewhere { kind: ErrorKind::Timeout, message, cause: Box::new(cause) }
+        Error::Elsewhere { kind: ErrorKind::Timeout, message, cause: Said::of(&cause) }
     }
 
     /// A failure that says that what answers makes no sense.
     fn nonsense(&self, operation: &'static str, what: &'static str) -> Error {
         self.failure(sandbox::Error::new(ErrorKind::Internal, operation, what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use sandbox::{
+        ByteStream, DirEntry, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result, WriteOptions,
+    };
+    use std::future::pending;
+
+    use super::*;
+
+    /// Never says anything.
+    #[derive(Debug)]
+    struct Silent;
+
+    #[async_trait]
+    impl Sandbox for Silent {
+        fn name(&self) -> &str {
+            "silent"
+        }
+
+        async fn workspace(&self, _: &UserId) -> Result<SandboxPath> {
+            pending().await
+        }
+
+        async fn shell(&self, _: &UserId) -> Result<String> {
+            pending().await
+        }
+
+        async fn exec(&self, _: &UserId, _: ExecSpec) -> Result<ExecResult> {
+            pending().await
+        }
+
+        async fn read_file(&self, _: &UserId, _: &SandboxPath, _: ReadOptions) -> Result<FileBody> {
+            pending().await
+        }
+
+        async fn write_file(
+            &self,
+            _: &UserId,
+            _: &SandboxPath,
+            _: ByteStream,
+            _: WriteOptions,
+        ) -> Result<()> {
+            pending().await
+        }
+
+        async fn stat(&self, _: &UserId, _: &SandboxPath) -> Result<FileInfo> {
+            pending().await
+        }
+
+        async fn read_dir(&self, _: &UserId, _: &SandboxPath) -> Result<Vec<DirEntry>> {
+            pending().await
+        }
+
+        async fn mkdir_all(&self, _: &UserId, _: &SandboxPath, _: u32) -> Result<()> {
+            pending().await
+        }
+
+        async fn remove(&self, _: &UserId, _: &SandboxPath) -> Result<()> {
+            pending().await
+        }
+
+        async fn remove_all(&self, _: &UserId, _: &SandboxPath) -> Result<()> {
+            pending().await
+        }
+
+        async fn close_for_user(&self, _: &UserId) -> Result<()> {
+            pending().await
+        }
+
+        async fn close(&self) -> Result<()> {
+            pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_who_wait_for_a_silent_backend_nobody_waits_longer_than_one() {
+        let backend = Backend::new(UserId::parse("甲").unwrap(), Arc::new(Silent));
+        let path = RelPath::parse("file").unwrap();
+        let asked = futures_util::future::join_all((0..100).map(|_| backend.stat(&path)));
+        let told = tokio::time::timeout(PATIENCE + Duration::from_secs(1), asked).await.unwrap();
+        for failure in told {
+            assert!(matches!(failure, Err(Error::Elsewhere { kind: ErrorKind::Timeout, .. })));
+        }
     }
 }

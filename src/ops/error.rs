@@ -76,7 +76,7 @@ pub enum Error {
         message: String,
         /// For the log.
         #[source]
-        cause: Box<sandbox::Error>,
+        cause: crate::ops::elsewhere::Said,
     },
     /// A programming error of ours.
     #[error("the operation failed inside the service")]

@@ -1,7 +1,7 @@
 //! A backend that lies, talks too much, hangs and panics: attacks on the service that asks it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -32,7 +32,7 @@ pub(crate) fn trials(server: &Arc<Server>) -> Vec<Trial> {
     let workspace = SandboxPath::parse(server.place("hostile").to_str().unwrap()).unwrap();
     let hostile: Arc<dyn Sandbox> = Arc::new(Hostile { workspace });
     server.lend(&["victim"], "hostile", &hostile);
-    let laws: [(&str, Law); 7] = [
+    let laws: [(&str, Law); 11] = [
         ("each_kind_of_failure_has_its_code_and_names_no_path", each_kind_of_failure_has_its_code),
         ("a_file_with_other_bytes_than_told_is_never_taken_for_whole", other_bytes_than_told),
         ("a_file_that_makes_no_sense_is_an_internal_failure", nonsense),
@@ -40,6 +40,10 @@ pub(crate) fn trials(server: &Arc<Server>) -> Vec<Trial> {
         ("a_result_is_bounded_whatever_comes", a_result_is_bounded),
         ("a_late_refusal_is_told", a_late_refusal_is_told),
         ("a_panic_is_an_internal_failure_and_the_name_is_free", a_panic),
+        ("a_late_panic_is_an_end_like_any_other", a_late_panic),
+        ("a_time_that_no_date_has_words_for_is_no_failure", any_time),
+        ("a_file_that_was_not_taken_whole_is_not_written", not_taken_whole),
+        ("each_kind_of_failure_is_promised_of_each_operation", each_kind_is_promised),
     ];
     let trial = |(name, law): (&str, Law)| {
         let server = Arc::clone(server);
@@ -58,7 +62,10 @@ impl Hostile {
             kind: FileKind::File,
             size,
             mode: 0o7777,
-            modified: std::time::SystemTime::UNIX_EPOCH - Duration::from_secs(1 << 40),
+            modified: match path.file_name() {
+                Some("future") => SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40),
+                _ => SystemTime::UNIX_EPOCH - Duration::from_secs(1 << 40),
+            },
         }
     }
 
@@ -95,6 +102,11 @@ impl Sandbox for Hostile {
                 tokio::time::sleep(LATE).await;
                 Err(Error::new(ErrorKind::NotFound, "exec", format!("nothing at {}", self.workspace)))
             }
+            "late-panic" => {
+                tokio::time::sleep(LATE).await;
+                panic!("as it was told to")
+            }
+            word if kind(word).is_some() => Err(self.failure(kind(word).unwrap(), &self.workspace)),
             _ => Ok(ExecResult {
                 stdout: much.clone(),
                 stderr: much,
@@ -119,6 +131,9 @@ impl Sandbox for Hostile {
             #[expect(clippy::reversed_empty_ranges, reason = "that is the attack")]
             "backwards" => body(10, 7..3, vec![]),
             "beyond" => body(10, 5..u64::MAX, vec![]),
+            // All that is there, it says.
+            "part" => body(10, 3..8, vec![b"34567"]),
+            "future" => body(4, 0..4, vec![b"text"]),
             name => Err(self.failure(kind(name).unwrap_or(ErrorKind::NotFound), path)),
         }
     }
@@ -127,10 +142,12 @@ impl Sandbox for Hostile {
         &self,
         _user: &UserId,
         path: &SandboxPath,
-        _body: ByteStream,
+        mut body: ByteStream,
         _options: WriteOptions,
     ) -> Result<()> {
         match path.file_name().unwrap() {
+            // Not the second, if there is one.
+            "hasty" | "new" => body.next().await.unwrap().map(drop),
             "panic" => panic!("as it was told to"),
             name => Err(self.failure(kind(name).unwrap_or(ErrorKind::NotFound), path)),
         }
@@ -143,7 +160,10 @@ impl Sandbox for Hostile {
         }
     }
 
-    async fn read_dir(&self, _user: &UserId, _path: &SandboxPath) -> Result<Vec<DirEntry>> {
+    async fn read_dir(&self, _user: &UserId, path: &SandboxPath) -> Result<Vec<DirEntry>> {
+        if let Some(kind) = path.file_name().and_then(kind) {
+            return Err(self.failure(kind, path));
+        }
         let names = ["z", "../../etc/passwd", "a", "..", "数据", "a\nb", "", "a"];
         Ok(names
             .map(|name| DirEntry { name: name.to_owned(), kind: FileKind::Directory, size: u64::MAX })
@@ -155,11 +175,11 @@ impl Sandbox for Hostile {
     }
 
     async fn remove(&self, _user: &UserId, path: &SandboxPath) -> Result<()> {
-        Err(self.failure(ErrorKind::Internal, path))
+        Err(self.failure(path.file_name().and_then(kind).unwrap_or(ErrorKind::Internal), path))
     }
 
-    async fn remove_all(&self, _user: &UserId, path: &SandboxPath) -> Result<()> {
-        Err(self.failure(ErrorKind::Internal, path))
+    async fn remove_all(&self, user: &UserId, path: &SandboxPath) -> Result<()> {
+        self.remove(user, path).await
     }
 
     async fn close_for_user(&self, _user: &UserId) -> Result<()> {
@@ -219,11 +239,84 @@ fn other_bytes_than_told(server: &Server) {
 
 fn nonsense(server: &Server) {
     let client = &server.client;
-    for name in ["backwards", "beyond"] {
+    for name in ["backwards", "beyond", "part"] {
         client.get(format!("{TREE}/raw/{name}")).refused(500, "internal");
         client.get(format!("{TREE}/content?path={name}")).refused(500, "internal");
     }
+    // No text is changed of which only a part came.
+    let edits = json!({"path": "part", "edits": [{"old_string": "5", "new_string": "five"}]});
+    client.post_json(format!("{TREE}/replace"), &edits).refused(500, "internal");
+    let ranged = client.request("GET", format!("{TREE}/raw/part")).header("range", "bytes=0-1").send();
+    ranged.refused(500, "internal");
     client.delete(format!("{TREE}/raw/file")).refused(500, "internal");
+}
+
+fn not_taken_whole(server: &Server) {
+    let client = &server.client;
+    client.put(format!("{TREE}/raw/hasty"), vec![b'x'; 4 << 20]).refused(500, "internal");
+    client.put(format!("{TREE}/edit?path=new"), "text").refused(500, "internal");
+}
+
+fn any_time(server: &Server) {
+    let client = &server.client;
+    let read = client.get(format!("{TREE}/raw/future"));
+    assert_eq!(read.bytes(200), b"text");
+    assert_eq!(read.header("last-modified"), Some("Fri, 31 Dec 9999 23:59:59 GMT"));
+    let facts = client.get(format!("{TREE}/stat?path=future")).ok()["data"].clone();
+    assert_eq!(facts["modified_at"], "9999-12-31T23:59:59.999Z");
+}
+
+fn a_late_panic(server: &Server) {
+    let client = &server.client;
+    let command = json!({"command": "late-panic", "exec_id": "late-panic"});
+    let events: Vec<Value> = client.stream_run(TREE, &command).collect();
+    let words: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(words, ["started", "exit"]);
+    let told = "the run failed inside the service after it had begun";
+    assert_eq!(events[1]["result"], json!({ "error": told }));
+    client.get(format!("{TREE}/exec/late-panic?follow=true")).refused(503, "disconnected");
+}
+
+// Whether it is promised is seen at the end, as of every answer.
+fn each_kind_is_promised(server: &Server) {
+    let client = &server.client;
+    let kinds = [
+        "not_found",
+        "permission_denied",
+        "is_directory",
+        "not_a_directory",
+        "not_empty",
+        "already_exists",
+        "too_large",
+        "quota",
+        "timeout",
+        "disconnected",
+        "invalid",
+        "unsupported",
+        "busy",
+        "internal",
+    ];
+    for kind in kinds {
+        let edits = json!({"path": kind, "edits": [{"old_string": "5", "new_string": "five"}]});
+        for reply in [
+            client.get(format!("{TREE}/stat?path={kind}")),
+            client.get(format!("{TREE}/dir?path={kind}")),
+            client.get(format!("{TREE}/files?path={kind}")),
+            client.get(format!("{TREE}/content?path={kind}")),
+            client.get(format!("{TREE}/raw/{kind}")),
+            client.request("HEAD", format!("{TREE}/raw/{kind}")).send(),
+            client.put(format!("{TREE}/raw/{kind}"), "x"),
+            client.put(format!("{TREE}/edit?path={kind}&start=1"), "x"),
+            client.post_json(format!("{TREE}/replace"), &edits),
+            client.post_json(format!("{TREE}/mkdir"), &json!({"path": kind})),
+            client.delete(format!("{TREE}/file?path={kind}")),
+            client.delete(format!("{TREE}/raw/{kind}")),
+            client.post_json(format!("{TREE}/exec"), &json!({"command": kind})),
+            client.post_json(format!("{TREE}/execute?command={kind}"), &json!([])),
+        ] {
+            assert!(reply.status >= 400, "{kind}: {}", reply.status);
+        }
+    }
 }
 
 fn a_listing_is_sorted(server: &Server) {

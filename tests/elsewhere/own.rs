@@ -44,6 +44,7 @@ pub(crate) fn trials(server: &Arc<Server>) -> Vec<Trial> {
         runs::a_command_in_the_background_goes_on,
         runs::a_backend_that_refuses_a_command_is_heard_however_it_was_asked_for,
         runs::arguments_that_name_the_workspace_reach_it,
+        seam::who_asks_in_this_process_does_not_mistake_the_own_workspace_for_it,
         seam::a_snapshot_is_not_forked_to_a_workspace_elsewhere,
     ];
     let trial = |(name, law): (&str, Law)| {

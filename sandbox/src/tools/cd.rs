@@ -141,7 +141,8 @@ async fn children(
 }
 
 fn is_shown(entry: &DirEntry) -> bool {
-    !entry.name.starts_with('.') || KNOWN_HIDDEN.contains(&entry.name.as_str())
+    let name = entry.name.as_str();
+    entry.is_one_segment() && (!name.starts_with('.') || KNOWN_HIDDEN.contains(&name))
 }
 
 /// What kind of project a directory with these entries is, and by which files; empty when nothing says.

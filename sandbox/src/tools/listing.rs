@@ -145,6 +145,9 @@ async fn walk(
                     return Ok(listing);
                 }
                 seen += 1;
+                if !entry.is_one_segment() {
+                    continue;
+                }
                 match entry.kind {
                     FileKind::File => {
                         listing.files.push((format!("{prefix}{}", entry.name), Some(entry.size)))

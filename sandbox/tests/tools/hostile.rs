@@ -1,13 +1,16 @@
 //! What is sent is data: nothing of it is run, and nothing outside the workspace is read or written.
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use sandbox::tools::Search;
+use sandbox::{DirEntry, FileKind, MemSandbox, Sandbox, SandboxExt, SandboxPath, UserId};
 use serde_json::{Value, json};
 
 use crate::agreement::host;
+use crate::tapped::Tapped;
 
 /// Texts that mean something to a shell, to find(1), to grep(1) or to a path.
 const POISON: [&str; 30] = [
@@ -181,4 +184,26 @@ async fn edits_of_one_file_at_the_same_time_are_all_made() {
     }
     let expected: String = (0..20).map(|number| format!("[{number}]\n")).collect();
     assert_eq!(bench.get("count.txt").await, expected.as_bytes());
+}
+
+#[tokio::test]
+async fn no_name_that_a_backend_lists_leads_out_of_the_directory_that_is_walked() {
+    let inner = Arc::new(MemSandbox::new());
+    let alice = UserId::parse("alice").unwrap();
+    let path = |text: &str| SandboxPath::workspace().join(text).unwrap();
+    inner.mkdir_all(&alice, &path("kept"), 0o755).await.unwrap();
+    for file in ["secret", "kept/数据.txt"] {
+        inner.write(&alice, &path(file), "text".into()).await.unwrap();
+    }
+    let tapped = Tapped::new(inner);
+    let names = ["..", ".", "", "../secret", "a/../../secret", "/workspace", "a\0b"];
+    tapped.plant(names.into_iter().flat_map(|name| {
+        [FileKind::Directory, FileKind::File].map(|kind| DirEntry { name: name.to_owned(), kind, size: 4 })
+    }));
+    let (found, more) = tapped.walk(&alice, &path("kept"), 1000).await.unwrap();
+    let found: Vec<String> = found.into_iter().map(|(path, _)| path).collect();
+    assert_eq!((found, more), (vec!["数据.txt".to_owned()], false));
+    assert_eq!(tapped.calls("read_dir"), 1);
+    // Those that are left out are looked at like others.
+    assert!(tapped.walk(&alice, &path("kept"), 14).await.unwrap().1);
 }

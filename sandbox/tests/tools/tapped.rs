@@ -1,4 +1,5 @@
-//! [`Tapped`]: a real sandbox whose calls are counted, and of which one can be made to fail or never to end.
+//! [`Tapped`]: a real sandbox whose calls are counted, of which one can be made to fail or never to end, and which can be
+//! made to list more than there is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ struct State {
     calls: BTreeMap<&'static str, usize>,
     changes: usize,
     fault: Option<(usize, Fault)>,
+    planted: Vec<DirEntry>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +51,11 @@ impl Tapped {
         let mut state = self.state.lock();
         let fault = state.fault.take();
         fault.is_some_and(|(at, _)| state.changes > at)
+    }
+
+    /// Has every directory list these entries, too.
+    pub(crate) fn plant(&self, entries: impl IntoIterator<Item = DirEntry>) {
+        self.state.lock().planted.extend(entries);
     }
 
     /// How often a method was called.
@@ -118,7 +125,9 @@ impl Sandbox for Tapped {
 
     async fn read_dir(&self, user: &UserId, path: &SandboxPath) -> Result<Vec<DirEntry>> {
         self.count("read_dir");
-        self.inner.read_dir(user, path).await
+        let mut entries = self.inner.read_dir(user, path).await?;
+        entries.extend(self.state.lock().planted.iter().cloned());
+        Ok(entries)
     }
 
     async fn mkdir_all(&self, user: &UserId, path: &SandboxPath, permissions: u32) -> Result<()> {

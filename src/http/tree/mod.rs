@@ -63,11 +63,9 @@ impl EntryFacts {
 
     /// What another backend tells of an entry that it looked at.
     pub(super) fn elsewhere(info: &FileInfo) -> Self {
-        // A backend may tell of years that have no four digits.
-        let modified_at = Some(rfc3339(nanoseconds(info.modified))).filter(|time| !time.is_empty());
         Self {
             mode: Some(format!("{:04o}", info.mode & 0o777)),
-            modified_at,
+            modified_at: Some(rfc3339(nanoseconds(info.modified))),
             ..Self::listed(info.kind, info.size)
         }
     }

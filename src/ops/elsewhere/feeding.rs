@@ -21,6 +21,8 @@ pub(super) struct Feeding<E> {
 
 struct Ended<E> {
     bytes: u64,
+    /// Whether there are no more.
+    is_whole: bool,
     failure: Option<Unwritten<E>>,
 }
 
@@ -31,14 +33,18 @@ impl<E: Send + 'static> Feeding<E> {
         limit: u64,
     ) -> (ByteStream, Self) {
         let (waits, waits_for_caller) = watch::channel(false);
-        let ended = Arc::new(Mutex::new(Ended { bytes: 0, failure: None }));
+        let ended = Arc::new(Mutex::new(Ended { bytes: 0, is_whole: false, failure: None }));
         let shared = Arc::clone(&ended);
         let fed = stream::unfold(Some((pieces, waits, shared)), move |feeding| async move {
             let (mut pieces, waits, ended) = feeding?;
             waits.send_replace(true);
             let piece = pieces.next().await;
             waits.send_replace(false);
-            let failure = match piece? {
+            let Some(piece) = piece else {
+                ended.lock().is_whole = true;
+                return None;
+            };
+            let failure = match piece {
                 Err(failure) => Unwritten::Sender(failure),
                 Ok(piece) => {
                     let mut came = ended.lock();
@@ -62,6 +68,11 @@ impl<E: Send + 'static> Feeding<E> {
     /// How many bytes there were.
     pub(super) fn bytes(&self) -> u64 {
         self.ended.lock().bytes
+    }
+
+    /// Whether the backend took them all: only then has it written the file.
+    pub(super) fn is_whole(&self) -> bool {
+        self.ended.lock().is_whole
     }
 
     /// Why the stream ended early, if it did.

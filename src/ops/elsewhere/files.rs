@@ -8,7 +8,8 @@ use futures_util::Stream;
 use futures_util::stream::BoxStream;
 use policy::RelPath;
 use sandbox::{
-    DirEntry, ErrorKind, FILE_BYTES_MAX, FileInfo, FileKind, ReadOptions, WriteMode, WriteOptions,
+    DIR_ENTRIES_MAX, DirEntry, ErrorKind, FILE_BYTES_MAX, FileInfo, FileKind, ReadOptions, WriteMode,
+    WriteOptions,
 };
 
 use super::feeding::Feeding;
@@ -61,13 +62,16 @@ impl Backend {
     /// [`Error::Elsewhere`].
     pub async fn open(&self, path: &RelPath, options: ReadOptions) -> Result<Opened> {
         let path = self.path(path).await?;
-        let body = self.ask("read_file", self.sandbox().read_file(self.user(), &path, options)).await?;
+        let asked = self.sandbox().read_file(self.user(), &path, options.clone());
+        let body = self.ask("read_file", asked).await?;
         let (info, range) = (body.info, body.range);
-        match range.end.checked_sub(range.start) {
-            Some(length) if range.end <= info.size => {
-                Ok(Opened { info, range, pieces: reading::pieces(body.stream, length) })
+        // A part that is taken for the whole would be written back as the whole.
+        match options.window(info.size, &path) {
+            Ok(wanted) if range == wanted => {
+                let pieces = reading::pieces(body.stream, range.end - range.start);
+                Ok(Opened { info, range, pieces })
             }
-            _ => Err(self.nonsense("read_file", "it has other bytes than it said")),
+            _ => Err(self.nonsense("read_file", "it has other bytes than were asked for")),
         }
     }
 
@@ -91,7 +95,10 @@ impl Backend {
         };
         match (feeding.failure(), written) {
             (Some(failure), _) => Err(failure),
-            (None, Ok(())) => Ok(feeding.bytes()),
+            (None, Ok(())) if feeding.is_whole() => Ok(feeding.bytes()),
+            (None, Ok(())) => {
+                Err(self.nonsense("write_file", "it wrote a file without all of its bytes").into())
+            }
             (None, Err(error))
                 if options.mode == WriteMode::Create && error.kind() == ErrorKind::AlreadyExists =>
             {
@@ -105,10 +112,13 @@ impl Backend {
     /// one with a `/` would lead its reader astray.
     ///
     /// # Errors
-    /// [`Error::Elsewhere`].
+    /// [`storage::Error::TooManyEntries`] for more than any backend may list; [`Error::Elsewhere`].
     pub async fn list_dir(&self, path: &RelPath) -> Result<Vec<DirEntry>> {
         let path = self.path(path).await?;
         let mut entries = self.ask("read_dir", self.sandbox().read_dir(self.user(), &path)).await?;
+        if entries.len() > DIR_ENTRIES_MAX {
+            return Err(storage::Error::TooManyEntries(DIR_ENTRIES_MAX).into());
+        }
         entries.retain(|entry| RelPath::parse(&entry.name).is_ok_and(|name| name.segments().count() == 1));
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         Ok(entries)

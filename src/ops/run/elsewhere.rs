@@ -5,11 +5,13 @@
 //! of it only the first and last part.
 
 use std::future::pending;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use exec::{Encoding, ExecResult, Stream, Told};
+use futures_util::FutureExt;
 use policy::TreeId;
 use sandbox::{ExecSpec, HeadTail, OUTPUT_BYTES_MAX, Program};
 use storage::Absorbed;
@@ -219,10 +221,13 @@ impl Service {
         let Errand { backend, spec, timeout, encoding, traced } = errand;
         let (begun, since) = (Begun::now(), Instant::now());
         let most = spec.output_bytes_max;
-        let answer = tokio::time::timeout(timeout + BEYOND, backend.sandbox().exec(backend.user(), spec));
+        // A run that was told to have begun has an end, whatever happens to its backend.
+        let asked = AssertUnwindSafe(async { backend.sandbox().exec(backend.user(), spec).await });
+        let answer = tokio::time::timeout(timeout + BEYOND, asked.catch_unwind());
         let ended = tokio::select! {
             answer = answer => match answer {
-                Ok(answer) => answer.map(Some).map_err(|error| backend.failure(error)),
+                Ok(Ok(answer)) => answer.map(Some).map_err(|error| backend.failed("exec", error)),
+                Ok(Err(_)) => Err(Error::Panicked),
                 Err(_) => Err(backend.silent("exec")),
             },
             () = killed => Ok(None),

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use sandbox::{MemSandbox, Sandbox};
+use filesecbox::local::LocalSandbox;
+use sandbox::{AgentId, ErrorKind, ExecSpec, MemSandbox, Sandbox, SandboxExt, SandboxPath, UserId};
 use serde_json::{Value, json};
 
 use super::{exec, in_memory, on_the_host};
@@ -224,4 +225,33 @@ pub(super) fn a_snapshot_is_not_forked_to_a_workspace_elsewhere(server: &Server)
     client.post_json(&fork, &json!({"user": "taker", "agent": "memory"})).refused(501, "unsupported");
     assert!(!server.root.join("sandbox/taker").exists());
     client.post_json(&fork, &json!({"user": "taker", "agent": "other"})).ok();
+}
+
+pub(super) fn who_asks_in_this_process_does_not_mistake_the_own_workspace_for_it(server: &Server) {
+    let (client, tree) = (&server.client, "/v1/sandbox/linked/memory");
+    client.put(format!("{tree}/raw/file"), "here").ok();
+    let agent = AgentId::parse("memory").unwrap();
+    let local = LocalSandbox::new(Arc::clone(&server.service), agent, true);
+    let (user, file) = (UserId::parse("linked").unwrap(), SandboxPath::workspace().join("file").unwrap());
+    assert_eq!(server.runtime.block_on(local.read(&user, &file)).unwrap(), "here");
+    in_memory(server, "linked");
+    let asked = async {
+        let skills = SandboxPath::workspace().join("skills").unwrap();
+        assert!(local.read_dir(&user, &skills).await.is_ok());
+        [
+            local.read(&user, &file).await.map(drop),
+            local.write(&user, &file, "changed".into()).await,
+            local.stat(&user, &SandboxPath::workspace()).await.map(drop),
+            local.read_dir(&user, &SandboxPath::workspace()).await.map(drop),
+            local.mkdir_all(&user, &file, 0o755).await,
+            local.remove_all(&user, &file).await,
+            local.exec(&user, ExecSpec::argv("true", [] as [&str; 0])).await.map(drop),
+        ]
+    };
+    for told in server.runtime.block_on(asked) {
+        let error = told.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains("`memory`"), "{error}");
+    }
+    assert_eq!(fs::read(server.root.join("sandbox/linked/memory/file")).unwrap(), b"here");
 }

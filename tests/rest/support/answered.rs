@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::promise::Promise;
+use super::promise::{Promise, is_for_here};
 
 /// An answer as it is held against the promise.
 pub(crate) struct Answered<'a> {
@@ -42,7 +42,9 @@ impl Promise {
                     let value = number.map_or_else(|| Value::from(value), Value::from);
                     complaints.extend(self.complaints(&format!("{at}/schema"), &value));
                 }
-                None if declared["required"] == true => complaints.push(format!("no header `{name}`")),
+                None if declared["required"] == true || is_for_here(declared) => {
+                    complaints.push(format!("no header `{name}`"))
+                }
                 None => {}
             }
         }
