@@ -87,6 +87,12 @@ impl Launcher {
                     .await?,
             );
             let attempt = format!("kill -0 {service} && echo {SECRET}");
+            // In a namespace of its own the number may be one of the attempt's own processes, as in a container, where
+            // numbers are small.
+            let attempt = match self.mounts() {
+                true => format!("test -e /proc/{service} || {{ {attempt}; }}"),
+                false => attempt,
+            };
             let canary = self.canary(&cage, "signal the service", &attempt).await?;
             if self.mounts() {
                 let attempt = format!("test -e '{outside}' && echo {SECRET}");
@@ -155,6 +161,7 @@ impl Launcher {
             owner: cage.owner,
         };
         let mut spec = RunSpec::new(view, "sh");
+        spec.recurs = false;
         if mounted {
             let attach = |at: &str, path: &Path, role| {
                 let directory = open_path(path).map_err(Error::resource("open"))?;

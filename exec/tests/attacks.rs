@@ -554,6 +554,29 @@ async fn the_probe_finds_sound_walls_and_leaves_nothing_behind() {
     assert_eq!(std::fs::read_dir(place).unwrap().count(), before);
 }
 
+/// In a container the service is among the first processes, and so is a command in its own namespace.
+#[test]
+fn the_probe_is_not_misled_by_a_service_whose_number_its_own_processes_have() {
+    let me = std::env::current_exe().unwrap();
+    let is_here = |output: &std::io::Result<std::process::Output>| {
+        is_root() && output.as_ref().is_ok_and(|output| !output.stdout.is_empty())
+    };
+    for number in 2..12 {
+        // As many processes as it takes for the next one to have that number.
+        let script =
+            "while [ $(sh -c 'echo $$') -lt $(($2 - 2)) ]; do :; done; \"$0\" --exact \"$1\"; exit $?";
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc", "sh", "-c", script]).arg(&me);
+        command.arg("the_probe_finds_sound_walls_and_leaves_nothing_behind").arg(number.to_string());
+        let output = command.output();
+        if !has("namespaces", is_here(&output)) {
+            return;
+        }
+        let output = output.unwrap();
+        assert!(output.status.success(), "{number}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
 #[tokio::test]
 async fn tier_process_by_name_never_weakens_a_host_that_has_more() {
     let Some(sandbox) =
