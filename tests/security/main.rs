@@ -81,6 +81,9 @@ const THEMES: &[Theme] = &[
     ("Environment and identity", environment::ATTACKS),
 ];
 
+/// Runs by residents without which the attacks were not made by them: a few for each, of which there were 878.
+const RESIDENT_RUNS_MIN: u64 = 500;
+
 /// The stages and what was found on them.
 struct Campaign {
     stages: Vec<Stage>,
@@ -114,6 +117,7 @@ fn main() {
         Ok(())
     }));
     let is_list = arguments.list;
+    let is_whole = arguments.filter.is_none() && arguments.skip.is_empty();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if is_list {
         return;
@@ -121,12 +125,18 @@ fn main() {
     println!("{}", table::found(&campaign.findings.lock().unwrap()));
     println!("{}", table::slowest(&mut campaign.times.lock().unwrap()));
     let unharmed = campaign.stages.iter().zip(&before).all(|(stage, before)| is_unharmed(stage, before));
+    let mut is_warm = true;
     for stage in campaign.stages.iter().filter(|stage| stage.is_warm) {
-        println!("{}: {} runs", place_of(stage), stage.resident_runs());
+        let runs = stage.resident_runs();
+        println!("{}: {runs} runs", place_of(stage));
+        is_warm &= !is_whole || runs >= RESIDENT_RUNS_MIN;
+    }
+    if !is_warm {
+        println!("too few of them: what was to be made by residents was made by first processes");
     }
     // Stops the services before the exit that runs no destructors.
     drop(campaign);
-    if !unharmed {
+    if !(unharmed && is_warm) {
         std::process::exit(101);
     }
     conclusion.exit();
