@@ -9,7 +9,7 @@
 //! * [`registry`]: skills and agents that users publish for each other; [`offload`]: long results of tools, kept aside.
 //! * [`SandboxRouter`]: one in front of several. [`ReadOnly`], [`Limited`]: around another.
 //! * [`Place`]: a directory of a sandbox, where stores keep what is theirs.
-//! * [`SandboxPath`], [`Error`], and the options and results of the methods.
+//! * [`SandboxPath`], [`TreePath`], [`Error`], and the options and results of the methods.
 
 mod adapters;
 pub mod catalogue;
@@ -32,6 +32,7 @@ mod router;
 mod sandbox;
 mod service;
 pub mod tools;
+mod tree_path;
 
 pub use adapters::{Limited, Limits, ReadOnly};
 #[cfg(feature = "docker")]
@@ -52,6 +53,7 @@ pub use process::HeadTail;
 pub use router::{Backends, Choice, IsWeb, Runners, SandboxRouter};
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
 pub use service::{ServiceOptions, ServiceSandbox};
+pub use tree_path::TreePath;
 
 /// The examples of the document for those who build agents, compiled and run.
 #[cfg(doctest)]

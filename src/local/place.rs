@@ -1,7 +1,7 @@
 //! [`Place`]: where a path of the sandbox is in the store.
 
-use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
-use sandbox::{Error, ErrorKind, Result, SandboxPath};
+use policy::{AgentId, RelPath, TreeId, UserId};
+use sandbox::{Result, SandboxPath, TreePath};
 
 use super::errors;
 
@@ -31,24 +31,17 @@ impl Place {
         operation: &'static str,
         path: &SandboxPath,
     ) -> Result<Self> {
-        let below = path
-            .below(&SandboxPath::workspace())
-            .ok_or_else(|| Error::about(ErrorKind::PermissionDenied, operation, path))?;
         let in_tree = |tree: TreeId, text: &str| {
             let parsed = if text.is_empty() { Ok(RelPath::root()) } else { RelPath::parse(text) };
             let path = parsed.map_err(|error| errors::at(operation, path, error.into()))?;
             Ok(Self::InTree(At { tree, path }))
         };
         let (user, agent) = (user.clone(), agent.clone());
-        let in_skills =
-            below.strip_prefix("skills").filter(|rest| skills && (rest.is_empty() || rest.starts_with('/')));
-        let Some(rest) = in_skills else { return in_tree(TreeId::Workspace(user, agent), below) };
-        let Some(rest) = rest.strip_prefix('/') else { return Ok(Self::Skills) };
-        let (skill, path_in_skill) = rest.split_once('/').unwrap_or((rest, ""));
-        // What cannot be a skill's name is not there.
-        let skill = SkillId::parse(skill)
-            .map_err(|error| Error::about(ErrorKind::NotFound, operation, path).because(error))?;
-        in_tree(TreeId::Skill(user, agent, skill), path_in_skill)
+        match TreePath::of(path, skills, operation)? {
+            TreePath::Workspace(below) => in_tree(TreeId::Workspace(user, agent), below),
+            TreePath::Skills => Ok(Self::Skills),
+            TreePath::Skill(skill, below) => in_tree(TreeId::Skill(user, agent, skill), below),
+        }
     }
 }
 
@@ -61,6 +54,8 @@ impl At {
 
 #[cfg(test)]
 mod tests {
+    use sandbox::ErrorKind;
+
     use super::*;
 
     fn place(skills: bool, path: &str) -> Result<Place> {

@@ -1,8 +1,8 @@
 //! [`Address`]: a path of the sandbox as routes of the service.
 
-use policy::{AgentId, SkillId, UserId};
+use policy::{AgentId, UserId};
 
-use crate::{Error, ErrorKind, Result, SandboxPath};
+use crate::{Result, SandboxPath, TreePath};
 
 /// A tree of the service and a path in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,25 +31,15 @@ impl Place {
         operation: &'static str,
         path: &SandboxPath,
     ) -> Result<Self> {
-        let below = path
-            .below(&SandboxPath::workspace())
-            .ok_or_else(|| Error::about(ErrorKind::PermissionDenied, operation, path))?;
         let (user, agent) = (encoded(user.as_str()), encoded(agent.as_str()));
-        let in_skills =
-            below.strip_prefix("skills").filter(|rest| skills && (rest.is_empty() || rest.starts_with('/')));
-        let Some(rest) = in_skills else {
-            let tree = format!("/v1/sandbox/{user}/{agent}");
-            return Ok(Self::InTree(Address { tree, path: below.to_owned() }));
-        };
-        let Some(rest) = rest.strip_prefix('/') else {
-            return Ok(Self::Skills(format!("/v1/skills/{user}/{agent}")));
-        };
-        let (skill, path_in_skill) = rest.split_once('/').unwrap_or((rest, ""));
-        // What cannot be a skill's name is not there.
-        let skill = SkillId::parse(skill)
-            .map_err(|error| Error::about(ErrorKind::NotFound, operation, path).because(error))?;
-        let tree = format!("/v1/skills/{user}/{agent}/{}", encoded(skill.as_str()));
-        Ok(Self::InTree(Address { tree, path: path_in_skill.to_owned() }))
+        let in_tree = |tree: String, below: &str| Self::InTree(Address { tree, path: below.to_owned() });
+        Ok(match TreePath::of(path, skills, operation)? {
+            TreePath::Workspace(below) => in_tree(format!("/v1/sandbox/{user}/{agent}"), below),
+            TreePath::Skills => Self::Skills(format!("/v1/skills/{user}/{agent}")),
+            TreePath::Skill(skill, below) => {
+                in_tree(format!("/v1/skills/{user}/{agent}/{}", encoded(skill.as_str())), below)
+            }
+        })
     }
 }
 
@@ -81,6 +71,7 @@ const RESERVED: &percent_encoding::AsciiSet =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
 
     fn place(skills: bool, path: &str) -> Result<Place> {
         let (user, agent) = (UserId::parse("爱丽").unwrap(), AgentId::parse("demo").unwrap());
