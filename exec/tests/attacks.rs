@@ -558,8 +558,12 @@ async fn the_probe_finds_sound_walls_and_leaves_nothing_behind() {
 #[test]
 fn the_probe_is_not_misled_by_a_service_whose_number_its_own_processes_have() {
     let me = std::env::current_exe().unwrap();
+    // Only root is asked for a process namespace without more; what the probe meets is the same for all.
+    if !has("root", is_root()) {
+        return;
+    }
     let is_here = |output: &std::io::Result<std::process::Output>| {
-        is_root() && output.as_ref().is_ok_and(|output| !output.stdout.is_empty())
+        output.as_ref().is_ok_and(|output| !output.stdout.is_empty())
     };
     for number in 2..12 {
         // As many processes as it takes for the next one to have that number.
