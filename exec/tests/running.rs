@@ -300,6 +300,22 @@ async fn ordinary_tools_work() {
     }
 }
 
+/// What is in the root is as old as on the host: a source that looks younger than its byte code is compiled at every start.
+#[tokio::test]
+async fn python_uses_the_byte_code_that_it_uses_outside() {
+    let sandbox = sandbox!();
+    let stale = |told: &str| {
+        let lines = told.lines().filter(|line| line.contains("bytecode is stale"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let inside = sandbox.run("python3", &["-v", "-c", "import ssl, json"]).await;
+    assert!(inside.exit_code == 0 && inside.stderr.contains("code object from"), "{inside:?}");
+    let mut outside = std::process::Command::new("python3");
+    outside.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("PYTHONDONTWRITEBYTECODE", "1");
+    let outside = outside.args(["-v", "-c", "import ssl, json"]).output().unwrap();
+    assert_eq!(stale(&inside.stderr), stale(&String::from_utf8_lossy(&outside.stderr)));
+}
+
 #[tokio::test]
 async fn a_wheel_with_native_code_can_be_installed_and_loaded() {
     let sandbox = sandbox!();

@@ -197,6 +197,9 @@ fn copy_etc(root: &Path) -> io::Result<()> {
 }
 
 /// Copies a file, link or directory; what cannot be read or is too large is left out.
+///
+/// A file keeps its time: Python compiles a module anew whose source is not as old as its byte code says (PEP 3147), and
+/// Debian's `sitecustomize`, which every start of Python imports, is in `/etc`.
 fn copy(source: &Path, target: &Path, depth: usize, left: &mut usize) -> io::Result<()> {
     let Some(rest) = left.checked_sub(1) else { return Ok(()) };
     *left = rest;
@@ -207,13 +210,13 @@ fn copy(source: &Path, target: &Path, depth: usize, left: &mut usize) -> io::Res
         // A link to a place that is not in the root, such as /etc/resolv.conf's, is copied as what it leads to.
         let leads_away = within.is_some_and(|path| !(path.starts_with("/etc") || path.starts_with("/usr")));
         return match leads_away.then(|| fs::metadata(source)) {
-            Some(Ok(meta)) if meta.is_file() => copy_file(source, target, meta.len()),
+            Some(Ok(meta)) if meta.is_file() => copy_file(source, target, &meta),
             Some(_) => Ok(()),
             None => symlink(destination, target),
         };
     }
     if meta.is_file() {
-        return copy_file(source, target, meta.len());
+        return copy_file(source, target, &meta);
     }
     let (true, Some(depth)) = (meta.is_dir(), depth.checked_sub(1)) else { return Ok(()) };
     make_dirs(target)?;
@@ -224,13 +227,14 @@ fn copy(source: &Path, target: &Path, depth: usize, left: &mut usize) -> io::Res
     Ok(())
 }
 
-fn copy_file(source: &Path, target: &Path, bytes: u64) -> io::Result<()> {
-    if bytes > ETC_FILE_BYTES_MAX {
+fn copy_file(source: &Path, target: &Path, meta: &fs::Metadata) -> io::Result<()> {
+    if meta.len() > ETC_FILE_BYTES_MAX {
         return Ok(());
     }
     let Ok(content) = fs::read(source) else { return Ok(()) };
     fs::write(target, content)?;
-    fs::set_permissions(target, fs::Permissions::from_mode(0o644))
+    fs::set_permissions(target, fs::Permissions::from_mode(0o644))?;
+    fs::File::open(target)?.set_modified(meta.modified()?)
 }
 
 /// Makes the devices, or mounts the host's where this process may not make any.
