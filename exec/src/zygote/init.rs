@@ -121,6 +121,8 @@ fn serve(
         if !stays {
             sys::exit_now(0)
         }
+        // Whoever heard of it runs on this processor, as the kernel takes a message for a hand-over (`WF_SYNC`).
+        std::thread::yield_now();
         match start(Turn::Next(request, descriptors)) {
             Ok(next) => command = next,
             Err(error) => {
