@@ -101,10 +101,12 @@ impl Service {
         Ok(info.pointer("/data/host/enforcement/tier").and_then(|tier| tier.as_str()).map(str::to_owned))
     }
 
-    /// Resident memory of the service and of every process below it, in bytes.
+    /// Resident memory of the service, and what every process below it has to itself, in bytes: they are forks of one
+    /// program, and share its text with it.
     #[must_use]
     pub(crate) fn resident_bytes(&self) -> u64 {
-        resident_below(self.child.id())
+        let pid = self.child.id();
+        kibibytes(pid, &["Rss:"]) * 1024 + children(pid).into_iter().map(private_below).sum::<u64>()
     }
 }
 
@@ -115,19 +117,28 @@ impl Drop for Service {
     }
 }
 
-/// Adds up `VmRSS` (proc_pid_status(5)) of a process and its descendants.
-fn resident_below(pid: u32) -> u64 {
-    let own = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let kib: u64 = own
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok())
-        .unwrap_or(0);
+/// Adds up what a process and its descendants share with nobody.
+fn private_below(pid: u32) -> u64 {
+    let own = kibibytes(pid, &["Private_Clean:", "Private_Dirty:"]) * 1024;
+    own + children(pid).into_iter().map(private_below).sum::<u64>()
+}
+
+/// Adds up some rows of `/proc/PID/smaps_rollup` (proc_pid_smaps(5)).
+fn kibibytes(pid: u32, rows: &[&str]) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let row = |line: &str| {
+        let value = rows.iter().find_map(|row| line.strip_prefix(row))?;
+        value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    rollup.lines().filter_map(row).sum()
+}
+
+fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let children = tasks.flat_map(|task| {
-        let text = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
-    });
-    kib * 1024 + children.map(resident_below).sum::<u64>()
+    let texts = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    texts
+        .flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }
 
 /// Bytes that a directory takes on disk, with everything below it.
