@@ -24,9 +24,11 @@ const IDLE: Duration = Duration::from_secs(2);
 /// How many wait at once, for all users together. Each has a copy of the launcher's memory that nobody writes to, a few
 /// mounts, and the process that is to become the next command.
 const WAITING_MAX: usize = 16;
-/// How many of them may be of one user: as many as it may have runs at once, unless configured. They count as its processes
-/// (`RLIMIT_NPROC`), so that its other runs may start so many less; and other users have some, too.
+/// How many of them may be of one user: as many as it may have runs at once, unless configured; other users have some, too.
 const OWN_MAX: usize = 8;
+/// They count as processes of their user (`RLIMIT_NPROC`), whose runs may start so many less: of how many that it may have,
+/// one may wait.
+const PROCESSES_EACH: u64 = 8;
 
 /// How long they may take to go, all together, when somebody waits for that.
 const GOING: Duration = Duration::from_secs(1);
@@ -81,6 +83,12 @@ impl Surroundings {
         Ok(Self { identity, limits, whole, network, has_walls, attached })
     }
 
+    /// How many of their user may wait.
+    fn most(&self) -> usize {
+        let share = usize::try_from(self.limits.processes / PROCESSES_EACH);
+        share.map_or(OWN_MAX, |share| share.min(OWN_MAX))
+    }
+
     /// Tells whether a directory of this generation, which is not 0, is among what is seen.
     fn has(&self, generation: u64) -> bool {
         self.attached.iter().any(|attached| attached.generation == generation)
@@ -129,8 +137,11 @@ impl Residents {
     }
 
     /// Tells whether there was another run in these surroundings a moment ago, so that a third is to be expected: who runs
-    /// one command and goes shall not cost more than that.
+    /// one command and goes shall not cost more than that. `false` also where none may wait.
     pub(crate) fn recur(&self, surroundings: &Surroundings) -> bool {
+        if surroundings.most() == 0 {
+            return false;
+        }
         let mut hasher = DefaultHasher::new();
         surroundings.hash(&mut hasher);
         let hash = hasher.finish();
@@ -151,7 +162,7 @@ impl Residents {
         let mut waiting = self.waiting();
         let is_own =
             |(other, _): &(Resident, Instant)| other.surroundings.identity == resident.surroundings.identity;
-        if waiting.residents.iter().filter(|other| is_own(other)).count() >= OWN_MAX
+        if waiting.residents.iter().filter(|other| is_own(other)).count() >= resident.surroundings.most()
             && let Some(longest) = waiting.residents.iter().position(is_own)
         {
             waiting.residents.remove(longest);
@@ -245,7 +256,12 @@ mod tests {
     }
 
     fn resident_of(identity: u32) -> (Resident, OwnedFd) {
-        let limits = Ceilings { memory_bytes: 1, processes: 1, cpu_seconds: 1, file_bytes: 1, open_files: 1 };
+        resident_among(identity, 256)
+    }
+
+    /// One whose user may have so many `processes`.
+    fn resident_among(identity: u32, processes: u64) -> (Resident, OwnedFd) {
+        let limits = Ceilings { memory_bytes: 1, processes, cpu_seconds: 1, file_bytes: 1, open_files: 1 };
         let whole = Whole { memory_bytes: 1, processes: 1 };
         let surroundings = Surroundings::new(identity, (limits, whole), Network::None, false, &[]).unwrap();
         let (socket, theirs) = crate::launcher::packet_sockets().unwrap();
@@ -270,6 +286,22 @@ mod tests {
         let waiting: Vec<bool> = own.iter().map(is_silent).collect();
         assert_eq!(waiting.iter().filter(|waits| **waits).count(), OWN_MAX);
         assert!(waiting.ends_with(&[true; OWN_MAX]));
+    }
+
+    #[test]
+    fn who_may_have_few_processes_has_few_of_them_waiting_or_none() {
+        for (processes, most) in [(40, 5), (16, 2), (8, 1)] {
+            let residents = Arc::<Residents>::default();
+            let own: Vec<_> = (0..10).map(|_| resident_among(1, processes)).collect();
+            let (own, theirs): (Vec<_>, Vec<_>) = own.into_iter().unzip();
+            let _tending: Vec<_> = own.into_iter().map(|own| residents.put(own)).collect();
+            assert_eq!(theirs.iter().filter(|theirs| is_silent(theirs)).count(), most, "{processes}");
+        }
+        let residents = Arc::<Residents>::default();
+        let (few, _) = resident_among(1, 7);
+        assert!(!residents.recur(&few.surroundings) && !residents.recur(&few.surroundings));
+        let (enough, _) = resident_among(1, 8);
+        assert!(!residents.recur(&enough.surroundings) && residents.recur(&enough.surroundings));
     }
 
     #[test]
