@@ -67,6 +67,14 @@ pub(crate) struct Planned {
 }
 
 impl Service {
+    /// Commands under way, and requests that wait for a place to run one: attended or in the background, in terminals, and
+    /// elsewhere.
+    #[must_use]
+    pub fn commands(&self) -> (usize, usize) {
+        let all = [&self.places, &self.background, &self.terminals, &self.backends.places];
+        (all.iter().map(|places| places.taken()).sum(), all.iter().map(|places| places.waiting()).sum())
+    }
+
     /// Runs a command in a tree and waits for its end. With `backend`, that answers for the workspace.
     ///
     /// The run goes on when the caller goes away, because what it does to the tree must be taken in.

@@ -135,6 +135,29 @@ fn figures_count_requests_runs_bytes_and_refusals_and_name_nobody() {
 }
 
 #[test]
+fn commands_under_way_are_counted_also_in_the_background() {
+    let service = Service::start();
+    let client = &service.client;
+    if !landlocked(client) {
+        return;
+    }
+    let running = || {
+        let text = String::from_utf8(client.get("/metrics").bytes(200).to_vec()).unwrap();
+        figure(&text, "filesecbox_runs_running")
+    };
+    assert_eq!(running(), 0.0);
+    let body = serde_json::json!({ "command": "bash", "args": ["-c", "sleep 60"], "exec_id": "long" });
+    assert_eq!(client.post_json("/v1/sandbox/u/a/exec?background=true", &body).status, 201);
+    assert_eq!(running(), 1.0);
+    client.delete("/v1/sandbox/u/a/exec/long").ok();
+    let begin = std::time::Instant::now();
+    while running() != 0.0 {
+        assert!(begin.elapsed() < std::time::Duration::from_secs(30));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn a_service_is_ready_until_the_disk_has_less_room_than_it_is_to_keep() {
     let service = Service::start();
     assert_eq!(service.client.get("/readyz").ok()["data"]["disk"], true);

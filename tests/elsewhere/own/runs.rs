@@ -71,6 +71,9 @@ pub(super) fn a_run_is_listed_and_killed_by_its_name(server: &Server) {
         let listed = client.get(format!("{tree}/exec")).ok()["data"].clone();
         assert_eq!((&listed[0]["exec_id"], &listed[0]["state"]), (&json!("long"), &json!("running")));
         client.with_token("mallory").delete(format!("{tree}/exec/long")).refused(404, "not_found");
+        let figures = client.with_token("monitor").get("/metrics");
+        let figures = String::from_utf8(figures.bytes(200).to_vec()).unwrap();
+        assert!(!figures.contains("filesecbox_runs_running 0"), "{figures}");
         let killed = client.delete(format!("{tree}/exec/long")).ok();
         assert_eq!(killed["ended"], true);
         let ended = running.join().unwrap();
