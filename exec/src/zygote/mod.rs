@@ -138,7 +138,7 @@ impl Loop {
             if ready.main {
                 match wire::receive_order(self.main.as_fd(), &mut buffer) {
                     Ok(Some(Arrived::Run(request, descriptors))) => self.launch(&request, descriptors),
-                    Ok(Some(Arrived::SwapOwner(owner, reply))) => swap_owner(owner, &reply),
+                    Ok(Some(Arrived::SwapOwner(owner, reply))) => swap::answer(owner, &reply),
                     Ok(None) => break,
                     // Descriptors that did not fit were closed by the kernel; the run's socket with them.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
@@ -385,17 +385,6 @@ impl Loop {
             }
         }
     }
-}
-
-/// Makes a user namespace for the service, or tells why not.
-fn swap_owner(owner: u32, reply: &OwnedFd) {
-    let _ = match swap::swap_owner(owner) {
-        Ok(namespace) => wire::send(reply.as_fd(), b"namespace", &[namespace.as_fd()]),
-        Err(error) => {
-            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
-            wire::send_message(reply.as_fd(), &Report::Failed { step: Step::Clone, errno })
-        }
-    };
 }
 
 /// What [`Loop::wait`] found.

@@ -14,14 +14,26 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
+use crate::step::Step;
 use crate::sys;
-use crate::wire;
+use crate::wire::{self, Report};
+
+/// Makes a user namespace for the service, or tells why not.
+pub(super) fn answer(owner: u32, reply: &OwnedFd) {
+    let _ = match swap_owner(owner) {
+        Ok(namespace) => wire::send(reply.as_fd(), b"namespace", &[namespace.as_fd()]),
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+            wire::send_message(reply.as_fd(), &Report::Failed { step: Step::Clone, errno })
+        }
+    };
+}
 
 /// Makes the user namespace in which this process's own id and `owner` change places, and hands it out.
 ///
 /// # Errors
 /// As `clone(2)` and `user_namespaces(7)`: `EPERM` without `CAP_SETUID`, `CAP_SETGID` and `CAP_SETFCAP`.
-pub(super) fn swap_owner(owner: u32) -> io::Result<OwnedFd> {
+fn swap_owner(owner: u32) -> io::Result<OwnedFd> {
     let own = rustix::process::geteuid().as_raw();
     let (ours, theirs) = crate::launcher::packet_sockets()?;
     let Some(child) = sys::fork_into(CloneFlags::CLONE_NEWUSER, None)? else {
