@@ -26,8 +26,8 @@ const IDLE: Duration = Duration::from_secs(2);
 const WAITING_MAX: usize = 16;
 /// How many of them may be of one user: as many as it may have runs at once, unless configured; other users have some, too.
 const OWN_MAX: usize = 8;
-/// They count as processes of their user (`RLIMIT_NPROC`), whose runs may start so many less: of how many that it may have,
-/// one may wait.
+/// They count as processes of their user (`RLIMIT_NPROC`), whose runs may start so many less. One may wait for every so many
+/// processes that the user may have.
 const PROCESSES_EACH: u64 = 8;
 
 /// How long they may take to go, all together, when somebody waits for that.
