@@ -43,9 +43,12 @@ async fn again(sandbox: &Sandbox, spec: RunSpec) -> ExecResult {
 
 /// How many processes the launcher has.
 fn children(sandbox: &Sandbox) -> usize {
-    let launcher = sandbox.launcher.pid();
+    children_of(sandbox.launcher.pid()).len()
+}
+
+fn children_of(launcher: i32) -> Vec<i32> {
     let children = fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children"));
-    children.unwrap_or_default().split_whitespace().count()
+    children.unwrap_or_default().split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -295,7 +298,19 @@ async fn they_die_with_their_launcher_and_another_takes_over() {
     let Some(sandbox) = sandbox() else { return };
     warm(&sandbox, &sandbox.spec("echo", &[])).await;
     let launcher = sandbox.launcher.pid();
+    let family = children_of(launcher);
+    assert!(!family.is_empty());
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(launcher), nix::sys::signal::Signal::SIGKILL).unwrap();
+    // Until they are dead, one of them may still take a run.
+    let is_dead = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z")
+    };
+    let begin = Instant::now();
+    while !family.iter().all(is_dead) {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{family:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let result = loop {
         match sandbox.launcher.run(sandbox.spec("echo", &["on"])).await {
             Ok(result) => break result,
