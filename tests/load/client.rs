@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use ureq::Agent;
 use ureq::http::Request;
 
-/// The connection broke before a whole answer arrived: the request may or may not have been done.
+/// The connection broke before a whole answer arrived, or the service is stopping: the request may or may not have been
+/// done.
 #[derive(Debug)]
 pub(crate) struct Broken;
 
@@ -82,6 +83,10 @@ impl Client {
         let status = response.status().as_u16();
         let etag = response.headers().get("etag").map(|tag| tag.to_str().unwrap().to_owned());
         let body = response.body_mut().with_config().limit(1 << 30).read_to_vec().map_err(|_| Broken)?;
+        if status == 503 {
+            // It is about to stop, and said so instead of breaking the connection.
+            return Err(Broken);
+        }
         let answer = Answer { status, etag, body };
         assert!(status < 500, "{method} {target} was answered {status}: {}", answer.text());
         Ok(answer)

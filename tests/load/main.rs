@@ -4,7 +4,8 @@
 //! * [`concurrency`]: in one skill under 64 clients nobody reads a half file or a half skill, and no edit is lost;
 //! * [`company`]: fifty commands run in one skill at once, see every edit of it and are seen;
 //! * [`users`]: a thousand users each write and run once, without any error;
-//! * [`views`]: what the service holds is bounded by the views it may hold, however many it ever made.
+//! * [`views`]: what the service holds is bounded by the views it may hold, however many it ever made;
+//! * [`soak`]: honest and hostile users together, for as long as `scripts/soak` says: nothing grows, nothing is lost.
 //!
 //! Environment: `FILESECBOX_LOAD_SEED` repeats the random choices of a run, `FILESECBOX_LOAD_KILLS` (200) and
 //! `FILESECBOX_LOAD_SECONDS` (20) say how long the first two go on, `FILESECBOX_LOAD_USERS` (1000) and
@@ -27,5 +28,6 @@ mod host;
 mod random;
 mod service;
 mod skill;
+mod soak;
 mod users;
 mod views;

@@ -76,15 +76,25 @@ impl Service {
 
     /// Stops the service in order, and waits for its end.
     pub(crate) fn stop(mut self) {
+        self.stop_now();
+    }
+
+    /// Stops the service in order, so that another can take its place.
+    pub(crate) fn stop_now(&mut self) {
         self.signal(rustix::process::Signal::TERM);
         let status = self.child.wait().unwrap();
         assert!(status.success(), "the service stops with {status}");
     }
 
-    /// Kills the service as a crash would: without a word, whatever it is doing.
-    pub(crate) fn kill(mut self) {
+    /// Kills the service, so that another can take its place.
+    pub(crate) fn kill_now(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Kills the service as a crash would: without a word, whatever it is doing.
+    pub(crate) fn kill(mut self) {
+        self.kill_now();
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 const OPAQUE: &str = "user.overlay.opaque";
 
 /// Nothing that was being built, and no copy for a run, outlives a restart.
-pub(super) fn check_swept(root: &Path) {
+pub(crate) fn check_swept(root: &Path) {
     for name in ["stage", "work"] {
         let left: Vec<PathBuf> = entries(&root.join(".filesecbox").join(name));
         assert!(left.is_empty(), "`{name}` is not empty after a start: {left:?}");
@@ -25,7 +25,7 @@ pub(super) fn check_trees(root: &Path) {
 }
 
 /// Every snapshot has all contents that it names.
-pub(super) fn check_snapshots(root: &Path) {
+pub(crate) fn check_snapshots(root: &Path) {
     for user in entries(&root.join(".filesecbox/sandboxes")) {
         for sandbox in entries(&user) {
             let manifests = sandbox.join("manifests");

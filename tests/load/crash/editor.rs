@@ -12,8 +12,8 @@ const NAMES: [&str; 5] = ["a", "b", "notes.txt", "数据.md", "x y"];
 const ENTRIES_MAX: usize = 24;
 
 /// Changes one tree, one change at a time.
-pub(super) struct Editor {
-    user: &'static str,
+pub(crate) struct Editor {
+    user: String,
     /// The URL path of the tree.
     tree: String,
     is_skill: bool,
@@ -21,21 +21,44 @@ pub(super) struct Editor {
     /// What the tree is when the request without an answer was done.
     asked: Option<Model>,
     number: u64,
+    /// Whether being told to wait (429) is no failure.
+    bears_busy: bool,
+    /// How often it was told to wait.
+    refused: usize,
 }
 
 impl Editor {
     /// In the overlay over a baseline skill with directories in directories.
-    pub(super) fn of_skill(user: &'static str) -> Self {
+    pub(crate) fn of_skill(user: &str) -> Self {
         let tree = format!("/v1/skills/{}/edited/base-{}", percent(user), percent(user));
         Self { is_skill: true, ..Self::of(user, tree) }
     }
 
-    pub(super) fn of_workspace(user: &'static str) -> Self {
+    pub(crate) fn of_workspace(user: &str) -> Self {
         Self::of(user, format!("/v1/sandbox/{}/edited", percent(user)))
     }
 
-    fn of(user: &'static str, tree: String) -> Self {
-        Self { user, tree, is_skill: false, acknowledged: Model::default(), asked: None, number: 0 }
+    fn of(user: &str, tree: String) -> Self {
+        Self {
+            user: user.to_owned(),
+            tree,
+            is_skill: false,
+            acknowledged: Model::default(),
+            asked: None,
+            number: 0,
+            bears_busy: false,
+            refused: 0,
+        }
+    }
+
+    /// Takes being told to wait for an answer, as in a crowd.
+    pub(crate) fn bearing_busy(self) -> Self {
+        Self { bears_busy: true, ..self }
+    }
+
+    /// How often it was told to wait.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused
     }
 
     /// What the baseline of the skill has.
@@ -96,6 +119,11 @@ impl Editor {
     fn reset(&mut self, client: &Client) -> Result<(), Broken> {
         self.asked = Some(Self::baseline());
         let answer = client.send("POST", &format!("{}/reset", self.tree), None, b"")?;
+        if answer.status == 429 && self.bears_busy {
+            self.asked = None;
+            self.refused += 1;
+            return Ok(());
+        }
         assert_eq!(answer.status, 200, "{}", answer.text());
         self.acknowledge();
         Ok(())
@@ -113,7 +141,7 @@ impl Actor for Editor {
         if self.is_skill {
             let baseline = Self::baseline();
             let archive = skill::archive_of(&format!("base-{}", self.user), baseline.files.iter());
-            let answer = client.upload(&format!("{}/edited", percent(self.user)), "baseline", &archive)?;
+            let answer = client.upload(&format!("{}/edited", percent(&self.user)), "baseline", &archive)?;
             assert_eq!(answer.status, 200, "{}", answer.text());
             self.acknowledged = baseline;
         }
@@ -144,6 +172,11 @@ impl Actor for Editor {
         // Paths go into URLs as they are but for the few characters that may not.
         self.asked = Some(self.acknowledged.after(&change));
         let answer = encoded(&change).send(client, &self.tree)?;
+        if answer.status == 429 && self.bears_busy {
+            self.asked = None;
+            self.refused += 1;
+            return Ok(());
+        }
         assert!(
             answer.is_success(),
             "{}: {change:?} was answered {}: {}",

@@ -3,8 +3,8 @@
 //! An actor has trees of its own and one request under way at a time. So after a kill the trees are as the last
 //! acknowledged request left them, or as the one request that got no answer would have.
 
-mod disk;
-mod editor;
+pub(crate) mod disk;
+pub(crate) mod editor;
 mod keeper;
 mod model;
 mod registry;
@@ -21,7 +21,7 @@ use crate::random::{self, Random};
 use crate::service::{self, Service};
 
 /// Somebody who changes trees that nobody else changes.
-trait Actor: Send {
+pub(crate) trait Actor: Send {
     /// Makes the trees, on a service that nobody kills.
     fn prepare(&mut self, client: &Client) -> Result<(), Broken>;
 

@@ -1,0 +1,134 @@
+//! [`Measured`]: what the service holds when its users pause.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::host::{self, Held};
+use crate::service::Service;
+
+/// How long what is kept for the next command, and what is removed in the background, may take to go.
+const SETTLE: Duration = Duration::from_secs(60);
+/// By how much resident memory may grow: what an allocator keeps of its peaks.
+const GROWTH_KIB: usize = 64 * 1024;
+/// By how many descriptors, threads and processes may grow: caches that are not full yet.
+const GROWTH: usize = 64;
+
+/// What the service holds.
+pub(super) struct Measured {
+    service: Held,
+    launcher: Held,
+    threads: usize,
+    /// Processes below the launcher.
+    processes: usize,
+    /// KiB and entries below the data directory, the audit log left out: it grows with every request.
+    disk_kib: u64,
+    entries: usize,
+}
+
+impl Measured {
+    /// Measures when the number of processes has been the same for five seconds.
+    pub(super) fn settled(service: &Service, root: &Path) -> Self {
+        let (began, mut since, mut processes) = (Instant::now(), Instant::now(), usize::MAX);
+        while began.elapsed() < SETTLE && since.elapsed() < Duration::from_secs(5) {
+            let now = descendants(service.launcher());
+            if now != processes {
+                (since, processes) = (Instant::now(), now);
+            }
+            thread::sleep(Duration::from_millis(250));
+        }
+        let (disk_kib, entries) = disk(root);
+        Self {
+            service: Held::by(service.pid()),
+            launcher: Held::by(service.launcher()),
+            threads: host::entries(format!("/proc/{}/task", service.pid())),
+            processes: descendants(service.launcher()),
+            disk_kib,
+            entries,
+        }
+    }
+
+    /// Compares with what the same service held when it was warm, and with the disk as it was at first.
+    ///
+    /// # Panics
+    /// When anything grew.
+    pub(super) fn check_flat(&self, warm: &Self, first: &Self) {
+        let flat = |what: &str, now: usize, then: usize, growth: usize| {
+            assert!(now <= then + growth, "{what} grew from {then} to {now}");
+        };
+        flat("memory of the service", self.service.resident_kib, warm.service.resident_kib, GROWTH_KIB);
+        flat(
+            "memory of the launcher",
+            self.launcher.resident_kib,
+            warm.launcher.resident_kib,
+            GROWTH_KIB / 4,
+        );
+        flat("descriptors of the service", self.service.descriptors, warm.service.descriptors, GROWTH);
+        flat("descriptors of the launcher", self.launcher.descriptors, warm.launcher.descriptors, GROWTH);
+        flat("mounts of the service", self.service.mounts, warm.service.mounts, GROWTH);
+        flat("threads", self.threads, warm.threads, GROWTH);
+        flat("processes", self.processes, warm.processes, GROWTH);
+        // Models of honest users have at most 24 entries each, and homes are made once; the rest of the growth is theirs.
+        flat("entries on the disk", self.entries, first.entries * 2, 10_000);
+        assert!(
+            self.disk_kib <= first.disk_kib * 2 + 64 * 1024,
+            "the disk grew from {} to {} KiB",
+            first.disk_kib,
+            self.disk_kib
+        );
+    }
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "service {} KiB, {} descriptors, {} mounts, {} threads; launcher {} KiB, {} descriptors, {} processes below; \
+             disk {} KiB in {} entries",
+            self.service.resident_kib,
+            self.service.descriptors,
+            self.service.mounts,
+            self.threads,
+            self.launcher.resident_kib,
+            self.launcher.descriptors,
+            self.processes,
+            self.disk_kib,
+            self.entries
+        )
+    }
+}
+
+/// How many processes there are below `pid`.
+fn descendants(pid: u32) -> usize {
+    let children = fs::read_dir(format!("/proc/{pid}/task"))
+        .map(|tasks| {
+            tasks
+                .flatten()
+                .flat_map(|task| {
+                    let text = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+                    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+                })
+                .collect::<Vec<u32>>()
+        })
+        .unwrap_or_default();
+    children.iter().map(|child| 1 + descendants(*child)).sum()
+}
+
+/// KiB and entries below a directory.
+fn disk(root: &Path) -> (u64, usize) {
+    let mut total = (0, 0);
+    let mut left = vec![root.to_owned()];
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let Ok(metadata) = entry.path().symlink_metadata() else { continue };
+            total = (total.0 + metadata.blocks() / 2, total.1 + 1);
+            if metadata.is_dir() && entry.path() != root.join(".filesecbox/audit") {
+                left.push(entry.path());
+            }
+        }
+    }
+    total
+}
