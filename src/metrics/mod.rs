@@ -6,7 +6,7 @@
 mod runs;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use exec::ExecResult;
@@ -58,6 +58,10 @@ pub struct Moment {
     pub live_views: usize,
     /// Bytes that the file system of the data directory has left.
     pub free_bytes: u64,
+    /// Things that were thrown away and wait for another attempt to remove them.
+    pub trash_waiting: usize,
+    /// Attempts that have failed.
+    pub trash_failures: u64,
     /// Whether audit records can be written; 1 also where none are.
     pub is_audited: bool,
 }
@@ -96,6 +100,8 @@ struct Gauges {
     waiting: Gauge,
     live_views: Gauge,
     free_bytes: Gauge,
+    trash_waiting: Gauge,
+    trash_failures: Counter<u64, AtomicU64>,
     audited: Gauge,
 }
 
@@ -188,6 +194,16 @@ impl Metrics {
             moment.free_bytes.clone(),
         );
         registry.register(
+            "trash_waiting",
+            "Things that were thrown away and wait to be removed",
+            moment.trash_waiting.clone(),
+        );
+        registry.register(
+            "trash_failures",
+            "Attempts to remove what was thrown away that have failed",
+            moment.trash_failures.clone(),
+        );
+        registry.register(
             "audit_writable",
             "1 unless audit records cannot be written and changes are refused",
             moment.audited.clone(),
@@ -238,6 +254,8 @@ impl Metrics {
         self.moment.waiting.set(count(moment.waiting));
         self.moment.live_views.set(count(moment.live_views));
         self.moment.free_bytes.set(i64::try_from(moment.free_bytes).unwrap_or(i64::MAX));
+        self.moment.trash_waiting.set(count(moment.trash_waiting));
+        self.moment.trash_failures.inner().store(moment.trash_failures, Ordering::Relaxed);
         self.moment.audited.set(i64::from(moment.is_audited));
         let mut out = String::new();
         // Writing to a text cannot fail.

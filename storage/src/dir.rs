@@ -36,6 +36,8 @@ pub(crate) const DEPTH_MAX: usize = 128;
 #[derive(Debug)]
 pub struct Dir {
     fd: OwnedFd,
+    /// Whether the directories below it are the service's own, so that what closes one is undone ([`Dir::own_root`]).
+    is_own: bool,
 }
 
 /// The one segment that calls without `RESOLVE_BENEATH` may be given.
@@ -65,8 +67,30 @@ impl Dir {
     pub fn ambient_open(path: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(path, flags, Mode::empty())
-            .map(|fd| Self { fd })
+            .map(Self::from)
             .map_err(|errno| Error::from_errno("open", path.display(), errno))
+    }
+
+    /// Opens the store's root by its host path. What [`Dir::open_dir`] and [`Dir::ensure_path`] open below it are the
+    /// service's own directories.
+    ///
+    /// Where commands have the service's user id, one may take away the permissions of a directory whose path it
+    /// knows. The service gives them back to itself when it meets that: on the root now, on others when they are opened.
+    ///
+    /// # Errors
+    /// As [`Dir::ambient_open`]; [`Error::Io`] when the root is another user's and closed.
+    pub fn own_root(path: &Path) -> Result<Self> {
+        let opened = Self::ambient_open(path);
+        let dir = match opened {
+            Err(Error::Closed(_)) => {
+                let failed = |errno| shut(path.display(), errno);
+                let mode = rustix::fs::stat(path).map_err(failed)?.st_mode & 0o7777;
+                rustix::fs::chmod(path, Mode::from_raw_mode(mode | 0o700)).map_err(failed)?;
+                Self::ambient_open(path)?
+            }
+            opened => opened?,
+        };
+        Ok(Self { is_own: true, ..dir })
     }
 
     /// Opens the directory `path`, following links that stay beneath this directory.
@@ -78,9 +102,33 @@ impl Dir {
             return self.reopen();
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat2(&self.fd, path.as_str(), flags, Mode::empty(), BENEATH)
-            .map(|fd| Self { fd })
-            .map_err(|errno| Error::from_errno("open", path, errno))
+        let open = || rustix::fs::openat2(&self.fd, path.as_str(), flags, Mode::empty(), BENEATH);
+        match open() {
+            Err(Errno::ACCESS) if self.is_own => {
+                self.open_up_path(path)?;
+                open().map(Self::from).map_err(|errno| shut(path, errno))
+            }
+            opened => opened.map(Self::from).map_err(|errno| Error::from_errno("open", path, errno)),
+        }
+    }
+
+    /// Gives the service access again to this directory and each on the way to `path`, as far as they are there.
+    fn open_up_path(&self, path: &RelPath) -> Result<()> {
+        tracing::warn!(%path, "something closed a directory of the service: opening it again");
+        let mode = self.stat()?.mode;
+        if mode & 0o700 != 0o700 {
+            self.set_mode(mode | 0o700)?;
+        }
+        let mut dir = self.reopen()?;
+        for name in path.segments() {
+            dir = match dir.open_closed_dir(OsStr::new(name)) {
+                Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => return Ok(()),
+                // Another user's: nothing that an agent could do anything about.
+                Err(Error::Closed(_)) => return Err(shut(path, Errno::ACCESS)),
+                opened => opened?,
+            };
+        }
+        Ok(())
     }
 
     /// Opens the entry `name` as a directory; a link is refused.
@@ -90,7 +138,7 @@ impl Dir {
     pub fn open_dir_entry(&self, name: &OsStr) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(&self.fd, segment(name)?, flags, Mode::empty())
-            .map(|fd| Self { fd })
+            .map(Self::from)
             .map_err(|errno| Error::from_errno("open", shown(name), errno))
     }
 
@@ -105,8 +153,11 @@ impl Dir {
         self.open_dir_entry(name)
     }
 
-    /// Gives the service access to the file `name` when a command had closed it; see [`Dir::open_closed_dir`].
-    pub(crate) fn open_up_file(&self, name: &OsStr) -> Result<()> {
+    /// Gives the service access to the file `name`, if there is one, when a command had closed it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn open_up_file(&self, name: &OsStr) -> Result<()> {
         self.open_up(name, Kind::File, 0o600)
     }
 
@@ -135,7 +186,7 @@ impl Dir {
     pub fn reopen(&self) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::openat(&self.fd, ".", flags, Mode::empty())
-            .map(|fd| Self { fd })
+            .map(Self::from)
             .map_err(|errno| Error::from_errno("open", ".", errno))
     }
 
@@ -223,6 +274,16 @@ impl Dir {
     /// # Errors
     /// As [`Dir::ensure_dir`].
     pub fn ensure_path(&self, path: &RelPath) -> Result<Self> {
+        match self.ensure_each(path) {
+            Err(Error::Closed(_)) if self.is_own => {
+                self.open_up_path(path)?;
+                self.ensure_each(path)
+            }
+            ensured => ensured,
+        }
+    }
+
+    fn ensure_each(&self, path: &RelPath) -> Result<Self> {
         let mut dir = self.reopen()?;
         for name in path.segments() {
             dir = dir.ensure_dir(OsStr::new(name))?;
@@ -385,7 +446,7 @@ impl Dir {
 impl From<OwnedFd> for Dir {
     /// Takes a descriptor that was opened as a directory.
     fn from(fd: OwnedFd) -> Self {
-        Self { fd }
+        Self { fd, is_own: false }
     }
 }
 
@@ -405,6 +466,11 @@ fn make_exact(fd: &OwnedFd, mode: u32, path: impl Fn() -> String) -> Result<()> 
     }
     rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
         .map_err(|errno| Error::from_errno("chmod", path(), errno))
+}
+
+/// Names that the service is kept out of a directory of its own, which is a failure of the service.
+fn shut(path: impl ToString, errno: Errno) -> Error {
+    Error::Io { operation: "open a directory of the service", path: path.to_string(), source: errno.into() }
 }
 
 /// Lets only regular files through.
@@ -483,6 +549,19 @@ mod tests {
         assert_eq!(dir.entries().unwrap(), []);
         assert!(kept.stat_entry(OsStr::new("kept")).unwrap().is_some());
         drop(temp);
+    }
+
+    #[test]
+    fn a_directory_of_the_services_own_that_was_closed_is_opened_again() {
+        let (temp, dir) = fixture();
+        drop(dir.ensure_path(&path("a/b/c")).unwrap());
+        let own = Dir::own_root(temp.path()).unwrap();
+        let mode = |at: &str| dir.open_dir(&path(at)).unwrap().stat().unwrap().mode;
+        for closed in ["a", "a/b", "a/b/c"] {
+            dir.open_dir(&path(closed)).unwrap().set_mode(0).unwrap();
+        }
+        own.open_up_path(&path("a/b/c/none")).unwrap();
+        assert_eq!(["a", "a/b", "a/b/c"].map(mode), [0o700; 3]);
     }
 
     #[test]

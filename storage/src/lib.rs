@@ -5,7 +5,8 @@
 //! | Module | Holds |
 //! | --- | --- |
 //! | [`dir`] | [`Dir`], an open directory: the only way to anything stored |
-//! | [`stage`], `journal` | building things aside and making them visible at once |
+//! | [`stage`], `journal`, `record` | building things aside and making them visible at once |
+//! | `trash` | what was thrown away, until it is removed |
 //! | [`tree`] | the contract of a tree; [`union`], [`live`] and [`plain`] keep it |
 //! | [`cached`] | reads that take no waiting |
 //! | [`search`] | names by patterns, lines by regular expressions |
@@ -24,6 +25,7 @@ pub mod archive;
 mod base;
 pub mod cached;
 mod copy;
+mod destination;
 pub mod dir;
 pub mod encoding;
 pub mod error;
@@ -39,6 +41,7 @@ pub mod plain;
 pub mod provenance;
 pub mod publish;
 pub mod pull;
+mod record;
 pub mod run;
 pub mod sandbox;
 pub mod search;
@@ -50,6 +53,7 @@ pub mod stat;
 pub mod status;
 pub mod store;
 pub mod text;
+mod trash;
 pub mod tree;
 pub mod union;
 pub mod usage;
@@ -72,10 +76,11 @@ pub use sandbox::{SandboxFacts, SandboxId};
 pub use sides::{Side, Sides};
 pub use skills::Skill;
 pub use snapshot::{Forked, Snapshot, SnapshotId, SnapshotNote, Snapshots};
-pub use stage::{Durability, Leftovers};
+pub use stage::Durability;
 pub use stat::{ETag, Kind, Layer, Stat};
 pub use status::{Change, Changed, SkillStatus, Status};
 pub use store::{Options, Recovery, Store};
+pub use trash::Leftovers;
 pub use tree::Tree;
 pub use usage::{Ceiling, Use};
 pub use version::{Contents, Version};

@@ -38,8 +38,8 @@ const GROWTH_KIB: usize = 8 * 1024;
 struct Moment {
     service: Held,
     launcher: Held,
-    /// Directories below `work/`.
-    work: usize,
+    /// Directories below `views/`.
+    views: usize,
 }
 
 impl Moment {
@@ -47,7 +47,7 @@ impl Moment {
         Self {
             service: Held::by(service.pid()),
             launcher: Held::by(service.launcher()),
-            work: host::entries(root.join(".filesecbox/work")),
+            views: host::entries(root.join(".filesecbox/views")),
         }
     }
 
@@ -102,7 +102,7 @@ fn views_of_many_users_and_skills_cost_no_more_than_those_that_are_held() {
 
     service.stop();
     let service = Service::start_configured(&settings, &root, &temp.path().join("log"));
-    assert_eq!(host::entries(root.join(".filesecbox/work")), 0, "the next start leaves views");
+    assert_eq!(host::entries(root.join(".filesecbox/views")), 0, "the next start leaves views");
     assert_eq!(overlays(&root), 0, "nobody changed anything, but overlays stay");
     drop(service);
 }
