@@ -14,6 +14,7 @@ use rustix::fs::XattrFlags;
 
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::stage::Durability;
 use crate::stat::Kind;
 
@@ -80,6 +81,7 @@ impl Records {
             if is_strict {
                 sync(&file)?;
             }
+            interrupt::commit()?;
             self.dir.rename_new(&draft, &self.dir, name)
         };
         if let Err(error) = written() {
