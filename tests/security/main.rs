@@ -44,6 +44,7 @@ mod planting;
 mod processes;
 mod programs;
 mod races;
+mod records;
 mod resources;
 mod scene;
 mod stage;
@@ -78,6 +79,7 @@ const THEMES: &[Theme] = &[
     ("Paths", paths::ATTACKS),
     ("Requests and their bodies", bodies::ATTACKS),
     ("Layers", layers::ATTACKS),
+    ("What a restart believes", records::ATTACKS),
     ("Environment and identity", environment::ATTACKS),
 ];
 
