@@ -36,8 +36,19 @@ pub(crate) const DEPTH_MAX: usize = 128;
 #[derive(Debug)]
 pub struct Dir {
     fd: OwnedFd,
-    /// Whether the directories below it are the service's own, so that what closes one is undone ([`Dir::own_root`]).
-    is_own: bool,
+    own: Own,
+}
+
+/// What of a directory is the service's own, so that the service gives itself back the permissions that something took
+/// from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    /// Nothing.
+    Nothing,
+    /// The directory itself, but not what is in it.
+    Itself,
+    /// The directory, and each that is opened below it by [`Dir::open_dir`] and [`Dir::ensure_path`].
+    Below,
 }
 
 /// The one segment that calls without `RESOLVE_BENEATH` may be given.
@@ -90,7 +101,7 @@ impl Dir {
             }
             opened => opened?,
         };
-        Ok(Self { is_own: true, ..dir })
+        Ok(Self { own: Own::Below, ..dir })
     }
 
     /// Opens the directory `path`, following links that stay beneath this directory.
@@ -104,21 +115,42 @@ impl Dir {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = || rustix::fs::openat2(&self.fd, path.as_str(), flags, Mode::empty(), BENEATH);
         match open() {
-            Err(Errno::ACCESS) if self.is_own => {
+            Err(Errno::ACCESS) if self.own == Own::Below => {
                 self.open_up_path(path)?;
-                open().map(Self::from).map_err(|errno| shut(path, errno))
+                open().map(|fd| self.below(fd)).map_err(|errno| shut(path, errno))
             }
-            opened => opened.map(Self::from).map_err(|errno| Error::from_errno("open", path, errno)),
+            opened => opened.map(|fd| self.below(fd)).map_err(|errno| Error::from_errno("open", path, errno)),
         }
+    }
+
+    /// A directory that was opened by a path below this one.
+    fn below(&self, fd: OwnedFd) -> Self {
+        let own = if self.own == Own::Below { Own::Itself } else { Own::Nothing };
+        Self { fd, own }
+    }
+
+    /// Does `act`, once more when something had closed this directory of the service's own.
+    fn with_access<T>(&self, act: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+        match act() {
+            Err(Errno::ACCESS) if self.open_up_itself() => act(),
+            done => done,
+        }
+    }
+
+    /// Gives the service access again to a directory of its own. Tells whether something had closed it.
+    fn open_up_itself(&self) -> bool {
+        if self.own == Own::Nothing {
+            return false;
+        }
+        let is_closed = |stat: &Stat| stat.mode & 0o700 != 0o700;
+        let closed = self.stat().ok().filter(is_closed);
+        closed.is_some_and(|stat| self.set_mode(stat.mode | 0o700).is_ok())
     }
 
     /// Gives the service access again to this directory and each on the way to `path`, as far as they are there.
     fn open_up_path(&self, path: &RelPath) -> Result<()> {
         tracing::warn!(%path, "something closed a directory of the service: opening it again");
-        let mode = self.stat()?.mode;
-        if mode & 0o700 != 0o700 {
-            self.set_mode(mode | 0o700)?;
-        }
+        self.open_up_itself();
         let mut dir = self.reopen()?;
         for name in path.segments() {
             dir = match dir.open_closed_dir(OsStr::new(name)) {
@@ -137,7 +169,8 @@ impl Dir {
     /// [`Error::NotFound`], [`Error::NotADirectory`] (also for a link).
     pub fn open_dir_entry(&self, name: &OsStr) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.fd, segment(name)?, flags, Mode::empty())
+        let name = segment(name)?;
+        self.with_access(|| rustix::fs::openat(&self.fd, name, flags, Mode::empty()))
             .map(Self::from)
             .map_err(|errno| Error::from_errno("open", shown(name), errno))
     }
@@ -185,8 +218,8 @@ impl Dir {
     /// [`Error::Io`] when descriptors run out.
     pub fn reopen(&self) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.fd, ".", flags, Mode::empty())
-            .map(Self::from)
+        self.with_access(|| rustix::fs::openat(&self.fd, ".", flags, Mode::empty()))
+            .map(|fd| Self { fd, own: self.own })
             .map_err(|errno| Error::from_errno("open", ".", errno))
     }
 
@@ -210,7 +243,9 @@ impl Dir {
     /// [`Error::NotFound`], [`Error::IsDirectory`], [`Error::NotAFile`], [`Error::Escape`] for a link.
     pub fn open_file_entry(&self, name: &OsStr) -> Result<(File, Stat)> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, segment(name)?, flags, Mode::empty())
+        let name = segment(name)?;
+        let fd = self
+            .with_access(|| rustix::fs::openat(&self.fd, name, flags, Mode::empty()))
             .map_err(|errno| Error::from_errno("open", shown(name), errno))?;
         regular(fd, || shown(name))
     }
@@ -222,7 +257,9 @@ impl Dir {
     /// # Errors
     /// [`Error::AlreadyExists`], [`Error::NoSpace`].
     pub fn create_file(&self, name: &OsStr, mode: u32) -> Result<File> {
-        let fd = rustix::fs::openat(&self.fd, segment(name)?, NEW_FILE, Mode::from_raw_mode(mode))
+        let name = segment(name)?;
+        let fd = self
+            .with_access(|| rustix::fs::openat(&self.fd, name, NEW_FILE, Mode::from_raw_mode(mode)))
             .map_err(|errno| Error::from_errno("create", shown(name), errno))?;
         make_exact(&fd, mode, || shown(name))?;
         Ok(fd.into())
@@ -248,7 +285,8 @@ impl Dir {
     /// # Errors
     /// [`Error::AlreadyExists`], [`Error::NoSpace`].
     pub fn create_dir(&self, name: &OsStr, mode: u32) -> Result<Self> {
-        rustix::fs::mkdirat(&self.fd, segment(name)?, Mode::from_raw_mode(mode | 0o700))
+        let name = segment(name)?;
+        self.with_access(|| rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode | 0o700)))
             .map_err(|errno| Error::from_errno("mkdir", shown(name), errno))?;
         let dir = self.open_dir_entry(name)?;
         make_exact(&dir.fd, mode, || shown(name))?;
@@ -275,12 +313,13 @@ impl Dir {
     /// As [`Dir::ensure_dir`].
     pub fn ensure_path(&self, path: &RelPath) -> Result<Self> {
         match self.ensure_each(path) {
-            Err(Error::Closed(_)) if self.is_own => {
+            Err(Error::Closed(_)) if self.own == Own::Below => {
                 self.open_up_path(path)?;
                 self.ensure_each(path)
             }
             ensured => ensured,
         }
+        .map(|dir| self.below(dir.fd))
     }
 
     fn ensure_each(&self, path: &RelPath) -> Result<Self> {
@@ -324,7 +363,8 @@ impl Dir {
     /// # Errors
     /// [`Error::Io`].
     pub fn stat_entry(&self, name: &OsStr) -> Result<Option<Stat>> {
-        match rustix::fs::statat(&self.fd, segment(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+        let name = segment(name)?;
+        match self.with_access(|| rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)) {
             Ok(stat) => Ok(Some(stat.into())),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(Error::from_errno("stat", shown(name), errno)),
@@ -372,7 +412,9 @@ impl Dir {
     }
 
     fn rename_with(&self, name: &OsStr, to: &Self, to_name: &OsStr, flags: RenameFlags) -> Result<()> {
-        rustix::fs::renameat_with(&self.fd, segment(name)?, &to.fd, segment(to_name)?, flags)
+        let (name, to_name) = (segment(name)?, segment(to_name)?);
+        let rename = || rustix::fs::renameat_with(&self.fd, name, &to.fd, to_name, flags);
+        to.with_access(|| self.with_access(rename))
             .map_err(|errno| Error::from_errno("rename", shown(to_name), errno))
     }
 
@@ -446,7 +488,7 @@ impl Dir {
 impl From<OwnedFd> for Dir {
     /// Takes a descriptor that was opened as a directory.
     fn from(fd: OwnedFd) -> Self {
-        Self { fd, is_own: false }
+        Self { fd, own: Own::Nothing }
     }
 }
 
@@ -562,6 +604,14 @@ mod tests {
         }
         own.open_up_path(&path("a/b/c/none")).unwrap();
         assert_eq!(["a", "a/b", "a/b/c"].map(mode), [0o700; 3]);
+        // What is held is opened as itself, and nothing in it.
+        let held = own.open_dir(&path("a")).unwrap();
+        for closed in ["a/b", "a"] {
+            dir.open_dir(&path(closed)).unwrap().set_mode(0).unwrap();
+        }
+        assert!(held.open_up_itself() && !held.open_up_itself());
+        assert_eq!([mode("a"), mode("a/b")], [0o700, 0]);
+        assert!(!held.open_dir_entry(OsStr::new("b")).unwrap().open_up_itself());
     }
 
     #[test]

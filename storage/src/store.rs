@@ -21,6 +21,7 @@ use crate::record::{self, Records};
 use crate::sandbox::{Occupants, SandboxId, Uptime, Uses};
 use crate::snapshot::InHand;
 use crate::stage::{Draft, Durability, Names, Stage};
+use crate::stat::Kind;
 use crate::trash::{Closing, TrashCan};
 use crate::tree::Tree;
 use crate::union::Union;
@@ -30,6 +31,9 @@ use crate::version;
 /// How often and how long a start waits for a former service to let go of the store.
 const LOCK_TRIES: usize = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(50);
+
+/// Entries of the service's own directory, of which it makes some twenty.
+const OWN_ENTRIES_MAX: usize = 1000;
 
 /// How a store behaves.
 #[derive(Clone, Debug)]
@@ -161,7 +165,9 @@ impl Store {
         }
         let work = open(place::WORK)?;
         for entry in work.entries()? {
-            match stage.discard(&work, &entry.name, None) {
+            // The former layout had views here, and what is mounted must not be emptied.
+            let unmounted = live::workplace::unmount_left_over(&work, &entry.name);
+            match unmounted.and_then(|()| stage.discard(&work, &entry.name, None)) {
                 Ok(trash) => {
                     trash.later();
                     recovery.swept += 1;
@@ -233,6 +239,13 @@ impl Store {
         self.admit_space()?;
         for directory in place::DIRECTORIES {
             drop(self.inner.root.open_dir(&RelPath::parse(directory)?)?);
+        }
+        // Those of the audit log and the registry, which are reached in other ways, too.
+        let own = self.inner.root.open_dir(&RelPath::parse(place::OWN)?)?;
+        for entry in
+            own.entries_at_most(OWN_ENTRIES_MAX)?.iter().filter(|entry| entry.kind == Kind::Directory)
+        {
+            drop(own.open_closed_dir(&entry.name)?);
         }
         let stage = self.inner.root.open_dir(&RelPath::parse(place::STAGE)?)?;
         let draft = self.inner.stage.draft();

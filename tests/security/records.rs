@@ -26,6 +26,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::driven("leaving_a_record_in_a_deletion_that_is_cut", in_a_cut_deletion),
     Attack::driven("filling_a_deleted_directory_with_a_record", in_a_refilled_directory),
     Attack::driven("keeping_the_room_of_a_deleted_directory", past_the_quota),
+    Attack::driven("closing_the_directories_of_the_service", closing_directories),
 ];
 
 const ATTACKER: &str = "attacker";
@@ -284,6 +285,53 @@ fn past_the_quota(scene: &Scene<'_>) -> Finding {
     mortal.wait_for_empty_trash();
     mortal.client.put(format!("{tree}/raw/after"), "there is room").ok();
     found
+}
+
+/// Something takes away the permissions of every directory that is the service's own. This suite does, because commands
+/// may be kept from it in other ways; where commands have another user id than the service, nothing else could.
+fn closing_directories(scene: &Scene<'_>) -> Finding {
+    let Some(mut mortal) = Mortal::of(scene, "") else { return nothing_to_start() };
+    let before = mortal.state();
+    let own = || {
+        let mut all = vec![mortal.root.clone()];
+        for above in
+            ["", "skill", "sandbox", "sandbox/victim", "skill/overlay", "skill/baseline", ".filesecbox"]
+        {
+            let below = fs::read_dir(mortal.root.join(above)).unwrap().filter_map(Result::ok);
+            all.extend(below.map(|entry| entry.path()).filter(|path| path.is_dir()));
+        }
+        all
+    };
+    let close = |modes: u32| {
+        for path in own() {
+            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(modes)).unwrap();
+        }
+    };
+    let served = |mortal: &Mortal| {
+        let shared = skill_of(VICTIM);
+        [
+            mortal.client.get(format!("{}/raw/secret", workspace_of(VICTIM))).status,
+            mortal.client.get(format!("{shared}/raw/data.txt")).status,
+            mortal.client.put(format!("{shared}/raw/new.txt"), "new").status,
+            mortal.client.delete(format!("{shared}/file?path=new.txt")).status,
+            mortal.client.put(format!("{}/raw/new.txt", workspace_of("newcomer")), "new").status,
+            mortal.client.get("/readyz").status,
+        ]
+    };
+    for modes in [0o000, 0o500, 0o600] {
+        close(modes);
+        let statuses = served(&mortal);
+        if statuses.iter().any(|status| status / 100 != 2) {
+            return Finding::Through(format!("with mode {modes:o}, others got {statuses:?}"));
+        }
+    }
+    close(0);
+    mortal.restart(Signal::KILL);
+    let statuses = served(&mortal);
+    if statuses.iter().any(|status| status / 100 != 2) {
+        return Finding::Through(format!("after a restart, others got {statuses:?}"));
+    }
+    mortal.judge(&before)
 }
 
 /// Deletes a directory of `tree` while processes go on filling it through descriptors, and then does `script` in it. Ends

@@ -20,7 +20,8 @@ impl Dir {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsDirectory`].
     pub fn remove_file(&self, name: &OsStr) -> Result<()> {
-        rustix::fs::unlinkat(&self.fd, segment(name)?, AtFlags::empty())
+        let name = segment(name)?;
+        self.with_access(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()))
             .map_err(|errno| Error::from_errno("unlink", shown(name), errno))
     }
 
@@ -29,7 +30,8 @@ impl Dir {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotEmpty`], [`Error::NotADirectory`].
     pub fn remove_dir(&self, name: &OsStr) -> Result<()> {
-        rustix::fs::unlinkat(&self.fd, segment(name)?, AtFlags::REMOVEDIR)
+        let name = segment(name)?;
+        self.with_access(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR))
             .map_err(|errno| Error::from_errno("rmdir", shown(name), errno))
     }
 
