@@ -48,6 +48,7 @@ mod resources;
 mod scene;
 mod stage;
 mod table;
+mod washing;
 #[path = "../rest/support/zip.rs"]
 mod zip;
 
@@ -79,6 +80,7 @@ const THEMES: &[Theme] = &[
     ("Requests and their bodies", bodies::ATTACKS),
     ("Layers", layers::ATTACKS),
     ("Environment and identity", environment::ATTACKS),
+    ("The audit log", washing::ATTACKS),
 ];
 
 /// Runs by residents without which the attacks were not made by them: a few for each, of which there were 878.
