@@ -33,6 +33,7 @@ mod client;
 mod environment;
 mod expectation;
 mod files;
+mod headers;
 mod host;
 mod kernel;
 mod layers;
@@ -78,6 +79,7 @@ const THEMES: &[Theme] = &[
     ("Races with the API", races::ATTACKS),
     ("Paths", paths::ATTACKS),
     ("Requests and their bodies", bodies::ATTACKS),
+    ("What skills say of themselves", headers::ATTACKS),
     ("Layers", layers::ATTACKS),
     ("Environment and identity", environment::ATTACKS),
     ("The audit log", washing::ATTACKS),
