@@ -117,7 +117,10 @@ impl Dir {
         match open() {
             Err(Errno::ACCESS) if self.own == Own::Below => {
                 self.open_up_path(path)?;
-                open().map(|fd| self.below(fd)).map_err(|errno| shut(path, errno))
+                open().map(|fd| self.below(fd)).map_err(|errno| match errno {
+                    Errno::ACCESS => shut(path, errno),
+                    errno => Error::from_errno("open", path, errno),
+                })
             }
             opened => opened.map(|fd| self.below(fd)).map_err(|errno| Error::from_errno("open", path, errno)),
         }

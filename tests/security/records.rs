@@ -5,7 +5,7 @@
 //! the attacker's goes over the victim's, into the baseline, over the signing key and over the audit log.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
@@ -22,10 +22,10 @@ use crate::scene::{AGENT, SKILL, Scene, VICTIM, skill_of, workspace_of};
 use crate::zip::skill_zip;
 
 pub(crate) const ATTACKS: &[Attack] = &[
-    Attack::driven("leaving_a_record_in_a_skill_that_is_reset_under_a_run", in_a_reset_skill),
-    Attack::driven("leaving_a_record_in_a_deletion_that_is_cut", in_a_cut_deletion),
-    Attack::driven("filling_a_deleted_directory_with_a_record", in_a_refilled_directory),
-    Attack::driven("keeping_the_room_of_a_deleted_directory", past_the_quota),
+    Attack::driven("leaving_a_record_in_a_skill_that_is_reset_under_a_run", in_a_reset_skill).waiting(),
+    Attack::driven("leaving_a_record_in_a_deletion_that_is_cut", in_a_cut_deletion).waiting(),
+    Attack::driven("filling_a_deleted_directory_with_a_record", in_a_refilled_directory).waiting(),
+    Attack::driven("keeping_the_room_of_a_deleted_directory", past_the_quota).waiting(),
     Attack::driven("closing_the_directories_of_the_service", closing_directories),
 ];
 
@@ -33,7 +33,7 @@ const ATTACKER: &str = "attacker";
 /// Longer than anything here takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Files of a directory whose removal takes long enough to be cut.
-const MANY: usize = 20_000;
+const MANY: usize = 6000;
 
 /// Makes up a record in a directory, by a descriptor of it: items, and a journal that says where they go.
 const FORGE: &str = r#"
@@ -139,9 +139,8 @@ impl Mortal {
     /// Has the attacker run `script` after [`FORGE`] in the background of `tree`.
     fn begin(&self, tree: &str, script: &str) {
         self.client.put(format!("{tree}/raw/forge.py"), format!("{FORGE}{script}")).ok();
-        let request =
-            json!({ "command": "python3", "args": ["forge.py"], "background": true, "exec_id": "forge" });
-        let answer = self.client.post_json(format!("{tree}/exec"), &request);
+        let request = json!({ "command": "python3", "args": ["forge.py"], "exec_id": "forge" });
+        let answer = self.client.post_json(format!("{tree}/exec?background=true"), &request);
         assert_eq!(answer.status, 201, "{}", answer.json());
     }
 
@@ -189,13 +188,18 @@ fn start(uid: u32, program: &Path, config: &Path, root: &Path) -> (Child, BufRea
     let mut command = host::as_uid(uid, program);
     command.args(["serve", "--listen", "127.0.0.1:0", "--durability", "relaxed", "--root"]).arg(root);
     command.arg("--config").arg(config).env("FILESECBOX_LOG", "error").current_dir("/");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let log = root.with_extension("log");
+    command.stderr(fs::File::create(&log).unwrap());
     let mut child = command.spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
     let address = line.trim_end().strip_prefix("filesecbox listening on http://");
-    let address: SocketAddr = address.unwrap_or_else(|| panic!("no service: {line:?}")).parse().unwrap();
+    let address: SocketAddr = address
+        .unwrap_or_else(|| panic!("no service: {}", fs::read_to_string(&log).unwrap()))
+        .parse()
+        .unwrap();
     let client = Client { address, root: root.to_str().unwrap().to_owned(), token: None };
     (child, stdout, client)
 }
@@ -237,16 +241,16 @@ fn in_a_cut_deletion(scene: &Scene<'_>) -> Finding {
     assert_eq!(mortal.wait_for(&tree, &["made"]), Some("made"));
     let before = mortal.state();
     let at = mortal.root.join(format!("sandbox/{ATTACKER}/{AGENT}/d"));
-    std::thread::scope(|threads| {
-        let (client, target) = (&mortal.client, format!("{tree}/file?path=d&recursive=true"));
-        // Nobody answers it.
-        threads.spawn(move || std::panic::catch_unwind(|| client.delete(target)));
-        let begun = Instant::now();
-        while at.exists() {
-            assert!(begun.elapsed() < PATIENCE, "nothing is deleted");
-        }
-        kill_process(Pid::from_child(&mortal.child), Signal::KILL).unwrap();
-    });
+    // Nobody reads the answer.
+    let mut connection = mortal.client.connect();
+    let address = mortal.client.address;
+    let request = format!("DELETE {tree}/file?path=d&recursive=true HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    connection.write_all(request.as_bytes()).unwrap();
+    let begun = Instant::now();
+    while at.exists() {
+        assert!(begun.elapsed() < PATIENCE, "nothing is deleted");
+    }
+    kill_process(Pid::from_child(&mortal.child), Signal::KILL).unwrap();
     mortal.start_again();
     let found = mortal.judge(&before);
     assert_eq!(mortal.client.get(format!("{tree}/stat?path=d")).status, 404, "the deletion is undone");
