@@ -327,6 +327,9 @@ impl From<storage::Error> for Problem {
             E::Countless(_) => Self::new(Code::Quota, message).with("limit", "limits.disk.files"),
             E::NoSpace(_) => Self::new(Code::Quota, message),
             E::Watches => Self::busy(message, 30),
+            // Only a service that is stopping answers it to anybody.
+            E::Abandoned => Self::new(Code::Disconnected, message),
+            E::TooLong { seconds } => Self::new(Code::TooLarge, message).with("limit_seconds", seconds),
             E::Unsupported(_) => Self::new(Code::Unsupported, message),
             E::Io { .. } => Self::internal(&error),
         }

@@ -202,6 +202,17 @@ pub enum Error {
         "the kernel watches no more directories: try again later; the operator raises `fs.inotify`'s limits"
     )]
     Watches,
+    /// The caller left before the work was done; nothing was changed.
+    #[error("the caller left before the work was done")]
+    Abandoned,
+    /// The work takes longer than one request may; nothing was changed.
+    #[error(
+        "the work takes more than {seconds} s (`limits.work.long_ms`): name less of the tree, or do it in several requests"
+    )]
+    TooLong {
+        /// How long it may take, in seconds.
+        seconds: u64,
+    },
     /// The file system or kernel lacks something the store needs.
     #[error("{0}")]
     Unsupported(String),

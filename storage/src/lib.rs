@@ -8,6 +8,7 @@
 //! | [`stage`], `journal` | building things aside and making them visible at once |
 //! | [`tree`] | the contract of a tree; [`union`], [`live`] and [`plain`] keep it |
 //! | [`cached`] | reads that take no waiting |
+//! | [`interrupt`] | ending a job early |
 //! | [`search`] | names by patterns, lines by regular expressions |
 //! | [`encoding`] | text that is not UTF-8 |
 //! | [`sandbox`] | workspaces with their homes: who is in them, when they were used, removing them |
@@ -28,6 +29,7 @@ pub mod dir;
 pub mod encoding;
 pub mod error;
 pub mod files;
+pub mod interrupt;
 mod journal;
 pub mod life;
 pub mod live;
@@ -59,6 +61,7 @@ pub mod watch;
 pub use dir::Dir;
 pub use error::{Error, Result};
 pub use files::{Condition, Files, WriteOptions, Written};
+pub use interrupt::Interrupt;
 pub use life::KeptVersion;
 pub use live::{Guests, LiveOptions, OwnerSwap};
 pub use provenance::{Shelf, Standing};

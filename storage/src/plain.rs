@@ -7,6 +7,7 @@ use policy::RelPath;
 use crate::copy::copy_tree;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::stage::{Durability, Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
 use crate::tree::{Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked};
@@ -264,6 +265,7 @@ impl Tree for Plain {
         if self.stage.durability() == Durability::Strict {
             copy.sync_file_system()?;
         }
+        interrupt::commit()?;
         match self.stage.dir().rename_new(&trash.name, &parent, &name) {
             Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(to.to_string())),
             placed => placed.map(|()| Aftermath::sync(parent)),

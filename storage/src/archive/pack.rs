@@ -11,6 +11,7 @@ use zip::{CompressionMethod, DateTime, ZipWriter};
 use super::time;
 use super::wire::EXTRA_TIMESTAMP;
 use crate::error::{Error, Result};
+use crate::interrupt;
 
 /// Bytes copied at once, and bytes collected before they are written.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -121,6 +122,7 @@ fn dos_time(seconds: i64) -> DateTime {
 fn copy(from: &mut File, to: &mut impl Write, buffer: &mut [u8], path: &RelPath) -> Result<u64> {
     let mut copied = 0;
     loop {
+        interrupt::check()?;
         let read = match from.read(buffer) {
             Ok(0) => return Ok(copied),
             Ok(read) => read,

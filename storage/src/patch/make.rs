@@ -19,6 +19,7 @@ use crate::copy::copy_file;
 use crate::encoding::{self, TextEncoding};
 use crate::error::{Error, Result};
 use crate::files::{Condition, Files, dirs_to_make, read_at_most};
+use crate::interrupt;
 use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
 use crate::tree::{Aftermath, Opened, Replaced, Tree};
@@ -187,6 +188,7 @@ impl Files {
             let redo = write_down(&store.inner.stage, id, &planned)?;
             let (mut undo, mut aftermath) = (Vec::new(), Aftermath::default());
             let mut patched: Vec<Patched> = planned.iter().map(Planned::outcome).collect();
+            interrupt::commit()?;
             for planned in planned {
                 match planned.make(tree, &mut undo) {
                     Ok(made) => aftermath = aftermath.and(made),

@@ -8,6 +8,7 @@ use super::OBJECTS;
 use super::manifest::Digest;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::stat::Stat;
 use crate::store::Store;
 use crate::usage::Use;
@@ -142,6 +143,7 @@ pub(super) fn copy_hashed(from: &File, to: &File, size: u64) -> Result<Digest> {
     let (mut source, mut target) = (if is_shared { to } else { from }, to);
     let mut left = size;
     loop {
+        interrupt::check()?;
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let piece = buffer.get_mut(..most).unwrap_or_default();
         let read = match source.read(piece) {
