@@ -97,6 +97,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             service: Arc::clone(&service),
             access,
             is_guarded: config.allow_anonymous,
+            allowed_origins: config.access.allowed_origins.clone().into(),
             logs_requests: config.log.requests,
             connections: config.limits.connections.clone(),
             token_seconds_max: config.access.token_seconds_max,

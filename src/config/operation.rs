@@ -26,6 +26,8 @@ pub struct AccessConfig {
     pub key_file: PathBuf,
     /// The longest time for which a signed token can be issued, in seconds.
     pub token_seconds_max: u64,
+    /// Origins of web pages that may ask, besides the service's own, such as `https://ide.example`.
+    pub allowed_origins: Vec<String>,
 }
 
 /// Connections of callers.
@@ -113,7 +115,12 @@ impl Default for WorkspacesConfig {
 
 impl Default for AccessConfig {
     fn default() -> Self {
-        Self { tokens_file: PathBuf::new(), key_file: PathBuf::new(), token_seconds_max: 30 * 24 * 3600 }
+        Self {
+            tokens_file: PathBuf::new(),
+            key_file: PathBuf::new(),
+            token_seconds_max: 30 * 24 * 3600,
+            allowed_origins: Vec::new(),
+        }
     }
 }
 
@@ -173,6 +180,10 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     least("limits.snapshots.at_once", number(config.limits.snapshots.at_once), 1, "set 1 or more")?;
     least("access.token_seconds_max", config.access.token_seconds_max, 1, "set 1 or more")?;
+    if let Some(origin) = config.access.allowed_origins.iter().find(|origin| !is_origin(origin)) {
+        let advice = "write an origin as browsers do, `https://ide.example` or `http://10.0.0.1:8080`";
+        return Err(ConfigError::Value { setting: "access.allowed_origins", value: origin.clone(), advice });
+    }
     least("audit.file_bytes", config.audit.file_bytes, 65_536, "set 65536 or more")?;
     least(
         "audit.total_bytes",
@@ -181,4 +192,12 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         "set `audit.file_bytes` or more",
     )?;
     least("audit.queue", number(config.audit.queue), 1, "set 1 or more")
+}
+
+/// Whether a text is an origin as a browser sends it: scheme and host, no path.
+fn is_origin(text: &str) -> bool {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    host.is_some_and(|host| {
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#@*".contains(&byte))
+    })
 }

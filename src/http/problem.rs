@@ -45,11 +45,12 @@ pub(super) enum Code {
     Disconnected,
     Timeout,
     TooSlow,
+    UnsupportedMedia,
 }
 
 impl Code {
     /// Every code.
-    pub(super) const ALL: [Self; 28] = [
+    pub(super) const ALL: [Self; 29] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Denied,
@@ -78,6 +79,7 @@ impl Code {
         Self::Disconnected,
         Self::Timeout,
         Self::TooSlow,
+        Self::UnsupportedMedia,
     ];
 
     /// The status of the code that is spelled so.
@@ -116,6 +118,7 @@ impl Code {
             Self::Disconnected => ("disconnected", StatusCode::SERVICE_UNAVAILABLE),
             Self::Timeout => ("timeout", StatusCode::GATEWAY_TIMEOUT),
             Self::TooSlow => ("too_slow", StatusCode::REQUEST_TIMEOUT),
+            Self::UnsupportedMedia => ("unsupported_media", StatusCode::UNSUPPORTED_MEDIA_TYPE),
         }
     }
 }

@@ -16,6 +16,7 @@ use super::App;
 use super::body;
 use super::elsewhere::Lent;
 use super::facts;
+use super::object::Object;
 use super::problem::Problem;
 use crate::access::{Access, Action, Caller, Role};
 use crate::ops::elsewhere::Backend;
@@ -247,7 +248,7 @@ impl SkillsRequest {
     pub(super) fn check_change(&self, scope: Scope) -> Result<(), Problem> {
         facts::scope(scope);
         Ok(self.role.may(match scope {
-            Scope::Baseline => Action::Baseline(&self.agent),
+            Scope::Baseline => Action::Baseline(&self.user, &self.agent),
             Scope::Overlay => Action::Change(&self.user, &self.agent),
         })?)
     }
@@ -378,7 +379,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(text, 16).ok()
 }
 
-/// A JSON body of at most 64 MiB, whatever its `Content-Type` says.
+/// A JSON body of at most 64 MiB that is an object, whatever its `Content-Type` says.
 pub(super) struct JsonBody<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
@@ -386,7 +387,8 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
 
     async fn from_request(request: Request, _app: &App) -> Result<Self, Problem> {
         let bytes = body::collect(request.into_body(), JSON_BYTES_MAX).await?;
-        parse_json(&bytes).map(Self)
+        let Object(value) = parse_json(&bytes)?;
+        Ok(Self(value))
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::{Read, Seek, SeekFrom};
 use policy::{RelPath, TreeId};
 
 use crate::encoding::{self, TextEncoding};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unmet};
 use crate::sandbox::SandboxId;
 use crate::stage::StagedFile;
 use crate::stat::{ETag, Kind, Layer, Stat};
@@ -43,7 +43,16 @@ impl Condition {
             (Self::Matches(tags), Some(current)) => tags.contains(current),
             (Self::Matches(_), None) => false,
         };
-        if holds { Ok(()) } else { Err(Error::Stale { path: path.to_string(), current }) }
+        if holds {
+            return Ok(());
+        }
+        let unmet = match (self, &current) {
+            (_, None) => Unmet::Missing,
+            (Self::Missing, Some(_)) => Unmet::Exists,
+            (Self::Matches(tags), Some(_)) if tags.is_empty() => Unmet::Weak,
+            (_, Some(_)) => Unmet::Changed,
+        };
+        Err(Error::Stale { path: path.to_string(), unmet, current })
     }
 }
 

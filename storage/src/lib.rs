@@ -62,7 +62,7 @@ pub mod version;
 pub mod watch;
 
 pub use dir::Dir;
-pub use error::{Error, Result};
+pub use error::{Error, Result, Unmet};
 pub use files::{Condition, Files, WriteOptions, Written};
 pub use interrupt::Interrupt;
 pub use life::KeptVersion;

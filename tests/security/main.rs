@@ -34,6 +34,7 @@ mod disk;
 mod environment;
 mod expectation;
 mod files;
+mod headers;
 mod host;
 mod kernel;
 mod layers;
@@ -79,6 +80,7 @@ const THEMES: &[Theme] = &[
     ("Races with the API", races::ATTACKS),
     ("Paths", paths::ATTACKS),
     ("Requests and their bodies", bodies::ATTACKS),
+    ("What skills say of themselves", headers::ATTACKS),
     ("Layers", layers::ATTACKS),
     ("Environment and identity", environment::ATTACKS),
 ];
