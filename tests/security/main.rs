@@ -50,6 +50,7 @@ mod resources;
 mod scene;
 mod stage;
 mod table;
+mod washing;
 #[path = "../rest/support/zip.rs"]
 mod zip;
 
@@ -83,6 +84,7 @@ const THEMES: &[Theme] = &[
     ("What skills say of themselves", headers::ATTACKS),
     ("Layers", layers::ATTACKS),
     ("Environment and identity", environment::ATTACKS),
+    ("The audit log", washing::ATTACKS),
 ];
 
 /// Runs by residents without which the attacks were not made by them: a few for each, of which there were 878.
