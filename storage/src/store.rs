@@ -25,7 +25,7 @@ use crate::stat::Kind;
 use crate::trash::{Closing, TrashCan};
 use crate::tree::Tree;
 use crate::union::Union;
-use crate::usage::Accounts;
+use crate::usage::{Accounts, Flights};
 use crate::version;
 
 /// How often and how long a start waits for a former service to let go of the store.
@@ -87,6 +87,8 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     /// What is known of what trees take.
     pub(crate) accounts: Arc<Accounts>,
+    /// What is on its way for whom.
+    pub(crate) flights: Flights,
     /// Who is in which sandbox.
     pub(crate) occupants: Occupants,
     /// By which sandboxes grow idle.
@@ -196,6 +198,7 @@ impl Store {
                 locks: Locks::new(),
                 options,
                 accounts,
+                flights: Flights::default(),
                 salt,
                 occupants: Occupants::default(),
                 uptime,

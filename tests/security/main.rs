@@ -30,6 +30,7 @@ mod attack;
 mod bodies;
 #[path = "../rest/support/client.rs"]
 mod client;
+mod disk;
 mod environment;
 mod expectation;
 mod files;
@@ -76,6 +77,7 @@ const THEMES: &[Theme] = &[
     ("The network", network::ATTACKS),
     ("What outlives a run", processes::ATTACKS),
     ("Resources", resources::ATTACKS),
+    ("The disk", disk::ATTACKS),
     ("Things planted for the API", planting::ATTACKS),
     ("Races with the API", races::ATTACKS),
     ("Paths", paths::ATTACKS),
