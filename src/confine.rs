@@ -131,6 +131,7 @@ fn open_store(config: &Config, launcher: &Arc<Launcher>) -> Result<(Store, Recov
         disk: config.limits.disk.clone(),
         snapshots: config.limits.snapshots.clone(),
         idle: config.workspaces.idle(),
+        keep: config.workspaces.keep(),
         live,
     };
     Store::open(&config.root, options)

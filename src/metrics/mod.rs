@@ -79,6 +79,8 @@ pub struct Metrics {
     pub connections: Gauge<i64, AtomicI64>,
     /// Connections that were told `busy`.
     pub refused_connections: Counter,
+    /// Workspaces set aside because nobody used them.
+    pub set_aside: Counter,
     /// Workspaces removed because nobody used them.
     pub swept: Counter,
     /// Audit records written.
@@ -123,6 +125,7 @@ impl Metrics {
             sent: Counter::default(),
             connections: Gauge::default(),
             refused_connections: Counter::default(),
+            set_aside: Counter::default(),
             swept: Counter::default(),
             audited: Counter::default(),
             audit_overdue: Gauge::default(),
@@ -163,6 +166,11 @@ impl Metrics {
             "connections_refused",
             "Connections told that there are too many",
             self.refused_connections.clone(),
+        );
+        registry.register(
+            "workspaces_set_aside",
+            "Workspaces set aside because nobody used them",
+            self.set_aside.clone(),
         );
         registry.register(
             "workspaces_swept",
