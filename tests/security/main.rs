@@ -30,6 +30,7 @@ mod attack;
 mod bodies;
 #[path = "../rest/support/client.rs"]
 mod client;
+mod disk;
 mod environment;
 mod expectation;
 mod files;
@@ -77,6 +78,7 @@ const THEMES: &[Theme] = &[
     ("Other users on the network", neighbours::ATTACKS),
     ("What outlives a run", processes::ATTACKS),
     ("Resources", resources::ATTACKS),
+    ("The disk", disk::ATTACKS),
     ("Things planted for the API", planting::ATTACKS),
     ("Races with the API", races::ATTACKS),
     ("Paths", paths::ATTACKS),
