@@ -24,6 +24,11 @@ const WITH_A_PROXY: Expectations =
 /// How long a run may take to say that it is ready.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long two users may take to have every port: the kernel looks ever longer for the last ones of a network.
+const TAKING: Duration = Duration::from_secs(30);
+/// The deadline of runs, which last until the caller has seen enough, in milliseconds.
+const DEADLINE_MS: u64 = 45_000;
+
 /// A workspace with the payload in it.
 struct Place<'a> {
     scene: &'a Scene<'a>,
@@ -49,6 +54,7 @@ impl<'a> Place<'a> {
     fn run(&self, mode: Mode, network: Option<&str>, args: &[&str]) -> Ran {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let mut request = payload::request(self.scene, FILE, self.scene.name, mode, &args);
+        request["timeout_ms"] = DEADLINE_MS.into();
         if let Some(network) = network {
             request["network"] = network.into();
         }
@@ -122,8 +128,7 @@ fn holding_every_port(scene: &Scene<'_>) -> Finding {
         let begun = Instant::now();
         // Each process leaves a name that says how many it has, when it can have no more.
         let mut held = [0, 0];
-        while holders.iter().any(|holder| !holder.is_finished()) && begun.elapsed() < Duration::from_secs(11)
-        {
+        while holders.iter().any(|holder| !holder.is_finished()) && begun.elapsed() < TAKING {
             held = [0, 1].map(|index: usize| held_in(&places[index]));
             if held.iter().sum::<u64>() > 28_000 {
                 break;

@@ -14,7 +14,7 @@ from attack import attempt, got, main
 
 TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, MSG_FASTOPEN = 23, 30, 0x20000000
 PROXY = ("127.0.0.1", 3128)
-PATIENCE = 12
+PATIENCE = 35
 
 
 def pair():
