@@ -52,8 +52,14 @@ pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoPa
     let (free_bytes, live_views) =
         blocking(move || Ok((store.free_bytes().unwrap_or(0), store.live_views()))).await?;
     let (running, waiting) = service.commands();
-    let moment =
-        Moment { running, waiting, live_views, free_bytes, is_audited: app.service.audit.is_writable() };
+    let moment = Moment {
+        running,
+        waiting,
+        live_views,
+        networks: service.launcher.network_count(),
+        free_bytes,
+        is_audited: app.service.audit.is_writable(),
+    };
     let text = service.metrics.text(moment);
     let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
