@@ -55,7 +55,7 @@ impl Moment {
         Self {
             service: self.service.max(other.service),
             launcher: self.launcher.max(other.launcher),
-            work: self.work.max(other.work),
+            views: self.views.max(other.views),
         }
     }
 }
@@ -88,7 +88,7 @@ fn views_of_many_users_and_skills_cost_no_more_than_those_that_are_held() {
     random::tell(&format!("views: most {most:?}"));
     random::tell(&format!("views: in the end {ended:?}"));
     let live = VIEWS + CLOSING + 2 * CLIENTS;
-    assert!(most.work <= live, "{most:?}");
+    assert!(most.views <= live, "{most:?}");
     let rest = began.service.descriptors + KEPT;
     assert!(most.service.descriptors <= rest + live * PER_VIEW + CLIENTS * PER_RUN, "{most:?}");
     assert!(most.launcher.descriptors <= began.launcher.descriptors + CLIENTS * PER_RUN, "{most:?}");
@@ -145,7 +145,7 @@ fn at_rest(service: &Service, root: &Path) -> Moment {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let moment = Moment::of(service, root);
-        if moment.work <= VIEWS && overlays(root) <= VIEWS {
+        if moment.views <= VIEWS && overlays(root) <= VIEWS {
             return moment;
         }
         let over = overlays(root);
