@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -115,13 +116,22 @@ impl Connections {
         let chosen =
             candidates.filter_map(|place| Some((place.rank(now)?, place))).max_by_key(|(rank, _)| *rank);
         let chosen = chosen.map(|(_, place)| Arc::clone(place));
-        chosen.is_some_and(|place| self.end(open, &place))
+        chosen.is_some_and(|place| self.evict(open, &place))
     }
 
     fn end_spare(&self, open: &mut Open) -> bool {
         let oldest = open.places.values().filter(|place| place.is_spare).min_by_key(|place| place.number);
         let oldest = oldest.map(Arc::clone);
-        oldest.is_some_and(|place| self.end(open, &place))
+        oldest.is_some_and(|place| self.evict(open, &place))
+    }
+
+    /// Has a connection give way to another.
+    fn evict(&self, open: &mut Open, place: &Arc<Place>) -> bool {
+        let has_ended = self.end(open, place);
+        if has_ended {
+            self.metrics.evicted_connections.inc();
+        }
+        has_ended
     }
 
     /// Has a connection end. Its place is free at once.
@@ -136,7 +146,6 @@ impl Connections {
         if !may_end || place.state.compare_exchange(state, ENDED, Relaxed, Relaxed).is_err() {
             return false;
         }
-        self.metrics.evicted_connections.inc();
         self.forget_head(place);
         open.remove(place);
         place.ended.notify_one();
@@ -169,7 +178,7 @@ impl Connections {
             while self.head_bytes.load(Relaxed) > self.limits.heads_bytes {
                 let heads = open.places.values().filter(|place| place.state.load(Relaxed) == WAITING);
                 let largest = heads.max_by_key(|place| place.head_bytes.load(Relaxed)).map(Arc::clone);
-                if !largest.is_some_and(|place| self.end(&mut open, &place)) {
+                if !largest.is_some_and(|place| self.evict(&mut open, &place)) {
                     break;
                 }
             }
@@ -208,8 +217,25 @@ impl Connections {
         }
     }
 
-    /// Until when bytes must come; `None` while a request is under way or an answer is being sent.
-    pub(super) fn deadline(&self, place: &Place) -> Option<Instant> {
+    /// How often to look for connections that are overdue: often enough for the shortest time that is configured.
+    pub(super) fn tick(&self) -> Duration {
+        let shortest = self.limits.head_ms.min(self.limits.idle_ms);
+        Duration::from_millis((shortest / 8).clamp(20, 1000))
+    }
+
+    /// Ends the connections that bring no head in time, or no next request. One look at all of them costs less than a timer
+    /// for each request.
+    pub(super) fn end_overdue(&self) {
+        let now = self.now();
+        let mut open = self.open.lock();
+        let overdue = open.places.values().filter(|place| self.due(place).is_some_and(|due| due < now));
+        for place in overdue.map(Arc::clone).collect::<Vec<_>>() {
+            self.end(&mut open, &place);
+        }
+    }
+
+    /// Until when bytes must come, in milliseconds; `None` while a request is under way or an answer is being sent.
+    fn due(&self, place: &Place) -> Option<u64> {
         if place.state.load(Relaxed) != WAITING || place.stalled_since.load(Relaxed) != 0 {
             return None;
         }
@@ -220,7 +246,7 @@ impl Connections {
         } else {
             (place.waiting_since.load(Relaxed), self.limits.idle_ms)
         };
-        Some(self.began + std::time::Duration::from_millis(since.saturating_add(patience)))
+        Some(since.saturating_add(patience))
     }
 }
 
@@ -300,8 +326,6 @@ fn whose(peer: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::advance;
 
     use super::*;
@@ -407,14 +431,19 @@ mod tests {
         table.received(&places[2], 500);
         assert!(has_ended(&places[2]) && !has_ended(&places[1]));
         assert_eq!(table.head_bytes.load(Relaxed), 500);
-        let after =
-            |place: &Place| table.deadline(place).map(|until| until.duration_since(table.began).as_millis());
-        let (head, idle) = (u128::from(table.limits.head_ms), u128::from(table.limits.idle_ms));
+        let after = |place: &Place| table.due(place);
+        let (head, idle) = (table.limits.head_ms, table.limits.idle_ms);
         assert_eq!((after(&places[0]), after(&places[1])), (None, Some(head + 1)));
         table.finish(&places[0]);
         assert_eq!(after(&places[0]), Some(idle + 1));
         tick().await;
         table.received(&places[0], 1);
         assert_eq!(after(&places[0]), Some(10 + head + 1));
+        advance(Duration::from_millis(head - 10)).await;
+        table.end_overdue();
+        assert!(!has_ended(&places[1]));
+        tick().await;
+        table.end_overdue();
+        assert!(has_ended(&places[1]) && !has_ended(&places[0]));
     }
 }

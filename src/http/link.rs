@@ -1,4 +1,4 @@
-//! [`Link`]: a caller's connection, which counts its bytes and gives up on one who sends no head or takes nothing.
+//! [`Link`]: a caller's connection, which counts its bytes and gives up on one who takes nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::connections::{Connections, Place};
 use crate::metrics::Shared;
@@ -20,8 +20,6 @@ pub(super) struct Link {
     patience: Duration,
     /// Runs while the caller takes nothing of what is to be sent.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Runs while a head or a next request is waited for.
-    due: Option<Pin<Box<Sleep>>>,
     connections: Arc<Connections>,
     /// Given back when the connection ends, also one that has become a WebSocket.
     place: Arc<Place>,
@@ -37,7 +35,7 @@ impl Link {
         place: Arc<Place>,
     ) -> Self {
         metrics.connections.inc();
-        Self { stream, metrics, patience, stalled: None, due: None, connections, place }
+        Self { stream, metrics, patience, stalled: None, connections, place }
     }
 
     /// Looks at an attempt to send `poll`.
@@ -56,16 +54,6 @@ impl Link {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
-    }
-
-    /// Fails when a head, or the next request, does not come in time.
-    fn wait(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(until) = self.connections.deadline(&self.place) else { return Poll::Pending };
-        let due = self.due.get_or_insert_with(|| Box::pin(sleep_until(until)));
-        if due.deadline() != until {
-            due.as_mut().reset(until);
-        }
-        due.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn count_sent(&self, poll: &Poll<io::Result<usize>>) {
@@ -92,10 +80,9 @@ impl AsyncRead for Link {
         let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
         let received = buffer.filled().len().saturating_sub(before);
         self.metrics.received.inc_by(u64::try_from(received).unwrap_or(0));
-        if poll.is_pending() {
-            return self.wait(context);
+        if received > 0 {
+            self.connections.received(&self.place, received);
         }
-        self.connections.received(&self.place, received);
         poll
     }
 }

@@ -20,6 +20,7 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -57,6 +58,8 @@ pub async fn serve(
         stopping,
         tasks: TaskTracker::new(),
     };
+    let mut tick = tokio::time::interval(server.connections.tick());
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let (stream, peer) = tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -66,6 +69,10 @@ pub async fn serve(
                     continue;
                 }
             },
+            _ = tick.tick() => {
+                server.connections.end_overdue();
+                continue;
+            }
             () = server.stopping.cancelled() => break,
         };
         // Small answers must not wait for the acknowledgement of the one before (Nagle's algorithm, tcp(7)).
@@ -74,7 +81,12 @@ pub async fn serve(
     }
     drop(listener);
     server.tasks.close();
-    server.tasks.wait().await;
+    loop {
+        tokio::select! {
+            () = server.tasks.wait() => return,
+            _ = tick.tick() => server.connections.end_overdue(),
+        }
+    }
 }
 
 struct Server {
@@ -89,7 +101,7 @@ struct Server {
 
 fn builder(limits: &ConnectionLimits) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    // How long heads take is looked after by `Link`, which knows a first one from a later one.
+    // How long heads take is looked after by `Connections`, which knows a first one from a later one.
     builder.header_read_timeout(None);
     builder
         .max_header_size(limits.head_bytes)

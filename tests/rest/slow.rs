@@ -52,19 +52,16 @@ fn the_largest_head_is_what_is_configured() {
         let service = bounded(&format!("head_bytes = {limit}"));
         // In one piece, and in pieces with pauses in between, so that buffers fill in different ways.
         let status = |bytes: usize, piece: usize| {
-            let start = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n".to_owned();
-            let (mut head, end) = (start, "\r\n\r\n");
-            // Names and values of at most 64 KiB each are taken.
-            while head.len() + end.len() + 4 < bytes {
-                let fill = (bytes - head.len() - end.len() - 2).min(30_000);
-                let line = format!("x-fill: {}", "a".repeat(fill.saturating_sub(8)));
-                head.push_str(&line);
-                let is_last = head.len() + end.len() >= bytes;
-                head.push_str(if is_last { "" } else { "\r\n" });
+            let mut head = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close".to_owned();
+            let line = "\r\nx-fill: ";
+            while bytes - head.len() > 4 {
+                // Lines of 30 000 bytes, and what is left is enough for another one, or none.
+                let left = bytes - head.len() - 4;
+                let fill = if left > 40_000 { 30_000 } else { left };
+                head.push_str(line);
+                head.push_str(&"a".repeat(fill - line.len()));
             }
-            let padding = bytes - head.len() - end.len();
-            head.push_str(&"a".repeat(padding));
-            head.push_str(end);
+            head.push_str("\r\n\r\n");
             assert_eq!(head.len(), bytes);
             let mut stream = service.client.connect();
             for part in head.as_bytes().chunks(piece) {
