@@ -327,6 +327,12 @@ impl From<storage::Error> for Problem {
                 .with("limit", "limits.disk.free_bytes")
                 .with("free_bytes", free)
                 .with("limit_bytes", floor),
+            E::InFlight { used, needs, limit } => Self::new(Code::Quota, message)
+                .with("limit", "limits.disk.in_flight_bytes")
+                .with("used_bytes", used)
+                .with("limit_bytes", limit)
+                .with("needed_bytes", needs),
+            E::Unpackable { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
             E::Countless(_) => Self::new(Code::Quota, message).with("limit", "limits.disk.files"),
             E::NoSpace(_) => Self::new(Code::Quota, message),
             E::Watches => Self::busy(message, 30),
@@ -377,6 +383,8 @@ impl From<Unwritable> for Problem {
         let message = error.to_string();
         match error {
             Unwritable::Full => Self::busy(message, 1),
+            Unwritable::Spent { seconds } => Self::busy(message, seconds),
+            Unwritable::Kept => Self::busy(message, 3600),
             Unwritable::NoSpace => Self::new(Code::Quota, message).with("limit", "audit"),
             Unwritable::Failing | Unwritable::Late => {
                 Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")
