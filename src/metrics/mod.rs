@@ -56,6 +56,8 @@ pub struct Moment {
     pub waiting: usize,
     /// Skills that are mounted.
     pub live_views: usize,
+    /// Network namespaces that are kept for users and agents.
+    pub networks: usize,
     /// Bytes that the file system of the data directory has left.
     pub free_bytes: u64,
     /// Whether audit records can be written; 1 also where none are.
@@ -81,6 +83,8 @@ pub struct Metrics {
     pub refused_connections: Counter,
     /// Connections that gave way to others.
     pub evicted_connections: Counter,
+    /// Workspaces set aside because nobody used them.
+    pub set_aside: Counter,
     /// Workspaces removed because nobody used them.
     pub swept: Counter,
     /// Audit records written.
@@ -99,6 +103,7 @@ struct Gauges {
     running: Gauge,
     waiting: Gauge,
     live_views: Gauge,
+    networks: Gauge,
     free_bytes: Gauge,
     audited: Gauge,
 }
@@ -126,6 +131,7 @@ impl Metrics {
             connections: Gauge::default(),
             refused_connections: Counter::default(),
             evicted_connections: Counter::default(),
+            set_aside: Counter::default(),
             swept: Counter::default(),
             audited: Counter::default(),
             audit_overdue: Gauge::default(),
@@ -173,6 +179,11 @@ impl Metrics {
             self.evicted_connections.clone(),
         );
         registry.register(
+            "workspaces_set_aside",
+            "Workspaces set aside because nobody used them",
+            self.set_aside.clone(),
+        );
+        registry.register(
             "workspaces_swept",
             "Workspaces removed because nobody used them",
             self.swept.clone(),
@@ -197,6 +208,8 @@ impl Metrics {
             moment.waiting.clone(),
         );
         registry.register("live_views", "Skills that are mounted", moment.live_views.clone());
+        let networks = "Network namespaces that are kept for users and agents";
+        registry.register("network_namespaces", networks, moment.networks.clone());
         registry.register_with_unit(
             "disk_free",
             "What the file system of the data directory has left",
@@ -253,6 +266,7 @@ impl Metrics {
         self.moment.running.set(count(moment.running));
         self.moment.waiting.set(count(moment.waiting));
         self.moment.live_views.set(count(moment.live_views));
+        self.moment.networks.set(count(moment.networks));
         self.moment.free_bytes.set(i64::try_from(moment.free_bytes).unwrap_or(i64::MAX));
         self.moment.audited.set(i64::from(moment.is_audited));
         let mut out = String::new();

@@ -39,6 +39,7 @@ mod headers;
 mod host;
 mod kernel;
 mod layers;
+mod neighbours;
 mod network;
 mod others;
 mod paths;
@@ -75,6 +76,7 @@ const THEMES: &[Theme] = &[
     ("Programs", programs::ATTACKS),
     ("The kernel", kernel::ATTACKS),
     ("The network", network::ATTACKS),
+    ("Other users on the network", neighbours::ATTACKS),
     ("What outlives a run", processes::ATTACKS),
     ("Resources", resources::ATTACKS),
     ("The disk", disk::ATTACKS),
