@@ -49,6 +49,7 @@ UNSAYABLE = [
     "condition in the header or `etags`",
     "goes with `Accept",  # `after` without a stream
     "needs a WebSocket",
+    "^the pattern `.+` is refused",  # the syntax of regular expressions and of patterns for paths
     "^`ttl_seconds` is",  # more than the configuration allows
     "^line|lines? (are|[0-9])|has [0-9]+ lines",  # lines that a file does not have
     "invalid type: floating point `[0-9.e+]+`, expected",  # 258.0, which JSON Schema takes for an integer
