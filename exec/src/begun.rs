@@ -13,6 +13,7 @@ use crate::output::{Capture, Stream};
 use crate::residents::{Resident, Surroundings};
 use crate::result::ExecResult;
 use crate::run::{RunSpec, deadline};
+use crate::supervisor::Supervised;
 use crate::watch::{Pipes, Watch};
 
 /// A run that the launcher has. Dropping it kills the whole tree of processes.
@@ -31,6 +32,8 @@ pub struct Begun {
     pub(crate) lasting: Option<(Surroundings, OwnedFd)>,
     /// Whether its first process had stayed.
     pub(crate) is_residents: bool,
+    /// What its supervisor has to know, when it has one.
+    pub(crate) supervised: Option<Supervised>,
 }
 
 impl Begun {
@@ -51,11 +54,13 @@ impl Begun {
             through,
             lasting,
             is_residents,
+            supervised,
         } = self;
         let mut capture = Capture::new(spec.limits.output_bytes);
         let deadline = tokio::time::Instant::from_std(began + deadline(&spec));
         let mut watch = Watch::new(pipes, reports, deadline, launcher.buffers.lend())?;
         watch.halt = spec.halt.take();
+        watch.supervised = supervised;
         if let Some(live) = live {
             watch.join(live)?;
         }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::packet::{
     Arrived, MOUNTS_MAX, PACKET_BYTES_MAX, decode, encode, receive, receive_next, receive_order, send,
-    send_handle, send_message, send_next, send_request,
+    send_handle, send_message, send_next, send_request, send_with,
 };
 use crate::result::Limit;
 use crate::step::Step;
@@ -200,6 +200,8 @@ pub(crate) struct Hello {
     pub(crate) filter: Result<(), String>,
     /// Whether it can take other uids and gids.
     pub(crate) can_change_identity: bool,
+    /// Whether the calls of runs can be answered by the [supervisor](crate::supervisor); otherwise why not.
+    pub(crate) supervision: Result<(), String>,
     /// What became of the root that was to be prepared; the root's directory and the proxy's listener are attached.
     pub(crate) namespaces: Option<Result<Namespaces, String>>,
     /// What bounds the memory of whole runs, and why it is no control group.
@@ -213,6 +215,8 @@ pub(crate) struct Namespaces {
     pub(crate) processes: Result<(), String>,
     /// Whether the proxy's listener is there; otherwise why not.
     pub(crate) proxy: Result<(), String>,
+    /// Whether the processes of each run are counted apart; otherwise why not.
+    pub(crate) counted_apart: Result<(), String>,
 }
 
 /// What happens to a run, on the run's socket.
@@ -225,6 +229,8 @@ pub(crate) enum Report {
     },
     /// A descriptor of the command's process is attached (pidfd_open(2)).
     Handle,
+    /// The descriptor is attached on which system calls of the run wait for their answers (seccomp_unotify(2)).
+    Listener,
     /// The uid cannot walk to the tree by its path.
     Unreachable {
         /// What becomes of absolute paths.

@@ -36,6 +36,7 @@ mod files;
 mod host;
 mod kernel;
 mod layers;
+mod modes;
 mod network;
 mod others;
 mod paths;
@@ -67,6 +68,7 @@ use table::{Found, Theme};
 /// All attacks, by theme.
 const THEMES: &[Theme] = &[
     ("Files of the host and of others", files::ATTACKS),
+    ("Modes, times and owners", modes::ATTACKS),
     ("Other processes", others::ATTACKS),
     ("Programs", programs::ATTACKS),
     ("The kernel", kernel::ATTACKS),

@@ -16,6 +16,7 @@ const PRELUDE: (&str, &str) = ("attack.py", include_str!("payloads/attack.py"));
 const FILES: &[(&str, &str)] = &[
     ("files.py", include_str!("payloads/files.py")),
     ("kernel.py", include_str!("payloads/kernel.py")),
+    ("modes.py", include_str!("payloads/modes.py")),
     ("network.py", include_str!("payloads/network.py")),
     ("others.py", include_str!("payloads/others.py")),
     ("planting.py", include_str!("payloads/planting.py")),

@@ -18,7 +18,7 @@ pub(crate) mod policy;
 
 use std::io;
 
-pub(crate) use self::policy::Surroundings;
+pub(crate) use self::policy::{SharedUid, Surroundings};
 use crate::{sys, tier::Network};
 
 /// Loads the first stage; inherited by every run.
@@ -34,8 +34,22 @@ pub(crate) fn load_opening(surroundings: Surroundings, memory_files: bool) -> io
 }
 
 /// The closing stage of runs with `network`, ready to load.
-pub(crate) fn closing(network: Network, surroundings: Surroundings) -> Vec<libc::sock_filter> {
-    compile::program(&policy::closing(network, surroundings))
+pub(crate) fn closing(
+    network: Network,
+    surroundings: Surroundings,
+    shared: SharedUid,
+) -> Vec<libc::sock_filter> {
+    compile::program(&policy::closing(network, surroundings, shared))
+}
+
+/// A filter that allows everything, but lets `number` wait for its answer.
+pub(crate) fn asking(number: u32) -> Vec<libc::sock_filter> {
+    let rule = compile::Rule { number, verdict: compile::Verdict::Always(compile::Action::Notify) };
+    compile::program(&compile::Policy {
+        rules: vec![rule],
+        newest: u32::MAX - 1,
+        unknown: compile::Action::Allow,
+    })
 }
 
 /// Tells by doing whether the first stage is in force: `unshare(0)` changes nothing and succeeds without it.

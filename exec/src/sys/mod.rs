@@ -5,6 +5,7 @@
 #![allow(unsafe_code)] // raw system calls: fork, _exit, mmap, seccomp, landlock, close_range and mount_setattr have no safe wrapper
 
 mod mount;
+mod notify;
 mod program;
 mod shared;
 mod wait;
@@ -19,6 +20,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub(crate) use mount::{Extent, MountAttributes, fork_into, map_owners, raise_loopback, restrict_mount};
+pub(crate) use notify::{
+    Answer, Notification, answer, is_waiting, load_seccomp_listening, receive_notification, wake_in_turn,
+};
 pub(crate) use program::Program;
 pub(crate) use shared::Shared;
 pub(crate) use wait::{Dead, find_dead};

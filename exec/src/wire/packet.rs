@@ -154,13 +154,25 @@ pub(crate) fn send_message<M: Serialize>(socket: BorrowedFd<'_>, message: &M) ->
     send(socket, &encode(message)?, &[])
 }
 
+/// Sends one message with a descriptor, as [`send_message`] does.
+///
+/// # Errors
+/// As `sendmsg(2)`.
+pub(crate) fn send_with<M: Serialize>(
+    socket: BorrowedFd<'_>,
+    message: &M,
+    attached: BorrowedFd<'_>,
+) -> io::Result<()> {
+    send(socket, &encode(message)?, &[attached])
+}
+
 /// Hands the process `pid`, a child or the caller itself, to the service.
 ///
 /// # Errors
 /// As `pidfd_open(2)` and `sendmsg(2)`.
 pub(crate) fn send_handle(run: BorrowedFd<'_>, pid: rustix::process::Pid) -> io::Result<()> {
     let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
-    send(run, &encode(&Report::Handle)?, &[handle.as_fd()])
+    send_with(run, &Report::Handle, handle.as_fd())
 }
 
 /// Sends one packet with descriptors, without waiting.

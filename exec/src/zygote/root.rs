@@ -158,7 +158,12 @@ pub(super) fn enter(plan: &RootPlan) -> Result<Root, Failure> {
         Some(Ok(listener)) => (Some(listener), Ok(())),
         Some(Err(error)) => (None, Err(format!("no listener in the runs' network: {error}"))),
     };
-    Ok(Root { directory, host_network, proxy, offers: Namespaces { processes, proxy: proxied } })
+    Ok(Root {
+        directory,
+        host_network,
+        proxy,
+        offers: Namespaces { processes, proxy: proxied, counted_apart: Ok(()) },
+    })
 }
 
 /// Makes the directories and links of the root.
