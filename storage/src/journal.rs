@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::patch;
 use crate::stage::{Durability, Stage, Trash};
 use crate::version;
@@ -102,6 +103,7 @@ impl Transaction {
             // One call for the journal and every file of every item.
             self.dir.sync_file_system()?;
         }
+        interrupt::commit()?;
         self.dir.rename(OsStr::new(JOURNAL_DRAFT), &self.dir, OsStr::new(JOURNAL))?;
         if durability == Durability::Strict {
             self.dir.sync()?;

@@ -4,14 +4,16 @@ use std::ffi::{OsStr, OsString};
 
 use policy::RelPath;
 
-use crate::copy::copy_tree;
+use crate::copy::{copy_tree, taken_by_copy};
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::stage::{Durability, Stage, StagedFile};
 use crate::stat::{Kind, Layer, Stat};
 use crate::tree::{Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked};
 use crate::union::layers::{Found, Layers};
 use crate::union::{LastLink, Level, walk};
+use crate::usage::Use;
 
 /// A tree without layers.
 pub struct Plain {
@@ -250,6 +252,11 @@ impl Tree for Plain {
         Ok(Aftermath { sync: vec![source, target], ..Aftermath::default() })
     }
 
+    fn taken_by_copy(&self, from: &RelPath, entries: usize) -> Result<Use> {
+        let source = Layers { upper: Some(self.dir.open_dir(from)?), lower: None };
+        Ok(taken_by_copy(&source, self.owner, entries)?.all)
+    }
+
     fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
         let (parent, name) = self.parent_of(to)?;
         let source = self.dir.open_dir(from)?;
@@ -264,6 +271,7 @@ impl Tree for Plain {
         if self.stage.durability() == Durability::Strict {
             copy.sync_file_system()?;
         }
+        interrupt::commit()?;
         match self.stage.dir().rename_new(&trash.name, &parent, &name) {
             Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(to.to_string())),
             placed => placed.map(|()| Aftermath::sync(parent)),

@@ -20,6 +20,7 @@ use policy::TreeId;
 
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::place;
 use crate::stage::Trash;
 use crate::stat::Kind;
@@ -90,6 +91,8 @@ impl Store {
             Some(version) => self.version_dir(agent, skill, version)?,
             None => None,
         };
+        // From the first entry on: half a pull is told to nobody.
+        interrupt::commit()?;
         let most = self.inner.options.files.tree_entries;
         let mut pulling = Pulling {
             store: self,

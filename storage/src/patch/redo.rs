@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::copy::copy_file;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::stage::{Durability, Stage, StagedFile, Trash};
 use crate::store::Store;
 use crate::tree::{Aftermath, Tree};
@@ -75,6 +76,7 @@ impl Redo {
             draft.sync_all().map_err(|error| Error::from_io("fsync", "record", error))?;
             dir.sync()?;
         }
+        interrupt::commit()?;
         dir.rename(OsStr::new(RECORD_DRAFT), &dir, OsStr::new(RECORD))?;
         if is_strict {
             dir.sync()?;

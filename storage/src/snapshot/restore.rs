@@ -13,6 +13,7 @@ use super::manifest::{FileNode, Line, Manifest, Node, damaged, unspell};
 use super::objects::{self, copy_hashed};
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::place;
 use crate::sandbox::SandboxId;
 use crate::stage::{Leftovers, Trash};
@@ -107,6 +108,7 @@ impl Store {
             let name = OsStr::new(to.agent.as_str());
             let stage = self.inner.stage.dir();
             let replaced = above.stat_entry(name)?.is_some();
+            interrupt::commit()?;
             if replaced {
                 // A directory that its owner may not write to cannot change its parent (rename(2), EACCES).
                 drop(above.open_closed_dir(name)?);
@@ -200,7 +202,7 @@ impl Building<'_> {
     }
 
     fn file(&self, dir: &Dir, name: &OsStr, node: &FileNode) -> Result<()> {
-        self.store.admit_space()?;
+        self.store.admit_space_for(node.size)?;
         let object = match objects::open(self.own, node.digest) {
             Err(Error::NotFound(_)) => return Err(damaged()),
             object => object?,

@@ -7,6 +7,7 @@ use super::{LastLink, Resolved, Union};
 use crate::copy::copy_tree;
 use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::tree::Aftermath;
 
 impl Union {
@@ -33,6 +34,7 @@ impl Union {
         if self.is_strict() {
             copy.sync_file_system()?;
         }
+        interrupt::commit()?;
         match self.stage.dir().rename_new(&trash.name, &target.upper, &target.name) {
             // A whiteout, which goes with the trash.
             Err(Error::AlreadyExists(_)) => {

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use super::Use;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::stat::{Kind, Stat};
 
 /// Levels that a count goes down, each with an open directory. The deepest of 29 818 published skills has 8.
@@ -94,6 +95,7 @@ impl Counter {
         }
         let mut directories = Vec::new();
         for entry in entries.into_iter().take(most) {
+            interrupt::check()?;
             let Some(stat) = dir.stat_entry(&entry.name)? else { continue };
             self.names_left = self.names_left.saturating_sub(1);
             self.add(&stat);
