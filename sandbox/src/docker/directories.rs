@@ -52,6 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test asks another program about a file of its own")]
     fn another_program_reads_the_archive() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("archive");
