@@ -103,6 +103,14 @@ pub(crate) fn spawn_beside<F: FnOnce() -> i32>(stack: &mut [u8], child: F) -> io
     Ok(Pid::from_raw(pid))
 }
 
+// The process that [`spawn_beside`] makes shares the thread-local memory of its parent, the C library's `errno` in it, so
+// the parent waits by calls that do not touch it: those of rustix, as long as no crate of the build asks for its feature
+// `use-libc`. That backend has errors of another size.
+const _: () = assert!(
+    size_of::<rustix::io::Errno>() == size_of::<u16>(),
+    "rustix is built with `use-libc`, with which `spawn_beside` is unsound: find the dependency that asks for it"
+);
+
 /// How the processors we know want a stack aligned, in bytes.
 const STACK_ALIGNMENT: usize = 16;
 
