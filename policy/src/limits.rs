@@ -59,6 +59,8 @@ pub struct FileLimits {
     pub view_bytes: u64,
     /// Size of a skill that is downloaded, in bytes before they are packed: each name by itself, holes of files included.
     pub download_bytes: u64,
+    /// Longest that comparing and taking in what a run did to a copy may take, in milliseconds: the rest is left out.
+    pub absorb_ms: u64,
     /// Longest search (`glob`, `grep`), in milliseconds: what was found by then is answered.
     pub search_ms: u64,
 }
@@ -72,6 +74,7 @@ impl Default for FileLimits {
             tree_entries: 200_000,
             view_bytes: 1024 * MIB,
             download_bytes: 512 * MIB,
+            absorb_ms: 10_000,
             search_ms: 10_000,
         }
     }

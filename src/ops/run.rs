@@ -267,6 +267,11 @@ impl Service {
                     result.hint =
                         Some(format!("nothing that the run changed in the skill was kept: {reason}"));
                 }
+                if let Some(reason) = &absorbed.left_out_because {
+                    let left_out = absorbed.left_out;
+                    result.hint =
+                        Some(format!("{left_out} changes that the run made were left out: {reason}"));
+                }
                 return Ok((RunOutcome { result, absorbed, changes }, None));
             }
             Ok(Ok(result)) => {
