@@ -234,6 +234,24 @@ impl Default for SessionLimits {
     }
 }
 
+/// Bounds on the network namespaces that are kept for users and agents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkLimits {
+    /// Namespaces of all users, those with a run in them included.
+    pub held: usize,
+    /// The same of one user.
+    pub held_per_user: usize,
+    /// How long one is kept that no run uses, in milliseconds.
+    pub idle_ms: u64,
+}
+
+impl Default for NetworkLimits {
+    fn default() -> Self {
+        Self { held: 256, held_per_user: 32, idle_ms: 600_000 }
+    }
+}
+
 /// Bounds on streams of what becomes of the files of trees.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -32,7 +32,7 @@ pub mod under_way;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exec::{ExecResult, Limit, Live, Network, RunSpec};
+use exec::{ExecResult, Limit, Live, Network, NetworkOwner, RunSpec};
 use policy::environment::{self, Places};
 use policy::{Anchors, SkillId, TreeId};
 use storage::{Absorbed, Placement, PlannedRun, PreparedRun};
@@ -171,6 +171,7 @@ impl Service {
             timeout: limits.deadline(request.timeout_ms),
             limits,
             network,
+            network_of: Some(NetworkOwner { user: id.user().clone(), agent: id.agent().clone() }),
             minimum: request.isolation,
             encoding: request.encoding,
             halt: None,

@@ -39,6 +39,7 @@ mod host;
 mod kernel;
 mod layers;
 mod modes;
+mod neighbours;
 mod network;
 mod others;
 mod paths;
@@ -76,6 +77,7 @@ const THEMES: &[Theme] = &[
     ("Programs", programs::ATTACKS),
     ("The kernel", kernel::ATTACKS),
     ("The network", network::ATTACKS),
+    ("Other users on the network", neighbours::ATTACKS),
     ("What outlives a run", processes::ATTACKS),
     ("Resources", resources::ATTACKS),
     ("The disk", disk::ATTACKS),

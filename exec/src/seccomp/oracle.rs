@@ -9,7 +9,7 @@ use seccompiler::{
 
 use super::compile::{AUDIT_ARCH, Action, Condition, Policy, Verdict, program};
 use super::policy::{SharedUid, Surroundings, closing, opening};
-use crate::tier::Network;
+use crate::wire::Sockets;
 
 /// A program: code, two jump distances and a constant for each instruction.
 type Code = Vec<(u16, u8, u8, u32)>;
@@ -191,15 +191,18 @@ fn policies() -> Vec<Policy> {
         (Surroundings::Namespaces, SharedUid::No),
     ];
     let closings = kinds.into_iter().flat_map(|(surroundings, shared)| {
-        [Network::None, Network::Proxy, Network::Host].map(|network| closing(network, surroundings, shared))
+        [Sockets::Refused, Sockets::OwnNetwork, Sockets::HostNetwork]
+            .map(|sockets| closing(sockets, surroundings, shared))
     });
     both.map(opening).into_iter().chain(closings).collect()
 }
 
 #[test]
 fn what_the_first_stage_leaves_to_mounted_runs_the_second_refuses() {
-    let stages =
-        [opening(Surroundings::Namespaces), closing(Network::Host, Surroundings::Namespaces, SharedUid::No)];
+    let stages = [
+        opening(Surroundings::Namespaces),
+        closing(Sockets::HostNetwork, Surroundings::Namespaces, SharedUid::No),
+    ];
     let stages = stages.map(|stage| ours(&stage));
     let host = opening(Surroundings::Host);
     let host_code = ours(&host);
@@ -248,11 +251,15 @@ fn an_ordinary_call_takes_few_instructions_and_the_closing_stage_is_short() {
     let (controls, others) = (longest(controls), longest(others));
     assert!(others <= 20 && controls <= 30, "{others}, {controls} of {}", code.len());
     assert!(code.len() < 360, "{}", code.len());
-    for (surroundings, most) in [(Surroundings::Host, 24), (Surroundings::Namespaces, 40)] {
-        let closing = ours(&closing(Network::None, surroundings, SharedUid::No)).len();
-        assert!(closing <= most, "{surroundings:?}: {closing}");
+    for (sockets, surroundings, most) in [
+        (Sockets::Refused, Surroundings::Host, 24),
+        (Sockets::Refused, Surroundings::Namespaces, 40),
+        (Sockets::OwnNetwork, Surroundings::Namespaces, 60),
+    ] {
+        let closing = ours(&closing(sockets, surroundings, SharedUid::No)).len();
+        assert!(closing <= most, "{sockets:?} {surroundings:?}: {closing}");
     }
-    let supervised = ours(&closing(Network::None, Surroundings::Host, SharedUid::Supervised)).len();
+    let supervised = ours(&closing(Sockets::Refused, Surroundings::Host, SharedUid::Supervised)).len();
     assert!(supervised <= 72, "{supervised}");
 }
 

@@ -36,8 +36,9 @@ use super::users;
 use crate::seccomp::{self, SharedUid, Surroundings};
 use crate::step::Step;
 use crate::sys::{self, Program};
-use crate::tier::Network;
-use crate::wire::{self, Ceilings, Command, Descriptors, PACKET_BYTES_MAX, Place, Reach, Report, Request};
+use crate::wire::{
+    self, Ceilings, Command, Descriptors, PACKET_BYTES_MAX, Place, Reach, Report, Request, Sockets,
+};
 
 /// Locked memory of a process, in bytes.
 const LOCKED_BYTES: u64 = 64 * 1024;
@@ -71,24 +72,24 @@ pub(super) struct Cradle {
     closing: Option<Closing>,
 }
 
-/// The closing filter for each network mode.
+/// The closing filter by the sockets that it allows.
 struct Filters {
-    none: Vec<libc::sock_filter>,
-    proxy: Vec<libc::sock_filter>,
+    refused: Vec<libc::sock_filter>,
+    own: Vec<libc::sock_filter>,
     host: Vec<libc::sock_filter>,
 }
 
 impl Filters {
     fn new(surroundings: Surroundings, shared: SharedUid) -> Self {
-        let of = |network| seccomp::closing(network, surroundings, shared);
-        Self { none: of(Network::None), proxy: of(Network::Proxy), host: of(Network::Host) }
+        let of = |sockets| seccomp::closing(sockets, surroundings, shared);
+        Self { refused: of(Sockets::Refused), own: of(Sockets::OwnNetwork), host: of(Sockets::HostNetwork) }
     }
 
-    fn of(&self, network: Network) -> &[libc::sock_filter] {
-        match network {
-            Network::None => &self.none,
-            Network::Proxy => &self.proxy,
-            Network::Host => &self.host,
+    fn of(&self, sockets: Sockets) -> &[libc::sock_filter] {
+        match sockets {
+            Sockets::Refused => &self.refused,
+            Sockets::OwnNetwork => &self.own,
+            Sockets::HostNetwork => &self.host,
         }
     }
 }
@@ -122,9 +123,9 @@ impl Closing {
     fn of(&self, request: &Request) -> Filter<'_> {
         match &self.shared {
             Some((filters, supervises)) if request.identity.is_none() => {
-                Filter { program: filters.of(request.network), listens: *supervises }
+                Filter { program: filters.of(request.sockets), listens: *supervises }
             }
-            _ => Filter { program: self.apart.of(request.network), listens: false },
+            _ => Filter { program: self.apart.of(request.sockets), listens: false },
         }
     }
 }

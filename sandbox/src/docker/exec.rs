@@ -27,7 +27,6 @@ pub(super) async fn run(containers: &Arc<Containers>, owner: &Owner, spec: ExecS
     let workspace = SandboxPath::workspace();
     let directory = spec.directory.unwrap_or_else(|| workspace.clone());
     inside("exec", &directory)?;
-    let held = containers.hold("exec", owner).await?;
     let options = &containers.options;
     let group = next_group().to_string();
     let mut argv = ["/bin/sh", "-c", RUN, "sh", workspace.as_str(), directory.as_str(), &group]
@@ -54,14 +53,20 @@ pub(super) async fn run(containers: &Arc<Containers>, owner: &Owner, spec: ExecS
     }
     let has_input = !spec.stdin.is_empty();
     let user = Some(format!("{}:{group}", options.uid));
-    let started =
-        Call::start(&containers.docker, "exec", &held.name, argv, environment, user, has_input).await;
-    let (mut call, mut input) = match started {
+    let mut held = containers.hold("exec", owner).await?;
+    let start = |container: String| {
+        let (argv, environment, user) = (argv.clone(), environment.clone(), user.clone());
+        async move {
+            Call::start(&containers.docker, "exec", &container, argv, environment, user, has_input).await
+        }
+    };
+    let (mut call, mut input) = match start(held.name.clone()).await {
+        // It was stopped meanwhile, by an idle moment or because a run could be ended in no other way.
         Err(error) if error.kind() == ErrorKind::Disconnected => {
             drop(held);
-            // So that the next call starts it.
             containers.lost("exec", owner).await?;
-            return Err(error);
+            held = containers.hold("exec", owner).await?;
+            start(held.name.clone()).await?
         }
         started => started?,
     };
