@@ -81,6 +81,8 @@ pub struct Metrics {
     pub connections: Gauge<i64, AtomicI64>,
     /// Connections that were told `busy`.
     pub refused_connections: Counter,
+    /// Connections that gave way to others.
+    pub evicted_connections: Counter,
     /// Workspaces set aside because nobody used them.
     pub set_aside: Counter,
     /// Workspaces removed because nobody used them.
@@ -128,6 +130,7 @@ impl Metrics {
             sent: Counter::default(),
             connections: Gauge::default(),
             refused_connections: Counter::default(),
+            evicted_connections: Counter::default(),
             set_aside: Counter::default(),
             swept: Counter::default(),
             audited: Counter::default(),
@@ -169,6 +172,11 @@ impl Metrics {
             "connections_refused",
             "Connections told that there are too many",
             self.refused_connections.clone(),
+        );
+        registry.register(
+            "connections_evicted",
+            "Connections without a request under way that gave way to others",
+            self.evicted_connections.clone(),
         );
         registry.register(
             "workspaces_set_aside",

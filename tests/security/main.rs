@@ -26,6 +26,7 @@
     reason = "a test fails by panicking, looks at the host from outside, and shares the client with another suite"
 )]
 
+mod admittance;
 mod attack;
 mod bodies;
 #[path = "../rest/support/client.rs"]
@@ -85,6 +86,7 @@ const THEMES: &[Theme] = &[
     ("Races with the API", races::ATTACKS),
     ("Paths", paths::ATTACKS),
     ("Requests and their bodies", bodies::ATTACKS),
+    ("Connections", admittance::ATTACKS),
     ("What skills say of themselves", headers::ATTACKS),
     ("Layers", layers::ATTACKS),
     ("Environment and identity", environment::ATTACKS),
