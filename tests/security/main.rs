@@ -39,6 +39,7 @@ mod headers;
 mod host;
 mod kernel;
 mod layers;
+mod modes;
 mod neighbours;
 mod network;
 mod others;
@@ -73,6 +74,7 @@ use table::{Found, Theme};
 /// All attacks, by theme.
 const THEMES: &[Theme] = &[
     ("Files of the host and of others", files::ATTACKS),
+    ("Modes, times and owners", modes::ATTACKS),
     ("Other processes", others::ATTACKS),
     ("Programs", programs::ATTACKS),
     ("The kernel", kernel::ATTACKS),
