@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, key_file};
 use crate::audit::{self, Audit, Syncs};
-use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Durability};
+use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Durability, WhenFull};
 use crate::confine::{self, Confined};
 use crate::egress::Egress;
 use crate::http::{self, App};
@@ -97,6 +97,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             service: Arc::clone(&service),
             access,
             is_guarded: config.allow_anonymous,
+            allowed_origins: config.access.allowed_origins.clone().into(),
             logs_requests: config.log.requests,
             connections: config.limits.connections.clone(),
             token_seconds_max: config.access.token_seconds_max,
@@ -124,7 +125,8 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
         confine::start(config, config.isolation.minimum)?;
     let network = confine::network(config, &launcher)?;
     if recovery != Recovery::default() {
-        tracing::info!(finished = recovery.finished, swept = recovery.swept, "mended what a crash had left");
+        let Recovery { finished, swept, refused } = recovery;
+        tracing::info!(finished, swept, refused, "mended what a crash had left");
     }
     tracing::info!(tier = %host.enforcement.tier, landlock_abi = host.enforcement.landlock_abi, "commands are confined");
     let metrics = Arc::new(Metrics::new());
@@ -163,13 +165,19 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     }))
 }
 
-/// Looks after a service until it stops: the proxy of its commands, what they take on the disk, and workspaces that
-/// nobody uses.
+/// Looks after a service until it stops: the proxy of its commands, what they take on the disk, workspaces that nobody
+/// uses, and runs that go on filling what was removed.
 pub fn tend(service: &Arc<Service>) {
     let (egress, launcher) = (Arc::clone(&service.egress), Arc::clone(&service.launcher));
     tokio::spawn(confine::serve_egress(egress, launcher, service.stop.clone()));
     tokio::spawn(Arc::clone(&service.disk).look(service.store.clone(), service.stop.clone()));
     tokio::spawn(sweep::sweep(Arc::clone(service)));
+    let filled = Arc::downgrade(service);
+    service.store.when_trash_is_filled(move |sandbox| {
+        if let Some(service) = filled.upgrade() {
+            service.under_way.stop(sandbox);
+        }
+    });
 }
 
 /// Waits for the end of the runs under way, and kills those that take longer than `grace`.
@@ -195,7 +203,7 @@ async fn lay_down(service: &Service) {
     if let Ok(Err(error)) = closed.await {
         tracing::warn!(%error, "a live view could not be closed");
     }
-    service.audit.act("stop").await;
+    service.audit.stop().await;
 }
 
 /// Stops a service that is used as a library: runs may end within `grace`. Afterwards the runtime is to be dropped, and
@@ -232,11 +240,16 @@ fn open_audit(config: &Config, store: &Store, metrics: &Arc<Metrics>) -> Result<
         },
         file_bytes: config.audit.file_bytes,
         total_bytes: config.audit.total_bytes,
+        least_age: config.audit.least_age(),
+        refuses: config.audit.when_full == WhenFull::Refuse,
+        account_bytes: config.audit.account_bytes,
         queue: config.audit.queue,
     };
-    let dir = store.service_directory("audit");
-    dir.and_then(|dir| Audit::open(dir, settings, Arc::clone(metrics)))
-        .map_err(|source| store_error(config, source))
+    let open = || {
+        let (dir, keys) = (store.service_directory("audit")?, store.service_directory("keys")?);
+        Audit::open(dir, &keys, settings, Arc::clone(metrics))
+    };
+    open().map_err(|source| store_error(config, source))
 }
 
 /// Starts what sends spans, where the configuration says where to.

@@ -9,10 +9,12 @@ use crate::error::Error;
 use crate::hint;
 use crate::launcher::Launcher;
 use crate::live::Live;
+use crate::networks::Standing;
 use crate::output::{Capture, Stream};
 use crate::residents::{Resident, Surroundings};
 use crate::result::ExecResult;
 use crate::run::{RunSpec, deadline};
+use crate::supervisor::Supervised;
 use crate::watch::{Pipes, Watch};
 
 /// A run that the launcher has. Dropping it kills the whole tree of processes.
@@ -23,6 +25,8 @@ pub struct Begun {
     pub(crate) live: Option<Live>,
     pub(crate) began: Instant,
     pub(crate) has_own_uid: bool,
+    /// Its network, which is kept until its end.
+    pub(crate) standing: Standing,
     pub(crate) pipes: Pipes,
     pub(crate) reports: OwnedFd,
     /// The socket through which the launcher got it.
@@ -31,6 +35,8 @@ pub struct Begun {
     pub(crate) lasting: Option<(Surroundings, OwnedFd)>,
     /// Whether its first process had stayed.
     pub(crate) is_residents: bool,
+    /// What its supervisor has to know, when it has one.
+    pub(crate) supervised: Option<Supervised>,
 }
 
 impl Begun {
@@ -46,16 +52,19 @@ impl Begun {
             live,
             began,
             has_own_uid,
+            standing,
             pipes,
             reports,
             through,
             lasting,
             is_residents,
+            supervised,
         } = self;
         let mut capture = Capture::new(spec.limits.output_bytes);
         let deadline = tokio::time::Instant::from_std(began + deadline(&spec));
         let mut watch = Watch::new(pipes, reports, deadline, launcher.buffers.lend())?;
         watch.halt = spec.halt.take();
+        watch.supervised = supervised;
         if let Some(live) = live {
             watch.join(live)?;
         }
@@ -68,10 +77,15 @@ impl Begun {
         let ending = watched?;
         let reach = watch.reach;
         if let (Some((surroundings, tree)), Some(socket)) = (lasting, watch.into_resident()) {
-            launcher.keep(Resident { surroundings, tree, socket, through });
+            let namespace = standing.namespace().cloned();
+            launcher.keep(Resident { surroundings, tree, socket, through, namespace });
         }
-        let enforcement =
-            launcher.enforcement(Circumstances { own_uid: has_own_uid, reach, network: spec.network });
+        let enforcement = launcher.enforcement(Circumstances {
+            own_uid: has_own_uid,
+            reach,
+            network: spec.network,
+            standing: &standing,
+        });
         let exit_code = ending.code.unwrap_or(-1);
         let hint = match (ending.limit(), capture.total(Stream::Err)) {
             (Some(limit), _) => Some(hint::of_limit(limit, &spec.limits)),

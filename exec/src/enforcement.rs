@@ -3,24 +3,25 @@
 use std::borrow::Cow;
 
 use crate::launcher::Launcher;
+use crate::networks::Standing;
 use crate::tier::{Enforcement, Layer, MemoryBound, Network};
 use crate::wire::Reach;
 
 /// What was particular to one run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Circumstances {
+pub(crate) struct Circumstances<'a> {
     /// Whether it had a uid of its own.
     pub(crate) own_uid: bool,
     /// How it got to its tree.
     pub(crate) reach: Reach,
     /// Its network mode.
     pub(crate) network: Network,
+    /// The network it lived in.
+    pub(crate) standing: &'a Standing,
 }
 
 /// Landlock ABI from which truncating files is mediated (`landlock(7)`, as the two below).
 const ABI_TRUNCATE: u32 = 3;
-/// Landlock ABI from which TCP ports are mediated.
-const ABI_PORTS: u32 = 4;
 /// Landlock ABI from which device commands are mediated.
 const ABI_IOCTL: u32 = 5;
 /// Landlock ABI from which signals are mediated.
@@ -28,8 +29,8 @@ const ABI_SIGNALS: u32 = 6;
 
 impl Launcher {
     /// Describes the confinement of a run in `circumstances`.
-    pub(crate) fn enforcement(&self, circumstances: Circumstances) -> Enforcement {
-        let Circumstances { own_uid, reach, network } = circumstances;
+    pub(crate) fn enforcement(&self, circumstances: Circumstances<'_>) -> Enforcement {
+        let Circumstances { own_uid, reach, network, standing } = circumstances;
         let abi = self.landlock.as_ref().copied().unwrap_or(0);
         let filter = self.hello().filter;
         let filtered = filter.is_ok();
@@ -62,11 +63,8 @@ impl Launcher {
                     .into(),
             );
         }
-        if network == Network::Proxy && abi < ABI_PORTS {
-            notes.push(
-                "this kernel's Landlock does not mediate ports: runs under way can reach each other over TCP"
-                    .into(),
-            );
+        if let Standing::Without(reason) = standing {
+            notes.push(format!("{reason}: the command could not use any socket, not even to itself").into());
         }
         match reach {
             Reach::Open => {}
@@ -88,9 +86,11 @@ impl Launcher {
         if mounted && let Some(Err(reason)) = self.offers().map(|offers| offers.processes) {
             notes.push(format!("there is no /proc: {reason}").into());
         }
-        if !own_uid && !as_root {
+        let supervised = !mounted && self.supervises();
+        if !own_uid && !as_root && !supervised && !self.counts_apart() {
             notes.push(
-                "the limit on processes counts those of the service's uid, at most five seconds old".into(),
+                "the limit on processes counts those of the service's uid, at most a quarter of a second old"
+                    .into(),
             );
         }
         if self.programs.is_open() {
@@ -102,16 +102,7 @@ impl Launcher {
             files: landlock.clone(),
             programs: landlock,
             system_calls: filter.map_or_else(Layer::unavailable, |()| Layer::Enforced),
-            identity: if own_uid {
-                Layer::Enforced
-            } else {
-                Layer::unavailable(if mounted {
-                    "the command runs as the service's own uid, without capabilities; it sees no other file of it"
-                } else {
-                    "the command runs as the service's own uid, without capabilities: it can change mode and times \
-                     of files that the service owns"
-                })
-            },
+            identity: if own_uid { Layer::Enforced } else { Layer::unavailable(self.shared_uid()) },
             namespaces: match self.without_namespaces() {
                 None => Layer::Enforced,
                 Some(reason) => Layer::unavailable(reason.to_owned()),
@@ -125,6 +116,9 @@ impl Launcher {
             },
             network: match network {
                 Network::Host => Layer::unavailable("mode `host`: whatever the host reaches is within reach"),
+                Network::Proxy if let Standing::Without(reason) = standing => {
+                    Layer::unavailable(format!("{reason}: the command ran with network `none`"))
+                }
                 Network::None | Network::Proxy if mounted => Layer::Enforced,
                 Network::None if filtered => Layer::Enforced,
                 Network::Proxy => Layer::unavailable("mode `proxy` needs tier `namespaces`"),
@@ -132,7 +126,7 @@ impl Launcher {
                     Layer::unavailable("sockets are refused by the filter, which this kernel lacks")
                 }
             },
-            limits: if as_root && memory_bound != MemoryBound::CgroupV2 {
+            limits: if as_root && !supervised && memory_bound != MemoryBound::CgroupV2 {
                 Layer::unavailable("the kernel limits no processes of root; all other limits hold")
             } else {
                 Layer::Enforced
@@ -150,6 +144,28 @@ impl Launcher {
                 Layer::unavailable("a process that leaves its group outlives the run")
             },
             notes,
+        }
+    }
+    /// What a run can do that has the service's uid.
+    fn shared_uid(&self) -> String {
+        let shared = "the command runs as the service's own uid, without capabilities";
+        if self.mounts() {
+            return format!("{shared}; it sees no other file of it");
+        }
+        let hello = self.hello();
+        match (hello.filter, hello.supervision, self.unreadable()) {
+            (Ok(()), Ok(()), None) => format!(
+                "{shared}: the service changes modes, times and owners of files for it, and only of the command's own"
+            ),
+            (Ok(()), Err(reason), _) => {
+                format!("{shared}: changes of modes, times and owners of files are refused, because {reason}")
+            }
+            (Ok(()), Ok(()), Some(reason)) => {
+                format!("{shared}: changes of modes, times and owners of files may be refused: {reason}")
+            }
+            (Err(_), ..) => {
+                format!("{shared}: it can change mode and times of files that the service owns")
+            }
         }
     }
 }

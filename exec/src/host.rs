@@ -17,6 +17,7 @@ use crate::enforcement::Circumstances;
 use crate::error::Error;
 use crate::launcher::Launcher;
 use crate::mounts::{Attachment, HOME, Role};
+use crate::networks::Standing;
 use crate::result::ExecResult;
 use crate::run::RunSpec;
 use crate::tier::{Enforcement, Layer, Network};
@@ -102,6 +103,15 @@ impl Launcher {
                 );
                 canaries.push(self.canary(&cage, "see a process of the host", &attempt).await?);
             }
+            if owner.is_none() && self.supervises() && !self.mounts() {
+                let attempt = format!("chmod 600 '{outside}' && echo {SECRET}");
+                canaries
+                    .push(self.canary(&cage, "change the mode of a file outside the tree", &attempt).await?);
+                let inside = self.try_out(&cage, "chmod 640 inside && echo ok").await?;
+                if inside.stdout != "ok\n" {
+                    self.cannot_read(format!("an attempt inside the tree said `{}`", inside.stderr.trim()));
+                }
+            }
             // Without an own uid, older kernels do not stop this; that is said by its layer, not a hole.
             let expected = self.signals_are_stopped(owner);
             canaries.extend(expected.then_some(canary));
@@ -122,6 +132,7 @@ impl Launcher {
             own_uid: owner.is_some_and(|uid| uid != self.service.uid),
             reach: Reach::Open,
             network: Network::None,
+            standing: &Standing::Shared,
         })
     }
 

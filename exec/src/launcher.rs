@@ -1,5 +1,6 @@
 //! [`Launcher`]: the service's handle on its launcher process, and all that runs share.
 
+pub(crate) mod maker;
 mod process;
 
 use std::io;
@@ -8,13 +9,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use policy::NetworkLimits;
 use rustix::fs::{Mode, OFlags};
-use tokio::sync::watch;
+use tokio::sync::mpsc;
 
+use self::maker::NetworkMaker;
 pub(crate) use self::process::packet_sockets;
 use self::process::{Process, root_plan, start_best};
 use crate::census::Census;
 use crate::error::Error;
+use crate::networks::{Listening, Networks};
 use crate::programs::{Programs, SEARCH_PATH, Whitelist};
 use crate::residents::{Resident, Residents, Surroundings};
 use crate::sys;
@@ -52,6 +56,8 @@ pub struct LauncherConfig {
     pub control_groups: bool,
     /// The port on their loopback address at which runs in namespaces find the egress proxy; `None` without one.
     pub proxy_port: Option<u16>,
+    /// How many network namespaces are kept for users and agents.
+    pub networks: NetworkLimits,
 }
 
 impl LauncherConfig {
@@ -69,6 +75,7 @@ impl LauncherConfig {
             without_namespaces: None,
             control_groups: true,
             proxy_port: None,
+            networks: NetworkLimits::default(),
         }
     }
 
@@ -92,10 +99,12 @@ pub struct Launcher {
     pub(crate) service: Service,
     /// Why runs get no namespaces of their own; `Ok` when they do.
     namespaces: Result<(), String>,
-    /// The proxy's listener in the network of the runs, of the launcher of the moment.
-    proxy: watch::Sender<Option<Arc<OwnedFd>>>,
+    /// The network namespaces of runs.
+    pub(crate) networks: Networks,
     /// Set when a probe failed: the walls count as absent from then on, for this reason.
     distrust: OnceLock<String>,
+    /// Set when a probe found that the supervisor cannot do its work: why.
+    unreadable: OnceLock<String>,
     residents: Arc<Residents>,
     process: Mutex<Process>,
 }
@@ -124,18 +133,19 @@ impl Launcher {
             Service { pid: rustix::process::getpid().as_raw_pid(), uid: rustix::process::geteuid().as_raw() };
         let (process, namespaces) =
             start_best(&config, &programs, &landlock).map_err(Error::LauncherStart)?;
-        let (proxy, _) = watch::channel(process.proxy.clone());
+        let networks = Networks::new(config.networks.clone());
         let launcher = Self {
             config,
             programs,
             namespaces,
-            proxy,
+            networks,
             landlock,
             census: Census::default(),
             buffers: Buffers::default(),
             null,
             service,
             distrust: OnceLock::new(),
+            unreadable: OnceLock::new(),
             residents: Arc::default(),
             process: Mutex::new(process),
         };
@@ -174,14 +184,33 @@ impl Launcher {
     /// Tells whether runs can use the egress proxy.
     #[must_use]
     pub fn offers_proxy(&self) -> bool {
-        self.offers().is_some_and(|offers| offers.proxy.is_ok())
+        let process = self.process();
+        process.networks.is_some() && process.no_proxy.is_none()
     }
 
-    /// The listener for the egress proxy in the network of the runs; another one after the launcher was started
-    /// again, `None` while there is none.
+    /// Why runs cannot use the egress proxy; `None` when they can.
     #[must_use]
-    pub fn proxy_listener(&self) -> watch::Receiver<Option<Arc<OwnedFd>>> {
-        self.proxy.subscribe()
+    pub fn without_proxy(&self) -> Option<String> {
+        self.without_namespaces().map(str::to_owned).or_else(|| self.process().no_proxy.clone())
+    }
+
+    /// The egress proxy's listener in each network namespace that has an owner, those of the moment and those to come.
+    ///
+    /// For one who serves them all; a second call ends the channel of the first.
+    #[must_use]
+    pub fn listeners(&self) -> mpsc::UnboundedReceiver<Listening> {
+        self.networks.listeners()
+    }
+
+    /// Lets go of network namespaces that nobody has used for a while; to be called from time to time.
+    pub fn let_idle_networks_go(&self) {
+        self.networks.let_idle_go();
+    }
+
+    /// How many network namespaces are kept for users and agents.
+    #[must_use]
+    pub fn network_count(&self) -> usize {
+        self.networks.count()
     }
 
     /// The process id of the launcher of the moment, for the service's own accounting.
@@ -222,14 +251,40 @@ impl Launcher {
         let _ = self.distrust.set(reason);
     }
 
+    /// Why the supervisor of a run may be unable to see what a call of it is about.
+    pub(crate) fn unreadable(&self) -> Option<&str> {
+        self.unreadable.get().map(String::as_str)
+    }
+
+    /// Notes that it is, for the first reason given.
+    pub(crate) fn cannot_read(&self, reason: String) {
+        let _ = self.unreadable.set(reason);
+    }
+
     /// What the launcher of the moment can do.
     pub(crate) fn hello(&self) -> Hello {
         self.process().hello.clone()
     }
 
+    /// Tells whether some system calls of runs that share the uid of the service are answered by the service.
+    pub(crate) fn supervises(&self) -> bool {
+        let hello = self.hello();
+        hello.filter.is_ok() && hello.supervision.is_ok()
+    }
+
+    /// Tells whether the processes of each run are counted apart although runs share the uid of the service.
+    pub(crate) fn counts_apart(&self) -> bool {
+        self.offers().is_some_and(|offers| offers.counted_apart.is_ok()) && self.service.uid != 0
+    }
+
     /// What the namespaces of runs offer; `None` where they have none.
     pub(crate) fn offers(&self) -> Option<Namespaces> {
         self.hello().namespaces.and_then(Result::ok)
+    }
+
+    /// Where network namespaces come from; `None` where runs live in no namespaces.
+    pub(crate) fn network_maker(&self) -> Option<Arc<NetworkMaker>> {
+        self.process().networks.clone()
     }
 
     /// The walls of runs; `None` where the kernel has no Landlock.
@@ -335,7 +390,6 @@ impl Launcher {
                 return Err(io::Error::other(reason.clone()));
             }
             *process = started;
-            self.proxy.send_replace(process.proxy.clone());
         }
         Ok(())
     }

@@ -17,12 +17,14 @@ use crate::error::Error;
 use crate::launcher::{Launcher, packet_sockets};
 use crate::live::Live;
 use crate::mounts::{Attachment, Clones, Role};
+use crate::networks::{NetworkOwner, Standing};
 use crate::programs::shorten;
 use crate::residents::{Resident, Surroundings};
 use crate::result::{Encoding, ExecResult, Limit};
+use crate::supervisor::Supervised;
 use crate::tier::{Network, Tier};
 use crate::walls::{Own, open_path};
-use crate::wire::{self, Ceilings, Command, Descriptors, MOUNTS_MAX, Next, Place, Request, Whole};
+use crate::wire::{self, Ceilings, Command, Descriptors, MOUNTS_MAX, Next, Place, Request, Sockets, Whole};
 
 /// Longest deadline, whatever the limits say: beyond it the clock's own range ends.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -55,6 +57,8 @@ pub struct RunSpec {
     pub limits: RunLimits,
     /// What it may reach over the network.
     pub network: Network,
+    /// Whose network namespace it lives in, where runs have some; without an owner, no other run shares it.
+    pub network_of: Option<NetworkOwner>,
     /// A floor above the configured one.
     pub minimum: Option<Tier>,
     /// Whether the result also carries raw bytes.
@@ -85,6 +89,7 @@ impl RunSpec {
             timeout: limits.deadline(None),
             limits,
             network: Network::None,
+            network_of: None,
             minimum: None,
             encoding: Encoding::Text,
             halt: None,
@@ -104,6 +109,7 @@ impl Launcher {
     /// * [`Error::TooLarge`], [`Error::Unpassable`]: input or arguments that cannot be handed over.
     /// * [`Error::Tree`], [`Error::Directory`]: the tree or the working directory cannot be opened.
     /// * [`Error::Step`]: confining the new process failed; the program did not start.
+    /// * [`Error::Networks`]: there are too many commands of too many users and agents at once.
     /// * [`Error::LauncherStart`], [`Error::LauncherDied`], [`Error::Walls`], [`Error::Resource`]: the host failed.
     pub async fn run(self: &Arc<Self>, spec: RunSpec) -> Result<ExecResult, Error> {
         self.begin(spec, None).await?.end().await
@@ -133,10 +139,12 @@ impl Launcher {
             return Err(Error::NoProxy);
         }
         let identity = self.identity(spec.view.owner)?;
+        let standing = self.network_of(spec.network_of.as_ref(), spec.network).await?;
         let mut request = self.request(&spec, identity)?;
+        request.sockets = standing.sockets(spec.network);
         request.is_live = live.is_some();
         request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
-        let surroundings = self.common(&spec, &request)?;
+        let surroundings = self.common(&spec, &request, &standing)?;
         request.may_stay = surroundings.as_ref().is_some_and(|surroundings| self.recur(surroundings));
         let stdin = spec.stdin.take();
         let ends = Ends::open(stdin, live.as_mut())?;
@@ -145,9 +153,9 @@ impl Launcher {
             None => Err(request),
         };
         let is_residents = handed.is_ok();
-        let Handed { reports, through, tree } = match handed {
+        let Handed { reports, through, tree, supervised } = match handed {
             Ok(handed) => handed,
-            Err(request) => self.launch(&spec, &ends, request).await?,
+            Err(request) => self.launch(&spec, &ends, request, &standing).await?,
         };
         let pipes = ends.ours;
         let has_own_uid = identity.is_some();
@@ -158,24 +166,33 @@ impl Launcher {
             live,
             began,
             has_own_uid,
+            standing,
             pipes,
             reports,
             through,
             lasting: surroundings.zip(tree),
             is_residents,
+            supervised,
         })
     }
 
     /// What a run sees, when its first process may stay for another that sees the same.
-    fn common(&self, spec: &RunSpec, request: &Request) -> Result<Option<Surroundings>, Error> {
+    fn common(
+        &self,
+        spec: &RunSpec,
+        request: &Request,
+        standing: &Standing,
+    ) -> Result<Option<Surroundings>, Error> {
         let Some(identity) = request.identity.filter(|_| self.mounts()) else { return Ok(None) };
         // Where a skill stands in the workspace is a directory of the workspace: whoever removes it takes the skill off.
         let may_lose = spec.attachments.iter().any(|attachment| attachment.role == Role::Skill);
-        if request.has_terminal || !spec.recurs || may_lose {
+        let is_apart = spec.network_of.is_none() && standing.namespace().is_some();
+        if request.has_terminal || !spec.recurs || may_lose || is_apart {
             return Ok(None);
         }
         let limits = (request.limits, request.whole);
-        Surroundings::new(identity, limits, spec.network, request.has_walls, &spec.attachments).map(Some)
+        let network = (request.sockets, standing.namespace().map(|namespace| namespace.generation()));
+        Surroundings::new(identity, limits, network, request.has_walls, &spec.attachments).map(Some)
     }
 
     /// Gives a run to a resident. Gives the request back when the resident is gone.
@@ -191,7 +208,7 @@ impl Launcher {
         let Request { command, deadline_ms, is_live, .. } = request;
         let next = Next { command, deadline_ms, is_live };
         match wire::send_next(socket.as_fd(), &next, ends.theirs(self.null.as_fd()), directory.as_fd()) {
-            Ok(()) => Ok(Ok(Handed { reports: socket, through, tree: Some(tree) })),
+            Ok(()) => Ok(Ok(Handed { reports: socket, through, tree: Some(tree), supervised: None })),
             Err(_) => Ok(Err(Request { command: next.command, ..request })),
         }
     }
@@ -211,9 +228,13 @@ impl Launcher {
         let mut arguments = Vec::with_capacity(spec.arguments.len() + 1);
         arguments.push(spec.program.clone());
         arguments.extend_from_slice(&spec.arguments);
-        let others = match identity {
-            Some(_) => 0,
-            None => self.census.of(self.service.uid),
+        let processes = match identity {
+            Some(_) => limits.processes,
+            // The supervisor counts.
+            None if self.supervises() => u64::MAX,
+            // So does the kernel.
+            None if self.counts_apart() => limits.processes,
+            None => limits.processes.saturating_add(self.census.of(self.service.uid)),
         };
         Ok(Request {
             command: Command {
@@ -226,7 +247,7 @@ impl Launcher {
             place: Place::Host { tree: spec.view.tree.clone() },
             limits: Ceilings {
                 memory_bytes: limits.memory_bytes,
-                processes: limits.processes.saturating_add(others),
+                processes,
                 cpu_seconds: limits.cpu_seconds,
                 file_bytes: limits.file_bytes,
                 open_files: limits.open_files,
@@ -236,7 +257,7 @@ impl Launcher {
                 // The first process of a mounted run is none of the user's.
                 processes: limits.processes.saturating_add(u64::from(self.mounts())),
             },
-            network: spec.network,
+            sockets: Sockets::Refused,
             has_walls: self.landlock.is_ok(),
             is_live: false,
             has_terminal: false,
@@ -250,6 +271,7 @@ impl Launcher {
         spec: &RunSpec,
         ends: &Ends,
         mut request: Request,
+        standing: &Standing,
     ) -> Result<Handed, Error> {
         let clones = match self.mounts() {
             true => Some(Clones::of(&spec.attachments, self.config.code_in_trees)?),
@@ -258,13 +280,14 @@ impl Launcher {
         if let Some(clones) = &clones {
             request.place = Place::Mounted { at: clones.at.clone(), leases: spec.leases.len() };
         }
-        let (directory, walls) = self.surroundings(spec, clones.as_ref())?;
+        let Opened { directory, walls, own } = self.surroundings(spec, clones.as_ref())?;
         let (reports, run) = packet_sockets().map_err(Error::resource("socketpair"))?;
         let descriptors = Descriptors {
             run: run.as_fd(),
             stdio: ends.theirs(self.null.as_fd()),
             directory: directory.as_fd(),
             walls: walls.as_ref().map(|ruleset| ruleset.as_fd()),
+            network: standing.namespace().map(|namespace| namespace.as_fd()),
             mounts: clones
                 .as_ref()
                 .map(|clones| clones.mounts.iter().map(AsFd::as_fd).collect())
@@ -276,7 +299,10 @@ impl Launcher {
         };
         let through = self.submit(&request, &descriptors).await?;
         let tree = clones.filter(|_| request.may_stay).and_then(Clones::into_tree);
-        Ok(Handed { reports, through, tree })
+        let is_supervised = request.identity.is_none() && self.supervises();
+        let processes = spec.limits.processes;
+        let supervised = is_supervised.then_some(Supervised { own, processes });
+        Ok(Handed { reports, through, tree, supervised })
     }
 }
 
@@ -288,19 +314,26 @@ struct Handed {
     through: Arc<OwnedFd>,
     /// Its own mount of the tree, when its first process may stay.
     tree: Option<OwnedFd>,
+    /// What its supervisor has to know, when it has one.
+    supervised: Option<Supervised>,
+}
+
+/// What is opened for a run.
+struct Opened {
+    /// The working directory.
+    directory: OwnedFd,
+    walls: Option<Arc<OwnedFd>>,
+    /// The directories of its own that are not mounted for it.
+    own: Vec<OwnedFd>,
 }
 
 impl Launcher {
     /// Opens the working directory, and finds or builds the walls around what the run sees.
-    fn surroundings(
-        &self,
-        spec: &RunSpec,
-        clones: Option<&Clones>,
-    ) -> Result<(OwnedFd, Option<Arc<OwnedFd>>), Error> {
-        let port = self.config.proxy_port.unwrap_or_default();
+    fn surroundings(&self, spec: &RunSpec, clones: Option<&Clones>) -> Result<Opened, Error> {
+        let has_ports = clones.is_some() || spec.network == Network::Host;
         let build = |own: &[Own<'_>]| {
             let walls = self.walls().filter(|_| self.landlock.is_ok());
-            walls.map(|walls| walls.ruleset(own, spec.network, port).map_err(Error::Walls)).transpose()
+            walls.map(|walls| walls.ruleset(own, has_ports).map_err(Error::Walls)).transpose()
         };
         if let Some(clones) = clones {
             let tree = clones.tree().ok_or(Error::Attachments { most: MOUNTS_MAX })?;
@@ -308,14 +341,16 @@ impl Launcher {
             let kept = spec.attachments.iter().filter(|attachment| attachment.role != Role::Temporary);
             let own: Vec<Own<'_>> =
                 kept.map(|attachment| (attachment.directory.as_fd(), attachment.generation)).collect();
-            return Ok((enter(tree, &spec.directory)?, build(&own)?));
+            let directory = enter(tree, &spec.directory)?;
+            return Ok(Opened { directory, walls: build(&own)?, own: Vec::new() });
         }
         let place =
             |path: &Path| open_path(path).map_err(|source| Error::Tree { path: path.to_path_buf(), source });
         let tree = place(&spec.view.tree)?;
         let scratch = place(&spec.view.scratch)?;
         let directory = enter(tree.as_fd(), &spec.directory)?;
-        Ok((directory, build(&[(tree.as_fd(), 0), (scratch.as_fd(), 0)])?))
+        let walls = build(&[(tree.as_fd(), 0), (scratch.as_fd(), 0)])?;
+        Ok(Opened { directory, walls, own: vec![tree, scratch] })
     }
 }
 

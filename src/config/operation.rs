@@ -11,8 +11,10 @@ use super::{Config, ConfigError};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkspacesConfig {
-    /// For how long nobody uses a workspace or its home before both are removed, in milliseconds; 0 keeps them.
+    /// For how long nobody uses a workspace or its home before both are set aside, in milliseconds; 0: never.
     pub idle_ms: u64,
+    /// For how long more they are kept aside for the next use before they are removed, in milliseconds.
+    pub keep_ms: u64,
 }
 
 /// Where tokens and keys are, and how long signed tokens last.
@@ -26,18 +28,28 @@ pub struct AccessConfig {
     pub key_file: PathBuf,
     /// The longest time for which a signed token can be issued, in seconds.
     pub token_seconds_max: u64,
+    /// Origins of web pages that may ask, besides the service's own, such as `https://ide.example`.
+    pub allowed_origins: Vec<String>,
 }
 
 /// Connections of callers.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConnectionLimits {
-    /// Connections at once; a further one is told `busy` and closed.
+    /// Connections at once. For a further one the one goes that has been idle longest; when none is, it is told `busy`.
     pub connections: usize,
-    /// How long a head may take to arrive, and how long a kept connection may wait for the next one, in milliseconds.
+    /// Connections of one address at once, but for callers on this host; 0 for no bound but `connections`.
+    pub per_peer: usize,
+    /// Further connections, for callers on this host only.
+    pub reserved: usize,
+    /// How long a head may take to arrive, from its first byte or the start of the connection, in milliseconds.
     pub head_ms: u64,
+    /// How long a connection is kept for its next request, in milliseconds.
+    pub idle_ms: u64,
     /// The largest head of a request, in bytes, 8192 or more.
     pub head_bytes: usize,
+    /// What all heads that have begun and not ended may have together, in bytes; for more the largest goes.
+    pub heads_bytes: usize,
     /// How long a body may bring nothing, in milliseconds.
     pub body_idle_ms: u64,
     /// What a body brings on average at least, in bytes a second, from `body_idle_ms` of waiting on; 0 is no floor.
@@ -79,8 +91,25 @@ pub struct AuditConfig {
     pub file_bytes: u64,
     /// What all files together may have; the oldest go, but never the one that is written, in bytes.
     pub total_bytes: u64,
+    /// How old a file is at least when it goes, in days; 0 for any age.
+    pub keep_days: u32,
+    /// What happens when all files together have more than they may and none is old enough to go.
+    pub when_full: WhenFull,
+    /// What the changes of one caller may add in a day, in bytes; 0 for any number.
+    pub account_bytes: u64,
     /// Records that may wait to be written; further changes are refused meanwhile.
     pub queue: usize,
+}
+
+/// What happens when the audit log is too large and its files are too young to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenFull {
+    /// It grows, and the log and the figures say so: no caller can stop the others by filling it.
+    #[default]
+    Grow,
+    /// Changes are refused until files may go.
+    Refuse,
 }
 
 /// When an audit record counts as written.
@@ -97,23 +126,42 @@ pub enum AuditDurability {
     Relaxed,
 }
 
+impl AuditConfig {
+    /// How old a file of the log is at least when it goes.
+    #[must_use]
+    pub fn least_age(&self) -> Duration {
+        Duration::from_hours(u64::from(self.keep_days) * 24)
+    }
+}
+
 impl WorkspacesConfig {
     /// For how long nobody uses a workspace before it goes; `None` for ever.
     #[must_use]
     pub fn idle(&self) -> Option<Duration> {
         (self.idle_ms > 0).then(|| Duration::from_millis(self.idle_ms))
     }
+
+    /// For how long more it is kept aside.
+    #[must_use]
+    pub fn keep(&self) -> Duration {
+        Duration::from_millis(self.keep_ms)
+    }
 }
 
 impl Default for WorkspacesConfig {
     fn default() -> Self {
-        Self { idle_ms: 24 * 3600 * 1000 }
+        Self { idle_ms: 0, keep_ms: 30 * 24 * 3600 * 1000 }
     }
 }
 
 impl Default for AccessConfig {
     fn default() -> Self {
-        Self { tokens_file: PathBuf::new(), key_file: PathBuf::new(), token_seconds_max: 30 * 24 * 3600 }
+        Self {
+            tokens_file: PathBuf::new(),
+            key_file: PathBuf::new(),
+            token_seconds_max: 30 * 24 * 3600,
+            allowed_origins: Vec::new(),
+        }
     }
 }
 
@@ -121,8 +169,12 @@ impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             connections: 2048,
-            head_ms: 75_000,
-            head_bytes: 256 * 1024,
+            per_peer: 1024,
+            reserved: 16,
+            head_ms: 10_000,
+            idle_ms: 75_000,
+            head_bytes: 64 * 1024,
+            heads_bytes: 32 * 1024 * 1024,
             body_idle_ms: 30_000,
             body_bytes_per_second: 1024,
             send_idle_ms: 60_000,
@@ -143,6 +195,9 @@ impl Default for AuditConfig {
             durability: AuditDurability::Relaxed,
             file_bytes: 16 * 1024 * 1024,
             total_bytes: 1024 * 1024 * 1024,
+            keep_days: 90,
+            when_full: WhenFull::Grow,
+            account_bytes: 128 * 1024 * 1024,
             queue: 4096,
         }
     }
@@ -164,8 +219,15 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     least("limits.connections.connections", number(connections.connections), 1, "set 1 or more")?;
     // What hyper demands of its buffer.
     least("limits.connections.head_bytes", number(connections.head_bytes), 8192, "set 8192 or more")?;
+    least(
+        "limits.connections.heads_bytes",
+        number(connections.heads_bytes),
+        number(connections.head_bytes),
+        "set `limits.connections.head_bytes` or more",
+    )?;
     for (setting, value) in [
         ("limits.connections.head_ms", connections.head_ms),
+        ("limits.connections.idle_ms", connections.idle_ms),
         ("limits.connections.body_idle_ms", connections.body_idle_ms),
         ("limits.connections.send_idle_ms", connections.send_idle_ms),
     ] {
@@ -173,6 +235,10 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     least("limits.snapshots.at_once", number(config.limits.snapshots.at_once), 1, "set 1 or more")?;
     least("access.token_seconds_max", config.access.token_seconds_max, 1, "set 1 or more")?;
+    if let Some(origin) = config.access.allowed_origins.iter().find(|origin| !is_origin(origin)) {
+        let advice = "write an origin as browsers do, `https://ide.example` or `http://10.0.0.1:8080`";
+        return Err(ConfigError::Value { setting: "access.allowed_origins", value: origin.clone(), advice });
+    }
     least("audit.file_bytes", config.audit.file_bytes, 65_536, "set 65536 or more")?;
     least(
         "audit.total_bytes",
@@ -181,4 +247,12 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         "set `audit.file_bytes` or more",
     )?;
     least("audit.queue", number(config.audit.queue), 1, "set 1 or more")
+}
+
+/// Whether a text is an origin as a browser sends it: scheme and host, no path.
+fn is_origin(text: &str) -> bool {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    host.is_some_and(|host| {
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#@*".contains(&byte))
+    })
 }

@@ -9,6 +9,7 @@ use super::App;
 use super::answer::{Answer, success};
 use super::problem::{Code, Problem};
 use super::request::{Known, NoParams, Observer};
+use crate::audit;
 use crate::config::ConnectionLimits;
 use crate::metrics::{self, Moment};
 use crate::ops::blocking;
@@ -20,7 +21,8 @@ pub(super) async fn healthz() -> Answer {
 /// What a service that is ready has. Anybody may ask, so it is told in three words.
 #[derive(Serialize)]
 struct Readiness {
-    /// The disk has as much room left as it is to keep.
+    /// The disk has as much room left as it is to keep, and the service can make, write and remove files in its data
+    /// directory.
     disk: bool,
     /// The confinement that was found at the start is whole.
     isolation: bool,
@@ -30,7 +32,7 @@ struct Readiness {
 
 pub(super) async fn readyz(State(app): State<App>) -> Answer {
     let store = app.service.store.clone();
-    let disk = blocking(move || Ok(store.admit_space()?)).await.is_ok();
+    let disk = blocking(move || Ok(store.check_usable()?)).await.is_ok();
     let ready =
         Readiness { disk, isolation: app.service.host.is_sound(), audit: app.service.audit.is_writable() };
     if ready.disk && ready.isolation && ready.audit {
@@ -48,11 +50,20 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer {
 pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoParams) -> Answer {
     let service = &app.service;
     let store = service.store.clone();
-    let (free_bytes, live_views) =
-        blocking(move || Ok((store.free_bytes().unwrap_or(0), store.live_views()))).await?;
+    let (free_bytes, live_views, (trash_waiting, trash_failures)) =
+        blocking(move || Ok((store.free_bytes().unwrap_or(0), store.live_views(), store.trash_figures())))
+            .await?;
     let (running, waiting) = service.commands();
-    let moment =
-        Moment { running, waiting, live_views, free_bytes, is_audited: app.service.audit.is_writable() };
+    let moment = Moment {
+        running,
+        waiting,
+        live_views,
+        networks: service.launcher.network_count(),
+        free_bytes,
+        trash_waiting,
+        trash_failures,
+        is_audited: app.service.audit.is_writable(),
+    };
     let text = service.metrics.text(moment);
     let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
@@ -77,11 +88,37 @@ struct Limits<'a> {
     runs: &'a policy::RunLimits,
     sessions: &'a policy::SessionLimits,
     events: &'a policy::EventLimits,
+    workspaces: Kept,
+    keep_versions: usize,
+    audit: Option<AuditLimits>,
     connections: &'a ConnectionLimits,
+}
+
+/// How long workspaces stay that nobody uses.
+#[derive(Serialize)]
+struct Kept {
+    idle_ms: u128,
+    keep_ms: u128,
+}
+
+/// How long the audit log stays, and what one caller adds to it.
+#[derive(Serialize)]
+struct AuditLimits {
+    total_bytes: u64,
+    keep_days: u64,
+    account_bytes: u64,
+}
+
+impl From<&audit::Settings> for AuditLimits {
+    fn from(settings: &audit::Settings) -> Self {
+        let keep_days = settings.least_age.as_secs() / (24 * 3600);
+        Self { total_bytes: settings.total_bytes, keep_days, account_bytes: settings.account_bytes }
+    }
 }
 
 pub(super) async fn info(State(app): State<App>, _known: Known, _: NoParams) -> Answer {
     let service = &app.service;
+    let options = service.store.options();
     success(Info {
         version: env!("CARGO_PKG_VERSION"),
         host: &service.host,
@@ -95,6 +132,12 @@ pub(super) async fn info(State(app): State<App>, _known: Known, _: NoParams) -> 
             runs: &service.run_limits,
             sessions: service.table.limits(),
             events: service.events.limits(),
+            workspaces: Kept {
+                idle_ms: options.idle.map_or(0, |idle| idle.as_millis()),
+                keep_ms: options.keep.as_millis(),
+            },
+            keep_versions: options.keep_versions,
+            audit: service.audit.settings().map(AuditLimits::from),
             connections: &app.connections,
         },
     })

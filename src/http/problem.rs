@@ -45,11 +45,12 @@ pub(super) enum Code {
     Disconnected,
     Timeout,
     TooSlow,
+    UnsupportedMedia,
 }
 
 impl Code {
     /// Every code.
-    pub(super) const ALL: [Self; 28] = [
+    pub(super) const ALL: [Self; 29] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Denied,
@@ -78,6 +79,7 @@ impl Code {
         Self::Disconnected,
         Self::Timeout,
         Self::TooSlow,
+        Self::UnsupportedMedia,
     ];
 
     /// The status of the code that is spelled so.
@@ -116,6 +118,7 @@ impl Code {
             Self::Disconnected => ("disconnected", StatusCode::SERVICE_UNAVAILABLE),
             Self::Timeout => ("timeout", StatusCode::GATEWAY_TIMEOUT),
             Self::TooSlow => ("too_slow", StatusCode::REQUEST_TIMEOUT),
+            Self::UnsupportedMedia => ("unsupported_media", StatusCode::UNSUPPORTED_MEDIA_TYPE),
         }
     }
 }
@@ -324,9 +327,18 @@ impl From<storage::Error> for Problem {
                 .with("limit", "limits.disk.free_bytes")
                 .with("free_bytes", free)
                 .with("limit_bytes", floor),
+            E::InFlight { used, needs, limit } => Self::new(Code::Quota, message)
+                .with("limit", "limits.disk.in_flight_bytes")
+                .with("used_bytes", used)
+                .with("limit_bytes", limit)
+                .with("needed_bytes", needs),
+            E::Unpackable { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
             E::Countless(_) => Self::new(Code::Quota, message).with("limit", "limits.disk.files"),
             E::NoSpace(_) => Self::new(Code::Quota, message),
             E::Watches => Self::busy(message, 30),
+            // Only a service that is stopping answers it to anybody.
+            E::Abandoned => Self::new(Code::Disconnected, message),
+            E::TooLong { seconds } => Self::new(Code::TooLarge, message).with("limit_seconds", seconds),
             E::Unsupported(_) => Self::new(Code::Unsupported, message),
             E::Io { .. } => Self::internal(&error),
         }
@@ -346,6 +358,7 @@ impl From<exec::Error> for Problem {
             E::Directory { .. } => Self::new(Code::NotFound, message),
             E::TooLarge { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
             E::Unpassable { .. } => Self::invalid(message),
+            E::Networks { .. } => Self::busy(message, 1),
             E::LauncherDied => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "1"),
             other => Self::internal(&other),
         }
@@ -371,6 +384,8 @@ impl From<Unwritable> for Problem {
         let message = error.to_string();
         match error {
             Unwritable::Full => Self::busy(message, 1),
+            Unwritable::Spent { seconds } => Self::busy(message, seconds),
+            Unwritable::Kept => Self::busy(message, 3600),
             Unwritable::NoSpace => Self::new(Code::Quota, message).with("limit", "audit"),
             Unwritable::Failing | Unwritable::Late => {
                 Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")
@@ -414,28 +429,11 @@ pub(super) async fn no_method(method: Method, uri: Uri) -> Problem {
     )
 }
 
-/// The whole answer to a connection that is one too many: nothing of its request has been read.
-pub(super) fn too_many_connections() -> Vec<u8> {
-    let (code, status) = Code::Busy.row();
+/// The answer on a connection that is one too many.
+pub(super) fn too_many_connections() -> Problem {
     let seconds = 1;
-    let request_id = facts::request_id();
-    let body = json!({
-        "status": "error",
-        "data": format!("too many connections: try again in {seconds} s, or use one for several requests"),
-        "code": code,
-        "retry_after_seconds": seconds,
-        "request_id": request_id,
-    });
-    let body = body.to_string();
-    let mut answer = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
-         {}: {seconds}\r\n{}: {request_id}\r\nconnection: close\r\n\r\n",
-        body.len(),
-        header::RETRY_AFTER,
-        facts::REQUEST_ID,
-    );
-    answer.push_str(&body);
-    answer.into_bytes()
+    let message = format!("too many connections: try again in {seconds} s, or use one for several requests");
+    Problem::busy(message, seconds).with_header(header::CONNECTION, "close")
 }
 
 pub(super) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {

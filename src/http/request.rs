@@ -16,6 +16,7 @@ use super::App;
 use super::body;
 use super::elsewhere::Lent;
 use super::facts;
+use super::object::Object;
 use super::problem::Problem;
 use crate::access::{Access, Action, Caller, Role};
 use crate::ops::elsewhere::Backend;
@@ -35,6 +36,15 @@ fn caller(access: &Access, headers: &HeaderMap) -> Result<Caller, Problem> {
     let caller = access.caller(token)?;
     facts::caller(&caller);
     Ok(caller)
+}
+
+/// Lets the caller make a change, unless its changes have filled its part of the audit log. To be asked when it is
+/// known who asks and about whom, and before anything is done.
+fn admitted(app: &App) -> Result<(), Problem> {
+    if facts::is_change() {
+        app.service.audit.admit(&facts::account())?;
+    }
+    Ok(())
 }
 
 async fn named(
@@ -99,7 +109,7 @@ async fn used_tree(parts: &mut Parts, app: &App, changes: bool) -> Result<Allowe
     let allowed = allowed_tree(parts, app, changes).await?;
     // What another backend answers for is no use of what lies here.
     if allowed.backend.is_none() {
-        app.service.note_use(SandboxId::of(&allowed.tree)).await;
+        app.service.note_use(SandboxId::of(&allowed.tree)).await?;
     }
     Ok(allowed)
 }
@@ -112,6 +122,7 @@ async fn allowed_tree(parts: &mut Parts, app: &App, changes: bool) -> Result<All
     };
     facts::tree(&user, &agent, skill.as_ref());
     role.may(if changes { Action::Change(&user, &agent) } else { Action::Read(&user, &agent) })?;
+    admitted(app)?;
     let tree = match skill {
         Some(skill) => TreeId::Skill(user, agent, skill),
         None => TreeId::Workspace(user, agent),
@@ -152,6 +163,7 @@ impl FromRequestParts<App> for SandboxesRequest {
             (None, &Method::GET | &Method::HEAD) => Action::SeeAll,
             (None, _) => Action::RemoveAll,
         })?;
+        admitted(app)?;
         Ok(Self { user })
     }
 }
@@ -178,7 +190,7 @@ impl FromRequestParts<App> for SnapshotRequest {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
         let Allowed { tree, role, .. } = allowed_tree(parts, app, !reads).await?;
         let sandbox = SandboxId::of(&tree);
-        app.service.note_use(sandbox.clone()).await;
+        app.service.note_use(sandbox.clone()).await?;
         let params = RawPathParams::from_request_parts(parts, app).await;
         let params = params.map_err(|_| Problem::invalid("the path is not percent-encoded UTF-8"))?;
         let text = params.iter().find(|(name, _)| *name == "snapshot").map_or("", |(_, value)| value);
@@ -247,7 +259,7 @@ impl SkillsRequest {
     pub(super) fn check_change(&self, scope: Scope) -> Result<(), Problem> {
         facts::scope(scope);
         Ok(self.role.may(match scope {
-            Scope::Baseline => Action::Baseline(&self.agent),
+            Scope::Baseline => Action::Baseline(&self.user, &self.agent),
             Scope::Overlay => Action::Change(&self.user, &self.agent),
         })?)
     }
@@ -262,6 +274,7 @@ impl FromRequestParts<App> for SkillsRequest {
             return Err(Problem::invalid("the path names no user and agent"));
         };
         facts::skills(&user, &agent, skill.as_ref());
+        admitted(app)?;
         Ok(Self { user, agent, skill, role })
     }
 }
@@ -296,6 +309,7 @@ impl FromRequestParts<App> for Rebuilder {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         caller(&app.access, &parts.headers)?.role.may(Action::Rebuild)?;
+        admitted(app)?;
         Ok(Self)
     }
 }
@@ -308,6 +322,7 @@ impl FromRequestParts<App> for Issuer {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         caller(&app.access, &parts.headers)?.role.may(Action::Issue)?;
+        admitted(app)?;
         Ok(Self)
     }
 }
@@ -378,7 +393,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(text, 16).ok()
 }
 
-/// A JSON body of at most 64 MiB, whatever its `Content-Type` says.
+/// A JSON body of at most 64 MiB that is an object, whatever its `Content-Type` says.
 pub(super) struct JsonBody<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
@@ -386,7 +401,8 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
 
     async fn from_request(request: Request, _app: &App) -> Result<Self, Problem> {
         let bytes = body::collect(request.into_body(), JSON_BYTES_MAX).await?;
-        parse_json(&bytes).map(Self)
+        let Object(value) = parse_json(&bytes)?;
+        Ok(Self(value))
     }
 }
 

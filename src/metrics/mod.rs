@@ -6,7 +6,7 @@
 mod runs;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use exec::ExecResult;
@@ -56,8 +56,14 @@ pub struct Moment {
     pub waiting: usize,
     /// Skills that are mounted.
     pub live_views: usize,
+    /// Network namespaces that are kept for users and agents.
+    pub networks: usize,
     /// Bytes that the file system of the data directory has left.
     pub free_bytes: u64,
+    /// Things that were thrown away and wait for another attempt to remove them.
+    pub trash_waiting: usize,
+    /// Attempts that have failed.
+    pub trash_failures: u64,
     /// Whether audit records can be written; 1 also where none are.
     pub is_audited: bool,
 }
@@ -79,10 +85,16 @@ pub struct Metrics {
     pub connections: Gauge<i64, AtomicI64>,
     /// Connections that were told `busy`.
     pub refused_connections: Counter,
+    /// Connections that gave way to others.
+    pub evicted_connections: Counter,
+    /// Workspaces set aside because nobody used them.
+    pub set_aside: Counter,
     /// Workspaces removed because nobody used them.
     pub swept: Counter,
     /// Audit records written.
     pub audited: Counter,
+    /// 1 while the audit log is too large and its files are too young to go.
+    pub audit_overdue: Gauge,
     /// Spans that the collector took.
     pub spans_sent: Counter,
     /// Spans that were not sent, or that the collector did not take.
@@ -95,7 +107,10 @@ struct Gauges {
     running: Gauge,
     waiting: Gauge,
     live_views: Gauge,
+    networks: Gauge,
     free_bytes: Gauge,
+    trash_waiting: Gauge,
+    trash_failures: Counter<u64, AtomicU64>,
     audited: Gauge,
 }
 
@@ -121,8 +136,11 @@ impl Metrics {
             sent: Counter::default(),
             connections: Gauge::default(),
             refused_connections: Counter::default(),
+            evicted_connections: Counter::default(),
+            set_aside: Counter::default(),
             swept: Counter::default(),
             audited: Counter::default(),
+            audit_overdue: Gauge::default(),
             spans_sent: Counter::default(),
             spans_dropped: Counter::default(),
             moment: Gauges::default(),
@@ -162,11 +180,26 @@ impl Metrics {
             self.refused_connections.clone(),
         );
         registry.register(
+            "connections_evicted",
+            "Connections without a request under way that gave way to others",
+            self.evicted_connections.clone(),
+        );
+        registry.register(
+            "workspaces_set_aside",
+            "Workspaces set aside because nobody used them",
+            self.set_aside.clone(),
+        );
+        registry.register(
             "workspaces_swept",
             "Workspaces removed because nobody used them",
             self.swept.clone(),
         );
         registry.register("audit_records", "Audit records written", self.audited.clone());
+        registry.register(
+            "audit_overdue",
+            "1 while the audit log is too large and its files are too young to go",
+            self.audit_overdue.clone(),
+        );
         registry.register("spans_sent", "Spans that the collector took", self.spans_sent.clone());
         registry.register(
             "spans_dropped",
@@ -181,11 +214,23 @@ impl Metrics {
             moment.waiting.clone(),
         );
         registry.register("live_views", "Skills that are mounted", moment.live_views.clone());
+        let networks = "Network namespaces that are kept for users and agents";
+        registry.register("network_namespaces", networks, moment.networks.clone());
         registry.register_with_unit(
             "disk_free",
             "What the file system of the data directory has left",
             Unit::Bytes,
             moment.free_bytes.clone(),
+        );
+        registry.register(
+            "trash_waiting",
+            "Things that were thrown away and wait to be removed",
+            moment.trash_waiting.clone(),
+        );
+        registry.register(
+            "trash_failures",
+            "Attempts to remove what was thrown away that have failed",
+            moment.trash_failures.clone(),
         );
         registry.register(
             "audit_writable",
@@ -237,7 +282,10 @@ impl Metrics {
         self.moment.running.set(count(moment.running));
         self.moment.waiting.set(count(moment.waiting));
         self.moment.live_views.set(count(moment.live_views));
+        self.moment.networks.set(count(moment.networks));
         self.moment.free_bytes.set(i64::try_from(moment.free_bytes).unwrap_or(i64::MAX));
+        self.moment.trash_waiting.set(count(moment.trash_waiting));
+        self.moment.trash_failures.inner().store(moment.trash_failures, Ordering::Relaxed);
         self.moment.audited.set(i64::from(moment.is_audited));
         let mut out = String::new();
         // Writing to a text cannot fail.

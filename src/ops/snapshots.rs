@@ -76,6 +76,7 @@ impl Service {
         to: SandboxId,
         replace: bool,
     ) -> Result<Forked> {
+        self.note_use(to.clone()).await?;
         let (store, place) = (self.store.clone(), self.snapshot_place(&from.user).await?);
         self.restoring(place, move || Ok(store.fork_snapshot(&from, &snapshot, &to, replace)?)).await
     }

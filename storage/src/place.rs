@@ -6,11 +6,18 @@
 //! sandbox/{user}/{agent}/…                  a workspace
 //! .filesecbox/format                        version of this layout
 //! .filesecbox/lock                          held by the one service that uses the store
-//! .filesecbox/stage/                        what is being built; swept at start
+//! .filesecbox/salt                          what tells the user ids of this store from those of others
+//! .filesecbox/journal.key                   what proves records to be the service's
+//! .filesecbox/journal/{name}                records of changes that are to be done again after a crash
+//! .filesecbox/refused/{name}                what looked like a record and was not carried out, for the operator
+//! .filesecbox/stage/                        what is being built; thrown away at start
+//! .filesecbox/trash/{bin}/{item}            what was thrown away, until it is removed
 //! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions
 //! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with, and what was published as it
-//! .filesecbox/work/{run}/…                  merged views that were materialised for a run; swept at start
+//! .filesecbox/work/{run}/…                  trees that were copied for a run; thrown away at start
+//! .filesecbox/views/{view}/…                what a live view needs; swept at start
 //! .filesecbox/packages/{user}/{agent}/…     home directory of commands
+//! .filesecbox/kept/{user}/{agent}/          `workspace` and `home`, set aside because nobody used them
 //! .filesecbox/sandboxes/{user}/{agent}/     when a sandbox was used last, as an attribute; what follows
 //!   manifests/{snapshot}                    what a snapshot of the workspace holds
 //!   objects/{xx}/{digest}                   contents of files that snapshots hold
@@ -26,14 +33,24 @@ use policy::{AgentId, PathError, RelPath, SkillId, UserId};
 use crate::error::Result;
 
 /// The version of the layout that this code writes and reads.
-pub(crate) const FORMAT: &str = "1\n";
+pub(crate) const FORMAT: &str = "2\n";
+/// The one before it, which is made the current one at start: it had records in the stage, which nothing proved.
+pub(crate) const FORMER_FORMAT: &str = "1\n";
 
 /// The service's own directory.
 pub(crate) const OWN: &str = ".filesecbox";
 /// What is being built.
 pub(crate) const STAGE: &str = ".filesecbox/stage";
-/// Materialised merged views.
+/// What was thrown away.
+pub(crate) const TRASH: &str = ".filesecbox/trash";
+/// Records of changes that are to be done again after a crash.
+pub(crate) const JOURNAL: &str = ".filesecbox/journal";
+/// What looked like a record and was not carried out.
+pub(crate) const REFUSED: &str = ".filesecbox/refused";
+/// Trees that were copied for runs.
 pub(crate) const WORK: &str = ".filesecbox/work";
+/// What live views need.
+pub(crate) const VIEWS: &str = ".filesecbox/views";
 
 /// The baselines of all agents.
 pub(crate) const BASELINE: &str = "skill/baseline";
@@ -43,25 +60,40 @@ pub(crate) const BASES: &str = ".filesecbox/bases";
 pub(crate) const WORKSPACES: &str = "sandbox";
 /// All home directories of commands.
 pub(crate) const HOMES: &str = ".filesecbox/packages";
+/// Sandboxes that were set aside because nobody used them.
+pub(crate) const KEPT: &str = ".filesecbox/kept";
 /// What the service keeps about sandboxes.
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 10] = [
+pub(crate) const DIRECTORIES: [&str; 15] = [
     BASELINE,
     "skill/overlay",
     WORKSPACES,
     OWN,
     STAGE,
+    TRASH,
+    JOURNAL,
+    REFUSED,
     ".filesecbox/versions",
     BASES,
     WORK,
+    VIEWS,
     HOMES,
+    KEPT,
     SANDBOXES,
 ];
 
+/// Every file in [`OWN`] that a start reads.
+pub(crate) const FILES: [&str; 4] = ["format", "lock", SALT, RECORD_KEY];
+/// What tells the user ids of this store from those of others.
+pub(crate) const SALT: &str = "salt";
+/// What proves records.
+pub(crate) const RECORD_KEY: &str = "journal.key";
+
 /// Those of [`DIRECTORIES`] that no command has a reason to enter, whatever its user id is.
-pub(crate) const SERVICE_ONLY: [&str; 4] = [STAGE, ".filesecbox/versions", BASES, SANDBOXES];
+pub(crate) const SERVICE_ONLY: [&str; 9] =
+    [STAGE, TRASH, JOURNAL, REFUSED, ".filesecbox/versions", BASES, VIEWS, KEPT, SANDBOXES];
 
 fn place(parts: &[&str]) -> Result<RelPath> {
     // Ids are single segments of at most 128 bytes, so the joined path keeps every rule of `RelPath`.
@@ -103,6 +135,11 @@ pub(crate) fn of_sandbox(user: &UserId, agent: &AgentId) -> Result<[RelPath; 2]>
     Ok([workspace(user, agent)?, packages(user, agent)?])
 }
 
+/// Where a sandbox is while it is set aside.
+pub(crate) fn kept(user: &UserId, agent: &AgentId) -> Result<RelPath> {
+    place(&[KEPT, user.as_str(), agent.as_str()])
+}
+
 /// What the service keeps about a sandbox.
 pub(crate) fn sandbox(user: &UserId, agent: &AgentId) -> Result<RelPath> {
     place(&[SANDBOXES, user.as_str(), agent.as_str()])
@@ -132,6 +169,11 @@ pub(crate) fn passing_owner(fresh_name: &OsStr) -> u32 {
     from_hash(blake3::hash(fresh_name.as_bytes()))
 }
 
+/// Tells whether a user id is one that sandboxes have.
+pub(crate) fn is_a_sandboxs(owner: u32) -> bool {
+    (OWNER_FIRST..2 * OWNER_FIRST).contains(&owner)
+}
+
 fn from_hash(hash: blake3::Hash) -> u32 {
     let [a, b, c, d, ..] = *hash.as_bytes();
     OWNER_FIRST | (u32::from_le_bytes([a, b, c, d]) & (OWNER_FIRST - 1))
@@ -153,5 +195,19 @@ mod tests {
         assert_ne!(passing, passing_owner(OsStr::new("2")));
         let range = OWNER_FIRST..2 * OWNER_FIRST;
         assert!(range.contains(&owner(&salt, &user, &agent)) && range.contains(&passing));
+    }
+
+    #[test]
+    fn the_document_of_the_layout_has_every_directory_and_the_formula_of_owners() {
+        let document = include_str!("../../docs/LAYERS.md");
+        let listed = document.split("```text").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        for place in DIRECTORIES.iter().filter(|place| **place != OWN) {
+            assert!(listed.lines().any(|line| line.trim().starts_with(place)), "{place} is not listed");
+        }
+        assert!(listed.contains("  .filesecbox/salt "), "the salt is not listed");
+        // The example of the document, which whoever writes another program can check against.
+        let (user, agent) = (UserId::parse("alice").unwrap(), AgentId::parse("demo").unwrap());
+        let example = owner(&[0; 32], &user, &agent);
+        assert!(document.contains(&format!("owner of `alice` with `demo` is {example}")), "{example}");
     }
 }

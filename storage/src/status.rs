@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::place;
 use crate::stat::{Kind, Stat};
 use crate::store::Store;
@@ -181,6 +182,7 @@ impl Comparison {
         let mut hidden = if opaque { names(base, current)? } else { BTreeSet::new() };
         let entries = upper.first_entries(self.entries_left.saturating_add(1))?;
         for entry in entries {
+            interrupt::check()?;
             self.entries_left = self.entries_left.checked_sub(1).ok_or(Error::TooManyEntries(self.limit))?;
             let name = entry.name.as_os_str();
             hidden.remove(name);
@@ -309,6 +311,7 @@ fn same_bytes(a: &Dir, b: &Dir, name: &OsStr) -> Result<bool> {
     };
     let (mut chunk_a, mut chunk_b) = ([0; 8192], [0; 8192]);
     loop {
+        interrupt::check()?;
         let (read_a, read_b) = (read(&mut a, &mut chunk_a)?, read(&mut b, &mut chunk_b)?);
         if read_a != read_b || chunk_a.get(..read_a) != chunk_b.get(..read_b) {
             return Ok(false);

@@ -19,9 +19,11 @@ use policy::RelPath;
 
 use crate::dir::{Dir, Entry};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::live::Seat;
-use crate::stage::{StagedFile, Trash};
+use crate::stage::StagedFile;
 use crate::stat::{Kind, Layer, Stat};
+use crate::trash::Trash;
 use crate::usage::Use;
 
 /// Symbolic links followed for one path, as many as the kernel follows (path_resolution(7)).
@@ -101,8 +103,9 @@ impl Room {
     /// Lists `dir` and takes the room of its entries.
     ///
     /// # Errors
-    /// [`Error::TooManyEntries`] when there is no more.
+    /// [`Error::TooManyEntries`] when there is no more; those of [`interrupt::check`].
     pub(crate) fn list(&mut self, dir: &Dir) -> Result<Vec<Entry>> {
+        interrupt::check()?;
         let listed = dir.first_entries(self.entries_left.saturating_add(1))?;
         self.take_entries(listed.len())?;
         Ok(listed)
@@ -121,8 +124,9 @@ impl Room {
     /// Takes the room of one path.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] when there is no more.
+    /// [`Error::TooLarge`] when there is no more; those of [`interrupt::check`].
     pub(crate) fn take_path(&mut self, bytes: usize) -> Result<()> {
+        interrupt::check()?;
         self.path_bytes_left = self.path_bytes_left.checked_sub(bytes).ok_or_else(|| Error::TooLarge {
             what: "the list of all paths in the directory".to_owned(),
             limit: u64::try_from(self.path_bytes).unwrap_or(u64::MAX),
@@ -301,6 +305,13 @@ pub trait Tree {
         let _ = (from, entries);
         Ok(Use::default())
     }
+
+    /// What [`Tree::copy_dir`] of `from` adds to the tree; of at most `entries` entries.
+    ///
+    /// # Errors
+    /// As [`Tree::copy_dir`]; [`Error::Escape`] for somebody else's file that a command linked in;
+    /// [`Error::TooManyEntries`].
+    fn taken_by_copy(&self, from: &RelPath, entries: usize) -> Result<Use>;
 
     /// Copies the directory `from`, following a link there, with everything in it to `to`, where nothing may be. The
     /// parent must exist. Sockets, pipes and devices are left out.

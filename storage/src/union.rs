@@ -18,9 +18,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use policy::{RelPath, SkillId};
+use policy::{RelPath, SkillId, TreeId};
 
 use self::layers::{Found, Layers};
+use crate::copy::taken_by_copy;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::live::Seat;
@@ -32,6 +33,8 @@ use crate::usage::Use;
 /// A merged view: a baseline skill under a user's overlay.
 pub struct Union {
     pub(crate) stage: Stage,
+    /// Which tree it is.
+    pub(crate) id: TreeId,
     /// The store's root.
     pub(crate) root: Arc<Dir>,
     /// Where the baselines of the agent lie, from the store's root.
@@ -276,6 +279,10 @@ impl Tree for Union {
 
     fn copied_by_rename(&self, from: &RelPath, entries: usize) -> Result<Use> {
         self.copied_by_renaming(from, entries)
+    }
+
+    fn taken_by_copy(&self, from: &RelPath, entries: usize) -> Result<Use> {
+        Ok(taken_by_copy(&self.open_layers(from)?, None, entries)?.all)
     }
 
     fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {

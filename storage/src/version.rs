@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::stat::Kind;
 
 /// The extended attribute that carries a published tree's version.
@@ -192,6 +193,7 @@ impl Walk {
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let parent_bytes = self.path.len();
         for entry in entries {
+            interrupt::check()?;
             if parent_bytes > 0 {
                 self.path.push(b'/');
             }
@@ -220,6 +222,7 @@ impl Walk {
     fn content(&mut self, mut file: &File) -> Result<(blake3::Hash, u64)> {
         let mut hasher = blake3::Hasher::new();
         loop {
+            interrupt::check()?;
             let read = file
                 .read(&mut self.buffer)
                 .map_err(|error| Error::from_io("read", String::from_utf8_lossy(&self.path), error))?;

@@ -29,7 +29,7 @@ fn workspace() -> TreeId {
 }
 
 fn limited(bytes: u64, files: u64) -> Options {
-    Options { disk: DiskLimits { bytes, files, free_bytes: 0 }, ..relaxed() }
+    Options { disk: DiskLimits { bytes, files, free_bytes: 0, ..DiskLimits::default() }, ..relaxed() }
 }
 
 /// Writes a file of `bytes` bytes and its parents.
@@ -241,7 +241,7 @@ fn nothing_is_written_when_the_disk_is_to_stay_free_and_removals_go_on() {
     let refused = [
         fill(&files, "g", 1).map(drop),
         files.make_dir(&path("d"), 0o755, false).map(drop),
-        fixture.store.spool().map(drop),
+        fixture.store.spool(&user_id("u")).map(drop),
         fixture
             .store
             .publish(Scope::Baseline, &user_id("u"), &agent(), &[skill_id("s")], &mut |_, _| Ok(None))
@@ -404,4 +404,30 @@ fn figures() {
         .collect();
     times.sort_unstable();
     println!("count of 10 000 files: p50 {} µs", times[10]);
+}
+
+#[test]
+fn what_was_thrown_away_counts_until_it_is_removed() {
+    let mut fixture = Fixture::with(limited(LIMIT, 100));
+    let id = storage::SandboxId { user: user_id("u"), agent: agent() };
+    let files = fixture.store.files(workspace());
+    fill(&files, "d/big", LIMIT - 8 * BLOCK).unwrap();
+    let (_, leftovers) = fixture.store.remove_sandbox(&id, false).unwrap();
+    assert!(fixture.store.usage(&workspace()).unwrap().bytes >= LIMIT - 8 * BLOCK);
+    is_quota(fill(&files, "again", LIMIT - 8 * BLOCK), "limits.disk.bytes");
+    // Another user's do not.
+    let other = fixture.store.files(TreeId::Workspace(user_id("v"), agent()));
+    fill(&other, "big", LIMIT - 8 * BLOCK).unwrap();
+    drop(leftovers);
+    fill(&files, "again", LIMIT - 8 * BLOCK).unwrap();
+
+    // A service that dies leaves it, and the next one removes it.
+    let (_, leftovers) = fixture.store.remove_sandbox(&id, false).unwrap();
+    std::mem::forget(leftovers);
+    drop(files);
+    drop(other);
+    fixture = fixture.reopened(limited(LIMIT, 100));
+    fixture.wait_for_empty_trash();
+    assert_eq!(fixture.store.usage(&workspace()).unwrap(), Use::default());
+    fill(&fixture.store.files(workspace()), "again", LIMIT - 8 * BLOCK).unwrap();
 }

@@ -41,12 +41,17 @@ const READ: Needs = [
     [It, Nothing, Nothing],
     [Denied; 3],
 ];
-const CHANGE: Needs =
-    [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [It, Nothing, Nothing], [Denied; 3]];
-const BASELINE: Needs =
-    [[Unknown; 3], [It; 3], [Denied; 3], [It, Nothing, It], [Denied; 3], [Denied; 3], [Denied; 3]];
-/// The baseline, and what the user of the path sees.
-const PROMOTE: Needs = [
+const CHANGE: Needs = [
+    [Unknown; 3],
+    [It; 3],
+    [It; 3],
+    [Denied, Nothing, Denied],
+    [It, It, Nothing],
+    [It, Nothing, Nothing],
+    [Denied; 3],
+];
+/// The baseline of the agent, asked for among the skills of the user.
+const BASELINE: Needs = [
     [Unknown; 3],
     [It; 3],
     [Denied; 3],
@@ -62,8 +67,7 @@ const ISSUE: Needs = [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [Denied; 3], 
 const OF_USER: Needs =
     [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [Denied, Denied, Nothing], [Denied; 3]];
 /// The tree of the path, and the workspace of `u` with `a`.
-const FORK: Needs =
-    [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [It, Nothing, Nothing], [Denied; 3]];
+const FORK: Needs = CHANGE;
 /// A list of what the caller may see, which the path does not say.
 const ANY_BUT_MONITOR: Needs = [[Unknown; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3], [Denied; 3]];
 const ADMIN: Needs = [[Unknown; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3]];
@@ -97,9 +101,9 @@ const ROWS: &[Row] = &[
         "?version=00000000000000000000000000000000",
         "",
         404,
-        PROMOTE,
+        BASELINE,
     ),
-    Row("POST /v1/skills/{u}/{a}/{s}/promote", "", "", 409, PROMOTE),
+    Row("POST /v1/skills/{u}/{a}/{s}/promote", "", "", 409, BASELINE),
     Row("POST /v1/skills/{u}/{a}/{s}/pull", "", "", 200, CHANGE),
     Row("GET /v1/skills/{u}/{a}/catalog", "", "", 200, READ),
     Row("GET /v1/sandbox", "", "", 200, ISSUE),
@@ -152,6 +156,43 @@ const ROWS: &[Row] = &[
     Row("DELETE /v1/sandbox/{u}/{a}", "", "", 200, CHANGE),
     Row("DELETE /v1/sandbox/{u}", "", "", 200, OF_USER),
 ];
+
+/// Every place where a document lists what needs no token.
+const LISTS: [(&str, &str, &str); 2] = [
+    ("docs/API.md", "\n| `GET /healthz`", "| without a token"),
+    ("docs/CONFIGURATION.md", "every request but `GET /healthz`", "needs one."),
+];
+
+#[test]
+fn the_documents_list_exactly_the_routes_that_need_no_token() {
+    let service = closed();
+    let read =
+        |path: &str| std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let mut open = BTreeSet::new();
+    for operation in operations() {
+        let (method, path) = operation.split_once(' ').unwrap();
+        let path = path.replace("T/", "/v1/sandbox/{u}/{a}/").replace("{snapshot}", SNAPSHOT);
+        let path = path.replace("{u}", "u").replace("{a}", "a").replace("{s}", "s");
+        if service.client.request(method, path.replace(['{', '}'], "")).send().status != 401 {
+            open.insert(operation);
+        }
+    }
+    assert!(open.contains("GET /healthz") && open.len() < 10, "{open:?}");
+    for (document, begin, end) in LISTS {
+        let text = read(document);
+        let (_, rest) = text.split_once(begin).unwrap_or_else(|| panic!("{document} has no list"));
+        let list = format!("`GET /healthz`{}", rest.split_once(end).unwrap().0);
+        let listed: BTreeSet<String> = list.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        assert_eq!(listed, open, "{document}");
+    }
+    // Each has a section of its own that says so, and no other has.
+    let api = read("docs/API.md");
+    for section in api.split("\n### ").skip(1) {
+        let says_so = section.lines().any(|line| line.starts_with("No token."));
+        let named: BTreeSet<&str> = section.lines().next().unwrap().split('`').skip(1).step_by(2).collect();
+        assert_eq!(says_so, named.iter().any(|name| open.contains(*name)), "{named:?}");
+    }
+}
 
 fn operations() -> BTreeSet<String> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/mod.rs");

@@ -26,16 +26,21 @@
     reason = "a test fails by panicking, looks at the host from outside, and shares the client with another suite"
 )]
 
+mod admittance;
 mod attack;
 mod bodies;
 #[path = "../rest/support/client.rs"]
 mod client;
+mod disk;
 mod environment;
 mod expectation;
 mod files;
+mod headers;
 mod host;
 mod kernel;
 mod layers;
+mod modes;
+mod neighbours;
 mod network;
 mod others;
 mod paths;
@@ -44,10 +49,12 @@ mod planting;
 mod processes;
 mod programs;
 mod races;
+mod records;
 mod resources;
 mod scene;
 mod stage;
 mod table;
+mod washing;
 #[path = "../rest/support/zip.rs"]
 mod zip;
 
@@ -67,18 +74,25 @@ use table::{Found, Theme};
 /// All attacks, by theme.
 const THEMES: &[Theme] = &[
     ("Files of the host and of others", files::ATTACKS),
+    ("Modes, times and owners", modes::ATTACKS),
     ("Other processes", others::ATTACKS),
     ("Programs", programs::ATTACKS),
     ("The kernel", kernel::ATTACKS),
     ("The network", network::ATTACKS),
+    ("Other users on the network", neighbours::ATTACKS),
     ("What outlives a run", processes::ATTACKS),
     ("Resources", resources::ATTACKS),
+    ("The disk", disk::ATTACKS),
     ("Things planted for the API", planting::ATTACKS),
     ("Races with the API", races::ATTACKS),
     ("Paths", paths::ATTACKS),
     ("Requests and their bodies", bodies::ATTACKS),
+    ("Connections", admittance::ATTACKS),
+    ("What skills say of themselves", headers::ATTACKS),
     ("Layers", layers::ATTACKS),
+    ("What a restart believes", records::ATTACKS),
     ("Environment and identity", environment::ATTACKS),
+    ("The audit log", washing::ATTACKS),
 ];
 
 /// Runs by residents without which the attacks were not made by them: a few for each, of which there were 878.

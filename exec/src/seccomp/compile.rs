@@ -13,6 +13,8 @@ pub(crate) enum Action {
     Allow,
     /// It is not made and returns this error; 0 pretends success.
     Errno(i32),
+    /// It waits until the holder of the filter's listener answers it; without one it does not exist (`ENOSYS`).
+    Notify,
 }
 
 /// A test of the low 32 bits of one argument: `(argument & mask) == value`, or `!=`.
@@ -69,6 +71,7 @@ const OFFSET_ARGUMENTS: u32 = 16;
 
 const RET_ALLOW: u32 = 0x7FFF_0000;
 const RET_ERRNO: u32 = 0x0005_0000;
+const RET_USER_NOTIF: u32 = 0x7FC0_0000;
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
 
 // Instruction codes (linux/bpf_common.h).
@@ -143,10 +146,43 @@ fn body(verdict: &Verdict) -> Vec<sock_filter> {
         Verdict::When(clauses, action) => (clauses, action),
     };
     let mut code = Vec::new();
-    for clause in clauses {
-        code.extend(clause_body(clause, *action));
+    for run in clauses.chunk_by(|one, next| choice(one).is_some() && choice(one) == choice(next)) {
+        match run {
+            [clause] => code.extend(clause_body(clause, *action)),
+            choices => code.extend(choices_body(choices.iter().flatten(), *action)),
+        }
     }
     code.push(step(RETURN, RET_ALLOW));
+    code
+}
+
+/// Which bits of which argument a clause compares with one value, when it does nothing else.
+fn choice(clause: &[Condition]) -> Option<(u32, u32)> {
+    match clause {
+        [Condition { argument, mask, equal: true, value: _ }] => Some((*argument, *mask)),
+        _ => None,
+    }
+}
+
+/// Returns the action when one of several conditions holds that look at the same bits, and falls through otherwise.
+fn choices_body<'a>(
+    choices: impl DoubleEndedIterator<Item = &'a Condition>,
+    action: Action,
+) -> Vec<sock_filter> {
+    // Built from the end, where the distance to the return is known.
+    let mut code = vec![step(RETURN, code_of(action))];
+    let mut bits = None;
+    for condition in choices.rev() {
+        let skip = u8::try_from(code.len() - 1).unwrap_or(u8::MAX);
+        let is_last = bits.replace((condition.argument, condition.mask)).is_none();
+        code.insert(0, branch(JUMP_EQUAL, condition.value, skip, u8::from(is_last)));
+    }
+    if let Some((argument, mask)) = bits {
+        if mask != u32::MAX {
+            code.insert(0, step(AND, mask));
+        }
+        code.insert(0, step(LOAD_WORD, OFFSET_ARGUMENTS + 8 * argument));
+    }
     code
 }
 
@@ -172,6 +208,7 @@ fn code_of(action: Action) -> u32 {
     match action {
         Action::Allow => RET_ALLOW,
         Action::Errno(number) => RET_ERRNO | u32::try_from(number).unwrap_or(0),
+        Action::Notify => RET_USER_NOTIF,
     }
 }
 

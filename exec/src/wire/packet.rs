@@ -15,7 +15,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Descriptors, Next, Order, Place, Report, Request};
+use super::{Descriptors, Next, Order, Place, Report, Request, Sockets};
 
 /// Largest body inside a packet, in bytes; larger ones travel in a memory file. Far below a socket's buffer.
 const INLINE_BYTES: usize = 32 * 1024;
@@ -23,9 +23,9 @@ const INLINE_BYTES: usize = 32 * 1024;
 const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Most mounts of one run: its tree, home and temporary directory, and the skills it asked for.
 pub(crate) const MOUNTS_MAX: usize = 72;
-/// Most descriptors with one packet: five of every run, its walls, mounts, leases, and a memory file. The kernel's own
+/// Most descriptors with one packet: five of every run, its walls, network, mounts, leases, and a memory file. The kernel's own
 /// bound is 253 (unix(7), `SCM_MAX_FD`).
-const DESCRIPTORS_MAX: usize = 7 + 2 * MOUNTS_MAX;
+const DESCRIPTORS_MAX: usize = 8 + 2 * MOUNTS_MAX;
 
 /// Sends `request` and its descriptors without waiting.
 ///
@@ -40,6 +40,7 @@ pub(crate) fn send_request(
     attached.extend(descriptors.stdio);
     attached.push(descriptors.directory);
     attached.extend(descriptors.walls);
+    attached.extend(descriptors.network);
     attached.extend(&descriptors.mounts);
     attached.extend(&descriptors.leases);
     send_order(socket, &Order::Run(request), &attached)
@@ -95,13 +96,14 @@ pub(crate) fn receive_order(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Re
     };
     let (run, stdio, directory) = (next()?, [next()?, next()?, next()?], next()?);
     let walls = if request.has_walls { Some(next()?) } else { None };
+    let network = if request.sockets == Sockets::OwnNetwork { Some(next()?) } else { None };
     let (mounts, leases) = match &request.place {
         Place::Host { .. } => (0, 0),
         Place::Mounted { at, leases } => (at.len(), *leases),
     };
     let mounts = (0..mounts).map(|_| next()).collect::<io::Result<Vec<_>>>()?;
     let leases = (0..leases).map(|_| next()).collect::<io::Result<Vec<_>>>()?;
-    let descriptors = Descriptors { run, stdio, directory, walls, mounts, leases };
+    let descriptors = Descriptors { run, stdio, directory, walls, network, mounts, leases };
     Ok(Some(Arrived::Run(Box::new(request), descriptors)))
 }
 
@@ -146,12 +148,42 @@ fn receive_any<R: DeserializeOwned>(
 /// Size of the buffer that [`receive_order`] needs, in bytes.
 pub(crate) const PACKET_BYTES_MAX: usize = INLINE_BYTES + 1024;
 
+/// Room for a message on the stack, in bytes: for every [`Report`].
+const MESSAGE_BYTES: usize = 128;
+
 /// Sends one message, on either socket, without waiting and without a signal when nobody listens.
+///
+/// Allocates nothing for a [`Report`], which a process may send that shares its memory with its parent.
 ///
 /// # Errors
 /// As `sendmsg(2)`.
 pub(crate) fn send_message<M: Serialize>(socket: BorrowedFd<'_>, message: &M) -> io::Result<()> {
-    send(socket, &encode(message)?, &[])
+    send_small(socket, message, &[])
+}
+
+fn send_small<M: Serialize>(
+    socket: BorrowedFd<'_>,
+    message: &M,
+    attached: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut room = [0; MESSAGE_BYTES];
+    match postcard::to_slice(message, &mut room) {
+        Ok(body) => send(socket, body, attached),
+        Err(postcard::Error::SerializeBufferFull) => send(socket, &encode(message)?, attached),
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+/// Sends one message with a descriptor, as [`send_message`] does.
+///
+/// # Errors
+/// As `sendmsg(2)`.
+pub(crate) fn send_with<M: Serialize>(
+    socket: BorrowedFd<'_>,
+    message: &M,
+    attached: BorrowedFd<'_>,
+) -> io::Result<()> {
+    send_small(socket, message, &[attached])
 }
 
 /// Hands the process `pid`, a child or the caller itself, to the service.
@@ -160,7 +192,7 @@ pub(crate) fn send_message<M: Serialize>(socket: BorrowedFd<'_>, message: &M) ->
 /// As `pidfd_open(2)` and `sendmsg(2)`.
 pub(crate) fn send_handle(run: BorrowedFd<'_>, pid: rustix::process::Pid) -> io::Result<()> {
     let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
-    send(run, &encode(&Report::Handle)?, &[handle.as_fd()])
+    send_with(run, &Report::Handle, handle.as_fd())
 }
 
 /// Sends one packet with descriptors, without waiting.
@@ -222,4 +254,31 @@ pub(crate) fn decode<'a, M: Deserialize<'a>>(body: &'a [u8]) -> io::Result<M> {
 
 fn malformed() -> io::Error {
     io::Error::from(io::ErrorKind::InvalidData)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Limit;
+    use crate::step::Step;
+    use crate::wire::Reach;
+
+    #[test]
+    fn every_report_fits_into_its_room_on_the_stack() {
+        let (least, none) = (Some(i32::MIN), None);
+        for report in [
+            Report::Started { pid: i32::MAX },
+            Report::Handle,
+            Report::Listener,
+            Report::Unreachable { reach: Reach::Closed },
+            Report::Ended { code: least, signal: least, stays: true },
+            Report::Failed { step: Step::Execute, errno: i32::MIN },
+            Report::Exited { code: least, signal: least, limit: Some(Limit::Memory) },
+            Report::Exited { code: none, signal: none, limit: None },
+        ] {
+            let mut room = [0; MESSAGE_BYTES];
+            let body = postcard::to_slice(&report, &mut room).unwrap();
+            assert_eq!(decode::<Report>(body).unwrap(), report);
+        }
+    }
 }

@@ -30,8 +30,7 @@ use super::child::{Failure, Turn};
 use super::root::{self, SHARED_MEMORY, WORKSPACE};
 use crate::step::Step;
 use crate::sys;
-use crate::tier::Network;
-use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Place, Report, Request};
+use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Place, Report, Request, Sockets};
 
 /// Size of the memory shared between the processes of a run, as `tmpfs(5)` takes it.
 const SHARED_MEMORY_SIZE: &str = "64m";
@@ -45,6 +44,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) host_network: BorrowedFd<'a>,
     /// The launcher itself.
     pub(super) launcher: BorrowedFd<'a>,
+    /// The user namespace of the command.
+    pub(super) users: Option<BorrowedFd<'a>>,
     /// Whether `/proc` can be mounted.
     pub(super) has_proc: bool,
 }
@@ -62,7 +63,8 @@ pub(super) fn live(
     // What this process has of other runs would keep their ends from being noticed.
     let needed =
         [surroundings.host_network.as_raw_fd(), surroundings.launcher.as_raw_fd(), orders.as_raw_fd()];
-    sys::close_all_but(&[&[0, 1, 2], &needed[..]].concat());
+    let users: Vec<_> = surroundings.users.iter().map(AsRawFd::as_raw_fd).collect();
+    sys::close_all_but(&[&[0, 1, 2], &needed[..], &users[..]].concat());
     let prepared = prepare(surroundings);
     let mut buffer = vec![0; PACKET_BYTES_MAX];
     let Ok(Some(Arrived::Run(request, descriptors))) = wire::receive_order(orders.as_fd(), &mut buffer)
@@ -180,17 +182,20 @@ fn attach(
         return Err(Failure(Step::Request, io::ErrorKind::InvalidInput.into()));
     };
     attach_all(at, &descriptors.mounts)?;
-    if request.network == Network::Host {
-        nix::sched::setns(host_network, CloneFlags::CLONE_NEWNET)
-            .map_err(|error| Failure(Step::Network, error.into()))?;
-    }
-    Ok(())
+    let network = match request.sockets {
+        // It stays in the network of the launcher, in which no process can make a socket.
+        Sockets::Refused => return Ok(()),
+        Sockets::OwnNetwork => descriptors.network.as_ref().map(AsFd::as_fd),
+        Sockets::HostNetwork => Some(host_network),
+    };
+    let network = network.ok_or_else(|| Failure(Step::Request, io::ErrorKind::InvalidInput.into()))?;
+    nix::sched::setns(network, CloneFlags::CLONE_NEWNET).map_err(|error| Failure(Step::Network, error.into()))
 }
 
 /// Asks to die with the launcher, and makes sure that it has not died before the question.
 ///
 /// Its number cannot be asked for: it has none in this process namespace (getppid(2)).
-fn die_with(launcher: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn die_with(launcher: BorrowedFd<'_>) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let mut set = [PollFd::from_borrowed_fd(launcher, PollFlags::IN)];
     match poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? {

@@ -8,6 +8,7 @@ use storage::text::Replacement;
 use super::edit::UPDATED;
 use super::written;
 use crate::http::answer::Answer;
+use crate::http::object::Object;
 use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
 use crate::http::{App, conditional};
 
@@ -15,7 +16,7 @@ use crate::http::{App, conditional};
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Body {
     pub(in crate::http) path: String,
-    edits: Vec<Edit>,
+    edits: Vec<Object<Edit>>,
 }
 
 #[derive(Deserialize)]
@@ -34,7 +35,7 @@ fn once() -> usize {
 impl Body {
     /// What is to be replaced by what.
     pub(in crate::http) fn edits(self) -> Vec<Replacement> {
-        let replacement = |edit: Edit| Replacement {
+        let replacement = |Object(edit): Object<Edit>| Replacement {
             old: edit.old_string,
             new: edit.new_string,
             expected: edit.expected_replacements,

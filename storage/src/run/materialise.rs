@@ -9,6 +9,7 @@ use crate::copy::copy_file;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::place;
+use crate::stage::Stage;
 use crate::stat::{Kind, Stat};
 use crate::store::Store;
 use crate::tree::Room;
@@ -24,16 +25,19 @@ pub(super) struct Copy {
     pub(super) base: String,
 }
 
-/// A name in `work/`, whose content is removed when this is dropped.
+/// A name in `work/`, whose content is thrown away when this is dropped. Until it is removed it counts for its tree.
 struct WorkTrash {
+    stage: Stage,
+    id: TreeId,
     work: Dir,
     name: OsString,
 }
 
 impl Drop for WorkTrash {
     fn drop(&mut self) {
-        if let Err(error) = self.work.remove_tree(&self.name) {
-            tracing::warn!(%error, "a run's files stay until the next start");
+        match self.stage.discard(&self.work, &self.name, Some(&self.id)) {
+            Ok(trash) => drop(trash),
+            Err(error) => tracing::warn!(%error, "a run's files stay until the next start"),
         }
     }
 }
@@ -106,10 +110,12 @@ impl Store {
         };
         let work = self.inner.root.open_dir(&RelPath::parse(place::WORK)?)?;
         let dir = work.create_dir(run, 0o700)?;
-        let trash = WorkTrash { work, name: run.to_owned() };
+        let stage = self.inner.stage.clone();
+        let trash = WorkTrash { stage, id: id.clone(), work, name: run.to_owned() };
         give(&dir, owner)?;
         let limits = &self.inner.options.files;
         let mut copying = Copying {
+            store: self,
             owner,
             what: if matches!(id, TreeId::Skill(..)) { "the skill" } else { "the workspace" },
             own: matches!(id, TreeId::Workspace(..)).then(|| self.owner(id)).flatten(),
@@ -144,6 +150,7 @@ pub(super) fn below(prefix: &OsStr, name: &OsStr) -> OsString {
 }
 
 struct Copying<'a> {
+    store: &'a Store,
     owner: Option<u32>,
     what: &'static str,
     /// Whose a file with several names is to be, if anybody's: else it is a stranger's, linked in.
@@ -193,6 +200,7 @@ impl Copying<'_> {
                         .bytes
                         .checked_sub(stat.size)
                         .ok_or_else(|| Error::TooLarge { what: self.what.to_owned(), limit })?;
+                    self.store.admit_space_for(stat.allocated)?;
                     let copy = into.create_file(&child.name, stat.mode & 0o777)?;
                     copy_file(source, &copy, &stat)?;
                     if let Some(owner) = self.owner {

@@ -12,8 +12,16 @@ use super::SandboxId;
 use super::used::directory;
 use crate::error::{Error, Result};
 use crate::place;
-use crate::stage::{Leftovers, Trash};
 use crate::store::Store;
+use crate::trash::{Leftovers, Trash};
+
+/// What became of a sandbox that nobody used.
+pub enum Swept {
+    /// It is aside, until it is used or nobody has used it for longer; something older gave way.
+    SetAside(Leftovers),
+    /// It is gone.
+    Removed(Leftovers),
+}
 
 impl Store {
     /// Removes a sandbox: its workspace and its home, and with `snapshots` those too. Tells whether there was
@@ -29,30 +37,41 @@ impl Store {
         let _alone = self.inner.locks.write(&id.workspace());
         self.check_left(id)?;
         let kept = self.count_snapshots(id)?;
-        let was_there = self.is_there(id)? || (snapshots && kept > 0);
+        let was_there = self.is_there(id)? || self.is_kept(id)? || (snapshots && kept > 0);
         let mut places = place::of_sandbox(&id.user, &id.agent)?.to_vec();
+        places.push(place::kept(&id.user, &id.agent)?);
         if hand.is_some() && (snapshots || kept == 0) {
             places.push(place::sandbox(&id.user, &id.agent)?);
         }
         Ok((was_there, self.take_out(id, &places)?))
     }
 
-    /// Removes a sandbox that nobody is in and nobody has used for as long as [`Options::idle`](crate::Options) says;
-    /// `None` when it is not so. Snapshots stay.
+    /// Sets a sandbox aside that nobody is in and nobody has used for as long as [`Options::idle`](crate::Options) says,
+    /// and removes one that has been aside for as long as [`Options::keep`](crate::Options) says; `None` when it is not
+    /// so. Snapshots stay.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn sweep(&self, id: &SandboxId) -> Result<Option<Leftovers>> {
+    pub fn sweep(&self, id: &SandboxId) -> Result<Option<Swept>> {
         let _alone = self.inner.locks.write(&id.workspace());
         if self.occupants(id) > 0 || !self.is_idle(id)? {
             return Ok(None);
         }
-        let mut taken = self.take_out(id, &place::of_sandbox(&id.user, &id.agent)?)?;
+        let keeps = !self.inner.options.keep.is_zero();
+        if keeps && self.is_there(id)? {
+            return Ok(Some(Swept::SetAside(self.set_aside(id)?)));
+        }
+        if keeps && !self.is_expired(id)? {
+            return Ok(None);
+        }
+        let mut places = place::of_sandbox(&id.user, &id.agent)?.to_vec();
+        places.push(place::kept(&id.user, &id.agent)?);
+        let mut taken = self.take_out(id, &places)?;
         if taken.trash.is_empty() {
             return Ok(None);
         }
         taken.trash.extend(self.take_record(id));
-        Ok(Some(taken))
+        Ok(Some(Swept::Removed(taken)))
     }
 
     /// The sandboxes that may be swept, sorted: at most `most` of those that come after `after`. Keeps the uptime.
@@ -74,9 +93,9 @@ impl Store {
             }
             let held = self.inner.locks.read(&id.workspace());
             if self.is_idle(&id)? {
-                if self.is_there(&id)? {
+                if self.is_there(&id)? || (self.is_kept(&id)? && self.is_expired(&id)?) {
                     idle.push(id);
-                } else {
+                } else if !self.is_kept(&id)? {
                     let record = self.take_record(&id);
                     drop(held);
                     drop(record);
@@ -86,22 +105,22 @@ impl Store {
         Ok(idle)
     }
 
-    /// Moves directories of a sandbox into the stage. The caller holds the workspace alone.
+    /// Moves directories of a sandbox into the trash. The caller holds the workspace alone.
     fn take_out(&self, id: &SandboxId, places: &[RelPath]) -> Result<Leftovers> {
         let mut taken = Leftovers::default();
         for place in places {
-            taken.trash.extend(self.take_place(place)?.map(Arc::new));
+            taken.trash.extend(self.take_place(id, place)?.map(Arc::new));
         }
         self.inner.accounts.forget(&id.workspace());
         self.inner.uses.forget(id);
         Ok(taken)
     }
 
-    /// Moves a directory into the stage, if it is there.
-    fn take_place(&self, place: &RelPath) -> Result<Option<Trash>> {
+    /// Moves a directory into the trash, if it is there.
+    fn take_place(&self, id: &SandboxId, place: &RelPath) -> Result<Option<Trash>> {
         let (Some(above), Some(name)) = (place.parent(), place.file_name()) else { return Ok(None) };
         let Some(above) = directory(&self.inner.root, &above)? else { return Ok(None) };
-        let trash = match self.inner.stage.discard(&above, OsStr::new(name)) {
+        let trash = match self.inner.stage.discard(&above, OsStr::new(name), Some(&id.workspace())) {
             Err(Error::NotFound(_)) => return Ok(None),
             trash => trash?,
         };
@@ -111,13 +130,13 @@ impl Store {
         Ok(Some(trash))
     }
 
-    /// Moves the record of a sandbox that has no snapshots into the stage, with what a death left among its objects. The
+    /// Moves the record of a sandbox that has no snapshots into the trash, with what a death left among its objects. The
     /// caller holds the workspace.
     fn take_record(&self, id: &SandboxId) -> Option<Arc<Trash>> {
         let taken = || {
             let _hand = self.take_in_hand(id)?;
             match self.count_snapshots(id)? {
-                0 => self.take_place(&place::sandbox(&id.user, &id.agent)?),
+                0 => self.take_place(id, &place::sandbox(&id.user, &id.agent)?),
                 _ => Ok(None),
             }
         };
@@ -134,7 +153,7 @@ impl Store {
 
     /// Removes the directories of users that have nothing any more. Nobody else uses the store yet.
     pub(crate) fn tidy_users(&self) -> Result<()> {
-        for place in [place::WORKSPACES, place::HOMES, place::SANDBOXES] {
+        for place in [place::WORKSPACES, place::HOMES, place::KEPT, place::SANDBOXES] {
             let all = self.inner.root.open_dir(&RelPath::parse(place)?)?;
             for entry in all.entries()? {
                 match all.remove_dir(&entry.name) {

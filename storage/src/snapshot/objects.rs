@@ -8,6 +8,7 @@ use super::OBJECTS;
 use super::manifest::Digest;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::stat::Stat;
 use crate::store::Store;
 use crate::usage::Use;
@@ -51,7 +52,7 @@ impl<'a> Objects<'a> {
     /// [`Error::Quota`], [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
     pub(super) fn put(&mut self, mut file: File, mut stat: Stat, tries: usize) -> Result<Put> {
         for left in (0..tries.max(1)).rev() {
-            self.store.admit_space()?;
+            self.store.admit_space_for(stat.allocated)?;
             self.check(stat.allocated)?;
             let read = self.readable_bytes.checked_sub(stat.size);
             self.readable_bytes = read.ok_or_else(|| self.beyond_bytes(stat.size))?;
@@ -142,6 +143,7 @@ pub(super) fn copy_hashed(from: &File, to: &File, size: u64) -> Result<Digest> {
     let (mut source, mut target) = (if is_shared { to } else { from }, to);
     let mut left = size;
     loop {
+        interrupt::check()?;
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let piece = buffer.get_mut(..most).unwrap_or_default();
         let read = match source.read(piece) {

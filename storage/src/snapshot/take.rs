@@ -15,6 +15,7 @@ use super::walk::{Known, Walk, nanoseconds};
 use super::{MANIFESTS, Snapshot, SnapshotId, SnapshotNote, UNFINISHED, ids};
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::place;
 use crate::sandbox::SandboxId;
 use crate::store::Store;
@@ -153,6 +154,7 @@ impl Store {
             // One call for all objects, their names, and the manifest.
             own.sync_file_system()?;
         }
+        interrupt::commit()?;
         staged.place(&manifests, OsStr::new(id.as_str()))?;
         if self.is_strict() { manifests.sync() } else { Ok(()) }
     }

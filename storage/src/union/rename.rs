@@ -5,15 +5,16 @@
 
 use policy::RelPath;
 
-use super::change::{Target, join, utf8};
+use super::change::{Target, join};
 use super::layers::{Found, Layers, OPAQUE};
 use super::{LastLink, Union};
-use crate::copy::copy_tree;
+use crate::copy::{copy_tree, taken_by_copy};
+use crate::destination::Destination;
 use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
 use crate::journal::Transaction;
 use crate::stat::{Kind, Layer};
-use crate::tree::{Aftermath, Met, WalkOptions};
+use crate::tree::Aftermath;
 use crate::usage::Use;
 
 impl Union {
@@ -60,7 +61,8 @@ impl Union {
         }
     }
 
-    /// What a rename of `from` copies up: a leaf of the baseline, or what the baseline has in a directory.
+    /// What a rename of `from` adds: a leaf of the baseline, or what the baseline has in a directory, all of which is
+    /// copied, and second names of what stays.
     pub(super) fn copied_by_renaming(&self, from: &RelPath, entries: usize) -> Result<Use> {
         let resolved = self.resolve(from, LastLink::Keep)?;
         match resolved.last {
@@ -68,13 +70,9 @@ impl Union {
                 Ok(Use { bytes: stat.allocated, files: 1 })
             }
             Some((_, Some(Found::Directory(dirs, stat, layer)))) if dirs.lower.is_some() => {
-                let options = WalkOptions { depth: DEPTH_MAX, entries, look: true };
-                let mut walked = Met::new(options);
-                dirs.walk(from, options, options.depth, &mut walked)?;
-                let below = walked.entries.iter().filter(|entry| entry.layer == Layer::Baseline);
-                let own = (layer == Layer::Baseline).then_some(&stat);
-                let copied = below.filter_map(|entry| entry.stat.as_ref()).chain(own);
-                Ok(copied.fold(Use::default(), |sum, stat| sum.plus(Use { bytes: stat.allocated, files: 1 })))
+                let own = Use { bytes: stat.allocated, files: 1 };
+                let own = if layer == Layer::Baseline { own } else { Use::default() };
+                Ok(taken_by_copy(&dirs, None, entries)?.stays.plus(own))
             }
             _ => Ok(Use::default()),
         }
@@ -138,17 +136,17 @@ impl Union {
         if target.in_lower {
             copy.set_attribute(OPAQUE, b"y")?;
         }
-        transaction.place(target.place, utf8(&target.name)?, None)?;
+        transaction.place(Destination::in_overlay(&self.id, &join(&target.place, &target.name)?)?)?;
         transaction.dir().create_whiteout(&transaction.next_name())?;
-        transaction.place(source.place, utf8(&source.name)?, None)?;
+        transaction.place(Destination::in_overlay(&self.id, &join(&source.place, &source.name)?)?)?;
         let committed = transaction.commit(&self.root)?;
         if let Err(error) = committed.apply(&self.root, 0) {
             // Nothing is placed yet: forget it, so that the next start does not place it late.
-            committed.finish();
+            drop(committed.finish());
             return Err(error);
         }
         committed.apply(&self.root, 1)?;
-        let trash = committed.finish().into_iter().collect();
+        let trash = committed.finish();
         Ok(Aftermath { sync: vec![source.upper, target.upper], trash, ..Aftermath::default() })
     }
 }
