@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
-use similar::{Algorithm, TextDiff};
-use storage::{Change, Changed, KeptVersion, Prefer, Published, Pulled, Shelf, Side, SkillStatus, Version};
+use storage::{Change, Changed, KeptVersion, Prefer, Published, Pulled, Shelf, SkillStatus, Version};
 
+use super::difference::{Text, unified};
 use super::error::Result;
 use super::{Service, blocking};
 
@@ -15,8 +15,6 @@ const SIDE_BYTES_MAX: u64 = 1024 * 1024;
 const TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Time for all comparisons of one answer. What is not done by then is told as larger changes than there are.
 const COMPARING_MAX: Duration = Duration::from_secs(2);
-/// Unchanged lines around a change.
-const CONTEXT_LINES: usize = 3;
 
 /// What a user changed in one file of a skill.
 #[derive(Debug)]
@@ -33,27 +31,16 @@ pub struct FileDifference {
     pub text: Text,
 }
 
-/// The changed lines of a file.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Text {
-    /// As a unified diff, from the application's to the user's.
-    Lines(String),
-    /// Neither side has text: a directory, a link, or bytes.
-    None,
-    /// They are too large to be compared, or the answer is.
-    TooLarge,
-}
-
 impl Service {
-    /// How a user's view of a skill stands to the application's.
+    /// How a user's view of a skill stands to the application's, and which files differ.
     ///
     /// # Errors
-    /// As [`storage::Store::status`]; [`storage::Error::NotFound`] when the user has no such skill.
-    pub async fn status(&self, id: TreeId) -> Result<SkillStatus> {
+    /// As [`storage::Store::changed_files`]; [`storage::Error::NotFound`] when the user has no such skill.
+    pub async fn changed_files(&self, id: TreeId) -> Result<SkillStatus> {
         let store = self.store.clone();
         blocking(move || {
             store.files(id.clone()).stat(&RelPath::root())?;
-            Ok(store.status(&id)?)
+            Ok(store.changed_files(&id)?)
         })
         .await
     }
@@ -73,7 +60,7 @@ impl Service {
                     Ok(path) => store.sides(&id, &path, SIDE_BYTES_MAX)?,
                     Err(_) => storage::Sides::default(),
                 };
-                let text = compare(&changed.path, sides.before.as_ref(), sides.after.as_ref(), until);
+                let text = unified(&changed.path, &sides, until);
                 let text = match text {
                     Text::Lines(text) if text.len() > room => Text::TooLarge,
                     text => text,
@@ -152,70 +139,4 @@ fn first(publication: storage::Publication) -> Option<Published> {
     let storage::Publication { mut skills, leftovers } = publication;
     tokio::task::spawn_blocking(move || drop(leftovers));
     skills.pop()
-}
-
-fn compare(path: &str, before: Option<&Side>, after: Option<&Side>, until: Instant) -> Text {
-    let sides = [before, after];
-    if sides.iter().flatten().any(|side| side.content.is_none()) {
-        return Text::TooLarge;
-    }
-    if sides.iter().all(Option::is_none) {
-        return Text::None;
-    }
-    let text = |side: Option<&Side>| {
-        let bytes = side.and_then(|side| side.content.as_deref()).unwrap_or_default();
-        std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).map(str::to_owned)
-    };
-    let (Some(old), Some(new)) = (text(before), text(after)) else { return Text::None };
-    let diff = TextDiff::configure().algorithm(Algorithm::Myers).deadline(until).diff_lines(&old, &new);
-    // As git names them, so that the answer can be applied as a patch.
-    let name = |side: Option<&Side>, letter: char| match side {
-        Some(_) => format!("{letter}/{path}"),
-        None => "/dev/null".to_owned(),
-    };
-    let (from, to) = (name(before, 'a'), name(after, 'b'));
-    Text::Lines(diff.unified_diff().context_radius(CONTEXT_LINES).header(&from, &to).to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn side(text: &[u8]) -> Side {
-        Side { bytes: u64::try_from(text.len()).unwrap(), content: Some(text.to_vec()) }
-    }
-
-    #[test]
-    fn a_difference_is_a_patch() {
-        let soon = Instant::now() + COMPARING_MAX;
-        let (one, two) = (side("一\n二\n".as_bytes()), side("一\n三".as_bytes()));
-        let expected = "--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n 一\n-二\n+三\n\\ No newline at end of file\n";
-        assert_eq!(compare("f", Some(&one), Some(&two), soon), Text::Lines(expected.to_owned()));
-        let made = "--- /dev/null\n+++ b/f\n@@ -0,0 +1,2 @@\n+一\n+二\n";
-        assert_eq!(compare("f", None, Some(&one), soon), Text::Lines(made.to_owned()));
-    }
-
-    #[test]
-    fn bytes_are_not_shown_and_what_is_too_large_is_told() {
-        let soon = Instant::now() + COMPARING_MAX;
-        let bytes = side(b"\xff\0");
-        assert_eq!(compare("f", Some(&bytes), None, soon), Text::None);
-        assert_eq!(compare("f", None, None, soon), Text::None);
-        let large = Side { bytes: SIDE_BYTES_MAX + 1, content: None };
-        assert_eq!(compare("f", Some(&large), Some(&bytes), soon), Text::TooLarge);
-    }
-
-    #[test]
-    fn the_dearest_files_are_compared_within_the_time_allowed() {
-        let lines = |factor: u32| {
-            let text: String =
-                (0..150_000_u32).map(|line| format!("{}\n", line.wrapping_mul(factor) % 9_973)).collect();
-            side(text.as_bytes())
-        };
-        let began = Instant::now();
-        let soon = began + Duration::from_millis(200);
-        assert!(matches!(compare("f", Some(&lines(7)), Some(&lines(31)), soon), Text::Lines(_)));
-        // Generous: the machine may be busy.
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    }
 }

@@ -3,6 +3,7 @@
 //! `storage` blocks, so each operation enters it once, through [`blocking`].
 
 pub mod backends;
+mod difference;
 pub mod disk;
 pub mod elsewhere;
 pub mod error;
@@ -36,10 +37,11 @@ use crate::metrics::Metrics;
 use crate::registry::Keeper;
 use crate::telemetry::Spans;
 use backends::Backends;
+pub use difference::Text;
 use disk::DiskWatch;
 pub use error::{Error, Result};
 use events::EventTable;
-pub use life::{FileDifference, Text};
+pub use life::FileDifference;
 use places::RunPlaces;
 use run::table::RunTable;
 use run::under_way::UnderWay;
