@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
-use storage::{Change, Changed, KeptVersion, Prefer, Published, Pulled, Shelf, SkillStatus, Version};
+use storage::{
+    Change, Changed, KeptVersion, Prefer, Published, Pulled, SandboxId, Shelf, SkillStatus, Version,
+};
 
 use super::difference::{Text, unified};
 use super::error::Result;
@@ -114,6 +116,7 @@ impl Service {
     /// # Errors
     /// As [`storage::Store::promote`].
     pub async fn promote(&self, id: TreeId, force: bool) -> Result<Option<Published>> {
+        self.left_by_ended_runs(&SandboxId::of(&id)).await;
         let store = self.store.clone();
         let publication = self.publishing(move |shelves| {
             // The user's own goes when it is everybody's.
@@ -129,6 +132,7 @@ impl Service {
     /// # Errors
     /// As [`storage::Store::pull`].
     pub async fn pull(&self, id: TreeId, prefer: Prefer) -> Result<Pulled> {
+        self.left_by_ended_runs(&SandboxId::of(&id)).await;
         let store = self.store.clone();
         blocking(move || Ok(store.pull(&id, prefer)?)).await
     }

@@ -10,7 +10,7 @@ use super::error::Result;
 use super::{Service, blocking, search};
 use crate::audit::Entry;
 
-/// How long killed runs may take to go: all those of one request together.
+/// How long runs that are over, or killed, may take to go: all those of one request together.
 const LEAVING: Duration = Duration::from_secs(10);
 /// How often it is looked whether they have gone.
 const LOOK: Duration = Duration::from_millis(5);
@@ -130,6 +130,19 @@ impl Service {
         Ok(removed)
     }
 
+    /// Waits for the runs of a sandbox whose answers are out and that are being cleaned up, [`LEAVING`] at most.
+    ///
+    /// To refuse because of one would be a surprise to the caller who has just got its answer.
+    pub(super) async fn left_by_ended_runs(&self, id: &SandboxId) {
+        self.wait_for_leaving(id, Instant::now() + LEAVING).await;
+    }
+
+    async fn wait_for_leaving(&self, id: &SandboxId, until: Instant) {
+        while self.store.leaving(id) > 0 && Instant::now() < until {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// As [`Service::remove_sandbox`]; killed runs may take until `until`. What lay on the disk is still to be dropped.
     async fn remove_until(
         &self,
@@ -146,6 +159,7 @@ impl Service {
                 tokio::time::sleep(LOOK).await;
             }
         }
+        self.wait_for_leaving(&id, until).await;
         let store = self.store.clone();
         blocking(move || {
             let (was_there, leftovers) = store.remove_sandbox(&id, removal.snapshots)?;

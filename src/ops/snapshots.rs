@@ -61,6 +61,7 @@ impl Service {
     /// # Errors
     /// [`Error::Busy`]; as [`storage::Store::restore_snapshot`].
     pub async fn restore_snapshot(&self, id: SandboxId, snapshot: SnapshotId) -> Result<Forked> {
+        self.left_by_ended_runs(&id).await;
         let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
         self.restoring(place, move || Ok(store.restore_snapshot(&id, &snapshot)?)).await
     }
@@ -76,6 +77,7 @@ impl Service {
         to: SandboxId,
         replace: bool,
     ) -> Result<Forked> {
+        self.left_by_ended_runs(&to).await;
         let (store, place) = (self.store.clone(), self.snapshot_place(&from.user).await?);
         self.restoring(place, move || Ok(store.fork_snapshot(&from, &snapshot, &to, replace)?)).await
     }

@@ -2,6 +2,8 @@
 
 mod list;
 mod remove;
+#[cfg(test)]
+pub(crate) mod trace;
 mod unnamed;
 
 use std::ffi::{OsStr, OsString};
@@ -311,6 +313,8 @@ impl Dir {
     }
 
     fn rename_with(&self, name: &OsStr, to: &Self, to_name: &OsStr, flags: RenameFlags) -> Result<()> {
+        #[cfg(test)]
+        trace::note("rename", to_name);
         rustix::fs::renameat_with(&self.fd, segment(name)?, &to.fd, segment(to_name)?, flags)
             .map_err(|errno| Error::from_errno("rename", shown(to_name), errno))
     }
@@ -378,6 +382,8 @@ impl Dir {
     /// # Errors
     /// [`Error::Io`].
     pub fn sync_file_system(&self) -> Result<()> {
+        #[cfg(test)]
+        trace::note("syncfs", OsStr::new(""));
         rustix::fs::syncfs(&self.fd).map_err(|errno| Error::from_errno("syncfs", ".", errno))
     }
 }

@@ -44,6 +44,7 @@ pub(crate) struct Transaction {
     trash: Trash,
     dir: Dir,
     steps: Vec<Step>,
+    is_publication: bool,
 }
 
 /// A transaction that is committed: it will be applied, now or at the next start.
@@ -60,7 +61,16 @@ impl Transaction {
     pub(crate) fn begin(stage: &Stage) -> Result<Self> {
         let trash = stage.trash();
         let dir = stage.dir().create_dir(&trash.name, 0o700)?;
-        Ok(Self { stage: stage.clone(), trash, dir, steps: Vec::new() })
+        Ok(Self { stage: stage.clone(), trash, dir, steps: Vec::new(), is_publication: false })
+    }
+
+    /// As [`Transaction::begin`], of whole skills: with relaxed durability too, their files are on the disk before they
+    /// take the place of others.
+    ///
+    /// The file system may write a rename before the bytes of what was renamed (ext4, "delayed allocation"): without this, a
+    /// loss of power leaves a published skill of empty files.
+    pub(crate) fn begin_publication(stage: &Stage) -> Result<Self> {
+        Ok(Self { is_publication: true, ..Self::begin(stage)? })
     }
 
     /// The name under which the next item is to be built in [`Transaction::dir`].
@@ -99,7 +109,12 @@ impl Transaction {
             .map_err(|error| Error::from_io("journal", "stage", std::io::Error::other(error)))?;
         let mut draft = self.dir.create_file(OsStr::new(JOURNAL_DRAFT), 0o600)?;
         draft.write_all(&text).map_err(|error| Error::from_io("write", "journal", error))?;
-        if durability == Durability::Strict {
+        let waits = match durability {
+            Durability::Strict => true,
+            Durability::Relaxed => self.is_publication,
+            Durability::Never => false,
+        };
+        if waits {
             // One call for the journal and every file of every item.
             self.dir.sync_file_system()?;
         }

@@ -24,6 +24,7 @@
 pub mod archive;
 mod base;
 pub mod cached;
+mod carry;
 mod copy;
 pub mod dir;
 pub mod encoding;

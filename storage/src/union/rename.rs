@@ -7,7 +7,7 @@ use policy::RelPath;
 
 use super::change::{Target, join, utf8};
 use super::layers::{Found, Layers, OPAQUE};
-use super::{LastLink, Union};
+use super::{LastLink, Union, whiteouts};
 use crate::copy::copy_tree;
 use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
@@ -49,7 +49,11 @@ impl Union {
                 }
                 self.rename_upper(from, to, false)
             }
-            Found::Directory(Layers { lower: None, .. }, ..) => {
+            Found::Directory(Layers { lower: None, upper }, ..) => {
+                // What was deleted at the old place was never at the new one.
+                if let Some(upper) = upper {
+                    whiteouts::clear(upper, self.entries_max)?;
+                }
                 drop(source);
                 self.rename_upper(from, to, true)
             }

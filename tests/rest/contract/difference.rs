@@ -109,7 +109,7 @@ fn change(service: &Service, tree: &str, random: &mut Random) {
         5 => drop(client.delete(format!("{tree}/file?path={}", encoded(&existing)))),
         6 => drop(client.delete(format!("{tree}/file?path={}&recursive=true", encoded(&directory)))),
         7 => {
-            let body = json!({ "path": directory, "to": random.path(), "parents": true });
+            let body = json!({ "from": directory, "to": random.path() });
             drop(client.post_json(format!("{tree}/move"), &body));
         }
         _ => {
