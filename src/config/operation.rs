@@ -81,8 +81,25 @@ pub struct AuditConfig {
     pub file_bytes: u64,
     /// What all files together may have; the oldest go, but never the one that is written, in bytes.
     pub total_bytes: u64,
+    /// How old a file is at least when it goes, in days; 0 for any age.
+    pub keep_days: u32,
+    /// What happens when all files together have more than they may and none is old enough to go.
+    pub when_full: WhenFull,
+    /// What the changes of one caller may add in a day, in bytes; 0 for any number.
+    pub account_bytes: u64,
     /// Records that may wait to be written; further changes are refused meanwhile.
     pub queue: usize,
+}
+
+/// What happens when the audit log is too large and its files are too young to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenFull {
+    /// It grows, and the log and the figures say so: no caller can stop the others by filling it.
+    #[default]
+    Grow,
+    /// Changes are refused until files may go.
+    Refuse,
 }
 
 /// When an audit record counts as written.
@@ -97,6 +114,14 @@ pub enum AuditDurability {
     /// for the disk would cost every change a third of its time.
     #[default]
     Relaxed,
+}
+
+impl AuditConfig {
+    /// How old a file of the log is at least when it goes.
+    #[must_use]
+    pub fn least_age(&self) -> Duration {
+        Duration::from_hours(u64::from(self.keep_days) * 24)
+    }
 }
 
 impl WorkspacesConfig {
@@ -150,6 +175,9 @@ impl Default for AuditConfig {
             durability: AuditDurability::Relaxed,
             file_bytes: 16 * 1024 * 1024,
             total_bytes: 1024 * 1024 * 1024,
+            keep_days: 90,
+            when_full: WhenFull::Grow,
+            account_bytes: 128 * 1024 * 1024,
             queue: 4096,
         }
     }

@@ -377,6 +377,8 @@ impl From<Unwritable> for Problem {
         let message = error.to_string();
         match error {
             Unwritable::Full => Self::busy(message, 1),
+            Unwritable::Spent { seconds } => Self::busy(message, seconds),
+            Unwritable::Kept => Self::busy(message, 3600),
             Unwritable::NoSpace => Self::new(Code::Quota, message).with("limit", "audit"),
             Unwritable::Failing | Unwritable::Late => {
                 Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")

@@ -38,6 +38,15 @@ fn caller(access: &Access, headers: &HeaderMap) -> Result<Caller, Problem> {
     Ok(caller)
 }
 
+/// Lets the caller make a change, unless its changes have filled its part of the audit log. To be asked when it is
+/// known who asks and about whom, and before anything is done.
+fn admitted(app: &App) -> Result<(), Problem> {
+    if facts::is_change() {
+        app.service.audit.admit(&facts::account())?;
+    }
+    Ok(())
+}
+
 async fn named(
     parts: &mut Parts,
     app: &App,
@@ -113,6 +122,7 @@ async fn allowed_tree(parts: &mut Parts, app: &App, changes: bool) -> Result<All
     };
     facts::tree(&user, &agent, skill.as_ref());
     role.may(if changes { Action::Change(&user, &agent) } else { Action::Read(&user, &agent) })?;
+    admitted(app)?;
     let tree = match skill {
         Some(skill) => TreeId::Skill(user, agent, skill),
         None => TreeId::Workspace(user, agent),
@@ -153,6 +163,7 @@ impl FromRequestParts<App> for SandboxesRequest {
             (None, &Method::GET | &Method::HEAD) => Action::SeeAll,
             (None, _) => Action::RemoveAll,
         })?;
+        admitted(app)?;
         Ok(Self { user })
     }
 }
@@ -263,6 +274,7 @@ impl FromRequestParts<App> for SkillsRequest {
             return Err(Problem::invalid("the path names no user and agent"));
         };
         facts::skills(&user, &agent, skill.as_ref());
+        admitted(app)?;
         Ok(Self { user, agent, skill, role })
     }
 }
@@ -297,6 +309,7 @@ impl FromRequestParts<App> for Rebuilder {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         caller(&app.access, &parts.headers)?.role.may(Action::Rebuild)?;
+        admitted(app)?;
         Ok(Self)
     }
 }
@@ -309,6 +322,7 @@ impl FromRequestParts<App> for Issuer {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         caller(&app.access, &parts.headers)?.role.may(Action::Issue)?;
+        admitted(app)?;
         Ok(Self)
     }
 }

@@ -23,11 +23,16 @@ pub(super) fn at(operation: &'static str, path: &SandboxPath, error: ops::Error)
 /// A change that cannot be recorded.
 pub(super) fn unwritable(operation: &'static str, error: Unwritable) -> Error {
     let kind = match error {
-        Unwritable::Full => ErrorKind::Busy,
+        Unwritable::Full | Unwritable::Spent { .. } | Unwritable::Kept => ErrorKind::Busy,
         Unwritable::NoSpace => ErrorKind::Quota,
         Unwritable::Failing | Unwritable::Late => ErrorKind::Disconnected,
     };
     Error::new(kind, operation, error.to_string()).because(error)
+}
+
+/// Tells whether a failure of this kind comes before anything is changed.
+pub(super) fn is_refusal(kind: ErrorKind) -> bool {
+    !matches!(kind, ErrorKind::Internal | ErrorKind::Disconnected | ErrorKind::Timeout)
 }
 
 fn kind(error: &ops::Error) -> ErrorKind {

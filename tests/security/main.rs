@@ -49,6 +49,7 @@ mod resources;
 mod scene;
 mod stage;
 mod table;
+mod washing;
 #[path = "../rest/support/zip.rs"]
 mod zip;
 
@@ -81,6 +82,7 @@ const THEMES: &[Theme] = &[
     ("What skills say of themselves", headers::ATTACKS),
     ("Layers", layers::ATTACKS),
     ("Environment and identity", environment::ATTACKS),
+    ("The audit log", washing::ATTACKS),
 ];
 
 /// Runs by residents without which the attacks were not made by them: a few for each, of which there were 878.
