@@ -42,6 +42,9 @@ pub(super) fn unified(path: &str, sides: &Sides, until: Instant) -> Text {
         let (from, to) = (name(sides.before.as_ref(), 'a', path), name(sides.after.as_ref(), 'b', path));
         let _infallible = write!(patch, "--- {from}\n+++ {to}\n");
         hunks(&mut patch, old, new, until);
+    } else if !patch.is_empty() {
+        // Else git takes the `---` of the next file for one of this.
+        patch.push('\n');
     }
     Text::Lines(patch)
 }
@@ -164,15 +167,15 @@ mod tests {
     fn execute_bits_and_empty_files_are_told_by_headers() {
         let runs = |text: &[u8]| Side { is_executable: true, ..side(text) };
         let both = |told: &str| lines(&format!("diff --git a/f b/f\n{told}"));
-        assert_eq!(compare("f", None, Some(side(b""))), both("new file mode 100644\n"));
-        assert_eq!(compare("f", Some(runs(b"")), None), both("deleted file mode 100755\n"));
+        assert_eq!(compare("f", None, Some(side(b""))), both("new file mode 100644\n\n"));
+        assert_eq!(compare("f", Some(runs(b"")), None), both("deleted file mode 100755\n\n"));
         let modes = "old mode 100755\nnew mode 100644\n";
-        assert_eq!(compare("f", Some(runs(b"1\n")), Some(side(b"1\n"))), both(modes));
+        assert_eq!(compare("f", Some(runs(b"1\n")), Some(side(b"1\n"))), both(&format!("{modes}\n")));
         let changed = format!("{modes}--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n");
         assert_eq!(compare("f", Some(runs(b"1\n")), Some(side(b"2\n"))), both(&changed));
         let made = "new file mode 100755\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+1\n";
         assert_eq!(compare("f", None, Some(runs(b"1\n"))), both(made));
-        let quoted = "diff --git \"a/\\\"\\\\\" \"b/\\\"\\\\\"\nnew file mode 100644\n";
+        let quoted = "diff --git \"a/\\\"\\\\\" \"b/\\\"\\\\\"\nnew file mode 100644\n\n";
         assert_eq!(compare("\"\\", None, Some(side(b""))), lines(quoted));
     }
 

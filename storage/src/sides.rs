@@ -13,6 +13,7 @@ use crate::interrupt;
 use crate::stat::{Kind, Stat};
 use crate::status::{Changed, SkillStatus};
 use crate::store::Store;
+use crate::tree::Tree;
 
 /// One side of a changed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,15 +58,13 @@ impl Store {
                 Ok(path)
                     if entry(&baseline, &path)?.is_some_and(|(_, stat)| stat.kind == Kind::Directory) =>
                 {
-                    Some((tree.stat_entry(&path)?, path))
+                    Some((seen(tree.as_ref(), &path)?, path))
                 }
                 _ => None,
             };
             match after {
                 // Of a directory that is still one, what changed in it is named already.
-                Some((after, path))
-                    if after.as_ref().is_none_or(|(stat, _)| stat.kind != Kind::Directory) =>
-                {
+                Some((after, path)) if after != Some(Kind::Directory) => {
                     let before = files.found.len();
                     files.below(&open_directory(&baseline, &path)?, &changed, DEPTH_MAX)?;
                     if after.is_some() || files.found.len() == before {
@@ -99,7 +98,7 @@ impl Store {
         }
         let tree = self.tree(id)?;
         tree.stat(&RelPath::root())?;
-        sides.after_kind = tree.stat_entry(path)?.map(|(stat, _)| stat.kind);
+        sides.after_kind = seen(tree.as_ref(), path)?;
         if sides.after_kind == Some(Kind::File) {
             sides.after = side(tree.open(path).map(|opened| (opened.file, opened.stat)), path, most)?;
         }
@@ -129,6 +128,14 @@ impl Files {
             }
         }
         Ok(())
+    }
+}
+
+/// What the user sees at `path`, where a file may stand for a directory above it.
+fn seen(tree: &dyn Tree, path: &RelPath) -> Result<Option<Kind>> {
+    match tree.stat_entry(path) {
+        Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => Ok(None),
+        seen => Ok(seen?.map(|(stat, _)| stat.kind)),
     }
 }
 

@@ -254,7 +254,9 @@ fn with_an_idle_view(way: Way, mine: impl Fn(&Fixture)) -> Option<Fixture> {
 #[test]
 fn a_view_that_is_kept_for_the_next_command_holds_off_neither_a_pull_nor_a_promotion() {
     let id = skill_tree("u", "s");
-    let edited = |fixture: &Fixture| drop(put(&fixture.skill("u", "s"), "g", "mine"));
+    let edited = |fixture: &Fixture| {
+        put(&fixture.skill("u", "s"), "g", "mine");
+    };
     let uploaded = |fixture: &Fixture| {
         fixture.publish(policy::Scope::Overlay, "u", "s", &Tree::of(&[("own", "1")]));
     };
