@@ -270,6 +270,9 @@ async fn calling_the_kernels_riskier_interfaces() {
             ("the call of tomorrow", "600", "ENOSYS"),
             ("x32 getpid", "0x40000000 + 39", "ENOSYS"),
             ("ioctl(TIOCSTI)", "16, 0, 0x5412, b'x'", "EPERM"),
+            ("ioctl(FS_IOC_SETFLAGS)", "16, 0, 0x40086602, b'x'", "EPERM"),
+            ("ioctl(FS_IOC32_SETFLAGS)", "16, 0, 0x40046602, b'x'", "EPERM"),
+            ("ioctl(FS_IOC_FSSETXATTR)", "16, 0, 0x401C5820, b'x'", "EPERM"),
             ("setsid", "112", leaving),
             ("setpgid", "109, 0, 0", leaving),
         ],
@@ -340,7 +343,10 @@ for family in (1, 2, 10, 16, 17, 40):
         try: socket.socket(family, kind); print('open', family, kind)
         except OSError as e: assert e.errno == 97, e
 print('done')";
-    assert_eq!(sandbox.python(script).await.stdout, "done\n");
+    // In a network of its own a run may talk to itself.
+    let own = "open 2 1\nopen 2 2\nopen 10 1\nopen 10 2\n";
+    let expected = if sandbox.launcher.mounts() { own } else { "" };
+    assert_eq!(sandbox.python(script).await.stdout, format!("{expected}done\n"));
 }
 
 #[tokio::test]

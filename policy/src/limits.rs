@@ -57,6 +57,10 @@ pub struct FileLimits {
     pub tree_entries: usize,
     /// Size of a merged view that is copied for a run, in bytes.
     pub view_bytes: u64,
+    /// Size of a skill that is downloaded, in bytes before they are packed: each name by itself, holes of files included.
+    pub download_bytes: u64,
+    /// Longest that comparing and taking in what a run did to a copy may take, in milliseconds: the rest is left out.
+    pub absorb_ms: u64,
     /// Longest search (`glob`, `grep`), in milliseconds: what was found by then is answered.
     pub search_ms: u64,
 }
@@ -69,6 +73,8 @@ impl Default for FileLimits {
             list_entries: 100_000,
             tree_entries: 200_000,
             view_bytes: 1024 * MIB,
+            download_bytes: 512 * MIB,
+            absorb_ms: 10_000,
             search_ms: 10_000,
         }
     }
@@ -87,11 +93,13 @@ pub struct DiskLimits {
     pub files: u64,
     /// What the file system keeps free, in bytes: below it nothing is written. 0 is no floor.
     pub free_bytes: u64,
+    /// What a user's unfinished changes, uploads and downloads take on the disk together, in bytes.
+    pub in_flight_bytes: u64,
 }
 
 impl Default for DiskLimits {
     fn default() -> Self {
-        Self { bytes: 2048 * MIB, files: 100_000, free_bytes: 256 * MIB }
+        Self { bytes: 2048 * MIB, files: 100_000, free_bytes: 256 * MIB, in_flight_bytes: 1024 * MIB }
     }
 }
 
@@ -223,6 +231,24 @@ impl Default for SessionLimits {
             undecided_per_user: 4,
             undecided: 32,
         }
+    }
+}
+
+/// Bounds on the network namespaces that are kept for users and agents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkLimits {
+    /// Namespaces of all users, those with a run in them included.
+    pub held: usize,
+    /// The same of one user.
+    pub held_per_user: usize,
+    /// How long one is kept that no run uses, in milliseconds.
+    pub idle_ms: u64,
+}
+
+impl Default for NetworkLimits {
+    fn default() -> Self {
+        Self { held: 256, held_per_user: 32, idle_ms: 600_000 }
     }
 }
 

@@ -20,7 +20,10 @@ use std::path::{Path, PathBuf};
 
 use exec::Isolation;
 use policy::command::Profile;
-use policy::{ArchiveLimits, DiskLimits, EventLimits, FileLimits, RunLimits, SessionLimits, SnapshotLimits};
+use policy::{
+    ArchiveLimits, DiskLimits, EventLimits, FileLimits, NetworkLimits, RunLimits, SessionLimits,
+    SnapshotLimits,
+};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -137,6 +140,8 @@ pub struct Limits {
     pub events: EventLimits,
     /// Connections of callers.
     pub connections: ConnectionLimits,
+    /// Network namespaces of users and agents.
+    pub networks: NetworkLimits,
     /// Mounted skills that are held while nobody runs a command in them, 1 or more.
     pub views: usize,
 }
@@ -152,6 +157,7 @@ impl Default for Limits {
             sessions: SessionLimits::default(),
             events: EventLimits::default(),
             connections: ConnectionLimits::default(),
+            networks: NetworkLimits::default(),
             views: 256,
         }
     }

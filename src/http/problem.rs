@@ -327,6 +327,12 @@ impl From<storage::Error> for Problem {
                 .with("limit", "limits.disk.free_bytes")
                 .with("free_bytes", free)
                 .with("limit_bytes", floor),
+            E::InFlight { used, needs, limit } => Self::new(Code::Quota, message)
+                .with("limit", "limits.disk.in_flight_bytes")
+                .with("used_bytes", used)
+                .with("limit_bytes", limit)
+                .with("needed_bytes", needs),
+            E::Unpackable { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
             E::Countless(_) => Self::new(Code::Quota, message).with("limit", "limits.disk.files"),
             E::NoSpace(_) => Self::new(Code::Quota, message),
             E::Watches => Self::busy(message, 30),
@@ -352,6 +358,7 @@ impl From<exec::Error> for Problem {
             E::Directory { .. } => Self::new(Code::NotFound, message),
             E::TooLarge { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
             E::Unpassable { .. } => Self::invalid(message),
+            E::Networks { .. } => Self::busy(message, 1),
             E::LauncherDied => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "1"),
             other => Self::internal(&other),
         }

@@ -87,9 +87,13 @@ fn of_storage(error: &storage::Error) -> ErrorKind {
         | E::Pattern { .. }
         | E::LineRange { .. }
         | E::Archive(_) => ErrorKind::Invalid,
-        E::TooLarge { .. } | E::TooManyEntries(_) | E::TooLong { .. } => ErrorKind::TooLarge,
+        E::TooLarge { .. } | E::TooManyEntries(_) | E::TooLong { .. } | E::Unpackable { .. } => {
+            ErrorKind::TooLarge
+        }
         E::Abandoned => ErrorKind::Disconnected,
-        E::Quota { .. } | E::Full { .. } | E::Countless(_) | E::NoSpace(_) => ErrorKind::Quota,
+        E::Quota { .. } | E::Full { .. } | E::InFlight { .. } | E::Countless(_) | E::NoSpace(_) => {
+            ErrorKind::Quota
+        }
         E::Unsupported(_) => ErrorKind::Unsupported,
         E::Io { .. } => ErrorKind::Internal,
     }

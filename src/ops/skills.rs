@@ -1,9 +1,7 @@
 //! Operations on whole skills.
 
-use std::fs::File;
-
 use policy::{AgentId, Scope, TreeId, UserId};
-use storage::{Shelf, Skill};
+use storage::{Shelf, Skill, Spool};
 
 use super::error::Result;
 use super::{Service, blocking};
@@ -50,11 +48,11 @@ impl Service {
         .await
     }
 
-    /// Packs the merged view of a skill. Returns an open file and its size in bytes.
+    /// Packs the merged view of a skill. Returns a spool of it and its size in bytes.
     ///
     /// # Errors
     /// As [`storage::Store::pack`].
-    pub async fn pack(&self, id: TreeId) -> Result<(File, u64)> {
+    pub async fn pack(&self, id: TreeId) -> Result<(Spool, u64)> {
         let store = self.store.clone();
         blocking(move || Ok(store.pack(&id)?)).await
     }

@@ -78,6 +78,7 @@ impl Service {
         replace: bool,
     ) -> Result<Forked> {
         self.left_by_ended_runs(&to).await;
+        self.note_use(to.clone()).await?;
         let (store, place) = (self.store.clone(), self.snapshot_place(&from.user).await?);
         self.restoring(place, move || Ok(store.fork_snapshot(&from, &snapshot, &to, replace)?)).await
     }

@@ -216,6 +216,32 @@ pub enum Error {
         /// Bytes that are to stay free.
         floor: u64,
     },
+    /// A user's requests have too much on its way; nothing was changed.
+    #[error(
+        "{used} bytes of this user's unfinished changes, uploads and downloads are on the disk and {needs} more are needed \
+         (at most {limit}, `limits.disk.in_flight_bytes`): end one of them, then try again"
+    )]
+    InFlight {
+        /// What all of them have, in bytes.
+        used: u64,
+        /// What one of them needs besides.
+        needs: u64,
+        /// What they may have together.
+        limit: u64,
+    },
+    /// A skill that is too large to be packed; nothing was packed.
+    #[error(
+        "`{skill}` has {bytes} bytes, every name by itself and holes of files included, and a download packs at most {limit} \
+         (`limits.files.download_bytes`): read its files one by one, or remove large files and second names first"
+    )]
+    Unpackable {
+        /// The skill.
+        skill: String,
+        /// What would be packed, or was met before it was given up.
+        bytes: u64,
+        /// What may be packed.
+        limit: u64,
+    },
     /// The kernel watches no more directories for this user.
     #[error(
         "the kernel watches no more directories: try again later; the operator raises `fs.inotify`'s limits"

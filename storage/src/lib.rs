@@ -5,6 +5,7 @@
 //! | Module | Holds |
 //! | --- | --- |
 //! | [`dir`] | [`Dir`], an open directory: the only way to anything stored |
+//! | [`spool`] | files of no name for what is on its way |
 //! | [`stage`], `journal` | building things aside and making them visible at once |
 //! | [`tree`] | the contract of a tree; [`union`], [`live`] and [`plain`] keep it |
 //! | [`cached`] | reads that take no waiting |
@@ -27,6 +28,7 @@ pub mod cached;
 mod carry;
 mod copy;
 pub mod dir;
+mod download;
 pub mod encoding;
 pub mod error;
 pub mod files;
@@ -48,6 +50,7 @@ pub mod search;
 pub mod sides;
 pub mod skills;
 pub mod snapshot;
+pub mod spool;
 pub mod stage;
 pub mod stat;
 pub mod status;
@@ -72,15 +75,16 @@ pub use run::{
     Absorbed, Attachment, Difference, Differing, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun,
     Role,
 };
-pub use sandbox::{SandboxFacts, SandboxId};
+pub use sandbox::{SandboxFacts, SandboxId, Swept};
 pub use sides::{Side, Sides};
 pub use skills::Skill;
 pub use snapshot::{Forked, Snapshot, SnapshotId, SnapshotNote, Snapshots};
+pub use spool::Spool;
 pub use stage::{Durability, Leftovers};
 pub use stat::{ETag, Kind, Layer, Stat};
 pub use status::{Change, Changed, SkillStatus, Status};
 pub use store::{Options, Recovery, Store};
 pub use tree::Tree;
-pub use usage::{Ceiling, Use};
+pub use usage::{Ceiling, Flight, Use};
 pub use version::{Contents, Version};
 pub use watch::TreeWatch;

@@ -22,7 +22,7 @@ use crate::snapshot::InHand;
 use crate::stage::{Durability, Stage, Trash};
 use crate::tree::Tree;
 use crate::union::Union;
-use crate::usage::Accounts;
+use crate::usage::{Accounts, Flights};
 use crate::version;
 
 /// How often and how long a start waits for a former service to let go of the store.
@@ -46,6 +46,8 @@ pub struct Options {
     pub snapshots: SnapshotLimits,
     /// For how long nobody uses a sandbox before it may be swept; `None` for ever.
     pub idle: Option<Duration>,
+    /// For how long more a sandbox is kept aside that has gone for that; zero removes it at once.
+    pub keep: Duration,
     /// Whether and how commands get live views of skills, where the host lets the service mount.
     pub live: Option<LiveOptions>,
 }
@@ -60,6 +62,7 @@ impl Default for Options {
             disk: DiskLimits::default(),
             snapshots: SnapshotLimits::default(),
             idle: None,
+            keep: Duration::ZERO,
             live: None,
         }
     }
@@ -81,6 +84,8 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     /// What is known of what trees take.
     pub(crate) accounts: Accounts,
+    /// What is on its way for whom.
+    pub(crate) flights: Flights,
     /// Who is in which sandbox.
     pub(crate) occupants: Occupants,
     /// By which sandboxes grow idle.
@@ -156,6 +161,7 @@ impl Store {
                 locks: Locks::new(),
                 options,
                 accounts: Accounts::new(),
+                flights: Flights::default(),
                 salt,
                 occupants: Occupants::default(),
                 uptime,

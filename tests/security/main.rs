@@ -30,6 +30,7 @@ mod attack;
 mod bodies;
 #[path = "../rest/support/client.rs"]
 mod client;
+mod disk;
 mod environment;
 mod expectation;
 mod files;
@@ -37,6 +38,7 @@ mod headers;
 mod host;
 mod kernel;
 mod layers;
+mod neighbours;
 mod network;
 mod others;
 mod paths;
@@ -73,8 +75,10 @@ const THEMES: &[Theme] = &[
     ("Programs", programs::ATTACKS),
     ("The kernel", kernel::ATTACKS),
     ("The network", network::ATTACKS),
+    ("Other users on the network", neighbours::ATTACKS),
     ("What outlives a run", processes::ATTACKS),
     ("Resources", resources::ATTACKS),
+    ("The disk", disk::ATTACKS),
     ("Things planted for the API", planting::ATTACKS),
     ("Races with the API", races::ATTACKS),
     ("Paths", paths::ATTACKS),

@@ -24,6 +24,7 @@ tree_entries = 50000
 [limits.disk]
 bytes = 67108864
 files = 1000
+in_flight_bytes = 33554432
 [limits.runs]
 output_bytes = 65536
 memory_bytes = 536870912

@@ -14,8 +14,9 @@ use crate::http::stream;
 pub(in crate::http) async fn download(State(app): State<App>, request: SkillsRequest, _: NoParams) -> Answer {
     request.check_read()?;
     let (id, skill) = skill_of(&request)?;
-    let (file, bytes) = app.service.pack(id).await?;
-    let mut response: Response = stream::body(file, 0, bytes).into_response();
+    let (spool, bytes) = app.service.pack(id).await?;
+    let (file, flight) = spool.into_parts();
+    let mut response: Response = stream::counted_body(file, bytes, flight).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/zip"));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));

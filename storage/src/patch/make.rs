@@ -172,7 +172,7 @@ impl Files {
         let (store, id) = self.parts();
         store.admit_space()?;
         let owner = store.owner(id).filter(|_| matches!(id, TreeId::Workspace(..)));
-        store.inner.stage.file(0o644, owner)
+        Ok(store.inner.stage.file(0o644, owner)?.counted(store.flight_to(id)))
     }
 
     /// Puts everything in its place.
