@@ -21,7 +21,8 @@ pub(super) async fn healthz() -> Answer {
 /// What a service that is ready has. Anybody may ask, so it is told in three words.
 #[derive(Serialize)]
 struct Readiness {
-    /// The disk has as much room left as it is to keep.
+    /// The disk has as much room left as it is to keep, and the service can make, write and remove files in its data
+    /// directory.
     disk: bool,
     /// The confinement that was found at the start is whole.
     isolation: bool,
@@ -31,7 +32,7 @@ struct Readiness {
 
 pub(super) async fn readyz(State(app): State<App>) -> Answer {
     let store = app.service.store.clone();
-    let disk = blocking(move || Ok(store.admit_space()?)).await.is_ok();
+    let disk = blocking(move || Ok(store.check_usable()?)).await.is_ok();
     let ready =
         Readiness { disk, isolation: app.service.host.is_sound(), audit: app.service.audit.is_writable() };
     if ready.disk && ready.isolation && ready.audit {
@@ -49,8 +50,9 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer {
 pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoParams) -> Answer {
     let service = &app.service;
     let store = service.store.clone();
-    let (free_bytes, live_views) =
-        blocking(move || Ok((store.free_bytes().unwrap_or(0), store.live_views()))).await?;
+    let (free_bytes, live_views, (trash_waiting, trash_failures)) =
+        blocking(move || Ok((store.free_bytes().unwrap_or(0), store.live_views(), store.trash_figures())))
+            .await?;
     let (running, waiting) = service.commands();
     let moment = Moment {
         running,
@@ -58,6 +60,8 @@ pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoPa
         live_views,
         networks: service.launcher.network_count(),
         free_bytes,
+        trash_waiting,
+        trash_failures,
         is_audited: app.service.audit.is_writable(),
     };
     let text = service.metrics.text(moment);

@@ -79,7 +79,7 @@ impl Store {
             drop(self.reset_held(id)?);
             return Ok(());
         }
-        let mut pulling = Pulling::new(self, most);
+        let mut pulling = Pulling::new(self, id, most);
         if !is_opaque(&upper)? {
             pulling.directory(&upper, Some(&promoted), Some(&promoted), "", DEPTH_MAX)?;
         }

@@ -6,7 +6,8 @@
 //! | --- | --- |
 //! | [`dir`] | [`Dir`], an open directory: the only way to anything stored |
 //! | [`spool`] | files of no name for what is on its way |
-//! | [`stage`], `journal` | building things aside and making them visible at once |
+//! | [`stage`], `journal`, `record` | building things aside and making them visible at once |
+//! | `trash` | what was thrown away, until it is removed |
 //! | [`tree`] | the contract of a tree; [`union`], [`live`] and [`plain`] keep it |
 //! | [`cached`] | reads that take no waiting |
 //! | [`interrupt`] | ending a job early |
@@ -27,6 +28,7 @@ mod base;
 pub mod cached;
 mod carry;
 mod copy;
+mod destination;
 pub mod dir;
 mod download;
 pub mod encoding;
@@ -44,6 +46,7 @@ pub mod plain;
 pub mod provenance;
 pub mod publish;
 pub mod pull;
+mod record;
 pub mod run;
 pub mod sandbox;
 pub mod search;
@@ -56,6 +59,7 @@ pub mod stat;
 pub mod status;
 pub mod store;
 pub mod text;
+mod trash;
 pub mod tree;
 pub mod union;
 pub mod usage;
@@ -80,10 +84,11 @@ pub use sides::{Side, Sides};
 pub use skills::Skill;
 pub use snapshot::{Forked, Snapshot, SnapshotId, SnapshotNote, Snapshots};
 pub use spool::Spool;
-pub use stage::{Durability, Leftovers};
+pub use stage::Durability;
 pub use stat::{ETag, Kind, Layer, Stat};
 pub use status::{Change, Changed, SkillStatus, Status};
 pub use store::{Options, Recovery, Store};
+pub use trash::Leftovers;
 pub use tree::Tree;
 pub use usage::{Ceiling, Flight, Use};
 pub use version::{Contents, Version};

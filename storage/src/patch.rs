@@ -14,7 +14,7 @@ mod redo;
 pub use self::hunks::{Hunk, Line, Side};
 pub use self::make::{PatchOptions, Patched};
 pub use self::parse::parse;
-pub(crate) use self::redo::is_on_record;
+pub(crate) use self::redo::Steps;
 
 use policy::RelPath;
 use serde::Serialize;

@@ -22,10 +22,10 @@ use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::place;
-use crate::stage::Trash;
 use crate::stat::Kind;
 use crate::status::{exists, same, subdirectory};
 use crate::store::Store;
+use crate::trash::Trash;
 use crate::union::layers::is_opaque;
 use crate::version::{self, Version};
 
@@ -100,7 +100,7 @@ impl Store {
         // From the first entry on: half a pull is told to nobody.
         interrupt::commit()?;
         let most = self.inner.options.files.tree_entries;
-        let mut pulling = Pulling { prefer, ..Pulling::new(self, most) };
+        let mut pulling = Pulling { prefer, ..Pulling::new(self, id, most) };
         pulling.pulled = Pulled { version, moved: true, ..Pulled::default() };
         if !is_opaque(&upper)? {
             pulling.directory(&upper, base.as_ref(), current.as_ref(), "", DEPTH_MAX)?;
@@ -122,6 +122,7 @@ impl Store {
 /// A pull under way.
 pub(crate) struct Pulling<'a> {
     store: &'a Store,
+    id: &'a TreeId,
     prefer: Prefer,
     entries_left: usize,
     most: usize,
@@ -131,9 +132,9 @@ pub(crate) struct Pulling<'a> {
 
 impl<'a> Pulling<'a> {
     /// Nothing is pulled yet; at most `most` entries will be looked at.
-    pub(crate) fn new(store: &'a Store, most: usize) -> Self {
+    pub(crate) fn new(store: &'a Store, id: &'a TreeId, most: usize) -> Self {
         let pulled = Pulled::default();
-        Self { store, prefer: Prefer::Ours, entries_left: most, most, trash: Vec::new(), pulled }
+        Self { store, id, prefer: Prefer::Ours, entries_left: most, most, trash: Vec::new(), pulled }
     }
 
     /// What is to be removed when nobody waits any more, and what was done.
@@ -198,7 +199,7 @@ impl<'a> Pulling<'a> {
     }
 
     fn remove(&mut self, upper: &Dir, name: &OsStr) -> Result<()> {
-        self.trash.push(self.store.inner.stage.discard(upper, name)?);
+        self.trash.push(self.store.inner.stage.discard(upper, name, Some(self.id))?);
         self.pulled.refreshed += 1;
         Ok(())
     }
