@@ -20,7 +20,9 @@ use std::path::{Path, PathBuf};
 
 use exec::Isolation;
 use policy::command::Profile;
-use policy::{ArchiveLimits, DiskLimits, EventLimits, FileLimits, RunLimits, SessionLimits, SnapshotLimits};
+use policy::{
+    ArchiveLimits, DiskLimits, EventLimits, FileLimits, RunLimits, SessionLimits, SnapshotLimits, WorkLimits,
+};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -134,6 +136,8 @@ pub struct Limits {
     pub sessions: SessionLimits,
     /// Streams of what becomes of files.
     pub events: EventLimits,
+    /// Work that requests make in threads.
+    pub work: WorkLimits,
     /// Connections of callers.
     pub connections: ConnectionLimits,
     /// Mounted skills that are held while nobody runs a command in them, 1 or more.
@@ -150,6 +154,7 @@ impl Default for Limits {
             runs: RunLimits::default(),
             sessions: SessionLimits::default(),
             events: EventLimits::default(),
+            work: WorkLimits::default(),
             connections: ConnectionLimits::default(),
             views: 256,
         }

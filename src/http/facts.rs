@@ -14,6 +14,8 @@ use policy::{AgentId, RelPath, Scope, SkillId, UserId};
 use storage::SnapshotId;
 
 use crate::access::Caller;
+use crate::ops::admission::Owner;
+use crate::ops::places::Place;
 use crate::ops::run::id::ExecId;
 
 /// The header that carries the id of a request, in both directions.
@@ -37,6 +39,8 @@ pub(super) struct Facts {
     /// Whether its body came too slowly.
     pub(super) is_slow: AtomicBool,
     noted: Mutex<Noted>,
+    /// Room that its body takes.
+    room: Mutex<Vec<Place<Owner>>>,
 }
 
 /// What was noted of a request.
@@ -73,7 +77,7 @@ impl Facts {
     pub(super) fn new(headers: &HeaderMap) -> Self {
         let sent = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| is_sane(id));
         let id = sent.map_or_else(fresh_id, str::to_owned);
-        Self { id, is_slow: AtomicBool::new(false), noted: Mutex::default() }
+        Self { id, is_slow: AtomicBool::new(false), noted: Mutex::default(), room: Mutex::default() }
     }
 
     /// Tells whether the request was refused for who sent it.
@@ -122,6 +126,16 @@ pub(super) fn request_id() -> String {
 /// Tells whether the body of the request being answered came too slowly.
 pub(super) fn is_slow() -> bool {
     FACTS.try_with(|facts| facts.is_slow.load(Ordering::Relaxed)).unwrap_or(false)
+}
+
+/// The user whose trees the request being answered is about.
+pub(super) fn user_of() -> Option<UserId> {
+    FACTS.try_with(|facts| facts.noted.lock().user.clone()).unwrap_or_default()
+}
+
+/// Holds room until the request is answered.
+pub(super) fn hold(room: Place<Owner>) {
+    let _ = FACTS.try_with(|facts| facts.room.lock().push(room));
 }
 
 /// Notes who sends the request.

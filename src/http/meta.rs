@@ -11,7 +11,6 @@ use super::problem::{Code, Problem};
 use super::request::{Known, NoParams, Observer};
 use crate::config::ConnectionLimits;
 use crate::metrics::{self, Moment};
-use crate::ops::blocking;
 
 pub(super) async fn healthz() -> Answer {
     success("ok")
@@ -29,8 +28,7 @@ struct Readiness {
 }
 
 pub(super) async fn readyz(State(app): State<App>) -> Answer {
-    let store = app.service.store.clone();
-    let disk = blocking(move || Ok(store.admit_space()?)).await.is_ok();
+    let disk = app.service.readiness.look(&app.service.store).await.is_some_and(|found| found.is_writable);
     let ready =
         Readiness { disk, isolation: app.service.host.is_sound(), audit: app.service.audit.is_writable() };
     if ready.disk && ready.isolation && ready.audit {
@@ -47,9 +45,9 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer {
 
 pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoParams) -> Answer {
     let service = &app.service;
-    let store = service.store.clone();
+    let found = service.readiness.look(&service.store).await;
     let (free_bytes, live_views) =
-        blocking(move || Ok((store.free_bytes().unwrap_or(0), store.live_views()))).await?;
+        found.map_or_else(Default::default, |found| (found.free_bytes, found.live_views));
     let (running, waiting) = service.commands();
     let moment =
         Moment { running, waiting, live_views, free_bytes, is_audited: app.service.audit.is_writable() };

@@ -70,7 +70,7 @@ pub(in crate::http) async fn take(
     _: NoParams,
     request: Request,
 ) -> Answer {
-    let bytes = body::collect(request.into_body(), BODY_BYTES_MAX).await?;
+    let bytes = body::collect(&app, request.into_body(), BODY_BYTES_MAX).await?;
     let Body { name, note } = if bytes.is_empty() { Body::default() } else { parse_json(&bytes)? };
     let note = SnapshotNote { name, note };
     let snapshot = app.service.take_snapshot(SandboxId::of(&tree.id), note).await?;

@@ -3,7 +3,7 @@
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::header;
 use futures_util::StreamExt;
-use policy::Scope;
+use policy::{Scope, UserId};
 use serde::{Deserialize, Serialize};
 use storage::archive::{Charset, Skipped};
 
@@ -13,8 +13,8 @@ use crate::http::answer::{Answer, success_with};
 use crate::http::body::broken;
 use crate::http::problem::Problem;
 use crate::http::request::{Params, SkillsRequest, word};
+use crate::ops;
 use crate::ops::upload::{Archive, Uploaded, UploadedSkill};
-use crate::ops::{self, blocking};
 
 /// Archives in one request.
 const ARCHIVES_MAX: usize = 32;
@@ -61,7 +61,7 @@ pub(in crate::http) async fn upload(
     let scope: Scope = word(query.scope.as_deref())?;
     let charset: Charset = word(query.charset.as_deref())?;
     skills.check_change(scope)?;
-    let archives = receive(&app, request).await?;
+    let archives = receive(&app, &skills.user, request).await?;
     let place = match scope {
         Scope::Baseline => format!("baseline/{}", skills.agent),
         Scope::Overlay => format!("overlay/{}/{}", skills.user, skills.agent),
@@ -95,7 +95,7 @@ fn answer(scope: Scope, place: &str, uploaded: Uploaded) -> Answer {
 }
 
 /// Receives the archives of a request: the parts named `file` of a form, or the body itself.
-async fn receive(app: &App, request: Request) -> Result<Vec<Archive>, Problem> {
+async fn receive(app: &App, user: &UserId, request: Request) -> Result<Vec<Archive>, Problem> {
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_form =
         content_type.is_some_and(|value| value.to_ascii_lowercase().starts_with("multipart/form-data"));
@@ -106,7 +106,7 @@ async fn receive(app: &App, request: Request) -> Result<Vec<Archive>, Problem> {
     }
     if !is_form {
         let stream = request.into_body().into_data_stream().map(|chunk| chunk.map_err(|_| broken()));
-        return Ok(vec![Archive { file: spool(app, stream, &mut left).await?, file_name: None }]);
+        return Ok(vec![Archive { file: spool(app, user, stream, &mut left).await?, file_name: None }]);
     }
     let (parts, body) = request.into_parts();
     let (body, undelivered) = form::in_doses(body);
@@ -135,7 +135,7 @@ async fn receive(app: &App, request: Request) -> Result<Vec<Archive>, Problem> {
             undelivered.clear();
             chunk.map_err(|_| broken())
         });
-        archives.push(Archive { file: spool(app, stream, &mut left).await?, file_name });
+        archives.push(Archive { file: spool(app, user, stream, &mut left).await?, file_name });
     }
     if archives.is_empty() {
         return Err(Problem::invalid(
@@ -148,12 +148,13 @@ async fn receive(app: &App, request: Request) -> Result<Vec<Archive>, Problem> {
 /// Writes a stream to a file of no name, counting down the bytes `left`.
 async fn spool(
     app: &App,
+    user: &UserId,
     stream: impl futures_util::Stream<Item = Result<bytes::Bytes, Problem>>,
     left: &mut u64,
 ) -> Result<std::fs::File, Problem> {
     let limit = app.service.archive_limits.upload_bytes;
     let store = app.service.store.clone();
-    let mut file = blocking(move || Ok(store.spool()?)).await?;
+    let mut file = app.service.light(user, move || Ok(store.spool()?)).await?;
     let mut stream = std::pin::pin!(stream);
     let mut pending = Vec::new();
     loop {
@@ -167,14 +168,14 @@ async fn spool(
         if pending.len() >= WRITE_BYTES || (is_last && !pending.is_empty()) {
             let bytes = std::mem::take(&mut pending);
             let store = app.service.store.clone();
-            file = blocking(move || {
+            let written = app.service.light(user, move || {
                 use std::io::Write;
                 store.admit_space()?;
                 let named = |source| storage::Error::from_io("write", "upload", source);
                 file.write_all(&bytes).map_err(|source| ops::Error::Storage(named(source)))?;
                 Ok(file)
-            })
-            .await?;
+            });
+            file = written.await?;
         }
         if is_last {
             return Ok(file);
