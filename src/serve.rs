@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, key_file};
 use crate::audit::{self, Audit, Syncs};
-use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Durability};
+use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Durability, WhenFull};
 use crate::confine::{self, Confined};
 use crate::egress::Egress;
 use crate::http::{self, App};
@@ -99,6 +99,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
             service: Arc::clone(&service),
             access,
             is_guarded: config.allow_anonymous,
+            allowed_origins: config.access.allowed_origins.clone().into(),
             logs_requests: config.log.requests,
             connections: config.limits.connections.clone(),
             token_seconds_max: config.access.token_seconds_max,
@@ -211,7 +212,7 @@ async fn lay_down(service: &Service) {
     if let Ok(Err(error)) = closed.await {
         tracing::warn!(%error, "a live view could not be closed");
     }
-    service.audit.act("stop").await;
+    service.audit.stop().await;
 }
 
 /// Stops a service that is used as a library: runs may end within `grace`. Afterwards the runtime is to be dropped, and
@@ -248,11 +249,16 @@ fn open_audit(config: &Config, store: &Store, metrics: &Arc<Metrics>) -> Result<
         },
         file_bytes: config.audit.file_bytes,
         total_bytes: config.audit.total_bytes,
+        least_age: config.audit.least_age(),
+        refuses: config.audit.when_full == WhenFull::Refuse,
+        account_bytes: config.audit.account_bytes,
         queue: config.audit.queue,
     };
-    let dir = store.service_directory("audit");
-    dir.and_then(|dir| Audit::open(dir, settings, Arc::clone(metrics)))
-        .map_err(|source| store_error(config, source))
+    let open = || {
+        let (dir, keys) = (store.service_directory("audit")?, store.service_directory("keys")?);
+        Audit::open(dir, &keys, settings, Arc::clone(metrics))
+    };
+    open().map_err(|source| store_error(config, source))
 }
 
 /// Starts what sends spans, where the configuration says where to.

@@ -13,9 +13,11 @@
 //! | [`view`] | [`View`]: what a command may see, handed from storage to exec |
 //! | [`command`] | which programs may run and where their arguments may point |
 //! | [`environment`] | the environment a command starts with |
+//! | [`front_matter`] | the YAML head of a Markdown file, read in bounded time and memory |
 
 pub mod command;
 pub mod environment;
+pub mod front_matter;
 pub mod id;
 pub mod limits;
 pub mod path;

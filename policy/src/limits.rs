@@ -57,6 +57,8 @@ pub struct FileLimits {
     pub tree_entries: usize,
     /// Size of a merged view that is copied for a run, in bytes.
     pub view_bytes: u64,
+    /// Size of a skill that is downloaded, in bytes before they are packed: each name by itself, holes of files included.
+    pub download_bytes: u64,
     /// Longest search (`glob`, `grep`), in milliseconds: what was found by then is answered.
     pub search_ms: u64,
 }
@@ -69,6 +71,7 @@ impl Default for FileLimits {
             list_entries: 100_000,
             tree_entries: 200_000,
             view_bytes: 1024 * MIB,
+            download_bytes: 512 * MIB,
             search_ms: 10_000,
         }
     }
@@ -87,11 +90,13 @@ pub struct DiskLimits {
     pub files: u64,
     /// What the file system keeps free, in bytes: below it nothing is written. 0 is no floor.
     pub free_bytes: u64,
+    /// What a user's unfinished changes, uploads and downloads take on the disk together, in bytes.
+    pub in_flight_bytes: u64,
 }
 
 impl Default for DiskLimits {
     fn default() -> Self {
-        Self { bytes: 2048 * MIB, files: 100_000, free_bytes: 256 * MIB }
+        Self { bytes: 2048 * MIB, files: 100_000, free_bytes: 256 * MIB, in_flight_bytes: 1024 * MIB }
     }
 }
 

@@ -29,8 +29,8 @@ pub enum Action<'a> {
     Read(&'a UserId, &'a AgentId),
     /// Change a user's overlay or workspace, or run something there.
     Change(&'a UserId, &'a AgentId),
-    /// Change an agent's baseline.
-    Baseline(&'a AgentId),
+    /// Change an agent's baseline, asked for among the skills of a user.
+    Baseline(&'a UserId, &'a AgentId),
     /// See or remove the workspaces of a user with all agents.
     OfUser(&'a UserId),
     /// See which workspaces there are, of all users.
@@ -99,23 +99,26 @@ impl Role {
                 unless_hidden(user == owner)?;
                 if agent.is_some() { Err(Refused::Denied) } else { Ok(()) }
             }
-            (Self::Manager(agent), Action::Read(_, other) | Action::Baseline(other)) => {
+            // Nobody changes a baseline who may not know of the user and the agent that the path names.
+            (Self::User { user, agent }, Action::Baseline(owner, with)) => {
+                unless_hidden(user == owner && agent.as_ref().is_none_or(|agent| agent == with))?;
+                Err(Refused::Denied)
+            }
+            (Self::Manager(agent), Action::Read(_, other) | Action::Baseline(_, other)) => {
                 unless_hidden(agent == other)
             }
-            (Self::Engine, Action::Baseline(_) | Action::RemoveAll | Action::Observe | Action::Rebuild)
+            (Self::Manager(agent), Action::Change(_, other)) => {
+                unless_hidden(agent == other)?;
+                Err(Refused::Denied)
+            }
+            (Self::Engine, Action::Baseline(..) | Action::RemoveAll | Action::Observe | Action::Rebuild)
             | (
                 Self::User { .. },
-                Action::Baseline(_)
-                | Action::SeeAll
-                | Action::RemoveAll
-                | Action::Issue
-                | Action::Observe
-                | Action::Rebuild,
+                Action::SeeAll | Action::RemoveAll | Action::Issue | Action::Observe | Action::Rebuild,
             )
             | (
                 Self::Manager(_),
-                Action::Change(..)
-                | Action::OfUser(_)
+                Action::OfUser(_)
                 | Action::SeeAll
                 | Action::RemoveAll
                 | Action::Issue
@@ -126,7 +129,7 @@ impl Role {
                 Self::Monitor,
                 Action::Read(..)
                 | Action::Change(..)
-                | Action::Baseline(_)
+                | Action::Baseline(..)
                 | Action::OfUser(_)
                 | Action::SeeAll
                 | Action::RemoveAll
@@ -176,8 +179,9 @@ mod tests {
             Action::Change(&user, &agent),
             Action::Change(&user, &foreign),
             Action::Change(&other, &agent),
-            Action::Baseline(&agent),
-            Action::Baseline(&foreign),
+            Action::Baseline(&user, &agent),
+            Action::Baseline(&user, &foreign),
+            Action::Baseline(&other, &agent),
             Action::OfUser(&user),
             Action::OfUser(&other),
             Action::SeeAll,
@@ -190,37 +194,40 @@ mod tests {
         let bound = Role::User { user: user.clone(), agent: Some(agent.clone()) };
         let free = Role::User { user: user.clone(), agent: None };
         for (role, expected) in [
-            (Role::Admin, [yes; 15]),
+            (Role::Admin, [yes; 16]),
             (
                 Role::Engine,
-                [yes, yes, yes, yes, yes, yes, denied, denied, yes, yes, yes, denied, yes, denied, denied],
+                [
+                    yes, yes, yes, yes, yes, yes, denied, denied, denied, yes, yes, yes, denied, yes, denied,
+                    denied,
+                ],
             ),
             (
                 free,
                 [
-                    yes, yes, hidden, yes, yes, hidden, denied, denied, yes, hidden, denied, denied, denied,
-                    denied, denied,
+                    yes, yes, hidden, yes, yes, hidden, denied, denied, hidden, yes, hidden, denied, denied,
+                    denied, denied, denied,
                 ],
             ),
             (
                 bound,
                 [
-                    yes, hidden, hidden, yes, hidden, hidden, denied, denied, denied, hidden, denied, denied,
-                    denied, denied, denied,
+                    yes, hidden, hidden, yes, hidden, hidden, denied, hidden, hidden, denied, hidden, denied,
+                    denied, denied, denied, denied,
                 ],
             ),
             (
                 Role::Manager(agent.clone()),
                 [
-                    yes, hidden, hidden, denied, denied, denied, yes, hidden, denied, denied, denied, denied,
-                    denied, denied, denied,
+                    yes, hidden, hidden, denied, hidden, denied, yes, hidden, yes, denied, denied, denied,
+                    denied, denied, denied, denied,
                 ],
             ),
             (
                 Role::Monitor,
                 [
                     denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied,
-                    denied, denied, yes, denied,
+                    denied, denied, denied, yes, denied,
                 ],
             ),
         ] {

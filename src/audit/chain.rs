@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use storage::{Dir, Error, Result};
 
-use super::record::{Entry, Head, line};
-use super::{Settings, Syncs, files};
+use super::key::Key;
+use super::record::{Entry, Head, line, now};
+use super::seals::{Sealed, Seals};
+use super::standing::{Standing, standing};
+use super::{Settings, Syncs, files, retention};
 
 /// The end of the log.
 pub(super) struct Chain {
@@ -15,22 +18,28 @@ pub(super) struct Chain {
     settings: Settings,
     head: Head,
     current: Option<Current>,
+    key: Key,
+    seals: Seals,
+    is_overdue: bool,
 }
 
 /// The file being written.
 struct Current {
     file: Arc<File>,
+    first: u64,
     bytes: u64,
 }
 
 impl Chain {
-    /// Finds the end of the log in `dir`. Returns it with the record of this start, which is to be the first.
+    /// Finds the end of the log in `dir`, and seals what is not sealed yet with the key in `keys`. Returns it with the
+    /// record of this start, which is to be the first.
     ///
     /// # Errors
-    /// Those of reading files.
-    pub(super) fn open(dir: Dir, settings: Settings) -> Result<(Self, Entry)> {
+    /// Those of reading and writing files.
+    pub(super) fn open(dir: Dir, keys: &Dir, settings: Settings) -> Result<(Self, Entry)> {
         let end = files::end(&dir)?;
         files::clear(&dir, &end)?;
+        let Standing { key, seals, broken } = standing(&dir, keys, &end.head)?;
         let files::End { head, torn, .. } = end;
         match &torn {
             Some(torn) if torn.is_damage => {
@@ -41,8 +50,18 @@ impl Chain {
             }
             None => {}
         }
-        let started = Entry { torn, ..Entry::of_service("start") };
-        Ok((Self { dir, settings, head, current: None }, started))
+        if let Some(broken) = &broken {
+            tracing::error!(%broken, "somebody else has changed the audit log; a record says so");
+        }
+        let started = Entry { torn, broken, ..Entry::of_service("start") };
+        let mut chain = Self { dir, settings, head, current: None, key, seals, is_overdue: false };
+        chain.make_room();
+        Ok((chain, started))
+    }
+
+    /// Tells whether the log is larger than it is to be because its files are too young to go.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.is_overdue
     }
 
     /// Tells whether a record can be appended without making another file.
@@ -83,22 +102,74 @@ impl Chain {
     /// The file to write to; another one when the last has become too large.
     fn current(&mut self) -> Result<&mut Current> {
         if !self.has_room() {
-            if let Some(full) = self.current.as_ref().filter(|_| self.settings.syncs != Syncs::Nothing) {
-                sync(&full.file)?;
-            }
-            self.current = None;
+            self.seal()?;
         }
-        match &mut self.current {
-            Some(current) => Ok(current),
-            empty => {
-                let file = Arc::new(self.dir.create_file(&files::name(self.head.seq + 1), 0o600)?);
-                if self.settings.syncs != Syncs::Nothing {
-                    self.dir.sync()?;
+        if self.current.is_none() {
+            let first = self.head.seq + 1;
+            let file = Arc::new(self.dir.create_file(&files::name(first), 0o600)?);
+            if self.settings.syncs != Syncs::Nothing {
+                self.dir.sync()?;
+            }
+            self.current = Some(Current { file, first, bytes: 0 });
+            self.make_room();
+        }
+        self.current.as_mut().ok_or_else(|| Error::NotFound("audit".to_owned()))
+    }
+
+    /// Ends the file that is being written, if there is one: what is appended next goes to another.
+    ///
+    /// # Errors
+    /// Those of writing. The file is written on then.
+    pub(super) fn seal(&mut self) -> Result<()> {
+        let Some(full) = &self.current else { return Ok(()) };
+        let is_durable = self.settings.syncs != Syncs::Nothing;
+        if is_durable {
+            sync(&full.file)?;
+        }
+        // A file that failed to take its first record is no more than an empty name.
+        if self.head.seq >= full.first && !self.seals.has(full.first) {
+            let mut seals = self.seals.clone();
+            let sealed =
+                Sealed { first: full.first, last: self.head.clone(), bytes: full.bytes, ended: now() };
+            seals.files.push(sealed);
+            seals.write(&self.dir, &self.key, is_durable)?;
+            self.seals = seals;
+        }
+        self.current = None;
+        Ok(())
+    }
+
+    /// Removes the oldest files while all together have more than they may and these are old enough to go.
+    pub(super) fn make_room(&mut self) {
+        let current = self.current.as_ref().map_or(0, |current| current.bytes);
+        let kept = retention::Kept {
+            bytes: self.settings.total_bytes,
+            least_age: self.settings.least_age,
+            current_bytes: current,
+        };
+        let planned = kept.plan(&self.seals, time::OffsetDateTime::now_utc());
+        if !planned.removed.is_empty() {
+            let is_durable = self.settings.syncs != Syncs::Nothing;
+            // What is to go is told before it goes: so a crash leaves files too many and never too few.
+            if let Err(error) = planned.seals.write(&self.dir, &self.key, is_durable) {
+                tracing::warn!(%error, "old files of the audit log stay");
+                return;
+            }
+            self.seals = planned.seals;
+            for first in planned.removed {
+                match self.dir.remove_file(&files::name(first)) {
+                    Ok(()) => tracing::info!(first, "the oldest file of the audit log was removed"),
+                    Err(error) => tracing::warn!(%error, first, "an old file of the audit log stays"),
                 }
-                remove_oldest(&self.dir, self.settings);
-                Ok(empty.insert(Current { file, bytes: 0 }))
             }
         }
+        if planned.is_overdue && !self.is_overdue {
+            tracing::error!(
+                "the audit log is larger than `audit.total_bytes`, and its files are younger than `audit.keep_days`: \
+                 raise the one or lower the other"
+            );
+        }
+        self.is_overdue = planned.is_overdue;
     }
 }
 
@@ -108,26 +179,4 @@ impl Chain {
 /// [`Error::Io`].
 pub(super) fn sync(file: &File) -> Result<()> {
     file.sync_data().map_err(|source| Error::Io { operation: "sync", path: "audit".to_owned(), source })
-}
-
-/// Removes the oldest files until all together have no more than they may. The newest two stay.
-fn remove_oldest(dir: &Dir, settings: Settings) {
-    let removed = files::list(dir).and_then(|segments| {
-        let sizes =
-            segments.iter().map(|segment| Ok(dir.stat_entry(&segment.name)?.map_or(0, |stat| stat.size)));
-        let sizes = sizes.collect::<Result<Vec<u64>>>()?;
-        let mut total: u64 = sizes.iter().sum();
-        for (segment, size) in segments.iter().zip(sizes).take(segments.len().saturating_sub(2)) {
-            if total <= settings.total_bytes {
-                break;
-            }
-            dir.remove_file(&segment.name)?;
-            total = total.saturating_sub(size);
-            tracing::info!(first = segment.first, "the oldest file of the audit log was removed");
-        }
-        Ok(())
-    });
-    if let Err(error) = removed {
-        tracing::warn!(%error, "old files of the audit log stay");
-    }
 }

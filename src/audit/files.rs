@@ -10,7 +10,8 @@ use std::io::{Read, Seek, SeekFrom};
 use sha2::{Digest, Sha256};
 use storage::{Dir, Error, Kind, Result};
 
-use super::record::{self, Head, Torn, hex};
+use super::record::{self, Head, Record, Torn, hex};
+use super::seals::Sealed;
 
 /// Behind a name.
 const SUFFIX: &str = ".jsonl";
@@ -18,7 +19,7 @@ const SUFFIX: &str = ".jsonl";
 pub const DAMAGED: &str = ".damaged";
 /// Digits of a name.
 const DIGITS: usize = 16;
-/// Longest line, in bytes: eight paths and three names, each byte of which may take two.
+/// Longest line that is read, in bytes. Lines are written shorter: texts are bounded ([`super::text`]).
 pub const LINE_BYTES_MAX: usize = 96 * 1024;
 /// How far behind the end the last whole line is looked for, in bytes: a torn batch is no longer than this.
 const TAIL_BYTES: u64 = 1024 * 1024;
@@ -77,9 +78,9 @@ pub fn end(dir: &Dir) -> Result<End> {
     let mut end = End::default();
     for segment in list(dir)?.iter().rev() {
         let (file, stat) = dir.open_file_entry(&segment.name)?;
-        let (head, torn) = tail(file, stat.size, &segment.name)?;
-        if let Some(head) = head {
-            (end.head, end.torn) = (head, torn);
+        let (last, torn) = tail(file, stat.size, &segment.name)?;
+        if let Some(last) = last {
+            (end.head, end.torn) = (Head { seq: last.seq, hash: last.hash }, torn);
             break;
         }
         let is_damage = torn.is_some_and(|torn| torn.is_damage);
@@ -105,14 +106,30 @@ pub fn clear(dir: &Dir, end: &End) -> Result<()> {
     Ok(())
 }
 
-fn tail(mut file: File, size: u64, name: &OsStr) -> Result<(Option<Head>, Option<Torn>)> {
+/// The seal of a file as it lies there; `None` when it has no record.
+///
+/// # Errors
+/// Those of reading files.
+pub(super) fn seal(dir: &Dir, segment: &Segment) -> Result<Option<Sealed>> {
+    let (file, stat) = dir.open_file_entry(&segment.name)?;
+    let (last, _) = tail(file, stat.size, &segment.name)?;
+    Ok(last.map(|last| Sealed {
+        first: segment.first,
+        last: Head { seq: last.seq, hash: last.hash },
+        bytes: stat.size,
+        ended: last.entry.time,
+    }))
+}
+
+/// The last record of a file, and what lies behind it.
+fn tail(mut file: File, size: u64, name: &OsStr) -> Result<(Option<Record>, Option<Torn>)> {
     let failed = |source| Error::Io { operation: "read", path: name.to_string_lossy().into_owned(), source };
     let from = size.saturating_sub(TAIL_BYTES);
     file.seek(SeekFrom::Start(from)).map_err(failed)?;
     let mut bytes = Vec::new();
     file.take(TAIL_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     let mut end = bytes.len();
-    let (head, whole) = loop {
+    let (last, whole) = loop {
         let Some(line_end) = bytes.get(..end).and_then(|bytes| bytes.iter().rposition(|byte| *byte == b'\n'))
         else {
             break (None, 0);
@@ -120,13 +137,13 @@ fn tail(mut file: File, size: u64, name: &OsStr) -> Result<(Option<Head>, Option
         let line = bytes.get(..line_end).unwrap_or_default();
         let start = line.iter().rposition(|byte| *byte == b'\n').map_or(0, |before| before + 1);
         if let Some(record) = record::parse(line.get(start..).unwrap_or_default()) {
-            break (Some(Head { seq: record.seq, hash: record.hash }), line_end + 1);
+            break (Some(record), line_end + 1);
         }
         end = line_end;
     };
     let rest = bytes.get(whole..).unwrap_or_default();
-    let torn = (!rest.is_empty()).then(|| torn(rest, from > 0 && head.is_none()));
-    Ok((head, torn))
+    let torn = (!rest.is_empty()).then(|| torn(rest, from > 0 && last.is_none()));
+    Ok((last, torn))
 }
 
 /// Describes what lies behind the last whole line.

@@ -7,14 +7,23 @@
 //! A change goes through three steps: [`Audit::reserve`] before it, which refuses when there is no room or no way to
 //! write; the change; and [`Slot::write`], which returns when the record is written, as durably as configured. A
 //! change whose caller has gone meanwhile is recorded as `unanswered` when its slot is dropped. So nothing is done
-//! unseen.
+//! unseen. [`Audit::admit`] refuses changes of a caller who has filled the log with others ([`account`]).
+//!
+//! A file that is full is sealed ([`seals`]), and goes when the log is too large and the file old enough
+//! ([`retention`]). So a caller can neither push out what others did nor have files go unnoticed.
 //!
 //! A record goes into the page cache where its request is answered, which takes microseconds ([`chain`]); what has to
 //! wait, for the disk, for another file or for a record that is being written, is left to one thread ([`writer`]).
 
+pub mod account;
 mod chain;
 pub mod files;
+pub mod key;
 pub mod record;
+mod retention;
+pub mod seals;
+mod standing;
+pub mod text;
 pub mod verify;
 mod writer;
 
@@ -28,6 +37,8 @@ use storage::Dir;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use self::account::Accounts;
+pub use self::account::{Account, Effect};
 use self::chain::Chain;
 pub use self::record::{Entry, UNANSWERED};
 use self::writer::Job;
@@ -35,8 +46,6 @@ use crate::metrics;
 
 /// How long the answer to a change waits for its record.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Requests of nobody known that are recorded in a second; of more, the number is.
-const STRANGERS_PER_SECOND: u64 = 20;
 
 /// How records are written.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +56,12 @@ pub struct Settings {
     pub file_bytes: u64,
     /// What all files together may have, in bytes.
     pub total_bytes: u64,
+    /// How old a file is at least when it goes.
+    pub least_age: Duration,
+    /// Whether changes are refused while the log is too large and its files are too young to go; else it grows.
+    pub refuses: bool,
+    /// What one account may add in a day, in bytes; 0 for any number.
+    pub account_bytes: u64,
     /// Records that may wait.
     pub queue: usize,
 }
@@ -71,6 +86,21 @@ pub enum Unwritable {
     /// Too many records wait to be written.
     #[error("too many changes wait for the audit log: try again in a second")]
     Full,
+    /// The caller has filled its part of the log.
+    #[error(
+        "this caller's changes have filled its part of the audit log (`audit.account_bytes` in a day): make fewer and \
+         larger changes, or go on later; reading goes on"
+    )]
+    Spent {
+        /// Until there is room for another record.
+        seconds: u64,
+    },
+    /// The log may not grow, and nothing in it may go.
+    #[error(
+        "the audit log is full and keeps its files for `audit.keep_days`: the operator raises `audit.total_bytes` or \
+         lowers `audit.keep_days`"
+    )]
+    Kept,
     /// The disk has no room for records.
     #[error("the audit log cannot be written because the disk is full, and nothing is changed without it")]
     NoSpace,
@@ -95,7 +125,6 @@ pub struct Audit {
 struct Open {
     way: Way,
     slots: Arc<Semaphore>,
-    strangers: Mutex<Strangers>,
 }
 
 /// How records get into the log.
@@ -108,7 +137,13 @@ struct Way {
 /// What requests and the writer share.
 struct Shared {
     chain: Mutex<Chain>,
+    accounts: Mutex<Accounts>,
     syncs: Syncs,
+    /// Whether changes are refused while the log is overdue.
+    refuses: bool,
+    is_overdue: AtomicBool,
+    /// Whether something was counted and not recorded since the writer looked last.
+    has_folded: AtomicBool,
     is_failing: AtomicBool,
     is_full_disk: AtomicBool,
     /// Whether something was written since the last wait for the disk that nobody waits for.
@@ -116,18 +151,11 @@ struct Shared {
     metrics: metrics::Shared,
 }
 
-/// Counts the requests of callers whom nobody knows, who could otherwise push everything else out of the files.
-struct Strangers {
-    since: Instant,
-    recorded: u64,
-    suppressed: u64,
-}
-
 /// Room for one record about a change.
 pub struct Slot {
     room: Option<(Way, OwnedSemaphorePermit)>,
-    /// What to record when nobody is there any more to be answered.
-    unanswered: Option<Box<dyn FnOnce() -> Entry + Send>>,
+    /// What to record when nobody is there any more to be answered, and to whom it is charged.
+    unanswered: Option<Box<dyn FnOnce() -> (Account, Entry) + Send>>,
 }
 
 impl Audit {
@@ -137,15 +165,19 @@ impl Audit {
         Self { open: None }
     }
 
-    /// Goes on with the files in `dir`, and records that the service has started.
+    /// Goes on with the files in `dir`, seals them with the key in `keys`, and records that the service has started.
     ///
     /// # Errors
-    /// Those of `dir`.
-    pub fn open(dir: Dir, settings: Settings, metrics: metrics::Shared) -> storage::Result<Self> {
-        let (chain, started) = Chain::open(dir, settings)?;
+    /// Those of both directories.
+    pub fn open(dir: Dir, keys: &Dir, settings: Settings, metrics: metrics::Shared) -> storage::Result<Self> {
+        let (chain, started) = Chain::open(dir, keys, settings)?;
         let shared = Arc::new(Shared {
             chain: Mutex::new(chain),
+            accounts: Mutex::new(Accounts::new(settings.account_bytes, Instant::now())),
             syncs: settings.syncs,
+            refuses: settings.refuses,
+            is_overdue: AtomicBool::new(false),
+            has_folded: AtomicBool::new(false),
             is_failing: AtomicBool::new(false),
             is_full_disk: AtomicBool::new(false),
             is_dirty: AtomicBool::new(false),
@@ -159,8 +191,7 @@ impl Audit {
             .spawn(move || writer::run(&writing, started, &queue))
             .map_err(|source| storage::Error::Io { operation: "start", path: "audit".to_owned(), source })?;
         let slots = Arc::new(Semaphore::new(settings.queue.clamp(1, Semaphore::MAX_PERMITS)));
-        let strangers = Mutex::new(Strangers { since: Instant::now(), recorded: 0, suppressed: 0 });
-        Ok(Self { open: Some(Open { way: Way { shared, jobs }, slots, strangers }) })
+        Ok(Self { open: Some(Open { way: Way { shared, jobs }, slots }) })
     }
 
     /// Tells whether changes can be recorded, or none have to be.
@@ -175,11 +206,33 @@ impl Audit {
     /// Every [`Unwritable`] but [`Unwritable::Late`]: the change must not be made.
     pub fn reserve(&self) -> Result<Slot, Unwritable> {
         let Some(open) = &self.open else { return Ok(Slot { room: None, unanswered: None }) };
-        if open.way.shared.is_failing.load(Ordering::Relaxed) {
-            return Err(open.way.shared.why());
+        let shared = &open.way.shared;
+        if shared.is_failing.load(Ordering::Relaxed) {
+            return Err(shared.why());
+        }
+        if shared.refuses && shared.is_overdue.load(Ordering::Relaxed) {
+            return Err(Unwritable::Kept);
         }
         let permit = Arc::clone(&open.slots).try_acquire_owned().map_err(|_| Unwritable::Full)?;
         Ok(Slot { room: Some((open.way.clone(), permit)), unanswered: None })
+    }
+
+    /// Tells whether an account may make another change now.
+    ///
+    /// # Errors
+    /// [`Unwritable::Spent`]: the change must not be made.
+    pub fn admit(&self, account: &Account) -> Result<(), Unwritable> {
+        let Some(open) = &self.open else { return Ok(()) };
+        let admitted = open.way.shared.accounts.lock().admits(account, Instant::now());
+        admitted.map_err(|seconds| Unwritable::Spent { seconds })
+    }
+
+    /// Records a request that was refused before it could change anything, or counts it where there are too many.
+    pub fn note_refused(&self, account: &Account, entry: Entry) {
+        let Some(open) = &self.open else { return };
+        if let Some(entry) = open.way.charge(account, Effect::Nothing, entry) {
+            self.note(entry);
+        }
     }
 
     /// Records `entry`, if there is room; nobody waits for it.
@@ -193,15 +246,6 @@ impl Audit {
         }
     }
 
-    /// Records what a caller was refused whom nobody knows, or counts it where there are too many.
-    pub fn note_stranger(&self, entry: Entry) {
-        let Some(open) = &self.open else { return };
-        let admitted = open.strangers.lock().admit(entry);
-        if let Some(entry) = admitted {
-            self.note(entry);
-        }
-    }
-
     /// Records an act of the service itself and waits until it is written, for at most ten seconds.
     pub async fn act(&self, action: &'static str) {
         let recorded = match self.reserve() {
@@ -210,6 +254,19 @@ impl Audit {
         };
         if let Err(error) = recorded {
             tracing::error!(%error, action, "an act of the service is missing from the audit log");
+        }
+    }
+}
+
+impl Audit {
+    /// Records what was counted and not recorded, and that the service stops, and seals the file with both.
+    pub async fn stop(&self) {
+        let Some(open) = &self.open else { return };
+        let (folded, _) = open.way.shared.accounts.lock().folded(true, Instant::now());
+        folded.into_iter().for_each(|entry| self.note(entry));
+        self.act("stop").await;
+        if let Err(error) = open.way.shared.chain.lock().seal() {
+            tracing::warn!(%error, "the last file of the audit log is sealed by the next start");
         }
     }
 }
@@ -229,12 +286,29 @@ impl Shared {
         }
     }
 
+    /// Notices whether the log is too large and its files too young to go.
+    fn look(&self) {
+        let is_overdue = self.chain.lock().is_overdue();
+        self.is_overdue.store(is_overdue, Ordering::Relaxed);
+        self.metrics.audit_overdue.set(i64::from(is_overdue));
+    }
+
     fn why(&self) -> Unwritable {
         if self.is_full_disk.load(Ordering::Relaxed) { Unwritable::NoSpace } else { Unwritable::Failing }
     }
 }
 
 impl Way {
+    /// Charges a record to an account; `None` when it is counted and not recorded.
+    fn charge(&self, account: &Account, effect: Effect, entry: Entry) -> Option<Entry> {
+        let charged = self.shared.accounts.lock().charge(account, effect, entry, Instant::now());
+        // So that the number is told in time, also when nothing else happens.
+        if charged.is_none() && !self.shared.has_folded.swap(true, Ordering::Relaxed) {
+            let _ = self.jobs.try_send(Job { entry: None, is_durable: false, done: None, permit: None });
+        }
+        charged
+    }
+
     /// Writes `entry` into the page cache, if that is possible at once; else gives it back.
     fn write_now(&self, entry: Entry) -> Result<(), Box<Entry>> {
         let shared = &self.shared;
@@ -253,30 +327,28 @@ impl Way {
     }
 }
 
-impl Strangers {
-    fn admit(&mut self, mut entry: Entry) -> Option<Entry> {
-        if self.since.elapsed() >= Duration::from_secs(1) {
-            (self.since, self.recorded) = (Instant::now(), 0);
-        }
-        if self.recorded >= STRANGERS_PER_SECOND {
-            self.suppressed += 1;
-            return None;
-        }
-        self.recorded += 1;
-        entry.suppressed = std::mem::take(&mut self.suppressed);
-        Some(entry)
-    }
-}
-
 impl Slot {
     /// Lets `entry` be recorded if this slot is dropped before it is written to.
-    pub fn expect(&mut self, entry: impl FnOnce() -> Entry + Send + 'static) {
+    pub fn expect(&mut self, entry: impl FnOnce() -> (Account, Entry) + Send + 'static) {
         self.unanswered = Some(Box::new(entry));
     }
 
     /// Gives the room back unused.
     pub fn release(mut self) {
         self.unanswered = None;
+    }
+
+    /// Charges `entry` to an account, and records it as [`Self::write`] does, or counts it: see [`account`].
+    ///
+    /// # Errors
+    /// [`Unwritable::Late`].
+    pub async fn charge(mut self, account: &Account, effect: Effect, entry: Entry) -> Result<(), Unwritable> {
+        self.unanswered = None;
+        let Some((way, _)) = &self.room else { return Ok(()) };
+        match way.charge(account, effect, entry) {
+            Some(entry) => self.write(entry).await,
+            None => Ok(()),
+        }
     }
 
     /// Records `entry` and waits until it is written.
@@ -304,7 +376,9 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let (Some(entry), Some((way, permit))) = (self.unanswered.take(), self.room.take()) else { return };
-        let Err(entry) = way.write_now(entry()) else { return };
+        let (account, entry) = entry();
+        let Some(entry) = way.charge(&account, Effect::Change, entry) else { return };
+        let Err(entry) = way.write_now(entry) else { return };
         let job = Job { entry: Some(entry), is_durable: false, done: None, permit: Some(permit) };
         if way.jobs.try_send(job).is_err() {
             tracing::error!(

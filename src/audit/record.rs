@@ -5,9 +5,13 @@
 //! is 64 zeros. So the hash is over bytes as they lie there, and no other program has to write JSON as we do to check
 //! it.
 
+use std::collections::BTreeMap;
+
 use policy::TreeId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use super::text::Text;
 
 /// The outcome of a change whose caller went away before it was answered.
 pub const UNANSWERED: &str = "unanswered";
@@ -22,9 +26,12 @@ const BEFORE_HASH: &str = ",\"hash\":\"";
 pub struct Entry {
     /// When, as RFC 3339 in UTC.
     pub time: String,
-    /// The id of the request.
+    /// The id that the service gave the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// The id that its sender gave it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller_request: Option<String>,
     /// The caller's role; nothing for one whom nobody knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
@@ -50,7 +57,7 @@ pub struct Entry {
     pub scope: Option<String>,
     /// Paths in the tree, the first few.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub paths: Vec<String>,
+    pub paths: Vec<Text>,
     /// Paths that are not among `paths`.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_paths: u64,
@@ -68,9 +75,16 @@ pub struct Entry {
     /// The status of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Refused requests of callers whom nobody knows that have no record of their own, since the last that has.
+    /// Refused and failed requests of the same account, or of strangers, that have no record of their own, since the
+    /// last that has.
     #[serde(skip_serializing_if = "is_zero")]
     pub suppressed: u64,
+    /// How many of these had which outcome.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub suppressed_outcomes: BTreeMap<String, u64>,
+    /// Of a start: what is wrong with the files before it, as far as a start sees it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
     /// Of a start: what lay behind the last whole record of the file before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub torn: Option<Torn>,
@@ -108,7 +122,7 @@ pub struct Record {
 }
 
 /// Where the next record goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The number of the last record; 0 for none.
     pub seq: u64,
@@ -142,6 +156,39 @@ impl Entry {
         Self { user, tree: Some(tree_name(tree)), ..Self::of_service(action) }
     }
 
+    /// About how many bytes the record takes in the log: no fewer than it does.
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        /// The fields' names, both hashes, numbers and the time.
+        const FRAME_BYTES: usize = 640;
+        /// Digest and length of a long text, with their names.
+        const LONG_BYTES: usize = 112;
+        let Self { time: _, request, caller_request, role, token, user, action, tree, to, snapshot, .. } =
+            self;
+        let Self { scope, paths, program, run, issued, outcome, suppressed_outcomes, broken, .. } = self;
+        let optional = [
+            request,
+            caller_request,
+            role,
+            token,
+            user,
+            tree,
+            to,
+            snapshot,
+            scope,
+            program,
+            run,
+            issued,
+            broken,
+        ];
+        let optional = optional.into_iter().flatten().map(String::as_str);
+        let texts = optional.chain([action.as_str(), outcome]).chain(paths.iter().map(Text::kept));
+        // A quote or backslash takes two bytes in JSON; no other character of a name or path grows.
+        let texts: usize = texts.map(|text| text.len() + escaped(text)).sum();
+        let listed = paths.len() * LONG_BYTES + suppressed_outcomes.len() * 48;
+        u64::try_from(FRAME_BYTES + texts + listed).unwrap_or(u64::MAX)
+    }
+
     /// An act of the service itself, now.
     #[must_use]
     pub fn of_service(action: &str) -> Self {
@@ -161,8 +208,12 @@ pub fn tree_name(tree: &TreeId) -> String {
 /// This moment, as records have it: RFC 3339 in UTC.
 #[must_use]
 pub fn now() -> String {
-    let now = time::OffsetDateTime::now_utc();
-    now.format(&time::format_description::well_known::Rfc3339).unwrap_or_default()
+    at(time::OffsetDateTime::now_utc())
+}
+
+/// A moment, as records have it.
+pub(super) fn at(moment: time::OffsetDateTime) -> String {
+    moment.format(&time::format_description::well_known::Rfc3339).unwrap_or_default()
 }
 
 /// The line of `entry` behind `head`, with its end, and the head that it makes.
@@ -187,6 +238,10 @@ pub fn parse(line: &[u8]) -> Option<Record> {
     (is_whole && hex(&Sha256::digest(hashed.as_bytes())) == record.hash).then_some(record)
 }
 
+fn escaped(text: &str) -> usize {
+    text.bytes().filter(|byte| matches!(byte, b'"' | b'\\')).count()
+}
+
 /// Bytes in hexadecimal.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
@@ -200,7 +255,7 @@ mod tests {
     fn entry(path: &str) -> Entry {
         Entry {
             role: Some("user".to_owned()),
-            paths: vec![path.to_owned()],
+            paths: vec![path.to_owned().into()],
             ..Entry::of_service("PUT /v1/x")
         }
     }
@@ -211,10 +266,49 @@ mod tests {
         let (second, next) = line(&head, entry(",\"hash\":\""));
         let record = parse(first.trim_end().as_bytes()).unwrap();
         assert_eq!((record.seq, record.prev.as_str()), (1, FIRST));
-        assert_eq!(record.entry.paths, ["数据/\"a\".md"]);
+        assert_eq!(record.entry.paths, [Text::from("数据/\"a\".md".to_owned())]);
         let record = parse(second.trim_end().as_bytes()).unwrap();
         assert_eq!((record.seq, record.prev), (2, head.hash));
         assert_eq!(record.hash, next.hash);
+    }
+
+    /// The longest record that a request can cause: every id as long as it may be, of bytes that grow in JSON.
+    fn longest() -> Entry {
+        let id = "\"".repeat(128);
+        let path = |number: usize| Text::from(format!("{number}{}", "\"".repeat(4095)));
+        Entry {
+            request: Some("r".repeat(64)),
+            caller_request: Some("c".repeat(64)),
+            role: Some("manager".to_owned()),
+            token: Some("\"".repeat(64)),
+            user: Some(id.clone()),
+            tree: Some(format!("skills/{id}/{id}/{id}")),
+            to: Some(format!("sandbox/{id}/{id}")),
+            snapshot: Some("0".repeat(20)),
+            scope: Some("baseline".to_owned()),
+            paths: (0..8).map(path).collect(),
+            more_paths: u64::MAX,
+            program: Some("\"".repeat(64)),
+            run: Some("r".repeat(128)),
+            issued: Some("i".repeat(64)),
+            outcome: "command_not_allowed".to_owned(),
+            status: Some(400),
+            suppressed: u64::MAX,
+            suppressed_outcomes: (0..40).map(|number| (format!("{number:019}"), u64::MAX)).collect(),
+            ..Entry::of_service("DELETE /v1/skills/{u}/{a}/{s}/versions/{version}/rollback")
+        }
+    }
+
+    #[test]
+    fn a_record_is_bounded_and_weighs_no_less_than_its_line() {
+        let (longest_line, _) = line(&Head { seq: u64::MAX - 1, hash: FIRST.to_owned() }, longest());
+        assert!(longest_line.len() < 8 * 1024, "{}", longest_line.len());
+        let fullest = Entry { paths: vec!["\"".repeat(256).into(); 8], ..longest() };
+        let usual = Entry { user: Some("alice".to_owned()), ..entry("notes/a.md") };
+        for entry in [longest(), fullest, usual, Entry::of_service("start")] {
+            let (line, _) = line(&Head::default(), entry.clone());
+            assert!(line.len() as u64 <= entry.weight(), "{} {}", line.len(), entry.weight());
+        }
     }
 
     #[test]

@@ -1,12 +1,15 @@
-//! Reading the whole log: whether every record is there and is what it was.
+//! Reading the whole log: whether every record is there and is what it was, and whether every file is.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 
 use sha2::{Digest, Sha256};
 use storage::{Dir, Result};
 
 use super::files::{self, DAMAGED, LINE_BYTES_MAX, Segment};
+use super::key::Key;
 use super::record::{self, FIRST, Head, Record, Torn, hex};
+use super::seals::{self, Found, Removed, Seals};
 
 /// What reading the log found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub struct Report {
     pub files: usize,
     /// The number of the first record; more than 1 when older files are gone.
     pub first: u64,
+    /// What the seals say; `None` without a key to read them with, or before there were any.
+    pub sealing: Option<Sealing>,
     /// The last record.
     pub head: Head,
     /// Ends of files that a crash tore and a later start told of.
@@ -29,17 +34,41 @@ pub struct Report {
     pub contains: Option<bool>,
 }
 
-/// Reads every file, hands each good record to `see`, and checks the chain. With `known`, tells whether that record
-/// is in it: who keeps a head elsewhere finds out whether the end of the log was cut off and written anew.
+/// What the seals of a log say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sealing {
+    /// The first record that was written under seals.
+    pub since: u64,
+    /// Files that are sealed.
+    pub files: usize,
+    /// What the service removed.
+    pub removed: Removed,
+}
+
+/// Reads every file, hands each good record to `see`, and checks the chain, and with `key` the seals. With `known`,
+/// tells whether that record is in it: who keeps a head elsewhere finds out whether the end of the log was cut off and
+/// written anew.
 ///
 /// # Errors
 /// Those of reading files.
-pub fn read(dir: &Dir, known: Option<&Head>, see: &mut dyn FnMut(&Record)) -> Result<Report> {
-    let mut reading = Reading { report: Report::default(), unexplained: None, last: None, known, see };
+pub fn read(
+    dir: &Dir,
+    key: Option<&Key>,
+    known: Option<&Head>,
+    see: &mut dyn FnMut(&Record),
+) -> Result<Report> {
+    let ends = HashMap::new();
+    let mut reading = Reading { report: Report::default(), unexplained: None, last: None, ends, known, see };
+    let before = key.map(|key| Seals::read(dir, key)).transpose()?;
     reading.report.contains = known.map(|_| false);
     for entry in dir.entries()?.iter().filter(|entry| entry.name.to_string_lossy().ends_with(DAMAGED)) {
         let name = entry.name.to_string_lossy();
-        reading.report.broken.push(format!("`{name}` was found without a single record at a start"));
+        let problem = if name.starts_with(seals::NAME) {
+            "was found at a start and is not the service's own"
+        } else {
+            "was found without a single record at a start"
+        };
+        reading.report.broken.push(format!("`{name}` {problem}"));
     }
     let segments = files::list(dir)?;
     reading.report.files = segments.len();
@@ -51,6 +80,7 @@ pub fn read(dir: &Dir, known: Option<&Head>, see: &mut dyn FnMut(&Record)) -> Re
             source,
         })?;
         reading.unexplained = rest;
+        reading.ends.extend(reading.last.clone().map(|last| (segment.first, last)));
     }
     if let Some(torn) = reading.unexplained.take() {
         if torn.is_damage {
@@ -58,6 +88,11 @@ pub fn read(dir: &Dir, known: Option<&Head>, see: &mut dyn FnMut(&Record)) -> Re
         } else {
             reading.report.open_end_bytes = torn.bytes;
         }
+    }
+    if let (Some(key), Some(before)) = (key, before) {
+        // The service may have sealed or removed a file meanwhile.
+        let after = Seals::read(dir, key)?;
+        reading.check_seals(&segments, &before, &after);
     }
     reading.report.head = reading.last.unwrap_or_default();
     Ok(reading.report)
@@ -68,6 +103,8 @@ struct Reading<'a> {
     /// The end of the file before, which the next start has to tell of.
     unexplained: Option<Torn>,
     last: Option<Head>,
+    /// The last record of each file, by the number of its first.
+    ends: HashMap<u64, Head>,
     known: Option<&'a Head>,
     see: &'a mut dyn FnMut(&Record),
 }
@@ -93,9 +130,53 @@ impl Reading<'_> {
         }
     }
 
+    /// Compares the files with the seals of before and after they were read.
+    fn check_seals(&mut self, segments: &[Segment], before: &Found, after: &Found) {
+        let broken = &mut self.report.broken;
+        let (before, after) = match (before, after) {
+            (Found::Genuine(before), Found::Genuine(after)) => (before, after),
+            (Found::None, Found::None) if segments.is_empty() => return,
+            (Found::Forged, _) | (_, Found::Forged) => {
+                broken.push("the seals of the files are not the service's own".to_owned());
+                return;
+            }
+            _ => {
+                broken.push("the seals of the files are missing".to_owned());
+                return;
+            }
+        };
+        for sealed in before.files.iter().filter(|sealed| sealed.last.seq > after.removed.last.seq) {
+            let (first, last) = (sealed.first, sealed.last.seq);
+            match self.ends.get(&first) {
+                Some(end) if *end == sealed.last => {}
+                Some(_) => broken.push(format!("the file of the records {first} to {last} ends otherwise")),
+                None => broken.push(format!("the file of the records {first} to {last} is missing")),
+            }
+        }
+        let newest = segments.last().map(|segment| segment.first);
+        for segment in segments.iter().filter(|segment| Some(segment.first) != newest) {
+            if segment.first > after.removed.last.seq && !after.has(segment.first) {
+                broken.push(format!("`{}` has no seal", segment.name.to_string_lossy()));
+            }
+        }
+        let begins_after = |seals: &Seals| self.report.first == seals.removed.last.seq + 1;
+        let is_known = self.report.first > 1 && self.report.first >= before.since;
+        if is_known && !begins_after(before) && !begins_after(after) {
+            let (missing, removed) = (self.report.first - 1, after.removed.last.seq);
+            broken.push(format!(
+                "the records 1 to {missing} are missing, and the service removed those up to {removed}"
+            ));
+        }
+        let Seals { since, removed, files } = after.clone();
+        self.report.sealing = Some(Sealing { since, files: files.len(), removed });
+    }
+
     /// Looks at the first record of a file, which tells how the file before ended.
     fn begin(&mut self, segment: &Segment, record: &Record) {
         let name = segment.name.to_string_lossy();
+        if let Some(problem) = &record.entry.broken {
+            self.report.broken.push(format!("the start with record {} found: {problem}", record.seq));
+        }
         if record.seq != segment.first {
             self.report.broken.push(format!("`{name}` begins with record {}", record.seq));
         }

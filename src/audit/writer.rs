@@ -21,6 +21,8 @@ const BATCH_MAX: usize = 256;
 const PAUSE: Duration = Duration::from_secs(1);
 /// How soon what nobody waits for is on the disk.
 const SOON: Duration = Duration::from_secs(1);
+/// How often it is looked whether files that were too young may go.
+const AGING: Duration = Duration::from_secs(60);
 
 /// Something to be done for the log.
 pub(super) struct Job {
@@ -37,10 +39,12 @@ pub(super) struct Job {
 /// Does what comes until nobody can send any more.
 pub(super) fn run(shared: &Arc<Shared>, started: Entry, queue: &Receiver<Job>) {
     let start = Job { entry: Some(Box::new(started)), is_durable: false, done: None, permit: None };
+    shared.look();
     do_all(shared, vec![start]);
     let mut due = shared.is_lazy().then(|| Instant::now() + SOON);
     loop {
-        let first = match due {
+        let ripe = tell_folded(shared);
+        let first = match due.into_iter().chain(ripe).min() {
             Some(due) => queue.recv_timeout(due.saturating_duration_since(Instant::now())),
             None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
@@ -58,6 +62,10 @@ pub(super) fn run(shared: &Arc<Shared>, started: Entry, queue: &Receiver<Job>) {
                     due.or_else(|| shared.is_lazy().then(|| Instant::now() + SOON))
                 };
             }
+            Err(RecvTimeoutError::Timeout) if due.is_none_or(|due| Instant::now() < due) => {
+                shared.chain.lock().make_room();
+                shared.look();
+            }
             Err(RecvTimeoutError::Timeout) => {
                 shared.is_dirty.store(false, Ordering::Relaxed);
                 until_it_works(shared, || sync(shared));
@@ -73,6 +81,20 @@ pub(super) fn run(shared: &Arc<Shared>, started: Entry, queue: &Receiver<Job>) {
     }
 }
 
+/// Writes how many requests had no record, where that is due. Returns when there is something to do of its own.
+fn tell_folded(shared: &Shared) -> Option<Instant> {
+    let now = Instant::now();
+    shared.has_folded.store(false, Ordering::Relaxed);
+    let (entries, next) = shared.accounts.lock().folded(false, now);
+    if !entries.is_empty() {
+        until_it_works(shared, || shared.chain.lock().append(&entries));
+        shared.metrics.audited.inc_by(u64::try_from(entries.len()).unwrap_or(0));
+        shared.look();
+    }
+    let aging = shared.is_overdue.load(Ordering::Relaxed).then_some(AGING);
+    next.into_iter().chain(aging).min().map(|after| now + after)
+}
+
 /// Writes a batch, however often that takes. Tells whether all that was ever written is on the disk.
 fn do_all(shared: &Shared, mut batch: Vec<Job>) -> bool {
     let entries: Vec<Entry> =
@@ -81,6 +103,7 @@ fn do_all(shared: &Shared, mut batch: Vec<Job>) -> bool {
     if !entries.is_empty() {
         until_it_works(shared, || shared.chain.lock().append(&entries));
         shared.metrics.audited.inc_by(u64::try_from(entries.len()).unwrap_or(0));
+        shared.look();
     }
     if is_durable {
         // Before the wait: what is written meanwhile says so again.

@@ -8,8 +8,10 @@ use clap::{Args, Subcommand};
 use storage::Dir;
 
 use super::{Outcome, ServeArgs};
+use crate::audit::key::Key;
 use crate::audit::record::{Head, Record};
-use crate::audit::verify::{self, Report};
+use crate::audit::seals::Removed;
+use crate::audit::verify::{self, Report, Sealing};
 
 #[derive(Subcommand)]
 pub(super) enum AuditCommand {
@@ -52,8 +54,15 @@ fn open(args: &ServeArgs) -> Result<Dir, Box<dyn std::error::Error>> {
     Dir::ambient_open(&path).map_err(|error| format!("no audit log below the data directory: {error}").into())
 }
 
+/// The key of the seals; `None` where no service has made one.
+fn key(args: &ServeArgs) -> Result<Option<Key>, Box<dyn std::error::Error>> {
+    let path = args.config()?.root.join(".filesecbox/keys");
+    Ok(Dir::ambient_open(&path).ok().map(|keys| Key::read(&keys)).transpose()?.flatten())
+}
+
 fn verify(args: &VerifyArgs) -> Outcome {
-    let report = verify::read(&open(&args.serve)?, args.contains.as_ref(), &mut |_| {})?;
+    let key = key(&args.serve)?;
+    let report = verify::read(&open(&args.serve)?, key.as_ref(), args.contains.as_ref(), &mut |_| {})?;
     let is_whole = report.broken.is_empty() && report.contains != Some(false);
     tell(&report, &mut io::stdout())?;
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -61,9 +70,7 @@ fn verify(args: &VerifyArgs) -> Outcome {
 
 fn tell(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "records  {} in {} files", report.records, report.files)?;
-    if report.first > 1 {
-        writeln!(out, "first    {} (older files are gone)", report.first)?;
-    }
+    tell_beginning(report, out)?;
     writeln!(out, "head     {}:{}", report.head.seq, report.head.hash)?;
     for torn in &report.sealed {
         writeln!(out, "torn     {} bytes by a crash, told by the start that followed", torn.bytes)?;
@@ -86,10 +93,34 @@ fn tell(report: &Report, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Tells where the log begins, what was before, and since when a missing file is noticed.
+fn tell_beginning(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let Some(Sealing { since, files, removed }) = &report.sealing else {
+        if report.first > 1 {
+            writeln!(out, "first    {} (older files are gone)", report.first)?;
+        }
+        return writeln!(out, "seals    none: whether a whole file is missing at either end cannot be told");
+    };
+    if report.first > 1 && removed.files > 0 {
+        let Removed { files, records, bytes, at, .. } = removed;
+        let gone = format!("{files} files with {records} records and {bytes} bytes");
+        writeln!(
+            out,
+            "first    {} (older files are gone: the service removed {gone}, the last at {at})",
+            report.first
+        )?;
+    } else if report.first > 1 && report.first < *since {
+        writeln!(out, "first    {} (older files are gone: before there were seals)", report.first)?;
+    } else if report.first > 1 {
+        writeln!(out, "first    {} (the records before it are missing)", report.first)?;
+    }
+    writeln!(out, "seals    {files} files, from record {since} on")
+}
+
 fn tail(args: &TailArgs) -> Outcome {
     let most = usize::try_from(args.lines)?;
     let mut last: VecDeque<Record> = VecDeque::new();
-    let report = verify::read(&open(&args.serve)?, None, &mut |record| {
+    let report = verify::read(&open(&args.serve)?, None, None, &mut |record| {
         if last.len() >= most {
             last.pop_front();
         }
@@ -122,6 +153,7 @@ fn line(record: &Record) -> String {
         ("program", &entry.program),
         ("issued", &entry.issued),
         ("request", &entry.request),
+        ("caller_request", &entry.caller_request),
     ];
     for (name, value) in facts {
         if let Some(value) = value {
@@ -129,7 +161,10 @@ fn line(record: &Record) -> String {
         }
     }
     for path in &entry.paths {
-        line.push_str(&format!(" path={path:?}"));
+        line.push_str(&format!(" path={}", path.shown()));
+    }
+    if entry.suppressed > 0 {
+        line.push_str(&format!(" suppressed={}", entry.suppressed));
     }
     line
 }

@@ -29,7 +29,8 @@ use thiserror::Error;
 pub use self::credentials::{CredentialSources, SIGNING_KEY};
 pub use self::environment::VARIABLE_PREFIX;
 pub use self::operation::{
-    AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat, WorkspacesConfig,
+    AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat, WhenFull,
+    WorkspacesConfig,
 };
 pub use self::telemetry::TelemetryConfig;
 pub use self::tokens::TokenEntry;

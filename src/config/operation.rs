@@ -26,6 +26,8 @@ pub struct AccessConfig {
     pub key_file: PathBuf,
     /// The longest time for which a signed token can be issued, in seconds.
     pub token_seconds_max: u64,
+    /// Origins of web pages that may ask, besides the service's own, such as `https://ide.example`.
+    pub allowed_origins: Vec<String>,
 }
 
 /// Connections of callers.
@@ -79,8 +81,25 @@ pub struct AuditConfig {
     pub file_bytes: u64,
     /// What all files together may have; the oldest go, but never the one that is written, in bytes.
     pub total_bytes: u64,
+    /// How old a file is at least when it goes, in days; 0 for any age.
+    pub keep_days: u32,
+    /// What happens when all files together have more than they may and none is old enough to go.
+    pub when_full: WhenFull,
+    /// What the changes of one caller may add in a day, in bytes; 0 for any number.
+    pub account_bytes: u64,
     /// Records that may wait to be written; further changes are refused meanwhile.
     pub queue: usize,
+}
+
+/// What happens when the audit log is too large and its files are too young to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenFull {
+    /// It grows, and the log and the figures say so: no caller can stop the others by filling it.
+    #[default]
+    Grow,
+    /// Changes are refused until files may go.
+    Refuse,
 }
 
 /// When an audit record counts as written.
@@ -95,6 +114,14 @@ pub enum AuditDurability {
     /// for the disk would cost every change a third of its time.
     #[default]
     Relaxed,
+}
+
+impl AuditConfig {
+    /// How old a file of the log is at least when it goes.
+    #[must_use]
+    pub fn least_age(&self) -> Duration {
+        Duration::from_hours(u64::from(self.keep_days) * 24)
+    }
 }
 
 impl WorkspacesConfig {
@@ -113,7 +140,12 @@ impl Default for WorkspacesConfig {
 
 impl Default for AccessConfig {
     fn default() -> Self {
-        Self { tokens_file: PathBuf::new(), key_file: PathBuf::new(), token_seconds_max: 30 * 24 * 3600 }
+        Self {
+            tokens_file: PathBuf::new(),
+            key_file: PathBuf::new(),
+            token_seconds_max: 30 * 24 * 3600,
+            allowed_origins: Vec::new(),
+        }
     }
 }
 
@@ -143,6 +175,9 @@ impl Default for AuditConfig {
             durability: AuditDurability::Relaxed,
             file_bytes: 16 * 1024 * 1024,
             total_bytes: 1024 * 1024 * 1024,
+            keep_days: 90,
+            when_full: WhenFull::Grow,
+            account_bytes: 128 * 1024 * 1024,
             queue: 4096,
         }
     }
@@ -173,6 +208,10 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     least("limits.snapshots.at_once", number(config.limits.snapshots.at_once), 1, "set 1 or more")?;
     least("access.token_seconds_max", config.access.token_seconds_max, 1, "set 1 or more")?;
+    if let Some(origin) = config.access.allowed_origins.iter().find(|origin| !is_origin(origin)) {
+        let advice = "write an origin as browsers do, `https://ide.example` or `http://10.0.0.1:8080`";
+        return Err(ConfigError::Value { setting: "access.allowed_origins", value: origin.clone(), advice });
+    }
     least("audit.file_bytes", config.audit.file_bytes, 65_536, "set 65536 or more")?;
     least(
         "audit.total_bytes",
@@ -181,4 +220,12 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         "set `audit.file_bytes` or more",
     )?;
     least("audit.queue", number(config.audit.queue), 1, "set 1 or more")
+}
+
+/// Whether a text is an origin as a browser sends it: scheme and host, no path.
+fn is_origin(text: &str) -> bool {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    host.is_some_and(|host| {
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#@*".contains(&byte))
+    })
 }

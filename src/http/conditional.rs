@@ -2,7 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderName, header};
 use sandbox::WriteMode;
-use storage::{Condition, ETag};
+use storage::{Condition, ETag, Unmet};
 
 use super::problem::{Code, Problem};
 
@@ -24,7 +24,7 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>, Problem>
         let wrong =
             || Problem::invalid(format!("`{name}` is `*` or a list of quoted tags, as `ETag` gave them"));
         let mut rest = value.to_str().map_err(|_| wrong())?.trim();
-        if rest == "*" {
+        if rest == "*" && headers.get_all(name).iter().nth(1).is_none() {
             return Ok(Some(Tags::Any));
         }
         if rest.is_empty() {
@@ -87,7 +87,11 @@ pub(super) fn of_read(headers: &HeaderMap, etag: &ETag, path: &str) -> Result<Fr
     if let Some(Tags::These(tags)) = tags(headers, &header::IF_MATCH)?
         && !tags.contains(etag)
     {
-        let stale = storage::Error::Stale { path: path.to_owned(), current: Some(etag.clone()) };
+        let stale = storage::Error::Stale {
+            path: path.to_owned(),
+            unmet: Unmet::Changed,
+            current: Some(etag.clone()),
+        };
         return Err(stale.into());
     }
     match tags(headers, &header::IF_NONE_MATCH)? {

@@ -13,12 +13,13 @@ use parking_lot::Mutex;
 use policy::{AgentId, RelPath, Scope, SkillId, UserId};
 use storage::SnapshotId;
 
-use crate::access::Caller;
+use crate::access::{Caller, Role};
+use crate::audit::Account;
 use crate::ops::admission::Owner;
 use crate::ops::places::Place;
 use crate::ops::run::id::ExecId;
 
-/// The header that carries the id of a request, in both directions.
+/// The header that carries the id of a request: of the sender's making in it, of the service's in its answer.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is taken from a sender, in bytes.
 const ID_BYTES_MAX: usize = 64;
@@ -34,8 +35,12 @@ tokio::task_local! {
 /// What is known of one request.
 #[derive(Debug)]
 pub(super) struct Facts {
-    /// Its id.
+    /// Its id, which no sender chooses.
     pub(super) id: String,
+    /// The id that its sender gave it.
+    pub(super) caller_id: Option<String>,
+    /// Whether it may change something.
+    pub(super) is_change: bool,
     /// Whether its body came too slowly.
     pub(super) is_slow: AtomicBool,
     noted: Mutex<Noted>,
@@ -73,11 +78,18 @@ pub(super) struct Noted {
 }
 
 impl Facts {
-    /// Facts of a request with these headers. Its sender's id is taken when it has 1 to 64 letters, digits and `-_.`.
-    pub(super) fn new(headers: &HeaderMap) -> Self {
+    /// Facts of a request with these headers. Its sender's id is kept beside its own when it has 1 to 64 letters,
+    /// digits and `-_.`.
+    pub(super) fn new(headers: &HeaderMap, is_change: bool) -> Self {
         let sent = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| is_sane(id));
-        let id = sent.map_or_else(fresh_id, str::to_owned);
-        Self { id, is_slow: AtomicBool::new(false), noted: Mutex::default(), room: Mutex::default() }
+        Self {
+            id: fresh_id(),
+            caller_id: sent.map(str::to_owned),
+            is_change,
+            is_slow: AtomicBool::new(false),
+            noted: Mutex::default(),
+            room: Mutex::default(),
+        }
     }
 
     /// Tells whether the request was refused for who sent it.
@@ -93,6 +105,22 @@ impl Facts {
     /// What was noted so far.
     pub(super) fn noted(&self) -> Noted {
         self.noted.lock().clone()
+    }
+}
+
+impl Noted {
+    /// Whom the record of the request is charged to: a user with a token of their own; else the token, and the user it
+    /// acts for where it may act for any.
+    pub(super) fn account(&self) -> Account {
+        let Some(Caller { role, token }) = &self.caller else { return Account::Strangers };
+        match role {
+            Role::User { user, .. } => Account::User(user.to_string()),
+            Role::Admin | Role::Engine => {
+                Account::Token(token.clone(), self.user.as_ref().map(UserId::to_string))
+            }
+            // Which user a manager names makes no difference, so it is no account either.
+            Role::Manager(_) | Role::Monitor => Account::Token(token.clone(), None),
+        }
     }
 }
 
@@ -121,6 +149,16 @@ fn note(change: impl FnOnce(&mut Noted)) {
 /// The id of the request being answered; outside of any, a fresh one.
 pub(super) fn request_id() -> String {
     FACTS.try_with(|facts| facts.id.clone()).unwrap_or_else(|_| fresh_id())
+}
+
+/// Tells whether the request being answered may change something.
+pub(super) fn is_change() -> bool {
+    FACTS.try_with(|facts| facts.is_change).unwrap_or(false)
+}
+
+/// Whom the record of the request being answered is charged to, as far as that is known.
+pub(super) fn account() -> Account {
+    FACTS.try_with(|facts| facts.noted.lock().account()).unwrap_or(Account::Strangers)
 }
 
 /// Tells whether the body of the request being answered came too slowly.
@@ -222,18 +260,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sane_id_is_taken_and_any_other_replaced() {
+    fn a_sane_id_of_a_sender_is_kept_beside_the_requests_own() {
         let of = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(REQUEST_ID, text.parse().unwrap());
-            Facts::new(&headers).id
+            Facts::new(&headers, false)
         };
         for sane in ["a", "8f14e45f-ceea-467f-a1b2-1f3870be274c", &"x".repeat(64), "a_b.c"] {
-            assert_eq!(of(sane), sane);
+            let facts = of(sane);
+            assert_eq!(facts.caller_id.as_deref(), Some(sane));
+            assert_ne!(facts.id, sane);
         }
         for other in ["", "a b", "a\"b", "é", &"x".repeat(65), "a/b", "{}"] {
-            assert_ne!(of(other), other);
+            assert_eq!(of(other).caller_id, None);
         }
         assert_ne!(fresh_id(), fresh_id());
+    }
+
+    #[test]
+    fn a_user_is_charged_whichever_token_asks_and_a_token_by_whom_it_acts_for() {
+        let (alice, demo) = (UserId::parse("alice").unwrap(), AgentId::parse("demo").unwrap());
+        let noted = |role: Role, user: Option<&str>| {
+            let caller = Some(Caller { role, token: "t".to_owned() });
+            let user = user.map(|user| UserId::parse(user).unwrap());
+            Noted { caller, user, ..Noted::default() }.account()
+        };
+        let token = |user: Option<&str>| Account::Token("t".to_owned(), user.map(str::to_owned));
+        let own = Role::User { user: alice, agent: Some(demo.clone()) };
+        assert_eq!(noted(own, Some("bob")), Account::User("alice".to_owned()));
+        assert_eq!(noted(Role::Engine, Some("bob")), token(Some("bob")));
+        assert_eq!(noted(Role::Admin, None), token(None));
+        assert_eq!(noted(Role::Manager(demo), Some("bob")), token(None));
+        assert_eq!(Noted::default().account(), Account::Strangers);
     }
 }

@@ -6,12 +6,16 @@ mod answer;
 mod body;
 mod bounded;
 mod conditional;
+mod disposition;
 mod elsewhere;
 mod facts;
 mod guard;
+mod head;
+mod host;
 mod link;
 pub mod listen;
 mod meta;
+mod object;
 mod observe;
 pub mod openapi;
 mod paced;
@@ -50,6 +54,8 @@ pub struct App {
     pub access: Arc<Access>,
     /// Whether the operator said that something else guards the port, so that callers may use any name for it.
     pub is_guarded: bool,
+    /// Origins of web pages that may ask, besides the service's own, such as `https://ide.example`.
+    pub allowed_origins: Arc<[String]>,
     /// Whether each request has a line in the log.
     pub logs_requests: bool,
     /// How slow callers may be.
@@ -107,10 +113,10 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// What comes before a route's handler: no foreign page gets there, and what another backend answers for goes there. One
-/// layer for both, because each costs half a microsecond.
+/// What comes before a route's handler: no foreign page and no ambiguous head gets there, and what another backend answers
+/// for goes there. One layer for all, because each costs half a microsecond.
 async fn enter(State(app): State<App>, request: Request, next: Next) -> Response {
-    match guard::same_origin(&app, request.headers()) {
+    match guard::same_origin(&app, &request).and_then(|()| head::check(&request)) {
         Ok(()) => elsewhere::answer(app, request, next).await,
         Err(problem) => problem.into_response(),
     }

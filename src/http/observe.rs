@@ -17,7 +17,7 @@ use super::paced::{Pace, Paced};
 use super::problem::{Failed, Problem};
 use super::traced::Traced;
 use crate::audit::record::now;
-use crate::audit::{Entry, UNANSWERED};
+use crate::audit::{Effect, Entry, UNANSWERED};
 use crate::telemetry::context;
 
 /// What requests to no route are counted under.
@@ -26,10 +26,10 @@ const NO_ROUTE: &str = "none";
 /// Answers a request, and tells of it.
 pub(super) async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
-    let facts = Arc::new(Facts::new(request.headers()));
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
     let method = word(request.method());
+    let facts = Arc::new(Facts::new(request.headers(), matched.is_some() && is_change(method, route)));
     let traced = Traced::begin(&app, request.headers(), method, route, &facts);
     let request = paced(request, &app, &facts);
 
@@ -63,44 +63,49 @@ async fn answer(
 ) -> Response {
     let Some(matched) = matched else { return next.run(request).await };
     let action = || format!("{method} {}", matched.as_str());
-    if !is_change(method, matched.as_str()) {
+    let audit = &app.service.audit;
+    if !facts.is_change {
         let response = next.run(request).await;
         if facts.is_refused() {
-            note(
-                app,
-                facts.noted().caller.is_some(),
-                entry(&facts.id, facts.noted(), action(), Some(&response)),
-            );
+            let noted = facts.noted();
+            audit.note_refused(&noted.account(), entry(facts, noted, action(), Some(&response)));
         }
         return response;
     }
     let action = action();
-    let mut slot = match app.service.audit.reserve() {
+    let mut slot = match audit.reserve() {
         Ok(slot) => slot,
         Err(error) => return Problem::from(error).into_response(),
     };
     let (left, of_left) = (Arc::clone(facts), action.clone());
-    slot.expect(move || entry(&left.id, left.noted(), of_left, None));
+    slot.expect(move || {
+        let noted = left.noted();
+        (noted.account(), entry(&left, noted, of_left, None))
+    });
     let response = next.run(request).await;
     let noted = facts.noted();
+    let account = noted.account();
     if noted.caller.is_none() {
         // Nobody who is known was let do anything; how many of these are recorded is bounded.
         slot.release();
         if noted.is_refused {
-            note(app, false, entry(&facts.id, noted, action, Some(&response)));
+            audit.note_refused(&account, entry(facts, noted, action, Some(&response)));
         }
         return response;
     }
-    match slot.write(entry(&facts.id, noted, action, Some(&response))).await {
+    let effect = effect(&noted, &response);
+    match slot.charge(&account, effect, entry(facts, noted, action, Some(&response))).await {
         Ok(()) => response,
         Err(error) => Problem::from(error).into_response(),
     }
 }
 
-/// Records a refused request.
-fn note(app: &App, is_known: bool, entry: Entry) {
-    let audit = &app.service.audit;
-    if is_known { audit.note(entry) } else { audit.note_stranger(entry) }
+/// Tells by its answer whether a request for a change may have changed something. A run may, however it ended.
+fn effect(noted: &Noted, response: &Response) -> Effect {
+    // Limits on the disk are judged before anything is changed.
+    let is_quota = response.extensions().get::<Failed>().is_some_and(|failed| failed.0 == "quota");
+    let changed_nothing = response.status().is_client_error() || is_quota;
+    if changed_nothing && noted.program.is_none() { Effect::Nothing } else { Effect::Change }
 }
 
 /// Tells whether a request may change something, by what it asks for and not by what comes of it.
@@ -122,14 +127,15 @@ fn paced(request: Request, app: &App, facts: &Arc<Facts>) -> Request {
 }
 
 /// The record of a request; without an answer nobody was there to get one.
-fn entry(id: &str, noted: Noted, action: String, response: Option<&Response>) -> Entry {
+fn entry(facts: &Facts, noted: Noted, action: String, response: Option<&Response>) -> Entry {
     let code = response.and_then(|response| response.extensions().get::<Failed>()).map(|failed| failed.0);
     let outcome = if response.is_some() { code.unwrap_or("ok") } else { UNANSWERED };
     let (role, token) = noted.caller.map(|caller| (caller.role.word().to_owned(), caller.token)).unzip();
     let more = noted.paths_total.saturating_sub(noted.paths.len());
     Entry {
         time: now(),
-        request: Some(id.to_owned()),
+        request: Some(facts.id.clone()),
+        caller_request: facts.caller_id.clone(),
         role,
         token,
         user: noted.user.map(|user| user.to_string()),
@@ -138,15 +144,14 @@ fn entry(id: &str, noted: Noted, action: String, response: Option<&Response>) ->
         to: noted.to,
         snapshot: noted.snapshot,
         scope: noted.scope.filter(|scope| *scope == Scope::Baseline).map(|scope| scope.to_string()),
-        paths: noted.paths,
+        paths: noted.paths.into_iter().map(Into::into).collect(),
         more_paths: u64::try_from(more).unwrap_or(u64::MAX),
         program: noted.program,
         run: noted.run,
         issued: noted.issued,
         outcome: outcome.to_owned(),
         status: response.map(|response| response.status().as_u16()),
-        suppressed: 0,
-        torn: None,
+        ..Entry::default()
     }
 }
 
@@ -160,6 +165,7 @@ fn log(facts: &Facts, method: &str, route: &str, status: u16, took: Duration) {
     tracing::info!(
         target: "filesecbox::request",
         request_id = %facts.id,
+        caller_request_id = facts.caller_id,
         method,
         route,
         status,

@@ -116,7 +116,7 @@ mod tests {
             sleep(Duration::from_millis(pause)).await;
             Ok::<_, std::io::Error>(Bytes::from(vec![0; bytes]))
         });
-        let facts = Arc::new(Facts::new(&HeaderMap::new()));
+        let facts = Arc::new(Facts::new(&HeaderMap::new(), false));
         let paced = Paced::new(Body::from_stream(stream), pace, Arc::clone(&facts));
         let mut stream = Body::new(paced).into_data_stream();
         let mut received = 0;

@@ -45,11 +45,12 @@ pub(super) enum Code {
     Disconnected,
     Timeout,
     TooSlow,
+    UnsupportedMedia,
 }
 
 impl Code {
     /// Every code.
-    pub(super) const ALL: [Self; 28] = [
+    pub(super) const ALL: [Self; 29] = [
         Self::Invalid,
         Self::Unauthenticated,
         Self::Denied,
@@ -78,6 +79,7 @@ impl Code {
         Self::Disconnected,
         Self::Timeout,
         Self::TooSlow,
+        Self::UnsupportedMedia,
     ];
 
     /// The status of the code that is spelled so.
@@ -116,6 +118,7 @@ impl Code {
             Self::Disconnected => ("disconnected", StatusCode::SERVICE_UNAVAILABLE),
             Self::Timeout => ("timeout", StatusCode::GATEWAY_TIMEOUT),
             Self::TooSlow => ("too_slow", StatusCode::REQUEST_TIMEOUT),
+            Self::UnsupportedMedia => ("unsupported_media", StatusCode::UNSUPPORTED_MEDIA_TYPE),
         }
     }
 }
@@ -326,6 +329,12 @@ impl From<storage::Error> for Problem {
                 .with("limit", "limits.disk.free_bytes")
                 .with("free_bytes", free)
                 .with("limit_bytes", floor),
+            E::InFlight { used, needs, limit } => Self::new(Code::Quota, message)
+                .with("limit", "limits.disk.in_flight_bytes")
+                .with("used_bytes", used)
+                .with("limit_bytes", limit)
+                .with("needed_bytes", needs),
+            E::Unpackable { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
             E::Countless(_) => Self::new(Code::Quota, message).with("limit", "limits.disk.files"),
             E::NoSpace(_) => Self::new(Code::Quota, message),
             E::Watches => Self::busy(message, 30),
@@ -376,6 +385,8 @@ impl From<Unwritable> for Problem {
         let message = error.to_string();
         match error {
             Unwritable::Full => Self::busy(message, 1),
+            Unwritable::Spent { seconds } => Self::busy(message, seconds),
+            Unwritable::Kept => Self::busy(message, 3600),
             Unwritable::NoSpace => Self::new(Code::Quota, message).with("limit", "audit"),
             Unwritable::Failing | Unwritable::Late => {
                 Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")

@@ -16,6 +16,7 @@ use super::App;
 use super::body;
 use super::elsewhere::Lent;
 use super::facts;
+use super::object::Object;
 use super::problem::Problem;
 use crate::access::{Access, Action, Caller, Role};
 use crate::ops::admission::{Job, Weight};
@@ -38,6 +39,15 @@ fn caller(access: &Access, headers: &HeaderMap) -> Result<Caller, Problem> {
     let caller = access.caller(token)?;
     facts::caller(&caller);
     Ok(caller)
+}
+
+/// Lets the caller make a change, unless its changes have filled its part of the audit log. To be asked when it is
+/// known who asks and about whom, and before anything is done.
+fn admitted(app: &App) -> Result<(), Problem> {
+    if facts::is_change() {
+        app.service.audit.admit(&facts::account())?;
+    }
+    Ok(())
 }
 
 async fn named(
@@ -115,6 +125,7 @@ async fn allowed_tree(parts: &mut Parts, app: &App, changes: bool) -> Result<All
     };
     facts::tree(&user, &agent, skill.as_ref());
     role.may(if changes { Action::Change(&user, &agent) } else { Action::Read(&user, &agent) })?;
+    admitted(app)?;
     let tree = match skill {
         Some(skill) => TreeId::Skill(user, agent, skill),
         None => TreeId::Workspace(user, agent),
@@ -155,6 +166,7 @@ impl FromRequestParts<App> for SandboxesRequest {
             (None, &Method::GET | &Method::HEAD) => Action::SeeAll,
             (None, _) => Action::RemoveAll,
         })?;
+        admitted(app)?;
         Ok(Self { user })
     }
 }
@@ -250,7 +262,7 @@ impl SkillsRequest {
     pub(super) fn check_change(&self, scope: Scope) -> Result<(), Problem> {
         facts::scope(scope);
         Ok(self.role.may(match scope {
-            Scope::Baseline => Action::Baseline(&self.agent),
+            Scope::Baseline => Action::Baseline(&self.user, &self.agent),
             Scope::Overlay => Action::Change(&self.user, &self.agent),
         })?)
     }
@@ -265,6 +277,7 @@ impl FromRequestParts<App> for SkillsRequest {
             return Err(Problem::invalid("the path names no user and agent"));
         };
         facts::skills(&user, &agent, skill.as_ref());
+        admitted(app)?;
         Ok(Self { user, agent, skill, role })
     }
 }
@@ -299,6 +312,7 @@ impl FromRequestParts<App> for Rebuilder {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         caller(&app.access, &parts.headers)?.role.may(Action::Rebuild)?;
+        admitted(app)?;
         Ok(Self)
     }
 }
@@ -311,6 +325,7 @@ impl FromRequestParts<App> for Issuer {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         caller(&app.access, &parts.headers)?.role.may(Action::Issue)?;
+        admitted(app)?;
         Ok(Self)
     }
 }
@@ -389,7 +404,7 @@ pub(super) trait JsonLimit {
     }
 }
 
-/// A JSON body as large as its route takes one, whatever its `Content-Type` says.
+/// A JSON body that is an object, as large as its route takes one, whatever its `Content-Type` says.
 pub(super) struct JsonBody<T>(pub(super) T);
 
 impl<T: DeserializeOwned + JsonLimit + Send + 'static> FromRequest<App> for JsonBody<T> {
@@ -397,11 +412,13 @@ impl<T: DeserializeOwned + JsonLimit + Send + 'static> FromRequest<App> for Json
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let bytes = body::collect(app, request.into_body(), T::bytes_max(app)).await?;
-        if bytes.len() < LARGE_JSON_BYTES {
-            return parse_json(&bytes).map(Self);
+        let length = bytes.len();
+        let read = move || parse_json(&bytes).map(|Object(value)| Self(value));
+        if length < LARGE_JSON_BYTES {
+            return read();
         }
         let job = Job::about(facts::user_of().as_ref(), Weight::Light);
-        app.service.admission.work(job, move || Ok(parse_json(&bytes))).await?.map(Self)
+        app.service.admission.work(job, move || Ok(read())).await?
     }
 }
 

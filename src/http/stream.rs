@@ -3,9 +3,18 @@
 use std::fs::File;
 
 use axum::body::Body;
+use futures_util::StreamExt;
+use storage::Flight;
 use storage::cached::{CACHED_READ_BYTES_MAX, read_now};
 
 use crate::ops::pieces::pieces;
+
+/// Sends the `bytes` bytes of a spool, which count as `flight` until they are sent.
+pub(super) fn counted_body(file: File, bytes: u64, flight: Flight) -> Body {
+    Body::from_stream(pieces(file, 0, bytes).inspect(move |_| {
+        let _ = &flight;
+    }))
+}
 
 /// Sends `left` bytes of `file` from `offset`; see [`pieces`].
 pub(super) fn body(file: File, offset: u64, left: u64) -> Body {

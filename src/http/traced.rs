@@ -60,8 +60,15 @@ impl Traced {
 impl Drop for Traced {
     fn drop(&mut self) {
         let Self { method, status, code, .. } = *self;
-        let request =
-            Request { method, route: &self.route, id: &self.facts.id, role: self.facts.role(), status, code };
+        let request = Request {
+            method,
+            route: &self.route,
+            id: &self.facts.id,
+            caller_id: self.facts.caller_id.as_deref(),
+            role: self.facts.role(),
+            status,
+            code,
+        };
         self.spans.push(request.ended(&self.context, self.begun));
     }
 }

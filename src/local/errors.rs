@@ -23,11 +23,16 @@ pub(super) fn at(operation: &'static str, path: &SandboxPath, error: ops::Error)
 /// A change that cannot be recorded.
 pub(super) fn unwritable(operation: &'static str, error: Unwritable) -> Error {
     let kind = match error {
-        Unwritable::Full => ErrorKind::Busy,
+        Unwritable::Full | Unwritable::Spent { .. } | Unwritable::Kept => ErrorKind::Busy,
         Unwritable::NoSpace => ErrorKind::Quota,
         Unwritable::Failing | Unwritable::Late => ErrorKind::Disconnected,
     };
     Error::new(kind, operation, error.to_string()).because(error)
+}
+
+/// Tells whether a failure of this kind comes before anything is changed.
+pub(super) fn is_refusal(kind: ErrorKind) -> bool {
+    !matches!(kind, ErrorKind::Internal | ErrorKind::Disconnected | ErrorKind::Timeout)
 }
 
 fn kind(error: &ops::Error) -> ErrorKind {
@@ -82,9 +87,13 @@ fn of_storage(error: &storage::Error) -> ErrorKind {
         | E::Pattern { .. }
         | E::LineRange { .. }
         | E::Archive(_) => ErrorKind::Invalid,
-        E::TooLarge { .. } | E::TooManyEntries(_) | E::TooLong { .. } => ErrorKind::TooLarge,
+        E::TooLarge { .. } | E::TooManyEntries(_) | E::TooLong { .. } | E::Unpackable { .. } => {
+            ErrorKind::TooLarge
+        }
         E::Abandoned => ErrorKind::Disconnected,
-        E::Quota { .. } | E::Full { .. } | E::Countless(_) | E::NoSpace(_) => ErrorKind::Quota,
+        E::Quota { .. } | E::Full { .. } | E::InFlight { .. } | E::Countless(_) | E::NoSpace(_) => {
+            ErrorKind::Quota
+        }
         E::Unsupported(_) => ErrorKind::Unsupported,
         E::Io { .. } => ErrorKind::Internal,
     }

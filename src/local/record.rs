@@ -6,7 +6,7 @@ use super::errors;
 use super::place::At;
 use crate::access::Role;
 use crate::audit::record::tree_name;
-use crate::audit::{Entry, UNANSWERED};
+use crate::audit::{Account, Effect, Entry, UNANSWERED};
 use crate::ops::Service;
 
 /// Bytes of a program's name that are kept.
@@ -14,7 +14,7 @@ const PROGRAM_BYTES_MAX: usize = 64;
 
 /// What is recorded of a change before its end.
 pub(super) fn entry(operation: &'static str, at: &At) -> Entry {
-    let paths = if at.path.is_root() { Vec::new() } else { vec![at.path.to_string()] };
+    let paths = if at.path.is_root() { Vec::new() } else { vec![at.path.to_string().into()] };
     Entry {
         role: Some(Role::Engine.word().to_owned()),
         user: Some(at.tree.user().to_string()),
@@ -38,12 +38,20 @@ pub(super) async fn recorded<T>(
     entry: Entry,
     change: impl Future<Output = Result<T>>,
 ) -> Result<T> {
+    let account = Account::Token(Role::Engine.word().to_owned(), entry.user.clone());
+    service.audit.admit(&account).map_err(|error| errors::unwritable(operation, error))?;
     let mut slot = service.audit.reserve().map_err(|error| errors::unwritable(operation, error))?;
     let of_left = Entry { outcome: UNANSWERED.to_owned(), ..entry.clone() };
-    slot.expect(move || of_left);
+    let of_account = account.clone();
+    slot.expect(move || (of_account, of_left));
     let changed = change.await;
     let outcome = changed.as_ref().map_err(Error::kind).map_or_else(|kind| kind.as_str(), |_| "ok");
-    let written = slot.write(Entry { outcome: outcome.to_owned(), ..entry }).await;
+    let effect = match &changed {
+        Err(error) if entry.program.is_none() && errors::is_refusal(error.kind()) => Effect::Nothing,
+        _ => Effect::Change,
+    };
+    let entry = Entry { outcome: outcome.to_owned(), ..entry };
+    let written = slot.charge(&account, effect, entry).await;
     written.map_err(|error| errors::unwritable(operation, error))?;
     changed
 }

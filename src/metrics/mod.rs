@@ -83,6 +83,8 @@ pub struct Metrics {
     pub swept: Counter,
     /// Audit records written.
     pub audited: Counter,
+    /// 1 while the audit log is too large and its files are too young to go.
+    pub audit_overdue: Gauge,
     /// Spans that the collector took.
     pub spans_sent: Counter,
     /// Spans that were not sent, or that the collector did not take.
@@ -123,6 +125,7 @@ impl Metrics {
             refused_connections: Counter::default(),
             swept: Counter::default(),
             audited: Counter::default(),
+            audit_overdue: Gauge::default(),
             spans_sent: Counter::default(),
             spans_dropped: Counter::default(),
             moment: Gauges::default(),
@@ -167,6 +170,11 @@ impl Metrics {
             self.swept.clone(),
         );
         registry.register("audit_records", "Audit records written", self.audited.clone());
+        registry.register(
+            "audit_overdue",
+            "1 while the audit log is too large and its files are too young to go",
+            self.audit_overdue.clone(),
+        );
         registry.register("spans_sent", "Spans that the collector took", self.spans_sent.clone());
         registry.register(
             "spans_dropped",

@@ -1,9 +1,7 @@
 //! Operations on whole skills.
 
-use std::fs::File;
-
 use policy::{AgentId, Scope, TreeId, UserId};
-use storage::{Shelf, Skill};
+use storage::{Shelf, Skill, Spool};
 
 use super::Service;
 use super::admission::holds::Mode;
@@ -54,11 +52,11 @@ impl Service {
         .await
     }
 
-    /// Packs the merged view of a skill. Returns an open file and its size in bytes.
+    /// Packs the merged view of a skill. Returns a spool of it and its size in bytes.
     ///
     /// # Errors
     /// As [`storage::Store::pack`].
-    pub async fn pack(&self, id: TreeId) -> Result<(File, u64)> {
+    pub async fn pack(&self, id: TreeId) -> Result<(Spool, u64)> {
         let (store, job) = (self.store.clone(), Job::on(&id, Weight::Long, Mode::LongRead));
         self.work(job, move || Ok(store.pack(&id)?)).await
     }

@@ -1,11 +1,10 @@
 //! Taking in skill archives.
 
 use std::collections::HashMap;
-use std::fs::File;
 
 use policy::{AgentId, Scope, SkillId, UserId};
 use storage::archive::{self, Charset, NameEncoding, Options, Plan, Skipped};
-use storage::{Published, Shelf};
+use storage::{Published, Shelf, Spool};
 
 use super::Service;
 use super::admission::{Job, Weight};
@@ -13,8 +12,8 @@ use super::error::{Error, Result};
 
 /// An archive that was received whole.
 pub struct Archive {
-    /// The file it was spooled to.
-    pub file: File,
+    /// The spool it was received in.
+    pub spool: Spool,
     /// The name it was sent under, without directories.
     pub file_name: Option<String>,
 }
@@ -60,19 +59,19 @@ impl Service {
         let limits = self.archive_limits.clone();
         let job = Job::of(&user, Weight::Long);
         let uploaded = self.publishing(job, move |shelves| {
-            let mut plans: Vec<(File, Plan)> = Vec::new();
+            let mut plans: Vec<(Spool, Plan)> = Vec::new();
             let mut sources: HashMap<SkillId, (usize, usize)> = HashMap::new();
-            for Archive { file, file_name } in archives {
+            for Archive { spool, file_name } in archives {
                 let fallback_name = file_name.as_deref().map(stem);
                 let options = Options { limits: limits.clone(), charset, fallback_name };
-                let plan = archive::plan(&file, &options)?;
+                let plan = archive::plan(spool.file(), &options)?;
                 for (index, skill) in plan.skills.iter().enumerate() {
                     if sources.insert(skill.id.clone(), (plans.len(), index)).is_some() {
                         let message = format!("skill `{}` is in two archives: send it once", skill.id);
                         return Err(Error::Invalid(message));
                     }
                 }
-                plans.push((file, plan));
+                plans.push((spool, plan));
             }
             let mut ids: Vec<SkillId> = sources.keys().cloned().collect();
             ids.sort_unstable();
@@ -81,10 +80,14 @@ impl Service {
                 |skill: &SkillId| Shelf { agent: agent.clone(), skill: skill.clone(), user: owner.clone() };
             shelves.extend(ids.iter().map(shelf));
             let mut counts = HashMap::new();
+            // What is unpacked stands in no tree before all of it does.
+            let mut flight = store.flight(&user);
+            let unpacked = plans.iter().flat_map(|(_, plan)| &plan.skills);
+            flight.take(unpacked.fold(0_u64, |sum, skill| sum.saturating_add(skill.bytes)))?;
             let publication = store.publish(scope, &user, &agent, &ids, &mut |id, into| {
                 let source = sources.get(id).and_then(|(plan, skill)| {
-                    let (file, plan) = plans.get(*plan)?;
-                    Some((file, plan.skills.get(*skill)?))
+                    let (spool, plan) = plans.get(*plan)?;
+                    Some((spool.file(), plan.skills.get(*skill)?))
                 });
                 let Some((file, skill)) = source else {
                     return Err(storage::Error::NotFound(id.to_string()));

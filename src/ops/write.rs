@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use policy::{RelPath, TreeId};
 use storage::stage::StagedFile;
-use storage::{Files, Store, WriteOptions, Written};
+use storage::{Files, WriteOptions, Written};
 
 use super::Service;
 use super::admission::{Job, Weight};
@@ -49,15 +49,20 @@ impl Service {
         let (mut staged, mut left) = (None, limit);
         loop {
             let (some, is_last) = gather(&mut pieces, &mut left, limit).await?;
-            let (former, files, store) = (staged.take(), files.clone(), self.store.clone());
+            let (former, files) = (staged.take(), files.clone());
             if is_last {
                 let write = move || {
-                    let staged = append(&store, &files, former, some)?;
+                    let staged = append(&files, former, some)?;
                     Ok(files.write(&path, staged, &options)?)
                 };
                 return Ok(self.work(last, write).await?);
             }
-            let append = move || append(&store, &files, former, some);
+            let at = path.clone();
+            let append = move || {
+                let staged = append(&files, former, some)?;
+                files.admit_arriving(&at)?;
+                Ok(staged)
+            };
             staged = Some(self.work(piece.clone(), append).await?);
         }
     }
@@ -85,19 +90,8 @@ async fn gather<E>(
 }
 
 /// Writes pieces behind those that were written to `former`, if there is one.
-fn append(
-    store: &Store,
-    files: &Files,
-    former: Option<StagedFile>,
-    pieces: Vec<Bytes>,
-) -> Result<StagedFile> {
-    let mut staged = match former {
-        Some(staged) => {
-            store.admit_space()?;
-            staged
-        }
-        None => files.stage()?,
-    };
+fn append(files: &Files, former: Option<StagedFile>, pieces: Vec<Bytes>) -> Result<StagedFile> {
+    let mut staged = former.map_or_else(|| files.stage(), Ok)?;
     for piece in pieces {
         staged.write(&piece)?;
     }

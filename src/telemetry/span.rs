@@ -24,6 +24,8 @@ pub struct Request<'a> {
     pub route: &'a str,
     /// Its id, as its answer and the log have it.
     pub id: &'a str,
+    /// The id that its sender gave it.
+    pub caller_id: Option<&'a str>,
     /// The role of its caller, when that is known.
     pub role: Option<&'static str>,
     /// The status it was answered with.
@@ -71,6 +73,8 @@ impl Request<'_> {
             KeyValue::text("http.route", self.route),
             KeyValue::text("filesecbox.request_id", self.id),
         ];
+        let sent = self.caller_id.map(|id| KeyValue::text("filesecbox.caller_request_id", id));
+        attributes.extend(sent);
         attributes.extend(self.role.map(|role| KeyValue::text("filesecbox.role", role)));
         attributes.extend(self.code.map(|code| KeyValue::text("error.type", code)));
         let status =

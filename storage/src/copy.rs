@@ -7,11 +7,13 @@ use std::ops::Range;
 use rustix::fs::{SeekFrom, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
-use crate::dir::Dir;
+use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::interrupt;
-use crate::stat::{Kind, Stat};
+use crate::stat::{Kind, Layer, Stat};
+use crate::tree::Room;
 use crate::union::layers::{Found, Layers};
+use crate::usage::Use;
 
 /// Bytes that are copied between two looks whether the copy is still wanted.
 const SPAN_BYTES: u64 = 16 * 1024 * 1024;
@@ -23,7 +25,7 @@ const SPAN_BYTES: u64 = 16 * 1024 * 1024;
 /// [`Error::TooManyEntries`] when it is deeper; [`Error::NoSpace`], [`Error::Io`]; those of [`interrupt::check`].
 pub(crate) fn copy_tree(from: &Layers, into: &Dir, owner: Option<u32>, levels: usize) -> Result<()> {
     let Some(levels) = levels.checked_sub(1) else {
-        return Err(Error::TooManyEntries(crate::dir::DEPTH_MAX));
+        return Err(Error::TooManyEntries(DEPTH_MAX));
     };
     for child in from.children()? {
         interrupt::check()?;
@@ -45,6 +47,69 @@ pub(crate) fn copy_tree(from: &Layers, into: &Dir, owner: Option<u32>, levels: u
         }
         if let Some(owner) = owner {
             into.set_entry_owner(&child.name, owner)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a copy takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CopiedUse {
+    /// All of it.
+    pub(crate) all: Use,
+    /// What is of the upper layer.
+    pub(crate) of_upper: Use,
+    /// What is left of it when the upper layer's part of what was copied goes: the lower layer's part, and files of the
+    /// upper one that have names elsewhere.
+    pub(crate) stays: Use,
+}
+
+/// What a copy of everything in the merged directory `from` takes: each name by itself, because a copy shares nothing,
+/// also those that cannot be spelled. Of a tree whose files belong to `owner`, at most `entries` entries.
+///
+/// # Errors
+/// [`Error::Escape`] for somebody else's file that a command linked in; [`Error::TooManyEntries`]; those of
+/// [`interrupt::check`].
+pub(crate) fn taken_by_copy(from: &Layers, owner: Option<u32>, entries: usize) -> Result<CopiedUse> {
+    let (mut room, mut taken) = (Room::of_entries(entries), CopiedUse::default());
+    count_copy(from, owner, &mut room, &mut taken, DEPTH_MAX)?;
+    Ok(taken)
+}
+
+fn count_copy(
+    from: &Layers,
+    owner: Option<u32>,
+    room: &mut Room,
+    taken: &mut CopiedUse,
+    levels: usize,
+) -> Result<()> {
+    let levels = levels.checked_sub(1).ok_or(Error::TooManyEntries(DEPTH_MAX))?;
+    let children = from.children()?;
+    room.take_entries(children.len())?;
+    for child in children {
+        interrupt::check()?;
+        let found = match from.lookup(&child.name) {
+            // A command that has the view mounted removed or replaced it meanwhile.
+            Ok(None) | Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => continue,
+            found => found?,
+        };
+        let Some(found) = found else { continue };
+        let (stat, layer) = match &found {
+            Found::Directory(_, stat, layer) | Found::Leaf(stat, layer) => (stat, *layer),
+        };
+        if stat.kind == Kind::File && stat.links > 1 && owner.is_some_and(|owner| stat.owner != owner) {
+            return Err(Error::Escape(child.name.to_string_lossy().into_owned()));
+        }
+        let own = Use { bytes: stat.allocated, files: 1 };
+        taken.all = taken.all.plus(own);
+        if layer != Layer::Baseline {
+            taken.of_upper = taken.of_upper.plus(own);
+        }
+        if layer == Layer::Baseline || (stat.kind == Kind::File && stat.links > 1) {
+            taken.stays = taken.stays.plus(own);
+        }
+        if let Found::Directory(below, ..) = &found {
+            count_copy(below, owner, room, taken, levels)?;
         }
     }
     Ok(())

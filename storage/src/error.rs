@@ -12,6 +12,23 @@ use crate::stat::ETag;
 /// The result of a storage operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What does not hold of what a caller wants to hold before a change, and the next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Unmet {
+    /// The file is there and has another tag.
+    #[error("has changed: read it again and repeat the change with its new tag")]
+    Changed,
+    /// The file is there, and the caller gave no tag that could be its own.
+    #[error("is compared with strong tags only, and `W/` marks a weak one: send the tag that `ETag` gave")]
+    Weak,
+    /// Nothing is there.
+    #[error("does not exist, so that no tag is its own: to make it, send the change without `If-Match`")]
+    Missing,
+    /// Something is there and nothing was to be.
+    #[error("exists already: choose another path, or read it and send `If-Match` with its tag to replace it")]
+    Exists,
+}
+
 /// A failure of a storage operation, named by what it means to the sender.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -51,10 +68,12 @@ pub enum Error {
     #[error(transparent)]
     Path(#[from] PathError),
     /// The caller's condition does not hold; nothing was changed.
-    #[error("`{path}` has changed: read it again and repeat the change")]
+    #[error("`{path}` {unmet}")]
     Stale {
         /// The file.
         path: String,
+        /// What does not hold.
+        unmet: Unmet,
         /// Its tag now; `None` when it does not exist.
         current: Option<ETag>,
     },
@@ -196,6 +215,32 @@ pub enum Error {
         free: u64,
         /// Bytes that are to stay free.
         floor: u64,
+    },
+    /// A user's requests have too much on its way; nothing was changed.
+    #[error(
+        "{used} bytes of this user's unfinished changes, uploads and downloads are on the disk and {needs} more are needed \
+         (at most {limit}, `limits.disk.in_flight_bytes`): end one of them, then try again"
+    )]
+    InFlight {
+        /// What all of them have, in bytes.
+        used: u64,
+        /// What one of them needs besides.
+        needs: u64,
+        /// What they may have together.
+        limit: u64,
+    },
+    /// A skill that is too large to be packed; nothing was packed.
+    #[error(
+        "`{skill}` has {bytes} bytes, every name by itself and holes of files included, and a download packs at most {limit} \
+         (`limits.files.download_bytes`): read its files one by one, or remove large files and second names first"
+    )]
+    Unpackable {
+        /// The skill.
+        skill: String,
+        /// What would be packed, or was met before it was given up.
+        bytes: u64,
+        /// What may be packed.
+        limit: u64,
     },
     /// The kernel watches no more directories for this user.
     #[error(

@@ -8,7 +8,7 @@ use std::io::{Read, Seek, SeekFrom};
 use policy::{RelPath, TreeId};
 
 use crate::encoding::{self, TextEncoding};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unmet};
 use crate::sandbox::SandboxId;
 use crate::stage::StagedFile;
 use crate::stat::{ETag, Kind, Layer, Stat};
@@ -43,7 +43,16 @@ impl Condition {
             (Self::Matches(tags), Some(current)) => tags.contains(current),
             (Self::Matches(_), None) => false,
         };
-        if holds { Ok(()) } else { Err(Error::Stale { path: path.to_string(), current }) }
+        if holds {
+            return Ok(());
+        }
+        let unmet = match (self, &current) {
+            (_, None) => Unmet::Missing,
+            (Self::Missing, Some(_)) => Unmet::Exists,
+            (Self::Matches(tags), Some(_)) if tags.is_empty() => Unmet::Weak,
+            (_, Some(_)) => Unmet::Changed,
+        };
+        Err(Error::Stale { path: path.to_string(), unmet, current })
     }
 }
 
@@ -192,14 +201,15 @@ impl Files {
     pub fn stage(&self) -> Result<StagedFile> {
         self.store.admit_space()?;
         let (stage, owner) = (&self.store.inner.stage, self.store.owner(&self.id));
-        match (&self.id, self.store.seat(&self.id)) {
-            (TreeId::Workspace(..), _) => stage.file(0o644, owner),
-            (TreeId::Skill(..), None) => stage.file(0o644, None),
+        let staged = match (&self.id, self.store.seat(&self.id)) {
+            (TreeId::Workspace(..), _) => stage.file(0o644, owner)?,
+            (TreeId::Skill(..), None) => stage.file(0o644, None)?,
             (TreeId::Skill(..), Some(seat)) => {
                 let root = seat.root()?;
-                stage.file_in_view(0o644, owner, seat, &root)
+                stage.file_in_view(0o644, owner, seat, &root)?
             }
-        }
+        };
+        Ok(staged.counted(self.store.flight_to(&self.id)))
     }
 
     /// Puts a staged file at `path` in one step.
@@ -216,6 +226,16 @@ impl Files {
         file.finish()?;
         let _alone = self.store.inner.locks.file(&self.id, path);
         self.place(path, file, options)
+    }
+
+    /// Refuses what is on its way into the tree when it has no room there, so that it need not come whole to be refused.
+    /// It is to take the place of `path`.
+    ///
+    /// # Errors
+    /// [`Error::Quota`], [`Error::Countless`], [`Error::Full`].
+    pub fn admit_arriving(&self, path: &RelPath) -> Result<()> {
+        let replaced = self.peek(path).map_or(0, |stat| stat.allocated);
+        self.store.admit_arriving(&self.id, replaced)
     }
 
     /// What `path` is at the moment, if it is anything.
@@ -385,6 +405,9 @@ impl Files {
             }
             let copied = tree.copied_by_rename(from, self.store.options().files.tree_entries)?;
             let growth = Growth { adds: copied, ..Growth::REMOVAL };
+            if copied.bytes > 0 {
+                self.store.admit_space_for(copied.bytes)?;
+            }
             self.store.admit(&self.id, &growth)?;
             self.account(&growth);
             Ok(((), tree.rename(from, to)?))

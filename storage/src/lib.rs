@@ -5,6 +5,7 @@
 //! | Module | Holds |
 //! | --- | --- |
 //! | [`dir`] | [`Dir`], an open directory: the only way to anything stored |
+//! | [`spool`] | files of no name for what is on its way |
 //! | [`stage`], `journal` | building things aside and making them visible at once |
 //! | [`tree`] | the contract of a tree; [`union`], [`live`] and [`plain`] keep it |
 //! | [`cached`] | reads that take no waiting |
@@ -26,6 +27,7 @@ mod base;
 pub mod cached;
 mod copy;
 pub mod dir;
+mod download;
 pub mod encoding;
 pub mod error;
 pub mod files;
@@ -47,6 +49,7 @@ pub mod search;
 pub mod sides;
 pub mod skills;
 pub mod snapshot;
+pub mod spool;
 pub mod stage;
 pub mod stat;
 pub mod status;
@@ -59,7 +62,7 @@ pub mod version;
 pub mod watch;
 
 pub use dir::Dir;
-pub use error::{Error, Result};
+pub use error::{Error, Result, Unmet};
 pub use files::{Condition, Files, WriteOptions, Written};
 pub use interrupt::Interrupt;
 pub use life::KeptVersion;
@@ -75,11 +78,12 @@ pub use sandbox::{SandboxFacts, SandboxId};
 pub use sides::{Side, Sides};
 pub use skills::Skill;
 pub use snapshot::{Forked, Snapshot, SnapshotId, SnapshotNote, Snapshots};
+pub use spool::Spool;
 pub use stage::{Durability, Leftovers};
 pub use stat::{ETag, Kind, Layer, Stat};
 pub use status::{Change, Changed, SkillStatus, Status};
 pub use store::{Options, Recovery, Store};
 pub use tree::Tree;
-pub use usage::{Ceiling, Use};
+pub use usage::{Ceiling, Flight, Use};
 pub use version::{Contents, Version};
 pub use watch::TreeWatch;

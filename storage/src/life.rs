@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
-use crate::copy::copy_tree;
+use crate::copy::{copy_tree, taken_by_copy};
 use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
 use crate::place;
@@ -12,6 +12,7 @@ use crate::publish::Publication;
 use crate::status::Status;
 use crate::store::Store;
 use crate::union::layers::{Found, Layers};
+use crate::usage::Flight;
 use crate::version::{self, Version};
 
 /// A version of a skill that is there to be gone back to.
@@ -68,7 +69,10 @@ impl Store {
         let gone = || Error::NotFound(format!("{skill} {wanted}"));
         self.publish(Scope::Baseline, user, agent, std::slice::from_ref(skill), &mut |_, into| {
             let former = self.version_dir(agent, skill, wanted)?.ok_or_else(gone)?;
-            copy_tree(&Layers { upper: None, lower: Some(former) }, into, None, DEPTH_MAX)?;
+            let former = Layers { upper: None, lower: Some(former) };
+            let taken = taken_by_copy(&former, None, self.options().files.tree_entries)?;
+            self.admit_space_for(taken.all.bytes)?;
+            copy_tree(&former, into, None, DEPTH_MAX)?;
             // A publication meanwhile may have had it removed while it was read.
             let contents = version::contents(into)?;
             if contents.version == *wanted { Ok(Some(contents)) } else { Err(gone()) }
@@ -111,6 +115,7 @@ impl Store {
                     }
                     Status::OutOfSync | Status::Modified | Status::LocalOnly => {}
                 }
+                let _flight = self.admit_promotion(user, skill, &layers)?;
                 copy_tree(&layers, into, None, DEPTH_MAX)?;
                 Ok(None)
             })?;
@@ -118,6 +123,27 @@ impl Store {
             self.drop_if_equal(id)?;
         }
         Ok(publication)
+    }
+
+    /// Refuses to copy what a user sees of a skill when the user's own part of it, every name by itself, is more than a
+    /// tree may take, or than the user may have on the way: a copy shares nothing.
+    fn admit_promotion(&self, user: &UserId, skill: &SkillId, from: &Layers) -> Result<Flight> {
+        let taken = taken_by_copy(from, None, self.options().files.tree_entries)?;
+        let (own, limits) = (taken.of_upper, self.disk_limits());
+        let quota = |setting, unit, limit, needs: u64| {
+            let tree = format!("what the user changed in `{skill}`, every name by itself,");
+            Err(Error::Quota { tree, setting, unit, used: 0, limit, needs })
+        };
+        if own.bytes > limits.bytes {
+            return quota("limits.disk.bytes", "bytes", limits.bytes, own.bytes);
+        }
+        if own.files > limits.files {
+            return quota("limits.disk.files", "files", limits.files, own.files);
+        }
+        self.admit_space_for(taken.all.bytes)?;
+        let mut flight = self.flight(user);
+        flight.take(own.bytes)?;
+        Ok(flight)
     }
 
     /// Drops the overlay of `id` if what it holds is as in the baseline.

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 
 use policy::RelPath;
 
-use crate::copy::copy_tree;
+use crate::copy::{copy_tree, taken_by_copy};
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -13,6 +13,7 @@ use crate::stat::{Kind, Layer, Stat};
 use crate::tree::{Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked};
 use crate::union::layers::{Found, Layers};
 use crate::union::{LastLink, Level, walk};
+use crate::usage::Use;
 
 /// A tree without layers.
 pub struct Plain {
@@ -249,6 +250,11 @@ impl Tree for Plain {
             other => other,
         })?;
         Ok(Aftermath { sync: vec![source, target], ..Aftermath::default() })
+    }
+
+    fn taken_by_copy(&self, from: &RelPath, entries: usize) -> Result<Use> {
+        let source = Layers { upper: Some(self.dir.open_dir(from)?), lower: None };
+        Ok(taken_by_copy(&source, self.owner, entries)?.all)
     }
 
     fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {

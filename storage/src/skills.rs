@@ -1,19 +1,16 @@
-//! The skills that a user sees: listed, described, and packed for download.
+//! The skills that a user sees: listed and described.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 
-use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
+use policy::{AgentId, SkillId, TreeId, UserId};
 
-use crate::archive::{self, PackEntry, PackSource};
 use crate::error::{Error, Result};
 use crate::metadata::{self, HEADER_BYTES_MAX, Metadata};
 use crate::place;
 use crate::stat::{Kind, Layer};
 use crate::status::{SkillStatus, Status};
 use crate::store::Store;
-use crate::tree::WalkOptions;
 use crate::union::layers::{Found, Layers};
 use crate::version::{self, Version};
 
@@ -79,65 +76,6 @@ impl Store {
             skills.push(Skill { metadata: describe(&dirs, &id)?, id, layer, status, version, modified_ns });
         }
         Ok(skills)
-    }
-
-    /// Writes the merged view of a skill as a ZIP into an unnamed file of the store and returns it with its size
-    /// in bytes, at its beginning.
-    ///
-    /// The archive is of one moment: nobody changes the skill while it is read. Links are left out.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], [`Error::TooManyEntries`], [`Error::NoSpace`].
-    pub fn pack(&self, id: &TreeId) -> Result<(File, u64)> {
-        let TreeId::Skill(_, _, skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
-        let spool = self.spool()?;
-        {
-            let _held = self.inner.locks.read(id);
-            let tree = self.tree(id)?;
-            let entries = self.inner.options.files.tree_entries;
-            let options = WalkOptions { depth: usize::MAX, entries, look: true };
-            let mut walked = tree.walk(&RelPath::root(), options)?;
-            walked.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-            let packed = walked.into_iter().filter_map(|entry| {
-                let stat = entry.stat?;
-                let source = match entry.kind {
-                    Kind::Directory => Ok(PackSource::Directory),
-                    Kind::File => match tree.open(&entry.path) {
-                        // A command that has the skill mounted removed or replaced it meanwhile.
-                        Err(Error::NotFound(_) | Error::IsDirectory(_) | Error::NotADirectory(_)) => {
-                            return None;
-                        }
-                        opened => opened.map(|opened| PackSource::File(opened.file)),
-                    },
-                    Kind::Symlink | Kind::Other => return None,
-                };
-                let entry = |source| PackEntry {
-                    path: entry.path,
-                    mode: stat.mode,
-                    modified_ns: stat.modified_ns,
-                    source,
-                };
-                Some(source.map(entry))
-            });
-            archive::pack(skill, packed, &spool)?;
-        }
-        let io = |error| Error::from_io("seek", "download", error);
-        let mut file = spool;
-        let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
-        file.seek(SeekFrom::Start(0)).map_err(io)?;
-        Ok((file, bytes))
-    }
-
-    /// Makes a file of no name in the store, for an upload or a download. It goes when it is closed.
-    ///
-    /// # Errors
-    /// [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
-    pub fn spool(&self) -> Result<File> {
-        self.admit_space()?;
-        let name = self.inner.stage.fresh_name();
-        let file = self.inner.stage.dir().create_file(&name, 0o600)?;
-        self.inner.stage.dir().remove_file(&name)?;
-        Ok(file)
     }
 }
 

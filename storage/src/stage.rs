@@ -17,6 +17,7 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::live::Seat;
 use crate::stat::Stat;
+use crate::usage::Flight;
 
 /// When a change counts as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -111,8 +112,8 @@ impl Stage {
     pub fn file(&self, mode: u32, owner: Option<u32>) -> Result<StagedFile> {
         let name = self.fresh_name();
         let file = self.inner.dir.create_file(&name, mode & 0o777)?;
-        let staged =
-            StagedFile { stage: self.clone(), held: Held::Named(name), file, mode: Some(mode & 0o777) };
+        let held = Held::Named(name);
+        let staged = StagedFile { stage: self.clone(), held, file, mode: Some(mode & 0o777), flight: None };
         if let Some(owner) = owner {
             staged.set_owner(owner)?;
         }
@@ -133,8 +134,8 @@ impl Stage {
         root: &Dir,
     ) -> Result<StagedFile> {
         let file = root.create_unnamed(mode & 0o777)?;
-        let staged =
-            StagedFile { stage: self.clone(), held: Held::Unnamed(seat), file, mode: Some(mode & 0o777) };
+        let held = Held::Unnamed(seat);
+        let staged = StagedFile { stage: self.clone(), held, file, mode: Some(mode & 0o777), flight: None };
         if let Some(owner) = owner {
             staged.set_owner(owner)?;
         }
@@ -196,6 +197,8 @@ pub struct StagedFile {
     held: Held,
     /// Permission bits, when they are known.
     mode: Option<u32>,
+    /// What its bytes count as until it is placed.
+    flight: Option<Flight>,
 }
 
 /// Where a staged file is.
@@ -215,11 +218,26 @@ impl StagedFile {
         &self.file
     }
 
+    /// Has its bytes count as `flight` until it is placed.
+    pub(crate) fn counted(mut self, flight: Flight) -> Self {
+        self.flight = Some(flight);
+        self
+    }
+
+    /// Takes `bytes` that are about to be written, where they count.
+    ///
+    /// # Errors
+    /// As [`Flight::take`].
+    pub(crate) fn take(&mut self, bytes: u64) -> Result<()> {
+        self.flight.as_mut().map_or(Ok(()), |flight| flight.take(bytes))
+    }
+
     /// Appends `bytes`.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Io`].
+    /// As [`Flight::take`]; [`Error::NoSpace`], [`Error::Io`].
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.take(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
         self.file.write_all(bytes).map_err(|error| Error::from_io("write", "stage", error))
     }
 
@@ -295,7 +313,8 @@ impl StagedFile {
         }
         let staged_name = stage.fresh_name();
         from.rename(name, stage.dir(), &staged_name)?;
-        let mut staged = Self { stage: stage.clone(), held: Held::Named(staged_name), file, mode: None };
+        let held = Held::Named(staged_name);
+        let mut staged = Self { stage: stage.clone(), held, file, mode: None, flight: None };
         staged.set_mode(mode)?;
         Ok(staged)
     }
@@ -351,7 +370,8 @@ impl StagedFile {
         }
     }
 
-    fn copied_to(self, mut copy: Self) -> Result<Self> {
+    fn copied_to(mut self, mut copy: Self) -> Result<Self> {
+        copy.flight = self.flight.take();
         let mut from = self.file.try_clone().map_err(|error| Error::from_io("dup", "stage", error))?;
         from.rewind().map_err(|error| Error::from_io("seek", "stage", error))?;
         crate::copy::copy_file(from, &copy.file, &self.stat()?)?;

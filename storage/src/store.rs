@@ -22,7 +22,7 @@ use crate::snapshot::InHand;
 use crate::stage::{Durability, Stage, Trash};
 use crate::tree::Tree;
 use crate::union::Union;
-use crate::usage::Accounts;
+use crate::usage::{Accounts, Flights};
 use crate::version;
 
 /// How often and how long a start waits for a former service to let go of the store.
@@ -81,6 +81,8 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     /// What is known of what trees take.
     pub(crate) accounts: Accounts,
+    /// What is on its way for whom.
+    pub(crate) flights: Flights,
     /// Who is in which sandbox.
     pub(crate) occupants: Occupants,
     /// By which sandboxes grow idle.
@@ -156,6 +158,7 @@ impl Store {
                 locks: Locks::new(),
                 options,
                 accounts: Accounts::new(),
+                flights: Flights::default(),
                 salt,
                 occupants: Occupants::default(),
                 uptime,

@@ -305,6 +305,13 @@ pub trait Tree {
         Ok(Use::default())
     }
 
+    /// What [`Tree::copy_dir`] of `from` adds to the tree; of at most `entries` entries.
+    ///
+    /// # Errors
+    /// As [`Tree::copy_dir`]; [`Error::Escape`] for somebody else's file that a command linked in;
+    /// [`Error::TooManyEntries`].
+    fn taken_by_copy(&self, from: &RelPath, entries: usize) -> Result<Use>;
+
     /// Copies the directory `from`, following a link there, with everything in it to `to`, where nothing may be. The
     /// parent must exist. Sockets, pipes and devices are left out.
     ///

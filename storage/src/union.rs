@@ -21,6 +21,7 @@ use std::sync::Arc;
 use policy::{RelPath, SkillId};
 
 use self::layers::{Found, Layers};
+use crate::copy::taken_by_copy;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::live::Seat;
@@ -276,6 +277,10 @@ impl Tree for Union {
 
     fn copied_by_rename(&self, from: &RelPath, entries: usize) -> Result<Use> {
         self.copied_by_renaming(from, entries)
+    }
+
+    fn taken_by_copy(&self, from: &RelPath, entries: usize) -> Result<Use> {
+        Ok(taken_by_copy(&self.open_layers(from)?, None, entries)?.all)
     }
 
     fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {

@@ -15,15 +15,19 @@
 //! | `count` | the walk |
 //! | `accounts` | what is known of which tree |
 //! | `admit` | whether a change, or a run, may begin |
+//! | `flight` | bytes that are on their way |
 
 mod accounts;
 mod admit;
 mod count;
+mod flight;
 
 pub(crate) use self::accounts::Accounts;
 pub use self::admit::Ceiling;
 pub(crate) use self::admit::Growth;
 pub(crate) use self::count::{Counted, Counter};
+pub use self::flight::Flight;
+pub(crate) use self::flight::Flights;
 
 use policy::{DiskLimits, TreeId};
 

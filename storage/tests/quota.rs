@@ -29,7 +29,7 @@ fn workspace() -> TreeId {
 }
 
 fn limited(bytes: u64, files: u64) -> Options {
-    Options { disk: DiskLimits { bytes, files, free_bytes: 0 }, ..relaxed() }
+    Options { disk: DiskLimits { bytes, files, free_bytes: 0, ..DiskLimits::default() }, ..relaxed() }
 }
 
 /// Writes a file of `bytes` bytes and its parents.
@@ -241,7 +241,7 @@ fn nothing_is_written_when_the_disk_is_to_stay_free_and_removals_go_on() {
     let refused = [
         fill(&files, "g", 1).map(drop),
         files.make_dir(&path("d"), 0o755, false).map(drop),
-        fixture.store.spool().map(drop),
+        fixture.store.spool(&user_id("u")).map(drop),
         fixture
             .store
             .publish(Scope::Baseline, &user_id("u"), &agent(), &[skill_id("s")], &mut |_, _| Ok(None))

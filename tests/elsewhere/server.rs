@@ -64,6 +64,7 @@ impl Server {
             service: Arc::clone(&service),
             access: Arc::new(Access::new(Credentials { tokens, keys: Keys::default() })),
             is_guarded: false,
+            allowed_origins: Arc::default(),
             logs_requests: false,
             connections: config.limits.connections.clone(),
             token_seconds_max: 60,

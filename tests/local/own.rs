@@ -1,7 +1,6 @@
 //! What the service in this process promises beside the contract.
 
 use std::fs;
-use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,9 +60,9 @@ async fn transcript(host: Arc<Host>, search: Search) {
 async fn skills_are_merged_at_their_place(host: Arc<Host>) {
     const AGENT: &str = "skilled";
     let (alice, bob) = (user("alice"), user("bob"));
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&skill_zip("数据", &[("表.md", "of all\n")])).unwrap();
-    let archive = Archive { file, file_name: Some("数据.zip".to_owned()) };
+    let mut spool = host.service.store.spool(&alice).unwrap();
+    spool.write(&skill_zip("数据", &[("表.md", "of all\n")])).unwrap();
+    let archive = Archive { spool, file_name: Some("数据.zip".to_owned()) };
     let agent = AgentId::parse(AGENT).unwrap();
     let uploaded = host.service.upload(Scope::Baseline, alice.clone(), agent, Charset::Auto, vec![archive]);
     uploaded.await.unwrap();

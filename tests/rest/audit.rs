@@ -15,7 +15,9 @@ fn dir(root: &Path) -> PathBuf {
 }
 
 fn files(root: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = fs::read_dir(dir(root)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let entries = fs::read_dir(dir(root)).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).collect();
     files.sort();
     files
 }
@@ -176,9 +178,10 @@ fn a_change_whose_caller_has_gone_is_recorded_as_unanswered() {
     };
     wait(&|| service.client.get("/v1/sandbox/u/a/raw/begun").status == 200);
     drop(stream);
-    let left = || records(&service.root).into_iter().find(|record| record["request"] == "gone");
+    let left = || records(&service.root).into_iter().find(|record| record["caller_request"] == "gone");
     wait(&|| left().is_some());
     let left = left().unwrap();
+    assert_ne!(left["request"], "gone", "a caller's id stands beside the service's own");
     assert_eq!(
         (&left["outcome"], &left["program"], left.get("status")),
         (&"unanswered".into(), &"bash".into(), None)
@@ -305,15 +308,132 @@ fn whoever_changes_removes_or_inserts_a_record_is_found_out() {
     fs::remove_file(&all[1]).unwrap();
     assert!(!verify(root.path(), &[]).0, "a file in the middle is gone");
     restore();
-    // Cutting the end off leaves a whole chain; only a head kept elsewhere tells.
+    // Cutting off what has no seal yet leaves a whole chain; only a head kept elsewhere tells.
     fs::remove_file(&all[2]).unwrap();
     assert!(verify(root.path(), &[]).0);
     assert!(!verify(root.path(), &["--contains", &head]).0);
+    restore();
+    // What has a seal cannot go: neither at the end nor at the beginning, nor with the seals.
+    for gone in [0, 1] {
+        fs::remove_file(&all[gone]).unwrap();
+        let (is_whole, told) = verify(root.path(), &[]);
+        assert!(!is_whole && told.contains("is missing"), "{gone}: {told}");
+        restore();
+    }
+    let seals = dir(root.path()).join("seals");
+    let kept = fs::read(&seals).unwrap();
+    for forged in [None, Some(kept[..kept.len() - 10].to_vec())] {
+        match forged {
+            None => fs::remove_file(&seals).unwrap(),
+            Some(bytes) => fs::write(&seals, bytes).unwrap(),
+        }
+        let (is_whole, told) = verify(root.path(), &[]);
+        assert!(!is_whole && told.contains("seals"), "{told}");
+    }
+    // A start goes on all the same, and its record tells what it found for ever.
+    kill(&mut again(root.path()));
+    let (is_whole, told) = verify(root.path(), &[]);
+    assert!(!is_whole && told.contains("the seals are forged"), "{told}");
+}
+
+#[test]
+fn a_log_of_another_key_is_not_taken_for_this_services() {
+    let (root, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for place in [root.path(), other.path()] {
+        let mut service = again(place);
+        service.client.write("/v1/sandbox/u/a", "f", "x");
+        service.terminate();
+        assert!(service.wait().success());
+        assert!(verify(place, &[]).0, "the control");
+    }
+    fs::remove_dir_all(dir(root.path())).unwrap();
+    fs::create_dir(dir(root.path())).unwrap();
+    for entry in fs::read_dir(dir(other.path())).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), dir(root.path()).join(entry.file_name())).unwrap();
+    }
+    let (is_whole, told) = verify(root.path(), &[]);
+    assert!(!is_whole && told.contains("not the service's own"), "{told}");
+}
+
+#[test]
+fn an_orderly_stop_seals_the_end_so_that_nothing_can_be_cut_off_until_the_next_start() {
+    let root = tempfile::tempdir().unwrap();
+    let mut service = again(root.path());
+    service.client.write("/v1/sandbox/u/a", "f", "x");
+    service.terminate();
+    assert!(service.wait().success());
+    let file = files(root.path())[0].clone();
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.lines().count() >= 3 && verify(root.path(), &[]).0, "the control");
+    let shorter: String = text.lines().take(2).map(|line| format!("{line}\n")).collect();
+    fs::write(&file, shorter).unwrap();
+    assert!(!verify(root.path(), &[]).0);
+    kill(&mut again(root.path()));
+    let (is_whole, told) = verify(root.path(), &[]);
+    assert!(!is_whole && told.contains("missing or cut off"), "{told}");
+}
+
+#[test]
+fn files_that_are_too_young_stay_and_the_operator_decides_whether_changes_go_on() {
+    let sizes = "[audit]\nfile_bytes = 65536\ntotal_bytes = 100000\n";
+    let long = "n".repeat(200);
+    for (setting, refuses) in [("", false), ("when_full = \"refuse\"\n", true)] {
+        let service = Service::configured(&format!("{sizes}{setting}"));
+        let refused = (0..600).find_map(|number| {
+            let reply = service.client.put(format!("/v1/sandbox/u/a/edit?path={long}/{}", number % 10), "x");
+            (reply.status != 200).then_some(reply)
+        });
+        let figures = service.client.get("/metrics");
+        assert!(String::from_utf8_lossy(&figures.body).contains("filesecbox_audit_overdue 1"));
+        assert!(service.log().contains("audit.keep_days"), "{}", service.log());
+        if refuses {
+            let told = refused.expect("a change is refused").refused(429, "busy");
+            assert!(told["data"].as_str().unwrap().contains("audit.keep_days"), "{told}");
+            service.client.get(format!("/v1/sandbox/u/a/content?path={long}/1")).ok();
+        } else {
+            assert!(refused.is_none(), "the control: it grows");
+        }
+        let (is_whole, told) = verify(&service.root, &[]);
+        assert!(is_whole && !told.contains("older files are gone"), "{told}");
+    }
+}
+
+#[test]
+fn a_caller_who_has_filled_its_part_is_busy_and_others_go_on() {
+    let token = |user: &str| {
+        format!("[[tokens]]\nsha256 = \"{}\"\nrole = \"user\"\nuser = \"{user}\"\n", digest(user))
+    };
+    let config = format!("[audit]\naccount_bytes = 20000\n{}{}", token("alice"), token("bob"));
+    let service = Service::configured(&config);
+    let (alice, bob) = (service.client.with_token("alice"), service.client.with_token("bob"));
+    let mut made = 0;
+    let refused = loop {
+        let reply = alice.put(format!("/v1/sandbox/alice/a/edit?path=f{made}"), "x");
+        if reply.status != 200 {
+            break reply;
+        }
+        made += 1;
+        assert!(made < 100);
+    };
+    let told = refused.refused(429, "busy");
+    assert!(told["data"].as_str().unwrap().contains("audit.account_bytes"), "{told}");
+    assert!(refused.header("retry-after").unwrap().parse::<u64>().unwrap() > 1);
+    alice.get(format!("/v1/sandbox/alice/a/content?path=f{made}")).refused(404, "not_found");
+    assert_eq!(alice.text("/v1/sandbox/alice/a", "f0"), "x");
+    bob.write("/v1/sandbox/bob/a", "f", "x");
+    // Every change has its record: none is counted only.
+    let records = records(&service.root);
+    let changes = |user: &str| {
+        let of = records.iter().filter(|record| record["user"] == user && record["outcome"] == "ok");
+        of.count()
+    };
+    assert_eq!((changes("alice"), changes("bob")), (made, 1));
 }
 
 #[test]
 fn files_follow_one_another_by_size_and_the_oldest_go() {
-    let service = Service::configured("[audit]\nfile_bytes = 65536\ntotal_bytes = 200000\n");
+    let service = Service::configured("[audit]\nfile_bytes = 65536\ntotal_bytes = 200000\nkeep_days = 0\n");
     let long = "n".repeat(200);
     for number in 0..900 {
         service.client.put(format!("/v1/sandbox/u/a/edit?path={long}/{}", number % 10), "x").ok();
@@ -321,7 +441,14 @@ fn files_follow_one_another_by_size_and_the_oldest_go() {
     let sizes: Vec<u64> = files(&service.root).iter().map(|file| fs::metadata(file).unwrap().len()).collect();
     assert!(sizes.len() >= 3 && sizes.iter().sum::<u64>() < 300_000, "{sizes:?}");
     let (is_whole, told) = verify(&service.root, &[]);
-    assert!(is_whole && told.contains("older files are gone"), "{told}");
+    assert!(is_whole && told.contains("older files are gone: the service removed"), "{told}");
+    // Whoever removes another, though the chain of those that are left is whole, is found out.
+    let oldest = files(&service.root)[0].clone();
+    fs::rename(&oldest, service.root.join("aside")).unwrap();
+    let (is_whole, told) = verify(&service.root, &[]);
+    assert!(!is_whole && told.contains("is missing"), "{told}");
+    fs::rename(service.root.join("aside"), &oldest).unwrap();
+    assert!(verify(&service.root, &[]).0);
 }
 
 #[test]

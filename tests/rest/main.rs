@@ -18,6 +18,7 @@ mod bad_input;
 mod cli;
 mod contract;
 mod defects;
+mod heads;
 mod promised;
 mod quota;
 mod registry;

@@ -41,12 +41,17 @@ const READ: Needs = [
     [It, Nothing, Nothing],
     [Denied; 3],
 ];
-const CHANGE: Needs =
-    [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [It, Nothing, Nothing], [Denied; 3]];
-const BASELINE: Needs =
-    [[Unknown; 3], [It; 3], [Denied; 3], [It, Nothing, It], [Denied; 3], [Denied; 3], [Denied; 3]];
-/// The baseline, and what the user of the path sees.
-const PROMOTE: Needs = [
+const CHANGE: Needs = [
+    [Unknown; 3],
+    [It; 3],
+    [It; 3],
+    [Denied, Nothing, Denied],
+    [It, It, Nothing],
+    [It, Nothing, Nothing],
+    [Denied; 3],
+];
+/// The baseline of the agent, asked for among the skills of the user.
+const BASELINE: Needs = [
     [Unknown; 3],
     [It; 3],
     [Denied; 3],
@@ -62,8 +67,7 @@ const ISSUE: Needs = [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [Denied; 3], 
 const OF_USER: Needs =
     [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [Denied, Denied, Nothing], [Denied; 3]];
 /// The tree of the path, and the workspace of `u` with `a`.
-const FORK: Needs =
-    [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [It, Nothing, Nothing], [Denied; 3]];
+const FORK: Needs = CHANGE;
 /// A list of what the caller may see, which the path does not say.
 const ANY_BUT_MONITOR: Needs = [[Unknown; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3], [Denied; 3]];
 const ADMIN: Needs = [[Unknown; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3]];
@@ -97,9 +101,9 @@ const ROWS: &[Row] = &[
         "?version=00000000000000000000000000000000",
         "",
         404,
-        PROMOTE,
+        BASELINE,
     ),
-    Row("POST /v1/skills/{u}/{a}/{s}/promote", "", "", 409, PROMOTE),
+    Row("POST /v1/skills/{u}/{a}/{s}/promote", "", "", 409, BASELINE),
     Row("POST /v1/skills/{u}/{a}/{s}/pull", "", "", 200, CHANGE),
     Row("GET /v1/skills/{u}/{a}/catalog", "", "", 200, READ),
     Row("GET /v1/sandbox", "", "", 200, ISSUE),

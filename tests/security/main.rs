@@ -30,9 +30,11 @@ mod attack;
 mod bodies;
 #[path = "../rest/support/client.rs"]
 mod client;
+mod disk;
 mod environment;
 mod expectation;
 mod files;
+mod headers;
 mod host;
 mod kernel;
 mod layers;
@@ -48,6 +50,7 @@ mod resources;
 mod scene;
 mod stage;
 mod table;
+mod washing;
 #[path = "../rest/support/zip.rs"]
 mod zip;
 
@@ -73,12 +76,15 @@ const THEMES: &[Theme] = &[
     ("The network", network::ATTACKS),
     ("What outlives a run", processes::ATTACKS),
     ("Resources", resources::ATTACKS),
+    ("The disk", disk::ATTACKS),
     ("Things planted for the API", planting::ATTACKS),
     ("Races with the API", races::ATTACKS),
     ("Paths", paths::ATTACKS),
     ("Requests and their bodies", bodies::ATTACKS),
+    ("What skills say of themselves", headers::ATTACKS),
     ("Layers", layers::ATTACKS),
     ("Environment and identity", environment::ATTACKS),
+    ("The audit log", washing::ATTACKS),
 ];
 
 /// Runs by residents without which the attacks were not made by them: a few for each, of which there were 878.

@@ -14,6 +14,7 @@ use crate::scene::{Ran, Scene};
 const PRELUDE: (&str, &str) = ("attack.py", include_str!("payloads/attack.py"));
 
 const FILES: &[(&str, &str)] = &[
+    ("disk.py", include_str!("payloads/disk.py")),
     ("files.py", include_str!("payloads/files.py")),
     ("kernel.py", include_str!("payloads/kernel.py")),
     ("network.py", include_str!("payloads/network.py")),

@@ -24,6 +24,7 @@ tree_entries = 50000
 [limits.disk]
 bytes = 67108864
 files = 1000
+in_flight_bytes = 33554432
 [limits.runs]
 output_bytes = 65536
 memory_bytes = 536870912
@@ -32,6 +33,8 @@ processes = 64
 cpu_seconds = 2
 file_bytes = 33554432
 open_files = 256
+[audit]
+account_bytes = 8388608
 ";
 /// The data directory of the container image.
 const IMAGE_ROOT: &str = "/webIde/product";
@@ -360,6 +363,24 @@ impl Host {
     /// Where a user's workspace lies.
     pub(crate) fn workspace(&self, user: &str) -> PathBuf {
         self.root.join("sandbox").join(user).join(AGENT)
+    }
+
+    /// The files of the audit log, oldest first.
+    fn audit_files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.root.join(".filesecbox/audit")).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> =
+            paths.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).collect();
+        files.sort();
+        files
+    }
+
+    /// All records of the audit log.
+    pub(crate) fn audit_records(&self) -> Vec<Value> {
+        let texts = self.audit_files().into_iter().map(|file| fs::read_to_string(file).unwrap());
+        let lines =
+            |text: String| text.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<_>>();
+        texts.flat_map(lines).collect()
     }
 
     /// What the service logged.

@@ -143,10 +143,43 @@ fn body(verdict: &Verdict) -> Vec<sock_filter> {
         Verdict::When(clauses, action) => (clauses, action),
     };
     let mut code = Vec::new();
-    for clause in clauses {
-        code.extend(clause_body(clause, *action));
+    for run in clauses.chunk_by(|one, next| choice(one).is_some() && choice(one) == choice(next)) {
+        match run {
+            [clause] => code.extend(clause_body(clause, *action)),
+            choices => code.extend(choices_body(choices.iter().flatten(), *action)),
+        }
     }
     code.push(step(RETURN, RET_ALLOW));
+    code
+}
+
+/// Which bits of which argument a clause compares with one value, when it does nothing else.
+fn choice(clause: &[Condition]) -> Option<(u32, u32)> {
+    match clause {
+        [Condition { argument, mask, equal: true, value: _ }] => Some((*argument, *mask)),
+        _ => None,
+    }
+}
+
+/// Returns the action when one of several conditions holds that look at the same bits, and falls through otherwise.
+fn choices_body<'a>(
+    choices: impl DoubleEndedIterator<Item = &'a Condition>,
+    action: Action,
+) -> Vec<sock_filter> {
+    // Built from the end, where the distance to the return is known.
+    let mut code = vec![step(RETURN, code_of(action))];
+    let mut bits = None;
+    for condition in choices.rev() {
+        let skip = u8::try_from(code.len() - 1).unwrap_or(u8::MAX);
+        let is_last = bits.replace((condition.argument, condition.mask)).is_none();
+        code.insert(0, branch(JUMP_EQUAL, condition.value, skip, u8::from(is_last)));
+    }
+    if let Some((argument, mask)) = bits {
+        if mask != u32::MAX {
+            code.insert(0, step(AND, mask));
+        }
+        code.insert(0, step(LOAD_WORD, OFFSET_ARGUMENTS + 8 * argument));
+    }
     code
 }
 

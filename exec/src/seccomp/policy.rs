@@ -119,6 +119,22 @@ const PRIO_USER: u32 = 2;
 const IOPRIO_WHO_USER: u32 = 3;
 /// Terminal commands that type into or rewire someone else's terminal: TIOCSTI, TIOCLINUX, TIOCSETD.
 const TERMINAL_COMMANDS: [u32; 3] = [0x5412, 0x541C, 0x5423];
+/// The kind and the number of a command of ioctl(2), without its direction and the size of its argument: commands of
+/// 32-bit programs differ in the size alone (asm-generic/ioctl.h).
+const COMMAND_NUMBER: u32 = 0xFFFF;
+/// Commands that change what a file or a directory is to the file system. By these a run could move its files to
+/// another project, whose quota counts them, or leave behind what the service can neither fill nor remove.
+const FILE_COMMANDS: [u32; 9] = [
+    0x6602, // FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS: flags, inheriting a project among them
+    0x5820, // FS_IOC_FSSETXATTR: project and flags
+    0x6613, // FS_IOC_SET_ENCRYPTION_POLICY
+    0x6685, // FS_IOC_ENABLE_VERITY
+    0x9401, // BTRFS_IOC_SNAP_CREATE
+    0x940E, // BTRFS_IOC_SUBVOL_CREATE
+    0x9417, // BTRFS_IOC_SNAP_CREATE_V2
+    0x9418, // BTRFS_IOC_SUBVOL_CREATE_V2
+    0x941A, // BTRFS_IOC_SUBVOL_SETFLAGS: a tree that cannot be removed
+];
 
 /// What runs get to see, which decides what their filter must refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +183,11 @@ pub(crate) fn opening(surroundings: Surroundings) -> Policy {
     refuse(FCHMODAT2, any_of([bits(2, SET_ID_BITS)]));
     #[cfg(target_arch = "x86_64")]
     refuse(libc::SYS_chmod, any_of([bits(1, SET_ID_BITS)]));
-    refuse(libc::SYS_ioctl, any_of(TERMINAL_COMMANDS.map(|command| is(1, command))));
+    let terminal = TERMINAL_COMMANDS.map(|command| vec![is(1, command)]);
+    let file = FILE_COMMANDS
+        .map(|command| vec![Condition { argument: 1, mask: COMMAND_NUMBER, equal: true, value: command }]);
+    let refused = terminal.into_iter().chain(file).collect();
+    refuse(libc::SYS_ioctl, Verdict::When(refused, Action::Errno(EPERM)));
     // Landlock does not mediate these; a run of the service's own uid could starve the service with them.
     refuse(libc::SYS_prlimit64, any_of([is_not(0, 0)]));
     refuse(libc::SYS_setpriority, any_of([is_not(1, 0), is(0, PRIO_USER)]));

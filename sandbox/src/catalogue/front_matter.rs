@@ -1,8 +1,7 @@
 //! The head of a Markdown file: fields between two lines `---`.
 
+use policy::front_matter::{fields, split};
 use serde_yaml_ng::Value;
-
-use super::yaml;
 
 /// The fields of a head that this crate knows, and what follows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,15 +20,15 @@ pub struct FrontMatter {
 
 /// Reads the head of a Markdown file.
 ///
-/// It is YAML without tags and of at most 16 KiB; where it is not, as with a description that holds `: `, the lines
-/// `name:` and `description:` are taken as they are.
+/// It is YAML within the bounds of [`policy::front_matter`]; where it is not, as with a description that holds `: `, the
+/// lines `name:` and `description:` are taken as they are.
 #[must_use]
 pub fn front_matter(text: &str) -> FrontMatter {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim_start();
     let Some((head, body)) = split(text) else {
         return FrontMatter { body: text.to_owned(), ..FrontMatter::default() };
     };
-    let fields = yaml::mapping(head).unwrap_or_default();
+    let fields = fields(head).map_or(Value::Null, Value::Mapping);
     let field = |key: &str| {
         let value = fields.get(key).and_then(scalar).or_else(|| line(head, key));
         value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
@@ -37,21 +36,6 @@ pub fn front_matter(text: &str) -> FrontMatter {
     let has_unread_rights = fields.is_null() && head.lines().any(names_rights);
     let (name, description) = (field("name"), field("description"));
     FrontMatter { name, description, body: body.to_owned(), fields, has_unread_rights }
-}
-
-/// The head and the body; none when there is no head, or it does not end.
-fn split(text: &str) -> Option<(&str, &str)> {
-    let after = text.strip_prefix("---")?;
-    let first = after.split_inclusive('\n').next().filter(|rest| rest.trim().is_empty())?;
-    let inner = after.get(first.len()..)?;
-    let mut length = 0;
-    for line in inner.split_inclusive('\n') {
-        if line.trim_end() == "---" {
-            return Some((inner.get(..length)?, inner.get(length + line.len()..)?));
-        }
-        length += line.len();
-    }
-    None
 }
 
 /// Whether a line looks as if it said what an agent may do.

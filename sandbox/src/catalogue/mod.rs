@@ -10,7 +10,6 @@ mod front_matter;
 mod render;
 mod skills;
 mod watched;
-mod yaml;
 
 pub use agents::{Agent, AgentStore, Agents};
 pub use cache::{Clock, TTL, system_clock};

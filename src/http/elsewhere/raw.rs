@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use futures_util::TryStreamExt;
+use policy::RelPath;
 use sandbox::{FileInfo, ReadOptions, WriteMode, WriteOptions};
 
 use super::{Answer, Elsewhere};
@@ -32,7 +33,7 @@ pub(super) async fn get(tree: Elsewhere, params: RawPathParams, _: NoParams, hea
         // It has become shorter since.
         return Err(conditional::unsatisfiable(info.size));
     }
-    let (mut response, _) = head_of(&info).answer(range.map(|_| part));
+    let (mut response, _) = head_of(&path, &info).answer(range.map(|_| part));
     *response.body_mut() = Body::from_stream(pieces);
     Ok(response)
 }
@@ -40,12 +41,12 @@ pub(super) async fn get(tree: Elsewhere, params: RawPathParams, _: NoParams, hea
 pub(super) async fn head(tree: Elsewhere, params: RawPathParams, _: NoParams, headers: HeaderMap) -> Answer {
     let path = path(&tree.id, &params)?;
     conditional::of_untagged_read(&headers)?;
-    Ok(head_of(&tree.backend.stat_file(&path).await?).answer(None).0)
+    Ok(head_of(&path, &tree.backend.stat_file(&path).await?).answer(None).0)
 }
 
-fn head_of(info: &FileInfo) -> FileHead<'static> {
+fn head_of<'a>(path: &'a RelPath, info: &FileInfo) -> FileHead<'a> {
     let modified_ns = nanoseconds(info.modified);
-    FileHead { size: info.size, mode: info.mode & 0o777, modified_ns, etag: None }
+    FileHead { path, size: info.size, mode: info.mode & 0o777, modified_ns, etag: None }
 }
 
 pub(super) async fn put(

@@ -227,7 +227,7 @@ impl Written {
     /// The codes that the operation may fail with, by status: its own, and those of everything that is like it.
     fn codes(&self, place: &Place<'_>) -> Result<BTreeMap<StatusCode, BTreeSet<&str>>, String> {
         let mut words: BTreeSet<&str> = self.codes.iter().map(String::as_str).collect();
-        words.extend(["invalid", "denied", "busy", "internal"]);
+        words.extend(["invalid", "denied", "busy", "internal", "unsupported", "unsupported_media"]);
         if self.access == Access::Token {
             words.extend(["unauthenticated", "disconnected"]);
         }
@@ -235,7 +235,7 @@ impl Written {
             words.insert("not_found");
         }
         if place.path.starts_with(WORKSPACE) {
-            words.extend(["unsupported", "disconnected", "timeout"]);
+            words.extend(["disconnected", "timeout"]);
         }
         if self.changes || !(self.reads || matches!(place.method, "GET" | "HEAD")) {
             words.extend(["quota", "disconnected"]);

@@ -8,6 +8,7 @@ use storage::{SandboxId, Snapshot, SnapshotNote};
 
 use crate::http::App;
 use crate::http::answer::{Answer, success, success_with};
+use crate::http::object::Object;
 use crate::http::request::{NoParams, Params, SnapshotRequest, TreeRequest, parse_json};
 use crate::http::time::rfc3339;
 use crate::http::{body, facts, page};
@@ -71,7 +72,8 @@ pub(in crate::http) async fn take(
     request: Request,
 ) -> Answer {
     let bytes = body::collect(&app, request.into_body(), BODY_BYTES_MAX).await?;
-    let Body { name, note } = if bytes.is_empty() { Body::default() } else { parse_json(&bytes)? };
+    let Body { name, note } =
+        if bytes.is_empty() { Body::default() } else { parse_json::<Object<Body>>(&bytes)?.0 };
     let note = SnapshotNote { name, note };
     let snapshot = app.service.take_snapshot(SandboxId::of(&tree.id), note).await?;
     facts::snapshot(&snapshot.id);

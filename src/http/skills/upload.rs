@@ -5,6 +5,7 @@ use axum::http::header;
 use futures_util::StreamExt;
 use policy::{Scope, UserId};
 use serde::{Deserialize, Serialize};
+use storage::Spool;
 use storage::archive::{Charset, Skipped};
 
 use super::form;
@@ -13,7 +14,6 @@ use crate::http::answer::{Answer, success_with};
 use crate::http::body::broken;
 use crate::http::problem::Problem;
 use crate::http::request::{Params, SkillsRequest, word};
-use crate::ops;
 use crate::ops::upload::{Archive, Uploaded, UploadedSkill};
 
 /// Archives in one request.
@@ -106,7 +106,7 @@ async fn receive(app: &App, user: &UserId, request: Request) -> Result<Vec<Archi
     }
     if !is_form {
         let stream = request.into_body().into_data_stream().map(|chunk| chunk.map_err(|_| broken()));
-        return Ok(vec![Archive { file: spool(app, user, stream, &mut left).await?, file_name: None }]);
+        return Ok(vec![Archive { spool: spool(app, user, stream, &mut left).await?, file_name: None }]);
     }
     let (parts, body) = request.into_parts();
     let (body, undelivered) = form::in_doses(body);
@@ -135,7 +135,7 @@ async fn receive(app: &App, user: &UserId, request: Request) -> Result<Vec<Archi
             undelivered.clear();
             chunk.map_err(|_| broken())
         });
-        archives.push(Archive { file: spool(app, user, stream, &mut left).await?, file_name });
+        archives.push(Archive { spool: spool(app, user, stream, &mut left).await?, file_name });
     }
     if archives.is_empty() {
         return Err(Problem::invalid(
@@ -145,16 +145,16 @@ async fn receive(app: &App, user: &UserId, request: Request) -> Result<Vec<Archi
     Ok(archives)
 }
 
-/// Writes a stream to a file of no name, counting down the bytes `left`.
+/// Writes a stream to a spool of `user`, counting down the bytes `left`.
 async fn spool(
     app: &App,
     user: &UserId,
     stream: impl futures_util::Stream<Item = Result<bytes::Bytes, Problem>>,
     left: &mut u64,
-) -> Result<std::fs::File, Problem> {
+) -> Result<Spool, Problem> {
     let limit = app.service.archive_limits.upload_bytes;
-    let store = app.service.store.clone();
-    let mut file = app.service.light(user, move || Ok(store.spool()?)).await?;
+    let (store, owner) = (app.service.store.clone(), user.clone());
+    let mut spool = app.service.light(user, move || Ok(store.spool(&owner)?)).await?;
     let mut stream = std::pin::pin!(stream);
     let mut pending = Vec::new();
     loop {
@@ -167,18 +167,14 @@ async fn spool(
         }
         if pending.len() >= WRITE_BYTES || (is_last && !pending.is_empty()) {
             let bytes = std::mem::take(&mut pending);
-            let store = app.service.store.clone();
             let written = app.service.light(user, move || {
-                use std::io::Write;
-                store.admit_space()?;
-                let named = |source| storage::Error::from_io("write", "upload", source);
-                file.write_all(&bytes).map_err(|source| ops::Error::Storage(named(source)))?;
-                Ok(file)
+                spool.write(&bytes)?;
+                Ok(spool)
             });
-            file = written.await?;
+            spool = written.await?;
         }
         if is_last {
-            return Ok(file);
+            return Ok(spool);
         }
     }
 }

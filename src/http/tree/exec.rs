@@ -23,6 +23,7 @@ use storage::Absorbed;
 use self::list::Summary;
 use super::execute::is_nothing;
 use crate::http::answer::{Answer, success, success_with};
+use crate::http::object::Word;
 use crate::http::problem::{Code, Problem};
 use crate::http::request::{JsonBody, JsonLimit, Params, TreeRequest, dir_of};
 use crate::http::streamed::Form;
@@ -49,14 +50,14 @@ pub(in crate::http) struct ExecSpec {
     #[serde(default)]
     stdin_open: bool,
     timeout_ms: Option<u64>,
-    isolation: Option<Tier>,
-    network: Option<Network>,
+    isolation: Option<Word<Tier>>,
+    network: Option<Word<Network>>,
     #[serde(default)]
-    encoding: Encoding,
+    encoding: Word<Encoding>,
     #[serde(default)]
     changes: bool,
     #[serde(default)]
-    commit: Commit,
+    commit: Word<Commit>,
     skills: Option<bounded::Skills>,
     // Only whether they are there matters; a tree of values would take 16 times the bytes of its text.
     limits: Option<IgnoredAny>,
@@ -114,13 +115,13 @@ pub(in crate::http) async fn exec(
         stdin,
         skills: skills(&tree.id, spec.skills)?,
         timeout_ms: spec.timeout_ms,
-        isolation: spec.isolation,
-        network: spec.network,
-        encoding: spec.encoding,
+        isolation: spec.isolation.map(|Word(tier)| tier),
+        network: spec.network.map(|Word(network)| network),
+        encoding: spec.encoding.0,
         changes: spec.changes,
-        commit: spec.commit,
+        commit: spec.commit.0,
     };
-    let is_asking = spec.commit == Commit::Ask;
+    let is_asking = spec.commit.0 == Commit::Ask;
     let is_remembered = query.background || id.is_some() || form.is_stream() || spec.stdin_open || is_asking;
     if !is_remembered {
         let outcome = app.service.run(tree.id, tree.backend, run).await?;

@@ -12,11 +12,14 @@ use storage::{ETag, Stat, WriteOptions};
 use super::{mode, written};
 use crate::http::answer::{Answer, bare, success, tagged};
 use crate::http::conditional::{self, ByteRange, Fresh};
+use crate::http::disposition;
 use crate::http::problem::Problem;
 use crate::http::request::{NoParams, Params, TreeRequest, path_of};
 use crate::http::time::http_date;
 use crate::http::{App, body, stream};
 
+/// Nothing is loaded, nothing runs, and it is of an origin of its own (<https://www.w3.org/TR/CSP3/#directive-sandbox>).
+const INERT: &str = "default-src 'none'; sandbox";
 /// Permission bits, which HTTP has no word for.
 const MODE: HeaderName = HeaderName::from_static("x-mode");
 
@@ -37,6 +40,7 @@ pub(in crate::http) struct DeleteQuery {
 
 /// What the head of an answer tells of a file.
 pub(in crate::http) struct FileHead<'a> {
+    pub(in crate::http) path: &'a RelPath,
     pub(in crate::http) size: u64,
     pub(in crate::http) mode: u32,
     pub(in crate::http) modified_ns: i128,
@@ -95,7 +99,7 @@ fn head_of(
     }
     let range = range?;
     let head =
-        FileHead { size: stat.size, mode: stat.mode, modified_ns: stat.modified_ns, etag: Some(&etag) };
+        FileHead { path, size: stat.size, mode: stat.mode, modified_ns: stat.modified_ns, etag: Some(&etag) };
     Ok(Ok(head.answer(range)))
 }
 
@@ -109,7 +113,12 @@ impl FileHead<'_> {
         }
         let out = response.headers_mut();
         out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        // What a user stored is no page of this host: a browser saves it, and runs nothing of it where it shows it anyway.
         out.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        out.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(INERT));
+        if let Some(disposition) = self.path.file_name().and_then(disposition::attachment) {
+            out.insert(header::CONTENT_DISPOSITION, disposition);
+        }
         if let Ok(mode) = HeaderValue::try_from(format!("{:04o}", self.mode)) {
             out.insert(MODE, mode);
         }

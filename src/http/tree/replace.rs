@@ -8,6 +8,7 @@ use storage::text::Replacement;
 use super::edit::UPDATED;
 use super::written;
 use crate::http::answer::Answer;
+use crate::http::object::Object;
 use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
 use crate::http::{App, bounded, conditional};
 use crate::ops::files::EDITS_MAX;
@@ -17,7 +18,7 @@ use crate::ops::files::EDITS_MAX;
 pub(in crate::http) struct Body {
     pub(in crate::http) path: String,
     #[serde(deserialize_with = "bounded::list::<_, _, EDITS_MAX>")]
-    edits: Vec<Edit>,
+    edits: Vec<Object<Edit>>,
 }
 
 impl JsonLimit for Body {
@@ -43,7 +44,7 @@ fn once() -> usize {
 impl Body {
     /// What is to be replaced by what.
     pub(in crate::http) fn edits(self) -> Vec<Replacement> {
-        let replacement = |edit: Edit| Replacement {
+        let replacement = |Object(edit): Object<Edit>| Replacement {
             old: edit.old_string,
             new: edit.new_string,
             expected: edit.expected_replacements,

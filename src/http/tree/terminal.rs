@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::http::object::Object;
 use crate::http::problem::Problem;
 use crate::http::request::{ChangingRequest, Params};
 use crate::http::{App, facts};
@@ -194,7 +195,7 @@ async fn sit(mut socket: WebSocket, mut follower: Follower, idle: Duration) {
 async fn take(recorded: &Recorded, message: Message) -> Result<(), String> {
     match message {
         Message::Binary(bytes) => typed(recorded, bytes.into()).await,
-        Message::Text(text) => match serde_json::from_str(&text) {
+        Message::Text(text) => match serde_json::from_str(&text).map(|Object(order)| order) {
             Ok(Order::Resize { rows, cols }) => match size(rows, cols) {
                 Ok(size) => recorded.resize(size).map_err(|error| error.to_string()),
                 Err(_) => Err(format!("`rows` and `cols` are 1 to {SIDE_MAX}")),

@@ -224,5 +224,5 @@ impl Backend {
 
 /// Something is where nothing was to be.
 pub(super) fn stale(path: &RelPath) -> Error {
-    storage::Error::Stale { path: path.to_string(), current: None }.into()
+    storage::Error::Stale { path: path.to_string(), unmet: storage::Unmet::Exists, current: None }.into()
 }

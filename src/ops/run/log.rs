@@ -157,7 +157,7 @@ impl Log {
         let written = blocking(move || {
             let file = match file {
                 Some(file) => file,
-                None => Arc::new(store.spool()?),
+                None => Arc::new(store.unnamed_file()?),
             };
             write_ring(&file, capacity, at, &std::mem::take(&mut bytes)).map_err(Error::Log)?;
             Ok(file)

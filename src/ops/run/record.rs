@@ -229,7 +229,7 @@ impl Stored {
         let written = {
             let bytes = Arc::clone(&bytes);
             blocking(move || {
-                let file = store.spool()?;
+                let file = store.unnamed_file()?;
                 file.write_all_at(&bytes, 0).map_err(Error::Log)?;
                 Ok(file)
             })

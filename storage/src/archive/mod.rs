@@ -40,6 +40,6 @@ mod wire;
 pub use charset::{Charset, NameEncoding};
 pub use error::ArchiveError;
 pub use extract::extract;
-pub use pack::{PackEntry, PackSource, Packed, pack};
+pub use pack::{PackEntry, PackLimits, PackSource, Packed, pack};
 pub use plan::{Options, Plan, PlannedSkill, plan};
 pub use shape::{SkipReason, Skipped};

@@ -1,7 +1,8 @@
 //! [`pack()`]: a skill as a ZIP to download.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 
 use policy::{RelPath, SkillId};
 use zip::result::ZipError;
@@ -15,6 +16,9 @@ use crate::interrupt;
 
 /// Bytes copied at once, and bytes collected before they are written.
 const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Bytes of the table of contents for each entry besides its name, at most: its record and its extra fields.
+const RECORD_BYTES: u64 = 128;
 
 /// Size from which an entry gets 64-bit sizes: room for deflate making incompressible data a little larger.
 const LARGE_FROM_BYTES: u64 = (u32::MAX as u64) - (u32::MAX as u64) / 1000;
@@ -51,27 +55,42 @@ pub struct Packed {
     pub bytes: u64,
 }
 
+/// What an archive may come to.
+pub struct PackLimits<'a> {
+    /// Bytes in the files together, unpacked.
+    pub bytes: u64,
+    /// Agrees to the size that the archive has so far, its table of contents included; asked each 64 KiB that are read.
+    pub admit: &'a mut dyn FnMut(u64) -> Result<()>,
+}
+
 /// Writes `entries` in their order under `<skill>/` as a ZIP to `into`, an empty file at position 0.
 ///
 /// Names are UTF-8 and marked so, modes are 0755 or 0644, data is deflated; entries and archives beyond 4 GiB or
 /// 65 534 entries get zip64 fields. Equal entries in equal order give equal bytes. `into` is left at its end.
 ///
 /// # Errors
-/// What `entries` yields; [`Error::NoSpace`], [`Error::Io`], and [`Error::AlreadyExists`] for a path given twice.
+/// What `entries` yields and `limits` answers; [`Error::Unpackable`]; [`Error::NoSpace`], [`Error::Io`], and
+/// [`Error::AlreadyExists`] for a path given twice.
 pub fn pack(
     skill: &SkillId,
     entries: impl IntoIterator<Item = Result<PackEntry>>,
     into: &File,
+    limits: PackLimits<'_>,
 ) -> Result<Packed> {
+    let length = Cell::new(0);
+    let into = Measured { file: into, position: 0, length: &length };
     let mut writer = ZipWriter::new(BufWriter::with_capacity(BUFFER_BYTES, into));
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut packed = Packed::default();
+    let mut contents_bytes = 0;
     for entry in entries {
         let entry = entry?;
         if entry.path.is_root() {
             continue;
         }
         let name = format!("{skill}/{}", entry.path);
+        contents_bytes += RECORD_BYTES + u64::try_from(name.len()).unwrap_or(u64::MAX);
+        (limits.admit)(length.get() + contents_bytes)?;
         let options = options(&entry).map_err(|error| failure(error, &entry.path))?;
         match entry.source {
             PackSource::Directory => {
@@ -84,7 +103,18 @@ pub fn pack(
                 writer
                     .start_file(name, options.large_file(is_large))
                     .map_err(|error| failure(error, &entry.path))?;
-                packed.bytes += copy(&mut file, &mut writer, &mut buffer, &entry.path)?;
+                loop {
+                    let read = copy_piece(&mut file, &mut writer, &mut buffer, &entry.path)?;
+                    if read == 0 {
+                        break;
+                    }
+                    packed.bytes += read;
+                    if packed.bytes > limits.bytes {
+                        let skill = skill.to_string();
+                        return Err(Error::Unpackable { skill, bytes: packed.bytes, limit: limits.bytes });
+                    }
+                    (limits.admit)(length.get() + contents_bytes)?;
+                }
                 packed.files += 1;
             }
         }
@@ -119,19 +149,45 @@ fn dos_time(seconds: i64) -> DateTime {
         .unwrap_or_default()
 }
 
-fn copy(from: &mut File, to: &mut impl Write, buffer: &mut [u8], path: &RelPath) -> Result<u64> {
-    let mut copied = 0;
-    loop {
+/// Copies what one read yields; 0 at the end.
+fn copy_piece(from: &mut File, to: &mut impl Write, buffer: &mut [u8], path: &RelPath) -> Result<u64> {
+    let read = loop {
         interrupt::check()?;
-        let read = match from.read(buffer) {
-            Ok(0) => return Ok(copied),
-            Ok(read) => read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+        match from.read(buffer) {
+            Ok(read) => break read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(Error::from_io("read", path, error)),
-        };
-        let bytes = buffer.get(..read).unwrap_or_default();
-        to.write_all(bytes).map_err(|error| Error::from_io("write", path, error))?;
-        copied += read as u64;
+        }
+    };
+    let bytes = buffer.get(..read).unwrap_or_default();
+    to.write_all(bytes).map_err(|error| Error::from_io("write", path, error))?;
+    Ok(read as u64)
+}
+
+/// A file, and how long it has become.
+struct Measured<'a> {
+    file: &'a File,
+    position: u64,
+    length: &'a Cell<u64>,
+}
+
+impl Write for Measured<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.position += written as u64;
+        self.length.set(self.length.get().max(self.position));
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for Measured<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.position = self.file.seek(to)?;
+        Ok(self.position)
     }
 }
 
@@ -141,6 +197,6 @@ fn failure(error: ZipError, path: &RelPath) -> Error {
         ZipError::InvalidArchive(reason) if reason.contains("Duplicate") => {
             Error::AlreadyExists(path.to_string())
         }
-        other => Error::from_io("pack", path, std::io::Error::other(other)),
+        other => Error::from_io("pack", path, io::Error::other(other)),
     }
 }

@@ -1,12 +1,12 @@
 //! Copying a file, or a directory with everything in it, within a tree.
 
-use policy::{RelPath, TreeId};
+use policy::RelPath;
 
 use super::{Condition, Files, WriteOptions, Written, dirs_to_make};
 use crate::copy;
 use crate::error::{Error, Result};
 use crate::stat::Kind;
-use crate::tree::{Opened, Tree, WalkOptions};
+use crate::tree::{Opened, Tree};
 use crate::usage::{Growth, Use};
 
 impl Files {
@@ -47,6 +47,8 @@ impl Files {
         condition: &Condition,
     ) -> Result<Written> {
         let mut copy = self.stage()?;
+        copy.take(stat.allocated)?;
+        self.store.admit_arriving(&self.id, self.peek(to).map_or(0, |stat| stat.allocated))?;
         copy::copy_file(file, copy.file(), &stat)?;
         copy.set_mode(stat.mode)?;
         copy.finish()?;
@@ -90,6 +92,7 @@ impl Files {
                 Some(_) => return Err(Error::NotADirectory(to.to_string())),
             }
             let growth = Growth { adds: self.copied(tree, from, to)?, ..Growth::REMOVAL };
+            self.store.admit_space_for(growth.adds.bytes)?;
             self.store.admit(&self.id, &growth)?;
             self.account(&growth);
             Ok(((), tree.copy_dir(from, to)?))
@@ -98,18 +101,8 @@ impl Files {
 
     /// What a copy of the directory `from` at `to` adds.
     fn copied(&self, tree: &dyn Tree, from: &RelPath, to: &RelPath) -> Result<Use> {
-        let owner = self.store.owner(&self.id).filter(|_| matches!(self.id, TreeId::Workspace(..)));
-        let entries = self.store.options().files.tree_entries;
-        let met = tree.walk(from, WalkOptions { depth: usize::MAX, entries, look: true })?;
         let parent = to.parent().unwrap_or_else(RelPath::root);
-        let mut copied = Growth::of_dirs(dirs_to_make(tree, &parent)?.saturating_add(1)).adds;
-        for entry in &met {
-            let Some(stat) = &entry.stat else { continue };
-            if stat.kind == Kind::File && stat.links > 1 && owner.is_some_and(|owner| stat.owner != owner) {
-                return Err(Error::Escape(entry.path.to_string()));
-            }
-            copied = copied.plus(Use { bytes: stat.allocated, files: 1 });
-        }
-        Ok(copied)
+        let dirs = Growth::of_dirs(dirs_to_make(tree, &parent)?.saturating_add(1)).adds;
+        Ok(dirs.plus(tree.taken_by_copy(from, self.store.options().files.tree_entries)?))
     }
 }

@@ -268,6 +268,10 @@ impl Tree for Live {
         self.union.copied_by_rename(from, entries)
     }
 
+    fn taken_by_copy(&self, from: &RelPath, entries: usize) -> Result<Use> {
+        self.union.taken_by_copy(from, entries)
+    }
+
     fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
         let levels = self.levels(to)?;
         let (target, to_name) = self.mounted.parent_of(to)?;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_yaml_ng::Value;
+use policy::front_matter;
+use serde_yaml_ng::{Mapping, Value};
 
 /// Lines without front matter that are looked at for fields.
 const LOOSE_LINES_MAX: usize = 12;
@@ -34,24 +35,17 @@ pub(super) struct Fields {
 /// Divides a file into its header and its body.
 pub(super) fn split(text: &str) -> (Header<'_>, &str) {
     let text = text.trim_start();
-    let first_bytes = text.split_inclusive('\n').next().map_or(0, str::len);
-    let (first, rest) = text.split_at_checked(first_bytes).unwrap_or((text, ""));
-    if first.trim_end() != "---" {
+    let Some(rest) = front_matter::opened(text) else {
         return match loose_bytes(text) {
             0 => (Header::None, text),
             bytes => divided(text, bytes, Header::Loose),
         };
+    };
+    match front_matter::split(text) {
+        Some((head, body)) => (Header::FrontMatter(head), body),
+        // Never closed: only lines that are fields can belong to it.
+        None => divided(rest, loose_bytes(rest), Header::Loose),
     }
-    let mut bytes = 0;
-    for line in rest.split_inclusive('\n') {
-        if matches!(line.trim_end(), "---" | "...") {
-            let (inner, after) = rest.split_at_checked(bytes).unwrap_or((rest, ""));
-            return (Header::FrontMatter(inner), after.get(line.len()..).unwrap_or_default());
-        }
-        bytes += line.len();
-    }
-    // Never closed: only lines that are fields can belong to it.
-    divided(rest, loose_bytes(rest), Header::Loose)
 }
 
 fn divided<'text>(
@@ -85,19 +79,13 @@ impl Header<'_> {
             Self::None => return Fields::default(),
             Self::Loose(text) => {
                 warnings.push("the fields of SKILL.md are not between two lines `---`".to_owned());
-                (text, Value::Null)
+                (text, Mapping::new())
             }
-            Self::FrontMatter(text) => match serde_yaml_ng::from_str::<Value>(text) {
-                Ok(yaml @ Value::Mapping(_)) => (text, yaml),
-                Ok(_) => {
-                    warnings.push("the front matter of SKILL.md has no fields in YAML".to_owned());
-                    (text, Value::Null)
-                }
-                Err(error) => {
-                    let place =
-                        error.location().map_or(String::new(), |at| format!(", line {}", at.line() + 1));
-                    warnings.push(format!("the front matter of SKILL.md is not YAML{place}"));
-                    (text, Value::Null)
+            Self::FrontMatter(text) => match front_matter::fields(text) {
+                Ok(yaml) => (text, yaml),
+                Err(unread) => {
+                    warnings.push(format!("the front matter of SKILL.md {unread}"));
+                    (text, Mapping::new())
                 }
             },
         };
@@ -128,8 +116,7 @@ impl Header<'_> {
 }
 
 /// The value of `key`, spelled in any case.
-fn property<'yaml>(yaml: &'yaml Value, key: &str) -> Option<&'yaml Value> {
-    let Value::Mapping(mapping) = yaml else { return None };
+fn property<'yaml>(mapping: &'yaml Mapping, key: &str) -> Option<&'yaml Value> {
     mapping.get(key).or_else(|| {
         let is_key = |other: &Value| other.as_str().is_some_and(|other| other.eq_ignore_ascii_case(key));
         mapping.iter().find(|(other, _)| is_key(other)).map(|(_, value)| value)

@@ -17,7 +17,7 @@ use super::redo::{Redo, Step};
 use super::{Action, FilePatch, hunks};
 use crate::copy::copy_file;
 use crate::encoding::{self, TextEncoding};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Unmet};
 use crate::files::{Condition, Files, dirs_to_make, read_at_most};
 use crate::interrupt;
 use crate::stage::{Stage, StagedFile};
@@ -172,7 +172,7 @@ impl Files {
         let (store, id) = self.parts();
         store.admit_space()?;
         let owner = store.owner(id).filter(|_| matches!(id, TreeId::Workspace(..)));
-        store.inner.stage.file(0o644, owner)
+        Ok(store.inner.stage.file(0o644, owner)?.counted(store.flight_to(id)))
     }
 
     /// Puts everything in its place.
@@ -308,7 +308,12 @@ impl Planned<'_> {
             if current == expected.map(Stat::etag) {
                 return Ok(());
             }
-            Err(Error::Stale { path: path.to_string(), current })
+            let unmet = match (&current, expected) {
+                (None, _) => Unmet::Missing,
+                (Some(_), None) => Unmet::Exists,
+                (Some(_), Some(_)) => Unmet::Changed,
+            };
+            Err(Error::Stale { path: path.to_string(), unmet, current })
         };
         is(&self.patch.from, self.before.as_ref().map(|before| &before.stat))?;
         if self.patch.to == self.patch.from { Ok(()) } else { is(&self.patch.to, None) }

@@ -110,6 +110,7 @@ impl Store {
         give(&dir, owner)?;
         let limits = &self.inner.options.files;
         let mut copying = Copying {
+            store: self,
             owner,
             what: if matches!(id, TreeId::Skill(..)) { "the skill" } else { "the workspace" },
             own: matches!(id, TreeId::Workspace(..)).then(|| self.owner(id)).flatten(),
@@ -144,6 +145,7 @@ pub(super) fn below(prefix: &OsStr, name: &OsStr) -> OsString {
 }
 
 struct Copying<'a> {
+    store: &'a Store,
     owner: Option<u32>,
     what: &'static str,
     /// Whose a file with several names is to be, if anybody's: else it is a stranger's, linked in.
@@ -193,6 +195,7 @@ impl Copying<'_> {
                         .bytes
                         .checked_sub(stat.size)
                         .ok_or_else(|| Error::TooLarge { what: self.what.to_owned(), limit })?;
+                    self.store.admit_space_for(stat.allocated)?;
                     let copy = into.create_file(&child.name, stat.mode & 0o777)?;
                     copy_file(source, &copy, &stat)?;
                     if let Some(owner) = self.owner {

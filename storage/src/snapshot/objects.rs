@@ -52,7 +52,7 @@ impl<'a> Objects<'a> {
     /// [`Error::Quota`], [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
     pub(super) fn put(&mut self, mut file: File, mut stat: Stat, tries: usize) -> Result<Put> {
         for left in (0..tries.max(1)).rev() {
-            self.store.admit_space()?;
+            self.store.admit_space_for(stat.allocated)?;
             self.check(stat.allocated)?;
             let read = self.readable_bytes.checked_sub(stat.size);
             self.readable_bytes = read.ok_or_else(|| self.beyond_bytes(stat.size))?;

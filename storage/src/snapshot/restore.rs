@@ -202,7 +202,7 @@ impl Building<'_> {
     }
 
     fn file(&self, dir: &Dir, name: &OsStr, node: &FileNode) -> Result<()> {
-        self.store.admit_space()?;
+        self.store.admit_space_for(node.size)?;
         let object = match objects::open(self.own, node.digest) {
             Err(Error::NotFound(_)) => return Err(damaged()),
             object => object?,

@@ -8,12 +8,12 @@ use policy::RelPath;
 use super::change::{Target, join, utf8};
 use super::layers::{Found, Layers, OPAQUE};
 use super::{LastLink, Union};
-use crate::copy::copy_tree;
+use crate::copy::{copy_tree, taken_by_copy};
 use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
 use crate::journal::Transaction;
 use crate::stat::{Kind, Layer};
-use crate::tree::{Aftermath, Met, WalkOptions};
+use crate::tree::Aftermath;
 use crate::usage::Use;
 
 impl Union {
@@ -60,7 +60,8 @@ impl Union {
         }
     }
 
-    /// What a rename of `from` copies up: a leaf of the baseline, or what the baseline has in a directory.
+    /// What a rename of `from` adds: a leaf of the baseline, or what the baseline has in a directory, all of which is
+    /// copied, and second names of what stays.
     pub(super) fn copied_by_renaming(&self, from: &RelPath, entries: usize) -> Result<Use> {
         let resolved = self.resolve(from, LastLink::Keep)?;
         match resolved.last {
@@ -68,13 +69,9 @@ impl Union {
                 Ok(Use { bytes: stat.allocated, files: 1 })
             }
             Some((_, Some(Found::Directory(dirs, stat, layer)))) if dirs.lower.is_some() => {
-                let options = WalkOptions { depth: DEPTH_MAX, entries, look: true };
-                let mut walked = Met::new(options);
-                dirs.walk(from, options, options.depth, &mut walked)?;
-                let below = walked.entries.iter().filter(|entry| entry.layer == Layer::Baseline);
-                let own = (layer == Layer::Baseline).then_some(&stat);
-                let copied = below.filter_map(|entry| entry.stat.as_ref()).chain(own);
-                Ok(copied.fold(Use::default(), |sum, stat| sum.plus(Use { bytes: stat.allocated, files: 1 })))
+                let own = Use { bytes: stat.allocated, files: 1 };
+                let own = if layer == Layer::Baseline { own } else { Use::default() };
+                Ok(taken_by_copy(&dirs, None, entries)?.stays.plus(own))
             }
             _ => Ok(Use::default()),
         }

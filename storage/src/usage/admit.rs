@@ -116,12 +116,28 @@ impl Store {
     /// # Errors
     /// [`Error::Full`].
     pub fn admit_space(&self) -> Result<()> {
+        self.admit_space_for(0)
+    }
+
+    /// Refuses a change that is about to write `bytes` when the file system would then have less room left than it is to
+    /// keep.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    pub(crate) fn admit_space_for(&self, bytes: u64) -> Result<()> {
         let floor = self.disk_limits().free_bytes;
         if floor == 0 {
             return Ok(());
         }
         let free = self.free_bytes()?;
-        if free < floor { Err(Error::Full { free, floor }) } else { Ok(()) }
+        if free.saturating_sub(bytes) < floor { Err(Error::Full { free, floor }) } else { Ok(()) }
+    }
+
+    /// Tells whether a change has room in the tree `id` by what is known of it, without a count.
+    pub(crate) fn has_room(&self, id: &TreeId, growth: &Growth) -> bool {
+        let known = self.inner.accounts.known(id);
+        !growth.adds_bytes() && !growth.adds_files()
+            || known.is_some_and(|known| self.check(id, growth, known.counted).is_ok())
     }
 
     /// Refuses a change that makes a tree larger than it may be. One that makes it smaller is always admitted.

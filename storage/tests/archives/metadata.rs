@@ -180,7 +180,7 @@ fn further_fields_are_kept() {
 
 #[test]
 fn everything_given_out_is_bounded() {
-    let text = format!("---\nname: {}\ndescription: {}\n---\n", "n".repeat(10_000), "d".repeat(30_000));
+    let text = format!("---\nname: {}\ndescription: {}\n---\n", "n".repeat(5_000), "d".repeat(9_000));
     let metadata = parse(Some(text.as_bytes()), None, "dir");
     assert_eq!((metadata.name.len(), metadata.description.len()), (256, 4096));
     assert_eq!(metadata.warnings.len(), 3, "{:?}", metadata.warnings);
@@ -199,6 +199,31 @@ fn a_billion_laughs_are_stopped_in_time() {
     let started = std::time::Instant::now();
     assert_eq!(parse(Some(text.as_bytes()), None, "dir").name, "dir");
     assert!(started.elapsed() < std::time::Duration::from_secs(5));
+}
+
+#[test]
+fn few_aliases_of_a_long_list_are_stopped_before_they_take_memory() {
+    let copied = |name: &str, times: usize| vec![format!("*{name}"); times].join(",");
+    let text = format!(
+        "---\nname: dir\ndescription: d\na: &a [{}]\nb: &b [{}]\nc: &c [{}]\nd: [{}]\n---\n",
+        vec!["x"; 1100].join(","),
+        copied("a", 250),
+        copied("b", 250),
+        copied("c", 250)
+    );
+    assert!(text.len() < 4800);
+    let metadata = parse(Some(text.as_bytes()), None, "dir");
+    assert_eq!((metadata.name.as_str(), metadata.description.as_str()), ("dir", "d"));
+    let told = "the front matter of SKILL.md has more brackets, levels, fields or aliases than are read: make it simpler";
+    assert_eq!(metadata.warnings, [told]);
+}
+
+#[test]
+fn a_header_that_is_too_long_for_yaml_is_read_line_by_line() {
+    let text = format!("---\nname: dir\ndescription: d\nx: {}\n---\nBody\n", "y".repeat(20_000));
+    let metadata = parse(Some(text.as_bytes()), None, "dir");
+    assert_eq!((metadata.name.as_str(), metadata.description.as_str()), ("dir", "d"));
+    assert_eq!(metadata.warnings, ["the front matter of SKILL.md has more than 16384 bytes: shorten it"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{Read, Seek, Write};
 
 use policy::{RelPath, SkillId};
-use storage::archive::{PackEntry, PackSource, Packed, pack};
+use storage::archive::{PackEntry, PackLimits, PackSource, Packed, pack};
 use storage::{Dir, Error};
 
 use super::taking::{Taken, take};
@@ -29,7 +29,12 @@ fn packed(skill: &str, input: &Input<'_>) -> Result<(Packed, Vec<u8>), Error> {
         Ok(PackEntry { path: RelPath::parse(path)?, mode, modified_ns, source })
     });
     let mut file = tempfile::tempfile().unwrap();
-    let packed = pack(&SkillId::parse(skill).unwrap(), entries, &file)?;
+    let packed = pack(
+        &SkillId::parse(skill).unwrap(),
+        entries,
+        &file,
+        PackLimits { bytes: u64::MAX, admit: &mut |_| Ok(()) },
+    )?;
     let mut bytes = Vec::new();
     file.rewind().unwrap();
     file.read_to_end(&mut bytes).unwrap();
@@ -107,7 +112,13 @@ fn more_than_65_535_entries_get_zip64_records() {
         let path = RelPath::parse(&format!("d{index}"))?;
         Ok(PackEntry { path, mode: 0, modified_ns: 0, source: PackSource::Directory })
     });
-    pack(&SkillId::parse("a").unwrap(), entries, &file).unwrap();
+    pack(
+        &SkillId::parse("a").unwrap(),
+        entries,
+        &file,
+        PackLimits { bytes: u64::MAX, admit: &mut |_| Ok(()) },
+    )
+    .unwrap();
     let mut options = storage::archive::Options::default();
     options.limits.entries = 100_000;
     // Read as far as it can be: the structure is sound and holds no file.

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use policy::{RelPath, SkillId};
 use storage::Dir;
-use storage::archive::{NameEncoding, PackEntry, PackSource, pack};
+use storage::archive::{NameEncoding, PackEntry, PackLimits, PackSource, pack};
 use tempfile::TempDir;
 
 use super::taking::{Taken, Tree, read_back, take};
@@ -259,7 +259,13 @@ fn ours() -> TempDir {
         };
         Ok(PackEntry { path, mode, modified_ns: 1_700_000_001_000_000_000, source })
     });
-    pack(&SkillId::parse(SKILL).unwrap(), entries, &out).unwrap();
+    pack(
+        &SkillId::parse(SKILL).unwrap(),
+        entries,
+        &out,
+        PackLimits { bytes: u64::MAX, admit: &mut |_| Ok(()) },
+    )
+    .unwrap();
     place
 }
 

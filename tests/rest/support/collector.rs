@@ -107,9 +107,9 @@ impl Collector {
         find(&received).unwrap()
     }
 
-    /// Waits for the span of the request with this id.
+    /// Waits for the span of the request to which its sender gave this id.
     pub(crate) fn wait_for(&self, id: &str) -> Told {
-        self.wait(|told| told.text("filesecbox.request_id").as_deref() == Some(id))
+        self.wait(|told| told.text("filesecbox.caller_request_id").as_deref() == Some(id))
     }
 }
 
