@@ -14,13 +14,16 @@ use storage::live::{Guests, LiveOptions, OwnerSwap};
 use storage::{Recovery, Store};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Durability, Reach};
-use crate::egress::{self, Egress};
+use crate::egress::{self, Account, Egress};
 use crate::serve::ServeError;
 
-/// How long a lost proxy listener is left alone before it is served again.
+/// How long the proxy leaves a listener alone that it cannot wait for.
 const LISTENER_PAUSE: Duration = Duration::from_secs(1);
+/// How often idle network namespaces are looked for.
+const NETWORK_ROUND: Duration = Duration::from_secs(30);
 
 /// A data directory and a launcher whose walls were tried out.
 pub struct Confined {
@@ -103,6 +106,7 @@ fn start_launcher(
     }
     launcher.code_in_trees = config.commands.profile != Profile::Strict;
     launcher.proxy_port = Some(egress::PORT).filter(|_| config.commands.network != Reach::None);
+    launcher.networks = config.limits.networks.clone();
     launcher.read_only.clone_from(&config.commands.read_only);
     if !config.commands.search_path.is_empty() {
         launcher.search_path.clone_from(&config.commands.search_path);
@@ -131,6 +135,7 @@ fn open_store(config: &Config, launcher: &Arc<Launcher>) -> Result<(Store, Recov
         disk: config.limits.disk.clone(),
         snapshots: config.limits.snapshots.clone(),
         idle: config.workspaces.idle(),
+        keep: config.workspaces.keep(),
         live,
     };
     Store::open(&config.root, options)
@@ -171,34 +176,59 @@ fn raise_open_files() {
     }
 }
 
-/// Serves the proxy on the listener in the runs' network, and on another when the launcher had to be started again.
+/// Serves the proxy in each network namespace of a user and agent, and lets idle ones go, until `stop`.
 pub async fn serve_egress(egress: Arc<Egress>, launcher: Arc<Launcher>, stop: CancellationToken) {
-    let mut listener = launcher.proxy_listener();
-    drop(launcher);
+    let mut listeners = launcher.listeners();
+    let mut round = tokio::time::interval(NETWORK_ROUND);
+    round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let launcher = Arc::downgrade(&launcher);
+    let serving = TaskTracker::new();
     loop {
-        let current = listener.borrow_and_update().clone();
-        let replaced = stop.child_token();
+        tokio::select! {
+            () = stop.cancelled() => break,
+            listening = listeners.recv() => match listening {
+                Some(listening) => {
+                    let (egress, stop) = (Arc::clone(&egress), stop.child_token());
+                    serving.spawn(serve_network(egress, listening, stop));
+                }
+                None => break,
+            },
+            _ = round.tick() => match launcher.upgrade() {
+                Some(launcher) => launcher.let_idle_networks_go(),
+                None => break,
+            },
+        }
+    }
+    serving.close();
+    serving.wait().await;
+}
+
+/// Serves the proxy in one network namespace until that is gone or `stop`.
+async fn serve_network(egress: Arc<Egress>, listening: exec::Listening, stop: CancellationToken) {
+    let exec::Listening { owner, listener, mut gone } = listening;
+    let account = Account { user: owner.user, agent: owner.agent };
+    loop {
         let serving = async {
-            let Some(current) = current else { return std::future::pending().await };
-            let served = match current.try_clone() {
-                Ok(socket) => egress.serve(socket.into(), replaced.clone()).await,
+            let served = match listener.try_clone() {
+                Ok(socket) => egress.serve(socket.into(), Some(account.clone()), stop.clone()).await,
                 Err(error) => Err(error),
             };
             if let Err(error) = served {
-                tracing::error!(%error, "commands cannot reach the egress proxy");
+                let (user, agent) = (account.user.as_str(), account.agent.as_str());
+                tracing::error!(%error, user, agent, "the commands of an agent cannot reach the egress proxy");
                 tokio::time::sleep(LISTENER_PAUSE).await;
             }
         };
         let mut serving = std::pin::pin!(serving);
         tokio::select! {
-            () = stop.cancelled() => return serving.await,
-            changed = listener.changed() => {
-                replaced.cancel();
-                if changed.is_err() {
-                    return;
-                }
-            }
             () = &mut serving => {}
+            _ = gone.changed() => {
+                stop.cancel();
+                serving.await;
+            }
+        }
+        if stop.is_cancelled() {
+            return;
         }
     }
 }
@@ -210,12 +240,9 @@ pub async fn serve_egress(egress: Arc<Egress>, launcher: Arc<Launcher>, stop: Ca
 pub fn network(config: &Config, launcher: &Launcher) -> Result<exec::Network, ServeError> {
     use exec::Network;
     match config.commands.network {
-        Reach::Proxy if !launcher.offers_proxy() => Err(ServeError::NoProxy {
-            reason: launcher
-                .without_namespaces()
-                .unwrap_or("the proxy's listener could not be made")
-                .to_owned(),
-        }),
+        Reach::Proxy if !launcher.offers_proxy() => {
+            Err(ServeError::NoProxy { reason: launcher.without_proxy().unwrap_or_default() })
+        }
         Reach::Auto | Reach::Proxy if launcher.offers_proxy() => Ok(Network::Proxy),
         Reach::Auto | Reach::Proxy | Reach::None => Ok(Network::None),
         Reach::Host => Ok(Network::Host),

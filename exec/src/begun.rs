@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::hint;
 use crate::launcher::Launcher;
 use crate::live::Live;
+use crate::networks::Standing;
 use crate::output::{Capture, Stream};
 use crate::residents::{Resident, Surroundings};
 use crate::result::ExecResult;
@@ -23,6 +24,8 @@ pub struct Begun {
     pub(crate) live: Option<Live>,
     pub(crate) began: Instant,
     pub(crate) has_own_uid: bool,
+    /// Its network, which is kept until its end.
+    pub(crate) standing: Standing,
     pub(crate) pipes: Pipes,
     pub(crate) reports: OwnedFd,
     /// The socket through which the launcher got it.
@@ -46,6 +49,7 @@ impl Begun {
             live,
             began,
             has_own_uid,
+            standing,
             pipes,
             reports,
             through,
@@ -68,10 +72,15 @@ impl Begun {
         let ending = watched?;
         let reach = watch.reach;
         if let (Some((surroundings, tree)), Some(socket)) = (lasting, watch.into_resident()) {
-            launcher.keep(Resident { surroundings, tree, socket, through });
+            let namespace = standing.namespace().cloned();
+            launcher.keep(Resident { surroundings, tree, socket, through, namespace });
         }
-        let enforcement =
-            launcher.enforcement(Circumstances { own_uid: has_own_uid, reach, network: spec.network });
+        let enforcement = launcher.enforcement(Circumstances {
+            own_uid: has_own_uid,
+            reach,
+            network: spec.network,
+            standing: &standing,
+        });
         let exit_code = ending.code.unwrap_or(-1);
         let hint = match (ending.limit(), capture.total(Stream::Err)) {
             (Some(limit), _) => Some(hint::of_limit(limit, &spec.limits)),

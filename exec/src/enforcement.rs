@@ -3,24 +3,25 @@
 use std::borrow::Cow;
 
 use crate::launcher::Launcher;
+use crate::networks::Standing;
 use crate::tier::{Enforcement, Layer, MemoryBound, Network};
 use crate::wire::Reach;
 
 /// What was particular to one run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Circumstances {
+pub(crate) struct Circumstances<'a> {
     /// Whether it had a uid of its own.
     pub(crate) own_uid: bool,
     /// How it got to its tree.
     pub(crate) reach: Reach,
     /// Its network mode.
     pub(crate) network: Network,
+    /// The network it lived in.
+    pub(crate) standing: &'a Standing,
 }
 
 /// Landlock ABI from which truncating files is mediated (`landlock(7)`, as the two below).
 const ABI_TRUNCATE: u32 = 3;
-/// Landlock ABI from which TCP ports are mediated.
-const ABI_PORTS: u32 = 4;
 /// Landlock ABI from which device commands are mediated.
 const ABI_IOCTL: u32 = 5;
 /// Landlock ABI from which signals are mediated.
@@ -28,8 +29,8 @@ const ABI_SIGNALS: u32 = 6;
 
 impl Launcher {
     /// Describes the confinement of a run in `circumstances`.
-    pub(crate) fn enforcement(&self, circumstances: Circumstances) -> Enforcement {
-        let Circumstances { own_uid, reach, network } = circumstances;
+    pub(crate) fn enforcement(&self, circumstances: Circumstances<'_>) -> Enforcement {
+        let Circumstances { own_uid, reach, network, standing } = circumstances;
         let abi = self.landlock.as_ref().copied().unwrap_or(0);
         let filter = self.hello().filter;
         let filtered = filter.is_ok();
@@ -62,11 +63,8 @@ impl Launcher {
                     .into(),
             );
         }
-        if network == Network::Proxy && abi < ABI_PORTS {
-            notes.push(
-                "this kernel's Landlock does not mediate ports: runs under way can reach each other over TCP"
-                    .into(),
-            );
+        if let Standing::Without(reason) = standing {
+            notes.push(format!("{reason}: the command could not use any socket, not even to itself").into());
         }
         match reach {
             Reach::Open => {}
@@ -125,6 +123,9 @@ impl Launcher {
             },
             network: match network {
                 Network::Host => Layer::unavailable("mode `host`: whatever the host reaches is within reach"),
+                Network::Proxy if let Standing::Without(reason) = standing => {
+                    Layer::unavailable(format!("{reason}: the command ran with network `none`"))
+                }
                 Network::None | Network::Proxy if mounted => Layer::Enforced,
                 Network::None if filtered => Layer::Enforced,
                 Network::Proxy => Layer::unavailable("mode `proxy` needs tier `namespaces`"),

@@ -96,6 +96,14 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// There are as many network namespaces as there may be, and each has a run in it.
+    #[error("{whose} {most} network namespaces have a command in them: wait until one ends, or end one")]
+    Networks {
+        /// How many there may be.
+        most: usize,
+        /// `all` or `your`.
+        whose: &'static str,
+    },
     /// What a mounted run is to see makes no sense.
     #[error("a run in namespaces needs exactly one tree and at most {most} attached directories")]
     Attachments {

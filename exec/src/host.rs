@@ -17,6 +17,7 @@ use crate::enforcement::Circumstances;
 use crate::error::Error;
 use crate::launcher::Launcher;
 use crate::mounts::{Attachment, HOME, Role};
+use crate::networks::Standing;
 use crate::result::ExecResult;
 use crate::run::RunSpec;
 use crate::tier::{Enforcement, Layer, Network};
@@ -122,6 +123,7 @@ impl Launcher {
             own_uid: owner.is_some_and(|uid| uid != self.service.uid),
             reach: Reach::Open,
             network: Network::None,
+            standing: &Standing::Shared,
         })
     }
 

@@ -1,5 +1,6 @@
 //! [`Launcher`]: the service's handle on its launcher process, and all that runs share.
 
+pub(crate) mod maker;
 mod process;
 
 use std::io;
@@ -8,13 +9,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use policy::NetworkLimits;
 use rustix::fs::{Mode, OFlags};
-use tokio::sync::watch;
+use tokio::sync::mpsc;
 
+use self::maker::NetworkMaker;
 pub(crate) use self::process::packet_sockets;
 use self::process::{Process, root_plan, start_best};
 use crate::census::Census;
 use crate::error::Error;
+use crate::networks::{Listening, Networks};
 use crate::programs::{Programs, SEARCH_PATH, Whitelist};
 use crate::residents::{Resident, Residents, Surroundings};
 use crate::sys;
@@ -52,6 +56,8 @@ pub struct LauncherConfig {
     pub control_groups: bool,
     /// The port on their loopback address at which runs in namespaces find the egress proxy; `None` without one.
     pub proxy_port: Option<u16>,
+    /// How many network namespaces are kept for users and agents.
+    pub networks: NetworkLimits,
 }
 
 impl LauncherConfig {
@@ -69,6 +75,7 @@ impl LauncherConfig {
             without_namespaces: None,
             control_groups: true,
             proxy_port: None,
+            networks: NetworkLimits::default(),
         }
     }
 
@@ -92,8 +99,8 @@ pub struct Launcher {
     pub(crate) service: Service,
     /// Why runs get no namespaces of their own; `Ok` when they do.
     namespaces: Result<(), String>,
-    /// The proxy's listener in the network of the runs, of the launcher of the moment.
-    proxy: watch::Sender<Option<Arc<OwnedFd>>>,
+    /// The network namespaces of runs.
+    pub(crate) networks: Networks,
     /// Set when a probe failed: the walls count as absent from then on, for this reason.
     distrust: OnceLock<String>,
     residents: Arc<Residents>,
@@ -124,12 +131,12 @@ impl Launcher {
             Service { pid: rustix::process::getpid().as_raw_pid(), uid: rustix::process::geteuid().as_raw() };
         let (process, namespaces) =
             start_best(&config, &programs, &landlock).map_err(Error::LauncherStart)?;
-        let (proxy, _) = watch::channel(process.proxy.clone());
+        let networks = Networks::new(config.networks.clone());
         let launcher = Self {
             config,
             programs,
             namespaces,
-            proxy,
+            networks,
             landlock,
             census: Census::default(),
             buffers: Buffers::default(),
@@ -174,14 +181,33 @@ impl Launcher {
     /// Tells whether runs can use the egress proxy.
     #[must_use]
     pub fn offers_proxy(&self) -> bool {
-        self.offers().is_some_and(|offers| offers.proxy.is_ok())
+        let process = self.process();
+        process.networks.is_some() && process.no_proxy.is_none()
     }
 
-    /// The listener for the egress proxy in the network of the runs; another one after the launcher was started
-    /// again, `None` while there is none.
+    /// Why runs cannot use the egress proxy; `None` when they can.
     #[must_use]
-    pub fn proxy_listener(&self) -> watch::Receiver<Option<Arc<OwnedFd>>> {
-        self.proxy.subscribe()
+    pub fn without_proxy(&self) -> Option<String> {
+        self.without_namespaces().map(str::to_owned).or_else(|| self.process().no_proxy.clone())
+    }
+
+    /// The egress proxy's listener in each network namespace that has an owner, those of the moment and those to come.
+    ///
+    /// For one who serves them all; a second call ends the channel of the first.
+    #[must_use]
+    pub fn listeners(&self) -> mpsc::UnboundedReceiver<Listening> {
+        self.networks.listeners()
+    }
+
+    /// Lets go of network namespaces that nobody has used for a while; to be called from time to time.
+    pub fn let_idle_networks_go(&self) {
+        self.networks.let_idle_go();
+    }
+
+    /// How many network namespaces are kept for users and agents.
+    #[must_use]
+    pub fn network_count(&self) -> usize {
+        self.networks.count()
     }
 
     /// The process id of the launcher of the moment, for the service's own accounting.
@@ -230,6 +256,11 @@ impl Launcher {
     /// What the namespaces of runs offer; `None` where they have none.
     pub(crate) fn offers(&self) -> Option<Namespaces> {
         self.hello().namespaces.and_then(Result::ok)
+    }
+
+    /// Where network namespaces come from; `None` where runs live in no namespaces.
+    pub(crate) fn network_maker(&self) -> Option<Arc<NetworkMaker>> {
+        self.process().networks.clone()
     }
 
     /// The walls of runs; `None` where the kernel has no Landlock.
@@ -335,7 +366,6 @@ impl Launcher {
                 return Err(io::Error::other(reason.clone()));
             }
             *process = started;
-            self.proxy.send_replace(process.proxy.clone());
         }
         Ok(())
     }

@@ -11,6 +11,7 @@
 //! | [`surface`], [`walls`] | what of the host a run may read; Landlock rulesets |
 //! | [`seccomp`] | the system call filter |
 //! | [`mounts`], [`owners`] | what a run in namespaces sees, and as whose |
+//! | [`networks`] | the network namespaces that runs live in |
 //! | [`wire`] | what service and launcher say to each other |
 //! | [`zygote`] | the launcher process |
 //! | [`launcher`] | the service's handle on it |
@@ -34,6 +35,7 @@ mod input;
 pub mod launcher;
 pub mod live;
 pub mod mounts;
+pub mod networks;
 mod output;
 pub mod owners;
 pub mod programs;
@@ -58,6 +60,7 @@ pub use host::{Canary, HostReport};
 pub use launcher::{Launcher, LauncherConfig};
 pub use live::{Chunk, Control, Feed, Live, Signal, Stream, WindowSize};
 pub use mounts::{Attachment, Role};
+pub use networks::{Listening, NetworkOwner};
 pub use output::unfinished_character;
 pub use owners::OwnerMaps;
 pub use programs::{Programs, SEARCH_PATH, Whitelist};

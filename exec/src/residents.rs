@@ -16,8 +16,8 @@ use rustix::net::{Shutdown, shutdown};
 
 use crate::error::Error;
 use crate::mounts::{Attachment, Role};
-use crate::tier::Network;
-use crate::wire::{Ceilings, Whole};
+use crate::networks::NetworkNamespace;
+use crate::wire::{Ceilings, Sockets, Whole};
 
 /// How long one waits for a run.
 const IDLE: Duration = Duration::from_secs(2);
@@ -41,7 +41,8 @@ pub(crate) struct Surroundings {
     pub(crate) identity: u32,
     pub(crate) limits: Ceilings,
     pub(crate) whole: Whole,
-    pub(crate) network: Network,
+    /// Which sockets, and the generation of the network namespace where it is the user's own.
+    pub(crate) network: (Sockets, Option<u64>),
     /// Whether a Landlock ruleset is attached; which one follows from the rest.
     pub(crate) has_walls: bool,
     attached: Vec<Attached>,
@@ -65,7 +66,7 @@ impl Surroundings {
     pub(crate) fn new(
         identity: u32,
         (limits, whole): (Ceilings, Whole),
-        network: Network,
+        network: (Sockets, Option<u64>),
         has_walls: bool,
         attachments: &[Attachment],
     ) -> Result<Self, Error> {
@@ -105,6 +106,12 @@ pub(crate) struct Resident {
     pub(crate) socket: OwnedFd,
     /// The socket of its launcher.
     pub(crate) through: Arc<OwnedFd>,
+    /// The network namespace it lives in, which counts as in use for as long.
+    #[expect(
+        dead_code,
+        reason = "held, so that the table does not let go of a namespace with a process in it"
+    )]
+    pub(crate) namespace: Option<Arc<NetworkNamespace>>,
 }
 
 /// Those that wait, the longest first.
@@ -263,11 +270,12 @@ mod tests {
     fn resident_among(identity: u32, processes: u64) -> (Resident, OwnedFd) {
         let limits = Ceilings { memory_bytes: 1, processes, cpu_seconds: 1, file_bytes: 1, open_files: 1 };
         let whole = Whole { memory_bytes: 1, processes: 1 };
-        let surroundings = Surroundings::new(identity, (limits, whole), Network::None, false, &[]).unwrap();
+        let surroundings =
+            Surroundings::new(identity, (limits, whole), (Sockets::Refused, None), false, &[]).unwrap();
         let (socket, theirs) = crate::launcher::packet_sockets().unwrap();
         let (through, _) = crate::launcher::packet_sockets().unwrap();
         let (tree, _) = crate::launcher::packet_sockets().unwrap();
-        (Resident { surroundings, tree, socket, through: Arc::new(through) }, theirs)
+        (Resident { surroundings, tree, socket, through: Arc::new(through), namespace: None }, theirs)
     }
 
     #[test]

@@ -17,12 +17,13 @@ use crate::error::Error;
 use crate::launcher::{Launcher, packet_sockets};
 use crate::live::Live;
 use crate::mounts::{Attachment, Clones, Role};
+use crate::networks::{NetworkOwner, Standing};
 use crate::programs::shorten;
 use crate::residents::{Resident, Surroundings};
 use crate::result::{Encoding, ExecResult, Limit};
 use crate::tier::{Network, Tier};
 use crate::walls::{Own, open_path};
-use crate::wire::{self, Ceilings, Command, Descriptors, MOUNTS_MAX, Next, Place, Request, Whole};
+use crate::wire::{self, Ceilings, Command, Descriptors, MOUNTS_MAX, Next, Place, Request, Sockets, Whole};
 
 /// Longest deadline, whatever the limits say: beyond it the clock's own range ends.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -55,6 +56,8 @@ pub struct RunSpec {
     pub limits: RunLimits,
     /// What it may reach over the network.
     pub network: Network,
+    /// Whose network namespace it lives in, where runs have some; without an owner, no other run shares it.
+    pub network_of: Option<NetworkOwner>,
     /// A floor above the configured one.
     pub minimum: Option<Tier>,
     /// Whether the result also carries raw bytes.
@@ -85,6 +88,7 @@ impl RunSpec {
             timeout: limits.deadline(None),
             limits,
             network: Network::None,
+            network_of: None,
             minimum: None,
             encoding: Encoding::Text,
             halt: None,
@@ -104,6 +108,7 @@ impl Launcher {
     /// * [`Error::TooLarge`], [`Error::Unpassable`]: input or arguments that cannot be handed over.
     /// * [`Error::Tree`], [`Error::Directory`]: the tree or the working directory cannot be opened.
     /// * [`Error::Step`]: confining the new process failed; the program did not start.
+    /// * [`Error::Networks`]: there are too many commands of too many users and agents at once.
     /// * [`Error::LauncherStart`], [`Error::LauncherDied`], [`Error::Walls`], [`Error::Resource`]: the host failed.
     pub async fn run(self: &Arc<Self>, spec: RunSpec) -> Result<ExecResult, Error> {
         self.begin(spec, None).await?.end().await
@@ -133,10 +138,12 @@ impl Launcher {
             return Err(Error::NoProxy);
         }
         let identity = self.identity(spec.view.owner)?;
+        let standing = self.network_of(spec.network_of.as_ref(), spec.network).await?;
         let mut request = self.request(&spec, identity)?;
+        request.sockets = standing.sockets(spec.network);
         request.is_live = live.is_some();
         request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
-        let surroundings = self.common(&spec, &request)?;
+        let surroundings = self.common(&spec, &request, &standing)?;
         request.may_stay = surroundings.as_ref().is_some_and(|surroundings| self.recur(surroundings));
         let stdin = spec.stdin.take();
         let ends = Ends::open(stdin, live.as_mut())?;
@@ -147,7 +154,7 @@ impl Launcher {
         let is_residents = handed.is_ok();
         let Handed { reports, through, tree } = match handed {
             Ok(handed) => handed,
-            Err(request) => self.launch(&spec, &ends, request).await?,
+            Err(request) => self.launch(&spec, &ends, request, &standing).await?,
         };
         let pipes = ends.ours;
         let has_own_uid = identity.is_some();
@@ -158,6 +165,7 @@ impl Launcher {
             live,
             began,
             has_own_uid,
+            standing,
             pipes,
             reports,
             through,
@@ -167,15 +175,22 @@ impl Launcher {
     }
 
     /// What a run sees, when its first process may stay for another that sees the same.
-    fn common(&self, spec: &RunSpec, request: &Request) -> Result<Option<Surroundings>, Error> {
+    fn common(
+        &self,
+        spec: &RunSpec,
+        request: &Request,
+        standing: &Standing,
+    ) -> Result<Option<Surroundings>, Error> {
         let Some(identity) = request.identity.filter(|_| self.mounts()) else { return Ok(None) };
         // Where a skill stands in the workspace is a directory of the workspace: whoever removes it takes the skill off.
         let may_lose = spec.attachments.iter().any(|attachment| attachment.role == Role::Skill);
-        if request.has_terminal || !spec.recurs || may_lose {
+        let is_apart = spec.network_of.is_none() && standing.namespace().is_some();
+        if request.has_terminal || !spec.recurs || may_lose || is_apart {
             return Ok(None);
         }
         let limits = (request.limits, request.whole);
-        Surroundings::new(identity, limits, spec.network, request.has_walls, &spec.attachments).map(Some)
+        let network = (request.sockets, standing.namespace().map(|namespace| namespace.generation()));
+        Surroundings::new(identity, limits, network, request.has_walls, &spec.attachments).map(Some)
     }
 
     /// Gives a run to a resident. Gives the request back when the resident is gone.
@@ -236,7 +251,7 @@ impl Launcher {
                 // The first process of a mounted run is none of the user's.
                 processes: limits.processes.saturating_add(u64::from(self.mounts())),
             },
-            network: spec.network,
+            sockets: Sockets::Refused,
             has_walls: self.landlock.is_ok(),
             is_live: false,
             has_terminal: false,
@@ -250,6 +265,7 @@ impl Launcher {
         spec: &RunSpec,
         ends: &Ends,
         mut request: Request,
+        standing: &Standing,
     ) -> Result<Handed, Error> {
         let clones = match self.mounts() {
             true => Some(Clones::of(&spec.attachments, self.config.code_in_trees)?),
@@ -265,6 +281,7 @@ impl Launcher {
             stdio: ends.theirs(self.null.as_fd()),
             directory: directory.as_fd(),
             walls: walls.as_ref().map(|ruleset| ruleset.as_fd()),
+            network: standing.namespace().map(|namespace| namespace.as_fd()),
             mounts: clones
                 .as_ref()
                 .map(|clones| clones.mounts.iter().map(AsFd::as_fd).collect())
@@ -297,10 +314,10 @@ impl Launcher {
         spec: &RunSpec,
         clones: Option<&Clones>,
     ) -> Result<(OwnedFd, Option<Arc<OwnedFd>>), Error> {
-        let port = self.config.proxy_port.unwrap_or_default();
+        let has_ports = clones.is_some() || spec.network == Network::Host;
         let build = |own: &[Own<'_>]| {
             let walls = self.walls().filter(|_| self.landlock.is_ok());
-            walls.map(|walls| walls.ruleset(own, spec.network, port).map_err(Error::Walls)).transpose()
+            walls.map(|walls| walls.ruleset(own, has_ports).map_err(Error::Walls)).transpose()
         };
         if let Some(clones) = clones {
             let tree = clones.tree().ok_or(Error::Attachments { most: MOUNTS_MAX })?;

@@ -21,7 +21,7 @@ pub enum Step {
     Proc,
     /// The mount of `/dev/shm` or of the directory that holds the skills
     MemoryFiles,
-    /// `setns` into the host's network
+    /// `setns` into the network of the run
     Network,
     /// `setsid`
     Session,

@@ -14,8 +14,8 @@ pub enum Tier {
     /// Landlock, the system call filter, limits, and an own uid where the service is root.
     #[default]
     Landlock,
-    /// All of that, in namespaces of the run's own: it sees a minimal root, its own processes, and no network but
-    /// the proxy's.
+    /// All of that, in namespaces of the run's own: it sees a minimal root, its own processes, and a network in
+    /// which there is nothing but its user's own servers and the proxy.
     Namespaces,
 }
 
@@ -49,10 +49,11 @@ impl Default for Isolation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// Nothing: no socket but `socketpair`.
+    /// Nothing. At tier [`Tier::Namespaces`], runs of one user and agent reach each other over the loopback address of
+    /// their own network; elsewhere there is no socket but `socketpair`.
     #[default]
     None,
-    /// The egress proxy, over TCP, and through it what the proxy lets pass. Needs tier [`Tier::Namespaces`].
+    /// The same, and the egress proxy, and through it what the proxy lets pass. Needs tier [`Tier::Namespaces`].
     Proxy,
     /// Whatever the host reaches, unfiltered, over TCP and UDP. The service's own ports are within reach too.
     Host,

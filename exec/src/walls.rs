@@ -13,14 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, Scope, make_bitflags,
 };
 use rustix::fs::{Mode, OFlags, fstat, open, openat};
 
 use crate::programs::Programs;
 use crate::surface;
-use crate::tier::Network;
 
 /// Rulesets kept; each is one file descriptor of the service.
 const KEPT_MAX: usize = 128;
@@ -59,7 +58,7 @@ struct Kept {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     own: Vec<(u64, u64, u64)>,
-    network: Network,
+    has_ports: bool,
 }
 
 /// A directory of the run's own, with its generation (see [`Attachment`](crate::Attachment)).
@@ -128,41 +127,32 @@ impl Walls {
 
     /// The ruleset of runs that have the directories `own`, kept or new.
     ///
-    /// `proxy_port` is the one port that runs with [`Network::Proxy`] may connect to.
+    /// With `has_ports`, runs may bind and connect TCP sockets: in a network of their own, where nothing but their
+    /// user's is, or where the configuration lets them use the host's.
     ///
     /// # Errors
     /// What `landlock_create_ruleset(2)` and `landlock_add_rule(2)` answer.
-    pub(crate) fn ruleset(
-        &self,
-        own: &[Own<'_>],
-        network: Network,
-        proxy_port: u16,
-    ) -> io::Result<Arc<OwnedFd>> {
+    pub(crate) fn ruleset(&self, own: &[Own<'_>], has_ports: bool) -> io::Result<Arc<OwnedFd>> {
         let inodes = own.iter().map(|(fd, generation)| {
             let (device, number) = inode(*fd)?;
             Ok((device, number, *generation))
         });
-        let place = Place { own: inodes.collect::<io::Result<_>>()?, network };
+        let place = Place { own: inodes.collect::<io::Result<_>>()?, has_ports };
         if let Some(ruleset) = self.kept().find(&place) {
             return Ok(ruleset);
         }
-        let built = self.build(own, network, proxy_port).map_err(io::Error::other)?.ok_or_else(absent)?;
+        let built = self.build(own, has_ports).map_err(io::Error::other)?.ok_or_else(absent)?;
         let ruleset = Arc::new(built);
         self.kept().keep(place, Arc::clone(&ruleset));
         Ok(ruleset)
     }
 
-    fn build(
-        &self,
-        own: &[Own<'_>],
-        network: Network,
-        proxy_port: u16,
-    ) -> Result<Option<OwnedFd>, RulesetError> {
+    fn build(&self, own: &[Own<'_>], has_ports: bool) -> Result<Option<OwnedFd>, RulesetError> {
         let mut ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(AccessFs::from_all(NEWEST))?
             .scope(Scope::from_all(NEWEST))?;
-        if network != Network::Host {
+        if !has_ports {
             ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
         }
         let mut created = ruleset.create()?;
@@ -171,9 +161,6 @@ impl Walls {
         }
         for (directory, _) in own {
             created = created.add_rule(PathBeneath::new(directory, OWN))?;
-        }
-        if network == Network::Proxy {
-            created = created.add_rule(NetPort::new(proxy_port, AccessNet::ConnectTcp))?;
         }
         Ok(created.into())
     }

@@ -25,7 +25,7 @@ pub(crate) use self::packet::{
 };
 use crate::result::Limit;
 use crate::step::Step;
-use crate::tier::{MemoryBound, Network};
+use crate::tier::MemoryBound;
 
 /// What the launcher is to prepare before its first run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub(crate) struct Setup {
 pub(crate) struct RootPlan {
     /// Directories and files of the host that stand in it under their own paths, read-only.
     pub(crate) bound: Vec<PathBuf>,
-    /// The port on the loopback address of the runs' network at which the proxy listens.
+    /// The port on the loopback address of each network namespace at which the proxy listens.
     pub(crate) proxy_port: Option<u16>,
 }
 
@@ -95,8 +95,8 @@ pub(crate) struct Request {
     pub(crate) limits: Ceilings,
     /// Limits on all processes together.
     pub(crate) whole: Whole,
-    /// Which closing filter is loaded.
-    pub(crate) network: Network,
+    /// Which sockets it may make, and in which network.
+    pub(crate) sockets: Sockets,
     /// Whether a Landlock ruleset is attached.
     pub(crate) has_walls: bool,
     /// Whether somebody takes part in it, who wants a [`Report::Handle`].
@@ -136,6 +136,17 @@ pub(crate) enum Place {
     },
 }
 
+/// Which sockets a run may make, and in which network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Sockets {
+    /// None: the filter refuses them.
+    Refused,
+    /// TCP and UDP in a network namespace of its user's, which is attached.
+    OwnNetwork,
+    /// TCP and UDP in the network of the host.
+    HostNetwork,
+}
+
 /// Limits on all processes of a run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Whole {
@@ -171,6 +182,8 @@ pub(crate) struct Descriptors<Fd> {
     pub(crate) directory: Fd,
     /// The Landlock ruleset.
     pub(crate) walls: Option<Fd>,
+    /// The network namespace of a run with [`Sockets::OwnNetwork`].
+    pub(crate) network: Option<Fd>,
     /// The detached mounts of a mounted run.
     pub(crate) mounts: Vec<Fd>,
     /// Descriptors that the first process of a mounted run keeps open as long as anything of the run lives.
@@ -185,6 +198,7 @@ impl Descriptors<OwnedFd> {
             stdio: self.stdio.each_ref().map(AsFd::as_fd),
             directory: self.directory.as_fd(),
             walls: self.walls.as_ref().map(AsFd::as_fd),
+            network: self.network.as_ref().map(AsFd::as_fd),
             mounts: self.mounts.iter().map(AsFd::as_fd).collect(),
             leases: self.leases.iter().map(AsFd::as_fd).collect(),
         }
@@ -200,7 +214,8 @@ pub(crate) struct Hello {
     pub(crate) filter: Result<(), String>,
     /// Whether it can take other uids and gids.
     pub(crate) can_change_identity: bool,
-    /// What became of the root that was to be prepared; the root's directory and the proxy's listener are attached.
+    /// What became of the root that was to be prepared; the root's directory and the socket of the process that makes
+    /// network namespaces are attached.
     pub(crate) namespaces: Option<Result<Namespaces, String>>,
     /// What bounds the memory of whole runs, and why it is no control group.
     pub(crate) memory: (MemoryBound, Option<String>),
@@ -211,8 +226,23 @@ pub(crate) struct Hello {
 pub(crate) struct Namespaces {
     /// Whether runs get a `/proc` of their own; otherwise why not.
     pub(crate) processes: Result<(), String>,
-    /// Whether the proxy's listener is there; otherwise why not.
-    pub(crate) proxy: Result<(), String>,
+}
+
+/// What the process that makes network namespaces answers to each request for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum NetworkReport {
+    /// The namespace is attached, and the proxy's listener in it where there is to be one.
+    Made,
+    /// The namespace is attached; its loopback interface or the listener failed with this `errno`.
+    WithoutLoopback {
+        /// As of `ioctl(2)`, `bind(2)` or `listen(2)`.
+        errno: i32,
+    },
+    /// There is no namespace.
+    Failed {
+        /// As of `unshare(2)`.
+        errno: i32,
+    },
 }
 
 /// What happens to a run, on the run's socket.

@@ -343,7 +343,10 @@ for family in (1, 2, 10, 16, 17, 40):
         try: socket.socket(family, kind); print('open', family, kind)
         except OSError as e: assert e.errno == 97, e
 print('done')";
-    assert_eq!(sandbox.python(script).await.stdout, "done\n");
+    // In a network of its own a run may talk to itself.
+    let own = "open 2 1\nopen 2 2\nopen 10 1\nopen 10 2\n";
+    let expected = if sandbox.launcher.mounts() { own } else { "" };
+    assert_eq!(sandbox.python(script).await.stdout, format!("{expected}done\n"));
 }
 
 #[tokio::test]

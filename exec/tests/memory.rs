@@ -112,7 +112,9 @@ async fn a_launcher_whose_warden_is_gone_ends_and_another_takes_over() {
     for sandbox in sandboxes() {
         let launcher = sandbox.launcher.pid();
         let children = fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap();
-        let warden = nix::unistd::Pid::from_raw(children.trim().parse().unwrap());
+        // It is the launcher's first child.
+        let warden = children.split_whitespace().next().unwrap();
+        let warden = nix::unistd::Pid::from_raw(warden.parse().unwrap());
         nix::sys::signal::kill(warden, nix::sys::signal::Signal::SIGKILL).unwrap();
         let stat = || fs::read_to_string(format!("/proc/{launcher}/stat"));
         let gone = || stat().map_or(true, |stat| stat.contains(") Z "));

@@ -28,7 +28,8 @@ pub mod view;
 pub use command::{Anchors, CheckedCommand, CommandPolicy, Profile, Refusal};
 pub use id::{AgentId, IdError, SkillId, UserId};
 pub use limits::{
-    ArchiveLimits, DiskLimits, EventLimits, FileLimits, RunLimits, SessionLimits, SnapshotLimits, WorkLimits,
+    ArchiveLimits, DiskLimits, EventLimits, FileLimits, NetworkLimits, RunLimits, SessionLimits,
+    SnapshotLimits, WorkLimits,
 };
 pub use path::{PathError, RelPath};
 pub use scope::Scope;

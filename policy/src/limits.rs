@@ -59,6 +59,8 @@ pub struct FileLimits {
     pub view_bytes: u64,
     /// Size of a skill that is downloaded, in bytes before they are packed: each name by itself, holes of files included.
     pub download_bytes: u64,
+    /// Longest that comparing and taking in what a run did to a copy may take, in milliseconds: the rest is left out.
+    pub absorb_ms: u64,
     /// Longest search (`glob`, `grep`), in milliseconds: what was found by then is answered.
     pub search_ms: u64,
 }
@@ -72,6 +74,7 @@ impl Default for FileLimits {
             tree_entries: 200_000,
             view_bytes: 1024 * MIB,
             download_bytes: 512 * MIB,
+            absorb_ms: 10_000,
             search_ms: 10_000,
         }
     }
@@ -228,6 +231,24 @@ impl Default for SessionLimits {
             undecided_per_user: 4,
             undecided: 32,
         }
+    }
+}
+
+/// Bounds on the network namespaces that are kept for users and agents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkLimits {
+    /// Namespaces of all users, those with a run in them included.
+    pub held: usize,
+    /// The same of one user.
+    pub held_per_user: usize,
+    /// How long one is kept that no run uses, in milliseconds.
+    pub idle_ms: u64,
+}
+
+impl Default for NetworkLimits {
+    fn default() -> Self {
+        Self { held: 256, held_per_user: 32, idle_ms: 600_000 }
     }
 }
 

@@ -67,6 +67,12 @@ impl Token {
         &self.name
     }
 
+    /// From when it counts no more, in seconds since the epoch; `None` when it always counts.
+    #[must_use]
+    pub fn expires(&self) -> Option<u64> {
+        self.expires
+    }
+
     /// Tells whether it is the token with this digest, in a time that does not depend on the digest.
     pub(super) fn is(&self, digest: &[u8; 32]) -> bool {
         self.digest.ct_eq(digest).into()

@@ -123,6 +123,7 @@ pub struct Audit {
 }
 
 struct Open {
+    settings: Settings,
     way: Way,
     slots: Arc<Semaphore>,
 }
@@ -191,7 +192,13 @@ impl Audit {
             .spawn(move || writer::run(&writing, started, &queue))
             .map_err(|source| storage::Error::Io { operation: "start", path: "audit".to_owned(), source })?;
         let slots = Arc::new(Semaphore::new(settings.queue.clamp(1, Semaphore::MAX_PERMITS)));
-        Ok(Self { open: Some(Open { way: Way { shared, jobs }, slots }) })
+        Ok(Self { open: Some(Open { settings, way: Way { shared, jobs }, slots }) })
+    }
+
+    /// How records are written; `None` where none are.
+    #[must_use]
+    pub fn settings(&self) -> Option<&Settings> {
+        self.open.as_ref().map(|open| &open.settings)
     }
 
     /// Tells whether changes can be recorded, or none have to be.

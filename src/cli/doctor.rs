@@ -57,9 +57,34 @@ pub(super) fn run(config: &Config) -> Outcome {
             }
         }
     }
+    tell_keeping(config);
     say("");
     say(if sound { "The service can start here." } else { "The service cannot start here as configured." });
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says what goes by itself as configured, and after how long.
+fn tell_keeping(config: &Config) {
+    let hours = |time: std::time::Duration| time.as_secs() / 3600;
+    match config.workspaces.idle() {
+        None => say("workspaces       stay until somebody removes them"),
+        Some(idle) => {
+            let (idle, keep) = (hours(idle), hours(config.workspaces.keep()));
+            say(&format!(
+                "workspaces       are set aside after {idle} h without use, and removed {keep} h later"
+            ));
+        }
+    }
+    say(&format!("versions         {} former ones of each baseline skill stay", config.keep_versions));
+    let ended = config.limits.sessions.ended_ms / 1000;
+    say(&format!("ended runs       are remembered for {ended} s"));
+    let audit = &config.audit;
+    if audit.enabled {
+        let (days, bytes) = (audit.keep_days, audit.total_bytes);
+        say(&format!("audit log        stays for {days} days at least; older files go beyond {bytes} bytes"));
+    } else {
+        say("audit log        none is written");
+    }
 }
 
 fn network_words(network: Network) -> &'static str {

@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use exec::Isolation;
 use policy::command::Profile;
 use policy::{
-    ArchiveLimits, DiskLimits, EventLimits, FileLimits, RunLimits, SessionLimits, SnapshotLimits, WorkLimits,
+    ArchiveLimits, DiskLimits, EventLimits, FileLimits, NetworkLimits, RunLimits, SessionLimits,
+    SnapshotLimits, WorkLimits,
 };
 use serde::Deserialize;
 use thiserror::Error;
@@ -141,6 +142,8 @@ pub struct Limits {
     pub work: WorkLimits,
     /// Connections of callers.
     pub connections: ConnectionLimits,
+    /// Network namespaces of users and agents.
+    pub networks: NetworkLimits,
     /// Mounted skills that are held while nobody runs a command in them, 1 or more.
     pub views: usize,
 }
@@ -157,6 +160,7 @@ impl Default for Limits {
             events: EventLimits::default(),
             work: WorkLimits::default(),
             connections: ConnectionLimits::default(),
+            networks: NetworkLimits::default(),
             views: 256,
         }
     }

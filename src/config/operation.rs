@@ -11,8 +11,10 @@ use super::{Config, ConfigError};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkspacesConfig {
-    /// For how long nobody uses a workspace or its home before both are removed, in milliseconds; 0 keeps them.
+    /// For how long nobody uses a workspace or its home before both are set aside, in milliseconds; 0: never.
     pub idle_ms: u64,
+    /// For how long more they are kept aside for the next use before they are removed, in milliseconds.
+    pub keep_ms: u64,
 }
 
 /// Where tokens and keys are, and how long signed tokens last.
@@ -130,11 +132,17 @@ impl WorkspacesConfig {
     pub fn idle(&self) -> Option<Duration> {
         (self.idle_ms > 0).then(|| Duration::from_millis(self.idle_ms))
     }
+
+    /// For how long more it is kept aside.
+    #[must_use]
+    pub fn keep(&self) -> Duration {
+        Duration::from_millis(self.keep_ms)
+    }
 }
 
 impl Default for WorkspacesConfig {
     fn default() -> Self {
-        Self { idle_ms: 24 * 3600 * 1000 }
+        Self { idle_ms: 0, keep_ms: 30 * 24 * 3600 * 1000 }
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::SemaphorePermit;
 use super::forward::forward;
 use super::head::{self, HEAD_BYTES_MAX, HeadError, RawHead, RequestHead};
 use super::meter::Meter;
-use super::pass::Run;
+use super::pass::{Account, Run};
 use super::pending::Arrival;
 use super::proxy::Egress;
 use super::refusal::Refusal;
@@ -27,6 +27,8 @@ const METHOD_BYTES_MAX: usize = 16;
 /// A connection that has just been accepted.
 pub(super) struct Connection {
     egress: Arc<Egress>,
+    /// Whose runs may use it; `None` for everybody's.
+    account: Option<Arc<Account>>,
     stream: TcpStream,
 }
 
@@ -37,8 +39,8 @@ struct Seen {
 }
 
 impl Connection {
-    pub(super) fn new(egress: Arc<Egress>, stream: TcpStream) -> Self {
-        Self { egress, stream }
+    pub(super) fn new(egress: Arc<Egress>, account: Option<Arc<Account>>, stream: TcpStream) -> Self {
+        Self { egress, account, stream }
     }
 
     /// Serves the one request of the connection.
@@ -100,6 +102,10 @@ impl Connection {
         let (head, early) = raw.into_request()?;
         let token = head.token().ok_or(Refusal::Unauthenticated)?;
         let run = self.egress.passes.find(&token).ok_or(Refusal::Unauthenticated)?;
+        // A token that came to another user's hands is good for nothing in that user's network.
+        if self.account.as_ref().is_some_and(|account| !account.has(&run.who)) {
+            return Err(Refusal::Unauthenticated);
+        }
         Ok((run, head, early))
     }
 
@@ -169,15 +175,17 @@ fn judge<'a>(
     run: &'a Run,
     head: RequestHead,
     seen: &mut Seen,
-) -> Result<(Request, [SemaphorePermit<'a>; 2]), Refusal> {
+) -> Result<(Request, [SemaphorePermit<'a>; 3]), Refusal> {
     let request = Request::new(head)?;
     let target = request.target();
     seen.target = Some((target.host.to_string(), target.port));
     let of_run = Refusal::RunConnections(egress.config.connections_per_run);
     let mine = run.connections.try_acquire().map_err(|_| of_run)?;
+    let of_user = Refusal::UserConnections(egress.config.connections_per_user);
+    let ours = run.share.connections.try_acquire().map_err(|_| of_user)?;
     let all = egress.connections.try_acquire().map_err(|_| Refusal::Connections)?;
     run.moves(0).map_err(Refusal::Bytes)?;
-    Ok((request, [mine, all]))
+    Ok((request, [mine, ours, all]))
 }
 
 fn is_word(method: &str) -> bool {

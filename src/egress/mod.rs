@@ -1,7 +1,7 @@
 //! The egress proxy: the only way from a sandbox to the network.
 //!
-//! Commands live in a network namespace with nothing in it but a listener at [`ADDRESS`]. The service holds that
-//! listener and accepts there, with the network of its own. A run gets a token ([`Pass`]) that ends with it. Each
+//! The commands of a user and agent live in a network namespace with nothing else in it but a listener at [`ADDRESS`].
+//! The service holds the listener of each and accepts there, with the network of its own. A run gets a token ([`Pass`]) that ends with it. Each
 //! connection carries one request, a tunnel (`CONNECT`) or a plain one (`GET http://…`):
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //! | --- | --- |
 //! | [`settings`], [`pattern`] | what the operator says |
 //! | [`proxy`], [`pending`], [`connection`] | accepting, and one connection from head to log line |
-//! | [`pass`], [`meter`] | who it is, and what they have moved |
+//! | [`pass`], [`share`], [`meter`] | who it is, what they may have, and what they have moved |
 //! | [`head`], [`request`], [`body`] | reading a request so that nobody can read it differently |
 //! | [`target`], [`address`], [`rules`] | judging it |
 //! | [`names`], [`route`] | resolving and connecting |
@@ -38,11 +38,12 @@ mod request;
 mod route;
 mod rules;
 mod settings;
+mod share;
 mod target;
 
 pub use head::HEAD_BYTES_MAX;
 pub use names::{Resolve, SystemResolver};
-pub use pass::{Pass, Who};
+pub use pass::{Account, Pass, Who};
 pub use pattern::{Pattern, PatternError};
 pub use proxy::Egress;
 pub use refusal::Refusal;

@@ -13,9 +13,28 @@ use tokio_util::sync::CancellationToken;
 
 use super::ADDRESS;
 use super::settings::EgressConfig;
+use super::share::{Share, Shares};
 
+/// What programs are to connect to without the proxy: the servers that the user's own commands have started.
+const LOOPBACK: &str = "localhost,127.0.0.1,::1";
 /// Names that one run has resolved at once: a resolver that never answers holds up the run that asked for it.
 const LOOKUPS_PER_RUN: usize = 4;
+
+/// Whose runs connect to a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// The user.
+    pub user: UserId,
+    /// The agent.
+    pub agent: AgentId,
+}
+
+impl Account {
+    /// Tells whether a run is one of these.
+    pub(super) fn has(&self, who: &Who) -> bool {
+        self.user == who.user && self.agent == who.agent
+    }
+}
 
 /// On whose behalf connections are made; what the log says.
 #[derive(Clone, Debug)]
@@ -41,6 +60,8 @@ pub(super) struct Run {
     /// Set when the pass was dropped.
     pub(super) revoked: CancellationToken,
     pub(super) connections: Semaphore,
+    /// What all runs of its user have together.
+    pub(super) share: Arc<Share>,
     pub(super) lookups: Arc<Semaphore>,
     /// Bytes sent and received.
     moved: AtomicU64,
@@ -49,7 +70,10 @@ pub(super) struct Run {
 
 /// All tokens that are good now, by their digests: looking one up takes a time that tells nothing about it.
 #[derive(Default)]
-pub(super) struct Passes(Mutex<HashMap<Key, Arc<Run>>>);
+pub(super) struct Passes {
+    runs: Mutex<HashMap<Key, Arc<Run>>>,
+    shares: Shares,
+}
 
 type Key = [u8; 32];
 
@@ -68,6 +92,7 @@ impl Passes {
         let token = format!("{:032x}", u128::from_ne_bytes(random));
         let key = key_of(&token);
         let run = Run {
+            share: self.shares.of(&who.user, config.connections_per_user),
             who,
             revoked: CancellationToken::new(),
             connections: Semaphore::new(config.connections_per_run),
@@ -75,12 +100,12 @@ impl Passes {
             moved: AtomicU64::new(0),
             moved_max: config.bytes_per_run,
         };
-        self.0.lock().insert(key, Arc::new(run));
+        self.runs.lock().insert(key, Arc::new(run));
         Ok(Pass { token, key, passes: Arc::clone(self) })
     }
 
     pub(super) fn find(&self, token: &str) -> Option<Arc<Run>> {
-        self.0.lock().get(&key_of(token)).cloned()
+        self.runs.lock().get(&key_of(token)).cloned()
     }
 }
 
@@ -108,11 +133,14 @@ impl Pass {
         format!("http://{}:run@{ADDRESS}", self.token)
     }
 
-    /// The variables that make ordinary programs use the proxy, in both spellings that are in use.
+    /// The variables that make ordinary programs use the proxy, but for servers of the run's own network, in both
+    /// spellings that are in use.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
-        let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"];
-        names.into_iter().map(|name| (name.to_owned(), self.proxy_url())).collect()
+        let proxied = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"].into_iter();
+        let direct = ["NO_PROXY", "no_proxy"].into_iter();
+        let proxied = proxied.map(|name| (name.to_owned(), self.proxy_url()));
+        proxied.chain(direct.map(|name| (name.to_owned(), LOOPBACK.to_owned()))).collect()
     }
 
     /// The token alone.
@@ -124,9 +152,11 @@ impl Pass {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        if let Some(run) = self.passes.0.lock().remove(&self.key) {
+        let run = self.passes.runs.lock().remove(&self.key);
+        if let Some(run) = run {
             run.revoked.cancel();
         }
+        self.passes.shares.forget_unused();
     }
 }
 
@@ -150,8 +180,12 @@ mod tests {
         drop(pass);
         assert!(run.revoked.is_cancelled() && passes.find(&token).is_none());
         assert!(passes.find(other.token()).is_some() && passes.find("").is_none());
-        drop(other);
-        assert!(passes.0.lock().is_empty());
+        assert_eq!(passes.shares.count(), 1);
+        drop((other, run));
+        assert!(passes.runs.lock().is_empty());
+        // The share of a user goes with the next pass of whoever after its last connection.
+        passes.shares.forget_unused();
+        assert_eq!(passes.shares.count(), 0);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::Connection;
 use super::names::{Names, Resolve, SystemResolver};
-use super::pass::{Pass, Passes, Who};
+use super::pass::{Account, Pass, Passes, Who};
 use super::pending::Pending;
 use super::route::Route;
 use super::rules::Rules;
@@ -20,6 +20,10 @@ use super::settings::EgressConfig;
 
 /// Pause after a failed `accept`, which fails for as long as descriptors are short (accept(2)).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// After so many connections in a row, each of which has pushed out another of its user, the next waits for the pause.
+const CROWD: u32 = 16;
+const CROWD_PAUSE: Duration = Duration::from_millis(5);
 
 /// The only way out of a sandbox: judges targets, resolves names, connects, counts and logs.
 pub struct Egress {
@@ -67,19 +71,23 @@ impl Egress {
 
     /// Accepts connections until `stop`, then ends those that are open.
     ///
-    /// `listener` listens on [`super::ADDRESS`], in whichever network namespace the commands are. Several may be
-    /// served at once.
+    /// `listener` listens on [`super::ADDRESS`], in the network namespace of the commands of `account`, whose tokens alone
+    /// are good there; without an account, everybody's are. Several may be served at once.
     ///
     /// # Errors
     /// `listener` cannot be waited for (epoll(7)).
     pub async fn serve(
         self: &Arc<Self>,
         listener: std::net::TcpListener,
+        account: Option<Account>,
         stop: CancellationToken,
     ) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let open = TaskTracker::new();
+        let account = account.map(Arc::new);
+        let user = account.as_ref().map(|account| account.user.clone());
+        let mut crowded: u32 = 0;
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -87,14 +95,20 @@ impl Egress {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let connection = Connection::new(Arc::clone(self), stream);
-                    let (arrival, stop) = (self.pending.arrive(), stop.clone());
+                    let connection = Connection::new(Arc::clone(self), account.clone(), stream);
+                    let (arrival, stop) = (self.pending.arrive(user.as_ref()), stop.clone());
+                    crowded = if arrival.is_crowded() { crowded + 1 } else { 0 };
                     open.spawn(async move {
                         tokio::select! {
                             () = connection.serve(arrival) => {}
                             () = stop.cancelled() => {}
                         }
                     });
+                    if crowded >= CROWD {
+                        // Who floods the proxy fills the queue of its own network meanwhile, and takes no processor.
+                        crowded = 0;
+                        tokio::time::sleep(CROWD_PAUSE).await;
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the egress proxy cannot accept a connection");

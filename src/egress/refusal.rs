@@ -76,6 +76,11 @@ pub enum Refusal {
     /// The run has as many connections as it may.
     #[error("this run has {0} connections open, which is all it may: close some and try again")]
     RunConnections(usize),
+    /// All runs of the user have as many connections as they may.
+    #[error(
+        "the runs of this user have {0} connections open, which is all they may: close some and try again"
+    )]
+    UserConnections(usize),
     /// All runs together have as many connections as they may.
     #[error("the proxy has no connection left: try again in a few seconds")]
     Connections,
@@ -154,6 +159,9 @@ impl Refusal {
             Self::Bytes(_) => forbidden("bytes_per_run", "http_request_denied"),
             Self::RunConnections(_) => {
                 row(429, "Too Many Requests", "connections_per_run", "connection_limit_reached")
+            }
+            Self::UserConnections(_) => {
+                row(429, "Too Many Requests", "connections_per_user", "connection_limit_reached")
             }
             Self::Connections => row(503, "Service Unavailable", "connections", "connection_limit_reached"),
             Self::NoSuchName(_) => row(502, "Bad Gateway", "no_such_name", "dns_error"),

@@ -11,6 +11,9 @@ use super::address::{Standing, standing};
 use super::pattern::{Pattern, PatternError};
 use super::target::{Host, Target};
 
+/// Connections of all runs of one user at once, unless one run may have more.
+const CONNECTIONS_PER_USER: usize = 512;
+
 /// The table `commands.proxy` of the configuration. Every field has a default; an unknown one is an error.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -68,6 +71,8 @@ pub struct EgressConfig {
     pub own: Vec<SocketAddr>,
     /// Connections of one run at once; at least 1.
     pub connections_per_run: usize,
+    /// Connections of all runs of one user at once; no fewer than those of one run.
+    pub connections_per_user: usize,
     /// Connections of all runs at once; at least 1. Each takes two descriptors and 32 KiB.
     pub connections: usize,
     /// Bytes that one run may send and receive together.
@@ -144,6 +149,7 @@ impl EgressConfig {
             upstream: upstream(&settings.upstream)?,
             own,
             connections_per_run: settings.connections_per_run,
+            connections_per_user: settings.connections_per_run.max(CONNECTIONS_PER_USER),
             connections: 4096,
             bytes_per_run: (settings.bytes_per_run > 0).then_some(settings.bytes_per_run),
             head: Duration::from_secs(10),

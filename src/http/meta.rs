@@ -9,6 +9,7 @@ use super::App;
 use super::answer::{Answer, success};
 use super::problem::{Code, Problem};
 use super::request::{Known, NoParams, Observer};
+use crate::audit;
 use crate::config::ConnectionLimits;
 use crate::metrics::{self, Moment};
 
@@ -49,8 +50,14 @@ pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoPa
     let (free_bytes, live_views) =
         found.map_or_else(Default::default, |found| (found.free_bytes, found.live_views));
     let (running, waiting) = service.commands();
-    let moment =
-        Moment { running, waiting, live_views, free_bytes, is_audited: app.service.audit.is_writable() };
+    let moment = Moment {
+        running,
+        waiting,
+        live_views,
+        networks: service.launcher.network_count(),
+        free_bytes,
+        is_audited: app.service.audit.is_writable(),
+    };
     let text = service.metrics.text(moment);
     let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
@@ -75,11 +82,37 @@ struct Limits<'a> {
     runs: &'a policy::RunLimits,
     sessions: &'a policy::SessionLimits,
     events: &'a policy::EventLimits,
+    workspaces: Kept,
+    keep_versions: usize,
+    audit: Option<AuditLimits>,
     connections: &'a ConnectionLimits,
+}
+
+/// How long workspaces stay that nobody uses.
+#[derive(Serialize)]
+struct Kept {
+    idle_ms: u128,
+    keep_ms: u128,
+}
+
+/// How long the audit log stays, and what one caller adds to it.
+#[derive(Serialize)]
+struct AuditLimits {
+    total_bytes: u64,
+    keep_days: u64,
+    account_bytes: u64,
+}
+
+impl From<&audit::Settings> for AuditLimits {
+    fn from(settings: &audit::Settings) -> Self {
+        let keep_days = settings.least_age.as_secs() / (24 * 3600);
+        Self { total_bytes: settings.total_bytes, keep_days, account_bytes: settings.account_bytes }
+    }
 }
 
 pub(super) async fn info(State(app): State<App>, _known: Known, _: NoParams) -> Answer {
     let service = &app.service;
+    let options = service.store.options();
     success(Info {
         version: env!("CARGO_PKG_VERSION"),
         host: &service.host,
@@ -93,6 +126,12 @@ pub(super) async fn info(State(app): State<App>, _known: Known, _: NoParams) -> 
             runs: &service.run_limits,
             sessions: service.table.limits(),
             events: service.events.limits(),
+            workspaces: Kept {
+                idle_ms: options.idle.map_or(0, |idle| idle.as_millis()),
+                keep_ms: options.keep.as_millis(),
+            },
+            keep_versions: options.keep_versions,
+            audit: service.audit.settings().map(AuditLimits::from),
             connections: &app.connections,
         },
     })

@@ -360,6 +360,7 @@ impl From<exec::Error> for Problem {
             E::Directory { .. } => Self::new(Code::NotFound, message),
             E::TooLarge { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
             E::Unpassable { .. } => Self::invalid(message),
+            E::Networks { .. } => Self::busy(message, 1),
             E::LauncherDied => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "1"),
             other => Self::internal(&other),
         }

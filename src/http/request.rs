@@ -112,7 +112,7 @@ async fn used_tree(parts: &mut Parts, app: &App, changes: bool) -> Result<Allowe
     let allowed = allowed_tree(parts, app, changes).await?;
     // What another backend answers for is no use of what lies here.
     if allowed.backend.is_none() {
-        app.service.note_use(SandboxId::of(&allowed.tree)).await;
+        app.service.note_use(SandboxId::of(&allowed.tree)).await?;
     }
     Ok(allowed)
 }
@@ -193,7 +193,7 @@ impl FromRequestParts<App> for SnapshotRequest {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
         let Allowed { tree, role, .. } = allowed_tree(parts, app, !reads).await?;
         let sandbox = SandboxId::of(&tree);
-        app.service.note_use(sandbox.clone()).await;
+        app.service.note_use(sandbox.clone()).await?;
         let params = RawPathParams::from_request_parts(parts, app).await;
         let params = params.map_err(|_| Problem::invalid("the path is not percent-encoded UTF-8"))?;
         let text = params.iter().find(|(name, _)| *name == "snapshot").map_or("", |(_, value)| value);

@@ -70,7 +70,7 @@ impl LocalSandbox {
             );
             return Err(Error::new(ErrorKind::Unsupported, operation, message).at(path));
         }
-        self.service.note_use(sandbox).await;
+        self.service.note_use(sandbox).await.map_err(|error| errors::of(operation, error))?;
         Ok(place)
     }
 

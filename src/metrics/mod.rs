@@ -56,6 +56,8 @@ pub struct Moment {
     pub waiting: usize,
     /// Skills that are mounted.
     pub live_views: usize,
+    /// Network namespaces that are kept for users and agents.
+    pub networks: usize,
     /// Bytes that the file system of the data directory has left.
     pub free_bytes: u64,
     /// Whether audit records can be written; 1 also where none are.
@@ -79,6 +81,8 @@ pub struct Metrics {
     pub connections: Gauge<i64, AtomicI64>,
     /// Connections that were told `busy`.
     pub refused_connections: Counter,
+    /// Workspaces set aside because nobody used them.
+    pub set_aside: Counter,
     /// Workspaces removed because nobody used them.
     pub swept: Counter,
     /// Audit records written.
@@ -97,6 +101,7 @@ struct Gauges {
     running: Gauge,
     waiting: Gauge,
     live_views: Gauge,
+    networks: Gauge,
     free_bytes: Gauge,
     audited: Gauge,
 }
@@ -123,6 +128,7 @@ impl Metrics {
             sent: Counter::default(),
             connections: Gauge::default(),
             refused_connections: Counter::default(),
+            set_aside: Counter::default(),
             swept: Counter::default(),
             audited: Counter::default(),
             audit_overdue: Gauge::default(),
@@ -165,6 +171,11 @@ impl Metrics {
             self.refused_connections.clone(),
         );
         registry.register(
+            "workspaces_set_aside",
+            "Workspaces set aside because nobody used them",
+            self.set_aside.clone(),
+        );
+        registry.register(
             "workspaces_swept",
             "Workspaces removed because nobody used them",
             self.swept.clone(),
@@ -189,6 +200,8 @@ impl Metrics {
             moment.waiting.clone(),
         );
         registry.register("live_views", "Skills that are mounted", moment.live_views.clone());
+        let networks = "Network namespaces that are kept for users and agents";
+        registry.register("network_namespaces", networks, moment.networks.clone());
         registry.register_with_unit(
             "disk_free",
             "What the file system of the data directory has left",
@@ -245,6 +258,7 @@ impl Metrics {
         self.moment.running.set(count(moment.running));
         self.moment.waiting.set(count(moment.waiting));
         self.moment.live_views.set(count(moment.live_views));
+        self.moment.networks.set(count(moment.networks));
         self.moment.free_bytes.set(i64::try_from(moment.free_bytes).unwrap_or(i64::MAX));
         self.moment.audited.set(i64::from(moment.is_audited));
         let mut out = String::new();

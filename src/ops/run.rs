@@ -32,7 +32,7 @@ pub mod under_way;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exec::{ExecResult, Limit, Live, Network, RunSpec};
+use exec::{ExecResult, Limit, Live, Network, NetworkOwner, RunSpec};
 use policy::environment::{self, Places};
 use policy::{Anchors, SkillId, TreeId};
 use storage::{Absorbed, Placement, PlannedRun, PreparedRun};
@@ -171,6 +171,7 @@ impl Service {
             timeout: limits.deadline(request.timeout_ms),
             limits,
             network,
+            network_of: Some(NetworkOwner { user: id.user().clone(), agent: id.agent().clone() }),
             minimum: request.isolation,
             encoding: request.encoding,
             halt: None,
@@ -266,6 +267,11 @@ impl Service {
                     result.limit = Some(Limit::Disk);
                     result.hint =
                         Some(format!("nothing that the run changed in the skill was kept: {reason}"));
+                }
+                if let Some(reason) = &absorbed.left_out_because {
+                    let left_out = absorbed.left_out;
+                    result.hint =
+                        Some(format!("{left_out} changes that the run made were left out: {reason}"));
                 }
                 return Ok((RunOutcome { result, absorbed, changes }, None));
             }

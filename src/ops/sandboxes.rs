@@ -108,19 +108,20 @@ impl Service {
         Ok(Usage { glance: self.glance_of(facts), taken, skills, more_skills, snapshots })
     }
 
-    /// Notes that a sandbox is used.
-    pub async fn note_use(&self, id: SandboxId) {
+    /// Notes that a sandbox is used, and brings back what was set aside of it.
+    ///
+    /// # Errors
+    /// As [`storage::Store::note_use`].
+    pub async fn note_use(&self, id: SandboxId) -> Result<()> {
         if self.store.is_noted(&id) {
-            return;
+            return Ok(());
         }
-        let store = self.store.clone();
-        // A note that is missed is made by the next use.
-        let job = Job::of(&id.user, Weight::Light);
-        let noted = self.work(job, move || {
-            store.note_use(&id);
-            Ok(())
-        });
-        let _ = noted.await;
+        let (store, used) = (self.store.clone(), id.clone());
+        let job = Job::of(&id.user, Weight::Light).going_on();
+        if self.work(job, move || Ok(store.note_use(&used)?)).await? {
+            self.audit.note(Entry::of_workspace("brought back", &id.workspace()));
+        }
+        Ok(())
     }
 
     /// Removes a sandbox. Tells whether there was anything of it.
@@ -179,7 +180,11 @@ impl Service {
             for id in store.sandboxes(user.as_ref())? {
                 // Snapshots that stay are no reason to come back: others would never have their turn.
                 let facts = store.sandbox_facts(&id)?;
-                if facts.has_workspace || facts.has_home || (removal.snapshots && facts.snapshots > 0) {
+                if facts.has_workspace
+                    || facts.has_home
+                    || facts.is_kept
+                    || (removal.snapshots && facts.snapshots > 0)
+                {
                     ids.push(id);
                 }
                 if ids.len() > most {

@@ -75,6 +75,7 @@ impl Service {
         to: SandboxId,
         replace: bool,
     ) -> Result<Forked> {
+        self.note_use(to.clone()).await?;
         let (store, place) = (self.store.clone(), self.snapshot_place(&from.user).await?);
         let job = Job::of(&from.user, Weight::Long).going_on();
         self.restoring(job, place, move || Ok(store.fork_snapshot(&from, &snapshot, &to, replace)?)).await

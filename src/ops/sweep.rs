@@ -1,13 +1,13 @@
-//! Removing workspaces that nobody uses, and keeping the time by which that is judged.
+//! Setting workspaces aside that nobody uses, removing them later, and keeping the time by which that is judged.
 //!
-//! One task for the service, which looks at all sandboxes [`LOOKS`] times in the time after which they go, and removes
+//! One task for the service, which looks at all sandboxes [`LOOKS`] times in the time after which they go, and sweeps
 //! at most [`REMOVED_MAX`] of them a look, one after the other, each with an audit record. It always runs: the time is
 //! kept also while nothing is to be removed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use storage::SandboxId;
+use storage::{SandboxId, Swept};
 
 use super::{Service, blocking};
 use crate::audit::Entry;
@@ -56,11 +56,21 @@ async fn remove(service: &Service, id: SandboxId) -> bool {
     let (store, sandbox) = (service.store.clone(), id.clone());
     match blocking(move || Ok(store.sweep(&sandbox)?)).await {
         Ok(None) => slot.release(),
-        Ok(Some(leftovers)) => {
-            service.metrics.swept.inc();
-            let written = slot.write(Entry::of_workspace("sweep", &id.workspace())).await;
+        Ok(Some(swept)) => {
+            let (action, leftovers) = match swept {
+                Swept::SetAside(leftovers) => {
+                    service.metrics.set_aside.inc();
+                    ("set aside", leftovers)
+                }
+                Swept::Removed(leftovers) => {
+                    service.metrics.swept.inc();
+                    ("sweep", leftovers)
+                }
+            };
+            tracing::info!(user = %id.user, agent = %id.agent, action, "nobody used a workspace");
+            let written = slot.write(Entry::of_workspace(action, &id.workspace())).await;
             if let Err(error) = written {
-                tracing::error!(%error, "the removal of an idle workspace is missing from the audit log");
+                tracing::error!(%error, action, "what became of an idle workspace is missing from the audit log");
             }
             // Before the next, so that no more than one is being removed.
             let _ = tokio::task::spawn_blocking(move || drop(leftovers)).await;

@@ -74,7 +74,7 @@ pub use run::{
     Absorbed, Attachment, Difference, Differing, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun,
     Role,
 };
-pub use sandbox::{SandboxFacts, SandboxId};
+pub use sandbox::{SandboxFacts, SandboxId, Swept};
 pub use sides::{Side, Sides};
 pub use skills::Skill;
 pub use snapshot::{Forked, Snapshot, SnapshotId, SnapshotNote, Snapshots};

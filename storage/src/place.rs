@@ -11,6 +11,8 @@
 //! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with, and what was published as it
 //! .filesecbox/work/{run}/…                  merged views that were materialised for a run; swept at start
 //! .filesecbox/packages/{user}/{agent}/…     home directory of commands
+//! .filesecbox/kept/{user}/{agent}/          `workspace` and `home`, set aside because nobody used them
+//! .filesecbox/salt                          what tells the user ids of this store from those of others
 //! .filesecbox/sandboxes/{user}/{agent}/     when a sandbox was used last, as an attribute; what follows
 //!   manifests/{snapshot}                    what a snapshot of the workspace holds
 //!   objects/{xx}/{digest}                   contents of files that snapshots hold
@@ -43,11 +45,13 @@ pub(crate) const BASES: &str = ".filesecbox/bases";
 pub(crate) const WORKSPACES: &str = "sandbox";
 /// All home directories of commands.
 pub(crate) const HOMES: &str = ".filesecbox/packages";
+/// Sandboxes that were set aside because nobody used them.
+pub(crate) const KEPT: &str = ".filesecbox/kept";
 /// What the service keeps about sandboxes.
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 10] = [
+pub(crate) const DIRECTORIES: [&str; 11] = [
     BASELINE,
     "skill/overlay",
     WORKSPACES,
@@ -57,11 +61,12 @@ pub(crate) const DIRECTORIES: [&str; 10] = [
     BASES,
     WORK,
     HOMES,
+    KEPT,
     SANDBOXES,
 ];
 
 /// Those of [`DIRECTORIES`] that no command has a reason to enter, whatever its user id is.
-pub(crate) const SERVICE_ONLY: [&str; 4] = [STAGE, ".filesecbox/versions", BASES, SANDBOXES];
+pub(crate) const SERVICE_ONLY: [&str; 5] = [STAGE, ".filesecbox/versions", BASES, KEPT, SANDBOXES];
 
 fn place(parts: &[&str]) -> Result<RelPath> {
     // Ids are single segments of at most 128 bytes, so the joined path keeps every rule of `RelPath`.
@@ -101,6 +106,11 @@ pub(crate) fn packages(user: &UserId, agent: &AgentId) -> Result<RelPath> {
 /// What goes when a sandbox goes: its workspace and its home.
 pub(crate) fn of_sandbox(user: &UserId, agent: &AgentId) -> Result<[RelPath; 2]> {
     Ok([workspace(user, agent)?, packages(user, agent)?])
+}
+
+/// Where a sandbox is while it is set aside.
+pub(crate) fn kept(user: &UserId, agent: &AgentId) -> Result<RelPath> {
+    place(&[KEPT, user.as_str(), agent.as_str()])
 }
 
 /// What the service keeps about a sandbox.
@@ -153,5 +163,19 @@ mod tests {
         assert_ne!(passing, passing_owner(OsStr::new("2")));
         let range = OWNER_FIRST..2 * OWNER_FIRST;
         assert!(range.contains(&owner(&salt, &user, &agent)) && range.contains(&passing));
+    }
+
+    #[test]
+    fn the_document_of_the_layout_has_every_directory_and_the_formula_of_owners() {
+        let document = include_str!("../../docs/LAYERS.md");
+        let listed = document.split("```text").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        for place in DIRECTORIES.iter().filter(|place| **place != OWN) {
+            assert!(listed.lines().any(|line| line.trim().starts_with(place)), "{place} is not listed");
+        }
+        assert!(listed.contains("  .filesecbox/salt "), "the salt is not listed");
+        // The example of the document, which whoever writes another program can check against.
+        let (user, agent) = (UserId::parse("alice").unwrap(), AgentId::parse("demo").unwrap());
+        let example = owner(&[0; 32], &user, &agent);
+        assert!(document.contains(&format!("owner of `alice` with `demo` is {example}")), "{example}");
     }
 }

@@ -18,6 +18,7 @@ mod difference;
 mod gauge;
 mod materialise;
 mod points;
+mod steps;
 mod temporary;
 
 use std::ffi::{OsStr, OsString};

@@ -6,8 +6,10 @@
 //! | `uptime` | the clock by which sandboxes grow idle |
 //! | `used` | when each was used last |
 //! | `list` | which sandboxes there are, and what is known of them |
+//! | `kept` | setting one aside that nobody uses, and bringing it back |
 //! | `remove` | taking one away, because somebody asks for it or nobody uses it |
 
+mod kept;
 mod list;
 mod occupants;
 mod remove;
@@ -18,6 +20,7 @@ use policy::{AgentId, TreeId, UserId};
 
 pub use self::list::SandboxFacts;
 pub(crate) use self::occupants::{Occupant, Occupants};
+pub use self::remove::Swept;
 pub(crate) use self::uptime::Uptime;
 pub(crate) use self::used::Uses;
 

@@ -46,6 +46,8 @@ pub struct Options {
     pub snapshots: SnapshotLimits,
     /// For how long nobody uses a sandbox before it may be swept; `None` for ever.
     pub idle: Option<Duration>,
+    /// For how long more a sandbox is kept aside that has gone for that; zero removes it at once.
+    pub keep: Duration,
     /// Whether and how commands get live views of skills, where the host lets the service mount.
     pub live: Option<LiveOptions>,
 }
@@ -60,6 +62,7 @@ impl Default for Options {
             disk: DiskLimits::default(),
             snapshots: SnapshotLimits::default(),
             idle: None,
+            keep: Duration::ZERO,
             live: None,
         }
     }

@@ -73,11 +73,11 @@ fn every_use_puts_the_end_off() {
     let fixture = Fixture::with(sweeping());
     for user in ["used", "not"] {
         put(&fixture.workspace(user), "f", "x");
-        fixture.store.note_use(&sandbox(user));
+        fixture.store.note_use(&sandbox(user)).unwrap();
     }
     let (began, mut swept) = (Instant::now(), Vec::new());
     while began.elapsed() < IDLE * 4 {
-        fixture.store.note_use(&sandbox("used"));
+        fixture.store.note_use(&sandbox("used")).unwrap();
         swept.extend(sweep(&fixture.store));
         std::thread::sleep(IDLE / 20);
     }
@@ -110,7 +110,7 @@ fn no_command_loses_its_workspace_or_its_home_whatever_it_runs_in() {
 fn neither_a_restart_nor_the_time_between_makes_a_sandbox_older() {
     let Fixture { store, temp } = Fixture::with(sweeping());
     put(&store.files(sandbox("u").workspace()), "f", "x");
-    store.note_use(&sandbox("u"));
+    store.note_use(&sandbox("u")).unwrap();
     drop(store);
     // Restarts without an orderly end, each long after the one before.
     for _ in 0..4 {
@@ -132,7 +132,7 @@ fn neither_a_restart_nor_the_time_between_makes_a_sandbox_older() {
 fn without_a_time_nothing_is_ever_idle() {
     let fixture = Fixture::new();
     put(&fixture.workspace("u"), "f", "x");
-    fixture.store.note_use(&sandbox("u"));
+    fixture.store.note_use(&sandbox("u")).unwrap();
     assert_eq!(sweep(&fixture.store), Vec::<String>::new());
     assert!(fixture.store.sweep(&sandbox("u")).unwrap().is_none());
 }
@@ -141,7 +141,7 @@ fn without_a_time_nothing_is_ever_idle() {
 fn a_name_that_nobody_has_written_to_leaves_no_trace() {
     let fixture = Fixture::with(sweeping());
     for number in 0..20 {
-        fixture.store.note_use(&sandbox(&format!("u{number}")));
+        fixture.store.note_use(&sandbox(&format!("u{number}"))).unwrap();
     }
     assert_eq!(fixture.store.sandboxes(None).unwrap(), []);
     assert!(!fixture.store.remove_sandbox(&sandbox("u1"), true).unwrap().0);
@@ -198,4 +198,99 @@ fn a_removed_sandbox_without_snapshots_leaves_no_record_whatever_was_in_it() {
         std::thread::sleep(Duration::from_millis(20));
     }
     fixture.assert_swept();
+}
+
+/// Keeps what nobody uses aside for as long again as it took to get there, four times.
+fn keeping() -> Options {
+    Options { keep: IDLE * 4, ..sweeping() }
+}
+
+/// Waits until a sandbox is set aside.
+fn until_aside(store: &Store, user: &str) {
+    let begun = Instant::now();
+    while !store.sandbox_facts(&sandbox(user)).unwrap().is_kept {
+        sweep(store);
+        assert!(begun.elapsed() < Duration::from_secs(30), "{user} is not set aside");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_sandbox_that_is_set_aside_comes_back_whole_with_the_next_use() {
+    let fixture = Fixture::with(keeping());
+    put(&fixture.workspace("甲"), "f", "x");
+    let run = fixture.store.prepare_run(&sandbox("甲").workspace()).unwrap();
+    drop(run);
+    std::fs::write(fixture.root().join(".filesecbox/packages/甲/agent/mine"), "y").unwrap();
+    until_aside(&fixture.store, "甲");
+    assert_eq!(is_there(&fixture, "甲"), (false, false));
+    assert_eq!(fixture.store.sandboxes(None).unwrap(), [sandbox("甲")], "it is still listed");
+    // Of many first uses at once one brings it back, and none goes on before it is there.
+    let back: usize = std::thread::scope(|threads| {
+        let uses: Vec<_> = (0..8)
+            .map(|_| {
+                threads.spawn(|| {
+                    let is_back = fixture.store.note_use(&sandbox("甲")).unwrap();
+                    assert_eq!(fixture::read(&fixture.workspace("甲"), "f").unwrap(), "x");
+                    usize::from(is_back)
+                })
+            })
+            .collect();
+        uses.into_iter().map(|used| used.join().unwrap()).sum()
+    });
+    assert_eq!(back, 1);
+    assert_eq!(is_there(&fixture, "甲"), (true, true));
+    assert_eq!(std::fs::read(fixture.root().join(".filesecbox/packages/甲/agent/mine")).unwrap(), b"y");
+    assert_eq!(sweep(&fixture.store), Vec::<String>::new(), "its life begins anew");
+    assert!(!fixture.store.sandbox_facts(&sandbox("甲")).unwrap().is_kept);
+}
+
+#[test]
+fn what_is_aside_goes_in_the_end_or_when_somebody_removes_it() {
+    let fixture = Fixture::with(keeping());
+    for user in ["left", "removed"] {
+        put(&fixture.workspace(user), "f", "x");
+    }
+    until_aside(&fixture.store, "left");
+    until_aside(&fixture.store, "removed");
+    assert!(fixture.store.remove_sandbox(&sandbox("removed"), false).unwrap().0);
+    assert!(!fixture.store.bring_back(&sandbox("removed")).unwrap());
+    let begun = Instant::now();
+    while !fixture.store.sandboxes(None).unwrap().is_empty() {
+        sweep(&fixture.store);
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!fixture.store.note_use(&sandbox("left")).unwrap());
+    assert_eq!(is_there(&fixture, "left"), (false, false));
+    fixture.assert_swept();
+}
+
+#[test]
+fn a_death_while_a_sandbox_is_moved_leaves_both_halves_for_the_next_use() {
+    let fixture = Fixture::with(Options { keep: Duration::from_secs(3600), ..sweeping() });
+    let root = fixture.root().to_owned();
+    put(&fixture.workspace("u"), "f", "x");
+    drop(fixture.store.prepare_run(&sandbox("u").workspace()).unwrap());
+    let (home, aside) = (root.join(".filesecbox/packages/u/agent"), root.join(".filesecbox/kept/u/agent"));
+    // Between the renames, in either direction, before and after the next look, and after a restart.
+    for half in ["home", "workspace"] {
+        until_aside(&fixture.store, "u");
+        let place = if half == "home" { home.clone() } else { root.join("sandbox/u/agent") };
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::fs::rename(aside.join(half), place).unwrap();
+        if half == "workspace" {
+            until_aside(&fixture.store, "u");
+            sweep(&fixture.store);
+        }
+        assert!(fixture.store.note_use(&sandbox("u")).unwrap());
+        assert_eq!(is_there(&fixture, "u"), (true, true), "{half}");
+        assert_eq!(fixture::read(&fixture.workspace("u"), "f").unwrap(), "x");
+    }
+    until_aside(&fixture.store, "u");
+    let Fixture { store, temp } = fixture;
+    drop(store);
+    let (store, _) = Store::open(temp.path(), sweeping()).unwrap();
+    assert!(store.note_use(&sandbox("u")).unwrap());
+    assert_eq!(fixture::read(&store.files(sandbox("u").workspace()), "f").unwrap(), "x");
 }

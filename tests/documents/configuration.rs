@@ -118,3 +118,51 @@ fn the_document_has_a_row_with_the_default_of_every_field() {
         assert_eq!(documented.get(name), Some(default), "the row of `{name}`");
     }
 }
+
+/// The pairs "`name` = `value`" of a text.
+fn stated(text: &str) -> Vec<(String, String)> {
+    let pieces: Vec<&str> = text.split('`').collect();
+    let pairs = pieces.windows(3).skip(1).step_by(2).filter(|pair| pair[1] == " = ");
+    pairs.map(|pair| (pair[0].to_owned(), pair[2].to_owned())).collect()
+}
+
+#[test]
+fn what_goes_by_itself_is_told_with_every_default() {
+    let document = read("docs/OPERATING.md");
+    let (_, section) = document.split_once("\n## What goes by itself\n").unwrap();
+    let stated = stated(section.split("\n## ").next().unwrap());
+    let defaults = example_values();
+    for (name, value) in &stated {
+        assert_eq!(defaults.get(name), Some(value), "docs/OPERATING.md about `{name}`");
+    }
+    // Settings that are about how long something stays, or how much of it; those of connections and of the proxy concern
+    // nothing that is kept.
+    let is_about_keeping = |name: &str| {
+        let is_of_connections =
+            name.starts_with("limits.connections.") || name.starts_with("commands.proxy.");
+        let ends =
+            ["idle_ms", "keep_ms", "keep_days", "keep_versions", ".ended", "ended_ms", "ended_per_user"];
+        !is_of_connections && ends.iter().any(|end| name.ends_with(end))
+    };
+    for name in defaults.keys().filter(|name| is_about_keeping(name)) {
+        assert!(stated.iter().any(|(stated, _)| stated == name), "docs/OPERATING.md does not tell `{name}`");
+    }
+}
+
+#[test]
+fn the_readmes_settings_have_their_defaults() {
+    let readme = read("README.md");
+    let (_, section) = readme.split_once("\n## Settings worth knowing\n").unwrap();
+    let defaults = example_values();
+    let mut told = Vec::new();
+    for line in section.split("\n## ").next().unwrap().lines() {
+        let Some(row) = line.strip_prefix("| `") else { continue };
+        let mut cells = row.split(" | ").map(|cell| cell.trim_matches('`').to_owned());
+        let (name, default) = (cells.next().unwrap(), cells.next().unwrap());
+        assert_eq!(defaults.get(&name), Some(&default), "README.md about `{name}`");
+        told.push(name);
+    }
+    for name in ["workspaces.idle_ms", "keep_versions", "audit.keep_days"] {
+        assert!(told.iter().any(|told| told == name), "README.md lacks `{name}`");
+    }
+}

@@ -106,3 +106,29 @@ fn every_variable_of_a_deployment_is_documented() {
         assert!(documented.contains(&format!("| `{name}` |")), "{name} is not documented");
     }
 }
+
+#[test]
+fn the_figures_of_the_document_that_follow_from_the_source_are_those_of_the_source() {
+    let document = read("docs/DEPLOYMENT.md");
+    let config = filesecbox::config::Config::default();
+    let seconds = config.shutdown_ms / 1000;
+    let gib = config.limits.runs.run_memory_bytes >> 30;
+    let health = instruction("HEALTHCHECK");
+    let interval = health.split("--interval=").nth(1).and_then(|rest| rest.split('s').next()).unwrap();
+    for figure in [
+        format!("`shutdown_ms` ({seconds} s)"),
+        format!("with a run that does not end, {seconds}."),
+        format!("`limits.runs.run_memory_bytes` ({gib} GiB)"),
+        format!("`filesecbox health`, every {interval} seconds"),
+        format!("the first check after {interval} s"),
+    ] {
+        let is_there = document.split_whitespace().collect::<Vec<_>>().join(" ").contains(&figure);
+        assert!(is_there, "docs/DEPLOYMENT.md does not say `{figure}`");
+    }
+    // The parts of the image are rounded, each by half a megabyte at most.
+    let (_, image) = document.split_once("\n| Image | ").unwrap();
+    let numbers: Vec<i64> =
+        image.lines().next().unwrap().split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [whole, parts @ ..] = &numbers[..] else { panic!("no sizes: {image}") };
+    assert!((parts.iter().sum::<i64>() - whole).abs() <= 2, "{numbers:?}");
+}

@@ -20,3 +20,4 @@ mod reach;
 mod revocation;
 mod support;
 mod upstream;
+mod users;

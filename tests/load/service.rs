@@ -102,7 +102,11 @@ pub(crate) fn spawn(durability: &str, root: &Path, log: &Path) -> Child {
 
 /// As [`spawn`], removing workspaces that were not used for as long as given, in milliseconds.
 pub(crate) fn spawn_sweeping(durability: &str, idle_ms: u64, root: &Path, log: &Path) -> Child {
-    command(durability, root, log).env("FILESECBOX_WORKSPACES__IDLE_MS", idle_ms.to_string()).spawn().unwrap()
+    let mut command = command(durability, root, log);
+    command.env("FILESECBOX_WORKSPACES__IDLE_MS", idle_ms.to_string());
+    // They go at once, and are not set aside first.
+    command.env("FILESECBOX_WORKSPACES__KEEP_MS", "0");
+    command.spawn().unwrap()
 }
 
 fn command(durability: &str, root: &Path, log: &Path) -> Command {

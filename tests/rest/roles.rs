@@ -157,6 +157,43 @@ const ROWS: &[Row] = &[
     Row("DELETE /v1/sandbox/{u}", "", "", 200, OF_USER),
 ];
 
+/// Every place where a document lists what needs no token.
+const LISTS: [(&str, &str, &str); 2] = [
+    ("docs/API.md", "\n| `GET /healthz`", "| without a token"),
+    ("docs/CONFIGURATION.md", "every request but `GET /healthz`", "needs one."),
+];
+
+#[test]
+fn the_documents_list_exactly_the_routes_that_need_no_token() {
+    let service = closed();
+    let read =
+        |path: &str| std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let mut open = BTreeSet::new();
+    for operation in operations() {
+        let (method, path) = operation.split_once(' ').unwrap();
+        let path = path.replace("T/", "/v1/sandbox/{u}/{a}/").replace("{snapshot}", SNAPSHOT);
+        let path = path.replace("{u}", "u").replace("{a}", "a").replace("{s}", "s");
+        if service.client.request(method, path.replace(['{', '}'], "")).send().status != 401 {
+            open.insert(operation);
+        }
+    }
+    assert!(open.contains("GET /healthz") && open.len() < 10, "{open:?}");
+    for (document, begin, end) in LISTS {
+        let text = read(document);
+        let (_, rest) = text.split_once(begin).unwrap_or_else(|| panic!("{document} has no list"));
+        let list = format!("`GET /healthz`{}", rest.split_once(end).unwrap().0);
+        let listed: BTreeSet<String> = list.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        assert_eq!(listed, open, "{document}");
+    }
+    // Each has a section of its own that says so, and no other has.
+    let api = read("docs/API.md");
+    for section in api.split("\n### ").skip(1) {
+        let says_so = section.lines().any(|line| line.starts_with("No token."));
+        let named: BTreeSet<&str> = section.lines().next().unwrap().split('`').skip(1).step_by(2).collect();
+        assert_eq!(says_so, named.iter().any(|name| open.contains(*name)), "{named:?}");
+    }
+}
+
 fn operations() -> BTreeSet<String> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/mod.rs");
     routed(&std::fs::read_to_string(source).unwrap())

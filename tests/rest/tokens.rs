@@ -183,6 +183,8 @@ fn the_configuration_is_checked_without_being_served() {
     };
     let (code, told) = check(&token("engine", "name = \"platform\""), &[]);
     assert!(code == Some(0) && told.contains("platform (engine)"), "{told}");
+    let (code, told) = check(&token("admin", "name = \"old\"\nexpires = \"2020-01-01T00:00:00Z\""), &[]);
+    assert!(code == Some(0) && told.contains("old (admin) EXPIRED at 2020-01-01T00:00:00Z"), "{told}");
     for (text, env, hint) in [
         ("lissten = 1", None, "lissten"),
         ("[[tokens]]\nsha256 = \"0\"\nrole = \"admin\"", None, "token 1"),

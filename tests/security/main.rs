@@ -38,6 +38,7 @@ mod headers;
 mod host;
 mod kernel;
 mod layers;
+mod neighbours;
 mod network;
 mod others;
 mod paths;
@@ -74,6 +75,7 @@ const THEMES: &[Theme] = &[
     ("Programs", programs::ATTACKS),
     ("The kernel", kernel::ATTACKS),
     ("The network", network::ATTACKS),
+    ("Other users on the network", neighbours::ATTACKS),
     ("What outlives a run", processes::ATTACKS),
     ("Resources", resources::ATTACKS),
     ("The disk", disk::ATTACKS),

@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::thread::CapabilitySet;
 
 use super::LauncherConfig;
+use super::maker::NetworkMaker;
 use crate::programs::Programs;
 use crate::surface;
 use crate::tier::MemoryBound;
@@ -31,7 +32,10 @@ pub(super) struct Process {
     pub(super) hello: Hello,
     /// `None` where the kernel has no Landlock.
     pub(super) walls: Option<Arc<Walls>>,
-    pub(super) proxy: Option<Arc<OwnedFd>>,
+    /// Where network namespaces come from; `None` where runs have none.
+    pub(super) networks: Option<Arc<NetworkMaker>>,
+    /// Why the proxy's listener cannot be made.
+    pub(super) no_proxy: Option<String>,
 }
 
 /// What stands in the root of mounted runs.
@@ -108,7 +112,14 @@ impl Process {
             memory: (MemoryBound::EachProcess, None),
         };
         // In its place at once, so that a launcher that does not answer is ended by `drop`.
-        let mut process = Self { child, socket: Arc::new(ours), hello: nothing, walls: None, proxy: None };
+        let mut process = Self {
+            child,
+            socket: Arc::new(ours),
+            hello: nothing,
+            walls: None,
+            networks: None,
+            no_proxy: None,
+        };
         wire::send_message(
             process.socket.as_fd(),
             &Setup { memory_files: config.code_in_trees, root, control_groups: config.control_groups },
@@ -118,8 +129,16 @@ impl Process {
         let root = attached.next();
         process.walls = has_landlock
             .then(|| Arc::new(Walls::prepare(programs, &config.read_only, root.as_ref().map(AsFd::as_fd))));
-        process.proxy = attached.next().map(Arc::new);
         process.hello = hello;
+        if let Some(networks) = attached.next() {
+            let maker = NetworkMaker::new(networks)?;
+            process.no_proxy = match (config.proxy_port, maker.try_out()) {
+                (None, _) => Some("no proxy is configured".to_owned()),
+                (Some(_), Err(error)) => Some(format!("no network namespace can be made: {error}")),
+                (Some(_), Ok(())) => None,
+            };
+            process.networks = Some(Arc::new(maker));
+        }
         Ok(process)
     }
 

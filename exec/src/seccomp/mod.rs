@@ -19,7 +19,8 @@ pub(crate) mod policy;
 use std::io;
 
 pub(crate) use self::policy::Surroundings;
-use crate::{sys, tier::Network};
+use crate::sys;
+use crate::wire::Sockets;
 
 /// Loads the first stage; inherited by every run.
 ///
@@ -33,9 +34,20 @@ pub(crate) fn load_opening(surroundings: Surroundings, memory_files: bool) -> io
     sys::load_seccomp(&compile::program(&policy))
 }
 
-/// The closing stage of runs with `network`, ready to load.
-pub(crate) fn closing(network: Network, surroundings: Surroundings) -> Vec<libc::sock_filter> {
-    compile::program(&policy::closing(network, surroundings))
+/// Loads the filter of the process that makes network namespaces: the first stage of runs in namespaces, but for
+/// `unshare(2)`.
+///
+/// # Errors
+/// As [`load_opening`].
+pub(crate) fn load_for_networks() -> io::Result<()> {
+    let mut policy = policy::opening(Surroundings::Namespaces);
+    policy::allow_unshare(&mut policy);
+    sys::load_seccomp(&compile::program(&policy))
+}
+
+/// The closing stage of runs with `sockets`, ready to load.
+pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings) -> Vec<libc::sock_filter> {
+    compile::program(&policy::closing(sockets, surroundings))
 }
 
 /// Tells by doing whether the first stage is in force: `unshare(0)` changes nothing and succeeds without it.

@@ -9,7 +9,7 @@ use seccompiler::{
 
 use super::compile::{AUDIT_ARCH, Action, Condition, Policy, Verdict, program};
 use super::policy::{Surroundings, closing, opening};
-use crate::tier::Network;
+use crate::wire::Sockets;
 
 /// A program: code, two jump distances and a constant for each instruction.
 type Code = Vec<(u16, u8, u8, u32)>;
@@ -180,14 +180,15 @@ fn result_of(action: Action) -> u32 {
 fn policies() -> Vec<Policy> {
     let both = [Surroundings::Host, Surroundings::Namespaces];
     let closings = both.into_iter().flat_map(|surroundings| {
-        [Network::None, Network::Proxy, Network::Host].map(|network| closing(network, surroundings))
+        [Sockets::Refused, Sockets::OwnNetwork, Sockets::HostNetwork]
+            .map(|sockets| closing(sockets, surroundings))
     });
     both.map(opening).into_iter().chain(closings).collect()
 }
 
 #[test]
 fn what_the_first_stage_leaves_to_mounted_runs_the_second_refuses() {
-    let stages = [opening(Surroundings::Namespaces), closing(Network::Host, Surroundings::Namespaces)];
+    let stages = [opening(Surroundings::Namespaces), closing(Sockets::HostNetwork, Surroundings::Namespaces)];
     let stages = stages.map(|stage| ours(&stage));
     let host = opening(Surroundings::Host);
     let host_code = ours(&host);
@@ -236,9 +237,13 @@ fn an_ordinary_call_takes_few_instructions_and_the_closing_stage_is_short() {
     let (controls, others) = (longest(controls), longest(others));
     assert!(others <= 20 && controls <= 30, "{others}, {controls} of {}", code.len());
     assert!(code.len() < 360, "{}", code.len());
-    for (surroundings, most) in [(Surroundings::Host, 24), (Surroundings::Namespaces, 40)] {
-        let closing = ours(&closing(Network::None, surroundings)).len();
-        assert!(closing <= most, "{surroundings:?}: {closing}");
+    for (sockets, surroundings, most) in [
+        (Sockets::Refused, Surroundings::Host, 24),
+        (Sockets::Refused, Surroundings::Namespaces, 40),
+        (Sockets::OwnNetwork, Surroundings::Namespaces, 60),
+    ] {
+        let closing = ours(&closing(sockets, surroundings)).len();
+        assert!(closing <= most, "{sockets:?} {surroundings:?}: {closing}");
     }
 }
 

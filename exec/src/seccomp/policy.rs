@@ -6,7 +6,7 @@
 use libc::{EAFNOSUPPORT, ENOSYS, EOPNOTSUPP, EPERM, c_long};
 
 use super::compile::{Action, Condition, Policy, Rule, Verdict};
-use crate::tier::Network;
+use crate::wire::Sockets;
 
 /// The newest call known to this policy: `removexattrat`, Linux 6.13. Later ones do not exist for a run.
 const NEWEST: u32 = 466;
@@ -215,8 +215,14 @@ pub(crate) fn refuse_memory_files(policy: &mut Policy) {
     }
 }
 
+/// Allows `unshare(2)`.
+pub(crate) fn allow_unshare(policy: &mut Policy) {
+    let number = u32::try_from(libc::SYS_unshare);
+    policy.rules.retain(|rule| Ok(rule.number) != number);
+}
+
 /// The closing stage: what the set-up of a run itself still calls, and what differs between runs.
-pub(crate) fn closing(network: Network, surroundings: Surroundings) -> Policy {
+pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings) -> Policy {
     let mut rules = vec![rule(
         libc::SYS_socketpair,
         Verdict::When(vec![vec![is_not(0, AF_UNIX)]], Action::Errno(EAFNOSUPPORT)),
@@ -235,24 +241,13 @@ pub(crate) fn closing(network: Network, surroundings: Surroundings) -> Policy {
             rules.push(rule(libc::SYS_clone3, Verdict::Always(Action::Errno(ENOSYS))));
         }
     }
-    let only = |kinds: Vec<Condition>, protocols: Vec<Condition>| {
-        let families = vec![is_not(0, AF_INET), is_not(0, AF_INET6)];
-        Verdict::When(vec![families, kinds, protocols], Action::Errno(EAFNOSUPPORT))
-    };
-    rules.push(match network {
-        Network::None => rule(libc::SYS_socket, Verdict::Always(Action::Errno(EAFNOSUPPORT))),
-        Network::Proxy => rule(
-            libc::SYS_socket,
-            only(vec![kind_is_not(SOCK_STREAM)], vec![is_not(2, 0), is_not(2, IPPROTO_TCP)]),
-        ),
-        Network::Host => rule(
-            libc::SYS_socket,
-            only(
-                vec![kind_is_not(SOCK_STREAM), kind_is_not(SOCK_DGRAM)],
-                vec![is_not(2, 0), is_not(2, IPPROTO_TCP), is_not(2, IPPROTO_UDP)],
-            ),
-        ),
-    });
+    rules.push(rule(
+        libc::SYS_socket,
+        match sockets {
+            Sockets::Refused => Verdict::Always(Action::Errno(EAFNOSUPPORT)),
+            Sockets::OwnNetwork | Sockets::HostNetwork => tcp_and_udp_only(),
+        },
+    ));
     Policy { rules: rules.into_iter().flatten().collect(), newest: u32::MAX - 1, unknown: Action::Allow }
 }
 
@@ -265,6 +260,14 @@ const SOCK_DGRAM: u32 = 2;
 const SOCK_KIND: u32 = 0xF;
 const IPPROTO_TCP: u32 = 6;
 const IPPROTO_UDP: u32 = 17;
+
+/// Refuses every socket that is neither TCP nor UDP over IPv4 or IPv6.
+fn tcp_and_udp_only() -> Verdict {
+    let families = vec![is_not(0, AF_INET), is_not(0, AF_INET6)];
+    let kinds = vec![kind_is_not(SOCK_STREAM), kind_is_not(SOCK_DGRAM)];
+    let protocols = vec![is_not(2, 0), is_not(2, IPPROTO_TCP), is_not(2, IPPROTO_UDP)];
+    Verdict::When(vec![families, kinds, protocols], Action::Errno(EAFNOSUPPORT))
+}
 
 fn rule(number: c_long, verdict: Verdict) -> Option<Rule> {
     u32::try_from(number).ok().map(|number| Rule { number, verdict })

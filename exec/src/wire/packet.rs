@@ -15,7 +15,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Descriptors, Next, Order, Place, Report, Request};
+use super::{Descriptors, Next, Order, Place, Report, Request, Sockets};
 
 /// Largest body inside a packet, in bytes; larger ones travel in a memory file. Far below a socket's buffer.
 const INLINE_BYTES: usize = 32 * 1024;
@@ -23,9 +23,9 @@ const INLINE_BYTES: usize = 32 * 1024;
 const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Most mounts of one run: its tree, home and temporary directory, and the skills it asked for.
 pub(crate) const MOUNTS_MAX: usize = 72;
-/// Most descriptors with one packet: five of every run, its walls, mounts, leases, and a memory file. The kernel's own
+/// Most descriptors with one packet: five of every run, its walls, network, mounts, leases, and a memory file. The kernel's own
 /// bound is 253 (unix(7), `SCM_MAX_FD`).
-const DESCRIPTORS_MAX: usize = 7 + 2 * MOUNTS_MAX;
+const DESCRIPTORS_MAX: usize = 8 + 2 * MOUNTS_MAX;
 
 /// Sends `request` and its descriptors without waiting.
 ///
@@ -40,6 +40,7 @@ pub(crate) fn send_request(
     attached.extend(descriptors.stdio);
     attached.push(descriptors.directory);
     attached.extend(descriptors.walls);
+    attached.extend(descriptors.network);
     attached.extend(&descriptors.mounts);
     attached.extend(&descriptors.leases);
     send_order(socket, &Order::Run(request), &attached)
@@ -95,13 +96,14 @@ pub(crate) fn receive_order(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Re
     };
     let (run, stdio, directory) = (next()?, [next()?, next()?, next()?], next()?);
     let walls = if request.has_walls { Some(next()?) } else { None };
+    let network = if request.sockets == Sockets::OwnNetwork { Some(next()?) } else { None };
     let (mounts, leases) = match &request.place {
         Place::Host { .. } => (0, 0),
         Place::Mounted { at, leases } => (at.len(), *leases),
     };
     let mounts = (0..mounts).map(|_| next()).collect::<io::Result<Vec<_>>>()?;
     let leases = (0..leases).map(|_| next()).collect::<io::Result<Vec<_>>>()?;
-    let descriptors = Descriptors { run, stdio, directory, walls, mounts, leases };
+    let descriptors = Descriptors { run, stdio, directory, walls, network, mounts, leases };
     Ok(Some(Arrived::Run(Box::new(request), descriptors)))
 }
 

@@ -35,8 +35,9 @@ use super::root::Root;
 use crate::seccomp::{self, Surroundings};
 use crate::step::Step;
 use crate::sys::{self, Program};
-use crate::tier::Network;
-use crate::wire::{self, Ceilings, Command, Descriptors, PACKET_BYTES_MAX, Place, Reach, Report, Request};
+use crate::wire::{
+    self, Ceilings, Command, Descriptors, PACKET_BYTES_MAX, Place, Reach, Report, Request, Sockets,
+};
 
 /// Locked memory of a process, in bytes.
 const LOCKED_BYTES: u64 = 64 * 1024;
@@ -70,24 +71,24 @@ pub(super) struct Cradle {
     closing: Option<Closing>,
 }
 
-/// The closing filter for each network mode.
+/// The closing filters by the sockets that they allow.
 struct Closing {
-    none: Vec<libc::sock_filter>,
-    proxy: Vec<libc::sock_filter>,
+    refused: Vec<libc::sock_filter>,
+    own: Vec<libc::sock_filter>,
     host: Vec<libc::sock_filter>,
 }
 
 impl Closing {
     fn new(surroundings: Surroundings) -> Self {
-        let of = |network| seccomp::closing(network, surroundings);
-        Self { none: of(Network::None), proxy: of(Network::Proxy), host: of(Network::Host) }
+        let of = |sockets| seccomp::closing(sockets, surroundings);
+        Self { refused: of(Sockets::Refused), own: of(Sockets::OwnNetwork), host: of(Sockets::HostNetwork) }
     }
 
-    fn of(&self, network: Network) -> &[libc::sock_filter] {
-        match network {
-            Network::None => &self.none,
-            Network::Proxy => &self.proxy,
-            Network::Host => &self.host,
+    fn of(&self, sockets: Sockets) -> &[libc::sock_filter] {
+        match sockets {
+            Sockets::Refused => &self.refused,
+            Sockets::OwnNetwork => &self.own,
+            Sockets::HostNetwork => &self.host,
         }
     }
 }
@@ -147,7 +148,7 @@ impl Cradle {
         init::live(&surroundings, &theirs, &busy, |turn| match turn {
             Turn::First(request, descriptors) => start(stack, closing, request, descriptors, Parent::First),
             Turn::Next(request, descriptors) => {
-                let closing = closing.map(|closing| closing.of(request.network));
+                let closing = closing.map(|closing| closing.of(request.sockets));
                 let (busy, packet) = (&busy, packet.as_mut_slice());
                 sys::spawn_beside(stack, move || {
                     let Err(failure) = become_next(request, descriptors, closing, busy, packet);
@@ -178,7 +179,7 @@ fn start(
 ) -> io::Result<Pid> {
     // All that needs memory comes before: the new process shares ours.
     let program = program(&request.command)?;
-    let closing = closing.map(|closing| closing.of(request.network));
+    let closing = closing.map(|closing| closing.of(request.sockets));
     sys::spawn_in_our_memory(stack, || {
         let Err(failure) = become_program(&program, request, descriptors, closing, parent);
         failure.report(descriptors.run.as_fd());

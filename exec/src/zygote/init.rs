@@ -30,8 +30,7 @@ use super::child::{Failure, Turn};
 use super::root::{self, SHARED_MEMORY, WORKSPACE};
 use crate::step::Step;
 use crate::sys;
-use crate::tier::Network;
-use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Place, Report, Request};
+use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Place, Report, Request, Sockets};
 
 /// Size of the memory shared between the processes of a run, as `tmpfs(5)` takes it.
 const SHARED_MEMORY_SIZE: &str = "64m";
@@ -180,17 +179,20 @@ fn attach(
         return Err(Failure(Step::Request, io::ErrorKind::InvalidInput.into()));
     };
     attach_all(at, &descriptors.mounts)?;
-    if request.network == Network::Host {
-        nix::sched::setns(host_network, CloneFlags::CLONE_NEWNET)
-            .map_err(|error| Failure(Step::Network, error.into()))?;
-    }
-    Ok(())
+    let network = match request.sockets {
+        // It stays in the network of the launcher, in which no process can make a socket.
+        Sockets::Refused => return Ok(()),
+        Sockets::OwnNetwork => descriptors.network.as_ref().map(AsFd::as_fd),
+        Sockets::HostNetwork => Some(host_network),
+    };
+    let network = network.ok_or_else(|| Failure(Step::Request, io::ErrorKind::InvalidInput.into()))?;
+    nix::sched::setns(network, CloneFlags::CLONE_NEWNET).map_err(|error| Failure(Step::Network, error.into()))
 }
 
 /// Asks to die with the launcher, and makes sure that it has not died before the question.
 ///
 /// Its number cannot be asked for: it has none in this process namespace (getppid(2)).
-fn die_with(launcher: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn die_with(launcher: BorrowedFd<'_>) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let mut set = [PollFd::from_borrowed_fd(launcher, PollFlags::IN)];
     match poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? {

@@ -12,6 +12,7 @@
 //! | [`parked`] | first processes made ahead |
 //! | [`run`], [`busy`] | what is known of a run under way |
 //! | [`child`] | the steps from `clone` to `execve`, in their order |
+//! | [`network`] | the process that makes network namespaces ahead |
 //! | [`swap`] | user namespaces for the service's own mounts |
 //! | [`kill`] | how a whole tree of processes dies |
 //! | [`memory`], [`cgroup`] | how the memory of a whole run is bounded |
@@ -26,6 +27,7 @@ mod child;
 mod init;
 mod kill;
 mod memory;
+mod network;
 mod parked;
 mod root;
 mod run;
@@ -70,6 +72,8 @@ struct Loop {
     cradle: Cradle,
     filtered: bool,
     memory: Memory,
+    /// The process that makes network namespaces; `None` where runs have none.
+    networks: Option<Pid>,
     /// First processes that wait for their runs.
     parked: VecDeque<Parked>,
     /// What they are made for: the limits of the run before. `None` before the first run, and after a failure.
@@ -101,7 +105,13 @@ pub fn launcher_main() -> ExitCode {
 }
 
 impl Loop {
-    fn new(main: OwnedFd, children: SignalFd, cradle: Cradle, filtered: bool, memory: Memory) -> Self {
+    fn new(
+        (main, children): (OwnedFd, SignalFd),
+        cradle: Cradle,
+        filtered: bool,
+        memory: Memory,
+        networks: Option<Pid>,
+    ) -> Self {
         let (runs, parked) = (Vec::new(), VecDeque::new());
         Self {
             main,
@@ -110,6 +120,7 @@ impl Loop {
             cradle,
             filtered,
             memory,
+            networks,
             parked,
             usual: None,
             free: Instant::now(),
@@ -133,7 +144,7 @@ impl Loop {
             }
             if ready.children {
                 while matches!(self.children.read_signal(), Ok(Some(_))) {}
-                self.reap();
+                self.reap()?;
             }
             if ready.main {
                 match wire::receive_order(self.main.as_fd(), &mut buffer) {
@@ -348,14 +359,17 @@ impl Loop {
     }
 
     /// Collects all dead children: main processes end their run, adopted orphans only vanish.
-    fn reap(&mut self) {
+    ///
+    /// # Errors
+    /// The process that makes network namespaces has ended: the service starts another launcher.
+    fn reap(&mut self) -> io::Result<()> {
         // Looked at first and collected later: until then the number of a main process cannot be given to another,
         // so the group that is killed is the run's.
         loop {
             let dead = match sys::find_dead() {
                 Ok(Some(dead)) => dead,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Ok(None) | Err(_) => return,
+                Ok(None) | Err(_) => return Ok(()),
             };
             let pid = dead.pid;
             let found = self.runs.iter().position(|run| run.pid == pid);
@@ -368,6 +382,9 @@ impl Loop {
                 }
             }
             let _ = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
+            if self.networks == Some(pid) {
+                return Err(io::Error::other("the process that makes network namespaces ended"));
+            }
             if let Some(index) = self.parked.iter().position(|parked| parked.pid == pid)
                 && let Some(parked) = self.parked.remove(index)
             {

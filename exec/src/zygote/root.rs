@@ -81,8 +81,6 @@ pub(super) struct Root {
     pub(super) directory: OwnedFd,
     /// The network of the host, for runs that may use it.
     pub(super) host_network: OwnedFd,
-    /// The proxy's listener in the network of the runs.
-    pub(super) proxy: Option<OwnedFd>,
     /// What it offers.
     pub(super) offers: Namespaces,
 }
@@ -105,9 +103,10 @@ fn at<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Failure {
 
 /// Moves this process into namespaces of its own with the root that `plan` describes.
 ///
-/// When it fails half-way, this process is of no further use.
-pub(super) fn enter(plan: &RootPlan) -> Result<Root, Failure> {
+/// When it fails half-way, this process is of no further use. Besides the root, it gives `/proc` as it was found.
+pub(super) fn enter(plan: &RootPlan) -> Result<(Root, OwnedFd), Failure> {
     let host_network = open_dir_or_file("/proc/self/ns/net").map_err(at("open(ns/net)"))?;
+    let found_proc = open_dir_or_file("/proc").map_err(at("open(/proc)"))?;
     let namespaces = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWUTS
         | CloneFlags::CLONE_NEWIPC
@@ -153,12 +152,7 @@ pub(super) fn enter(plan: &RootPlan) -> Result<Root, Failure> {
         let _ = unmount(PROC, UnmountFlags::DETACH);
     }
     let directory = open_dir_or_file("/").map_err(at("open(/)"))?;
-    let (proxy, proxied) = match plan.proxy_port.map(listen) {
-        None => (None, Err("no proxy is configured".to_owned())),
-        Some(Ok(listener)) => (Some(listener), Ok(())),
-        Some(Err(error)) => (None, Err(format!("no listener in the runs' network: {error}"))),
-    };
-    Ok(Root { directory, host_network, proxy, offers: Namespaces { processes, proxy: proxied } })
+    Ok((Root { directory, host_network, offers: Namespaces { processes } }, found_proc))
 }
 
 /// Makes the directories and links of the root.
@@ -370,12 +364,6 @@ fn new_proc(options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<
 /// Attaches a detached mount at `path`.
 pub(super) fn attach(mount: &OwnedFd, path: impl rustix::path::Arg) -> io::Result<()> {
     Ok(move_mount(mount, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
-}
-
-/// Listens on the loopback address of this process's network, which has no other.
-fn listen(port: u16) -> io::Result<OwnedFd> {
-    sys::raise_loopback()?;
-    Ok(std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port))?.into())
 }
 
 fn make_dirs(path: &Path) -> io::Result<()> {

@@ -115,8 +115,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::Network;
-    use crate::wire::{Ceilings, Command, Whole};
+    use crate::wire::{Ceilings, Command, Sockets, Whole};
 
     fn run(deadline_ms: u64, busy: Busy) -> Run {
         let request = Request {
@@ -126,7 +125,7 @@ mod tests {
             place: Place::Mounted { at: Vec::new(), leases: 0 },
             limits: Ceilings { memory_bytes: 1, processes: 1, cpu_seconds: 1, file_bytes: 1, open_files: 1 },
             whole: Whole { memory_bytes: 1, processes: 1 },
-            network: Network::None,
+            sockets: Sockets::Refused,
             has_walls: false,
             is_live: false,
             has_terminal: false,

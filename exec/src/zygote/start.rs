@@ -12,7 +12,7 @@ use rustix::thread::CapabilitySet;
 use super::Loop;
 use super::child::Cradle;
 use super::memory::{Means, Memory};
-use super::root;
+use super::{network, root};
 use crate::seccomp::{self, Surroundings};
 use crate::sys;
 use crate::wire::{self, Hello, PACKET_BYTES_MAX, Setup};
@@ -44,16 +44,23 @@ pub(super) fn start() -> io::Result<Loop> {
     let (length, _) = wire::receive(main.as_fd(), &mut buffer)?;
     let setup: Setup = wire::decode(buffer.get(..length).unwrap_or_default())?;
     let means = Means::find(setup.root.is_some(), setup.control_groups);
-    let (root, namespaces) = match setup.root.as_ref().map(root::enter) {
-        None => (None, None),
-        Some(Ok(root)) => {
+    let (root, proc, namespaces) = match setup.root.as_ref().map(root::enter) {
+        None => (None, None, None),
+        Some(Ok((root, proc))) => {
             let offers = root.offers.clone();
-            (Some(root), Some(Ok(offers)))
+            (Some(root), Some(proc), Some(Ok(offers)))
         }
-        Some(Err(failure)) => (None, Some(Err(failure.to_string()))),
+        Some(Err(failure)) => (None, None, Some(Err(failure.to_string()))),
     };
     let surroundings = if root.is_some() { Surroundings::Namespaces } else { Surroundings::Host };
     let memory = Memory::start(means, surroundings)?;
+    let port = setup.root.as_ref().and_then(|plan| plan.proxy_port);
+    let networks = proc.map(|proc| {
+        let myself =
+            rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())?;
+        network::start(myself.as_fd(), proc.as_fd(), port)
+    });
+    let networks = networks.transpose()?;
     let can_change_identity = reduce_capabilities(root.is_some());
     rustix::thread::set_no_new_privs(true)?;
     let filter = match seccomp::load_opening(surroundings, setup.memory_files) {
@@ -68,11 +75,12 @@ pub(super) fn start() -> io::Result<Loop> {
     let mut shown = Vec::new();
     if let Some(root) = &root {
         shown.push(root.directory.as_fd());
-        shown.extend(root.proxy.as_ref().map(AsFd::as_fd));
     }
+    shown.extend(networks.iter().map(|(_, socket)| socket.as_fd()));
     wire::send(main.as_fd(), &hello, &shown)?;
     let cradle = Cradle::new(root, filtered)?;
-    Ok(Loop::new(main, children, cradle, filtered, memory))
+    let networks = networks.map(|(pid, _)| pid);
+    Ok(Loop::new((main, children), cradle, filtered, memory, networks))
 }
 
 /// Empties the bounding set and keeps what launching needs; tells whether that includes changing identity.

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use exec::{Attachment, ExecResult, Isolation, Launcher, LauncherConfig, Role, RunSpec, Tier, Whitelist};
+use exec::{
+    Attachment, ExecResult, Isolation, Launcher, LauncherConfig, NetworkOwner, Role, RunSpec, Tier, Whitelist,
+};
 use nix::unistd::{Gid, Uid, chown};
-use policy::View;
 use policy::command::{CommandPolicy, Profile};
+use policy::{AgentId, UserId, View};
 
 /// Tells whether `feature` is here. Without it the test is skipped loudly, or fails when `FILESECBOX_REQUIRE`
 /// (names separated by commas) lists it.
@@ -141,6 +143,10 @@ impl Sandbox {
         .map(|(name, value)| (name.to_owned(), value))
         .to_vec();
         spec.timeout = Duration::from_secs(30);
+        spec.network_of = Some(NetworkOwner {
+            user: UserId::parse("user").unwrap(),
+            agent: AgentId::parse("agent").unwrap(),
+        });
         spec
     }
 

@@ -3,7 +3,9 @@
 use serde::Deserialize;
 
 use super::anchors::{Aim, Anchors};
+use super::globs;
 use super::refusal::Rule;
+use super::sed;
 use super::word::Edit;
 
 /// What an argument is to the command that receives it.
@@ -20,8 +22,10 @@ pub(crate) enum Role {
     Path,
     /// Anything; whatever looks like a path counts as one.
     Text,
-    /// A URL, or a path by `file:`.
+    /// A URL, or a path by `file:`; curl makes several of one with `{a,b}` or `[a-c]`.
     Url,
+    /// A script of sed, in which some commands name files.
+    SedScript,
     /// Data, or `@path`.
     AtFile,
     /// Data, or `name@path`.
@@ -50,7 +54,16 @@ pub(crate) fn judge(role: Role, text: &str, anchors: &Anchors, edits: &mut Vec<E
         }
         Role::Path => reader.path(0, text.len()),
         Role::Text => reader.anything(0),
+        Role::Url if text.contains(['{', '[']) => {
+            globs::expanded(text).into_iter().try_for_each(|url| {
+                // An alias in it cannot be rewritten for all of them; the command then finds nothing there.
+                Reader { text: &url, anchors, edits: &mut Vec::new() }.url(0)
+            })
+        }
         Role::Url => reader.url(0),
+        Role::SedScript => {
+            sed::files(text).into_iter().try_for_each(|name| reader.path(name.start, name.end))
+        }
         Role::AtFile if text.starts_with('@') => reader.path(1, text.len()),
         Role::NameAtFile => match text.find(['@', '=']) {
             Some(at) if text.get(at..).is_some_and(|rest| rest.starts_with('@')) => {

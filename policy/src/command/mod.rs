@@ -20,9 +20,11 @@
 
 mod anchors;
 mod argument;
+mod globs;
 mod policy;
 mod refusal;
 mod rules;
+mod sed;
 mod shell;
 mod vector;
 mod word;

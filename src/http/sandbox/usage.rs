@@ -36,15 +36,22 @@ struct OfSkill {
 pub(super) struct Limits<'a> {
     pub(super) disk: &'a policy::DiskLimits,
     pub(super) snapshots: &'a policy::SnapshotLimits,
-    /// For how long nobody uses a workspace before it goes; 0 for ever.
+    /// For how long nobody uses a workspace before it is set aside; 0 for ever.
     pub(super) idle_ms: u128,
+    /// For how long more it is kept aside.
+    pub(super) keep_ms: u128,
 }
 
 impl<'a> Limits<'a> {
     pub(super) fn of(app: &'a App) -> Self {
         let options = app.service.store.options();
         let idle_ms = options.idle.map_or(0, |idle| idle.as_millis());
-        Self { disk: &options.disk, snapshots: &options.snapshots, idle_ms }
+        Self {
+            disk: &options.disk,
+            snapshots: &options.snapshots,
+            idle_ms,
+            keep_ms: options.keep.as_millis(),
+        }
     }
 }
 

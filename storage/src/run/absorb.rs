@@ -1,19 +1,21 @@
 //! Taking what a command did to a copy into the overlay, or the workspace, that it is of.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
 
 use policy::{RelPath, TreeId};
 use serde::{Deserialize, Serialize};
 
 use super::PreparedRun;
 use super::materialise::{Copy, Fingerprint, below};
+use super::steps::{Changed, Ready, adds_of, changes, deletions, growth_of, place};
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
 use crate::stage::StagedFile;
-use crate::stat::{Kind, Layer};
-use crate::tree::{Aftermath, Room, Tree};
+use crate::stat::Kind;
+use crate::tree::{Room, Tree};
 use crate::usage::{Growth, Use};
 
 /// What a command did to a merged view.
@@ -30,7 +32,24 @@ pub struct Absorbed {
     /// Why nothing of a tree was taken over, when it would have become larger than it may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Changes that were not taken in although others were.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: usize,
+    /// Why they were not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out_because: Option<String>,
+    /// How long comparing and taking in took after the command had ended, in milliseconds; 0 when there was nothing to take
+    /// in.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub absorb_ms: u64,
 }
+
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
+}
+
+/// Entries that are placed while the tree is held: some milliseconds' work. Each has an open file until then.
+const BATCH: usize = 128;
 
 /// Entries named in [`Absorbed::skipped`].
 const SKIPPED_MAX: usize = 20;
@@ -41,7 +60,10 @@ const SKIPPED_CHARACTERS: usize = 500;
 impl PreparedRun {
     /// Takes what the command did into the overlay. Nothing may run in the view any more.
     ///
-    /// A skill that would become larger than it may be stays as it was, which [`Absorbed::refused`] tells.
+    /// A skill that would become larger than it may be stays as it was, which [`Absorbed::refused`] tells. The work is done
+    /// in batches, between which other requests go on: an entry that a request changes before its batch gives way to the
+    /// command's, one that it changes after it stays. What is not taken in after `limits.files.absorb_ms`, or because the
+    /// tree was replaced meanwhile, is left out, which [`Absorbed::left_out`] tells.
     ///
     /// # Errors
     /// [`Error::Conflict`] when the skill was removed meanwhile; [`Error::NoSpace`], [`Error::Io`]. Each entry is
@@ -55,6 +77,8 @@ impl PreparedRun {
     }
 
     fn absorb_copy(&self, id: &TreeId, copy: &Copy, absorbed: &mut Absorbed) -> Result<()> {
+        let begun = Instant::now();
+        let allowed = Duration::from_millis(self.store.options().files.absorb_ms);
         let mut after = BTreeMap::new();
         let limit = self.store.options().files.tree_entries;
         let mode = copy.dir.stat()?.mode;
@@ -62,175 +86,221 @@ impl PreparedRun {
             copy.dir.set_mode(mode | 0o700)?;
         }
         let mut scan = Scan { room: Room::of_entries(limit), found: &mut after, absorbed };
-        scan.directory(&copy.dir, OsStr::new(""), DEPTH_MAX)?;
+        match Interrupt::after(allowed).enter(|| scan.directory(&copy.dir, OsStr::new(""), DEPTH_MAX)) {
+            Err(Error::TooLong { .. }) => {
+                let ms = allowed.as_millis();
+                absorbed.refused =
+                    Some(format!("there is more than can be compared in {ms} ms (`limits.files.absorb_ms`)"));
+                return Ok(());
+            }
+            scanned => scanned?,
+        }
         if after == copy.before {
             return Ok(());
         }
+        let taken = self.take_in(id, copy, &after, begun + allowed, absorbed);
+        let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        absorbed.absorb_ms = absorbed.absorb_ms.saturating_add(took.max(1));
+        taken
+    }
+
+    /// Takes the differences into the tree in batches, until `until`. The tree is held for the placing of each batch only:
+    /// what is placed is prepared before, and other requests go on between.
+    fn take_in(
+        &self,
+        id: &TreeId,
+        copy: &Copy,
+        after: &BTreeMap<OsString, Fingerprint>,
+        until: Instant,
+        absorbed: &mut Absorbed,
+    ) -> Result<()> {
         if self.store.is_strict() {
             // One call for the bytes of all files, before the first of them takes an old one's place.
             self.store.inner.stage.dir().sync_file_system()?;
         }
-        let aftermath = {
-            let _alone = self.store.inner.locks.write(id);
-            let tree = match id {
-                TreeId::Skill(user, agent, skill) => {
-                    self.store.changing(user, agent, skill, Some(copy.base.clone()))?
+        let deletions = deletions(copy, after);
+        let changes = changes(copy, after, absorbed);
+        if !self.admit_differences(id, copy, after, absorbed)? {
+            return Ok(());
+        }
+        let mut trash = Vec::new();
+        let mut left = deletions.len() + changes.len();
+        let mut stood = None;
+        let cut = 'batches: {
+            for batch in deletions.chunks(BATCH) {
+                if Instant::now() >= until {
+                    break 'batches Some(self.out_of_time());
                 }
-                TreeId::Workspace(..) => self.store.tree_alone(id)?,
-            };
-            let tree = tree.as_ref();
-            if let Err(Error::NotFound(_)) = tree.stat(&RelPath::root()) {
-                let message = "the skill was removed while the command ran; what it wrote is dropped";
-                return Err(Error::Conflict(message.to_owned()));
-            }
-            let growth = growth(tree, copy, &after)?;
-            match self.store.admit(id, &growth) {
-                Err(refused @ (Error::Quota { .. } | Error::Countless(_) | Error::Full { .. })) => {
-                    absorbed.refused = Some(refused.to_string());
-                    return Ok(());
-                }
-                admitted => admitted?,
-            }
-            self.store.inner.accounts.change(id, &growth);
-            let mut aftermath = self.absorb_deletions(tree, copy, &after, absorbed)?;
-            for (path, fingerprint) in &after {
-                let before = copy.before.get(path);
-                if before == Some(fingerprint) {
-                    continue;
-                }
-                let Some(rel_path) = path.to_str().and_then(|path| RelPath::parse(path).ok()) else {
-                    absorbed.skip(path, "its name cannot be spelled in a path");
-                    continue;
-                };
-                match self.absorb_entry(tree, &copy.dir, &rel_path, fingerprint) {
-                    // Only what is to be removed is kept: a descriptor for each entry would soon be too many.
-                    Ok(Some(change)) => aftermath.trash.extend(change.trash),
-                    Ok(None) => {
-                        absorbed.skip(path, "it is neither a file, a directory nor a link");
-                        continue;
+                let Some(tree) = self.hold(id, copy, &mut stood)? else { break 'batches Some(replaced()) };
+                for deletion in batch {
+                    match tree.tree.remove(&deletion.path) {
+                        Ok(removed) => trash.extend(removed.trash),
+                        Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => {}
+                        Err(other) => return Err(other),
                     }
-                    Err(Error::IsDirectory(_) | Error::NotADirectory(_) | Error::Escape(_)) => {
-                        absorbed.skip(path, "another request put something else there meanwhile");
-                        continue;
-                    }
-                    Err(other) => return Err(other),
+                    absorbed.deleted += usize::from(!deletion.is_replaced);
                 }
-                match before {
-                    Some(_) => absorbed.modified += 1,
-                    None => absorbed.created += 1,
-                }
+                left -= batch.len();
+                stood = Some(self.standing(id)?);
             }
-            aftermath
+            for batch in changes.chunks(BATCH) {
+                if Instant::now() >= until {
+                    break 'batches Some(self.out_of_time());
+                }
+                let ready: Vec<Ready> =
+                    batch.iter().map(|change| self.prepare(&copy.dir, change)).collect::<Result<_>>()?;
+                let Some(tree) = self.hold(id, copy, &mut stood)? else { break 'batches Some(replaced()) };
+                let mut made = None;
+                for (change, ready) in batch.iter().zip(ready) {
+                    match place(tree.tree.as_ref(), change, ready, &mut made) {
+                        // Only what is to be removed is kept: a descriptor for each entry would soon be too many.
+                        Ok(Some(placed)) => {
+                            trash.extend(placed.trash);
+                            match change.is_known {
+                                true => absorbed.modified += 1,
+                                false => absorbed.created += 1,
+                            }
+                        }
+                        Ok(None) => absorbed.skip(
+                            change.path.as_str().as_ref(),
+                            "it is neither a file, a directory nor a link",
+                        ),
+                        Err(Error::IsDirectory(_) | Error::NotADirectory(_) | Error::Escape(_)) => absorbed
+                            .skip(
+                                change.path.as_str().as_ref(),
+                                "another request put something else there meanwhile",
+                            ),
+                        Err(other) => return Err(other),
+                    }
+                }
+                left -= batch.len();
+                stood = Some(self.standing(id)?);
+            }
+            None
         };
+        if let Some(reason) = cut {
+            absorbed.left_out += left;
+            absorbed.left_out_because = Some(reason);
+        }
         if self.store.is_strict() {
             // And one for all names, instead of one for each directory.
             self.store.inner.stage.dir().sync_file_system()?;
         }
-        drop(aftermath);
+        drop(trash);
         Ok(())
     }
 
-    fn absorb_deletions(
+    /// Admits what all differences together add to the tree; `false` when there is no room. From then on it counts, so
+    /// that no other request takes the room meanwhile.
+    fn admit_differences(
         &self,
-        tree: &dyn Tree,
+        id: &TreeId,
         copy: &Copy,
         after: &BTreeMap<OsString, Fingerprint>,
         absorbed: &mut Absorbed,
-    ) -> Result<Aftermath> {
-        let mut aftermath = Aftermath::default();
-        let mut gone: HashSet<&[u8]> = HashSet::new();
-        for (path, before) in &copy.before {
-            let slash = path.as_bytes().iter().rposition(|byte| *byte == b'/');
-            let parent = slash.and_then(|slash| path.as_bytes().get(..slash));
-            if parent.is_some_and(|parent| gone.contains(parent)) {
-                gone.insert(path.as_bytes());
-                continue;
-            }
-            let replaced = match after.get(path) {
-                None => false,
-                Some(now) if (now.kind == Kind::Directory) != (before.kind == Kind::Directory) => true,
-                Some(_) => continue,
-            };
-            gone.insert(path.as_bytes());
-            if let Some(path) = path.to_str().and_then(|path| RelPath::parse(path).ok()) {
-                match tree.remove(&path) {
-                    Ok(removed) => aftermath.trash.extend(removed.trash),
-                    Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => {}
-                    Err(other) => return Err(other),
-                }
-                absorbed.deleted += usize::from(!replaced);
+    ) -> Result<bool> {
+        let touched = after.iter().filter(|(path, now)| copy.before.get(*path) != Some(now));
+        let gone = copy.before.keys().filter(|path| !after.contains_key(*path));
+        let all: Vec<(&OsString, Option<&Fingerprint>)> =
+            touched.map(|(path, now)| (path, Some(now))).chain(gone.map(|path| (path, None))).collect();
+        let mut growth = Growth { adds: Use::default(), takes: Use::default(), is_exact: false };
+        for batch in all.chunks(BATCH) {
+            let _held = self.store.inner.locks.read(id);
+            match self.store.tree(id) {
+                Ok(tree) => growth = growth.plus(&growth_of(tree.as_ref(), batch)),
+                Err(Error::NotFound(_)) => growth = growth.plus(&adds_of(batch)),
+                Err(other) => return Err(other),
             }
         }
-        Ok(aftermath)
+        let Some(_held) = self.hold(id, copy, &mut None)? else { return Ok(false) };
+        match self.store.admit(id, &growth) {
+            Err(refused @ (Error::Quota { .. } | Error::Countless(_) | Error::Full { .. })) => {
+                absorbed.refused = Some(refused.to_string());
+                Ok(false)
+            }
+            admitted => {
+                admitted?;
+                self.store.inner.accounts.change(id, &growth);
+                Ok(true)
+            }
+        }
     }
 
-    /// Takes one entry over; `None` when it is of a kind that no tree holds.
+    /// Holds the tree alone for one batch. `None` when another tree is in its place than the one that `stood` there.
+    fn hold<'a>(
+        &'a self,
+        id: &TreeId,
+        copy: &Copy,
+        stood: &mut Option<Option<u64>>,
+    ) -> Result<Option<Held<'a>>> {
+        let alone = self.store.inner.locks.write(id);
+        let tree = match id {
+            TreeId::Skill(user, agent, skill) => {
+                self.store.changing(user, agent, skill, Some(copy.base.clone()))?
+            }
+            TreeId::Workspace(..) => self.store.tree_alone(id)?,
+        };
+        if let Some(stood) = stood
+            && *stood != self.standing(id)?
+        {
+            return Ok(None);
+        }
+        if let Err(Error::NotFound(_)) = tree.stat(&RelPath::root()) {
+            let message = "the skill was removed while the command ran; what it wrote is dropped";
+            return Err(Error::Conflict(message.to_owned()));
+        }
+        Ok(Some(Held { tree, _alone: alone }))
+    }
+
+    /// The inode number of the directory that changes of the tree go to, as far as there is one.
+    fn standing(&self, id: &TreeId) -> Result<Option<u64>> {
+        let dirs = self.store.counted_dirs(id)?;
+        Ok(dirs.first().map(Dir::stat).transpose()?.map(|stat| stat.inode))
+    }
+
+    fn out_of_time(&self) -> String {
+        let ms = self.store.options().files.absorb_ms;
+        format!("taking it in takes longer than {ms} ms (`limits.files.absorb_ms`)")
+    }
+
+    /// Brings what a command left at a path to where one step places it.
     ///
     /// What the command closed to its owner stays open to the service, which is the owner from now on.
-    fn absorb_entry(
-        &self,
-        tree: &dyn Tree,
-        dir: &Dir,
-        path: &RelPath,
-        fingerprint: &Fingerprint,
-    ) -> Result<Option<Aftermath>> {
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-        let parent_dir = dir.open_dir(&parent)?;
+    fn prepare(&self, dir: &Dir, change: &Changed<'_>) -> Result<Ready> {
+        let (Some(parent), Some(name)) = (change.path.parent(), change.path.file_name()) else {
+            return Ok(Ready::Nothing);
+        };
         let name = OsStr::new(name);
-        let mut aftermath = tree.make_dirs(&parent)?;
-        let placed = match fingerprint.kind {
-            Kind::Directory => {
-                let mode = fingerprint.mode & 0o777 | 0o700;
-                match tree.make_dir(path, mode) {
-                    Err(Error::AlreadyExists(_)) => match tree.stat_entry(path)? {
-                        Some((stat, _)) if stat.kind == Kind::Directory => tree.set_mode(path, mode)?,
-                        _ => return Err(Error::NotADirectory(path.to_string())),
-                    },
-                    made => made?,
-                }
-            }
+        match change.now.kind {
+            Kind::Directory => Ok(Ready::Directory(change.now.mode & 0o777 | 0o700)),
             Kind::File => {
-                if tree.stat_entry(path)?.is_some_and(|(stat, _)| stat.kind == Kind::Symlink) {
-                    // A put would follow the link that the command replaced, and write what it leads to.
-                    aftermath = aftermath.and(tree.remove(path)?);
-                }
+                let parent = dir.open_dir(&parent)?;
                 let stage = &self.store.inner.stage;
-                let file = StagedFile::adopt(stage, &parent_dir, name, fingerprint.mode & 0o777 | 0o400)?;
+                let file = StagedFile::adopt(stage, &parent, name, change.now.mode & 0o777 | 0o400)?;
                 match self.id {
                     TreeId::Workspace(..) => self.view.owner.map_or(Ok(()), |owner| file.set_owner(owner))?,
                     TreeId::Skill(..) => file.own()?,
                 }
-                tree.put(path, file)?
+                Ok(Ready::File(file))
             }
-            Kind::Symlink => tree.put_link(path, &parent_dir.read_link(name)?)?,
-            Kind::Other => return Ok(None),
-        };
-        aftermath = aftermath.and(placed);
-        Ok(Some(aftermath))
+            Kind::Symlink => Ok(Ready::Link(dir.open_dir(&parent)?.read_link(name)?)),
+            Kind::Other => Ok(Ready::Nothing),
+        }
     }
 }
 
-/// What the overlay will take more, and less, when all that a command did is taken over.
-fn growth(tree: &dyn Tree, copy: &Copy, after: &BTreeMap<OsString, Fingerprint>) -> Result<Growth> {
-    let mut growth = Growth { adds: Use::default(), takes: Use::default(), is_exact: false };
-    let touched = after.iter().filter(|(path, now)| copy.before.get(*path) != Some(now));
-    let gone = copy.before.keys().filter(|path| !after.contains_key(*path));
-    for (path, now) in touched.map(|(path, now)| (path, Some(now))).chain(gone.map(|path| (path, None))) {
-        if let Some(now) = now {
-            growth.adds = growth.adds.plus(Use { bytes: now.allocated, files: 1 });
-        }
-        let spelled = path.to_str().and_then(|path| RelPath::parse(path).ok());
-        let stood = spelled.map(|path| tree.stat_entry(&path)).transpose();
-        // What another request changed meanwhile is found out when it is taken over.
-        if let Ok(Some(Some((stat, Layer::Overlay | Layer::Workspace)))) = stood {
-            growth.takes = growth.takes.plus(Use { bytes: stat.allocated, files: 1 });
-        }
-    }
-    Ok(growth)
+/// A tree that is held for one batch.
+struct Held<'a> {
+    tree: Box<dyn Tree>,
+    _alone: crate::lock::TreeWrite<'a>,
+}
+
+fn replaced() -> String {
+    "another request replaced or reset the tree meanwhile".to_owned()
 }
 
 impl Absorbed {
-    fn skip(&mut self, path: &OsStr, reason: &str) {
+    pub(super) fn skip(&mut self, path: &OsStr, reason: &str) {
         if self.skipped.len() < SKIPPED_MAX {
             let path = path.to_string_lossy();
             let shown: String = path.chars().take(SKIPPED_CHARACTERS).collect();

@@ -27,6 +27,8 @@ pub struct SandboxFacts {
     pub has_workspace: bool,
     /// Whether it has a home directory.
     pub has_home: bool,
+    /// Whether something of it is set aside because nobody used it; the next use brings it back.
+    pub is_kept: bool,
     /// Its snapshots.
     pub snapshots: usize,
     /// When it was used last, in nanoseconds since 1970, to some minutes; `None` when that is not known.
@@ -40,7 +42,7 @@ impl Store {
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn sandboxes(&self, of: Option<&UserId>) -> Result<Vec<SandboxId>> {
         let mut found = BTreeSet::new();
-        for place in [place::WORKSPACES, place::HOMES, place::SANDBOXES] {
+        for place in [place::WORKSPACES, place::HOMES, place::KEPT, place::SANDBOXES] {
             let all = self.inner.root.open_dir(&RelPath::parse(place)?)?;
             let users = match of {
                 Some(user) => vec![user.clone()],
@@ -78,6 +80,7 @@ impl Store {
             id: id.clone(),
             has_workspace: directory(root, &workspace)?.is_some(),
             has_home: directory(root, &home)?.is_some(),
+            is_kept: self.is_kept(id)?,
             snapshots: self.count_snapshots(id)?,
             used_ns: self.used(id)?.map(|used| i128::from(used.unix_ms) * 1_000_000),
         })

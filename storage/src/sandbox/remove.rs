@@ -15,6 +15,14 @@ use crate::place;
 use crate::stage::{Leftovers, Trash};
 use crate::store::Store;
 
+/// What became of a sandbox that nobody used.
+pub enum Swept {
+    /// It is aside, until it is used or nobody has used it for longer; something older gave way.
+    SetAside(Leftovers),
+    /// It is gone.
+    Removed(Leftovers),
+}
+
 impl Store {
     /// Removes a sandbox: its workspace and its home, and with `snapshots` those too. Tells whether there was
     /// anything.
@@ -29,30 +37,41 @@ impl Store {
         let _alone = self.inner.locks.write(&id.workspace());
         self.check_left(id)?;
         let kept = self.count_snapshots(id)?;
-        let was_there = self.is_there(id)? || (snapshots && kept > 0);
+        let was_there = self.is_there(id)? || self.is_kept(id)? || (snapshots && kept > 0);
         let mut places = place::of_sandbox(&id.user, &id.agent)?.to_vec();
+        places.push(place::kept(&id.user, &id.agent)?);
         if hand.is_some() && (snapshots || kept == 0) {
             places.push(place::sandbox(&id.user, &id.agent)?);
         }
         Ok((was_there, self.take_out(id, &places)?))
     }
 
-    /// Removes a sandbox that nobody is in and nobody has used for as long as [`Options::idle`](crate::Options) says;
-    /// `None` when it is not so. Snapshots stay.
+    /// Sets a sandbox aside that nobody is in and nobody has used for as long as [`Options::idle`](crate::Options) says,
+    /// and removes one that has been aside for as long as [`Options::keep`](crate::Options) says; `None` when it is not
+    /// so. Snapshots stay.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn sweep(&self, id: &SandboxId) -> Result<Option<Leftovers>> {
+    pub fn sweep(&self, id: &SandboxId) -> Result<Option<Swept>> {
         let _alone = self.inner.locks.write(&id.workspace());
         if self.occupants(id) > 0 || !self.is_idle(id)? {
             return Ok(None);
         }
-        let mut taken = self.take_out(id, &place::of_sandbox(&id.user, &id.agent)?)?;
+        let keeps = !self.inner.options.keep.is_zero();
+        if keeps && self.is_there(id)? {
+            return Ok(Some(Swept::SetAside(self.set_aside(id)?)));
+        }
+        if keeps && !self.is_expired(id)? {
+            return Ok(None);
+        }
+        let mut places = place::of_sandbox(&id.user, &id.agent)?.to_vec();
+        places.push(place::kept(&id.user, &id.agent)?);
+        let mut taken = self.take_out(id, &places)?;
         if taken.trash.is_empty() {
             return Ok(None);
         }
         taken.trash.extend(self.take_record(id));
-        Ok(Some(taken))
+        Ok(Some(Swept::Removed(taken)))
     }
 
     /// The sandboxes that may be swept, sorted: at most `most` of those that come after `after`. Keeps the uptime.
@@ -74,9 +93,9 @@ impl Store {
             }
             let held = self.inner.locks.read(&id.workspace());
             if self.is_idle(&id)? {
-                if self.is_there(&id)? {
+                if self.is_there(&id)? || (self.is_kept(&id)? && self.is_expired(&id)?) {
                     idle.push(id);
-                } else {
+                } else if !self.is_kept(&id)? {
                     let record = self.take_record(&id);
                     drop(held);
                     drop(record);
@@ -134,7 +153,7 @@ impl Store {
 
     /// Removes the directories of users that have nothing any more. Nobody else uses the store yet.
     pub(crate) fn tidy_users(&self) -> Result<()> {
-        for place in [place::WORKSPACES, place::HOMES, place::SANDBOXES] {
+        for place in [place::WORKSPACES, place::HOMES, place::KEPT, place::SANDBOXES] {
             let all = self.inner.root.open_dir(&RelPath::parse(place)?)?;
             for entry in all.entries()? {
                 match all.remove_dir(&entry.name) {

@@ -72,14 +72,20 @@ impl Store {
         noted.filter(|noted| now.saturating_sub(noted.uptime_ms) < self.grain_ms())
     }
 
-    /// Notes that a sandbox is used, when there is anything of it. The caller holds none of its trees.
+    /// Notes that a sandbox is used, when there is anything of it, and brings back what was set aside of it. Tells
+    /// whether anything was. The caller holds none of its trees.
     ///
     /// A note that cannot be written costs nobody the use.
-    pub fn note_use(&self, id: &SandboxId) {
+    ///
+    /// # Errors
+    /// As [`Store::bring_back`]: using the sandbox now would put another in the place of what is aside.
+    pub fn note_use(&self, id: &SandboxId) -> Result<bool> {
         if self.is_noted(id) {
-            return;
+            return Ok(false);
         }
+        let is_back = self.bring_back(id)?;
         self.note(id);
+        Ok(is_back)
     }
 
     /// Notes that a sandbox is used of which there is something. The caller holds none of its trees.
@@ -132,13 +138,23 @@ impl Store {
 
     /// Tells whether a sandbox has been idle for long enough to go. One without a record gets it, and stays.
     pub(super) fn is_idle(&self, id: &SandboxId) -> Result<bool> {
+        self.is_idle_beyond(id, Duration::ZERO)
+    }
+
+    /// Tells whether a sandbox that was set aside has been there for long enough to go.
+    pub(super) fn is_expired(&self, id: &SandboxId) -> Result<bool> {
+        self.is_idle_beyond(id, self.inner.options.keep)
+    }
+
+    fn is_idle_beyond(&self, id: &SandboxId, further: Duration) -> Result<bool> {
         let Some(allowed) = self.inner.options.idle else { return Ok(false) };
         let Some(used) = self.used(id)? else {
             self.record_use(id)?;
             return Ok(false);
         };
         let idle_ms = self.inner.uptime.now_ms().saturating_sub(used.uptime_ms);
-        Ok(idle_ms >= milliseconds(allowed).saturating_add(self.grain_ms()))
+        let allowed_ms = milliseconds(allowed).saturating_add(milliseconds(further));
+        Ok(idle_ms >= allowed_ms.saturating_add(self.grain_ms()))
     }
 
     /// Tells whether a sandbox has a workspace or a home.

@@ -4,7 +4,7 @@ mod proxy;
 mod resolver;
 mod server;
 
-pub(crate) use proxy::{Proxy, exchange, log_of, receive, status_of};
+pub(crate) use proxy::{PATIENCE, Proxy, credentials, exchange, log_of, receive, status_of};
 pub(crate) use resolver::Script;
 pub(crate) use server::{Server, echo, http};
 

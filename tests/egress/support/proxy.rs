@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use filesecbox::egress::{Egress, EgressConfig, Pass, ProxySettings, Who};
+use filesecbox::egress::{Account, Egress, EgressConfig, Pass, ProxySettings, Who};
 use parking_lot::Mutex;
 use policy::{AgentId, UserId};
 use tokio::runtime::Runtime;
@@ -81,8 +81,20 @@ impl Proxy {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let stop = CancellationToken::new();
         let (served, stopped) = (Arc::clone(&egress), stop.clone());
-        runtime.spawn(async move { served.serve(listener, stopped).await.unwrap() });
+        runtime.spawn(async move { served.serve(listener, None, stopped).await.unwrap() });
         Self { egress, address, stop, runtime: Some(runtime) }
+    }
+
+    /// Serves one more listener, for the runs of `user` alone; its address.
+    pub(crate) fn listen_for(&self, user: &str) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let user = UserId::parse(user).unwrap();
+        let account = Account { user, agent: AgentId::parse("agent").unwrap() };
+        let (served, stopped) = (Arc::clone(&self.egress), self.stop.clone());
+        let serving = async move { served.serve(listener, Some(account), stopped).await.unwrap() };
+        self.runtime.as_ref().unwrap().spawn(serving);
+        address
     }
 
     pub(crate) fn admit(&self, user: &str) -> Pass {
@@ -135,7 +147,8 @@ impl Drop for Proxy {
     }
 }
 
-fn credentials(pass: &Pass) -> String {
+/// The field with the token of `pass`.
+pub(crate) fn credentials(pass: &Pass) -> String {
     // The standard's own alphabet, by hand: base64 of `token:` with the token's 32 digits.
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let text = format!("{}:", pass.token());

@@ -152,7 +152,8 @@ fn pip_installs_a_wheel_with_native_parts_into_the_workspace_and_it_is_imported(
 
 /// A web server of one package, as an index has it (PEP 503), and of one page.
 fn index(wheel: Vec<u8>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // An address that programs ask the proxy for: not the one of a run's own network.
+    let listener = TcpListener::bind("127.0.0.2:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -185,7 +186,7 @@ fn curl_and_pip_reach_through_the_proxy_what_is_open_and_nothing_else() {
     let Some(wheel) = native_wheel() else { return };
     let address = index(wheel);
     let service = Service::configured(&format!(
-        "[commands.proxy]\nallow_private = [\"127.0.0.1/32\"]\nports = [{}]\n",
+        "[commands.proxy]\nallow_private = [\"127.0.0.0/30\"]\nports = [{}]\n",
         address.port()
     ));
     let client = &service.client;
@@ -196,7 +197,7 @@ fn curl_and_pip_reach_through_the_proxy_what_is_open_and_nothing_else() {
     let tree = workspace("u", "a");
     assert_eq!(shell(client, &tree, &format!("curl -sS http://{address}/page"))["stdout"], "the page\n");
     let line = format!(
-        "pip install --quiet --trusted-host 127.0.0.1 --index-url http://{address}/simple --target lib native-probe && \
+        "pip install --quiet --trusted-host 127.0.0.2 --index-url http://{address}/simple --target lib native-probe && \
          PYTHONPATH=lib python3 -c 'import native_probe; print(native_probe.answer)'"
     );
     let run = shell(client, &tree, &line);
@@ -205,11 +206,13 @@ fn curl_and_pip_reach_through_the_proxy_what_is_open_and_nothing_else() {
     let own = client.address;
     for (line, clue) in [
         (format!("curl -sS -m 5 --noproxy '*' http://{address}/page"), "connect"),
-        (format!("curl -sS -m 5 http://{own}/healthz"), "filesecbox:"),
-        ("curl -sS -m 5 http://127.0.0.1:1/".to_owned(), "filesecbox:"),
+        (format!("curl -sS -m 5 --noproxy '' http://{own}/healthz"), "filesecbox:"),
+        ("curl -sS -m 5 --noproxy '' http://127.0.0.1:1/".to_owned(), "filesecbox:"),
+        (format!("curl -sS -m 5 http://{own}/healthz"), "connect"),
         ("curl -sS -m 5 http://169.254.169.254/".to_owned(), "filesecbox:"),
         (
-            "unset http_proxy; curl -sS -m 5 --proxy http://127.0.0.1:3128 http://127.0.0.1/".to_owned(),
+            "unset http_proxy; curl -sS -m 5 --noproxy '' --proxy http://127.0.0.1:3128 http://127.0.0.1/"
+                .to_owned(),
             "filesecbox:",
         ),
     ] {
@@ -222,4 +225,35 @@ fn curl_and_pip_reach_through_the_proxy_what_is_open_and_nothing_else() {
     let none = client.post_json(format!("{tree}/exec"), &json!({"shell": line, "network": "none"})).ok();
     assert_ne!(none["data"]["exit_code"], 0);
     assert_eq!(none["data"]["stdout"], "");
+}
+
+#[test]
+fn a_server_in_the_background_is_reached_by_the_next_command_and_by_no_other_user() {
+    let service = Service::configured("");
+    let client = &service.client;
+    if !in_namespaces(client) {
+        return;
+    }
+    let (tree, other) = (workspace("u", "a"), workspace("v", "a"));
+    client.write(&tree, "page", "the page\n");
+    for network in ["proxy", "none"] {
+        let server = json!({
+            "command": "python3", "args": ["-u", "-m", "http.server", "8000"], "exec_id": format!("server-{network}"),
+            "network": network,
+        });
+        assert_eq!(client.post_json(format!("{tree}/exec?background=true"), &server).status, 201);
+        // As people write it: the variables of the proxy do not stand in the way.
+        let line = "curl -sS --retry 50 --retry-delay 1 --retry-connrefused http://localhost:8000/page && \
+                    python3 -c 'import urllib.request as r; print(r.urlopen(\"http://127.0.0.1:8000/page\").read())'";
+        let ask = json!({ "shell": line, "network": network });
+        let run = client.post_json(format!("{tree}/exec"), &ask).ok();
+        assert_eq!(run["data"]["stdout"], "the page\nb'the page\\n'\n", "{run}");
+        let ask = json!({ "shell": "curl -sS http://localhost:8000/page", "network": network });
+        let refused = client.post_json(format!("{other}/exec"), &ask).ok();
+        assert_eq!(
+            (&refused["data"]["exit_code"], &refused["data"]["stdout"]),
+            (&json!(7), &json!("")),
+            "{refused}"
+        );
+    }
 }

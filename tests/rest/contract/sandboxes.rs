@@ -67,7 +67,8 @@ fn what_a_user_takes_is_told_for_the_workspace_each_skill_and_the_snapshots() {
     assert_eq!(told["snapshots"], 1);
     assert!(told["taken_by_snapshots"]["bytes"].as_u64().unwrap() >= 50_000, "{told}");
     assert_eq!((&told["runs"], &told["terminals"]), (&json!(0), &json!(0)));
-    assert_eq!(told["limits"]["idle_ms"], 86_400_000);
+    assert_eq!(told["limits"]["idle_ms"], 0, "nothing goes by itself unless the operator says so");
+    assert_eq!(told["limits"]["keep_ms"], 2_592_000_000_u64);
     assert!(told["last_used_at"].as_str().unwrap().ends_with('Z'), "{told}");
     let none = client.get(workspace("nobody", "x")).ok()["data"].clone();
     assert_eq!((&none["workspace"], &none["taken"]["bytes"]), (&json!(false), &json!(0)));
@@ -125,7 +126,7 @@ fn all_workspaces_go_only_when_it_is_said_in_full() {
 
 #[test]
 fn an_unused_workspace_is_swept_and_a_used_one_is_not() {
-    let service = Service::configured("[workspaces]\nidle_ms = 1500\n");
+    let service = Service::configured("[workspaces]\nidle_ms = 1500\nkeep_ms = 0\n");
     let client = &service.client;
     client.upload(&skills("甲", "x"), "baseline", &skill_zip("s", &[("f", "1")]));
     client.write(&skill("甲", "x", "s"), "mine", "x");
@@ -155,6 +156,40 @@ fn an_unused_workspace_is_swept_and_a_used_one_is_not() {
     if landlocked(client) {
         assert!(at("丙"), "the workspace of a run was swept");
     }
+}
+
+#[test]
+fn an_unused_workspace_is_set_aside_and_comes_back_with_the_first_request() {
+    let service = Service::configured("[workspaces]\nidle_ms = 1500\n");
+    let client = &service.client;
+    client.write(&workspace("甲", "x"), "f", "mine");
+    client.write(&workspace("乙", "x"), "f", "other");
+    let at = |user: &str| service.root.join("sandbox").join(user).join("x").exists();
+    wait("nothing is set aside", || !at("甲") && !at("乙"));
+    let told = client.get(workspace("甲", "x")).ok()["data"].clone();
+    assert_eq!((&told["workspace"], &told["kept"]), (&json!(false), &json!(true)));
+    assert_eq!(listed(&service, "/v1/sandbox").len(), 2);
+    // Whatever the first request is: a read, a write over it, a command.
+    assert_eq!(client.text(&workspace("甲", "x"), "f"), "mine");
+    let writers: Vec<_> = (0..4)
+        .map(|number| {
+            let client = client.clone();
+            std::thread::spawn(move || client.write(&workspace("乙", "x"), &format!("new{number}"), "x"))
+        })
+        .collect();
+    writers.into_iter().for_each(|writer| drop(writer.join().unwrap()));
+    assert_eq!(client.text(&workspace("乙", "x"), "f"), "other");
+    assert_eq!(client.files(&workspace("乙", "x")).len(), 5);
+    let audit =
+        std::fs::read_to_string(service.root.join(".filesecbox/audit/0000000000000001.jsonl")).unwrap();
+    for action in ["set aside", "brought back"] {
+        let told = |line: &&str| {
+            line.contains(&format!("\"action\":\"{action}\"")) && line.contains("\"tree\":\"sandbox/甲/x\"")
+        };
+        assert!(audit.lines().any(|line| told(&line)), "{action}: {audit}");
+    }
+    let figures = String::from_utf8(client.get("/metrics").bytes(200).to_vec()).unwrap();
+    assert!(figures.contains("filesecbox_workspaces_swept_total 0\n"), "{figures}");
 }
 
 #[test]

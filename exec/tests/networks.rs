@@ -1,0 +1,279 @@
+//! Network namespaces of runs: who shares one with whom, what is in it, and what happens when there can be none.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stderr)]
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use exec::{ExecResult, LauncherConfig, Layer, Network, NetworkOwner, RunSpec, Tier};
+use policy::command::Profile;
+use policy::{AgentId, NetworkLimits, UserId};
+use support::{Sandbox, config, has, is_root, repeat_without_root};
+
+const PORT: u16 = 3128;
+
+/// A sandbox whose runs have networks of their own, and a proxy in them; `None` on hosts that do not grant it.
+fn sandbox() -> Option<Sandbox> {
+    with_limits(NetworkLimits::default())
+}
+
+fn with_limits(networks: NetworkLimits) -> Option<Sandbox> {
+    let config = LauncherConfig { proxy_port: Some(PORT), networks, ..config(Profile::Default) };
+    let sandbox = Sandbox::with(config, is_root())?;
+    has("namespaces", sandbox.launcher.tier() == Tier::Namespaces).then_some(sandbox)
+}
+
+fn owner(user: &str, agent: &str) -> Option<NetworkOwner> {
+    Some(NetworkOwner { user: UserId::parse(user).unwrap(), agent: AgentId::parse(agent).unwrap() })
+}
+
+async fn python(sandbox: &Sandbox, of: Option<NetworkOwner>, network: Network, script: &str) -> ExecResult {
+    let spec = RunSpec { network_of: of, network, ..sandbox.spec("python3", &["-c", script]) };
+    sandbox.launcher.run(spec).await.unwrap()
+}
+
+/// The number of the network namespace of a run.
+async fn network(sandbox: &Sandbox, of: Option<NetworkOwner>, network: Network) -> String {
+    let result = python(sandbox, of, network, "import os; print(os.readlink('/proc/self/ns/net'))").await;
+    assert!(result.stdout.starts_with("net:["), "{result:?}");
+    result.stdout
+}
+
+#[tokio::test]
+async fn runs_of_one_user_and_agent_and_mode_share_a_network_and_no_others_do() {
+    let Some(sandbox) = sandbox() else { return };
+    if !fs::exists("/proc/self/ns/net").unwrap() || sandbox.bash("test -e /proc/self").await.exit_code != 0 {
+        eprintln!("SKIPPED: runs have no /proc here");
+        return;
+    }
+    let own = network(&sandbox, owner("u", "a"), Network::Proxy).await;
+    for _ in 0..4 {
+        // The last of them are residents'.
+        assert_eq!(network(&sandbox, owner("u", "a"), Network::Proxy).await, own);
+    }
+    let host = fs::read_link("/proc/self/ns/net").unwrap().display().to_string() + "\n";
+    let mut seen = vec![own, host.clone()];
+    for (of, mode) in [
+        (owner("u", "b"), Network::Proxy),
+        (owner("v", "a"), Network::Proxy),
+        (owner("u", "a"), Network::None),
+        (None, Network::None),
+    ] {
+        let other = network(&sandbox, of.clone(), mode).await;
+        assert!(!seen.contains(&other), "{of:?} {mode:?}");
+        seen.push(other);
+    }
+    assert_eq!(network(&sandbox, owner("u", "a"), Network::Host).await, host);
+}
+
+/// Serves on all of its addresses, and says when it does.
+const SERVER: &str = r"import os, socket
+ends = [socket.create_server(('', 8000)), socket.create_server(('::1', 8001), family=socket.AF_INET6)]
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.bind(('127.0.0.1', 8002))
+open('ready', 'w').close()
+for end in ends:
+    other = end.accept()[0]
+    other.sendall(b'hello over tcp')
+    other.close()
+datagrams.sendto(b'hello over udp', datagrams.recvfrom(9)[1])";
+
+const CLIENT: &str = r"import socket
+for host, port in (('127.0.0.1', 8000), ('::1', 8001)):
+    try: print(socket.create_connection((host, port), 5).recv(99))
+    except OSError as e: print(type(e).__name__)
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end.settimeout(5)
+end.connect(('127.0.0.1', 8002))
+try: end.send(b'x'); print(end.recv(99))
+except OSError as e: print(type(e).__name__)";
+
+#[tokio::test]
+async fn a_server_of_one_run_is_reached_by_the_next_of_its_user_and_agent_and_by_no_other() {
+    let Some(sandbox) = sandbox() else { return };
+    let spec = RunSpec {
+        network_of: owner("u", "a"),
+        network: Network::None,
+        ..sandbox.spec("python3", &["-c", SERVER])
+    };
+    let launcher = sandbox.launcher.clone();
+    let server = tokio::spawn(async move { launcher.run(spec).await.unwrap() });
+    while !fs::exists(sandbox.tree.join("ready")).unwrap() {
+        assert!(!server.is_finished(), "{:?}", server.await);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let refused = "ConnectionRefusedError\n".repeat(3);
+    for (other, network) in [
+        (owner("u", "b"), Network::None),
+        (owner("v", "a"), Network::None),
+        (owner("u", "a"), Network::Proxy),
+    ] {
+        assert_eq!(python(&sandbox, other, network, CLIENT).await.stdout, refused);
+    }
+    let reached = python(&sandbox, owner("u", "a"), Network::None, CLIENT).await;
+    assert_eq!(reached.stdout, "b'hello over tcp'\nb'hello over tcp'\nb'hello over udp'\n");
+    assert!(reached.enforcement.network.is_enforced());
+    assert_eq!(server.await.unwrap().exit_code, 0);
+}
+
+#[tokio::test]
+async fn the_proxy_listens_for_runs_that_may_use_it_and_hears_whose_they_are() {
+    let Some(sandbox) = sandbox() else { return };
+    let mut listeners = sandbox.launcher.listeners();
+    let accepting = tokio::spawn(async move {
+        let listening = listeners.recv().await.unwrap();
+        let (owner, mut gone) = (listening.owner.clone(), listening.gone.clone());
+        let listener = TcpListener::from(listening.listener.try_clone().unwrap());
+        let accepted = tokio::task::spawn_blocking(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"who are you").unwrap();
+            let mut said = String::new();
+            stream.read_to_string(&mut said).unwrap();
+            said
+        });
+        let said = accepted.await.unwrap();
+        drop(listening);
+        // Without a run it may go, and whoever listens hears of it.
+        (owner, said, tokio::time::timeout(Duration::from_secs(20), gone.changed()).await.unwrap().is_err())
+    });
+    let script = format!(
+        "import socket\ns = socket.create_connection(('127.0.0.1', {PORT}), 9)\nprint(s.recv(99)); s.sendall(b'me')"
+    );
+    let result = python(&sandbox, owner("u", "a"), Network::Proxy, &script).await;
+    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("b'who are you'\n", ""));
+    let result = python(&sandbox, owner("u", "a"), Network::None, &script).await;
+    assert!(result.stderr.contains("ConnectionRefusedError"), "{result:?}");
+    assert_eq!(sandbox.launcher.network_count(), 2);
+    drop(sandbox);
+    let (of, said, is_gone) = accepting.await.unwrap();
+    assert_eq!((Some(of), said.as_str(), is_gone), (owner("u", "a"), "me", true));
+}
+
+#[tokio::test]
+async fn too_many_networks_at_once_are_refused_and_idle_ones_give_way() {
+    let limits = NetworkLimits { held: 2, held_per_user: 2, ..NetworkLimits::default() };
+    let Some(sandbox) = with_limits(limits) else { return };
+    for number in 0..5 {
+        let result = python(&sandbox, owner(&format!("u{number}"), "a"), Network::None, "print(1)").await;
+        assert_eq!(result.stdout, "1\n");
+    }
+    assert_eq!(sandbox.launcher.network_count(), 2);
+    let running: Vec<_> = ["first", "second"]
+        .map(|user| {
+            let script = format!("open('{user}', 'w').close(); import time; time.sleep(20)");
+            let spec = RunSpec { network_of: owner(user, "a"), ..sandbox.spec("python3", &["-c", &script]) };
+            let launcher = sandbox.launcher.clone();
+            tokio::spawn(async move { launcher.run(spec).await.map(drop) })
+        })
+        .into();
+    let begun = Instant::now();
+    while !["first", "second"].iter().all(|user| fs::exists(sandbox.tree.join(user)).unwrap()) {
+        assert!(begun.elapsed() < Duration::from_secs(20) && !running[0].is_finished());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let spec = RunSpec { network_of: owner("third", "a"), ..sandbox.spec("true", &[]) };
+    let refused = sandbox.launcher.run(spec).await.unwrap_err();
+    assert!(matches!(refused, exec::Error::Networks { most: 2, .. }), "{refused:?}");
+    running.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn a_launcher_without_the_process_that_makes_networks_is_replaced() {
+    let Some(sandbox) = sandbox() else { return };
+    let launcher = sandbox.launcher.pid();
+    let children = fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap();
+    // Before its first run a launcher has two: the one that watches memory, and this one.
+    let children: Vec<i32> = children.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    assert_eq!(children.len(), 2);
+    let maker = rustix::process::Pid::from_raw(children[1]).unwrap();
+    rustix::process::kill_process(maker, rustix::process::Signal::KILL).unwrap();
+    let begun = Instant::now();
+    while fs::exists(format!("/proc/{launcher}/ns")).unwrap_or(false)
+        && !fs::read_to_string(format!("/proc/{launcher}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+    {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the launcher goes on without it");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let result = python(&sandbox, owner("u", "a"), Network::None, CLIENT).await;
+    assert_eq!(result.stdout, "ConnectionRefusedError\n".repeat(3), "{result:?}");
+    assert_ne!(sandbox.launcher.pid(), launcher);
+}
+
+/// What makes a user namespace in which only so many network namespaces are possible, and repeats one test there.
+const REPEATED: &str = "FILESECBOX_TEST_NETWORKS_MAX";
+
+#[tokio::test]
+async fn a_command_for_which_no_network_can_be_made_has_none_and_is_told() {
+    if let Ok(most) = std::env::var(REPEATED) {
+        return without_networks(most.parse().unwrap()).await;
+    }
+    for most in [1, 4] {
+        let me = std::env::current_exe().unwrap();
+        let line = format!("echo {most} > /proc/sys/user/max_net_namespaces && exec \"$0\" \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &line]).arg(me);
+        command.args(["--exact", "a_command_for_which_no_network_can_be_made_has_none_and_is_told"]);
+        command.args(["--nocapture"]).env(REPEATED, most.to_string()).env_remove("TMPDIR");
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        if !has("userns", !text.contains("unshare failed") && !text.contains("NOT GRANTED")) {
+            return;
+        }
+        assert!(output.status.success(), "{text}");
+    }
+}
+
+/// Where there can be `most` network namespaces, of which the launcher has the first.
+async fn without_networks(most: usize) {
+    let config = LauncherConfig { proxy_port: Some(PORT), ..config(Profile::Default) };
+    let sandbox = Sandbox::with(config, false).unwrap();
+    if sandbox.launcher.tier() != Tier::Namespaces {
+        eprintln!("NOT GRANTED: {:?}", sandbox.launcher.without_namespaces());
+        return;
+    }
+    assert_eq!(sandbox.launcher.offers_proxy(), most > 1);
+    let script = "import socket\ntry: socket.socket(); print('a socket')\nexcept OSError as e: print(e.errno)\n\
+                  try: print(len(open('/proc/net/tcp').readlines()))\nexcept OSError: print(1)";
+    for number in 1..most + 2 {
+        let of = owner(&format!("u{number}"), "a");
+        let result = python(&sandbox, of, Network::None, script).await;
+        let notes = result.enforcement.notes.join("\n");
+        let is_told = notes.contains("no network namespace can be made");
+        if number < most {
+            assert!(result.stdout.starts_with("a socket\n") && !is_told, "{result:?}");
+        } else {
+            // 97: `EAFNOSUPPORT`, from the filter.
+            assert_eq!((result.stdout.as_str(), is_told), ("97\n1\n", true), "{result:?}");
+            assert!(result.enforcement.network.is_enforced());
+        }
+    }
+    if most > 1 {
+        let result = python(&sandbox, owner("proxied", "a"), Network::Proxy, script).await;
+        assert_eq!(result.stdout, "97\n1\n");
+        let Layer::Unavailable { reason } = &result.enforcement.network else { panic!("{result:?}") };
+        assert!(reason.contains("no network namespace can be made"), "{reason}");
+    }
+}
+
+#[test]
+fn all_of_this_holds_without_root() {
+    repeat_without_root("a_server_of_one_run_is_reached_by_the_next_of_its_user_and_agent_and_by_no_other");
+}
+
+#[tokio::test]
+async fn a_run_keeps_no_other_user_from_the_host() {
+    let Some(sandbox) = sandbox() else { return };
+    // A port of the host is not one of a run's.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let script = format!(
+        "import socket\nserver = socket.create_server(('127.0.0.1', {port}))\n\
+         print(socket.create_connection(('127.0.0.1', {port}), 5).getpeername()[1])"
+    );
+    assert_eq!(python(&sandbox, owner("u", "a"), Network::None, &script).await.stdout, format!("{port}\n"));
+}
