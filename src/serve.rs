@@ -127,7 +127,8 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
         confine::start(config, config.isolation.minimum)?;
     let network = confine::network(config, &launcher)?;
     if recovery != Recovery::default() {
-        tracing::info!(finished = recovery.finished, swept = recovery.swept, "mended what a crash had left");
+        let Recovery { finished, swept, refused } = recovery;
+        tracing::info!(finished, swept, refused, "mended what a crash had left");
     }
     tracing::info!(tier = %host.enforcement.tier, landlock_abi = host.enforcement.landlock_abi, "commands are confined");
     let metrics = Arc::new(Metrics::new());
@@ -180,13 +181,19 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     }))
 }
 
-/// Looks after a service until it stops: the proxy of its commands, what they take on the disk, and workspaces that
-/// nobody uses.
+/// Looks after a service until it stops: the proxy of its commands, what they take on the disk, workspaces that nobody
+/// uses, and runs that go on filling what was removed.
 pub fn tend(service: &Arc<Service>) {
     let (egress, launcher) = (Arc::clone(&service.egress), Arc::clone(&service.launcher));
     tokio::spawn(confine::serve_egress(egress, launcher, service.stop.clone()));
     tokio::spawn(Arc::clone(&service.disk).look(service.store.clone(), service.stop.clone()));
     tokio::spawn(sweep::sweep(Arc::clone(service)));
+    let filled = Arc::downgrade(service);
+    service.store.when_trash_is_filled(move |sandbox| {
+        if let Some(service) = filled.upgrade() {
+            service.under_way.stop(sandbox);
+        }
+    });
 }
 
 /// Waits for the end of the runs under way, and kills those that take longer than `grace`.

@@ -14,6 +14,7 @@ use crate::output::{Capture, Stream};
 use crate::residents::{Resident, Surroundings};
 use crate::result::ExecResult;
 use crate::run::{RunSpec, deadline};
+use crate::supervisor::Supervised;
 use crate::watch::{Pipes, Watch};
 
 /// A run that the launcher has. Dropping it kills the whole tree of processes.
@@ -34,6 +35,8 @@ pub struct Begun {
     pub(crate) lasting: Option<(Surroundings, OwnedFd)>,
     /// Whether its first process had stayed.
     pub(crate) is_residents: bool,
+    /// What its supervisor has to know, when it has one.
+    pub(crate) supervised: Option<Supervised>,
 }
 
 impl Begun {
@@ -55,11 +58,13 @@ impl Begun {
             through,
             lasting,
             is_residents,
+            supervised,
         } = self;
         let mut capture = Capture::new(spec.limits.output_bytes);
         let deadline = tokio::time::Instant::from_std(began + deadline(&spec));
         let mut watch = Watch::new(pipes, reports, deadline, launcher.buffers.lend())?;
         watch.halt = spec.halt.take();
+        watch.supervised = supervised;
         if let Some(live) = live {
             watch.join(live)?;
         }

@@ -86,9 +86,11 @@ impl Launcher {
         if mounted && let Some(Err(reason)) = self.offers().map(|offers| offers.processes) {
             notes.push(format!("there is no /proc: {reason}").into());
         }
-        if !own_uid && !as_root {
+        let supervised = !mounted && self.supervises();
+        if !own_uid && !as_root && !supervised && !self.counts_apart() {
             notes.push(
-                "the limit on processes counts those of the service's uid, at most five seconds old".into(),
+                "the limit on processes counts those of the service's uid, at most a quarter of a second old"
+                    .into(),
             );
         }
         if self.programs.is_open() {
@@ -100,16 +102,7 @@ impl Launcher {
             files: landlock.clone(),
             programs: landlock,
             system_calls: filter.map_or_else(Layer::unavailable, |()| Layer::Enforced),
-            identity: if own_uid {
-                Layer::Enforced
-            } else {
-                Layer::unavailable(if mounted {
-                    "the command runs as the service's own uid, without capabilities; it sees no other file of it"
-                } else {
-                    "the command runs as the service's own uid, without capabilities: it can change mode and times \
-                     of files that the service owns"
-                })
-            },
+            identity: if own_uid { Layer::Enforced } else { Layer::unavailable(self.shared_uid()) },
             namespaces: match self.without_namespaces() {
                 None => Layer::Enforced,
                 Some(reason) => Layer::unavailable(reason.to_owned()),
@@ -133,7 +126,7 @@ impl Launcher {
                     Layer::unavailable("sockets are refused by the filter, which this kernel lacks")
                 }
             },
-            limits: if as_root && memory_bound != MemoryBound::CgroupV2 {
+            limits: if as_root && !supervised && memory_bound != MemoryBound::CgroupV2 {
                 Layer::unavailable("the kernel limits no processes of root; all other limits hold")
             } else {
                 Layer::Enforced
@@ -151,6 +144,28 @@ impl Launcher {
                 Layer::unavailable("a process that leaves its group outlives the run")
             },
             notes,
+        }
+    }
+    /// What a run can do that has the service's uid.
+    fn shared_uid(&self) -> String {
+        let shared = "the command runs as the service's own uid, without capabilities";
+        if self.mounts() {
+            return format!("{shared}; it sees no other file of it");
+        }
+        let hello = self.hello();
+        match (hello.filter, hello.supervision, self.unreadable()) {
+            (Ok(()), Ok(()), None) => format!(
+                "{shared}: the service changes modes, times and owners of files for it, and only of the command's own"
+            ),
+            (Ok(()), Err(reason), _) => {
+                format!("{shared}: changes of modes, times and owners of files are refused, because {reason}")
+            }
+            (Ok(()), Ok(()), Some(reason)) => {
+                format!("{shared}: changes of modes, times and owners of files may be refused: {reason}")
+            }
+            (Err(_), ..) => {
+                format!("{shared}: it can change mode and times of files that the service owns")
+            }
         }
     }
 }

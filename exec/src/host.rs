@@ -103,6 +103,15 @@ impl Launcher {
                 );
                 canaries.push(self.canary(&cage, "see a process of the host", &attempt).await?);
             }
+            if owner.is_none() && self.supervises() && !self.mounts() {
+                let attempt = format!("chmod 600 '{outside}' && echo {SECRET}");
+                canaries
+                    .push(self.canary(&cage, "change the mode of a file outside the tree", &attempt).await?);
+                let inside = self.try_out(&cage, "chmod 640 inside && echo ok").await?;
+                if inside.stdout != "ok\n" {
+                    self.cannot_read(format!("an attempt inside the tree said `{}`", inside.stderr.trim()));
+                }
+            }
             // Without an own uid, older kernels do not stop this; that is said by its layer, not a hole.
             let expected = self.signals_are_stopped(owner);
             canaries.extend(expected.then_some(canary));

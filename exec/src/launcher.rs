@@ -103,6 +103,8 @@ pub struct Launcher {
     pub(crate) networks: Networks,
     /// Set when a probe failed: the walls count as absent from then on, for this reason.
     distrust: OnceLock<String>,
+    /// Set when a probe found that the supervisor cannot do its work: why.
+    unreadable: OnceLock<String>,
     residents: Arc<Residents>,
     process: Mutex<Process>,
 }
@@ -143,6 +145,7 @@ impl Launcher {
             null,
             service,
             distrust: OnceLock::new(),
+            unreadable: OnceLock::new(),
             residents: Arc::default(),
             process: Mutex::new(process),
         };
@@ -248,9 +251,30 @@ impl Launcher {
         let _ = self.distrust.set(reason);
     }
 
+    /// Why the supervisor of a run may be unable to see what a call of it is about.
+    pub(crate) fn unreadable(&self) -> Option<&str> {
+        self.unreadable.get().map(String::as_str)
+    }
+
+    /// Notes that it is, for the first reason given.
+    pub(crate) fn cannot_read(&self, reason: String) {
+        let _ = self.unreadable.set(reason);
+    }
+
     /// What the launcher of the moment can do.
     pub(crate) fn hello(&self) -> Hello {
         self.process().hello.clone()
+    }
+
+    /// Tells whether some system calls of runs that share the uid of the service are answered by the service.
+    pub(crate) fn supervises(&self) -> bool {
+        let hello = self.hello();
+        hello.filter.is_ok() && hello.supervision.is_ok()
+    }
+
+    /// Tells whether the processes of each run are counted apart although runs share the uid of the service.
+    pub(crate) fn counts_apart(&self) -> bool {
+        self.offers().is_some_and(|offers| offers.counted_apart.is_ok()) && self.service.uid != 0
     }
 
     /// What the namespaces of runs offer; `None` where they have none.

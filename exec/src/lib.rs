@@ -44,6 +44,7 @@ mod result;
 pub mod run;
 mod seccomp;
 pub mod step;
+mod supervisor;
 mod surface;
 mod sys;
 pub mod tier;

@@ -21,6 +21,7 @@ use crate::networks::{NetworkOwner, Standing};
 use crate::programs::shorten;
 use crate::residents::{Resident, Surroundings};
 use crate::result::{Encoding, ExecResult, Limit};
+use crate::supervisor::Supervised;
 use crate::tier::{Network, Tier};
 use crate::walls::{Own, open_path};
 use crate::wire::{self, Ceilings, Command, Descriptors, MOUNTS_MAX, Next, Place, Request, Sockets, Whole};
@@ -152,7 +153,7 @@ impl Launcher {
             None => Err(request),
         };
         let is_residents = handed.is_ok();
-        let Handed { reports, through, tree } = match handed {
+        let Handed { reports, through, tree, supervised } = match handed {
             Ok(handed) => handed,
             Err(request) => self.launch(&spec, &ends, request, &standing).await?,
         };
@@ -171,6 +172,7 @@ impl Launcher {
             through,
             lasting: surroundings.zip(tree),
             is_residents,
+            supervised,
         })
     }
 
@@ -206,7 +208,7 @@ impl Launcher {
         let Request { command, deadline_ms, is_live, .. } = request;
         let next = Next { command, deadline_ms, is_live };
         match wire::send_next(socket.as_fd(), &next, ends.theirs(self.null.as_fd()), directory.as_fd()) {
-            Ok(()) => Ok(Ok(Handed { reports: socket, through, tree: Some(tree) })),
+            Ok(()) => Ok(Ok(Handed { reports: socket, through, tree: Some(tree), supervised: None })),
             Err(_) => Ok(Err(Request { command: next.command, ..request })),
         }
     }
@@ -226,9 +228,13 @@ impl Launcher {
         let mut arguments = Vec::with_capacity(spec.arguments.len() + 1);
         arguments.push(spec.program.clone());
         arguments.extend_from_slice(&spec.arguments);
-        let others = match identity {
-            Some(_) => 0,
-            None => self.census.of(self.service.uid),
+        let processes = match identity {
+            Some(_) => limits.processes,
+            // The supervisor counts.
+            None if self.supervises() => u64::MAX,
+            // So does the kernel.
+            None if self.counts_apart() => limits.processes,
+            None => limits.processes.saturating_add(self.census.of(self.service.uid)),
         };
         Ok(Request {
             command: Command {
@@ -241,7 +247,7 @@ impl Launcher {
             place: Place::Host { tree: spec.view.tree.clone() },
             limits: Ceilings {
                 memory_bytes: limits.memory_bytes,
-                processes: limits.processes.saturating_add(others),
+                processes,
                 cpu_seconds: limits.cpu_seconds,
                 file_bytes: limits.file_bytes,
                 open_files: limits.open_files,
@@ -274,7 +280,7 @@ impl Launcher {
         if let Some(clones) = &clones {
             request.place = Place::Mounted { at: clones.at.clone(), leases: spec.leases.len() };
         }
-        let (directory, walls) = self.surroundings(spec, clones.as_ref())?;
+        let Opened { directory, walls, own } = self.surroundings(spec, clones.as_ref())?;
         let (reports, run) = packet_sockets().map_err(Error::resource("socketpair"))?;
         let descriptors = Descriptors {
             run: run.as_fd(),
@@ -293,7 +299,10 @@ impl Launcher {
         };
         let through = self.submit(&request, &descriptors).await?;
         let tree = clones.filter(|_| request.may_stay).and_then(Clones::into_tree);
-        Ok(Handed { reports, through, tree })
+        let is_supervised = request.identity.is_none() && self.supervises();
+        let processes = spec.limits.processes;
+        let supervised = is_supervised.then_some(Supervised { own, processes });
+        Ok(Handed { reports, through, tree, supervised })
     }
 }
 
@@ -305,15 +314,22 @@ struct Handed {
     through: Arc<OwnedFd>,
     /// Its own mount of the tree, when its first process may stay.
     tree: Option<OwnedFd>,
+    /// What its supervisor has to know, when it has one.
+    supervised: Option<Supervised>,
+}
+
+/// What is opened for a run.
+struct Opened {
+    /// The working directory.
+    directory: OwnedFd,
+    walls: Option<Arc<OwnedFd>>,
+    /// The directories of its own that are not mounted for it.
+    own: Vec<OwnedFd>,
 }
 
 impl Launcher {
     /// Opens the working directory, and finds or builds the walls around what the run sees.
-    fn surroundings(
-        &self,
-        spec: &RunSpec,
-        clones: Option<&Clones>,
-    ) -> Result<(OwnedFd, Option<Arc<OwnedFd>>), Error> {
+    fn surroundings(&self, spec: &RunSpec, clones: Option<&Clones>) -> Result<Opened, Error> {
         let has_ports = clones.is_some() || spec.network == Network::Host;
         let build = |own: &[Own<'_>]| {
             let walls = self.walls().filter(|_| self.landlock.is_ok());
@@ -325,14 +341,16 @@ impl Launcher {
             let kept = spec.attachments.iter().filter(|attachment| attachment.role != Role::Temporary);
             let own: Vec<Own<'_>> =
                 kept.map(|attachment| (attachment.directory.as_fd(), attachment.generation)).collect();
-            return Ok((enter(tree, &spec.directory)?, build(&own)?));
+            let directory = enter(tree, &spec.directory)?;
+            return Ok(Opened { directory, walls: build(&own)?, own: Vec::new() });
         }
         let place =
             |path: &Path| open_path(path).map_err(|source| Error::Tree { path: path.to_path_buf(), source });
         let tree = place(&spec.view.tree)?;
         let scratch = place(&spec.view.scratch)?;
         let directory = enter(tree.as_fd(), &spec.directory)?;
-        Ok((directory, build(&[(tree.as_fd(), 0), (scratch.as_fd(), 0)])?))
+        let walls = build(&[(tree.as_fd(), 0), (scratch.as_fd(), 0)])?;
+        Ok(Opened { directory, walls, own: vec![tree, scratch] })
     }
 }
 

@@ -35,6 +35,8 @@ pub enum Step {
     CloseFiles,
     /// `setrlimit`
     Limits,
+    /// `setns` into a user namespace
+    Users,
     /// `setgroups`
     Groups,
     /// `setresgid`
@@ -71,6 +73,7 @@ impl fmt::Display for Step {
             Self::Handle => "pidfd_open",
             Self::CloseFiles => "close_range",
             Self::Limits => "setrlimit",
+            Self::Users => "setns(user)",
             Self::Groups => "setgroups",
             Self::Gid => "setresgid",
             Self::Uid => "setresuid",

@@ -25,6 +25,7 @@ use crate::live::{Chunk, Control, Feed, Live};
 use crate::output::{Capture, Stream};
 use crate::result::{Ending, Limit};
 use crate::run::Halt;
+use crate::supervisor::{self, Supervised};
 use crate::sys;
 use crate::tube::{LATE, Tube};
 use crate::wire::{self, Reach, Report};
@@ -77,6 +78,8 @@ pub(crate) struct Watch {
     was_killed: bool,
     /// Where somebody else may say that the run is to end.
     pub(crate) halt: Option<Halt>,
+    /// What the supervisor of the run has to know, until it is there.
+    pub(crate) supervised: Option<Supervised>,
     tap: Option<Tap>,
     begun: Option<oneshot::Sender<Control>>,
     kill: Option<watch::Receiver<bool>>,
@@ -140,6 +143,7 @@ impl Watch {
             stays: false,
             was_killed: false,
             halt: None,
+            supervised: None,
             tap: None,
             begun: None,
             kill: None,
@@ -273,6 +277,14 @@ impl Watch {
                 if let (Some(begun), Some(process)) = (self.begun.take(), attached.pop()) {
                     // Nobody waits any more when it comes back.
                     drop(begun.send(Control { process, terminal: self.terminal.take() }));
+                }
+            }
+            Report::Listener => {
+                if let (Some(supervised), Some(listener), Some(group)) =
+                    (self.supervised.take(), attached.pop(), self.pid)
+                {
+                    supervisor::start(supervised, listener, group)
+                        .map_err(Error::resource("pthread_create"))?;
                 }
             }
             Report::Unreachable { reach } => self.reach = reach,

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::packet::{
     Arrived, MOUNTS_MAX, PACKET_BYTES_MAX, decode, encode, receive, receive_next, receive_order, send,
-    send_handle, send_message, send_next, send_request,
+    send_handle, send_message, send_next, send_request, send_with,
 };
 use crate::result::Limit;
 use crate::step::Step;
@@ -214,6 +214,8 @@ pub(crate) struct Hello {
     pub(crate) filter: Result<(), String>,
     /// Whether it can take other uids and gids.
     pub(crate) can_change_identity: bool,
+    /// Whether the calls of runs can be answered by the [supervisor](crate::supervisor); otherwise why not.
+    pub(crate) supervision: Result<(), String>,
     /// What became of the root that was to be prepared; the root's directory and the socket of the process that makes
     /// network namespaces are attached.
     pub(crate) namespaces: Option<Result<Namespaces, String>>,
@@ -226,6 +228,8 @@ pub(crate) struct Hello {
 pub(crate) struct Namespaces {
     /// Whether runs get a `/proc` of their own; otherwise why not.
     pub(crate) processes: Result<(), String>,
+    /// Whether the processes of each run are counted apart; otherwise why not.
+    pub(crate) counted_apart: Result<(), String>,
 }
 
 /// What the process that makes network namespaces answers to each request for one.
@@ -255,6 +259,8 @@ pub(crate) enum Report {
     },
     /// A descriptor of the command's process is attached (pidfd_open(2)).
     Handle,
+    /// The descriptor is attached on which system calls of the run wait for their answers (seccomp_unotify(2)).
+    Listener,
     /// The uid cannot walk to the tree by its path.
     Unreachable {
         /// What becomes of absolute paths.

@@ -17,6 +17,7 @@ const NAME: &str = "signing";
 pub fn make_unless_there(dir: &Dir) -> Result<bool, KeyError> {
     let (name, fresh) = (OsStr::new(NAME), OsStr::new("fresh"));
     let make = |source: Error| KeyError::Make(Box::new(source));
+    dir.open_up_file(name).map_err(make)?;
     if dir.stat_entry(name).map_err(make)?.is_some() {
         return Ok(false);
     }

@@ -36,12 +36,20 @@ pub struct AccessConfig {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConnectionLimits {
-    /// Connections at once; a further one is told `busy` and closed.
+    /// Connections at once. For a further one the one goes that has been idle longest; when none is, it is told `busy`.
     pub connections: usize,
-    /// How long a head may take to arrive, and how long a kept connection may wait for the next one, in milliseconds.
+    /// Connections of one address at once, but for callers on this host; 0 for no bound but `connections`.
+    pub per_peer: usize,
+    /// Further connections, for callers on this host only.
+    pub reserved: usize,
+    /// How long a head may take to arrive, from its first byte or the start of the connection, in milliseconds.
     pub head_ms: u64,
+    /// How long a connection is kept for its next request, in milliseconds.
+    pub idle_ms: u64,
     /// The largest head of a request, in bytes, 8192 or more.
     pub head_bytes: usize,
+    /// What all heads that have begun and not ended may have together, in bytes; for more the largest goes.
+    pub heads_bytes: usize,
     /// How long a body may bring nothing, in milliseconds.
     pub body_idle_ms: u64,
     /// What a body brings on average at least, in bytes a second, from `body_idle_ms` of waiting on; 0 is no floor.
@@ -161,8 +169,12 @@ impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             connections: 2048,
-            head_ms: 75_000,
-            head_bytes: 256 * 1024,
+            per_peer: 1024,
+            reserved: 16,
+            head_ms: 10_000,
+            idle_ms: 75_000,
+            head_bytes: 64 * 1024,
+            heads_bytes: 32 * 1024 * 1024,
             body_idle_ms: 30_000,
             body_bytes_per_second: 1024,
             send_idle_ms: 60_000,
@@ -207,8 +219,15 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     least("limits.connections.connections", number(connections.connections), 1, "set 1 or more")?;
     // What hyper demands of its buffer.
     least("limits.connections.head_bytes", number(connections.head_bytes), 8192, "set 8192 or more")?;
+    least(
+        "limits.connections.heads_bytes",
+        number(connections.heads_bytes),
+        number(connections.head_bytes),
+        "set `limits.connections.head_bytes` or more",
+    )?;
     for (setting, value) in [
         ("limits.connections.head_ms", connections.head_ms),
+        ("limits.connections.idle_ms", connections.idle_ms),
         ("limits.connections.body_idle_ms", connections.body_idle_ms),
         ("limits.connections.send_idle_ms", connections.send_idle_ms),
     ] {

@@ -61,7 +61,7 @@ pub(super) fn of_change(headers: &HeaderMap) -> Result<Condition, Problem> {
         (None, Some(Tags::These(_))) => {
             Err(Problem::invalid("a change takes `If-None-Match: *` only; for a version use `If-Match`"))
         }
-        (Some(_), Some(_)) => Err(Problem::invalid("send `If-Match` or `If-None-Match`, not both")),
+        (Some(_), Some(_)) => Err(never()),
     }
 }
 
@@ -132,6 +132,12 @@ pub(super) fn unsatisfiable(size: u64) -> Problem {
     Problem::new(Code::RangeNotSatisfiable, format!("the file has {size} bytes: ask for some of them"))
         .with("size", size)
         .with_header(header::CONTENT_RANGE, format!("bytes */{size}"))
+}
+
+/// No file is there and is not.
+fn never() -> Problem {
+    let message = "`If-Match` and `If-None-Match` never hold together for a change: send one of them";
+    Problem::new(Code::Stale, message).with("current_etag", serde_json::Value::Null)
 }
 
 fn untagged() -> Problem {

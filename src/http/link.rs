@@ -2,14 +2,15 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::connections::{Connections, Place};
 use crate::metrics::Shared;
 
 /// A connection of a caller.
@@ -19,8 +20,9 @@ pub(super) struct Link {
     patience: Duration,
     /// Runs while the caller takes nothing of what is to be sent.
     stalled: Option<Pin<Box<Sleep>>>,
+    connections: Arc<Connections>,
     /// Given back when the connection ends, also one that has become a WebSocket.
-    _place: OwnedSemaphorePermit,
+    place: Arc<Place>,
 }
 
 impl Link {
@@ -29,10 +31,11 @@ impl Link {
         stream: TcpStream,
         metrics: Shared,
         patience: Duration,
-        place: OwnedSemaphorePermit,
+        connections: Arc<Connections>,
+        place: Arc<Place>,
     ) -> Self {
         metrics.connections.inc();
-        Self { stream, metrics, patience, stalled: None, _place: place }
+        Self { stream, metrics, patience, stalled: None, connections, place }
     }
 
     /// Looks at an attempt to send `poll`.
@@ -42,8 +45,10 @@ impl Link {
             if let Some(stalled) = &mut self.stalled {
                 stalled.as_mut().reset(Instant::now() + self.patience);
             }
+            self.connections.sent(&self.place, false);
             return poll;
         }
+        self.connections.sent(&self.place, true);
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(self.patience)));
         match stalled.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
@@ -61,6 +66,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.metrics.connections.dec();
+        self.connections.leave(&self.place);
     }
 }
 
@@ -74,6 +80,9 @@ impl AsyncRead for Link {
         let poll = Pin::new(&mut self.stream).poll_read(context, buffer);
         let received = buffer.filled().len().saturating_sub(before);
         self.metrics.received.inc_by(u64::try_from(received).unwrap_or(0));
+        if received > 0 {
+            self.connections.received(&self.place, received);
+        }
         poll
     }
 }

@@ -20,7 +20,8 @@ pub(super) async fn healthz() -> Answer {
 /// What a service that is ready has. Anybody may ask, so it is told in three words.
 #[derive(Serialize)]
 struct Readiness {
-    /// The disk has as much room left as it is to keep.
+    /// The disk has as much room left as it is to keep, and the service can make, write and remove files in its data
+    /// directory.
     disk: bool,
     /// The confinement that was found at the start is whole.
     isolation: bool,
@@ -47,8 +48,8 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer {
 pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoParams) -> Answer {
     let service = &app.service;
     let found = service.readiness.look(&service.store).await;
-    let (free_bytes, live_views) =
-        found.map_or_else(Default::default, |found| (found.free_bytes, found.live_views));
+    let (free_bytes, live_views, (trash_waiting, trash_failures)) =
+        found.map_or_else(Default::default, |found| (found.free_bytes, found.live_views, found.trash));
     let (running, waiting) = service.commands();
     let moment = Moment {
         running,
@@ -56,6 +57,8 @@ pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoPa
         live_views,
         networks: service.launcher.network_count(),
         free_bytes,
+        trash_waiting,
+        trash_failures,
         is_audited: app.service.audit.is_writable(),
     };
     let text = service.metrics.text(moment);

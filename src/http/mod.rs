@@ -6,6 +6,7 @@ mod answer;
 mod body;
 mod bounded;
 mod conditional;
+mod connections;
 mod disposition;
 mod elsewhere;
 mod facts;
@@ -31,6 +32,7 @@ mod time;
 mod tokens;
 mod traced;
 mod tree;
+mod under_way;
 
 use std::sync::Arc;
 

@@ -27,13 +27,12 @@ impl Beside {
     }
 }
 
-/// How many elements a page has at most; without `limit` it is the whole list, which may have `most`.
+/// How many elements a page has at most: `limit`, and never more than `most`.
 ///
 /// # Errors
-/// `invalid` for a limit of 0 or a cursor without a limit.
-pub(super) fn span(limit: Option<usize>, cursor: Option<&str>, most: usize) -> Result<usize, Problem> {
+/// `invalid` for a limit of 0.
+pub(super) fn span(limit: Option<usize>, most: usize) -> Result<usize, Problem> {
     match limit {
-        None if cursor.is_some() => Err(Problem::invalid("`cursor` goes with `limit`")),
         Some(0) => Err(Problem::invalid("`limit` is 1 or more")),
         None => Ok(most),
         Some(limit) => Ok(limit.min(most)),
@@ -42,10 +41,10 @@ pub(super) fn span(limit: Option<usize>, cursor: Option<&str>, most: usize) -> R
 
 /// Cuts one page out of `elements`, which are sorted by `key`.
 ///
-/// Without `limit` the page is the whole list, which may have `most` elements.
+/// Without `limit` and `cursor` the page is the whole list, which may have `most` elements.
 ///
 /// # Errors
-/// `invalid` for a limit of 0 or a cursor without a limit; `too_large` for a whole list beyond `most`.
+/// `invalid` for a limit of 0; `too_large` for a whole list beyond `most`.
 pub(super) fn cut<T>(
     mut elements: Vec<T>,
     key: impl Fn(&T) -> &str,
@@ -53,8 +52,8 @@ pub(super) fn cut<T>(
     cursor: Option<&str>,
     most: usize,
 ) -> Result<Page<T>, Problem> {
-    let span = span(limit, cursor, most)?;
-    if limit.is_none() {
+    let span = span(limit, most)?;
+    if limit.is_none() && cursor.is_none() {
         if elements.len() > most {
             let message = format!("the list has more than {most} elements: send `limit`");
             return Err(Problem::new(Code::TooLarge, message).with("limit_entries", most));
@@ -88,7 +87,8 @@ mod tests {
         assert_eq!(page(&["a", "b"], None), (list(&["a", "b"]), None));
         let all = list(&["a", "b", "c"]);
         assert!(cut(all.clone(), String::as_str, None, None, 2).is_err());
-        assert!(cut(all.clone(), String::as_str, None, Some("a"), 9).is_err());
+        let rest = cut(all.clone(), String::as_str, None, Some("a"), 9).unwrap();
+        assert_eq!((rest.elements, rest.beside.next), (list(&["b", "c"]), Some(None)));
         assert!(cut(all, String::as_str, Some(0), None, 9).is_err());
     }
 }

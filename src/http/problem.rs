@@ -431,28 +431,11 @@ pub(super) async fn no_method(method: Method, uri: Uri) -> Problem {
     )
 }
 
-/// The whole answer to a connection that is one too many: nothing of its request has been read.
-pub(super) fn too_many_connections() -> Vec<u8> {
-    let (code, status) = Code::Busy.row();
+/// The answer on a connection that is one too many.
+pub(super) fn too_many_connections() -> Problem {
     let seconds = 1;
-    let request_id = facts::request_id();
-    let body = json!({
-        "status": "error",
-        "data": format!("too many connections: try again in {seconds} s, or use one for several requests"),
-        "code": code,
-        "retry_after_seconds": seconds,
-        "request_id": request_id,
-    });
-    let body = body.to_string();
-    let mut answer = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
-         {}: {seconds}\r\n{}: {request_id}\r\nconnection: close\r\n\r\n",
-        body.len(),
-        header::RETRY_AFTER,
-        facts::REQUEST_ID,
-    );
-    answer.push_str(&body);
-    answer.into_bytes()
+    let message = format!("too many connections: try again in {seconds} s, or use one for several requests");
+    Problem::busy(message, seconds).with_header(header::CONNECTION, "close")
 }
 
 pub(super) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {

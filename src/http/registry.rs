@@ -88,19 +88,20 @@ pub(super) async fn list(
     let Reach { agent, only_of } = caller.role.reach(agent.as_ref(), user.as_ref())?;
     let owners = owners(user, scope, only_of, agent.is_some())?;
     let most = app.service.file_limits.list_entries;
-    let span = page::span(query.limit, query.cursor.as_deref(), most)?;
+    let span = page::span(query.limit, most)?;
     let after = query.cursor.as_deref().map(shelf_of).transpose()?;
     // One more than are sent tells whether there are more.
     let question = Question { agent: agent.cloned(), skill, owners, after, limit: span.saturating_add(1) };
     let answer = app.service.registered(question).await?;
     let mut rows = answer.rows;
     let is_last = rows.len() <= span;
-    if query.limit.is_none() && !is_last {
+    let is_paged = query.limit.is_some() || query.cursor.is_some();
+    if !is_paged && !is_last {
         let message = format!("the list has more than {most} elements: send `limit`");
         return Err(Problem::new(Code::TooLarge, message).with("limit_entries", most));
     }
     rows.truncate(span);
-    let next = query.limit.map(|_| rows.last().filter(|_| !is_last).map(|row| cursor_of(&row.shelf)));
+    let next = is_paged.then(|| rows.last().filter(|_| !is_last).map(|row| cursor_of(&row.shelf)));
     let beside = Beside { complete: answer.is_complete, page: page::Beside::new(next) };
     success_with(rows.into_iter().map(Registered::from).collect::<Vec<_>>(), beside)
 }

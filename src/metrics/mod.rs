@@ -6,7 +6,7 @@
 mod runs;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use exec::ExecResult;
@@ -60,6 +60,10 @@ pub struct Moment {
     pub networks: usize,
     /// Bytes that the file system of the data directory has left.
     pub free_bytes: u64,
+    /// Things that were thrown away and wait for another attempt to remove them.
+    pub trash_waiting: usize,
+    /// Attempts that have failed.
+    pub trash_failures: u64,
     /// Whether audit records can be written; 1 also where none are.
     pub is_audited: bool,
 }
@@ -81,6 +85,8 @@ pub struct Metrics {
     pub connections: Gauge<i64, AtomicI64>,
     /// Connections that were told `busy`.
     pub refused_connections: Counter,
+    /// Connections that gave way to others.
+    pub evicted_connections: Counter,
     /// Workspaces set aside because nobody used them.
     pub set_aside: Counter,
     /// Workspaces removed because nobody used them.
@@ -103,6 +109,8 @@ struct Gauges {
     live_views: Gauge,
     networks: Gauge,
     free_bytes: Gauge,
+    trash_waiting: Gauge,
+    trash_failures: Counter<u64, AtomicU64>,
     audited: Gauge,
 }
 
@@ -128,6 +136,7 @@ impl Metrics {
             sent: Counter::default(),
             connections: Gauge::default(),
             refused_connections: Counter::default(),
+            evicted_connections: Counter::default(),
             set_aside: Counter::default(),
             swept: Counter::default(),
             audited: Counter::default(),
@@ -171,6 +180,11 @@ impl Metrics {
             self.refused_connections.clone(),
         );
         registry.register(
+            "connections_evicted",
+            "Connections without a request under way that gave way to others",
+            self.evicted_connections.clone(),
+        );
+        registry.register(
             "workspaces_set_aside",
             "Workspaces set aside because nobody used them",
             self.set_aside.clone(),
@@ -207,6 +221,16 @@ impl Metrics {
             "What the file system of the data directory has left",
             Unit::Bytes,
             moment.free_bytes.clone(),
+        );
+        registry.register(
+            "trash_waiting",
+            "Things that were thrown away and wait to be removed",
+            moment.trash_waiting.clone(),
+        );
+        registry.register(
+            "trash_failures",
+            "Attempts to remove what was thrown away that have failed",
+            moment.trash_failures.clone(),
         );
         registry.register(
             "audit_writable",
@@ -260,6 +284,8 @@ impl Metrics {
         self.moment.live_views.set(count(moment.live_views));
         self.moment.networks.set(count(moment.networks));
         self.moment.free_bytes.set(i64::try_from(moment.free_bytes).unwrap_or(i64::MAX));
+        self.moment.trash_waiting.set(count(moment.trash_waiting));
+        self.moment.trash_failures.inner().store(moment.trash_failures, Ordering::Relaxed);
         self.moment.audited.set(i64::from(moment.is_audited));
         let mut out = String::new();
         // Writing to a text cannot fail.

@@ -23,12 +23,14 @@ const STALE: Duration = Duration::from_secs(10);
 pub struct Found {
     /// When it was found.
     at: Instant,
-    /// Whether it takes changes: there is as much room left as it is to keep.
+    /// Whether it takes changes: a file was written, and there is as much room left as it is to keep.
     pub is_writable: bool,
     /// Bytes that are free; 0 when that cannot be told.
     pub free_bytes: u64,
     /// Skills that are mounted for commands.
     pub live_views: usize,
+    /// What was thrown away and waits to be removed, and how often a removal failed.
+    pub trash: (usize, u64),
 }
 
 /// Looks at the data directory.
@@ -69,9 +71,10 @@ fn look(asked: &Receiver<Store>, tell: &watch::Sender<Option<Found>>) {
     while let Ok(store) = asked.recv() {
         let found = Found {
             at: Instant::now(),
-            is_writable: store.admit_space().is_ok(),
+            is_writable: store.check_usable().is_ok(),
             free_bytes: store.free_bytes().unwrap_or(0),
             live_views: store.live_views(),
+            trash: store.trash_figures(),
         };
         tell.send_replace(Some(found));
     }

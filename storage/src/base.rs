@@ -13,8 +13,8 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::place;
 use crate::provenance::{self, Provenance};
-use crate::stage::Trash;
 use crate::store::Store;
+use crate::trash::Trash;
 use crate::version::{self, Version};
 
 /// What a base record says when the skill had no baseline.
@@ -24,7 +24,7 @@ impl Store {
     /// The current baseline of a skill; `None` when it has none.
     pub(crate) fn baseline_dir(&self, agent: &AgentId, skill: &SkillId) -> Result<Option<Dir>> {
         match self.inner.root.open_dir(&place::baseline(agent)?) {
-            Ok(dir) => match dir.open_dir_entry(OsStr::new(skill.as_str())) {
+            Ok(dir) => match open_own(&dir, OsStr::new(skill.as_str())) {
                 Ok(dir) => Ok(Some(dir)),
                 Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => Ok(None),
                 Err(other) => Err(other),
@@ -120,7 +120,7 @@ impl Store {
             return Ok(Some(current));
         }
         match self.inner.root.open_dir(&place::versions(agent, skill)?) {
-            Ok(versions) => match versions.open_dir_entry(OsStr::new(wanted.as_str())) {
+            Ok(versions) => match open_own(&versions, OsStr::new(wanted.as_str())) {
                 Ok(dir) => Ok(Some(dir)),
                 Err(Error::NotFound(_)) => Ok(None),
                 Err(other) => Err(other),
@@ -156,7 +156,7 @@ impl Store {
         let based_on = self.bases(agent, skill)?;
         for (_, inode, name) in kept {
             if !based_on.contains(name.as_bytes()) && !mounted.contains(&inode) {
-                trash.push(self.inner.stage.discard(&versions, &name)?);
+                trash.push(self.inner.stage.discard(&versions, &name, None)?);
             }
         }
         Ok(trash)
@@ -175,6 +175,14 @@ impl Store {
             }
         }
         Ok(bases)
+    }
+}
+
+/// Opens a version, which belongs to the service, whatever a command has made of its permissions.
+fn open_own(dir: &Dir, name: &OsStr) -> Result<Dir> {
+    match dir.open_dir_entry(name) {
+        Err(Error::Closed(_)) => dir.open_closed_dir(name),
+        opened => opened,
     }
 }
 

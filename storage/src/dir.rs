@@ -36,6 +36,19 @@ pub(crate) const DEPTH_MAX: usize = 128;
 #[derive(Debug)]
 pub struct Dir {
     fd: OwnedFd,
+    own: Own,
+}
+
+/// What of a directory is the service's own, so that the service gives itself back the permissions that something took
+/// from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    /// Nothing.
+    Nothing,
+    /// The directory itself, but not what is in it.
+    Itself,
+    /// The directory, and each that is opened below it by [`Dir::open_dir`] and [`Dir::ensure_path`].
+    Below,
 }
 
 /// The one segment that calls without `RESOLVE_BENEATH` may be given.
@@ -65,8 +78,30 @@ impl Dir {
     pub fn ambient_open(path: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(path, flags, Mode::empty())
-            .map(|fd| Self { fd })
+            .map(Self::from)
             .map_err(|errno| Error::from_errno("open", path.display(), errno))
+    }
+
+    /// Opens the store's root by its host path. What [`Dir::open_dir`] and [`Dir::ensure_path`] open below it are the
+    /// service's own directories.
+    ///
+    /// Where commands have the service's user id, one may take away the permissions of a directory whose path it
+    /// knows. The service gives them back to itself when it meets that: on the root now, on others when they are opened.
+    ///
+    /// # Errors
+    /// As [`Dir::ambient_open`]; [`Error::Io`] when the root is another user's and closed.
+    pub fn own_root(path: &Path) -> Result<Self> {
+        let opened = Self::ambient_open(path);
+        let dir = match opened {
+            Err(Error::Closed(_)) => {
+                let failed = |errno| shut(path.display(), errno);
+                let mode = rustix::fs::stat(path).map_err(failed)?.st_mode & 0o7777;
+                rustix::fs::chmod(path, Mode::from_raw_mode(mode | 0o700)).map_err(failed)?;
+                Self::ambient_open(path)?
+            }
+            opened => opened?,
+        };
+        Ok(Self { own: Own::Below, ..dir })
     }
 
     /// Opens the directory `path`, following links that stay beneath this directory.
@@ -78,9 +113,57 @@ impl Dir {
             return self.reopen();
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat2(&self.fd, path.as_str(), flags, Mode::empty(), BENEATH)
-            .map(|fd| Self { fd })
-            .map_err(|errno| Error::from_errno("open", path, errno))
+        let open = || rustix::fs::openat2(&self.fd, path.as_str(), flags, Mode::empty(), BENEATH);
+        match open() {
+            Err(Errno::ACCESS) if self.own == Own::Below => {
+                self.open_up_path(path)?;
+                open().map(|fd| self.below(fd)).map_err(|errno| match errno {
+                    Errno::ACCESS => shut(path, errno),
+                    errno => Error::from_errno("open", path, errno),
+                })
+            }
+            opened => opened.map(|fd| self.below(fd)).map_err(|errno| Error::from_errno("open", path, errno)),
+        }
+    }
+
+    /// A directory that was opened by a path below this one.
+    fn below(&self, fd: OwnedFd) -> Self {
+        let own = if self.own == Own::Below { Own::Itself } else { Own::Nothing };
+        Self { fd, own }
+    }
+
+    /// Does `act`, once more when something had closed this directory of the service's own.
+    fn with_access<T>(&self, act: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+        match act() {
+            Err(Errno::ACCESS) if self.open_up_itself() => act(),
+            done => done,
+        }
+    }
+
+    /// Gives the service access again to a directory of its own. Tells whether something had closed it.
+    fn open_up_itself(&self) -> bool {
+        if self.own == Own::Nothing {
+            return false;
+        }
+        let is_closed = |stat: &Stat| stat.mode & 0o700 != 0o700;
+        let closed = self.stat().ok().filter(is_closed);
+        closed.is_some_and(|stat| self.set_mode(stat.mode | 0o700).is_ok())
+    }
+
+    /// Gives the service access again to this directory and each on the way to `path`, as far as they are there.
+    fn open_up_path(&self, path: &RelPath) -> Result<()> {
+        tracing::warn!(%path, "something closed a directory of the service: opening it again");
+        self.open_up_itself();
+        let mut dir = self.reopen()?;
+        for name in path.segments() {
+            dir = match dir.open_closed_dir(OsStr::new(name)) {
+                Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => return Ok(()),
+                // Another user's: nothing that an agent could do anything about.
+                Err(Error::Closed(_)) => return Err(shut(path, Errno::ACCESS)),
+                opened => opened?,
+            };
+        }
+        Ok(())
     }
 
     /// Opens the entry `name` as a directory; a link is refused.
@@ -89,8 +172,9 @@ impl Dir {
     /// [`Error::NotFound`], [`Error::NotADirectory`] (also for a link).
     pub fn open_dir_entry(&self, name: &OsStr) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.fd, segment(name)?, flags, Mode::empty())
-            .map(|fd| Self { fd })
+        let name = segment(name)?;
+        self.with_access(|| rustix::fs::openat(&self.fd, name, flags, Mode::empty()))
+            .map(Self::from)
             .map_err(|errno| Error::from_errno("open", shown(name), errno))
     }
 
@@ -105,8 +189,11 @@ impl Dir {
         self.open_dir_entry(name)
     }
 
-    /// Gives the service access to the file `name` when a command had closed it; see [`Dir::open_closed_dir`].
-    pub(crate) fn open_up_file(&self, name: &OsStr) -> Result<()> {
+    /// Gives the service access to the file `name`, if there is one, when a command had closed it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn open_up_file(&self, name: &OsStr) -> Result<()> {
         self.open_up(name, Kind::File, 0o600)
     }
 
@@ -134,8 +221,8 @@ impl Dir {
     /// [`Error::Io`] when descriptors run out.
     pub fn reopen(&self) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.fd, ".", flags, Mode::empty())
-            .map(|fd| Self { fd })
+        self.with_access(|| rustix::fs::openat(&self.fd, ".", flags, Mode::empty()))
+            .map(|fd| Self { fd, own: self.own })
             .map_err(|errno| Error::from_errno("open", ".", errno))
     }
 
@@ -159,7 +246,9 @@ impl Dir {
     /// [`Error::NotFound`], [`Error::IsDirectory`], [`Error::NotAFile`], [`Error::Escape`] for a link.
     pub fn open_file_entry(&self, name: &OsStr) -> Result<(File, Stat)> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, segment(name)?, flags, Mode::empty())
+        let name = segment(name)?;
+        let fd = self
+            .with_access(|| rustix::fs::openat(&self.fd, name, flags, Mode::empty()))
             .map_err(|errno| Error::from_errno("open", shown(name), errno))?;
         regular(fd, || shown(name))
     }
@@ -171,7 +260,9 @@ impl Dir {
     /// # Errors
     /// [`Error::AlreadyExists`], [`Error::NoSpace`].
     pub fn create_file(&self, name: &OsStr, mode: u32) -> Result<File> {
-        let fd = rustix::fs::openat(&self.fd, segment(name)?, NEW_FILE, Mode::from_raw_mode(mode))
+        let name = segment(name)?;
+        let fd = self
+            .with_access(|| rustix::fs::openat(&self.fd, name, NEW_FILE, Mode::from_raw_mode(mode)))
             .map_err(|errno| Error::from_errno("create", shown(name), errno))?;
         make_exact(&fd, mode, || shown(name))?;
         Ok(fd.into())
@@ -197,7 +288,8 @@ impl Dir {
     /// # Errors
     /// [`Error::AlreadyExists`], [`Error::NoSpace`].
     pub fn create_dir(&self, name: &OsStr, mode: u32) -> Result<Self> {
-        rustix::fs::mkdirat(&self.fd, segment(name)?, Mode::from_raw_mode(mode | 0o700))
+        let name = segment(name)?;
+        self.with_access(|| rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode | 0o700)))
             .map_err(|errno| Error::from_errno("mkdir", shown(name), errno))?;
         let dir = self.open_dir_entry(name)?;
         make_exact(&dir.fd, mode, || shown(name))?;
@@ -223,6 +315,17 @@ impl Dir {
     /// # Errors
     /// As [`Dir::ensure_dir`].
     pub fn ensure_path(&self, path: &RelPath) -> Result<Self> {
+        match self.ensure_each(path) {
+            Err(Error::Closed(_)) if self.own == Own::Below => {
+                self.open_up_path(path)?;
+                self.ensure_each(path)
+            }
+            ensured => ensured,
+        }
+        .map(|dir| self.below(dir.fd))
+    }
+
+    fn ensure_each(&self, path: &RelPath) -> Result<Self> {
         let mut dir = self.reopen()?;
         for name in path.segments() {
             dir = dir.ensure_dir(OsStr::new(name))?;
@@ -263,7 +366,8 @@ impl Dir {
     /// # Errors
     /// [`Error::Io`].
     pub fn stat_entry(&self, name: &OsStr) -> Result<Option<Stat>> {
-        match rustix::fs::statat(&self.fd, segment(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+        let name = segment(name)?;
+        match self.with_access(|| rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)) {
             Ok(stat) => Ok(Some(stat.into())),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(Error::from_errno("stat", shown(name), errno)),
@@ -311,7 +415,9 @@ impl Dir {
     }
 
     fn rename_with(&self, name: &OsStr, to: &Self, to_name: &OsStr, flags: RenameFlags) -> Result<()> {
-        rustix::fs::renameat_with(&self.fd, segment(name)?, &to.fd, segment(to_name)?, flags)
+        let (name, to_name) = (segment(name)?, segment(to_name)?);
+        let rename = || rustix::fs::renameat_with(&self.fd, name, &to.fd, to_name, flags);
+        to.with_access(|| self.with_access(rename))
             .map_err(|errno| Error::from_errno("rename", shown(to_name), errno))
     }
 
@@ -385,7 +491,7 @@ impl Dir {
 impl From<OwnedFd> for Dir {
     /// Takes a descriptor that was opened as a directory.
     fn from(fd: OwnedFd) -> Self {
-        Self { fd }
+        Self { fd, own: Own::Nothing }
     }
 }
 
@@ -405,6 +511,11 @@ fn make_exact(fd: &OwnedFd, mode: u32, path: impl Fn() -> String) -> Result<()> 
     }
     rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
         .map_err(|errno| Error::from_errno("chmod", path(), errno))
+}
+
+/// Names that the service is kept out of a directory of its own, which is a failure of the service.
+fn shut(path: impl ToString, errno: Errno) -> Error {
+    Error::Io { operation: "open a directory of the service", path: path.to_string(), source: errno.into() }
 }
 
 /// Lets only regular files through.
@@ -483,6 +594,27 @@ mod tests {
         assert_eq!(dir.entries().unwrap(), []);
         assert!(kept.stat_entry(OsStr::new("kept")).unwrap().is_some());
         drop(temp);
+    }
+
+    #[test]
+    fn a_directory_of_the_services_own_that_was_closed_is_opened_again() {
+        let (temp, dir) = fixture();
+        drop(dir.ensure_path(&path("a/b/c")).unwrap());
+        let own = Dir::own_root(temp.path()).unwrap();
+        let mode = |at: &str| dir.open_dir(&path(at)).unwrap().stat().unwrap().mode;
+        for closed in ["a", "a/b", "a/b/c"] {
+            dir.open_dir(&path(closed)).unwrap().set_mode(0).unwrap();
+        }
+        own.open_up_path(&path("a/b/c/none")).unwrap();
+        assert_eq!(["a", "a/b", "a/b/c"].map(mode), [0o700; 3]);
+        // What is held is opened as itself, and nothing in it.
+        let held = own.open_dir(&path("a")).unwrap();
+        for closed in ["a/b", "a"] {
+            dir.open_dir(&path(closed)).unwrap().set_mode(0).unwrap();
+        }
+        assert!(held.open_up_itself() && !held.open_up_itself());
+        assert_eq!([mode("a"), mode("a/b")], [0o700, 0]);
+        assert!(!held.open_dir_entry(OsStr::new("b")).unwrap().open_up_itself());
     }
 
     #[test]

@@ -1,47 +1,68 @@
 //! [`Transaction`]: several renames that happen all or not at all, whenever the service dies.
 //!
 //! A transaction is a directory in the stage. What is to be placed is built in it under the names `0`, `1`, …;
-//! [`Transaction::commit`] writes a `journal` beside them, and from then on the change *is* done: it is applied at
-//! once, and again at the next start if the service died in between. A transaction without a journal is swept.
+//! [`Transaction::commit`] writes a [record](crate::record) of it, and from then on the change *is* done: it is applied at
+//! once, and again at the next start if the service died in between. A transaction without a record is thrown away.
 //!
-//! Applying is idempotent. The journal holds the inode number of each item: as long as the item in the stage has
+//! Applying is idempotent. The record holds the inode number of each item: as long as the item in the stage has
 //! it, the item is not yet placed.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
 
-use policy::RelPath;
 use serde::{Deserialize, Serialize};
 
+use crate::destination::Destination;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::interrupt;
-use crate::patch;
-use crate::stage::{Durability, Stage, Trash};
+use crate::patch::Steps;
+use crate::record::{self, Proof};
+use crate::stage::{Draft, Durability, Stage};
+use crate::trash::Trash;
 use crate::version;
 
-const JOURNAL: &str = "journal";
-const JOURNAL_DRAFT: &str = "journal.draft";
-/// A journal of as many steps as an archive can hold skills.
-const JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Entries of the stage that a start looks at. A service has one for each change under way.
+const STAGED_MAX: usize = 1_000_000;
+/// What a former layout had at the top of a staged directory that it would have carried out.
+const FORMER_RECORDS: [&str; 2] = ["journal", "patch"];
 
 /// One rename of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Step {
     /// Inode number of the item before it is placed.
     inode: u64,
-    /// Directory that receives the item, from the store's root. It is made when it is missing.
-    into: RelPath,
-    /// Name there.
+    /// Where it is put.
+    to: Destination,
+}
+
+/// What a record of a transaction says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    /// The staged directory, which has the items.
+    staged: Staged,
+    steps: Vec<Step>,
+}
+
+/// A directory in the stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Staged {
     name: String,
-    /// Directory, from the store's root, that keeps what was replaced, under its version.
-    keep_replaced_in: Option<RelPath>,
+    inode: u64,
+}
+
+/// What a record says.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Record {
+    /// A transaction.
+    Transaction(Plan),
+    /// A patch of several files.
+    Patch(Steps),
 }
 
 /// A change of several places that happens all or not at all.
 pub(crate) struct Transaction {
     stage: Stage,
-    trash: Trash,
+    draft: Draft,
     dir: Dir,
     steps: Vec<Step>,
 }
@@ -50,17 +71,65 @@ pub(crate) struct Transaction {
 #[must_use]
 pub(crate) struct Committed {
     // Dropped first, so that the directory goes when all is applied.
-    steps: Vec<Step>,
+    plan: Plan,
     dir: Dir,
-    trash: Option<Trash>,
-    durability: Durability,
+    draft: Option<Draft>,
+    stage: Stage,
+}
+
+/// What became of what a former service left in the stage.
+#[derive(Default)]
+pub(crate) struct Recovered {
+    /// Transactions that were applied.
+    pub(crate) finished: usize,
+    /// Entries that belonged to nothing.
+    pub(crate) swept: usize,
+    /// Records that nothing proves, and which therefore were not carried out.
+    pub(crate) refused: usize,
+    /// Patches that are to be made, which takes the whole store, and the names of their records.
+    pub(crate) patches: Vec<(OsString, Steps)>,
+}
+
+impl Staged {
+    /// Describes the staged directory `dir`.
+    pub(crate) fn of(name: &OsStr, dir: &Dir) -> Result<Self> {
+        Ok(Self { name: name.to_string_lossy().into_owned(), inode: dir.stat()?.inode })
+    }
+
+    /// Opens the directory; `None` when there is another one, or none.
+    pub(crate) fn open(&self, stage: &Stage) -> Result<Option<Dir>> {
+        match stage.dir().open_dir_entry(OsStr::new(&self.name)) {
+            Ok(dir) => Ok((dir.stat()?.inode == self.inode).then_some(dir)),
+            Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Its name in the stage.
+    pub(crate) fn name(&self) -> &OsStr {
+        OsStr::new(&self.name)
+    }
+}
+
+impl Record {
+    /// Writes this down as `name`; see [`record::Records::write`].
+    pub(crate) fn write(
+        &self,
+        stage: &Stage,
+        name: &OsStr,
+        sync: impl FnOnce(&std::fs::File) -> Result<()>,
+    ) -> Result<()> {
+        let text = serde_json::to_vec(self)
+            .map_err(|error| Error::from_io("record", "stage", std::io::Error::other(error)))?;
+        stage.records().write(name, &text, sync)
+    }
 }
 
 impl Transaction {
     pub(crate) fn begin(stage: &Stage) -> Result<Self> {
-        let trash = stage.trash();
-        let dir = stage.dir().create_dir(&trash.name, 0o700)?;
-        Ok(Self { stage: stage.clone(), trash, dir, steps: Vec::new() })
+        let draft = stage.draft();
+        let dir = stage.dir().create_dir(&draft.name, 0o700)?;
+        Ok(Self { stage: stage.clone(), draft, dir, steps: Vec::new() })
     }
 
     /// The name under which the next item is to be built in [`Transaction::dir`].
@@ -73,154 +142,217 @@ impl Transaction {
         &self.dir
     }
 
-    /// Plans to place the item just built as `name` in `into`; see [`Step`].
-    pub(crate) fn place(
-        &mut self,
-        into: RelPath,
-        name: &str,
-        keep_replaced_in: Option<RelPath>,
-    ) -> Result<()> {
+    /// Plans to put the item just built at `to`.
+    pub(crate) fn place(&mut self, to: Destination) -> Result<()> {
         let item = self.next_name();
         let stat = self.dir.stat_entry(&item)?;
         let stat = stat.ok_or_else(|| Error::NotFound(item.to_string_lossy().into_owned()))?;
-        self.steps.push(Step { inode: stat.inode, into, name: name.to_owned(), keep_replaced_in });
+        self.steps.push(Step { inode: stat.inode, to });
         Ok(())
     }
 
-    /// Makes the items and the journal durable. After this the change is done, whatever happens.
+    /// Makes the items and the record durable. After this the change is done, whatever happens.
     pub(crate) fn commit(self, root: &Dir) -> Result<Committed> {
-        let durability = self.stage.durability();
         // What can fail for want of space is done before there is no way back: applying only renames.
         for step in &self.steps {
-            self.stage.ensure_path(root, &step.into)?;
-            step.keep_replaced_in.as_ref().map(|keep| self.stage.ensure_path(root, keep)).transpose()?;
+            self.stage.ensure_path(root, &step.to.place()?.0)?;
+            step.to.keeps_replaced_in()?.map(|keep| self.stage.ensure_path(root, &keep)).transpose()?;
         }
-        let text = serde_json::to_vec(&self.steps)
-            .map_err(|error| Error::from_io("journal", "stage", std::io::Error::other(error)))?;
-        let mut draft = self.dir.create_file(OsStr::new(JOURNAL_DRAFT), 0o600)?;
-        draft.write_all(&text).map_err(|error| Error::from_io("write", "journal", error))?;
-        if durability == Durability::Strict {
-            // One call for the journal and every file of every item.
-            self.dir.sync_file_system()?;
-        }
-        interrupt::commit()?;
-        self.dir.rename(OsStr::new(JOURNAL_DRAFT), &self.dir, OsStr::new(JOURNAL))?;
-        if durability == Durability::Strict {
-            self.dir.sync()?;
-            self.stage.dir().sync()?;
-        }
-        Ok(Committed { steps: self.steps, dir: self.dir, trash: Some(self.trash), durability })
+        let Self { stage, draft, dir, steps } = self;
+        let plan = Plan { staged: Staged::of(&draft.name, &dir)?, steps };
+        // One call for the record and every file of every item.
+        let sync = |_: &std::fs::File| dir.sync_file_system();
+        Record::Transaction(plan.clone()).write(&stage, &draft.name, sync)?;
+        Ok(Committed { plan, dir, draft: Some(draft), stage })
     }
 }
 
 impl Committed {
     /// Places the item of step `index`. The caller holds the lock of the tree it goes to.
     pub(crate) fn apply(&self, root: &Dir, index: usize) -> Result<()> {
-        let Some(step) = self.steps.get(index) else { return Ok(()) };
+        let Some(step) = self.plan.steps.get(index) else { return Ok(()) };
+        let is_strict = self.stage.durability() == Durability::Strict;
         let item = OsString::from(index.to_string());
-        let name = OsStr::new(step.name.as_str());
-        let into = root.ensure_path(&step.into)?;
+        let (into, name) = step.to.place()?;
+        let (into, name) = (root.ensure_path(&into)?, OsStr::new(&name));
         if self.dir.stat_entry(&item)?.is_some_and(|stat| stat.inode == step.inode) {
             match self.dir.rename_new(&item, &into, name) {
                 Err(Error::AlreadyExists(_)) => self.dir.exchange(&item, &into, name)?,
                 placed => placed?,
             }
         }
-        if let Some(keep) = &step.keep_replaced_in
+        if let Some(keep) = step.to.keeps_replaced_in()?
             && let Some(version) = version::of_entry(&self.dir, &item)?
         {
-            let keep = root.ensure_path(keep)?;
+            let keep = root.ensure_path(&keep)?;
             match self.dir.rename_new(&item, &keep, OsStr::new(version.as_str())) {
                 // The same version is kept already; this copy goes with the transaction.
                 Err(Error::AlreadyExists(_)) => {}
                 kept => kept?,
             }
-            if self.durability == Durability::Strict {
+            if is_strict {
                 keep.sync()?;
             }
         }
-        if self.durability == Durability::Strict {
+        if is_strict {
             into.sync()?;
         }
         Ok(())
     }
 
-    /// Forgets the transaction, all of whose steps were applied. What it replaced goes with the value returned.
-    pub(crate) fn finish(mut self) -> Option<Trash> {
-        // The journal goes first: without it the rest is only garbage.
-        if let Err(error) = self.dir.remove_file(OsStr::new(JOURNAL)) {
+    /// Forgets the transaction, all of whose steps were applied, or none. What it replaced goes with the values
+    /// returned, and until then counts for the tree that it was in.
+    pub(crate) fn finish(mut self) -> Vec<Trash> {
+        // The record goes first: without it the rest is only garbage.
+        if let Err(error) = self.stage.records().remove(self.plan.staged.name()) {
             tracing::warn!(%error, "a finished transaction stays until the next start");
-            return None;
+            return Vec::new();
         }
-        self.trash.take()
+        let replaced = self.replaced();
+        drop(self.draft.take());
+        replaced
+    }
+
+    /// Throws away what is in the place of items that were placed.
+    fn replaced(&self) -> Vec<Trash> {
+        let mut trash = Vec::new();
+        for (index, step) in self.plan.steps.iter().enumerate() {
+            let item = OsString::from(index.to_string());
+            let thrown = || {
+                let is_replaced = self.dir.stat_entry(&item)?.is_some_and(|stat| stat.inode != step.inode);
+                let owner = step.to.owner()?;
+                is_replaced.then(|| self.stage.discard(&self.dir, &item, owner.as_ref())).transpose()
+            };
+            match thrown() {
+                Ok(thrown) => trash.extend(thrown),
+                Err(error) => tracing::warn!(%error, "what was replaced is removed at once"),
+            }
+        }
+        trash
     }
 }
 
 impl Drop for Committed {
     fn drop(&mut self) {
         // Not finished: what is committed stays for the next start to apply.
-        if let Some(trash) = self.trash.take() {
-            std::mem::forget(trash);
+        if let Some(draft) = self.draft.take() {
+            std::mem::forget(draft);
         }
     }
 }
 
-/// Applies every committed transaction that a crash left in the stage and sweeps everything else from it but patches,
-/// which [`Store::redo_patches`](crate::Store) makes.
+/// Applies every transaction of which a former service left a record, and throws away whatever else is in the stage, but
+/// for patches, which [`Store::redo_patches`](crate::Store) makes.
 ///
-/// Returns how many transactions were applied and how many other entries were removed.
-pub(crate) fn recover(root: &Dir, stage: &Stage) -> Result<(usize, usize)> {
-    let mut applied = 0;
-    let mut removed = 0;
-    for entry in stage.dir().entries()? {
-        if patch::is_on_record(stage, &entry.name) {
-            // It takes the whole store to make it.
+/// # Errors
+/// [`Error::NoSpace`], [`Error::Io`]: the record is tried again at the next start.
+pub(crate) fn recover(root: &Dir, stage: &Stage) -> Result<Recovered> {
+    let mut recovered = Recovered::default();
+    for name in stage.records().names()? {
+        let record = match stage.records().read(&name)? {
+            Proof::Draft => {
+                stage.records().remove(&name)?;
+                continue;
+            }
+            Proof::Refused(reason) => Err(reason),
+            Proof::Genuine(text) => serde_json::from_slice(&text).map_err(|_| "it says nothing that is done"),
+        };
+        let done = match record {
+            Ok(Record::Patch(steps)) => {
+                recovered.patches.push((name, steps));
+                continue;
+            }
+            Ok(Record::Transaction(plan)) => apply_all(root, stage, plan)?,
+            Err(reason) => Err(reason),
+        };
+        match done {
+            Ok(()) => recovered.finished += 1,
+            Err(reason) => {
+                tracing::error!(
+                    record = %name.to_string_lossy(), reason,
+                    "a record of an unfinished change is not proven to be the service's: it is not carried out, and \
+                     kept in `.filesecbox/refused`"
+                );
+                stage.records().refuse(&name)?;
+                recovered.refused += 1;
+            }
+        }
+    }
+    for entry in stage.dir().entries_at_most(STAGED_MAX)? {
+        if recovered.patches.iter().any(|(_, steps)| steps.staged().name() == entry.name) {
             continue;
         }
-        if let Some(committed) = read(stage, &entry.name)? {
-            for index in 0..committed.steps.len() {
-                committed.apply(root, index)?;
-            }
-            drop(committed.finish());
-            applied += 1;
-        } else {
-            removed += 1;
+        match stage.discard(stage.dir(), &entry.name, None) {
+            Ok(trash) => trash.later(),
+            Err(error) => tracing::warn!(%error, "a staged entry stays until the next start"),
         }
-        if let Err(error) = stage.dir().remove_tree(&entry.name) {
-            tracing::warn!(%error, "a staged entry stays until the next start");
-        }
+        recovered.swept += 1;
     }
-    Ok((applied, removed))
+    Ok(recovered)
 }
 
-/// Reads the journal of the stage entry `name`, if it is a committed transaction.
-fn read(stage: &Stage, name: &OsStr) -> Result<Option<Committed>> {
-    let dir = match stage.dir().open_dir_entry(name) {
-        Ok(dir) => dir,
-        Err(Error::NotADirectory(_) | Error::Escape(_)) => return Ok(None),
-        Err(other) => return Err(other),
+/// Applies a whole transaction; says why when it cannot be one of the service's.
+fn apply_all(root: &Dir, stage: &Stage, plan: Plan) -> Result<Result<(), &'static str>> {
+    if plan.steps.iter().any(|step| step.to.owner().and_then(|_| step.to.place()).is_err()) {
+        return Ok(Err("it leads elsewhere"));
+    }
+    let Some(dir) = plan.staged.open(stage)? else {
+        // All was applied, and the directory gone, when the machine lost its power.
+        stage.records().remove(plan.staged.name())?;
+        return Ok(Ok(()));
     };
-    let file = match dir.open_file_entry(OsStr::new(JOURNAL)) {
-        Ok((file, _)) => file,
-        Err(Error::NotFound(_)) => return Ok(None),
-        Err(other) => return Err(other),
-    };
-    let mut text = Vec::new();
-    file.take(JOURNAL_BYTES_MAX)
-        .read_to_end(&mut text)
-        .map_err(|error| Error::from_io("read", "journal", error))?;
-    // Without a sync a loss of power can leave a journal without its bytes. It cannot be applied; refusing to start
-    // would not mend it.
-    let Ok(steps) = serde_json::from_slice(&text) else {
-        tracing::warn!("an unreadable journal is swept");
-        return Ok(None);
-    };
-    Ok(Some(Committed { steps, dir, trash: None, durability: stage.durability() }))
+    let committed = Committed { plan, dir, draft: None, stage: stage.clone() };
+    for index in 0..committed.plan.steps.len() {
+        match committed.apply(root, index) {
+            Ok(()) => {}
+            Err(error @ (Error::NoSpace(_) | Error::Io { .. })) => return Err(error),
+            Err(error) => {
+                tracing::error!(%error, "a step of an unfinished change cannot be made");
+                return Ok(Err("a step of it cannot be made"));
+            }
+        }
+    }
+    committed.finish().into_iter().for_each(Trash::later);
+    Ok(Ok(()))
+}
+
+/// Keeps what a former layout would have carried out for the operator to look at: nothing proves that the service wrote
+/// it. Tells how much there was.
+///
+/// # Errors
+/// [`Error::TooManyEntries`], [`Error::Io`].
+pub(crate) fn keep_former(stage: &Stage) -> Result<usize> {
+    let mut kept = 0;
+    for entry in stage.dir().entries_at_most(STAGED_MAX)? {
+        let Ok(dir) = stage.dir().open_dir_entry(&entry.name) else { continue };
+        let is_record = |name: &&str| dir.stat_entry(OsStr::new(name)).is_ok_and(|stat| stat.is_some());
+        if FORMER_RECORDS.iter().any(is_record) {
+            record::keep_aside(stage.records().refused(), stage.dir(), &entry.name)?;
+            kept += 1;
+        }
+    }
+    if kept > 0 {
+        tracing::error!(
+            kept,
+            "an earlier version left changes unfinished, and nothing proves that they are the service's: they are not \
+             carried out, and kept in `.filesecbox/refused`"
+        );
+    }
+    Ok(kept)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::sync::Arc;
+
+    use policy::{AgentId, RelPath, SkillId, UserId};
+
     use super::*;
+    use crate::record::Records;
+    use crate::stage::Names;
+    use crate::trash::TrashCan;
+    use crate::usage::Accounts;
 
     /// A baseline skill `s` at version 1, a stage, and a transaction that puts version 2 there and a file beside.
     struct Fixture {
@@ -243,32 +375,42 @@ mod tests {
         fn new() -> Self {
             let temp = tempfile::tempdir().unwrap();
             let root = Dir::ambient_open(temp.path()).unwrap();
-            make_skill(&root.ensure_path(&path("skills")).unwrap(), OsStr::new("s"), "1");
-            let stage = root.ensure_path(&path("stage")).unwrap();
-            let stage = Stage::new(stage, Durability::Relaxed).unwrap();
+            make_skill(&root.ensure_path(&path("skill/baseline/a")).unwrap(), OsStr::new("s"), "1");
+            let stage = Self::stage(&root);
             Self { _temp: temp, root, stage }
+        }
+
+        fn stage(root: &Dir) -> Stage {
+            let open = |name: &str| root.ensure_path(&path(name)).unwrap();
+            let names = Arc::new(Names::new().unwrap());
+            let accounts = Arc::new(Accounts::new());
+            let trash = TrashCan::open(open("trash"), Arc::clone(&names), accounts).unwrap();
+            let records = Records::new(open("journal"), open("refused"), [1; 32], Durability::Relaxed);
+            Stage::new(open("stage"), names, trash, records, Durability::Relaxed)
         }
 
         fn transaction(&self) -> Transaction {
             let mut transaction = Transaction::begin(&self.stage).unwrap();
             make_skill(transaction.dir(), &transaction.next_name(), "2");
-            transaction.place(path("skills"), "s", Some(path("versions/s"))).unwrap();
+            let (agent, skill) = (AgentId::parse("a").unwrap(), SkillId::parse("s").unwrap());
+            transaction.place(Destination::Baseline { agent: agent.clone(), skill: skill.clone() }).unwrap();
             transaction.dir().create_file(&transaction.next_name(), 0o600).unwrap();
-            transaction.place(path("new/place"), "beside", None).unwrap();
+            let user = UserId::parse("u").unwrap();
+            transaction.place(Destination::Base { user, agent, skill }).unwrap();
             transaction
         }
 
         /// Every file below the root but the stage's, with its text.
         fn state(&self) -> Vec<(String, String)> {
             let mut state = Vec::new();
-            for entry in ["skills/s/f", "new/place/beside"] {
+            for entry in ["skill/baseline/a/s/f", ".filesecbox/bases/a/s/u"] {
                 if let Ok((mut file, _)) = self.root.open_file(&path(entry)) {
                     let mut text = String::new();
                     file.read_to_string(&mut text).unwrap();
                     state.push((entry.to_owned(), text));
                 }
             }
-            if let Ok(versions) = self.root.open_dir(&path("versions/s")) {
+            if let Ok(versions) = self.root.open_dir(&path(".filesecbox/versions/a/s")) {
                 state.extend(versions.entries().unwrap().into_iter().map(|entry| {
                     let mut text = String::new();
                     let kept = versions.open_dir_entry(&entry.name).unwrap();
@@ -281,19 +423,22 @@ mod tests {
 
         /// Recovers as the next start does, twice, and returns what is there then.
         fn recovered(&self) -> (usize, Vec<(String, String)>) {
-            let (finished, _) = recover(&self.root, &self.stage).unwrap();
+            let recovered = recover(&self.root, &self.stage).unwrap();
+            assert_eq!(recovered.refused, 0);
             assert_eq!(self.stage.dir().entries().unwrap(), []);
-            assert_eq!(recover(&self.root, &self.stage).unwrap(), (0, 0));
-            (finished, self.state())
+            assert_eq!(self.stage.records().names().unwrap(), Vec::<OsString>::new());
+            let again = recover(&self.root, &self.stage).unwrap();
+            assert_eq!((again.finished, again.swept, again.refused), (0, 0, 0));
+            (recovered.finished, self.state())
         }
     }
 
     fn old() -> Vec<(String, String)> {
-        vec![("skills/s/f".into(), "1".into())]
+        vec![("skill/baseline/a/s/f".into(), "1".into())]
     }
 
     fn new() -> Vec<(String, String)> {
-        let all = [("skills/s/f", "2"), ("new/place/beside", ""), ("version", "1")];
+        let all = [("skill/baseline/a/s/f", "2"), (".filesecbox/bases/a/s/u", ""), ("version", "1")];
         all.map(|(at, text)| (at.to_owned(), text.to_owned())).into()
     }
 
@@ -321,7 +466,7 @@ mod tests {
     fn a_crash_between_placing_an_item_and_keeping_what_it_replaced_ends_in_the_new_state() {
         let fixture = Fixture::new();
         let committed = fixture.transaction().commit(&fixture.root).unwrap();
-        let into = fixture.root.open_dir(&path("skills")).unwrap();
+        let into = fixture.root.open_dir(&path("skill/baseline/a")).unwrap();
         committed.dir.exchange(OsStr::new("0"), &into, OsStr::new("s")).unwrap();
         drop(committed);
         assert_eq!(fixture.recovered(), (1, new()));
@@ -333,7 +478,7 @@ mod tests {
         let committed = fixture.transaction().commit(&fixture.root).unwrap();
         committed.apply(&fixture.root, 0).unwrap();
         committed.apply(&fixture.root, 1).unwrap();
-        committed.dir.remove_file(OsStr::new(JOURNAL)).unwrap();
+        committed.stage.records().remove(committed.plan.staged.name()).unwrap();
         drop(committed);
         assert_eq!(fixture.recovered(), (0, new()));
     }
@@ -345,7 +490,7 @@ mod tests {
         for index in [0, 0, 1, 1, 0] {
             committed.apply(&fixture.root, index).unwrap();
         }
-        committed.finish();
+        drop(committed.finish());
         assert_eq!(fixture.recovered(), (0, new()));
     }
 
@@ -355,5 +500,58 @@ mod tests {
         drop(fixture.transaction());
         assert_eq!(fixture.stage.dir().entries().unwrap(), []);
         assert_eq!(fixture.state(), old());
+    }
+
+    #[test]
+    fn a_crash_after_all_steps_and_before_the_record_was_forgotten_leaves_no_record() {
+        let fixture = Fixture::new();
+        let mut committed = fixture.transaction().commit(&fixture.root).unwrap();
+        committed.apply(&fixture.root, 0).unwrap();
+        committed.apply(&fixture.root, 1).unwrap();
+        drop(committed.draft.take());
+        drop(committed);
+        assert_eq!(fixture.recovered(), (1, new()));
+    }
+
+    #[test]
+    fn a_record_that_leads_elsewhere_is_not_carried_out_whoever_wrote_it() {
+        let fixture = Fixture::new();
+        let committed = fixture.transaction().commit(&fixture.root).unwrap();
+        let staged = committed.plan.staged.clone();
+        committed.stage.records().remove(staged.name()).unwrap();
+        drop(committed);
+        // As if the key were known.
+        for to in [
+            r#"{"overlay": {"user": "u", "agent": "a", "path": "../../../.filesecbox/keys/signing"}}"#,
+            r#"{"overlay": {"user": "u", "agent": "a", "path": ".s"}}"#,
+            r#"{"into": ".filesecbox/keys", "name": "signing", "keep_replaced_in": null}"#,
+        ] {
+            let text = format!(
+                r#"{{"transaction": {{"staged": {}, "steps": [{{"inode": 1, "to": {to}}}]}}}}"#,
+                serde_json::to_string(&staged).unwrap()
+            );
+            fixture.stage.records().write(staged.name(), text.as_bytes(), |_| Ok(())).unwrap();
+            let recovered = recover(&fixture.root, &fixture.stage).unwrap();
+            assert_eq!((recovered.finished, recovered.refused), (0, 1), "{to}");
+            assert_eq!(fixture.state(), old());
+            fixture.stage.records().refused().remove_tree(staged.name()).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_a_former_layout_would_have_carried_out_is_kept_and_never_read() {
+        let fixture = Fixture::new();
+        for (name, record) in [("0123456789abcdef-1", "journal"), ("0123456789abcdef-2", "patch")] {
+            let dir = fixture.stage.dir().create_dir(OsStr::new(name), 0o700).unwrap();
+            make_skill(&dir, OsStr::new("0"), "forged");
+            let inode = dir.stat_entry(OsStr::new("0")).unwrap().unwrap().inode;
+            let text = format!(
+                r#"[{{"inode":{inode},"into":"skill/baseline/a","name":"s","keep_replaced_in":null}}]"#
+            );
+            dir.create_file(OsStr::new(record), 0o600).unwrap().write_all(text.as_bytes()).unwrap();
+        }
+        assert_eq!(keep_former(&fixture.stage).unwrap(), 2);
+        assert_eq!(fixture.recovered(), (0, old()));
+        assert_eq!(fixture.stage.records().refused().entries().unwrap().len(), 2);
     }
 }

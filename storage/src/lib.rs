@@ -6,7 +6,8 @@
 //! | --- | --- |
 //! | [`dir`] | [`Dir`], an open directory: the only way to anything stored |
 //! | [`spool`] | files of no name for what is on its way |
-//! | [`stage`], `journal` | building things aside and making them visible at once |
+//! | [`stage`], `journal`, `record` | building things aside and making them visible at once |
+//! | `trash` | what was thrown away, until it is removed |
 //! | [`tree`] | the contract of a tree; [`union`], [`live`] and [`plain`] keep it |
 //! | [`cached`] | reads that take no waiting |
 //! | [`interrupt`] | ending a job early |
@@ -26,6 +27,7 @@ pub mod archive;
 mod base;
 pub mod cached;
 mod copy;
+mod destination;
 pub mod dir;
 mod download;
 pub mod encoding;
@@ -43,6 +45,7 @@ pub mod plain;
 pub mod provenance;
 pub mod publish;
 pub mod pull;
+mod record;
 pub mod run;
 pub mod sandbox;
 pub mod search;
@@ -55,6 +58,7 @@ pub mod stat;
 pub mod status;
 pub mod store;
 pub mod text;
+mod trash;
 pub mod tree;
 pub mod union;
 pub mod usage;
@@ -79,10 +83,11 @@ pub use sides::{Side, Sides};
 pub use skills::Skill;
 pub use snapshot::{Forked, Snapshot, SnapshotId, SnapshotNote, Snapshots};
 pub use spool::Spool;
-pub use stage::{Durability, Leftovers};
+pub use stage::Durability;
 pub use stat::{ETag, Kind, Layer, Stat};
 pub use status::{Change, Changed, SkillStatus, Status};
 pub use store::{Options, Recovery, Store};
+pub use trash::Leftovers;
 pub use tree::Tree;
 pub use usage::{Ceiling, Flight, Use};
 pub use version::{Contents, Version};

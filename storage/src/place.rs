@@ -6,13 +6,18 @@
 //! sandbox/{user}/{agent}/…                  a workspace
 //! .filesecbox/format                        version of this layout
 //! .filesecbox/lock                          held by the one service that uses the store
-//! .filesecbox/stage/                        what is being built; swept at start
+//! .filesecbox/salt                          what tells the user ids of this store from those of others
+//! .filesecbox/journal.key                   what proves records to be the service's
+//! .filesecbox/journal/{name}                records of changes that are to be done again after a crash
+//! .filesecbox/refused/{name}                what looked like a record and was not carried out, for the operator
+//! .filesecbox/stage/                        what is being built; thrown away at start
+//! .filesecbox/trash/{bin}/{item}            what was thrown away, until it is removed
 //! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions
 //! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with, and what was published as it
-//! .filesecbox/work/{run}/…                  merged views that were materialised for a run; swept at start
+//! .filesecbox/work/{run}/…                  trees that were copied for a run; thrown away at start
+//! .filesecbox/views/{view}/…                what a live view needs; swept at start
 //! .filesecbox/packages/{user}/{agent}/…     home directory of commands
 //! .filesecbox/kept/{user}/{agent}/          `workspace` and `home`, set aside because nobody used them
-//! .filesecbox/salt                          what tells the user ids of this store from those of others
 //! .filesecbox/sandboxes/{user}/{agent}/     when a sandbox was used last, as an attribute; what follows
 //!   manifests/{snapshot}                    what a snapshot of the workspace holds
 //!   objects/{xx}/{digest}                   contents of files that snapshots hold
@@ -28,14 +33,24 @@ use policy::{AgentId, PathError, RelPath, SkillId, UserId};
 use crate::error::Result;
 
 /// The version of the layout that this code writes and reads.
-pub(crate) const FORMAT: &str = "1\n";
+pub(crate) const FORMAT: &str = "2\n";
+/// The one before it, which is made the current one at start: it had records in the stage, which nothing proved.
+pub(crate) const FORMER_FORMAT: &str = "1\n";
 
 /// The service's own directory.
 pub(crate) const OWN: &str = ".filesecbox";
 /// What is being built.
 pub(crate) const STAGE: &str = ".filesecbox/stage";
-/// Materialised merged views.
+/// What was thrown away.
+pub(crate) const TRASH: &str = ".filesecbox/trash";
+/// Records of changes that are to be done again after a crash.
+pub(crate) const JOURNAL: &str = ".filesecbox/journal";
+/// What looked like a record and was not carried out.
+pub(crate) const REFUSED: &str = ".filesecbox/refused";
+/// Trees that were copied for runs.
 pub(crate) const WORK: &str = ".filesecbox/work";
+/// What live views need.
+pub(crate) const VIEWS: &str = ".filesecbox/views";
 
 /// The baselines of all agents.
 pub(crate) const BASELINE: &str = "skill/baseline";
@@ -51,22 +66,34 @@ pub(crate) const KEPT: &str = ".filesecbox/kept";
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 11] = [
+pub(crate) const DIRECTORIES: [&str; 15] = [
     BASELINE,
     "skill/overlay",
     WORKSPACES,
     OWN,
     STAGE,
+    TRASH,
+    JOURNAL,
+    REFUSED,
     ".filesecbox/versions",
     BASES,
     WORK,
+    VIEWS,
     HOMES,
     KEPT,
     SANDBOXES,
 ];
 
+/// Every file in [`OWN`] that a start reads.
+pub(crate) const FILES: [&str; 4] = ["format", "lock", SALT, RECORD_KEY];
+/// What tells the user ids of this store from those of others.
+pub(crate) const SALT: &str = "salt";
+/// What proves records.
+pub(crate) const RECORD_KEY: &str = "journal.key";
+
 /// Those of [`DIRECTORIES`] that no command has a reason to enter, whatever its user id is.
-pub(crate) const SERVICE_ONLY: [&str; 5] = [STAGE, ".filesecbox/versions", BASES, KEPT, SANDBOXES];
+pub(crate) const SERVICE_ONLY: [&str; 9] =
+    [STAGE, TRASH, JOURNAL, REFUSED, ".filesecbox/versions", BASES, VIEWS, KEPT, SANDBOXES];
 
 fn place(parts: &[&str]) -> Result<RelPath> {
     // Ids are single segments of at most 128 bytes, so the joined path keeps every rule of `RelPath`.
@@ -140,6 +167,11 @@ pub(crate) fn owner(salt: &Salt, user: &UserId, agent: &AgentId) -> u32 {
 #[must_use]
 pub(crate) fn passing_owner(fresh_name: &OsStr) -> u32 {
     from_hash(blake3::hash(fresh_name.as_bytes()))
+}
+
+/// Tells whether a user id is one that sandboxes have.
+pub(crate) fn is_a_sandboxs(owner: u32) -> bool {
+    (OWNER_FIRST..2 * OWNER_FIRST).contains(&owner)
 }
 
 fn from_hash(hash: blake3::Hash) -> u32 {

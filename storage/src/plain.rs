@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use policy::RelPath;
+use policy::{RelPath, TreeId};
 
 use crate::copy::{copy_tree, taken_by_copy};
 use crate::dir::{DEPTH_MAX, Dir};
@@ -18,6 +18,8 @@ use crate::usage::Use;
 /// A tree without layers.
 pub struct Plain {
     pub(crate) stage: Stage,
+    /// Which tree it is.
+    pub(crate) id: TreeId,
     pub(crate) dir: Dir,
     /// The user and group that owns everything made here; `None` keeps the service's own.
     pub(crate) owner: Option<u32>,
@@ -186,9 +188,9 @@ impl Tree for Plain {
     fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Aftermath> {
         let (parent, name) = self.parent_of(path)?;
         replaceable(parent.stat_entry(&name)?.as_ref(), path)?;
-        let trash = self.stage.trash();
-        self.stage.dir().create_symlink(target, &trash.name)?;
-        self.stage.dir().rename(&trash.name, &parent, &name)?;
+        let draft = self.stage.draft();
+        self.stage.dir().create_symlink(target, &draft.name)?;
+        self.stage.dir().rename(&draft.name, &parent, &name)?;
         Ok(Aftermath::sync(parent))
     }
 
@@ -198,12 +200,12 @@ impl Tree for Plain {
             parent => parent?,
         };
         // Built aside, so that nobody sees it before it has its owner.
-        let trash = self.stage.trash();
-        let made = self.stage.dir().create_dir(&trash.name, mode)?;
+        let draft = self.stage.draft();
+        let made = self.stage.dir().create_dir(&draft.name, mode)?;
         if let Some(owner) = self.owner {
             made.set_owner(owner)?;
         }
-        match self.stage.dir().rename_new(&trash.name, &parent, &name) {
+        match self.stage.dir().rename_new(&draft.name, &parent, &name) {
             Ok(()) => Ok(Aftermath::sync(parent)),
             Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(path.to_string())),
             Err(other) => Err(other),
@@ -261,8 +263,8 @@ impl Tree for Plain {
         let (parent, name) = self.parent_of(to)?;
         let source = self.dir.open_dir(from)?;
         let mode = source.stat()?.mode;
-        let trash = self.stage.trash();
-        let copy = self.stage.dir().create_dir(&trash.name, mode | 0o700)?;
+        let draft = self.stage.draft();
+        let copy = self.stage.dir().create_dir(&draft.name, mode | 0o700)?;
         copy_tree(&Layers { upper: Some(source), lower: None }, &copy, self.owner, DEPTH_MAX)?;
         copy.set_mode(mode)?;
         if let Some(owner) = self.owner {
@@ -272,7 +274,7 @@ impl Tree for Plain {
             copy.sync_file_system()?;
         }
         interrupt::commit()?;
-        match self.stage.dir().rename_new(&trash.name, &parent, &name) {
+        match self.stage.dir().rename_new(&draft.name, &parent, &name) {
             Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(to.to_string())),
             placed => placed.map(|()| Aftermath::sync(parent)),
         }
@@ -280,7 +282,7 @@ impl Tree for Plain {
 
     fn remove(&self, path: &RelPath) -> Result<Aftermath> {
         let (parent, name) = self.parent_of(path)?;
-        let trash = match self.stage.discard(&parent, &name) {
+        let trash = match self.stage.discard(&parent, &name, Some(&self.id)) {
             Err(Error::NotFound(_)) => return Err(Error::NotFound(path.to_string())),
             trash => trash?,
         };

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
+use crate::destination::Destination;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::journal::Transaction;
 use crate::place;
 use crate::provenance::Provenance;
-use crate::stage::{Leftovers, Trash};
 use crate::store::Store;
+use crate::trash::{Leftovers, Trash};
 use crate::union::layers::{Layers, OPAQUE};
 use crate::version::{self, Contents, Version};
 
@@ -103,8 +104,8 @@ impl Store {
                     if unchanged {
                         transaction.dir().remove_tree(&item)?;
                     } else {
-                        let keep = Some(place::versions(agent, skill)?);
-                        transaction.place(place::baseline(agent)?, skill.as_str(), keep)?;
+                        let to = Destination::Baseline { agent: agent.clone(), skill: skill.clone() };
+                        transaction.place(to)?;
                         changes.push(Change::Baseline(skill.clone()));
                     }
                 }
@@ -116,13 +117,13 @@ impl Store {
                     let mut counter = self.counter();
                     counter.tree(&dir)?;
                     self.admit_whole(&tree, counter.end().taken)?;
-                    transaction.place(place::overlay(user, agent)?, skill.as_str(), None)?;
+                    transaction.place(Destination::overlay(&tree)?)?;
                     changes.push(Change::Overlay(tree.clone()));
                     let mut base = transaction.dir().create_file(&transaction.next_name(), 0o600)?;
                     let line = provenance.describing(dir, skill)?.line();
                     base.write_all(format!("{}\n{line}", self.base_text(agent, skill)?).as_bytes())
                         .map_err(|error| Error::from_io("write", "base", error))?;
-                    transaction.place(place::bases(agent, skill)?, user.as_str(), None)?;
+                    transaction.place(Destination::base(&tree)?)?;
                     changes.push(Change::Base(tree));
                 }
             }
@@ -170,7 +171,7 @@ impl Store {
                 return Err(error);
             }
         }
-        if let Some(trash) = committed.finish().map(Arc::new) {
+        for trash in committed.finish().into_iter().map(Arc::new) {
             // What is still mounted somewhere stays until it no longer is.
             seats.iter().for_each(|seat| seat.keep(Arc::clone(&trash)));
             for change in &changes {
@@ -235,7 +236,7 @@ impl Store {
             let versions = self.inner.stage.ensure_path(&self.inner.root, &place::versions(agent, skill)?)?;
             let trash = match baseline.rename_new(name, &versions, OsStr::new(version.as_str())) {
                 // The same content is kept already.
-                Err(Error::AlreadyExists(_)) => Some(self.inner.stage.discard(&baseline, name)?),
+                Err(Error::AlreadyExists(_)) => Some(self.inner.stage.discard(&baseline, name, None)?),
                 moved => moved.map(|()| None)?,
             };
             self.tell_views(agent, skill);
@@ -272,7 +273,7 @@ impl Store {
             }
             let in_lower = layers.lower_stat(name)?.is_some();
             let upper = self.inner.stage.ensure_path(&self.inner.root, &place)?;
-            let trash = crate::union::hide(&self.inner.stage, &upper, name, in_lower)?;
+            let trash = crate::union::hide(&self.inner.stage, id, &upper, name, in_lower)?;
             let trash = self.discard_mounted(id, trash);
             // After the deed: had the service died between, an overlay would stand on a base it did not begin with.
             if in_lower {
@@ -290,11 +291,11 @@ impl Store {
     }
 
     /// Lets what was an overlay be removed: now, or when the view of it has gone. The caller holds the tree alone.
-    fn discard_mounted(&self, id: &TreeId, trash: Trash) -> Arc<Trash> {
-        let trash = Arc::new(trash);
+    fn discard_mounted(&self, id: &TreeId, trash: Option<Trash>) -> Option<Arc<Trash>> {
+        let trash = trash.map(Arc::new);
         self.inner.accounts.forget(id);
-        if let Some(seat) = self.detach_view(id) {
-            seat.keep(Arc::clone(&trash));
+        if let (Some(seat), Some(trash)) = (self.detach_view(id), &trash) {
+            seat.keep(Arc::clone(trash));
         }
         trash
     }
@@ -331,11 +332,12 @@ impl Store {
             }
             Err(other) => return Err(other),
         };
-        let trash = self.discard_mounted(id, self.inner.stage.discard(&upper, name)?);
+        let trash = self.inner.stage.discard(&upper, name, Some(id))?;
+        let trash = self.discard_mounted(id, Some(trash));
         self.forget_base(id)?;
         if self.is_strict() {
             upper.sync()?;
         }
-        Ok(Some(trash))
+        Ok(trash)
     }
 }

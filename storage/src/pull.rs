@@ -22,10 +22,10 @@ use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::place;
-use crate::stage::Trash;
 use crate::stat::Kind;
 use crate::status::{exists, same, subdirectory};
 use crate::store::Store;
+use crate::trash::Trash;
 use crate::union::layers::is_opaque;
 use crate::version::{self, Version};
 
@@ -96,6 +96,7 @@ impl Store {
         let most = self.inner.options.files.tree_entries;
         let mut pulling = Pulling {
             store: self,
+            id,
             prefer,
             entries_left: most,
             most,
@@ -121,6 +122,7 @@ impl Store {
 
 struct Pulling<'a> {
     store: &'a Store,
+    id: &'a TreeId,
     prefer: Prefer,
     entries_left: usize,
     most: usize,
@@ -185,7 +187,7 @@ impl Pulling<'_> {
     }
 
     fn remove(&mut self, upper: &Dir, name: &OsStr) -> Result<()> {
-        self.trash.push(self.store.inner.stage.discard(upper, name)?);
+        self.trash.push(self.store.inner.stage.discard(upper, name, Some(self.id))?);
         self.pulled.refreshed += 1;
         Ok(())
     }

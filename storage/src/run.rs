@@ -165,12 +165,12 @@ impl Store {
     }
 
     /// The directory of the runs' temporary directories, swept of those that a crash left.
-    fn temporaries(&self, home: &Dir) -> Result<Dir> {
+    fn temporaries(&self, id: &TreeId, home: &Dir) -> Result<Dir> {
         let name = OsStr::new("tmp");
         let dir = match home.ensure_dir(name) {
             // A command may put anything in its home. It must not lock itself out for ever.
             Err(Error::NotADirectory(_) | Error::Escape(_)) => {
-                drop(self.inner.stage.discard(home, name)?);
+                drop(self.inner.stage.discard(home, name, Some(id))?);
                 home.ensure_dir(name)?
             }
             Err(Error::Closed(_)) => home.open_closed_dir(name)?,
@@ -286,7 +286,7 @@ impl PlannedRun {
             home.set_mode(0o700)?;
         }
         give(&home, owner)?;
-        let temporaries = store.temporaries(&home)?;
+        let temporaries = store.temporaries(&SandboxId::of(&id).workspace(), &home)?;
         give(&temporaries, owner)?;
         let own = match placement {
             // Its path is the run's own, and told before it is made.

@@ -1,7 +1,8 @@
 //! [`Stage`]: where things are built before a rename makes them visible.
 //!
 //! Everything staged lies in one directory on the store's file system. What a crash leaves there belongs to no
-//! tree and is swept at the next start.
+//! tree and is thrown away at the next start; nothing in it is ever read. What a change replaces goes from here to the
+//! [trash](crate::trash), and what is to be done again after a crash is in the [records](crate::record).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,14 +10,16 @@ use std::io::{self, Seek, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use policy::RelPath;
+use policy::{RelPath, TreeId};
 use rustix::fs::{Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::time::ClockId;
 
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::live::Seat;
+use crate::record::Records;
 use crate::stat::Stat;
+use crate::trash::{Trash, TrashCan};
 use crate::usage::Flight;
 
 /// When a change counts as done.
@@ -29,6 +32,12 @@ pub enum Durability {
     Relaxed,
 }
 
+/// Names that nothing else has.
+pub(crate) struct Names {
+    session: u64,
+    next: AtomicU64,
+}
+
 /// The staging directory of one store.
 #[derive(Clone)]
 pub struct Stage {
@@ -37,22 +46,41 @@ pub struct Stage {
 
 struct Inner {
     dir: Dir,
-    session: u64,
-    next: AtomicU64,
+    names: Arc<Names>,
+    trash: TrashCan,
+    records: Records,
     durability: Durability,
+}
+
+impl Names {
+    /// Names of a session of their own.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the kernel gives no random bytes.
+    pub(crate) fn new() -> Result<Self> {
+        let mut session = [0; 8];
+        getrandom::fill(&mut session)
+            .map_err(|error| Error::from_io("getrandom", "stage", io::Error::other(error.to_string())))?;
+        Ok(Self { session: u64::from_le_bytes(session), next: AtomicU64::new(0) })
+    }
+
+    /// A name that nothing has.
+    pub(crate) fn fresh(&self) -> OsString {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("{:016x}-{number:x}", self.session).into()
+    }
 }
 
 impl Stage {
     /// Uses `dir`, which nothing else writes to.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when the kernel gives no random bytes.
-    pub(crate) fn new(dir: Dir, durability: Durability) -> Result<Self> {
-        let mut session = [0; 8];
-        getrandom::fill(&mut session)
-            .map_err(|error| Error::from_io("getrandom", "stage", io::Error::other(error.to_string())))?;
-        let session = u64::from_le_bytes(session);
-        Ok(Self { inner: Arc::new(Inner { dir, session, next: AtomicU64::new(0), durability }) })
+    pub(crate) fn new(
+        dir: Dir,
+        names: Arc<Names>,
+        trash: TrashCan,
+        records: Records,
+        durability: Durability,
+    ) -> Self {
+        Self { inner: Arc::new(Inner { dir, names, trash, records, durability }) }
     }
 
     /// The directory itself.
@@ -70,6 +98,11 @@ impl Stage {
     /// With strict durability a level that was made is on the disk before anything in it is acknowledged: a
     /// directory is only as durable as its name in the one above (fsync(2)).
     pub(crate) fn ensure_path(&self, root: &Dir, path: &RelPath) -> Result<Dir> {
+        // One that was closed is opened again on the way.
+        match root.open_dir(path) {
+            Err(Error::NotFound(_)) => {}
+            opened => return opened,
+        }
         let mut dir = root.reopen()?;
         for name in path.segments() {
             let name = OsStr::new(name);
@@ -89,8 +122,17 @@ impl Stage {
 
     /// A name that nothing in the stage has.
     pub(crate) fn fresh_name(&self) -> OsString {
-        let number = self.inner.next.fetch_add(1, Ordering::Relaxed);
-        format!("{:016x}-{number:x}", self.inner.session).into()
+        self.inner.names.fresh()
+    }
+
+    /// Where what is thrown away goes.
+    pub(crate) fn trash(&self) -> &TrashCan {
+        &self.inner.trash
+    }
+
+    /// What is to be done again after a crash.
+    pub(crate) fn records(&self) -> &Records {
+        &self.inner.records
     }
 
     /// Tells whether `name` was made by [`Stage::fresh_name`] in an earlier life of the service.
@@ -101,7 +143,7 @@ impl Stage {
             session.len() == 16
                 && is_hex(session)
                 && is_hex(number)
-                && session != format!("{:016x}", self.inner.session)
+                && session != format!("{:016x}", self.inner.names.session)
         })
     }
 
@@ -142,44 +184,44 @@ impl Stage {
         Ok(staged)
     }
 
-    /// Takes the entry `name` of `from` into the stage, to be removed when the value is dropped.
+    /// Throws away the entry `name` of `from`, which was in the tree `owner`: it is removed when the value is dropped.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Io`].
-    pub(crate) fn discard(&self, from: &Dir, name: &OsStr) -> Result<Trash> {
-        let trash = self.trash();
-        match from.rename(name, self.dir(), &trash.name) {
-            // A directory that its owner may not write to cannot change its parent (rename(2), EACCES).
-            Err(Error::Closed(_)) => {
-                drop(from.open_closed_dir(name)?);
-                from.rename(name, self.dir(), &trash.name)?;
-            }
-            renamed => renamed?,
-        }
-        Ok(trash)
+    pub(crate) fn discard(&self, from: &Dir, name: &OsStr, owner: Option<&TreeId>) -> Result<Trash> {
+        self.trash().throw(from, name, owner)
     }
 
     /// Reserves a name in the stage; whatever lies there is removed when the value is dropped.
-    pub(crate) fn trash(&self) -> Trash {
-        Trash { stage: self.clone(), name: self.fresh_name() }
+    pub(crate) fn draft(&self) -> Draft {
+        Draft { stage: self.clone(), name: self.fresh_name() }
     }
 }
 
-/// A name in the stage whose content is removed when this is dropped: after the locks are released.
+/// A name in the stage at which something is being built. What it still has when this is dropped is removed.
 #[must_use]
-pub(crate) struct Trash {
+pub(crate) struct Draft {
     stage: Stage,
     pub(crate) name: OsString,
 }
 
-/// What a change replaced. It is removed when this is dropped: drop it where nobody waits.
-#[must_use]
-#[derive(Default)]
-pub struct Leftovers {
-    pub(crate) trash: Vec<Arc<Trash>>,
+impl Draft {
+    /// Throws away what has taken the place of what was built, and was in the tree `owner`.
+    ///
+    /// The change is made by now, so this does not fail: what cannot be moved is removed at once.
+    pub(crate) fn thrown(self, owner: &TreeId) -> Option<Trash> {
+        match self.stage.discard(self.stage.dir(), &self.name, Some(owner)) {
+            Ok(trash) => Some(trash),
+            Err(Error::NotFound(_)) => None,
+            Err(error) => {
+                tracing::warn!(%error, "what was replaced is removed at once");
+                None
+            }
+        }
+    }
 }
 
-impl Drop for Trash {
+impl Drop for Draft {
     fn drop(&mut self) {
         if let Err(error) = self.stage.dir().remove_tree(&self.name) {
             tracing::warn!(%error, "a staged entry stays until the next start");

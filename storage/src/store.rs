@@ -17,9 +17,12 @@ use crate::live::{self, LiveOptions, Views};
 use crate::lock::Locks;
 use crate::place;
 use crate::plain::Plain;
-use crate::sandbox::{Occupants, Uptime, Uses};
+use crate::record::{self, Records};
+use crate::sandbox::{Occupants, SandboxId, Uptime, Uses};
 use crate::snapshot::InHand;
-use crate::stage::{Durability, Stage, Trash};
+use crate::stage::{Draft, Durability, Names, Stage};
+use crate::stat::Kind;
+use crate::trash::{Closing, TrashCan};
 use crate::tree::Tree;
 use crate::union::Union;
 use crate::usage::{Accounts, Flights};
@@ -28,6 +31,9 @@ use crate::version;
 /// How often and how long a start waits for a former service to let go of the store.
 const LOCK_TRIES: usize = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(50);
+
+/// Entries of the service's own directory, of which it makes some twenty.
+const OWN_ENTRIES_MAX: usize = 1000;
 
 /// How a store behaves.
 #[derive(Clone, Debug)]
@@ -83,7 +89,7 @@ pub(crate) struct Inner {
     pub(crate) locks: Locks,
     pub(crate) options: Options,
     /// What is known of what trees take.
-    pub(crate) accounts: Accounts,
+    pub(crate) accounts: Arc<Accounts>,
     /// What is on its way for whom.
     pub(crate) flights: Flights,
     /// Who is in which sandbox.
@@ -100,6 +106,7 @@ pub(crate) struct Inner {
     pub(crate) temporaries: Arc<crate::run::Slots>,
     /// Locked as long as this store is open.
     salt: place::Salt,
+    _trash: Closing,
     _lock: File,
 }
 
@@ -110,6 +117,8 @@ pub struct Recovery {
     pub finished: usize,
     /// Unfinished changes that were swept.
     pub swept: usize,
+    /// What looked like an unfinished change and was not carried out, because nothing proves that the service wrote it.
+    pub refused: usize,
 }
 
 impl Store {
@@ -120,33 +129,64 @@ impl Store {
     /// keeps no user attributes or no whiteouts, or when the layout is of another version; [`Error::Io`].
     pub fn open(path: &Path, options: Options) -> Result<(Self, Recovery)> {
         make_root(path)?;
-        let root = Arc::new(Dir::ambient_open(path)?);
+        let root = Arc::new(Dir::own_root(path)?);
         let root_path =
             std::path::absolute(path).map_err(|error| Error::from_io("open", path.display(), error))?;
         let own = root.ensure_path(&RelPath::parse(place::OWN)?)?;
+        for file in place::FILES {
+            own.open_up_file(OsStr::new(file))?;
+        }
         let lock = hold_alone(&own)?;
-        check_format(&own)?;
+        let is_former = check_format(&own)?;
         for directory in place::DIRECTORIES {
             let dir = root.ensure_path(&RelPath::parse(directory)?)?;
             if place::SERVICE_ONLY.contains(&directory) {
                 dir.set_mode(0o700)?;
             }
         }
-        let stage = Stage::new(root.open_dir(&RelPath::parse(place::STAGE)?)?, options.durability)?;
-        let work = root.open_dir(&RelPath::parse(place::WORK)?)?;
-        let uppers = live::workplace::wait_for_former(&work)?;
-        let (finished, mut swept) = journal::recover(&root, &stage)?;
+        let open = |directory: &str| root.open_dir(&RelPath::parse(directory)?);
+        let (names, accounts) = (Arc::new(Names::new()?), Arc::new(Accounts::new()));
+        let trash = TrashCan::open(open(place::TRASH)?, Arc::clone(&names), Arc::clone(&accounts))?;
+        let closing = Closing(trash.clone());
+        let key: record::Key = secret(&own, place::RECORD_KEY)?;
+        let records = Records::new(open(place::JOURNAL)?, open(place::REFUSED)?, key, options.durability);
+        let stage = Stage::new(open(place::STAGE)?, names, trash, records, options.durability);
+        let views = open(place::VIEWS)?;
+        let uppers = live::workplace::wait_for_former(&views)?;
+        let mut recovery = Recovery::default();
+        if is_former {
+            recovery.refused += journal::keep_former(&stage)?;
+        }
+        let recovered = journal::recover(&root, &stage)?;
+        recovery.finished += recovered.finished;
+        recovery.swept += recovered.swept;
+        recovery.refused += recovered.refused;
+        for entry in views.entries()? {
+            let unmounted = live::workplace::unmount_left_over(&views, &entry.name);
+            match unmounted.and_then(|()| views.remove_tree(&entry.name)) {
+                Ok(()) => recovery.swept += 1,
+                Err(error) => tracing::warn!(%error, "a view's directory stays until the next start"),
+            }
+        }
+        let work = open(place::WORK)?;
         for entry in work.entries()? {
+            // The former layout had views here, and what is mounted must not be emptied.
             let unmounted = live::workplace::unmount_left_over(&work, &entry.name);
-            match unmounted.and_then(|()| work.remove_tree(&entry.name)) {
-                Ok(()) => swept += 1,
+            match unmounted.and_then(|()| stage.discard(&work, &entry.name, None)) {
+                Ok(trash) => {
+                    trash.later();
+                    recovery.swept += 1;
+                }
                 Err(error) => tracing::warn!(%error, "a run's files stay until the next start"),
             }
+        }
+        if is_former {
+            write_format(&own)?;
         }
         check_markers(&stage)?;
         let separate_owners = options.separate_owners && can_give_away(&stage)?;
         let options = Options { separate_owners, ..options };
-        let salt = salt(&own)?;
+        let salt = secret(&own, place::SALT)?;
         let uptime = Uptime::resume(&root.open_dir(&RelPath::parse(place::SANDBOXES)?)?)?;
         let (points, temporaries) = (crate::run::Points::default(), Arc::default());
         let holding = live::probe(&root, &stage, &options);
@@ -160,7 +200,7 @@ impl Store {
                 stage,
                 locks: Locks::new(),
                 options,
-                accounts: Accounts::new(),
+                accounts,
                 flights: Flights::default(),
                 salt,
                 occupants: Occupants::default(),
@@ -169,14 +209,15 @@ impl Store {
                 in_hand: InHand::default(),
                 points,
                 temporaries,
+                _trash: closing,
                 _lock: lock,
             }
         });
         let store = Self { inner };
         store.mend_overlays(&uppers);
         store.tidy_users()?;
-        let (made, unreadable) = store.redo_patches()?;
-        Ok((store, Recovery { finished: finished + made, swept: swept + unreadable }))
+        recovery.finished += store.redo_patches(recovered.patches)?;
+        Ok((store, recovery))
     }
 
     /// The host path of the root, absolute.
@@ -190,10 +231,32 @@ impl Store {
     /// # Errors
     /// [`Error::Path`] for a name that is none; [`Error::NoSpace`], [`Error::Io`].
     pub fn service_directory(&self, name: &str) -> Result<Dir> {
-        let own = self.inner.root.open_dir(&RelPath::parse(place::OWN)?)?;
-        let dir = own.ensure_path(&RelPath::parse(name)?)?;
+        let dir = self.inner.root.ensure_path(&RelPath::parse(place::OWN)?.join(name)?)?;
         dir.set_mode(0o700)?;
         Ok(dir)
+    }
+
+    /// Tells whether the service can work on its data: there is room, its directories open, and a file can be made,
+    /// written and removed. What keeps it out of its own directories is undone first.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
+    pub fn check_usable(&self) -> Result<()> {
+        self.admit_space()?;
+        for directory in place::DIRECTORIES {
+            drop(self.inner.root.open_dir(&RelPath::parse(directory)?)?);
+        }
+        // Those of the audit log and the registry, which are reached in other ways, too.
+        let own = self.inner.root.open_dir(&RelPath::parse(place::OWN)?)?;
+        for entry in
+            own.entries_at_most(OWN_ENTRIES_MAX)?.iter().filter(|entry| entry.kind == Kind::Directory)
+        {
+            drop(own.open_closed_dir(&entry.name)?);
+        }
+        let stage = self.inner.root.open_dir(&RelPath::parse(place::STAGE)?)?;
+        let draft = self.inner.stage.draft();
+        let mut file = stage.create_file(&draft.name, 0o600)?;
+        file.write_all(b"ready").map_err(|error| Error::from_io("write", "probe", error))
     }
 
     /// A directory of the store in which a probe may make things of its own; swept at start.
@@ -207,6 +270,18 @@ impl Store {
     pub fn probe_owner(&self) -> Option<u32> {
         let separate = self.inner.options.separate_owners;
         separate.then(|| place::passing_owner(&self.inner.stage.fresh_name()))
+    }
+
+    /// How many things that were thrown away wait to be removed, and how many attempts to remove them have failed.
+    #[must_use]
+    pub fn trash_figures(&self) -> (usize, u64) {
+        self.inner.stage.trash().figures()
+    }
+
+    /// Calls `tell` with the sandbox of whatever was thrown away and cannot be removed because something goes on filling
+    /// it: a run that still has a descriptor of it.
+    pub fn when_trash_is_filled(&self, tell: impl Fn(&SandboxId) + Send + Sync + 'static) {
+        self.inner.stage.trash().tell(Arc::new(tell));
     }
 
     /// How many skills are mounted for commands.
@@ -271,6 +346,7 @@ impl Store {
         let id = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
         Ok(Union {
             stage: self.inner.stage.clone(),
+            id: id.clone(),
             root: Arc::clone(&self.inner.root),
             baseline: place::baseline(agent)?,
             overlay: place::overlay(user, agent)?,
@@ -299,26 +375,26 @@ impl Store {
             dir.set_mode(0o700)?;
             dir.set_owner(owner)?;
         }
-        Ok(Plain { stage: self.inner.stage.clone(), dir, owner })
+        Ok(Plain { stage: self.inner.stage.clone(), id: id.clone(), dir, owner })
     }
 
     /// An empty workspace aside, for a first change that may yet be refused; see [`Store::place_draft`].
-    pub(crate) fn draft(&self, id: &TreeId) -> Result<(Plain, Trash)> {
-        let trash = self.inner.stage.trash();
-        let dir = self.inner.stage.dir().create_dir(&trash.name, 0o755)?;
+    pub(crate) fn draft(&self, id: &TreeId) -> Result<(Plain, Draft)> {
+        let draft = self.inner.stage.draft();
+        let dir = self.inner.stage.dir().create_dir(&draft.name, 0o755)?;
         let owner = self.owner(id);
         if let Some(owner) = owner {
             dir.set_mode(0o700)?;
             dir.set_owner(owner)?;
         }
-        Ok((Plain { stage: self.inner.stage.clone(), dir, owner }, trash))
+        Ok((Plain { stage: self.inner.stage.clone(), id: id.clone(), dir, owner }, draft))
     }
 
     /// Makes a draft the workspace `id`. Returns the directory to sync.
     ///
     /// # Errors
     /// [`Error::Conflict`] when a command has made the workspace meanwhile.
-    pub(crate) fn place_draft(&self, id: &TreeId, draft: &Trash) -> Result<Dir> {
+    pub(crate) fn place_draft(&self, id: &TreeId, draft: &Draft) -> Result<Dir> {
         let path = place::workspace(id.user(), id.agent())?;
         let user = path.parent().unwrap_or_else(RelPath::root);
         let above = self.inner.stage.ensure_path(&self.inner.root, &user)?;
@@ -355,58 +431,68 @@ fn hold_alone(own: &Dir) -> Result<File> {
     Err(Error::Conflict(message.to_owned()))
 }
 
-fn check_format(own: &Dir) -> Result<()> {
-    let (name, draft) = (OsStr::new("format"), OsStr::new("format.draft"));
-    match own.open_file_entry(name) {
+/// Tells whether the layout is the one before this, which is to be made this one.
+fn check_format(own: &Dir) -> Result<bool> {
+    match own.open_file_entry(OsStr::new("format")) {
         Ok((file, _)) => {
             let mut text = String::new();
             file.take(64)
                 .read_to_string(&mut text)
                 .map_err(|error| Error::from_io("read", "format", error))?;
-            if text == place::FORMAT {
-                return Ok(());
+            if text == place::FORMAT || text == place::FORMER_FORMAT {
+                return Ok(text == place::FORMER_FORMAT);
             }
-            let text = text.trim();
+            let (text, own) = (text.trim(), place::FORMAT.trim());
             Err(Error::Unsupported(format!(
-                "the data directory has layout {text}; this service writes layout 1"
+                "the data directory has layout {text}; this service writes layout {own}"
             )))
         }
-        Err(Error::NotFound(_)) => {
-            // Never there without its text: a crash at the first start must not look like another layout.
-            own.remove_tree(draft)?;
-            let mut file = own.create_file(draft, 0o600)?;
-            file.write_all(place::FORMAT.as_bytes())
-                .map_err(|error| Error::from_io("write", "format", error))?;
-            file.sync_all().map_err(|error| Error::from_io("fsync", "format", error))?;
-            own.rename(draft, own, name)
-        }
+        Err(Error::NotFound(_)) => write_format(own).map(|()| false),
         Err(other) => Err(other),
     }
 }
 
-/// Reads what keeps the user ids of this store apart from those of others, or draws it.
-fn salt(own: &Dir) -> Result<place::Salt> {
-    let name = OsStr::new("salt");
+fn write_format(own: &Dir) -> Result<()> {
+    // Never there without its text: a crash at the first start must not look like another layout.
+    let draft = OsStr::new("format.draft");
+    own.remove_tree(draft)?;
+    let mut file = own.create_file(draft, 0o600)?;
+    file.write_all(place::FORMAT.as_bytes()).map_err(|error| Error::from_io("write", "format", error))?;
+    file.sync_all().map_err(|error| Error::from_io("fsync", "format", error))?;
+    own.rename(draft, own, OsStr::new("format"))
+}
+
+/// Reads 32 bytes of the service's own from the file `name`, or draws them.
+fn secret(own: &Dir, name: &str) -> Result<[u8; 32]> {
+    let (name, mut secret) = (OsStr::new(name), [0; 32]);
     match own.open_file_entry(name) {
-        Ok((mut file, _)) => {
-            let mut salt = place::Salt::default();
-            file.read_exact(&mut salt).map_err(|error| Error::from_io("read", "salt", error))?;
-            Ok(salt)
+        Ok((mut file, stat)) => {
+            let is_own = stat.owner == rustix::process::geteuid().as_raw();
+            if (place::is_a_sandboxs(stat.owner) && !is_own) || stat.links != 1 {
+                let name = name.to_string_lossy();
+                return Err(Error::Unsupported(format!(
+                    "`.filesecbox/{name}` is not the service's own: remove it and start again"
+                )));
+            }
+            file.read_exact(&mut secret)
+                .map_err(|error| Error::from_io("read", name.to_string_lossy(), error))?;
+            Ok(secret)
         }
         Err(Error::NotFound(_)) => {
-            let mut salt = place::Salt::default();
-            getrandom::fill(&mut salt)
-                .map_err(|error| Error::from_io("getrandom", "salt", std::io::Error::other(error)))?;
-            // Under another name until it is whole: half a salt would be another one after a crash.
-            let draft = OsStr::new("salt.draft");
-            own.remove_tree(draft)?;
-            let mut file = own.create_file(draft, 0o600)?;
-            file.write_all(&salt)
+            getrandom::fill(&mut secret).map_err(|error| {
+                Error::from_io("getrandom", name.to_string_lossy(), std::io::Error::other(error))
+            })?;
+            // Under another name until it is whole: half of it would be another one after a crash.
+            let mut draft = name.to_owned();
+            draft.push(".draft");
+            own.remove_tree(&draft)?;
+            let mut file = own.create_file(&draft, 0o600)?;
+            file.write_all(&secret)
                 .and_then(|()| file.sync_all())
-                .map_err(|error| Error::from_io("write", "salt", error))?;
-            own.rename(draft, own, name)?;
+                .map_err(|error| Error::from_io("write", name.to_string_lossy(), error))?;
+            own.rename(&draft, own, name)?;
             own.sync()?;
-            Ok(salt)
+            Ok(secret)
         }
         Err(other) => Err(other),
     }
@@ -414,15 +500,15 @@ fn salt(own: &Dir) -> Result<place::Salt> {
 
 /// Tries to give a directory away: a container may be root without the privilege, or know few user ids.
 fn can_give_away(stage: &Stage) -> Result<bool> {
-    let trash = stage.trash();
-    let probe = stage.dir().create_dir(&trash.name, 0o700)?;
+    let draft = stage.draft();
+    let probe = stage.dir().create_dir(&draft.name, 0o700)?;
     Ok(probe.set_owner(place::OWNER_FIRST).is_ok())
 }
 
 /// Makes each marker once, so that a file system that cannot hold them is refused at start.
 fn check_markers(stage: &Stage) -> Result<()> {
-    let trash = stage.trash();
-    let probe = stage.dir().create_dir(&trash.name, 0o700)?;
+    let draft = stage.draft();
+    let probe = stage.dir().create_dir(&draft.name, 0o700)?;
     let refused = |what: &str, error: Error| {
         tracing::debug!(%error, "probe failed");
         Error::Unsupported(format!(

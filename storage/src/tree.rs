@@ -21,8 +21,9 @@ use crate::dir::{Dir, Entry};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::live::Seat;
-use crate::stage::{StagedFile, Trash};
+use crate::stage::StagedFile;
 use crate::stat::{Kind, Layer, Stat};
+use crate::trash::Trash;
 use crate::usage::Use;
 
 /// Symbolic links followed for one path, as many as the kernel follows (path_resolution(7)).

@@ -18,7 +18,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use policy::{RelPath, SkillId};
+use policy::{RelPath, SkillId, TreeId};
 
 use self::layers::{Found, Layers};
 use crate::copy::taken_by_copy;
@@ -33,6 +33,8 @@ use crate::usage::Use;
 /// A merged view: a baseline skill under a user's overlay.
 pub struct Union {
     pub(crate) stage: Stage,
+    /// Which tree it is.
+    pub(crate) id: TreeId,
     /// The store's root.
     pub(crate) root: Arc<Dir>,
     /// Where the baselines of the agent lie, from the store's root.

@@ -1,7 +1,8 @@
 //! Quotas: what each tree takes on the disk, and whether it may take more.
 //!
 //! A *tree* is the overlay of one skill, or a workspace together with the home directory of its user and agent, in
-//! which all their runs also have their temporary files. Each has a limit of its own ([`policy::DiskLimits`]).
+//! which all their runs also have their temporary files. Each has a limit of its own ([`policy::DiskLimits`]). What was
+//! thrown away of a tree counts for it until it is removed.
 //!
 //! What a tree takes is counted by a walk when it is first asked for, and kept in memory. Changes by the service are
 //! added to it; after a run, which may do anything, it is counted again. Requests go by what is known, so that their
@@ -100,9 +101,19 @@ impl Store {
         for dir in self.counted_dirs(id)? {
             counter.tree(&dir)?;
         }
+        self.count_trash(id, &[], &mut counter)?;
         let counted = counter.end();
         self.inner.accounts.counted(id, counted, Use::from(self.disk_limits()));
         Ok(counted)
+    }
+
+    /// Adds what was thrown away of a tree and is not removed yet, but for the directories with these inode numbers,
+    /// which are counted already.
+    pub(crate) fn count_trash(&self, id: &TreeId, known: &[u64], counter: &mut Counter) -> Result<()> {
+        for bin in self.inner.stage.trash().of(id) {
+            counter.contents_but(&bin, known)?;
+        }
+        Ok(())
     }
 
     /// A counter that gives up when a tree has far more than it may.

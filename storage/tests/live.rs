@@ -490,7 +490,7 @@ fn a_small_table_holds_few_mounts_and_loses_no_change() {
                 // Three each for those held, and for those on their way out, and what other tests open.
                 let held = descriptors().saturating_sub(before);
                 assert!(held < 3 * (8 + 64) + 400, "{held} descriptors");
-                assert!(fixture.own("work").len() <= 8 + 64 + 2);
+                assert!(fixture.own("views").len() <= 8 + 64 + 2);
             }
         }
         fixture.store.close_views().unwrap();
@@ -803,13 +803,12 @@ fn no_upper_directory_is_mounted_twice() {
         let generations: Vec<u64> =
             commands.iter().map(|command| command.attachments().unwrap()[0].generation).collect();
         assert!(generations.windows(2).all(|pair| pair[0] == pair[1]), "{generations:?}");
-        let work = fixture.own("work");
-        assert_eq!(work.len(), 1, "{work:?}");
-        let mode =
-            fs::metadata(fixture.root().join(".filesecbox/work").join(&work[0])).unwrap().permissions();
+        let views = fixture.own("views");
+        assert_eq!(views.len(), 1, "{views:?}");
+        let view = fixture.root().join(".filesecbox/views").join(&views[0]);
+        let mode = fs::metadata(&view).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o700);
-        let lease =
-            fs::File::open(fixture.root().join(".filesecbox/work").join(&work[0]).join("lease")).unwrap();
+        let lease = fs::File::open(view.join("lease")).unwrap();
         let locked = rustix::fs::flock(&lease, rustix::fs::FlockOperation::NonBlockingLockExclusive);
         assert_eq!(locked, Err(Errno::WOULDBLOCK));
     });

@@ -405,3 +405,29 @@ fn figures() {
     times.sort_unstable();
     println!("count of 10 000 files: p50 {} µs", times[10]);
 }
+
+#[test]
+fn what_was_thrown_away_counts_until_it_is_removed() {
+    let mut fixture = Fixture::with(limited(LIMIT, 100));
+    let id = storage::SandboxId { user: user_id("u"), agent: agent() };
+    let files = fixture.store.files(workspace());
+    fill(&files, "d/big", LIMIT - 8 * BLOCK).unwrap();
+    let (_, leftovers) = fixture.store.remove_sandbox(&id, false).unwrap();
+    assert!(fixture.store.usage(&workspace()).unwrap().bytes >= LIMIT - 8 * BLOCK);
+    is_quota(fill(&files, "again", LIMIT - 8 * BLOCK), "limits.disk.bytes");
+    // Another user's do not.
+    let other = fixture.store.files(TreeId::Workspace(user_id("v"), agent()));
+    fill(&other, "big", LIMIT - 8 * BLOCK).unwrap();
+    drop(leftovers);
+    fill(&files, "again", LIMIT - 8 * BLOCK).unwrap();
+
+    // A service that dies leaves it, and the next one removes it.
+    let (_, leftovers) = fixture.store.remove_sandbox(&id, false).unwrap();
+    std::mem::forget(leftovers);
+    drop(files);
+    drop(other);
+    fixture = fixture.reopened(limited(LIMIT, 100));
+    fixture.wait_for_empty_trash();
+    assert_eq!(fixture.store.usage(&workspace()).unwrap(), Use::default());
+    fill(&fixture.store.files(workspace()), "again", LIMIT - 8 * BLOCK).unwrap();
+}

@@ -13,6 +13,7 @@
 mod fixture;
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -229,13 +230,13 @@ fn a_store_of_another_layout_is_refused_and_one_whose_first_start_was_cut_short_
     let Fixture { store, temp } = fixture;
     drop(store);
     let own = temp.path().join(".filesecbox");
-    std::fs::write(own.join("format"), "2\n").unwrap();
+    std::fs::write(own.join("format"), "3\n").unwrap();
     let opened = Store::open(temp.path(), relaxed()).map(drop);
     assert!(matches!(opened, Err(Error::Unsupported(_))), "{opened:?}");
     std::fs::remove_file(own.join("format")).unwrap();
     std::fs::write(own.join("format.draft"), "").unwrap();
     Store::open(temp.path(), relaxed()).unwrap();
-    assert_eq!(std::fs::read(own.join("format")).unwrap(), b"1\n");
+    assert_eq!(std::fs::read(own.join("format")).unwrap(), b"2\n");
 }
 
 #[test]
@@ -252,8 +253,64 @@ fn whatever_lies_in_the_stage_or_in_work_a_store_opens_and_sweeps_it() {
         std::os::unix::fs::symlink("/", own.join("link")).unwrap();
     }
     let (store, recovery) = Store::open(temp.path(), relaxed()).unwrap();
-    assert_eq!((recovery.finished, recovery.swept), (0, 8));
+    assert_eq!((recovery.finished, recovery.swept, recovery.refused), (0, 8, 0));
     Fixture { store, temp }.assert_swept();
+}
+
+/// A directory that says, in the words of the former layout and of this one, that the baseline of `s` is another.
+fn forged(at: &Path) {
+    std::fs::create_dir_all(at.join("0")).unwrap();
+    std::fs::write(at.join("0/f"), "forged").unwrap();
+    let inode = std::fs::metadata(at.join("0")).unwrap().ino();
+    let former =
+        format!(r#"[{{"inode":{inode},"into":"skill/baseline/agent","name":"s","keep_replaced_in":null}}]"#);
+    std::fs::write(at.join("journal"), former).unwrap();
+    std::fs::write(at.join("patch"), r#"{"user":"v","agent":"agent","skill":null,"steps":[{"Remove":"f"}]}"#)
+        .unwrap();
+}
+
+/// A record in the words of this layout, with a proof that is made up.
+fn forged_record(staged: &Path) -> String {
+    let (name, inode) =
+        (staged.file_name().unwrap().to_str().unwrap(), std::fs::metadata(staged).unwrap().ino());
+    let item = std::fs::metadata(staged.join("0")).unwrap().ino();
+    let to = r#"{"baseline":{"agent":"agent","skill":"s"}}"#;
+    let text = format!(
+        r#"{{"transaction":{{"staged":{{"name":"{name}","inode":{inode}}},"steps":[{{"inode":{item},"to":{to}}}]}}}}"#
+    );
+    format!("{}\n{text}", "0".repeat(64))
+}
+
+#[test]
+fn nothing_that_is_not_proven_to_be_the_services_is_carried_out() {
+    for format in ["1\n", "2\n"] {
+        let fixture = Fixture::new();
+        fixture.baseline("s", &Tree::of(&[("f", "1")]));
+        put(&fixture.workspace("v"), "f", "v's");
+        let Fixture { store, temp } = fixture;
+        drop(store);
+        let own = temp.path().join(".filesecbox");
+        std::fs::write(own.join("format"), format).unwrap();
+        for place in ["stage", "trash", "trash/0123456789abcdef-5", "work", "views", "journal"] {
+            std::fs::create_dir_all(own.join(place)).unwrap();
+            forged(&own.join(place).join("0123456789abcdef-0"));
+        }
+        let record = forged_record(&own.join("stage/0123456789abcdef-0"));
+        for name in ["0123456789abcdef-1", "0123456789abcdef-2"] {
+            std::fs::write(own.join("journal").join(name), &record).unwrap();
+        }
+        let (store, recovery) = Store::open(temp.path(), relaxed()).unwrap();
+        // The directory and the two files in the journal; of the former layout, what lay in the stage as well.
+        let refused = if format == "1\n" { 4 } else { 3 };
+        assert_eq!((recovery.finished, recovery.refused), (0, refused));
+        assert_eq!(std::fs::read_to_string(own.join("format")).unwrap(), "2\n");
+        let fixture = Fixture { store, temp };
+        fixture.assert_swept();
+        assert_eq!(fixture.own("journal"), Vec::<String>::new());
+        assert_eq!(fixture::read(&fixture.skill("u", "s"), "f").unwrap(), "1");
+        assert_eq!(fixture::read(&fixture.workspace("v"), "f").unwrap(), "v's");
+        fixture.wait_for_empty_trash();
+    }
 }
 
 #[test]

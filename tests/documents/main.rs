@@ -17,6 +17,7 @@ mod api;
 mod configuration;
 mod deployment;
 mod openapi;
+mod own_directory;
 #[path = "../rest/support/promise.rs"]
 mod promise;
 mod routes;

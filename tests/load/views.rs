@@ -38,8 +38,8 @@ const GROWTH_KIB: usize = 8 * 1024;
 struct Moment {
     service: Held,
     launcher: Held,
-    /// Directories below `work/`.
-    work: usize,
+    /// Directories below `views/`.
+    views: usize,
 }
 
 impl Moment {
@@ -47,7 +47,7 @@ impl Moment {
         Self {
             service: Held::by(service.pid()),
             launcher: Held::by(service.launcher()),
-            work: host::entries(root.join(".filesecbox/work")),
+            views: host::entries(root.join(".filesecbox/views")),
         }
     }
 
@@ -55,7 +55,7 @@ impl Moment {
         Self {
             service: self.service.max(other.service),
             launcher: self.launcher.max(other.launcher),
-            work: self.work.max(other.work),
+            views: self.views.max(other.views),
         }
     }
 }
@@ -88,7 +88,7 @@ fn views_of_many_users_and_skills_cost_no_more_than_those_that_are_held() {
     random::tell(&format!("views: most {most:?}"));
     random::tell(&format!("views: in the end {ended:?}"));
     let live = VIEWS + CLOSING + 2 * CLIENTS;
-    assert!(most.work <= live, "{most:?}");
+    assert!(most.views <= live, "{most:?}");
     let rest = began.service.descriptors + KEPT;
     assert!(most.service.descriptors <= rest + live * PER_VIEW + CLIENTS * PER_RUN, "{most:?}");
     assert!(most.launcher.descriptors <= began.launcher.descriptors + CLIENTS * PER_RUN, "{most:?}");
@@ -102,7 +102,7 @@ fn views_of_many_users_and_skills_cost_no_more_than_those_that_are_held() {
 
     service.stop();
     let service = Service::start_configured(&settings, &root, &temp.path().join("log"));
-    assert_eq!(host::entries(root.join(".filesecbox/work")), 0, "the next start leaves views");
+    assert_eq!(host::entries(root.join(".filesecbox/views")), 0, "the next start leaves views");
     assert_eq!(overlays(&root), 0, "nobody changed anything, but overlays stay");
     drop(service);
 }
@@ -145,7 +145,7 @@ fn at_rest(service: &Service, root: &Path) -> Moment {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let moment = Moment::of(service, root);
-        if moment.work <= VIEWS && overlays(root) <= VIEWS {
+        if moment.views <= VIEWS && overlays(root) <= VIEWS {
             return moment;
         }
         let over = overlays(root);

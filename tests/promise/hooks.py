@@ -1,6 +1,7 @@
 """Has requests name what is there, half of the time: names that are made up are hardly ever those of a file."""
 
 import io
+import re
 import zipfile
 import zlib
 
@@ -36,6 +37,35 @@ KNOWN = {
     "patch": PATCHES,
     "edits": EDITS,
 }
+
+
+# Why a request may be refused as one that makes no sense although the document allows it: what no schema can say, because it
+# is about two parameters, about what is there, or about the text of a language.
+UNSAYABLE = [
+    "`user` out",  # of the registry: `user` with the scope `baseline`
+    "goes with a whole text",  # `encoding` with lines
+    "moved or copied into itself",  # `from` and `to`
+    "none that this list gave out|is no cursor",  # a cursor that is made up
+    "condition in the header or `etags`",
+    "goes with `Accept",  # `after` without a stream
+    "needs a WebSocket",
+    "^the pattern `.+` is refused",  # the syntax of regular expressions and of patterns for paths
+    "^the script ",  # quotes of a shell that never end
+    "^the environment variable",  # names that may not be passed, whoever sends them
+    "^`ttl_seconds` is",  # more than the configuration allows
+    "invalid type: floating point `[0-9.e+]+`, expected",  # 258.0, which JSON Schema takes for an integer
+]
+
+
+@schemathesis.check
+def no_valid_request_is_refused(context, response, case):
+    """What the document allows is never called wrong."""
+    if response.status_code in (400, 415):
+        told = response.json()
+        # Lines that a file or the text of a patch does not have.
+        is_of_lines = "line" in told or "total_lines" in told
+        if not is_of_lines and not any(re.search(reason, told["data"]) for reason in UNSAYABLE):
+            raise AssertionError(f"the document allows it, and the service says: {told['data']}")
 
 
 # What these remove is not what all others are about.

@@ -91,8 +91,20 @@ fn the_fields_of_a_body_that_are_promised_are_those_that_the_service_knows() {
     let mut seen = 0;
     for (method, path, operation) in operations() {
         let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
-        let Some(fields) = schema["properties"].as_object() else { continue };
-        let promised: BTreeSet<String> = fields.keys().cloned().collect();
+        // One schema, or one of several, which have the same fields.
+        let named = |choice: &Value| {
+            let reference = choice["$ref"].as_str().unwrap().trim_start_matches('#').to_owned();
+            PROMISE.document.pointer(&reference).unwrap().clone()
+        };
+        let choices: Vec<Value> = match schema["oneOf"].as_array() {
+            Some(choices) => choices.iter().map(named).collect(),
+            None => vec![schema.clone()],
+        };
+        let fields = choices.iter().filter_map(|choice| choice["properties"].as_object());
+        let promised: BTreeSet<String> = fields.flat_map(|fields| fields.keys().cloned()).collect();
+        if promised.is_empty() {
+            continue;
+        }
         let body = format!("{{\"{UNKNOWN}\": 1}}");
         let reply = service.client.request(&method, &path).body(body).send();
         assert_eq!(known(&reply), promised, "{method} {path}");

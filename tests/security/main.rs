@@ -26,6 +26,7 @@
     reason = "a test fails by panicking, looks at the host from outside, and shares the client with another suite"
 )]
 
+mod admittance;
 mod attack;
 mod bodies;
 #[path = "../rest/support/client.rs"]
@@ -38,6 +39,7 @@ mod headers;
 mod host;
 mod kernel;
 mod layers;
+mod modes;
 mod neighbours;
 mod network;
 mod others;
@@ -47,6 +49,7 @@ mod planting;
 mod processes;
 mod programs;
 mod races;
+mod records;
 mod resources;
 mod scene;
 mod stage;
@@ -71,6 +74,7 @@ use table::{Found, Theme};
 /// All attacks, by theme.
 const THEMES: &[Theme] = &[
     ("Files of the host and of others", files::ATTACKS),
+    ("Modes, times and owners", modes::ATTACKS),
     ("Other processes", others::ATTACKS),
     ("Programs", programs::ATTACKS),
     ("The kernel", kernel::ATTACKS),
@@ -83,8 +87,10 @@ const THEMES: &[Theme] = &[
     ("Races with the API", races::ATTACKS),
     ("Paths", paths::ATTACKS),
     ("Requests and their bodies", bodies::ATTACKS),
+    ("Connections", admittance::ATTACKS),
     ("What skills say of themselves", headers::ATTACKS),
     ("Layers", layers::ATTACKS),
+    ("What a restart believes", records::ATTACKS),
     ("Environment and identity", environment::ATTACKS),
     ("The audit log", washing::ATTACKS),
 ];

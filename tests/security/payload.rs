@@ -17,6 +17,7 @@ const FILES: &[(&str, &str)] = &[
     ("disk.py", include_str!("payloads/disk.py")),
     ("files.py", include_str!("payloads/files.py")),
     ("kernel.py", include_str!("payloads/kernel.py")),
+    ("modes.py", include_str!("payloads/modes.py")),
     ("neighbours.py", include_str!("payloads/neighbours.py")),
     ("network.py", include_str!("payloads/network.py")),
     ("others.py", include_str!("payloads/others.py")),

@@ -46,6 +46,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::driven("writing_output_without_end", flooding).everywhere().alone(),
     Attack::driven("locking_files_that_the_api_uses", locking).everywhere(),
     Attack::driven("taking_all_places_for_runs", taking_places).everywhere().alone(),
+    Attack::driven("keeping_others_from_forking_with_processes", bombing).alone().waiting(),
+    Attack::driven("keeping_others_from_forking_with_threads", bombing).alone().waiting(),
 ];
 
 /// A limit, where it is small enough that going beyond it harms nobody.
@@ -205,4 +207,68 @@ fn taking_places(scene: &Scene<'_>) -> Finding {
             Finding::Through(format!("another user waited for {took:?}: {}", served.status))
         }
     })
+}
+
+/// Commands of others while a bomb is there: two that were there before it, and as many as this after it.
+const AFTER_THE_BOMB: usize = 4;
+
+/// One user makes as many processes or threads as it may, and tries to make more without end. What others have running,
+/// and what they start, must go on making processes.
+fn bombing(scene: &Scene<'_>) -> Finding {
+    let tree = scene.workspace();
+    payload::control(&scene.control(), &scene.control().workspace(), "resources.py", &["5".into()]);
+    payload::plant(scene, &tree, "resources.py");
+    let Some(most) = small(scene, "processes", 1024) else { return too_large_for_a_test() };
+    let mut bomb = payload::request(scene, "resources.py", scene.name, Mode::Evil, &[(most * 4).to_string()]);
+    bomb["timeout_ms"] = 60_000.into();
+    let others = ["first", "second"].map(|name| workspace_of(&format!("{name}-{}", scene.user)));
+    let forking = "set -e; i=0; touch begun; while ! [ -e enough ] && [ $i -lt 2000 ]; do /bin/echo $i | cat > n; \
+                   i=$((i + 1)); done; echo served";
+    let failed = std::thread::scope(|threads| {
+        let early: Vec<_> = others
+            .iter()
+            .map(|other| {
+                let line = json!({ "shell": forking, "timeout_ms": 60_000 });
+                threads.spawn(move || scene.client().post_json(format!("{other}/exec"), &line))
+            })
+            .collect();
+        let wait = |tree: &str, file: &str| {
+            let begun = Instant::now();
+            while scene.client().get(format!("{tree}/stat?path={file}")).status != 200 {
+                assert!(begun.elapsed() < Duration::from_secs(30), "`{file}` never came");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        others.iter().for_each(|other| wait(other, "begun"));
+        let run = threads.spawn(|| scene.client().post_json(format!("{tree}/exec"), &bomb));
+        wait(&tree, "lit");
+        let late = json!({ "shell": "for i in 1 2 3 4 5 6 7 8; do /bin/echo $i | cat || exit 1; done; echo served" });
+        let mut failed = Vec::new();
+        for _ in 0..AFTER_THE_BOMB {
+            let user = workspace_of(&format!("late-{}", scene.user));
+            failed.extend(unserved(&scene.client().post_json(format!("{user}/exec"), &late)));
+        }
+        if run.is_finished() {
+            failed.push("others took longer than the bomb lasted".to_owned());
+        }
+        for other in &others {
+            scene.put(other, "enough", "");
+        }
+        failed.extend(early.into_iter().filter_map(|run| unserved(&run.join().unwrap())));
+        scene.write("enough", "");
+        let ended = run.join().unwrap().ok();
+        assert!(ended["data"]["stdout"].as_str().is_some_and(|out| out.contains("begin")), "{ended}");
+        failed
+    });
+    match failed.first() {
+        None => Finding::Stopped,
+        Some(failure) => Finding::Through(format!("{} of others failed: {failure}", failed.len())),
+    }
+}
+
+/// Why a command of another user did not come to its end, or had to try again: a shell repeats `fork` for a while.
+fn unserved(answer: &crate::client::Reply) -> Option<String> {
+    let text = String::from_utf8_lossy(&answer.body);
+    let is_served = text.contains("served\\n") && !text.contains("temporarily unavailable");
+    (!is_served).then(|| text.chars().take(300).collect())
 }

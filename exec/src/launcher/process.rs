@@ -108,6 +108,7 @@ impl Process {
             pid: 0,
             filter: Err(String::new()),
             can_change_identity: false,
+            supervision: Err(String::new()),
             namespaces: None,
             memory: (MemoryBound::EachProcess, None),
         };

@@ -13,6 +13,8 @@ pub(crate) enum Action {
     Allow,
     /// It is not made and returns this error; 0 pretends success.
     Errno(i32),
+    /// It waits until the holder of the filter's listener answers it; without one it does not exist (`ENOSYS`).
+    Notify,
 }
 
 /// A test of the low 32 bits of one argument: `(argument & mask) == value`, or `!=`.
@@ -69,6 +71,7 @@ const OFFSET_ARGUMENTS: u32 = 16;
 
 const RET_ALLOW: u32 = 0x7FFF_0000;
 const RET_ERRNO: u32 = 0x0005_0000;
+const RET_USER_NOTIF: u32 = 0x7FC0_0000;
 const RET_KILL_PROCESS: u32 = 0x8000_0000;
 
 // Instruction codes (linux/bpf_common.h).
@@ -205,6 +208,7 @@ fn code_of(action: Action) -> u32 {
     match action {
         Action::Allow => RET_ALLOW,
         Action::Errno(number) => RET_ERRNO | u32::try_from(number).unwrap_or(0),
+        Action::Notify => RET_USER_NOTIF,
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) mod policy;
 
 use std::io;
 
-pub(crate) use self::policy::Surroundings;
+pub(crate) use self::policy::{SharedUid, Surroundings};
 use crate::sys;
 use crate::wire::Sockets;
 
@@ -46,8 +46,22 @@ pub(crate) fn load_for_networks() -> io::Result<()> {
 }
 
 /// The closing stage of runs with `sockets`, ready to load.
-pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings) -> Vec<libc::sock_filter> {
-    compile::program(&policy::closing(sockets, surroundings))
+pub(crate) fn closing(
+    sockets: Sockets,
+    surroundings: Surroundings,
+    shared: SharedUid,
+) -> Vec<libc::sock_filter> {
+    compile::program(&policy::closing(sockets, surroundings, shared))
+}
+
+/// A filter that allows everything, but lets `number` wait for its answer.
+pub(crate) fn asking(number: u32) -> Vec<libc::sock_filter> {
+    let rule = compile::Rule { number, verdict: compile::Verdict::Always(compile::Action::Notify) };
+    compile::program(&compile::Policy {
+        rules: vec![rule],
+        newest: u32::MAX - 1,
+        unknown: compile::Action::Allow,
+    })
 }
 
 /// Tells by doing whether the first stage is in force: `unshare(0)` changes nothing and succeeds without it.

@@ -8,7 +8,7 @@ use seccompiler::{
 };
 
 use super::compile::{AUDIT_ARCH, Action, Condition, Policy, Verdict, program};
-use super::policy::{Surroundings, closing, opening};
+use super::policy::{SharedUid, Surroundings, closing, opening};
 use crate::wire::Sockets;
 
 /// A program: code, two jump distances and a constant for each instruction.
@@ -84,9 +84,13 @@ fn theirs(policy: &Policy) -> Vec<(Action, Code)> {
     }
     let arch = if cfg!(target_arch = "x86_64") { TargetArch::x86_64 } else { TargetArch::aarch64 };
     let compiled = by_action.into_iter().map(|(action, rules)| {
-        let Action::Errno(errno) = action else { panic!("a rule that allows is no rule") };
-        let errno = SeccompAction::Errno(u32::try_from(errno).unwrap());
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, errno, arch).unwrap();
+        let refused = match action {
+            Action::Errno(errno) => SeccompAction::Errno(u32::try_from(errno).unwrap()),
+            // The other compiler has no such action; which one it is, the caller knows.
+            Action::Notify => SeccompAction::Trap,
+            Action::Allow => panic!("a rule that allows is no rule"),
+        };
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch).unwrap();
         let code: seccompiler::BpfProgram = filter.try_into().unwrap();
         (action, code.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect())
     });
@@ -174,21 +178,31 @@ fn result_of(action: Action) -> u32 {
     match action {
         Action::Allow => ALLOW,
         Action::Errno(errno) => 0x0005_0000 | u32::try_from(errno).unwrap(),
+        Action::Notify => 0x7FC0_0000,
     }
 }
 
 fn policies() -> Vec<Policy> {
     let both = [Surroundings::Host, Surroundings::Namespaces];
-    let closings = both.into_iter().flat_map(|surroundings| {
+    let kinds = [
+        (Surroundings::Host, SharedUid::No),
+        (Surroundings::Host, SharedUid::Supervised),
+        (Surroundings::Host, SharedUid::Refused),
+        (Surroundings::Namespaces, SharedUid::No),
+    ];
+    let closings = kinds.into_iter().flat_map(|(surroundings, shared)| {
         [Sockets::Refused, Sockets::OwnNetwork, Sockets::HostNetwork]
-            .map(|sockets| closing(sockets, surroundings))
+            .map(|sockets| closing(sockets, surroundings, shared))
     });
     both.map(opening).into_iter().chain(closings).collect()
 }
 
 #[test]
 fn what_the_first_stage_leaves_to_mounted_runs_the_second_refuses() {
-    let stages = [opening(Surroundings::Namespaces), closing(Sockets::HostNetwork, Surroundings::Namespaces)];
+    let stages = [
+        opening(Surroundings::Namespaces),
+        closing(Sockets::HostNetwork, Surroundings::Namespaces, SharedUid::No),
+    ];
     let stages = stages.map(|stage| ours(&stage));
     let host = opening(Surroundings::Host);
     let host_code = ours(&host);
@@ -242,9 +256,11 @@ fn an_ordinary_call_takes_few_instructions_and_the_closing_stage_is_short() {
         (Sockets::Refused, Surroundings::Namespaces, 40),
         (Sockets::OwnNetwork, Surroundings::Namespaces, 60),
     ] {
-        let closing = ours(&closing(sockets, surroundings)).len();
+        let closing = ours(&closing(sockets, surroundings, SharedUid::No)).len();
         assert!(closing <= most, "{sockets:?} {surroundings:?}: {closing}");
     }
+    let supervised = ours(&closing(Sockets::Refused, Surroundings::Host, SharedUid::Supervised)).len();
+    assert!(supervised <= 72, "{supervised}");
 }
 
 #[test]

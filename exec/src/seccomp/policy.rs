@@ -136,6 +136,37 @@ const FILE_COMMANDS: [u32; 9] = [
     0x941A, // BTRFS_IOC_SUBVOL_SETFLAGS: a tree that cannot be removed
 ];
 
+/// Calls that change the mode, the owner or the times of a file, which Landlock does not mediate.
+#[rustfmt::skip]
+const ATTRIBUTES: &[c_long] = &[
+    libc::SYS_fchmod, libc::SYS_fchmodat, FCHMODAT2, libc::SYS_fchown, libc::SYS_fchownat, libc::SYS_utimensat,
+];
+#[cfg(target_arch = "x86_64")]
+#[rustfmt::skip]
+const ATTRIBUTES_HERE: &[c_long] = &[
+    libc::SYS_chmod, libc::SYS_chown, libc::SYS_lchown, libc::SYS_utime, libc::SYS_utimes, libc::SYS_futimesat,
+];
+#[cfg(target_arch = "aarch64")]
+const ATTRIBUTES_HERE: &[c_long] = &[];
+
+/// Calls that make processes and threads, which the kernel counts for all runs together where they share a uid.
+/// `clone3` is said not to exist.
+#[cfg(target_arch = "x86_64")]
+const FORKS: &[c_long] = &[libc::SYS_clone, libc::SYS_fork, libc::SYS_vfork];
+#[cfg(target_arch = "aarch64")]
+const FORKS: &[c_long] = &[libc::SYS_clone];
+
+/// What becomes of calls that only a uid of the run's own would confine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SharedUid {
+    /// The run has a uid of its own, or sees nothing of others.
+    No,
+    /// The [supervisor](crate::supervisor) answers them.
+    Supervised,
+    /// Those that change attributes of files are refused, because there is no supervisor.
+    Refused,
+}
+
 /// What runs get to see, which decides what their filter must refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Surroundings {
@@ -222,7 +253,7 @@ pub(crate) fn allow_unshare(policy: &mut Policy) {
 }
 
 /// The closing stage: what the set-up of a run itself still calls, and what differs between runs.
-pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings) -> Policy {
+pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: SharedUid) -> Policy {
     let mut rules = vec![rule(
         libc::SYS_socketpair,
         Verdict::When(vec![vec![is_not(0, AF_UNIX)]], Action::Errno(EAFNOSUPPORT)),
@@ -240,6 +271,19 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings) -> Policy {
             // The launcher starts runs with it; its flags lie behind a pointer.
             rules.push(rule(libc::SYS_clone3, Verdict::Always(Action::Errno(ENOSYS))));
         }
+    }
+    let attributes = match shared {
+        SharedUid::No => None,
+        SharedUid::Supervised => Some(Action::Notify),
+        SharedUid::Refused => Some(Action::Errno(EPERM)),
+    };
+    if let Some(action) = attributes {
+        let calls = ATTRIBUTES.iter().chain(ATTRIBUTES_HERE);
+        rules.extend(calls.map(|number| rule(*number, Verdict::Always(action))));
+    }
+    if shared == SharedUid::Supervised {
+        // The first stage has refused those that make namespaces, which weighs more (seccomp(2)).
+        rules.extend(FORKS.iter().map(|number| rule(*number, Verdict::Always(Action::Notify))));
     }
     rules.push(rule(
         libc::SYS_socket,

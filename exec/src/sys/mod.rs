@@ -5,6 +5,7 @@
 #![allow(unsafe_code)] // raw system calls: fork, _exit, mmap, seccomp, landlock, close_range and mount_setattr have no safe wrapper
 
 mod mount;
+mod notify;
 mod program;
 mod shared;
 mod wait;
@@ -19,6 +20,9 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub(crate) use mount::{Extent, MountAttributes, fork_into, map_owners, raise_loopback, restrict_mount};
+pub(crate) use notify::{
+    Answer, Notification, answer, is_waiting, load_seccomp_listening, receive_notification, wake_in_turn,
+};
 pub(crate) use program::Program;
 pub(crate) use shared::Shared;
 pub(crate) use wait::{Dead, find_dead};
@@ -98,6 +102,14 @@ pub(crate) fn spawn_beside<F: FnOnce() -> i32>(stack: &mut [u8], child: F) -> io
     }
     Ok(Pid::from_raw(pid))
 }
+
+// The process that [`spawn_beside`] makes shares the thread-local memory of its parent, the C library's `errno` in it, so
+// the parent waits by calls that do not touch it: those of rustix, as long as no crate of the build asks for its feature
+// `use-libc`. That backend has errors of another size.
+const _: () = assert!(
+    size_of::<rustix::io::Errno>() == size_of::<u16>(),
+    "rustix is built with `use-libc`, with which `spawn_beside` is unsound: find the dependency that asks for it"
+);
 
 /// How the processors we know want a stack aligned, in bytes.
 const STACK_ALIGNMENT: usize = 16;

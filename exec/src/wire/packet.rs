@@ -148,12 +148,42 @@ fn receive_any<R: DeserializeOwned>(
 /// Size of the buffer that [`receive_order`] needs, in bytes.
 pub(crate) const PACKET_BYTES_MAX: usize = INLINE_BYTES + 1024;
 
+/// Room for a message on the stack, in bytes: for every [`Report`].
+const MESSAGE_BYTES: usize = 128;
+
 /// Sends one message, on either socket, without waiting and without a signal when nobody listens.
+///
+/// Allocates nothing for a [`Report`], which a process may send that shares its memory with its parent.
 ///
 /// # Errors
 /// As `sendmsg(2)`.
 pub(crate) fn send_message<M: Serialize>(socket: BorrowedFd<'_>, message: &M) -> io::Result<()> {
-    send(socket, &encode(message)?, &[])
+    send_small(socket, message, &[])
+}
+
+fn send_small<M: Serialize>(
+    socket: BorrowedFd<'_>,
+    message: &M,
+    attached: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut room = [0; MESSAGE_BYTES];
+    match postcard::to_slice(message, &mut room) {
+        Ok(body) => send(socket, body, attached),
+        Err(postcard::Error::SerializeBufferFull) => send(socket, &encode(message)?, attached),
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+/// Sends one message with a descriptor, as [`send_message`] does.
+///
+/// # Errors
+/// As `sendmsg(2)`.
+pub(crate) fn send_with<M: Serialize>(
+    socket: BorrowedFd<'_>,
+    message: &M,
+    attached: BorrowedFd<'_>,
+) -> io::Result<()> {
+    send_small(socket, message, &[attached])
 }
 
 /// Hands the process `pid`, a child or the caller itself, to the service.
@@ -162,7 +192,7 @@ pub(crate) fn send_message<M: Serialize>(socket: BorrowedFd<'_>, message: &M) ->
 /// As `pidfd_open(2)` and `sendmsg(2)`.
 pub(crate) fn send_handle(run: BorrowedFd<'_>, pid: rustix::process::Pid) -> io::Result<()> {
     let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
-    send(run, &encode(&Report::Handle)?, &[handle.as_fd()])
+    send_with(run, &Report::Handle, handle.as_fd())
 }
 
 /// Sends one packet with descriptors, without waiting.
@@ -224,4 +254,31 @@ pub(crate) fn decode<'a, M: Deserialize<'a>>(body: &'a [u8]) -> io::Result<M> {
 
 fn malformed() -> io::Error {
     io::Error::from(io::ErrorKind::InvalidData)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Limit;
+    use crate::step::Step;
+    use crate::wire::Reach;
+
+    #[test]
+    fn every_report_fits_into_its_room_on_the_stack() {
+        let (least, none) = (Some(i32::MIN), None);
+        for report in [
+            Report::Started { pid: i32::MAX },
+            Report::Handle,
+            Report::Listener,
+            Report::Unreachable { reach: Reach::Closed },
+            Report::Ended { code: least, signal: least, stays: true },
+            Report::Failed { step: Step::Execute, errno: i32::MIN },
+            Report::Exited { code: least, signal: least, limit: Some(Limit::Memory) },
+            Report::Exited { code: none, signal: none, limit: None },
+        ] {
+            let mut room = [0; MESSAGE_BYTES];
+            let body = postcard::to_slice(&report, &mut room).unwrap();
+            assert_eq!(decode::<Report>(body).unwrap(), report);
+        }
+    }
 }

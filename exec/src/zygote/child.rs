@@ -32,7 +32,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use super::busy::Busy;
 use super::init;
 use super::root::Root;
-use crate::seccomp::{self, Surroundings};
+use super::users;
+use crate::seccomp::{self, SharedUid, Surroundings};
 use crate::step::Step;
 use crate::sys::{self, Program};
 use crate::wire::{
@@ -71,16 +72,16 @@ pub(super) struct Cradle {
     closing: Option<Closing>,
 }
 
-/// The closing filters by the sockets that they allow.
-struct Closing {
+/// The closing filter by the sockets that it allows.
+struct Filters {
     refused: Vec<libc::sock_filter>,
     own: Vec<libc::sock_filter>,
     host: Vec<libc::sock_filter>,
 }
 
-impl Closing {
-    fn new(surroundings: Surroundings) -> Self {
-        let of = |sockets| seccomp::closing(sockets, surroundings);
+impl Filters {
+    fn new(surroundings: Surroundings, shared: SharedUid) -> Self {
+        let of = |sockets| seccomp::closing(sockets, surroundings, shared);
         Self { refused: of(Sockets::Refused), own: of(Sockets::OwnNetwork), host: of(Sockets::HostNetwork) }
     }
 
@@ -93,12 +94,49 @@ impl Closing {
     }
 }
 
+/// The closing filters of all runs.
+struct Closing {
+    /// Of runs that have a uid of their own, or see nothing of others.
+    apart: Filters,
+    /// Of runs that share the uid of the service and see its files, and whether the service answers some of their calls.
+    shared: Option<(Filters, bool)>,
+}
+
+/// The closing filter of one run.
+#[derive(Clone, Copy)]
+struct Filter<'a> {
+    program: &'a [libc::sock_filter],
+    /// Whether the service answers some of the calls.
+    listens: bool,
+}
+
+impl Closing {
+    fn new(surroundings: Surroundings, supervises: bool) -> Self {
+        let shared = if supervises { SharedUid::Supervised } else { SharedUid::Refused };
+        let is_host = surroundings == Surroundings::Host;
+        Self {
+            apart: Filters::new(surroundings, SharedUid::No),
+            shared: is_host.then(|| (Filters::new(surroundings, shared), supervises)),
+        }
+    }
+
+    fn of(&self, request: &Request) -> Filter<'_> {
+        match &self.shared {
+            Some((filters, supervises)) if request.identity.is_none() => {
+                Filter { program: filters.of(request.sockets), listens: *supervises }
+            }
+            _ => Filter { program: self.apart.of(request.sockets), listens: false },
+        }
+    }
+}
+
 impl Cradle {
-    /// Prepares for runs, `filtered` when the first stage of the filter is in force.
+    /// Prepares for runs, `filtered` when the first stage of the filter is in force, and `supervises` when the service
+    /// can answer system calls of runs.
     ///
     /// # Errors
     /// As `pidfd_open(2)`: `ENOSYS` before Linux 5.3.
-    pub(super) fn new(root: Option<Root>, filtered: bool) -> io::Result<Self> {
+    pub(super) fn new(root: Option<Root>, filtered: bool, supervises: bool) -> io::Result<Self> {
         let surroundings = if root.is_some() { Surroundings::Namespaces } else { Surroundings::Host };
         let myself =
             rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty())?;
@@ -107,7 +145,7 @@ impl Cradle {
             launcher: nix::unistd::getpid(),
             myself,
             root,
-            closing: filtered.then(|| Closing::new(surroundings)),
+            closing: filtered.then(|| Closing::new(surroundings, supervises)),
         })
     }
 
@@ -124,12 +162,16 @@ impl Cradle {
     }
 
     /// Starts the first process of a mounted run to come, in `group` if one is given; it, and the socket on which it
-    /// takes the run.
+    /// takes the run. Its command is to live in the user namespace `users`, if one is given.
     ///
     /// # Errors
     /// As `clone(2)`, and `EINVAL` for a launcher of the other kind. Failures of later steps are reported by the new
     /// process on its run's socket.
-    pub(super) fn park(&mut self, group: Option<BorrowedFd<'_>>) -> io::Result<(Pid, OwnedFd, Busy)> {
+    pub(super) fn park(
+        &mut self,
+        group: Option<BorrowedFd<'_>>,
+        users: Option<&OwnedFd>,
+    ) -> io::Result<(Pid, OwnedFd, Busy)> {
         let Self { stack, closing, root: Some(root), myself, .. } = self else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
@@ -141,14 +183,16 @@ impl Cradle {
         let surroundings = init::Surroundings {
             host_network: root.host_network.as_fd(),
             launcher: myself.as_fd(),
+            users: users.map(AsFd::as_fd),
             has_proc: root.offers.processes.is_ok(),
         };
+        let first = Parent::First { users: surroundings.users };
         let closing = closing.as_ref();
         let mut packet = vec![0; PACKET_BYTES_MAX];
         init::live(&surroundings, &theirs, &busy, |turn| match turn {
-            Turn::First(request, descriptors) => start(stack, closing, request, descriptors, Parent::First),
+            Turn::First(request, descriptors) => start(stack, closing, request, descriptors, first),
             Turn::Next(request, descriptors) => {
-                let closing = closing.map(|closing| closing.of(request.sockets));
+                let closing = closing.map(|closing| closing.of(request));
                 let (busy, packet) = (&busy, packet.as_mut_slice());
                 sys::spawn_beside(stack, move || {
                     let Err(failure) = become_next(request, descriptors, closing, busy, packet);
@@ -175,11 +219,11 @@ fn start(
     closing: Option<&Closing>,
     request: &Request,
     descriptors: &Descriptors<OwnedFd>,
-    parent: Parent,
+    parent: Parent<'_>,
 ) -> io::Result<Pid> {
     // All that needs memory comes before: the new process shares ours.
     let program = program(&request.command)?;
-    let closing = closing.map(|closing| closing.of(request.sockets));
+    let closing = closing.map(|closing| closing.of(request));
     sys::spawn_in_our_memory(stack, || {
         let Err(failure) = become_program(&program, request, descriptors, closing, parent);
         failure.report(descriptors.run.as_fd());
@@ -195,7 +239,7 @@ fn program(Command { program, arguments, environment }: &Command) -> io::Result<
 fn become_next(
     request: &Request,
     descriptors: &Descriptors<OwnedFd>,
-    closing: Option<&[libc::sock_filter]>,
+    closing: Option<Filter<'_>>,
     busy: &Busy,
     packet: &mut [u8],
 ) -> Result<Infallible, Failure> {
@@ -207,7 +251,7 @@ fn become_next(
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
     identify(request, run)?;
-    confine(descriptors.walls.as_ref(), closing)?;
+    confine(descriptors, closing)?;
     let Some((next, streams, directory)) = wire::receive_next(run, packet).map_err(at(Step::Request))? else {
         // The launcher, which hears of it too, ends all of it.
         sys::exit_now(0)
@@ -227,23 +271,31 @@ fn become_next(
 }
 
 /// Goes behind the walls and the closing filter.
-fn confine(walls: Option<&OwnedFd>, closing: Option<&[libc::sock_filter]>) -> Result<(), Failure> {
-    if let Some(walls) = walls {
+fn confine(descriptors: &Descriptors<OwnedFd>, closing: Option<Filter<'_>>) -> Result<(), Failure> {
+    if let Some(walls) = &descriptors.walls {
         sys::landlock_restrict(walls.as_fd()).map_err(at(Step::Landlock))?;
     }
-    if let Some(closing) = closing {
-        sys::load_seccomp(closing).map_err(at(Step::Seccomp))?;
+    match closing {
+        Some(Filter { program, listens: true }) => {
+            let listener = sys::load_seccomp_listening(program).map_err(at(Step::Seccomp))?;
+            wire::send_with(descriptors.run.as_fd(), &Report::Listener, listener.as_fd())
+                .map_err(at(Step::Seccomp))
+        }
+        Some(Filter { program, listens: false }) => sys::load_seccomp(program).map_err(at(Step::Seccomp)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Whose child a command is, and so what becomes of it when that one dies.
 #[derive(Clone, Copy)]
-enum Parent {
+enum Parent<'a> {
     /// The launcher's: it must ask to die with it.
     Launcher(Pid),
     /// The first process's of its own namespace: the kernel ends them together.
-    First,
+    First {
+        /// The user namespace that the command is to live in.
+        users: Option<BorrowedFd<'a>>,
+    },
 }
 
 /// Confines this process and turns it into the program; returns only on failure.
@@ -251,8 +303,8 @@ fn become_program(
     program: &Program,
     request: &Request,
     descriptors: &Descriptors<OwnedFd>,
-    closing: Option<&[libc::sock_filter]>,
-    parent: Parent,
+    closing: Option<Filter<'_>>,
+    parent: Parent<'_>,
 ) -> Result<Infallible, Failure> {
     let group = nix::unistd::setsid().map_err(at(Step::Session))?;
     if let Parent::Launcher(_) = parent {
@@ -273,12 +325,15 @@ fn become_program(
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
     limit_space(&request.limits).map_err(at(Step::Limits))?;
+    if let Parent::First { users: Some(namespace) } = parent {
+        users::enter(namespace).map_err(at(Step::Users))?;
+    }
     identify(request, descriptors.run.as_fd())?;
     if let Parent::Launcher(launcher) = parent {
         die_with(launcher).map_err(at(Step::ParentDeath))?;
     }
     rustix::process::fchdir(&descriptors.directory).map_err(at(Step::Directory))?;
-    confine(descriptors.walls.as_ref(), closing)?;
+    confine(descriptors, closing)?;
     SigSet::empty().thread_set_mask().map_err(at(Step::Session))?;
     program.execute().map_err(at(Step::Execute))
 }

@@ -44,6 +44,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) host_network: BorrowedFd<'a>,
     /// The launcher itself.
     pub(super) launcher: BorrowedFd<'a>,
+    /// The user namespace of the command.
+    pub(super) users: Option<BorrowedFd<'a>>,
     /// Whether `/proc` can be mounted.
     pub(super) has_proc: bool,
 }
@@ -61,7 +63,8 @@ pub(super) fn live(
     // What this process has of other runs would keep their ends from being noticed.
     let needed =
         [surroundings.host_network.as_raw_fd(), surroundings.launcher.as_raw_fd(), orders.as_raw_fd()];
-    sys::close_all_but(&[&[0, 1, 2], &needed[..]].concat());
+    let users: Vec<_> = surroundings.users.iter().map(AsRawFd::as_raw_fd).collect();
+    sys::close_all_but(&[&[0, 1, 2], &needed[..], &users[..]].concat());
     let prepared = prepare(surroundings);
     let mut buffer = vec![0; PACKET_BYTES_MAX];
     let Ok(Some(Arrived::Run(request, descriptors))) = wire::receive_order(orders.as_fd(), &mut buffer)

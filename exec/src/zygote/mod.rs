@@ -14,6 +14,8 @@
 //! | [`child`] | the steps from `clone` to `execve`, in their order |
 //! | [`network`] | the process that makes network namespaces ahead |
 //! | [`swap`] | user namespaces for the service's own mounts |
+//! | [`supervision`] | whether system calls of runs can be answered by the service |
+//! | [`users`] | user namespaces in which processes are counted apart |
 //! | [`kill`] | how a whole tree of processes dies |
 //! | [`memory`], [`cgroup`] | how the memory of a whole run is bounded |
 //!
@@ -32,7 +34,9 @@ mod parked;
 mod root;
 mod run;
 mod start;
+mod supervision;
 mod swap;
+mod users;
 
 use std::collections::VecDeque;
 use std::io;
@@ -45,12 +49,11 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use self::busy::Busy;
-use self::cgroup::Group;
 use self::child::Cradle;
 use self::memory::Memory;
 use self::parked::Parked;
-use self::run::Run;
+use self::run::{Run, Spawned};
+use self::users::Users;
 use crate::result::Limit;
 use crate::step::Step;
 use crate::sys;
@@ -72,6 +75,8 @@ struct Loop {
     cradle: Cradle,
     filtered: bool,
     memory: Memory,
+    /// Namespaces for the commands of mounted runs; `None` where their processes need not, or cannot, be counted apart.
+    users: Option<Users>,
     /// The process that makes network namespaces; `None` where runs have none.
     networks: Option<Pid>,
     /// First processes that wait for their runs.
@@ -110,6 +115,7 @@ impl Loop {
         cradle: Cradle,
         filtered: bool,
         memory: Memory,
+        users: Option<Users>,
         networks: Option<Pid>,
     ) -> Self {
         let (runs, parked) = (Vec::new(), VecDeque::new());
@@ -120,6 +126,7 @@ impl Loop {
             cradle,
             filtered,
             memory,
+            users,
             networks,
             parked,
             usual: None,
@@ -237,10 +244,11 @@ impl Loop {
         } else {
             let number = self.next;
             self.next += 1;
-            let spawned = self.cradle.spawn(request, &descriptors).map(|pid| (number, pid, None));
+            let spawned = self.cradle.spawn(request, &descriptors);
+            let spawned = spawned.map(|pid| Spawned { number, pid, busy: None, users: None });
             spawned.map_err(|error| (Step::Clone, error))
         };
-        let (number, pid, busy) = match spawned {
+        let spawned = match spawned {
             Ok(spawned) => spawned,
             Err((step, error)) => {
                 let errno = error.raw_os_error().unwrap_or(0);
@@ -251,65 +259,7 @@ impl Loop {
         let now = Instant::now();
         self.free = now + START;
         let due = self.memory.patience().map(|patience| now + patience);
-        self.runs.push(Run::new(request, descriptors.run, (number, pid), !self.filtered, due, busy));
-    }
-
-    /// Gives a run to a first process, parked or made now; the run's number, the process, and what is shared with it
-    /// when it may stay.
-    fn hand_over(
-        &mut self,
-        request: &Request,
-        descriptors: &Descriptors<OwnedFd>,
-    ) -> Result<(u64, Pid, Option<Busy>), (Step, io::Error)> {
-        while let Some(parked) = self.parked.pop_front() {
-            let (number, pid) = (parked.number, parked.pid);
-            // One that died, or was made for other limits, ends when it is dropped.
-            if parked.whole == request.whole
-                && let Ok(busy) = parked.take(request, descriptors)
-            {
-                return Ok((number, pid, busy));
-            }
-            self.memory.ended(number, false);
-        }
-        let parked = self.park(request.whole)?;
-        let (number, pid) = (parked.number, parked.pid);
-        match parked.take(request, descriptors) {
-            Ok(busy) => Ok((number, pid, busy)),
-            Err(error) => {
-                self.memory.ended(number, false);
-                Err((Step::Request, error))
-            }
-        }
-    }
-
-    /// Makes a first process for a run with these limits.
-    fn park(&mut self, whole: Whole) -> Result<Parked, (Step, io::Error)> {
-        let number = self.next;
-        self.next += 1;
-        let group = self.memory.birthplace(number, whole).map_err(|error| (Step::Group, error));
-        let parked = group.and_then(|group| {
-            let group = group.as_ref().and_then(Group::birthplace).map(AsFd::as_fd);
-            let made = self.cradle.park(group).map_err(|error| (Step::Clone, error))?;
-            Ok(Parked::new(made, number, whole))
-        });
-        if parked.is_err() {
-            self.memory.ended(number, false);
-        }
-        parked
-    }
-
-    /// The limits of the first process to be made ahead; `None` when there are enough.
-    fn wants_parked(&self) -> Option<Whole> {
-        self.usual.filter(|_| self.parked.len() < PARKED)
-    }
-
-    fn park_ahead(&mut self) {
-        let Some(whole) = self.wants_parked().filter(|_| self.free <= Instant::now()) else { return };
-        match self.park(whole) {
-            Ok(parked) => self.parked.push_back(parked),
-            // The next run will try it again, and tell.
-            Err(_) => self.usual = None,
-        }
+        self.runs.push(Run::new(request, descriptors.run, spawned, !self.filtered, due));
     }
 
     /// Kills runs whose deadline has passed and that the service, which keeps the time, has not asked to be killed.
@@ -393,7 +343,11 @@ impl Loop {
             if let Some(index) = found {
                 // While the service answers for it.
                 self.free = Instant::now();
-                let run = self.runs.swap_remove(index);
+                let mut run = self.runs.swap_remove(index);
+                // The kernel has ended all that was in the process namespace of this first process.
+                if let (Some(users), Some(namespace)) = (&mut self.users, run.users.take()) {
+                    users.take_back(namespace);
+                }
                 let was_killed = dead.signal == Some(libc::SIGKILL);
                 let number = run.charge.run;
                 let found = self.memory.verdict(number, run.watched, was_killed && !run.killed);

@@ -152,7 +152,10 @@ pub(super) fn enter(plan: &RootPlan) -> Result<(Root, OwnedFd), Failure> {
         let _ = unmount(PROC, UnmountFlags::DETACH);
     }
     let directory = open_dir_or_file("/").map_err(at("open(/)"))?;
-    Ok((Root { directory, host_network, offers: Namespaces { processes } }, found_proc))
+    Ok((
+        Root { directory, host_network, offers: Namespaces { processes, counted_apart: Ok(()) } },
+        found_proc,
+    ))
 }
 
 /// Makes the directories and links of the root.

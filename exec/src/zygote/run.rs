@@ -35,8 +35,21 @@ pub(super) struct Run {
     pub(super) watched: bool,
     /// The limit that the warden found exceeded.
     pub(super) limit: Option<Limit>,
+    /// The user namespace of its command, lent for as long as the run lives.
+    pub(super) users: Option<OwnedFd>,
     /// Of a first process that may stay: whether it has a run.
     busy: Option<Busy>,
+}
+
+/// The process of a run that was started.
+pub(super) struct Spawned {
+    /// The number of the run.
+    pub(super) number: u64,
+    pub(super) pid: Pid,
+    /// What is shared with a first process that may stay.
+    pub(super) busy: Option<Busy>,
+    /// The user namespace of its command.
+    pub(super) users: Option<OwnedFd>,
 }
 
 /// How long the launcher lets a run live that may take `deadline_ms`.
@@ -45,14 +58,13 @@ pub(super) fn allowed(deadline_ms: u64) -> Duration {
 }
 
 impl Run {
-    /// The run of `request` with its number and its process, which the warden must know of at `due`.
+    /// The run of `request` with its process, which the warden must know of at `due`.
     pub(super) fn new(
         request: &Request,
         socket: OwnedFd,
-        (number, pid): (u64, Pid),
+        Spawned { number, pid, busy, users }: Spawned,
         has_runaways: bool,
         due: Option<Instant>,
-        busy: Option<Busy>,
     ) -> Self {
         let has_own_processes = matches!(request.place, Place::Mounted { .. });
         let identity = request.identity;
@@ -75,6 +87,7 @@ impl Run {
             due,
             watched: false,
             limit: None,
+            users,
             busy,
         }
     }
@@ -132,7 +145,8 @@ mod tests {
             may_stay: true,
         };
         let (socket, _) = crate::launcher::packet_sockets().unwrap();
-        Run::new(&request, socket, (1, nix::unistd::getpid()), false, None, Some(busy))
+        let spawned = Spawned { number: 1, pid: nix::unistd::getpid(), busy: Some(busy), users: None };
+        Run::new(&request, socket, spawned, false, None)
     }
 
     #[test]

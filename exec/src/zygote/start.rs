@@ -12,7 +12,8 @@ use rustix::thread::CapabilitySet;
 use super::Loop;
 use super::child::Cradle;
 use super::memory::{Means, Memory};
-use super::{network, root};
+use super::users::Users;
+use super::{network, root, supervision};
 use crate::seccomp::{self, Surroundings};
 use crate::sys;
 use crate::wire::{self, Hello, PACKET_BYTES_MAX, Setup};
@@ -44,7 +45,7 @@ pub(super) fn start() -> io::Result<Loop> {
     let (length, _) = wire::receive(main.as_fd(), &mut buffer)?;
     let setup: Setup = wire::decode(buffer.get(..length).unwrap_or_default())?;
     let means = Means::find(setup.root.is_some(), setup.control_groups);
-    let (root, proc, namespaces) = match setup.root.as_ref().map(root::enter) {
+    let (root, proc, mut namespaces) = match setup.root.as_ref().map(root::enter) {
         None => (None, None, None),
         Some(Ok((root, proc))) => {
             let offers = root.offers.clone();
@@ -63,24 +64,41 @@ pub(super) fn start() -> io::Result<Loop> {
     let networks = networks.transpose()?;
     let can_change_identity = reduce_capabilities(root.is_some());
     rustix::thread::set_no_new_privs(true)?;
+    // Before the filter, which is the launcher's own, too.
+    let supervision = match surroundings {
+        Surroundings::Host => supervision::probe(),
+        Surroundings::Namespaces => Err("runs see nothing that a supervisor would keep from them".to_owned()),
+    };
     let filter = match seccomp::load_opening(surroundings, setup.memory_files) {
         Ok(()) if seccomp::is_in_force() => Ok(()),
         Ok(()) => Err("the filter was accepted but refuses nothing".to_owned()),
         Err(error) => Err(format!("the kernel refuses the filter: {error}")),
     };
+    let mut users = None;
+    // Root gives each user a uid, which is counted apart anyhow.
+    if let Some(Ok(offers)) = &mut namespaces
+        && !rustix::process::geteuid().is_root()
+    {
+        match Users::start() {
+            Ok(started) => users = Some(started),
+            Err(reason) => offers.counted_apart = Err(reason),
+        }
+    }
     let filtered = filter.is_ok();
     let pid = nix::unistd::getpid().as_raw();
     let bound = memory.bound();
-    let hello = wire::encode(&Hello { pid, filter, can_change_identity, namespaces, memory: bound })?;
+    let supervises = supervision.is_ok();
+    let hello =
+        wire::encode(&Hello { pid, filter, can_change_identity, supervision, namespaces, memory: bound })?;
     let mut shown = Vec::new();
     if let Some(root) = &root {
         shown.push(root.directory.as_fd());
     }
     shown.extend(networks.iter().map(|(_, socket)| socket.as_fd()));
     wire::send(main.as_fd(), &hello, &shown)?;
-    let cradle = Cradle::new(root, filtered)?;
+    let cradle = Cradle::new(root, filtered, supervises)?;
     let networks = networks.map(|(pid, _)| pid);
-    Ok(Loop::new((main, children), cradle, filtered, memory, networks))
+    Ok(Loop::new((main, children), cradle, filtered, memory, users, networks))
 }
 
 /// Empties the bounding set and keeps what launching needs; tells whether that includes changing identity.

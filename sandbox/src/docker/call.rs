@@ -38,13 +38,14 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Starts `argv`; without `has_input` its standard input is at its end.
+    /// Starts `argv` as `user`, or the container's; without `has_input` its standard input is at its end.
     pub(super) async fn start(
         docker: &Docker,
         operation: &'static str,
         container: &str,
         argv: Vec<String>,
         environment: Vec<String>,
+        user: Option<String>,
         has_input: bool,
     ) -> Result<(Self, Input)> {
         let options = CreateExecOptions {
@@ -52,6 +53,7 @@ impl Call {
             attach_stdout: Some(true),
             attach_stderr: Some(true),
             env: Some(environment),
+            user,
             cmd: Some(argv),
             ..Default::default()
         };

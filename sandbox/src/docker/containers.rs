@@ -1,4 +1,4 @@
-//! [`Containers`]: one container for each user, there when it is needed.
+//! [`Containers`]: one container for each user of an agent, there when it is needed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,31 +9,40 @@ use bollard::Docker;
 use bollard::errors::Error as Engine;
 use bollard::models::{ContainerCreateBody, HostConfig};
 use bollard::query_parameters::{
-    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, RemoveContainerOptionsBuilder,
-    StopContainerOptionsBuilder,
+    CreateContainerOptionsBuilder, CreateImageOptionsBuilder, KillContainerOptions,
+    RemoveContainerOptionsBuilder, StopContainerOptionsBuilder, UploadToContainerOptionsBuilder,
 };
 use futures_util::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
-use super::{DockerOptions, failed};
-use crate::{Error, ErrorKind, Result, SandboxPath, UserId};
+use super::{DockerOptions, directories, failed};
+use crate::{AgentId, Error, ErrorKind, Result, SandboxPath, UserId};
 
 /// What the first process of a container does: it waits, and collects the orphans of others.
 const FIRST: &str = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done";
+/// The home of everything in a container.
+const HOME: &str = "/home/sandbox";
 /// Seconds that a container has to stop by itself.
 const STOP_SECONDS: i32 = 5;
 
-/// The containers of all users.
+/// Whose a container is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Owner {
+    pub(super) user: UserId,
+    pub(super) agent: AgentId,
+}
+
+/// All containers.
 #[derive(Debug)]
 pub(super) struct Containers {
     pub(super) docker: Docker,
     pub(super) options: DockerOptions,
-    users: Mutex<Option<HashMap<UserId, Arc<State>>>>,
+    owners: Mutex<Option<HashMap<Owner, Arc<State>>>>,
 }
 
-/// What is known of a user's container.
+/// What is known of a container.
 #[derive(Debug)]
 struct State {
     name: String,
@@ -59,16 +68,16 @@ impl Drop for Held {
 
 impl Containers {
     pub(super) fn new(docker: Docker, options: DockerOptions) -> Self {
-        Self { docker, options, users: Mutex::new(Some(HashMap::new())) }
+        Self { docker, options, owners: Mutex::new(Some(HashMap::new())) }
     }
 
-    fn state(&self, operation: &'static str, user: &UserId) -> Result<Arc<State>> {
-        let mut users = self.users.lock();
+    fn state(&self, operation: &'static str, owner: &Owner) -> Result<Arc<State>> {
+        let mut owners = self.owners.lock();
         let closed = || Error::new(ErrorKind::Disconnected, operation, "the sandbox is closed");
-        let users = users.as_mut().ok_or_else(closed)?;
-        let state = users.entry(user.clone()).or_insert_with(|| {
-            // Names of containers have few characters, ids of users many.
-            let digest = Sha256::digest(user.as_str().as_bytes());
+        let owners = owners.as_mut().ok_or_else(closed)?;
+        let state = owners.entry(owner.clone()).or_insert_with(|| {
+            // Names of containers have few characters, ids many, but no NUL.
+            let digest = Sha256::digest(format!("{}\0{}", owner.user.as_str(), owner.agent.as_str()));
             let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
             Arc::new(State {
                 name: format!("{}-{digest}", self.options.prefix),
@@ -81,8 +90,8 @@ impl Containers {
     }
 
     /// The running container of `user`, made or started if need be.
-    pub(super) async fn hold(&self, operation: &'static str, user: &UserId) -> Result<Held> {
-        let state = self.state(operation, user)?;
+    pub(super) async fn hold(&self, operation: &'static str, owner: &Owner) -> Result<Held> {
+        let state = self.state(operation, owner)?;
         let held = async {
             loop {
                 let running = state.running.clone().read_owned().await;
@@ -92,7 +101,7 @@ impl Containers {
                 drop(running);
                 let mut running = state.running.write().await;
                 if !*running {
-                    self.start(operation, user, &state.name).await?;
+                    self.start(operation, owner, &state.name).await?;
                     *running = true;
                 }
             }
@@ -104,25 +113,25 @@ impl Containers {
     }
 
     /// Forgets that the container runs: it was stopped by somebody else.
-    pub(super) async fn lost(&self, operation: &'static str, user: &UserId) -> Result<()> {
-        let state = self.state(operation, user)?;
+    pub(super) async fn lost(&self, operation: &'static str, owner: &Owner) -> Result<()> {
+        let state = self.state(operation, owner)?;
         *state.running.write().await = false;
         Ok(())
     }
 
-    async fn start(&self, operation: &'static str, user: &UserId, name: &str) -> Result<()> {
+    async fn start(&self, operation: &'static str, owner: &Owner, name: &str) -> Result<()> {
         let is_missing = match self.docker.start_container(name, None).await {
             Ok(()) => return Ok(()),
             Err(Engine::DockerResponseServerError { status_code, .. }) => status_code == 404,
             Err(error) => return Err(failed(operation)(error)),
         };
         if is_missing {
-            self.create(operation, user, name).await?;
+            self.create(operation, owner, name).await?;
         }
         self.docker.start_container(name, None).await.map_err(failed(operation))
     }
 
-    async fn create(&self, operation: &'static str, user: &UserId, name: &str) -> Result<()> {
+    async fn create(&self, operation: &'static str, owner: &Owner, name: &str) -> Result<()> {
         let options = &self.options;
         // What was exported goes on; else the image that everybody begins with.
         let image = match self.docker.inspect_image(&exported(name)).await {
@@ -130,7 +139,11 @@ impl Containers {
             Err(_) => options.image.clone(),
         };
         let workspace = SandboxPath::workspace().to_string();
-        let labels = [("filesecbox.sandbox", options.prefix.as_str()), ("filesecbox.user", user.as_str())];
+        let labels = [
+            ("filesecbox.sandbox", options.prefix.as_str()),
+            ("filesecbox.user", owner.user.as_str()),
+            ("filesecbox.agent", owner.agent.as_str()),
+        ];
         let host = HostConfig {
             binds: options.volume.then(|| vec![format!("{name}:{workspace}")]),
             memory: Some(options.memory_bytes),
@@ -146,6 +159,8 @@ impl Containers {
             entrypoint: Some(["/bin/sh", "-c", FIRST].map(str::to_owned).to_vec()),
             cmd: Some(Vec::new()),
             working_dir: Some(workspace), // made by the engine
+            user: Some(format!("{uid}:{uid}", uid = options.uid)),
+            env: Some(vec![format!("HOME={HOME}")]),
             labels: Some(labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
             host_config: Some(host),
             ..Default::default()
@@ -153,7 +168,31 @@ impl Containers {
         let named = CreateContainerOptionsBuilder::default().name(name).build();
         match self.docker.create_container(Some(named), body).await {
             // By another process with the same prefix, meanwhile.
-            Ok(_) | Err(Engine::DockerResponseServerError { status_code: 409, .. }) => Ok(()),
+            Err(Engine::DockerResponseServerError { status_code: 409, .. }) => return Ok(()),
+            Err(error) => return Err(failed(operation)(error)),
+            Ok(_) => {}
+        }
+        // What the engine makes belongs to root. Before the container starts, so that nothing in it is in the way.
+        let directories = directories::archive(&[SandboxPath::workspace().as_str(), HOME], options.uid);
+        let place = UploadToContainerOptionsBuilder::default().path("/").build();
+        let given =
+            self.docker.upload_to_container(name, Some(place), bollard::body_full(directories.into())).await;
+        if given.is_err() {
+            // Or the next call would start a container in which nothing can be written.
+            let options = RemoveContainerOptionsBuilder::default().force(true).build();
+            let _gone = self.docker.remove_container(name, Some(options)).await;
+        }
+        given.map_err(failed(operation))
+    }
+
+    /// Ends all that runs in a container at once, and so the container; the next call starts it again.
+    pub(super) async fn break_off(&self, operation: &'static str, owner: &Owner) -> Result<()> {
+        let state = self.state(operation, owner)?;
+        let killed = self.docker.kill_container(&state.name, None::<KillContainerOptions>).await;
+        // Calls that are under way hold it for reading, and end now.
+        tokio::spawn(async move { *state.running.write().await = false });
+        match killed {
+            Ok(()) | Err(Engine::DockerResponseServerError { status_code: 404 | 409, .. }) => Ok(()),
             Err(error) => Err(failed(operation)(error)),
         }
     }
@@ -168,11 +207,11 @@ impl Containers {
 
     /// Stops the containers that nobody has used for long.
     pub(super) async fn stop_idle(&self) {
-        let users: Vec<(UserId, Arc<State>)> = {
-            let users = self.users.lock();
-            users.iter().flatten().map(|(user, state)| (user.clone(), state.clone())).collect()
+        let all: Vec<(Owner, Arc<State>)> = {
+            let owners = self.owners.lock();
+            owners.iter().flatten().map(|(owner, state)| (owner.clone(), state.clone())).collect()
         };
-        for (user, state) in users {
+        for (owner, state) in all {
             // Whoever holds it is not idle.
             let Ok(mut running) = state.running.clone().try_write_owned() else { continue };
             if state.used.lock().elapsed() < self.options.idle {
@@ -182,18 +221,18 @@ impl Containers {
                 continue; // next time
             }
             *running = false;
-            let mut users = self.users.lock();
+            let mut owners = self.owners.lock();
             // Two of them, and that of the map: nobody waits for this container.
             if Arc::strong_count(&state) <= 2
-                && let Some(users) = users.as_mut()
+                && let Some(owners) = owners.as_mut()
             {
-                users.remove(&user);
+                owners.remove(&owner);
             }
         }
     }
 
-    pub(super) async fn close_for_user(&self, user: &UserId) -> Result<()> {
-        let state = self.state("close_for_user", user)?;
+    pub(super) async fn close_for_user(&self, owner: &Owner) -> Result<()> {
+        let state = self.state("close_for_user", owner)?;
         let mut running = state.running.write().await;
         if *running {
             self.stop("close_for_user", &state.name).await?;
@@ -202,9 +241,9 @@ impl Containers {
         Ok(())
     }
 
-    pub(super) async fn remove(&self, user: &UserId) -> Result<()> {
+    pub(super) async fn remove(&self, owner: &Owner) -> Result<()> {
         const OPERATION: &str = "remove_user";
-        let state = self.state(OPERATION, user)?;
+        let state = self.state(OPERATION, owner)?;
         let mut running = state.running.write().await;
         *running = false;
         let options = RemoveContainerOptionsBuilder::default().force(true).build();
@@ -219,26 +258,26 @@ impl Containers {
     }
 
     pub(super) async fn close(&self) -> Result<()> {
-        let users = self.users.lock().take();
+        let owners = self.owners.lock().take();
         let mut first_failure = Ok(());
-        for state in users.into_iter().flatten().map(|(_, state)| state) {
+        for state in owners.into_iter().flatten().map(|(_, state)| state) {
             // Calls that are under way end with their container.
             first_failure = first_failure.and(self.stop("close", &state.name).await);
         }
         first_failure
     }
 
-    pub(super) fn is_exporting(&self, user: &UserId) -> bool {
-        let users = self.users.lock();
-        let state = users.as_ref().and_then(|users| users.get(user));
+    pub(super) fn is_exporting(&self, owner: &Owner) -> bool {
+        let owners = self.owners.lock();
+        let state = owners.as_ref().and_then(|owners| owners.get(owner));
         state.is_some_and(|state| state.is_exporting.load(Ordering::Acquire))
     }
 
     /// Makes an image of the container's files, and a new container of that image.
-    pub(super) async fn export_and_import(&self, user: &UserId) -> Result<()> {
+    pub(super) async fn export_and_import(&self, owner: &Owner) -> Result<()> {
         const OPERATION: &str = "export_and_import";
-        drop(self.hold(OPERATION, user).await?);
-        let state = self.state(OPERATION, user)?;
+        drop(self.hold(OPERATION, owner).await?);
+        let state = self.state(OPERATION, owner)?;
         let _exporting = Exporting::begin(&state);
         let mut running = state.running.write().await;
         // So that no file changes while it is read.
@@ -255,7 +294,7 @@ impl Containers {
         // Only now the old container may go: until here it has the only copy.
         let options = RemoveContainerOptionsBuilder::default().force(true).build();
         self.docker.remove_container(&state.name, Some(options)).await.map_err(failed(OPERATION))?;
-        self.start(OPERATION, user, &state.name).await?;
+        self.start(OPERATION, owner, &state.name).await?;
         *running = true;
         Ok(())
     }

@@ -1,16 +1,17 @@
 //! Commands in a container, killed with all that descends from them.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 
 use super::call::{self, Call, Piece};
-use super::containers::Containers;
+use super::containers::{Containers, Owner};
 use super::inside;
 use crate::exec::signal_name;
 use crate::process::HeadTail;
-use crate::{Error, ErrorKind, ExecResult, ExecSpec, OUTPUT_BYTES_MAX, Program, Result, SandboxPath, UserId};
+use crate::{Error, ErrorKind, ExecResult, ExecSpec, OUTPUT_BYTES_MAX, Program, Result, SandboxPath};
 
 const RUN: &str = concat!(
     include_str!("scripts/prelude.sh"),
@@ -21,15 +22,16 @@ const KILL: &str = concat!(include_str!("scripts/kill.sh"), "kill_run \"$1\"\n")
 /// How long the streams of a killed command may take to end.
 const KILLED: Duration = Duration::from_secs(10);
 
-pub(super) async fn run(containers: &Arc<Containers>, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
+pub(super) async fn run(containers: &Arc<Containers>, owner: &Owner, spec: ExecSpec) -> Result<ExecResult> {
     let begin = Instant::now();
     let workspace = SandboxPath::workspace();
     let directory = spec.directory.unwrap_or_else(|| workspace.clone());
     inside("exec", &directory)?;
-    let held = containers.hold("exec", user).await?;
     let options = &containers.options;
-    let mut argv =
-        ["/bin/sh", "-c", RUN, "sh", workspace.as_str(), directory.as_str()].map(str::to_owned).to_vec();
+    let group = next_group().to_string();
+    let mut argv = ["/bin/sh", "-c", RUN, "sh", workspace.as_str(), directory.as_str(), &group]
+        .map(str::to_owned)
+        .to_vec();
     match spec.program {
         Program::Argv { program, arguments } => {
             argv.push(program);
@@ -37,7 +39,6 @@ pub(super) async fn run(containers: &Arc<Containers>, user: &UserId, spec: ExecS
         }
         Program::Shell(script) => argv.extend([options.shell.clone(), "-c".to_owned(), script]),
     }
-    let mark = mark("exec")?;
     let mut environment = Vec::new();
     for (name, value) in &spec.environment {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
@@ -46,22 +47,36 @@ pub(super) async fn run(containers: &Arc<Containers>, user: &UserId, spec: ExecS
         }
         environment.push(format!("{name}={value}"));
     }
-    environment.extend([format!("WORKSPACE={workspace}"), format!("FILESECBOX_RUN={mark}")]);
+    environment.push(format!("WORKSPACE={workspace}"));
     if argv.iter().any(|argument| argument.contains('\0')) {
         return Err(Error::new(ErrorKind::Invalid, "exec", "a NUL byte is in an argument: remove it"));
     }
     let has_input = !spec.stdin.is_empty();
-    let started = Call::start(&containers.docker, "exec", &held.name, argv, environment, has_input).await;
-    let (mut call, mut input) = match started {
+    let user = Some(format!("{}:{group}", options.uid));
+    let mut held = containers.hold("exec", owner).await?;
+    let start = |container: String| {
+        let (argv, environment, user) = (argv.clone(), environment.clone(), user.clone());
+        async move {
+            Call::start(&containers.docker, "exec", &container, argv, environment, user, has_input).await
+        }
+    };
+    let (mut call, mut input) = match start(held.name.clone()).await {
+        // It was stopped meanwhile, by an idle moment or because a run could be ended in no other way.
         Err(error) if error.kind() == ErrorKind::Disconnected => {
             drop(held);
-            // So that the next call starts it.
-            containers.lost("exec", user).await?;
-            return Err(error);
+            containers.lost("exec", owner).await?;
+            held = containers.hold("exec", owner).await?;
+            start(held.name.clone()).await?
         }
         started => started?,
     };
-    let mut guard = Guard { containers: containers.clone(), container: held.name.clone(), mark, armed: true };
+    let mut guard = Guard {
+        containers: containers.clone(),
+        owner: owner.clone(),
+        container: held.name.clone(),
+        group,
+        armed: true,
+    };
     let most = spec.output_bytes_max.min(OUTPUT_BYTES_MAX);
     let (mut has_begun, mut stdout, mut stderr) = (false, HeadTail::new(most), HeadTail::new(most));
     let timed_out = {
@@ -93,9 +108,7 @@ pub(super) async fn run(containers: &Arc<Containers>, user: &UserId, spec: ExecS
             kept = &mut keep => { kept?; false }
             () = &mut feed => false,
             () = tokio::time::sleep(timeout) => {
-                // The command may hold up its own killer: the deadline is one all the same.
-                let killed = tokio::time::timeout(KILLED, guard.kill()).await;
-                killed.map_err(|_| Error::new(ErrorKind::Timeout, "exec", "the command could not be killed in time"))??;
+                guard.kill().await?;
                 // The streams end with the last who held them.
                 let _late = tokio::time::timeout(KILLED, keep).await;
                 true
@@ -103,8 +116,12 @@ pub(super) async fn run(containers: &Arc<Containers>, user: &UserId, spec: ExecS
         }
     };
     let code = if timed_out { Ok(-1) } else { call.end().await };
-    guard.armed = false;
     let code = code?;
+    if code > 128 {
+        // Perhaps the shell itself, which would have ended what the command left.
+        guard.kill().await?;
+    }
+    guard.armed = false;
     if !has_begun && !timed_out {
         return Err(Error::new(
             call::kind(code),
@@ -138,26 +155,44 @@ pub(super) fn mark(operation: &'static str) -> Result<String> {
     Ok(format!("{one:016x}{other:016x}"))
 }
 
+/// Group ids of runs: beyond those that images have, and within what engines with user namespaces of their own map.
+const GROUPS: std::ops::Range<u32> = 20_000..60_000;
+
+/// A group id that no other run of this process has had for long. It begins anywhere, because other processes may use the
+/// same container.
+fn next_group() -> u32 {
+    static NEXT: OnceLock<AtomicU32> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU32::new(getrandom::u32().unwrap_or_default()));
+    GROUPS.start + next.fetch_add(1, Ordering::Relaxed) % (GROUPS.end - GROUPS.start)
+}
+
 /// Kills the command when its call is given up.
 struct Guard {
     containers: Arc<Containers>,
+    owner: Owner,
     container: String,
-    mark: String,
+    group: String,
     armed: bool,
 }
 
 impl Guard {
+    /// Ends what is left of the run; where that is not possible, because the run keeps the container from starting
+    /// anything, the container.
     async fn kill(&self) -> Result<()> {
-        kill(&self.containers, &self.container, &self.mark).await
+        match tokio::time::timeout(KILLED, kill(&self.containers, &self.container, &self.group)).await {
+            Ok(Ok(0)) => Ok(()),
+            _ => self.containers.break_off("exec", &self.owner).await,
+        }
     }
 }
 
-async fn kill(containers: &Containers, container: &str, mark: &str) -> Result<()> {
-    let argv = ["/bin/sh", "-c", KILL, "sh", mark].map(str::to_owned).to_vec();
+/// The exit code of the script, which is 0 when it came to its end.
+async fn kill(containers: &Containers, container: &str, group: &str) -> Result<i64> {
+    let argv = ["/bin/sh", "-c", KILL, "sh", group].map(str::to_owned).to_vec();
     let (mut call, _input) =
-        Call::start(&containers.docker, "exec", container, argv, Vec::new(), false).await?;
+        Call::start(&containers.docker, "exec", container, argv, Vec::new(), None, false).await?;
     while call.next().await?.is_some() {}
-    Ok(())
+    call.end().await
 }
 
 impl Drop for Guard {
@@ -165,12 +200,17 @@ impl Drop for Guard {
         if !self.armed {
             return;
         }
-        let (containers, container, mark) =
-            (self.containers.clone(), std::mem::take(&mut self.container), std::mem::take(&mut self.mark));
+        let guard = Self {
+            containers: self.containers.clone(),
+            owner: self.owner.clone(),
+            container: std::mem::take(&mut self.container),
+            group: std::mem::take(&mut self.group),
+            armed: false,
+        };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 // Nobody is left to be told.
-                let _killed = tokio::time::timeout(KILLED, kill(&containers, &container, &mark)).await;
+                let _killed = guard.kill().await;
             });
         }
     }

@@ -1,4 +1,4 @@
-//! [`DockerSandbox`]: a container of the user's own in a Docker engine of this host.
+//! [`DockerSandbox`]: a container for each user of each agent in a Docker engine of this host.
 //!
 //! * [`containers`]: making, starting, stopping and exporting them. [`call`]: processes in them.
 //! * `scripts/`: what each operation does there. They are constant; all that comes from outside is an argument.
@@ -6,6 +6,7 @@
 
 mod call;
 mod containers;
+mod directories;
 mod exec;
 mod files;
 mod options;
@@ -21,12 +22,12 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::io::AsyncWriteExt;
 
 use self::call::{Call, Piece};
-use self::containers::{Containers, Held};
+use self::containers::{Containers, Held, Owner};
 pub use self::options::DockerOptions;
 use crate::file::check_permissions;
 use crate::{
-    ByteStream, DIR_ENTRIES_MAX, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FILE_BYTES_MAX, FileBody,
-    FileInfo, ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteMode, WriteOptions,
+    AgentId, ByteStream, DIR_ENTRIES_MAX, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FILE_BYTES_MAX,
+    FileBody, FileInfo, ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteMode, WriteOptions,
 };
 
 /// How long any answer of the engine, and any file operation without bytes, may take.
@@ -41,23 +42,26 @@ macro_rules! script {
     };
 }
 
-/// Containers as sandboxes: for each user one, made when it is first needed and stopped when it is idle.
+/// Containers as sandboxes: for each user of an agent one, made when it is first needed and stopped when it is idle.
 ///
-/// * Containers have no capabilities, no new privileges, bounds on memory and processes, and no network unless said.
+/// * Containers have no capabilities, no new privileges, bounds on memory and processes, and no network unless said. All in
+///   them is an ordinary user ([`DockerOptions::uid`]) whose home is `/home/sandbox`.
+/// * Each run has a group id of its own, which its processes cannot change, and by which they are found at its end.
 /// * Files are used through small scripts in the container, below `/workspace` only. What a signal ended is told by the
 ///   shell's exit codes: 129 to 159 are taken for signals.
 /// * [`export_and_import`](Sandbox::export_and_import) makes an image of the container as it is, and goes on in it.
 #[derive(Debug)]
 pub struct DockerSandbox {
     containers: Arc<Containers>,
+    agent: AgentId,
 }
 
 impl DockerSandbox {
-    /// Gets ready to speak to the engine, which must answer.
+    /// Gets ready to speak to the engine, which must answer, for the users of `agent`.
     ///
     /// # Errors
     /// [`ErrorKind::Disconnected`]: no engine answers.
-    pub async fn connect(options: DockerOptions) -> Result<Self> {
+    pub async fn connect(options: DockerOptions, agent: AgentId) -> Result<Self> {
         let docker = Docker::connect_with_unix(&options.socket, PATIENCE.as_secs(), API_DEFAULT_VERSION);
         let docker =
             docker.map_err(failed("connect"))?.negotiate_version().await.map_err(failed("connect"))?;
@@ -72,7 +76,17 @@ impl DockerSandbox {
                 containers.stop_idle().await;
             }
         });
-        Ok(Self { containers })
+        Ok(Self { containers, agent })
+    }
+
+    /// The containers of the users of another agent, in the same engine. [`close`](Sandbox::close) closes both.
+    #[must_use]
+    pub fn for_agent(&self, agent: AgentId) -> Self {
+        Self { containers: Arc::clone(&self.containers), agent }
+    }
+
+    fn owner(&self, user: &UserId) -> Owner {
+        Owner { user: user.clone(), agent: self.agent.clone() }
     }
 
     /// Removes all that the user has in the engine: container, volume, exported image. The files are gone with it.
@@ -80,7 +94,7 @@ impl DockerSandbox {
     /// # Errors
     /// As every call of the engine.
     pub async fn remove_user(&self, user: &UserId) -> Result<()> {
-        self.containers.remove(user).await
+        self.containers.remove(&self.owner(user)).await
     }
 
     /// Starts a script in the user's container, once more when that was stopped meanwhile.
@@ -96,15 +110,17 @@ impl DockerSandbox {
         let mut argv: Vec<String> =
             ["/bin/sh", "-c", script, "sh", workspace.as_str()].map(str::to_owned).to_vec();
         argv.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        let owner = self.owner(user);
         for is_again in [false, true] {
-            let held = self.containers.hold(operation, user).await?;
+            let held = self.containers.hold(operation, &owner).await?;
             let docker = &self.containers.docker;
-            match Call::start(docker, operation, &held.name, argv.clone(), Vec::new(), has_input).await {
+            match Call::start(docker, operation, &held.name, argv.clone(), Vec::new(), None, has_input).await
+            {
                 Ok((call, input)) => return Ok((held, call, input)),
                 Err(error) if is_again || error.kind() != ErrorKind::Disconnected => return Err(error),
                 Err(_) => {
                     drop(held);
-                    self.containers.lost(operation, user).await?;
+                    self.containers.lost(operation, &owner).await?;
                 }
             }
         }
@@ -179,17 +195,17 @@ impl Sandbox for DockerSandbox {
     }
 
     async fn workspace(&self, user: &UserId) -> Result<SandboxPath> {
-        self.containers.hold("workspace", user).await?;
+        self.containers.hold("workspace", &self.owner(user)).await?;
         Ok(SandboxPath::workspace())
     }
 
     async fn shell(&self, user: &UserId) -> Result<String> {
-        self.containers.hold("shell", user).await?;
+        self.containers.hold("shell", &self.owner(user)).await?;
         Ok(self.containers.options.shell.clone())
     }
 
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
-        exec::run(&self.containers, user, spec).await
+        exec::run(&self.containers, &self.owner(user), spec).await
     }
 
     async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody> {
@@ -345,7 +361,7 @@ impl Sandbox for DockerSandbox {
     }
 
     async fn close_for_user(&self, user: &UserId) -> Result<()> {
-        self.containers.close_for_user(user).await
+        self.containers.close_for_user(&self.owner(user)).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -353,11 +369,11 @@ impl Sandbox for DockerSandbox {
     }
 
     fn is_exporting(&self, user: &UserId) -> bool {
-        self.containers.is_exporting(user)
+        self.containers.is_exporting(&self.owner(user))
     }
 
     async fn export_and_import(&self, user: &UserId) -> Result<()> {
-        self.containers.export_and_import(user).await
+        self.containers.export_and_import(&self.owner(user)).await
     }
 }
 

@@ -12,6 +12,9 @@ pub struct DockerOptions {
     pub image: String,
     /// Begins the names of containers, volumes and images, and tells apart those of several services.
     pub prefix: String,
+    /// The user id of everything in the container, and the group id of what calls make there. The image need not know
+    /// it. 0 is root without any capability.
+    pub uid: u32,
     /// Whether the workspace is a volume, which outlives its container. Else it is a part of the container.
     pub volume: bool,
     /// What containers are connected to: `none`, `bridge`, or a network by name.
@@ -30,6 +33,9 @@ pub struct DockerOptions {
     pub shell: String,
 }
 
+/// The user id of containers, unless said otherwise; the service's image has the same.
+const UID: u32 = 10_001;
+
 impl DockerOptions {
     /// Containers of `image` in the engine at the usual socket, without a network.
     #[must_use]
@@ -38,6 +44,7 @@ impl DockerOptions {
             socket: "/var/run/docker.sock".to_owned(),
             image: image.into(),
             prefix: "filesecbox-sandbox".to_owned(),
+            uid: UID,
             volume: true,
             network: "none".to_owned(),
             memory_bytes: 1 << 30,

@@ -7,13 +7,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use sandbox::conformance::{Ability, Subject};
-use sandbox::{DockerOptions, DockerSandbox, ExecSpec, Sandbox, SandboxExt, UserId};
+use sandbox::{AgentId, DockerOptions, DockerSandbox, ExecSpec, Sandbox, SandboxExt, UserId};
 
 pub(crate) struct Engine {
     options: DockerOptions,
     sandbox: Arc<DockerSandbox>,
     others: AtomicUsize,
     made: Mutex<Vec<DockerOptions>>,
+}
+
+fn agent() -> AgentId {
+    AgentId::parse("demo").unwrap()
 }
 
 impl Engine {
@@ -28,7 +32,7 @@ impl Engine {
             prefix: format!("filesecbox-conformance-{}", std::process::id()),
             ..DockerOptions::new(image)
         };
-        let sandbox = DockerSandbox::connect(options.clone()).await;
+        let sandbox = DockerSandbox::connect(options.clone(), agent()).await;
         let sandbox = Arc::new(sandbox.map_err(|error| error.to_string())?);
         Ok(Self { made: Mutex::new(vec![options.clone()]), options, sandbox, others: AtomicUsize::new(0) })
     }
@@ -45,7 +49,9 @@ impl Engine {
     pub(crate) async fn clean_up(&self) {
         let made = std::mem::take(&mut *self.made.lock());
         for options in made {
-            let sandbox = DockerSandbox::connect(options).await.unwrap();
+            let sandbox = DockerSandbox::connect(options, agent()).await.unwrap();
+            let others = sandbox.for_agent(AgentId::parse("another").unwrap());
+            others.remove_user(&UserId::parse("alice").unwrap()).await.unwrap();
             for user in ["alice", "bob", "nobody"] {
                 sandbox.remove_user(&UserId::parse(user).unwrap()).await.unwrap();
             }
@@ -55,8 +61,9 @@ impl Engine {
     /// Files outside the workspace, which only the container has, are there after an export, and calls wait for it.
     pub(crate) async fn an_export_keeps_the_whole_container(&self) {
         for volume in [true, false] {
-            let sandbox =
-                Arc::new(DockerSandbox::connect(DockerOptions { volume, ..self.options() }).await.unwrap());
+            let sandbox = Arc::new(
+                DockerSandbox::connect(DockerOptions { volume, ..self.options() }, agent()).await.unwrap(),
+            );
             let alice = UserId::parse("alice").unwrap();
             let path = sandbox.workspace(&alice).await.unwrap().join("文件").unwrap();
             sandbox.write(&alice, &path, "kept".into()).await.unwrap();
@@ -64,7 +71,7 @@ impl Engine {
                 let (sandbox, alice, spec) = (sandbox.clone(), alice.clone(), ExecSpec::shell(script));
                 async move { sandbox.exec(&alice, spec).await.unwrap() }
             };
-            assert!(run("echo installed > /opt/program").await.is_success());
+            assert!(run("echo installed > ~/program").await.is_success());
             let exporting = tokio::spawn({
                 let (sandbox, alice) = (sandbox.clone(), alice.clone());
                 async move { sandbox.export_and_import(&alice).await }
@@ -75,16 +82,73 @@ impl Engine {
             assert_eq!(sandbox.read(&alice, &path).await.unwrap(), "kept", "volume: {volume}");
             exporting.await.unwrap().unwrap();
             assert!(!sandbox.is_exporting(&alice));
-            assert_eq!(run("cat /opt/program").await.stdout_text(), "installed\n", "volume: {volume}");
+            assert_eq!(run("cat ~/program").await.stdout_text(), "installed\n", "volume: {volume}");
             sandbox.export_and_import(&alice).await.unwrap();
-            assert_eq!(run("cat /opt/program /workspace/文件").await.stdout_text(), "installed\nkept");
+            assert_eq!(run("cat ~/program /workspace/文件").await.stdout_text(), "installed\nkept");
+        }
+    }
+
+    /// What one agent's commands leave is not there for another agent of the same user.
+    pub(crate) async fn agents_of_a_user_share_no_container(&self) {
+        let alice = UserId::parse("alice").unwrap();
+        let another = self.sandbox.for_agent(AgentId::parse("another").unwrap());
+        let own =
+            self.sandbox.exec(&alice, ExecSpec::shell("echo own > ~/kept; sleep 300 & cat ~/kept")).await;
+        assert_eq!(own.unwrap().stdout_text(), "own\n");
+        let path = self.sandbox.workspace(&alice).await.unwrap().join("own-file").unwrap();
+        self.sandbox.write(&alice, &path, "own".into()).await.unwrap();
+        let look = ExecSpec::shell("cat ~/kept own-file; echo theirs > ~/kept; cat ~/kept");
+        assert_eq!(another.exec(&alice, look).await.unwrap().stdout_text(), "theirs\n");
+        assert!(another.read(&alice, &path).await.is_err());
+        let again = self.sandbox.exec(&alice, ExecSpec::shell("cat ~/kept own-file")).await.unwrap();
+        assert_eq!(again.stdout_text(), "own\nown");
+    }
+
+    /// A process that leaves its session, its parent and its environment behind ends with its run all the same, and one of
+    /// another run does not.
+    pub(crate) async fn what_leaves_everything_behind_ends_with_its_run(&self) {
+        let alice = UserId::parse("alice").unwrap();
+        // Other laws need processes of their own meanwhile.
+        let sandbox = Arc::new(DockerSandbox::connect(self.options(), agent()).await.unwrap());
+        let run = async |script: &str, seconds| {
+            let spec = ExecSpec { timeout: Some(Duration::from_secs(seconds)), ..ExecSpec::shell(script) };
+            sandbox.exec(&alice, spec).await.unwrap()
+        };
+        let count = async |name: &str| {
+            let lines = "for file in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$file; echo; done 2>/dev/null";
+            let count = format!("{lines} | grep -c '^sleep {name}'");
+            run(&count, 60).await.stdout_text().trim().to_owned()
+        };
+        let other = {
+            let (sandbox, alice) = (sandbox.clone(), alice.clone());
+            tokio::spawn(async move { sandbox.exec(&alice, ExecSpec::shell("sleep 4711; echo over")).await })
+        };
+        while count("4711").await != "1" {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let leave = "env -i /bin/sh -c '(setsid sleep 4712 >/dev/null 2>&1 </dev/null &) &'";
+        let ended = run(&format!("{leave}; sleep 0.3; echo done"), 60).await;
+        assert_eq!((ended.stdout_text().as_ref(), ended.timed_out), ("done\n", false));
+        assert_eq!(count("4712").await, "0", "after an ordinary end");
+        assert!(run(&format!("{leave}; sleep 300"), 1).await.timed_out);
+        assert_eq!(count("4712").await, "0", "after the deadline");
+        run(&format!("{leave}; sleep 0.3; kill -9 $PPID; sleep 300"), 60).await;
+        assert_eq!(count("4712").await, "0", "after the end of the shell that would have ended it");
+        assert_eq!(count("4711").await, "1", "that of another run is still there");
+        // One that makes others without end, until the container takes no more.
+        let bomb = "b() { b & b & wait; }; b >/dev/null 2>&1";
+        assert!(run(bomb, 2).await.timed_out);
+        other.abort();
+        let count = "set -- /proc/[0-9]*; echo $#";
+        while run(count, 60).await.stdout_text().trim().parse::<u32>().unwrap() > 12 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
     /// A container that nobody uses stops, and starts with the next call.
     pub(crate) async fn an_idle_container_stops_and_starts_again(&self) {
         let options = DockerOptions { idle: Duration::from_millis(300), ..self.options() };
-        let sandbox = DockerSandbox::connect(options).await.unwrap();
+        let sandbox = DockerSandbox::connect(options, agent()).await.unwrap();
         let alice = UserId::parse("alice").unwrap();
         let path = sandbox.workspace(&alice).await.unwrap().join("file").unwrap();
         sandbox.write(&alice, &path, "kept".into()).await.unwrap();
@@ -109,6 +173,8 @@ impl Engine {
         let status = run("grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status | tr -d '\\t '").await;
         let none = "0000000000000000";
         assert_eq!(status.stdout_text(), format!("CapEff:{none}\nCapBnd:{none}\nNoNewPrivs:1\n"));
+        let ids = run("id -u; id -G | wc -w; touch /bin/x /x 2>/dev/null && echo made; stat -c %u . ~").await;
+        assert_eq!(ids.stdout_text(), "10001\n1\n10001\n10001\n");
         let network = run("ls /sys/class/net").await;
         assert_eq!(network.stdout_text(), "lo\n");
         // A tenth more than it may have.
@@ -132,6 +198,6 @@ impl Subject for Engine {
     }
 
     async fn another(&self) -> Arc<dyn Sandbox> {
-        Arc::new(DockerSandbox::connect(self.options()).await.unwrap())
+        Arc::new(DockerSandbox::connect(self.options(), agent()).await.unwrap())
     }
 }

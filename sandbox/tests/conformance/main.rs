@@ -105,5 +105,7 @@ fn of_the_engine(runtime: &Arc<Runtime>, engine: &Arc<docker::Engine>) -> Vec<Tr
         trial!(an_export_keeps_the_whole_container),
         trial!(an_idle_container_stops_and_starts_again),
         trial!(a_container_has_no_rights_and_bounds),
+        trial!(agents_of_a_user_share_no_container),
+        trial!(what_leaves_everything_behind_ends_with_its_run),
     ]
 }

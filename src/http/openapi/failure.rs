@@ -31,9 +31,9 @@ impl Written {
     fn schema(&self, word: &str) -> Value {
         let (mut properties, mut required) = fields(&self.details);
         properties.extend([
-            ("status".to_owned(), json!({ "const": "error" })),
+            ("status".to_owned(), json!({ "type": "string", "const": "error" })),
             ("data".to_owned(), json!({ "type": "string", "description": "One sentence.", "minLength": 1 })),
-            ("code".to_owned(), json!({ "const": word })),
+            ("code".to_owned(), json!({ "type": "string", "const": word })),
             ("request_id".to_owned(), json!({ "type": "string" })),
         ]);
         required.extend(["status", "data", "code", "request_id"].map(Value::from));

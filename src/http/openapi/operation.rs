@@ -15,6 +15,9 @@ use crate::http::problem::Code;
 /// What the paths of operations begin with that another backend may answer for.
 const WORKSPACE: &str = "/v1/sandbox/{u}/{a}/";
 
+/// What the paths of operations begin with that are about one skill.
+const SKILL: &str = "/v1/skills/{u}/{a}/{s}/";
+
 /// An operation as it is written. Schemas are in the [shorthand](super::shorthand).
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +43,8 @@ pub(super) struct Written {
     headers: Vec<String>,
     /// The schema of a JSON body.
     json: Option<Value>,
+    /// The same for the route of a skill, where it differs.
+    json_in_skill: Option<Value>,
     /// An example of it.
     send: Option<Value>,
     /// A body of another kind, as OpenAPI has it.
@@ -129,7 +134,7 @@ impl Written {
         if self.access == Access::Anybody {
             operation["security"] = json!([]);
         }
-        if let Some(body) = self.request_body() {
+        if let Some(body) = self.request_body(place) {
             operation["requestBody"] = body;
         }
         Ok(operation)
@@ -152,8 +157,9 @@ impl Written {
         in_path.chain(in_query).chain(self.headers.iter().map(|name| shared(name))).collect()
     }
 
-    fn request_body(&self) -> Option<Value> {
-        let Some(json) = &self.json else { return self.body.clone() };
+    fn request_body(&self, place: &Place<'_>) -> Option<Value> {
+        let of_skill = self.json_in_skill.as_ref().filter(|_| place.path.starts_with(SKILL));
+        let Some(json) = of_skill.or(self.json.as_ref()) else { return self.body.clone() };
         let mut media = json!({ "schema": schema(json) });
         if let Some(example) = &self.send {
             media["example"] = example.clone();
@@ -177,7 +183,7 @@ impl Written {
         for (status, also) in &self.also {
             let mut response = answer(&also.description, &also.headers);
             if let Some(kind) = &also.bytes {
-                response["content"] = json!({ kind: {} });
+                response["content"] = json!({ kind: of_bytes(kind) });
             }
             responses.insert(status.to_string(), response);
         }
@@ -202,7 +208,7 @@ impl Written {
         let mut content = Map::new();
         if let Some(data) = &self.data {
             let (mut properties, mut required) = fields(&self.beside);
-            properties.insert("status".to_owned(), json!({ "const": "success" }));
+            properties.insert("status".to_owned(), json!({ "type": "string", "const": "success" }));
             properties.insert("data".to_owned(), schema(data));
             required.extend(["status".into(), "data".into()]);
             let envelope = json!({ "type": "object", "properties": properties, "required": required });
@@ -213,12 +219,15 @@ impl Written {
             content.insert("application/json".to_owned(), media);
         }
         if let Some(kind) = &self.bytes {
-            content.insert(kind.clone(), json!({}));
+            content.insert(kind.clone(), of_bytes(kind));
         }
         if let Some(element) = &self.streams {
             // `itemSchema` is OpenAPI 3.2's; for 3.1 an extension says the same.
             for kind in ["application/x-ndjson", "text/event-stream"] {
-                content.insert(kind.to_owned(), json!({ "x-item-schema": schema(element) }));
+                content.insert(
+                    kind.to_owned(),
+                    json!({ "schema": { "type": "string" }, "x-item-schema": schema(element) }),
+                );
             }
         }
         content
@@ -261,6 +270,17 @@ pub(super) fn answer<T: AsRef<str>>(description: &str, headers: impl IntoIterato
         named.insert(name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }));
     }
     json!({ "description": description, "headers": named })
+}
+
+/// The media type of an answer without envelope, with what generated clients take it for.
+fn of_bytes(kind: &str) -> Value {
+    match kind {
+        "application/json" => json!({}),
+        "application/octet-stream" | "application/zip" => {
+            json!({ "schema": { "type": "string", "format": "binary" } })
+        }
+        _ => json!({ "schema": { "type": "string" } }),
+    }
 }
 
 /// An answer that many operations share, by its name in the document.

@@ -157,7 +157,7 @@ fn answers(page: &mut String, document: &Value, operation: &Value) {
         }
         let _ = writeln!(page, "<p>{status}: {}</p>", said(&response["description"]));
         for (kind, media) in response["content"].as_object().into_iter().flatten() {
-            let schema = media.get("schema").or_else(|| media.get("x-item-schema"));
+            let schema = media.get("x-item-schema").or_else(|| media.get("schema"));
             let each = if media.get("x-item-schema").is_some() { ", each" } else { "" };
             let shape = schema.map(|schema| format!("<pre>{}</pre>", shape(schema, 0))).unwrap_or_default();
             let _ = writeln!(page, "<p><code>{}</code>{each}</p>\n{shape}", escaped(kind));

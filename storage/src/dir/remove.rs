@@ -10,6 +10,9 @@ use crate::stat::Kind;
 
 /// Names that a removal holds of one directory.
 const REMOVED_AT_ONCE: usize = 10_000;
+/// Entries that [`Dir::remove_tree`] removes before it gives up: a process that goes on making files must not keep it
+/// for ever.
+const REMOVED_MAX: u64 = 10_000_000;
 
 impl Dir {
     /// Removes the entry `name`, which is not a directory.
@@ -17,7 +20,8 @@ impl Dir {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsDirectory`].
     pub fn remove_file(&self, name: &OsStr) -> Result<()> {
-        rustix::fs::unlinkat(&self.fd, segment(name)?, AtFlags::empty())
+        let name = segment(name)?;
+        self.with_access(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()))
             .map_err(|errno| Error::from_errno("unlink", shown(name), errno))
     }
 
@@ -26,7 +30,8 @@ impl Dir {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotEmpty`], [`Error::NotADirectory`].
     pub fn remove_dir(&self, name: &OsStr) -> Result<()> {
-        rustix::fs::unlinkat(&self.fd, segment(name)?, AtFlags::REMOVEDIR)
+        let name = segment(name)?;
+        self.with_access(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR))
             .map_err(|errno| Error::from_errno("rmdir", shown(name), errno))
     }
 
@@ -37,24 +42,45 @@ impl Dir {
     /// is, few names are held at once.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when a directory is moved meanwhile, [`Error::NotEmpty`] when it is filled again,
-    /// [`Error::Io`].
+    /// [`Error::Conflict`] when a directory is moved meanwhile, [`Error::NotEmpty`] when it is filled again or has
+    /// more than ten million entries, [`Error::Io`].
     pub fn remove_tree(&self, name: &OsStr) -> Result<()> {
-        if self.remove_leaf(name)? {
-            return Ok(());
+        match self.remove_with(name, Removal { left: REMOVED_MAX, takes: false })? {
+            true => Ok(()),
+            false => Err(Error::NotEmpty(shown(name))),
         }
-        let mut dir = self.open_closed_dir(name)?;
-        let mut levels =
-            vec![Emptied { above: self.stat()?.inode, name: name.to_owned(), left: dir.remove_leaves()? }];
+    }
+
+    /// Removes what it can of `name` with at most `most` entries, as [`Dir::remove_tree`] does. Tells whether nothing
+    /// is left.
+    ///
+    /// Directories of other users become the service's before they are emptied: a process that holds a descriptor of
+    /// one can make nothing in it any more, as long as its user id is not the service's own.
+    ///
+    /// # Errors
+    /// As [`Dir::remove_tree`].
+    pub(crate) fn remove_some(&self, name: &OsStr, most: u64) -> Result<bool> {
+        self.remove_with(name, Removal { left: most, takes: true })
+    }
+
+    fn remove_with(&self, name: &OsStr, mut removal: Removal) -> Result<bool> {
+        if self.remove_leaf(name)? {
+            return Ok(true);
+        }
+        let mut dir = removal.enter(self, name)?;
+        let Some(left) = dir.remove_leaves(&mut removal)? else { return Ok(false) };
+        let mut levels = vec![Emptied { above: self.stat()?.inode, name: name.to_owned(), left }];
         while let Some(level) = levels.last_mut() {
             if let Some(name) = level.left.pop() {
-                let below = dir.open_closed_dir(&name)?;
-                levels.push(Emptied { above: dir.stat()?.inode, name, left: below.remove_leaves()? });
+                let below = removal.enter(&dir, &name)?;
+                let Some(left) = below.remove_leaves(&mut removal)? else { return Ok(false) };
+                levels.push(Emptied { above: dir.stat()?.inode, name, left });
                 dir = below;
                 continue;
             }
-            level.left = dir.remove_leaves()?;
-            if !level.left.is_empty() {
+            let Some(left) = dir.remove_leaves(&mut removal)? else { return Ok(false) };
+            if !left.is_empty() {
+                level.left = left;
                 continue;
             }
             let Emptied { above, name, .. } = levels.pop().unwrap_or_default();
@@ -63,8 +89,9 @@ impl Dir {
                 Ok(()) | Err(Error::NotFound(_)) => {}
                 Err(other) => return Err(other),
             }
+            removal.left = removal.left.saturating_sub(1);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Removes `name` unless it is a directory. Tells whether it is gone.
@@ -77,19 +104,25 @@ impl Dir {
     }
 
     /// Removes what is here until it meets directories that are not empty: the names of some of them, of none when
-    /// nothing is left.
-    fn remove_leaves(&self) -> Result<Vec<OsString>> {
+    /// nothing is left. `None` when the removal has done as much as it may.
+    fn remove_leaves(&self, removal: &mut Removal) -> Result<Option<Vec<OsString>>> {
         loop {
-            let entries = self.first_entries(REMOVED_AT_ONCE)?;
-            let is_all = entries.len() < REMOVED_AT_ONCE;
+            if removal.left == 0 {
+                return Ok(None);
+            }
+            let most = REMOVED_AT_ONCE.min(usize::try_from(removal.left).unwrap_or(usize::MAX));
+            let entries = self.first_entries(most)?;
+            let is_all = entries.len() < most;
             let mut directories = Vec::new();
             for entry in entries {
                 if entry.kind == Kind::Directory || !self.remove_leaf(&entry.name)? {
                     directories.push(entry.name);
+                } else {
+                    removal.left = removal.left.saturating_sub(1);
                 }
             }
             if is_all || !directories.is_empty() {
-                return Ok(directories);
+                return Ok(Some(directories));
             }
         }
     }
@@ -98,7 +131,7 @@ impl Dir {
     fn parent(&self, inode: u64) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, "..", flags, Mode::empty());
-        let parent = Self { fd: fd.map_err(|errno| Error::from_errno("open", "..", errno))? };
+        let parent = Self::from(fd.map_err(|errno| Error::from_errno("open", "..", errno))?);
         // Whoever moves a directory meanwhile must not lead the removal out of the tree.
         if parent.stat()?.inode != inode {
             return Err(Error::Conflict(
@@ -109,7 +142,33 @@ impl Dir {
     }
 }
 
-/// A directory on the way down of [`Dir::remove_tree`], with no leaves any more.
+/// How far a removal goes.
+struct Removal {
+    /// Entries that it may yet remove.
+    left: u64,
+    /// Whether directories become the service's own before they are emptied.
+    takes: bool,
+}
+
+impl Removal {
+    /// Opens the directory `name` of `above`, to be emptied.
+    fn enter(&self, above: &Dir, name: &OsStr) -> Result<Dir> {
+        let dir = above.open_closed_dir(name)?;
+        let own = rustix::process::geteuid().as_raw();
+        if self.takes && dir.stat()?.owner != own {
+            // The owner first: a former owner cannot change the mode back.
+            match dir.set_owner(own).and_then(|()| dir.set_mode(0o700)) {
+                Ok(()) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "a directory that is being removed stays another user's")
+                }
+            }
+        }
+        Ok(dir)
+    }
+}
+
+/// A directory on the way down of a removal, with no leaves any more.
 #[derive(Default)]
 struct Emptied {
     /// Inode number of the directory above.
@@ -118,4 +177,28 @@ struct Emptied {
     name: OsString,
     /// Some of the directories in it that are not removed yet.
     left: Vec<OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removal_in_parts_ends_with_nothing_left() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::ambient_open(temp.path()).unwrap();
+        let tree = dir.create_dir(OsStr::new("tree"), 0o755).unwrap();
+        for below in ["a", "b"] {
+            let below = tree.create_dir(OsStr::new(below), 0o755).unwrap();
+            for number in 0..25 {
+                below.create_file(OsStr::new(&number.to_string()), 0o644).unwrap();
+            }
+        }
+        let mut parts = 1;
+        while !dir.remove_some(OsStr::new("tree"), 10).unwrap() {
+            parts += 1;
+        }
+        assert_eq!(dir.entries().unwrap(), []);
+        assert!((5..=8).contains(&parts), "{parts} parts");
+    }
 }

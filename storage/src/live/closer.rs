@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::table::Table;
 use super::view::View;
-use crate::stage::Trash;
 use crate::store::{self, Store};
+use crate::trash::Trash;
 
 /// Views that wait to be closed before whoever lets another go waits too.
 const QUEUE: usize = 64;

@@ -12,8 +12,8 @@ use super::workplace::Workplace;
 use crate::error::{Error, Result};
 use crate::place;
 use crate::plain::Plain;
-use crate::stage::Trash;
 use crate::store::Store;
+use crate::trash::Trash;
 use crate::tree::Tree;
 use crate::union::layers::{Found, Layers, is_opaque};
 
@@ -75,7 +75,12 @@ impl Store {
             views.wait_until_gone(&id)?;
             return Ok(Box::new(union));
         };
-        let mounted = Plain { stage: self.inner.stage.clone(), dir: seat.root()?, owner: self.owner(&id) };
+        let mounted = Plain {
+            stage: self.inner.stage.clone(),
+            id: id.clone(),
+            dir: seat.root()?,
+            owner: self.owner(&id),
+        };
         // What the mount merges, whatever the baseline is by now.
         union.seat = Some(seat);
         Ok(Box::new(Live::new(mounted, union)))

@@ -71,7 +71,7 @@ fn try_out(
     holding: Holding,
     durability: Durability,
 ) -> Result<()> {
-    let layers = stage.trash();
+    let layers = stage.draft();
     let dir = stage.dir().create_dir(&layers.name, 0o700)?;
     let lower = dir.create_dir(OsStr::new("lower"), 0o755)?;
     for name in ["hidden", "copied"] {

@@ -21,8 +21,8 @@ use super::closer::{Closer, Closing};
 use super::view::{Seat, View};
 use super::{Guests, Holding, LiveOptions};
 use crate::error::{Error, Result};
-use crate::stage::Trash;
 use crate::store;
+use crate::trash::Trash;
 
 /// How long a change waits for a view to go.
 const GOING_WAIT: Duration = Duration::from_secs(30);

@@ -12,7 +12,8 @@ use super::workplace::{self, Workplace};
 use super::{Holding, OwnerSwap};
 use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::stage::{Durability, Trash};
+use crate::stage::Durability;
+use crate::trash::Trash;
 
 /// One live view. Three descriptors: the mount, the lower layer, the lease.
 ///

@@ -1,15 +1,17 @@
-//! [`Workplace`]: the directory of one live view below `work/`, and the lock that tells that it is in use.
+//! [`Workplace`]: the directory of one live view below `views/`, and the lock that tells that it is in use.
 //!
 //! ```text
-//! work/{view}/lease     flock(2) held while the view is; the text is where its upper directory lies
-//! work/{view}/work      overlayfs' own
-//! work/{view}/none      an empty lower layer, for a skill of which nothing of the baseline shows
-//! work/{view}/mount     where the mount is attached when it has to be
-//! work/{view}/layers    where the layers are attached while it is made
+//! views/{view}/lease     flock(2) held while the view is; the text is where its upper directory lies
+//! views/{view}/work      overlayfs' own
+//! views/{view}/none      an empty lower layer, for a skill of which nothing of the baseline shows
+//! views/{view}/mount     where the mount is attached when it has to be
+//! views/{view}/layers    where the layers are attached while it is made
 //! ```
 //!
 //! A duplicate of the lock's descriptor goes to the first process of every run. So a service that died while its
 //! commands live on leaves a lock that the next one sees, and waits for, before it touches an upper directory.
+//!
+//! No command gets to this directory, and no tree of a command is ever an entry of it: a start believes what it finds.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -47,12 +49,12 @@ pub(super) struct Workplace {
 }
 
 impl Workplace {
-    /// Makes the directory `name` in `work/` for a view of the upper directory `upper`, and locks it.
+    /// Makes the directory `name` in `views/` for a view of the upper directory `upper`, and locks it.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`].
     pub(super) fn new(root: &Arc<Dir>, name: OsString, upper: &RelPath) -> Result<Self> {
-        let dir = work(root)?.create_dir(&name, 0o700)?;
+        let dir = views(root)?.create_dir(&name, 0o700)?;
         let lease = dir.create_file(OsStr::new(LEASE), 0o600)?;
         rustix::fs::flock(&lease, FlockOperation::NonBlockingLockExclusive)
             .map_err(|errno| Error::from_errno("flock", LEASE, errno))?;
@@ -65,7 +67,7 @@ impl Workplace {
     /// # Errors
     /// [`Error::Io`] when descriptors run out.
     pub(super) fn dir(&self) -> Result<Dir> {
-        work(&self.root)?.open_dir_entry(&self.name)
+        views(&self.root)?.open_dir_entry(&self.name)
     }
 
     /// Makes the directory `name` in this one. Returns where it lies, from the store's root.
@@ -74,8 +76,8 @@ impl Workplace {
     /// [`Error::NoSpace`], [`Error::Io`].
     pub(super) fn make(&self, name: &str) -> Result<RelPath> {
         drop(self.dir()?.create_dir(OsStr::new(name), 0o700)?);
-        let work = RelPath::parse(place::WORK)?;
-        Ok(work.join(&self.name.to_string_lossy())?.join(name)?)
+        let views = RelPath::parse(place::VIEWS)?;
+        Ok(views.join(&self.name.to_string_lossy())?.join(name)?)
     }
 }
 
@@ -90,27 +92,27 @@ impl Drop for Workplace {
         if self.stays {
             return;
         }
-        if let Err(error) = work(&self.root).and_then(|work| work.remove_tree(&self.name)) {
+        if let Err(error) = views(&self.root).and_then(|views| views.remove_tree(&self.name)) {
             tracing::warn!(%error, "a view's directory stays until the next start");
         }
     }
 }
 
-fn work(root: &Dir) -> Result<Dir> {
-    root.open_dir(&RelPath::parse(place::WORK)?)
+fn views(root: &Dir) -> Result<Dir> {
+    root.open_dir(&RelPath::parse(place::VIEWS)?)
 }
 
-/// Waits until no command of a former service holds a lease in `work`. Returns where the upper directories lie that
+/// Waits until no command of a former service holds a lease in `views`. Returns where the upper directories lie that
 /// were mounted when that service ended.
 ///
 /// # Errors
 /// [`Error::Conflict`] when commands live on for too long.
-pub(crate) fn wait_for_former(work: &Dir) -> Result<Vec<RelPath>> {
+pub(crate) fn wait_for_former(views: &Dir) -> Result<Vec<RelPath>> {
     let deadline = Instant::now() + LEASE_WAIT;
     let mut uppers = Vec::new();
-    for entry in work.entries()? {
+    for entry in views.entries()? {
         let Ok((file, _)) =
-            work.open_dir_entry(&entry.name).and_then(|dir| dir.open_file_entry(OsStr::new(LEASE)))
+            views.open_dir_entry(&entry.name).and_then(|dir| dir.open_file_entry(OsStr::new(LEASE)))
         else {
             continue;
         };
@@ -134,15 +136,15 @@ pub(crate) fn wait_for_former(work: &Dir) -> Result<Vec<RelPath>> {
     Ok(uppers)
 }
 
-/// Takes everything off the directories of the entry `name` of `work` that a former service attached there.
+/// Takes everything off the directories of the entry `name` of `views` that a former service attached there.
 ///
 /// With a mount namespace of its own nothing is left of that. Without one, removing the entry would remove what is
 /// mounted in it.
 ///
 /// # Errors
 /// [`Error::Conflict`] when something stays mounted.
-pub(crate) fn unmount_left_over(work: &Dir, name: &OsStr) -> Result<()> {
-    let Ok(dir) = work.open_dir_entry(name) else { return Ok(()) };
+pub(crate) fn unmount_left_over(views: &Dir, name: &OsStr) -> Result<()> {
+    let Ok(dir) = views.open_dir_entry(name) else { return Ok(()) };
     for name in [MOUNT, LAYERS] {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let same = || {

@@ -119,9 +119,13 @@ impl Gauge {
         let mut counter = self.store.counter();
         match &self.measured {
             Measured::Tree(dirs) => {
+                let mut known = Vec::with_capacity(dirs.len());
                 for dir in dirs {
                     counter.tree(dir)?;
+                    known.push(dir.stat()?.inode);
                 }
+                // What the run has may have been thrown away meanwhile.
+                self.store.count_trash(&self.id, &known, &mut counter)?;
                 let counted = counter.end();
                 if self.is_current()? {
                     accounts.counted(&self.id, counted, self.limits());

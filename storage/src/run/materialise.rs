@@ -9,6 +9,7 @@ use crate::copy::copy_file;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::place;
+use crate::stage::Stage;
 use crate::stat::{Kind, Stat};
 use crate::store::Store;
 use crate::tree::Room;
@@ -24,16 +25,19 @@ pub(super) struct Copy {
     pub(super) base: String,
 }
 
-/// A name in `work/`, whose content is removed when this is dropped.
+/// A name in `work/`, whose content is thrown away when this is dropped. Until it is removed it counts for its tree.
 struct WorkTrash {
+    stage: Stage,
+    id: TreeId,
     work: Dir,
     name: OsString,
 }
 
 impl Drop for WorkTrash {
     fn drop(&mut self) {
-        if let Err(error) = self.work.remove_tree(&self.name) {
-            tracing::warn!(%error, "a run's files stay until the next start");
+        match self.stage.discard(&self.work, &self.name, Some(&self.id)) {
+            Ok(trash) => drop(trash),
+            Err(error) => tracing::warn!(%error, "a run's files stay until the next start"),
         }
     }
 }
@@ -106,7 +110,8 @@ impl Store {
         };
         let work = self.inner.root.open_dir(&RelPath::parse(place::WORK)?)?;
         let dir = work.create_dir(run, 0o700)?;
-        let trash = WorkTrash { work, name: run.to_owned() };
+        let stage = self.inner.stage.clone();
+        let trash = WorkTrash { stage, id: id.clone(), work, name: run.to_owned() };
         give(&dir, owner)?;
         let limits = &self.inner.options.files;
         let mut copying = Copying {

@@ -64,12 +64,12 @@ impl Store {
         match dir.open_dir_entry(OsStr::new(name)) {
             Err(Error::NotFound(_)) => {
                 // Made aside, so that it has its owner before it has its name.
-                let trash = self.inner.stage.trash();
-                let made = self.inner.stage.dir().create_dir(&trash.name, 0o755)?;
+                let draft = self.inner.stage.draft();
+                let made = self.inner.stage.dir().create_dir(&draft.name, 0o755)?;
                 if let Some(owner) = owner {
                     made.set_owner(owner)?;
                 }
-                self.inner.stage.dir().rename_new(&trash.name, dir, OsStr::new(name))?;
+                self.inner.stage.dir().rename_new(&draft.name, dir, OsStr::new(name))?;
                 Ok((made, true))
             }
             Err(Error::NotADirectory(_) | Error::Escape(_)) => Err(Error::Conflict(format!(

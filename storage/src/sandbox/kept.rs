@@ -14,8 +14,8 @@ use super::used::directory;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::place;
-use crate::stage::Leftovers;
 use crate::store::Store;
+use crate::trash::Leftovers;
 
 /// What workspace and home are called while they are aside, in the order of [`place::of_sandbox`].
 const NAMES: [&str; 2] = ["workspace", "home"];
@@ -73,7 +73,11 @@ impl Store {
             }
             let name = OsStr::new(name);
             if kept.stat_entry(name)?.is_some() {
-                leftovers.trash.push(Arc::new(self.inner.stage.discard(&kept, name)?));
+                leftovers.trash.push(Arc::new(self.inner.stage.discard(
+                    &kept,
+                    name,
+                    Some(&id.workspace()),
+                )?));
             }
             above.rename_new(OsStr::new(own_name), &kept, name)?;
             if self.is_strict() {

@@ -12,8 +12,8 @@ use super::SandboxId;
 use super::used::directory;
 use crate::error::{Error, Result};
 use crate::place;
-use crate::stage::{Leftovers, Trash};
 use crate::store::Store;
+use crate::trash::{Leftovers, Trash};
 
 /// What became of a sandbox that nobody used.
 pub enum Swept {
@@ -105,22 +105,22 @@ impl Store {
         Ok(idle)
     }
 
-    /// Moves directories of a sandbox into the stage. The caller holds the workspace alone.
+    /// Moves directories of a sandbox into the trash. The caller holds the workspace alone.
     fn take_out(&self, id: &SandboxId, places: &[RelPath]) -> Result<Leftovers> {
         let mut taken = Leftovers::default();
         for place in places {
-            taken.trash.extend(self.take_place(place)?.map(Arc::new));
+            taken.trash.extend(self.take_place(id, place)?.map(Arc::new));
         }
         self.inner.accounts.forget(&id.workspace());
         self.inner.uses.forget(id);
         Ok(taken)
     }
 
-    /// Moves a directory into the stage, if it is there.
-    fn take_place(&self, place: &RelPath) -> Result<Option<Trash>> {
+    /// Moves a directory into the trash, if it is there.
+    fn take_place(&self, id: &SandboxId, place: &RelPath) -> Result<Option<Trash>> {
         let (Some(above), Some(name)) = (place.parent(), place.file_name()) else { return Ok(None) };
         let Some(above) = directory(&self.inner.root, &above)? else { return Ok(None) };
-        let trash = match self.inner.stage.discard(&above, OsStr::new(name)) {
+        let trash = match self.inner.stage.discard(&above, OsStr::new(name), Some(&id.workspace())) {
             Err(Error::NotFound(_)) => return Ok(None),
             trash => trash?,
         };
@@ -130,13 +130,13 @@ impl Store {
         Ok(Some(trash))
     }
 
-    /// Moves the record of a sandbox that has no snapshots into the stage, with what a death left among its objects. The
+    /// Moves the record of a sandbox that has no snapshots into the trash, with what a death left among its objects. The
     /// caller holds the workspace.
     fn take_record(&self, id: &SandboxId) -> Option<Arc<Trash>> {
         let taken = || {
             let _hand = self.take_in_hand(id)?;
             match self.count_snapshots(id)? {
-                0 => self.take_place(&place::sandbox(&id.user, &id.agent)?),
+                0 => self.take_place(id, &place::sandbox(&id.user, &id.agent)?),
                 _ => Ok(None),
             }
         };

@@ -16,8 +16,9 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::place;
 use crate::sandbox::SandboxId;
-use crate::stage::{Leftovers, Trash};
+use crate::stage::Draft;
 use crate::store::Store;
+use crate::trash::Leftovers;
 use crate::usage::{Growth, Use};
 
 /// What was made of a snapshot.
@@ -57,7 +58,7 @@ impl Store {
         let (own, mut manifest) = self.manifest(from, snapshot)?;
         // Rather now than when all is built.
         self.check_place(to, replace)?;
-        let (draft, trash) = self.draft(&to.workspace())?;
+        let (draft, at) = self.draft(&to.workspace())?;
         let mut building =
             Building { store: self, own: &own, owner: draft.owner, most: self.disk_limits().into() };
         building.tree(&mut manifest, &draft.dir)?;
@@ -67,9 +68,10 @@ impl Store {
         let mut counter = self.counter();
         counter.tree(&draft.dir)?;
         let taken = counter.end().taken;
-        let replaced = self.place_whole(to, &trash, taken, replace)?;
+        let replaced = self.place_whole(to, &at, taken, replace)?;
         // What was replaced has the name of the draft now.
-        Ok((Forked { taken, replaced }, Leftovers { trash: vec![Arc::new(trash)] }))
+        let trash = at.thrown(&to.workspace()).into_iter().map(Arc::new).collect();
+        Ok((Forked { taken, replaced }, Leftovers { trash }))
     }
 
     /// Refuses a place that is taken, or that somebody is in.
@@ -88,7 +90,7 @@ impl Store {
     }
 
     /// Puts a whole workspace in the place of what is there. Tells whether there was one.
-    fn place_whole(&self, to: &SandboxId, trash: &Trash, taken: Use, replace: bool) -> Result<bool> {
+    fn place_whole(&self, to: &SandboxId, draft: &Draft, taken: Use, replace: bool) -> Result<bool> {
         let tree = to.workspace();
         let there = match self.workspace_dir(to) {
             Ok(dir) => {
@@ -112,9 +114,9 @@ impl Store {
             if replaced {
                 // A directory that its owner may not write to cannot change its parent (rename(2), EACCES).
                 drop(above.open_closed_dir(name)?);
-                stage.exchange(&trash.name, &above, name)?;
+                stage.exchange(&draft.name, &above, name)?;
             } else {
-                stage.rename_new(&trash.name, &above, name)?;
+                stage.rename_new(&draft.name, &above, name)?;
             }
             self.inner.accounts.forget(&tree);
             (above, replaced)

@@ -4,15 +4,16 @@
 
 use std::ffi::{OsStr, OsString};
 
-use policy::RelPath;
+use policy::{RelPath, TreeId};
 
 use super::layers::{Found, Layers, OPAQUE};
 use super::{LastLink, Level, Resolved, Union, renamed};
 use crate::copy::copy_file;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::stage::{Stage, StagedFile, Trash};
+use crate::stage::{Stage, StagedFile};
 use crate::stat::{Kind, Stat};
+use crate::trash::Trash;
 use crate::tree::{Admit, Aftermath, Replaced};
 
 /// A name in a directory that exists in the upper layer.
@@ -134,9 +135,9 @@ impl Union {
     pub(super) fn put_symlink(&self, path: &RelPath, link: &OsStr) -> Result<Aftermath> {
         let target = self.target_or_first(path, LastLink::Keep)?;
         check_replaceable(&target, path)?;
-        let trash = self.stage.trash();
-        self.stage.dir().create_symlink(link, &trash.name)?;
-        self.stage.dir().rename(&trash.name, &target.upper, &target.name)?;
+        let draft = self.stage.draft();
+        self.stage.dir().create_symlink(link, &draft.name)?;
+        self.stage.dir().rename(&draft.name, &target.upper, &target.name)?;
         Ok(Aftermath::sync(target.upper))
     }
 
@@ -157,11 +158,12 @@ impl Union {
             return Ok(Aftermath::sync(target.upper));
         }
         // A whiteout is there. The new directory is opaque, or what the whiteout hid would show again.
-        let trash = self.stage.trash();
-        let made = self.stage.dir().create_dir(&trash.name, mode)?;
+        // Over a whiteout, which goes with the draft.
+        let draft = self.stage.draft();
+        let made = self.stage.dir().create_dir(&draft.name, mode)?;
         made.set_attribute(OPAQUE, b"y")?;
-        self.stage.dir().exchange(&trash.name, &target.upper, &target.name)?;
-        Ok(Aftermath { sync: vec![target.upper], trash: vec![trash], ..Aftermath::default() })
+        self.stage.dir().exchange(&draft.name, &target.upper, &target.name)?;
+        Ok(Aftermath::sync(target.upper))
     }
 
     pub(super) fn change_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
@@ -206,8 +208,9 @@ impl Union {
             return Err(if missing { Error::NotFound(path) } else { Error::IsDirectory(path) });
         }
         let target = self.target_of(path, resolved)?;
-        let trash = hide(&self.stage, &target.upper, &target.name, target.in_lower)?;
-        Ok(Aftermath { sync: vec![target.upper], trash: vec![trash], ..Aftermath::default() })
+        let trash = hide(&self.stage, &self.id, &target.upper, &target.name, target.in_lower)?;
+        let trash = trash.into_iter().collect();
+        Ok(Aftermath { sync: vec![target.upper], trash, ..Aftermath::default() })
     }
 
     /// Copies a file into the stage, with permission bits `mode` and its modification time.
@@ -235,10 +238,10 @@ impl Union {
         match upper.stat_entry(name)? {
             None => drop(upper.create_dir(name, 0o755)?),
             Some(stat) if stat.is_whiteout() => {
-                let trash = self.stage.trash();
-                let made = self.stage.dir().create_dir(&trash.name, 0o755)?;
+                let draft = self.stage.draft();
+                let made = self.stage.dir().create_dir(&draft.name, 0o755)?;
                 made.set_attribute(OPAQUE, b"y")?;
-                self.stage.dir().exchange(&trash.name, &upper, name)?;
+                self.stage.dir().exchange(&draft.name, &upper, name)?;
             }
             Some(_) => {}
         }
@@ -249,18 +252,27 @@ impl Union {
     }
 }
 
-/// Takes `name` out of a merged directory in one step, leaving a whiteout when the lower layer has it.
-pub(crate) fn hide(stage: &Stage, upper: &Dir, name: &OsStr, in_lower: bool) -> Result<Trash> {
+/// Takes `name` out of a merged directory of the tree `id` in one step, leaving a whiteout when the lower layer has it.
+/// What the upper layer had, if anything, goes with the value returned.
+pub(crate) fn hide(
+    stage: &Stage,
+    id: &TreeId,
+    upper: &Dir,
+    name: &OsStr,
+    in_lower: bool,
+) -> Result<Option<Trash>> {
     if !in_lower {
-        return stage.discard(upper, name);
+        return stage.discard(upper, name, Some(id)).map(Some);
     }
-    let trash = stage.trash();
-    stage.dir().create_whiteout(&trash.name)?;
-    match stage.dir().rename_new(&trash.name, upper, name) {
-        Err(Error::AlreadyExists(_)) => stage.dir().exchange(&trash.name, upper, name)?,
-        placed => placed?,
+    let draft = stage.draft();
+    stage.dir().create_whiteout(&draft.name)?;
+    match stage.dir().rename_new(&draft.name, upper, name) {
+        Err(Error::AlreadyExists(_)) => {
+            stage.dir().exchange(&draft.name, upper, name)?;
+            Ok(draft.thrown(id))
+        }
+        placed => placed.map(|()| None),
     }
-    Ok(trash)
 }
 
 fn check_replaceable(target: &Target, path: &RelPath) -> Result<()> {

@@ -24,8 +24,8 @@ impl Union {
             Resolved { last: Some((_, None)), .. } => return Err(Error::NotFound(from.to_string())),
         };
         let target = self.destination(to, true)?;
-        let trash = self.stage.trash();
-        let copy = self.stage.dir().create_dir(&trash.name, mode | 0o700)?;
+        let draft = self.stage.draft();
+        let copy = self.stage.dir().create_dir(&draft.name, mode | 0o700)?;
         copy_tree(&dirs, &copy, None, DEPTH_MAX)?;
         copy.set_mode(mode)?;
         if target.in_lower {
@@ -35,13 +35,13 @@ impl Union {
             copy.sync_file_system()?;
         }
         interrupt::commit()?;
-        match self.stage.dir().rename_new(&trash.name, &target.upper, &target.name) {
-            // A whiteout, which goes with the trash.
+        match self.stage.dir().rename_new(&draft.name, &target.upper, &target.name) {
+            // A whiteout, which goes with the draft.
             Err(Error::AlreadyExists(_)) => {
-                self.stage.dir().exchange(&trash.name, &target.upper, &target.name)?;
+                self.stage.dir().exchange(&draft.name, &target.upper, &target.name)?;
             }
             placed => placed?,
         }
-        Ok(Aftermath { sync: vec![target.upper], trash: vec![trash], ..Aftermath::default() })
+        Ok(Aftermath::sync(target.upper))
     }
 }

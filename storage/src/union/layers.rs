@@ -109,7 +109,12 @@ impl Layers {
 
     fn lower_dir(&self, name: &OsStr) -> Result<Option<Dir>> {
         let Some(lower) = &self.lower else { return Ok(None) };
-        match lower.open_dir_entry(name) {
+        let opened = match lower.open_dir_entry(name) {
+            // The baseline belongs to the service, whatever a command has made of its permissions.
+            Err(Error::Closed(_)) => lower.open_closed_dir(name),
+            opened => opened,
+        };
+        match opened {
             Ok(dir) => Ok(Some(dir)),
             Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => Ok(None),
             Err(other) => Err(other),

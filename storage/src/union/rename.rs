@@ -5,10 +5,11 @@
 
 use policy::RelPath;
 
-use super::change::{Target, join, utf8};
+use super::change::{Target, join};
 use super::layers::{Found, Layers, OPAQUE};
 use super::{LastLink, Union};
 use crate::copy::{copy_tree, taken_by_copy};
+use crate::destination::Destination;
 use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
 use crate::journal::Transaction;
@@ -135,17 +136,17 @@ impl Union {
         if target.in_lower {
             copy.set_attribute(OPAQUE, b"y")?;
         }
-        transaction.place(target.place, utf8(&target.name)?, None)?;
+        transaction.place(Destination::in_overlay(&self.id, &join(&target.place, &target.name)?)?)?;
         transaction.dir().create_whiteout(&transaction.next_name())?;
-        transaction.place(source.place, utf8(&source.name)?, None)?;
+        transaction.place(Destination::in_overlay(&self.id, &join(&source.place, &source.name)?)?)?;
         let committed = transaction.commit(&self.root)?;
         if let Err(error) = committed.apply(&self.root, 0) {
             // Nothing is placed yet: forget it, so that the next start does not place it late.
-            committed.finish();
+            drop(committed.finish());
             return Err(error);
         }
         committed.apply(&self.root, 1)?;
-        let trash = committed.finish().into_iter().collect();
+        let trash = committed.finish();
         Ok(Aftermath { sync: vec![source.upper, target.upper], trash, ..Aftermath::default() })
     }
 }

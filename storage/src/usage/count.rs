@@ -57,7 +57,21 @@ impl Counter {
     /// [`Error::Io`].
     pub(crate) fn tree(&mut self, dir: &Dir) -> Result<()> {
         self.add(&dir.stat()?);
-        let mut levels = vec![Level { dir: dir.reopen()?, below: self.entries(dir)? }];
+        let below = self.entries(dir, &[])?;
+        self.levels(dir, below)
+    }
+
+    /// Adds everything in a directory, which does not count itself, but for the entries with these inode numbers.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn contents_but(&mut self, dir: &Dir, known: &[u64]) -> Result<()> {
+        let below = self.entries(dir, known)?;
+        self.levels(dir, below)
+    }
+
+    fn levels(&mut self, dir: &Dir, below: Vec<OsString>) -> Result<()> {
+        let mut levels = vec![Level { dir: dir.reopen()?, below }];
         while let Some(level) = levels.last_mut() {
             let Some(name) = level.below.pop() else {
                 levels.pop();
@@ -72,7 +86,7 @@ impl Counter {
             }
             match opened {
                 Ok(dir) => {
-                    let below = self.entries(&dir)?;
+                    let below = self.entries(&dir, &[])?;
                     levels.push(Level { dir, below });
                 }
                 // Removed, replaced or closed by a command meanwhile.
@@ -83,8 +97,8 @@ impl Counter {
         Ok(())
     }
 
-    /// Adds what lies in `dir` itself. Returns the names of the directories there.
-    fn entries(&mut self, dir: &Dir) -> Result<Vec<OsString>> {
+    /// Adds what lies in `dir` itself, but for what is `known`. Returns the names of the directories there.
+    fn entries(&mut self, dir: &Dir, known: &[u64]) -> Result<Vec<OsString>> {
         let most = usize::try_from(self.names_left).unwrap_or(usize::MAX);
         let entries = match dir.first_entries(most.saturating_add(1)) {
             Err(Error::NotFound(_)) => Vec::new(),
@@ -97,6 +111,9 @@ impl Counter {
         for entry in entries.into_iter().take(most) {
             interrupt::check()?;
             let Some(stat) = dir.stat_entry(&entry.name)? else { continue };
+            if known.contains(&stat.inode) {
+                continue;
+            }
             self.names_left = self.names_left.saturating_sub(1);
             self.add(&stat);
             if stat.kind == Kind::Directory {

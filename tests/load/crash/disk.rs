@@ -10,7 +10,7 @@ const OPAQUE: &str = "user.overlay.opaque";
 
 /// Nothing that was being built, and no copy for a run, outlives a restart.
 pub(super) fn check_swept(root: &Path) {
-    for name in ["stage", "work"] {
+    for name in ["stage", "work", "views", "journal"] {
         let left: Vec<PathBuf> = entries(&root.join(".filesecbox").join(name));
         assert!(left.is_empty(), "`{name}` is not empty after a start: {left:?}");
     }

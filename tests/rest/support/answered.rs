@@ -60,7 +60,7 @@ impl Promise {
             complaints.push(format!("`{kind}` is no declared media type of {status}"));
             return complaints;
         };
-        if media.get("schema").is_some() {
+        if media.get("schema").is_some() && kind == "application/json" {
             complaints.extend(match serde_json::from_slice(body) {
                 Ok(value) => self.complaints(&format!("{content}/schema"), &value),
                 Err(error) => vec![format!("no JSON: {error}")],

@@ -45,7 +45,9 @@ fn collect(root: &Path, dir: &Path, entries: &mut BTreeMap<String, (u32, Vec<u8>
                 name.as_str(),
                 ".filesecbox/lock"
                     | ".filesecbox/stage"
+                    | ".filesecbox/trash"
                     | ".filesecbox/work"
+                    | ".filesecbox/views"
                     | ".filesecbox/audit"
                     | ".filesecbox/registry"
             )

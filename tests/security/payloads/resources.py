@@ -41,6 +41,59 @@ def starting_threads_until_refused(evil, most):
     enough.set()
 
 
+def keep(make, count):
+    """Makes `count` of something, one after the other, and goes on trying until it is told to stop."""
+    made = 0
+    for _ in range(int(count)):
+        made += attempt(make) is not None
+    print(f"{made} made", flush=True)
+    with open("lit", "w"):
+        pass
+    until = time.monotonic() + 40
+    while time.monotonic() < until and not os.path.exists("enough"):
+        attempt(make)
+        time.sleep(0.001)
+    return made
+
+
+def keeping_others_from_forking_with_processes(evil, count):
+    def child():
+        pid = os.fork()
+        if pid == 0:
+            # Each of them tries, too; what it makes waits.
+            for _ in range(50):
+                if attempt(os.fork) == 0:
+                    break
+            while not os.path.exists("enough") and time.monotonic() < deadline:
+                time.sleep(0.1)
+            os._exit(0)
+        return pid
+
+    deadline = time.monotonic() + 40
+    made = keep(child, count) if evil else sum(attempt(os.fork) != 0 or os._exit(0) for _ in range(int(count)))
+    if not evil:
+        got(f"{made} processes")
+
+
+def keeping_others_from_forking_with_threads(evil, count):
+    threading.stack_size(65536)
+    enough = threading.Event()
+
+    def thread():
+        try:
+            made = threading.Thread(target=enough.wait, args=(45,), daemon=True)
+            made.start()
+            return made
+        except RuntimeError:
+            raise OSError("no more threads")
+
+    if evil:
+        keep(thread, count)
+    else:
+        got(f"{sum(attempt(thread) is not None for _ in range(int(count)))} threads")
+    enough.set()
+
+
 def taking_memory_in_one_process(evil, size):
     """`size` in bytes, all of it touched."""
     try:

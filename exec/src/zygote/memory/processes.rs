@@ -11,6 +11,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use rustix::fs::{Dir, Mode, OFlags, openat};
 
+use crate::census::group_in;
+
 /// Most processes of one run that are looked at; the default limit on processes is far below.
 const PROCESSES_MAX: usize = 8_192;
 /// Most bytes read of one file of `/proc`.
@@ -150,20 +152,9 @@ fn kib_after(name: &str, text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
 }
 
-/// The process group in a `stat` (field 5); the program's name before it may hold anything.
-fn group_in(stat: &str) -> Option<i32> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(2)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_program_named_to_confuse_keeps_its_group() {
-        assert_eq!(group_in("77 (a) S 1 2 3 (b)) S 5 66 66 0 -1 4194560"), Some(66));
-        assert_eq!(group_in(""), None);
-    }
 
     #[test]
     fn the_proportional_share_is_read_from_its_own_line() {

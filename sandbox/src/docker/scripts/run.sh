@@ -1,4 +1,6 @@
-# Runs a program with its arguments: "$@". `+` on standard output says that it begins.
+# $1 is the group id of the run. Runs a program with its arguments, "$@" after it. `+` on standard output says that it begins.
+group_of_run=$1
+shift
 resolve "$P" follow
 [ -e "$R" ] || exit 71
 [ -d "$R" ] || exit 74
@@ -10,5 +12,5 @@ exec 3>&2 2>/dev/null
 (exec "$@" 2>&3 3>&-)
 code=$?
 exec 3>&-
-kill_run "$FILESECBOX_RUN"
+kill_run "$group_of_run"
 exit "$code"

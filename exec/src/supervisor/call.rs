@@ -1,0 +1,191 @@
+//! What a system call asks for, read from its number and its arguments alone.
+
+use libc::c_long;
+use rustix::io::Errno;
+
+const FCHMODAT2: c_long = 452;
+const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
+const AT_EMPTY_PATH: u64 = 0x1000;
+
+/// A call that waits for its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    /// Make a process or a thread.
+    Fork,
+    /// Change attributes of a file.
+    Change(Change),
+}
+
+/// A change of the attributes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) object: Object,
+    pub(super) attribute: Attribute,
+}
+
+/// How the caller names the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Object {
+    /// By an open descriptor.
+    Descriptor(i32),
+    /// By a path.
+    Path {
+        /// The directory that a relative path begins at: a descriptor, or `AT_FDCWD`.
+        from: i32,
+        /// Where the path lies in the caller's memory.
+        address: u64,
+        /// Whether a symbolic link at its end is followed.
+        follow: bool,
+        /// Whether an empty path names `from` itself.
+        may_be_empty: bool,
+    },
+}
+
+/// What is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attribute {
+    Mode(u32),
+    /// `u32::MAX` leaves an id as it is (chown(2)).
+    Owner {
+        uid: u32,
+        gid: u32,
+    },
+    Times(Times),
+}
+
+/// Where the caller's times lie, and in which form; the address 0 stands for the present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Times {
+    /// `struct timespec[2]`
+    Nanoseconds(u64),
+    /// `struct timeval[2]`
+    Microseconds(u64),
+    /// `struct utimbuf`
+    Seconds(u64),
+}
+
+impl Call {
+    /// Reads a call.
+    ///
+    /// # Errors
+    /// `ENOSYS` for a call that no filter sends here, `EINVAL` for flags that the call does not have.
+    pub(super) fn read(number: i32, arguments: &[u64; 6]) -> Result<Self, Errno> {
+        let [first, second, third, fourth, fifth, _] = *arguments;
+        let number = c_long::from(number);
+        let here =
+            |address, follow| Object::Path { from: libc::AT_FDCWD, address, follow, may_be_empty: false };
+        let at = |from, address| path(from, address, 0);
+        let mode = |mode| Attribute::Mode(low(mode));
+        let owner = |uid, gid| Attribute::Owner { uid: low(uid), gid: low(gid) };
+        let (object, attribute) = match number {
+            libc::SYS_clone => return Ok(Self::Fork),
+            libc::SYS_fchmod => (Object::Descriptor(int(first)), mode(second)),
+            libc::SYS_fchmodat => (at(first, second)?, mode(third)),
+            FCHMODAT2 => (path(first, second, fourth)?, mode(third)),
+            libc::SYS_fchown => (Object::Descriptor(int(first)), owner(second, third)),
+            libc::SYS_fchownat => (path(first, second, fifth)?, owner(third, fourth)),
+            libc::SYS_utimensat => {
+                (timed(first, second, fourth)?, Attribute::Times(Times::Nanoseconds(third)))
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_fork | libc::SYS_vfork => return Ok(Self::Fork),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_chmod => (here(first, true), mode(second)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_chown => (here(first, true), owner(second, third)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_lchown => (here(first, false), owner(second, third)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_utime => (here(first, true), Attribute::Times(Times::Seconds(second))),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_utimes => (here(first, true), Attribute::Times(Times::Microseconds(second))),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_futimesat => (timed(first, second, 0)?, Attribute::Times(Times::Microseconds(third))),
+            _ => return Err(Errno::NOSYS),
+        };
+        let _ = here;
+        Ok(Self::Change(Change { object, attribute }))
+    }
+}
+
+fn path(from: u64, address: u64, flags: u64) -> Result<Object, Errno> {
+    let flags = u64::from(low(flags));
+    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::INVAL);
+    }
+    Ok(Object::Path {
+        from: int(from),
+        address,
+        follow: flags & AT_SYMLINK_NOFOLLOW == 0,
+        may_be_empty: flags & AT_EMPTY_PATH != 0,
+    })
+}
+
+/// The object of a call that takes no path for the descriptor itself (utimensat(2)).
+fn timed(from: u64, address: u64, flags: u64) -> Result<Object, Errno> {
+    match path(from, address, flags)? {
+        Object::Path { from, address: 0, .. } if from != libc::AT_FDCWD => Ok(Object::Descriptor(from)),
+        path => Ok(path),
+    }
+}
+
+/// An argument that the kernel takes as an `unsigned int`.
+#[expect(clippy::cast_possible_truncation, reason = "the kernel ignores the upper half as well")]
+const fn low(argument: u64) -> u32 {
+    argument as u32
+}
+
+/// An argument that the kernel takes as an `int`.
+const fn int(argument: u64) -> i32 {
+    low(argument).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CWD: u64 = 0xFFFF_FF9C; // -100 as an `int`, its upper half empty
+
+    fn read(number: c_long, arguments: [u64; 6]) -> Result<Call, Errno> {
+        Call::read(i32::try_from(number).unwrap(), &arguments)
+    }
+
+    fn change(object: Object, attribute: Attribute) -> Result<Call, Errno> {
+        Ok(Call::Change(Change { object, attribute }))
+    }
+
+    #[test]
+    fn the_upper_half_of_an_int_means_nothing() {
+        let named = Object::Path { from: libc::AT_FDCWD, address: 7, follow: true, may_be_empty: false };
+        for from in [CWD, u64::MAX - 99, 0xDEAD_BEEF_FFFF_FF9C] {
+            let mode = Attribute::Mode(0o755);
+            assert_eq!(read(libc::SYS_fchmodat, [from, 7, 0o755 | 1 << 40, 0, 0, 0]), change(named, mode));
+        }
+    }
+
+    #[test]
+    fn a_flag_that_the_call_does_not_have_is_refused() {
+        for flags in [1, 0x200, 0x400, 0x1_0000_1101, AT_SYMLINK_NOFOLLOW | 2] {
+            assert_eq!(read(FCHMODAT2, [CWD, 7, 0o755, flags, 0, 0]), Err(Errno::INVAL), "{flags:#x}");
+            assert_eq!(read(libc::SYS_fchownat, [CWD, 7, 1, 1, flags, 0]), Err(Errno::INVAL), "{flags:#x}");
+            assert_eq!(read(libc::SYS_utimensat, [CWD, 7, 0, flags, 0, 0]), Err(Errno::INVAL), "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn times_of_a_descriptor_are_those_without_a_path() {
+        let times = Attribute::Times(Times::Nanoseconds(9));
+        assert_eq!(read(libc::SYS_utimensat, [5, 0, 9, 0, 0, 0]), change(Object::Descriptor(5), times));
+        let nowhere = Object::Path { from: libc::AT_FDCWD, address: 0, follow: true, may_be_empty: false };
+        assert_eq!(read(libc::SYS_utimensat, [CWD, 0, 9, 0, 0, 0]), change(nowhere, times));
+        // A pointer whose lower half is zero is a pointer.
+        let high = Object::Path { from: 5, address: 1 << 32, follow: true, may_be_empty: false };
+        assert_eq!(read(libc::SYS_utimensat, [5, 1 << 32, 9, 0, 0, 0]), change(high, times));
+    }
+
+    #[test]
+    fn a_call_that_no_filter_sends_does_not_exist() {
+        assert_eq!(read(libc::SYS_unlinkat, [0; 6]), Err(Errno::NOSYS));
+        assert_eq!(read(-1, [0; 6]), Err(Errno::NOSYS));
+    }
+}

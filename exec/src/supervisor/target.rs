@@ -1,0 +1,183 @@
+//! [`Target`]: the thread that makes a call, its memory and its directories.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW, openat, openat2};
+use rustix::io::Errno;
+
+use super::call::Times;
+use crate::sys::{self, Notification};
+
+/// Longest path, its end included, in bytes (`PATH_MAX`).
+const PATH_BYTES_MAX: usize = 4096;
+/// What is read of the memory at once: a smaller part of a page, so that the end of a mapping behind a short path is
+/// not read.
+const PIECE_BYTES: u64 = 256;
+/// What opens a place without reading it.
+const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// The thread that makes a call.
+pub(super) struct Target {
+    /// Its directory in `/proc`, which never comes to mean another thread.
+    directory: OwnedFd,
+    thread: i32,
+}
+
+impl Target {
+    /// Opens the thread of a call that waits.
+    ///
+    /// # Errors
+    /// `ESRCH` when it has ended. `EPERM` when `/proc` is not there.
+    pub(super) fn open(listener: BorrowedFd<'_>, notification: &Notification) -> Result<Self, Errno> {
+        let thread = notification.thread;
+        let flags = PLACE | OFlags::DIRECTORY;
+        let directory =
+            openat(CWD, format!("/proc/{thread}"), flags, Mode::empty()).map_err(|_| Errno::PERM)?;
+        // Only now it is certain that the number was still this thread's when its directory was opened.
+        if !sys::is_waiting(listener, notification.id) {
+            return Err(Errno::SRCH);
+        }
+        Ok(Self { directory, thread })
+    }
+
+    /// What the thread has open as `number`.
+    ///
+    /// # Errors
+    /// `EBADF` when it has nothing. `EPERM` when the process hides itself (PR_SET_DUMPABLE(2const)).
+    pub(super) fn descriptor(&self, number: i32) -> Result<OwnedFd, Errno> {
+        if number < 0 {
+            return Err(Errno::BADF);
+        }
+        openat(&self.directory, format!("fd/{number}"), PLACE, Mode::empty()).map_err(|error| match error {
+            Errno::NOENT => Errno::BADF,
+            Errno::ACCESS => Errno::PERM,
+            other => other,
+        })
+    }
+
+    /// Opens what the thread means by `path`, as a place.
+    ///
+    /// The links of `/proc` are not followed, because here they lead elsewhere than there; only the names of the
+    /// thread's own descriptors, which C libraries use, are understood.
+    ///
+    /// # Errors
+    /// As `openat2(2)`.
+    pub(super) fn find(
+        &self,
+        from: i32,
+        path: &[u8],
+        follow: bool,
+        may_be_empty: bool,
+    ) -> Result<OwnedFd, Errno> {
+        if path.is_empty() {
+            return if may_be_empty { self.directory_of(from) } else { Err(Errno::NOENT) };
+        }
+        if let Some(number) = self.descriptor_in(path) {
+            return if follow { self.descriptor(number) } else { Err(Errno::PERM) };
+        }
+        let flags = if follow { PLACE } else { PLACE | OFlags::NOFOLLOW };
+        let start;
+        let start = if path.starts_with(b"/") {
+            CWD
+        } else {
+            start = self.directory_of(from)?;
+            start.as_fd()
+        };
+        openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
+    }
+
+    fn directory_of(&self, from: i32) -> Result<OwnedFd, Errno> {
+        if from != libc::AT_FDCWD {
+            return self.descriptor(from);
+        }
+        openat(&self.directory, "cwd", PLACE, Mode::empty()).map_err(|error| match error {
+            Errno::ACCESS => Errno::PERM,
+            other => other,
+        })
+    }
+
+    /// The number in a path that names one of the thread's own descriptors.
+    fn descriptor_in(&self, path: &[u8]) -> Option<i32> {
+        let path = std::str::from_utf8(path).ok()?;
+        let own = format!("/proc/{}/fd/", self.thread);
+        let number = ["/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/", &own]
+            .iter()
+            .find_map(|directory| path.strip_prefix(directory))?;
+        number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
+    }
+
+    /// The path at `address`, without its end.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENAMETOOLONG`. `EPERM` when the process hides its memory.
+    pub(super) fn path(&self, address: u64) -> Result<Vec<u8>, Errno> {
+        let memory = self.memory()?;
+        let mut path = Vec::new();
+        while path.len() < PATH_BYTES_MAX {
+            let at = address.checked_add(path.len() as u64).ok_or(Errno::FAULT)?;
+            let mut piece = [0; PIECE_BYTES as usize];
+            let piece = piece.get_mut(..(PIECE_BYTES - at % PIECE_BYTES) as usize).unwrap_or_default();
+            read_at(&memory, piece, at)?;
+            match piece.iter().position(|byte| *byte == 0) {
+                Some(end) => {
+                    path.extend_from_slice(piece.get(..end).unwrap_or_default());
+                    // The last piece may go beyond what a path may have.
+                    return if path.len() < PATH_BYTES_MAX { Ok(path) } else { Err(Errno::NAMETOOLONG) };
+                }
+                None => path.extend_from_slice(piece),
+            }
+        }
+        Err(Errno::NAMETOOLONG)
+    }
+
+    /// The times of access and change that the caller asks for.
+    ///
+    /// # Errors
+    /// As [`Target::path`], and `EINVAL` for microseconds out of range.
+    pub(super) fn times(&self, times: Times) -> Result<Timestamps, Errno> {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let [accessed, changed] = match times {
+            Times::Nanoseconds(0) | Times::Microseconds(0) | Times::Seconds(0) => [now, now],
+            Times::Nanoseconds(address) => {
+                let [a, b, c, d] = self.numbers(address)?;
+                [Timespec { tv_sec: a, tv_nsec: b as _ }, Timespec { tv_sec: c, tv_nsec: d as _ }]
+            }
+            Times::Microseconds(address) => {
+                let [a, b, c, d] = self.numbers(address)?;
+                if ![b, d].iter().all(|rest| (0..1_000_000).contains(rest)) {
+                    return Err(Errno::INVAL);
+                }
+                [
+                    Timespec { tv_sec: a, tv_nsec: (b * 1000) as _ },
+                    Timespec { tv_sec: c, tv_nsec: (d * 1000) as _ },
+                ]
+            }
+            Times::Seconds(address) => {
+                self.numbers(address)?.map(|seconds| Timespec { tv_sec: seconds, tv_nsec: 0 })
+            }
+        };
+        Ok(Timestamps { last_access: accessed, last_modification: changed })
+    }
+
+    /// The numbers of 64 bits at `address`.
+    fn numbers<const N: usize>(&self, address: u64) -> Result<[i64; N], Errno> {
+        let memory = self.memory()?;
+        let mut numbers = [0; N];
+        for (number, at) in numbers.iter_mut().zip((0..).step_by(size_of::<i64>())) {
+            let mut bytes = [0; size_of::<i64>()];
+            read_at(&memory, &mut bytes, address.checked_add(at).ok_or(Errno::FAULT)?)?;
+            *number = i64::from_ne_bytes(bytes);
+        }
+        Ok(numbers)
+    }
+
+    fn memory(&self) -> Result<std::fs::File, Errno> {
+        let memory = openat(&self.directory, "mem", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        memory.map(std::fs::File::from).map_err(|_| Errno::PERM)
+    }
+}
+
+fn read_at(memory: &std::fs::File, bytes: &mut [u8], address: u64) -> Result<(), Errno> {
+    memory.read_exact_at(bytes, address).map_err(|_| Errno::FAULT)
+}
