@@ -7,9 +7,11 @@ use storage::{
     Change, Changed, KeptVersion, Prefer, Published, Pulled, SandboxId, Shelf, SkillStatus, Version,
 };
 
+use super::Service;
+use super::admission::holds::Mode;
+use super::admission::{Job, Weight};
 use super::difference::{Text, unified};
 use super::error::Result;
-use super::{Service, blocking};
 
 /// Largest side of a file that is compared by lines, in bytes.
 const SIDE_BYTES_MAX: u64 = 1024 * 1024;
@@ -39,8 +41,8 @@ impl Service {
     /// # Errors
     /// As [`storage::Store::changed_files`]; [`storage::Error::NotFound`] when the user has no such skill.
     pub async fn changed_files(&self, id: TreeId) -> Result<SkillStatus> {
-        let store = self.store.clone();
-        blocking(move || {
+        let (store, job) = (self.store.clone(), Job::on(&id, Weight::Scan, Mode::LongRead));
+        self.work(job, move || {
             store.files(id.clone()).stat(&RelPath::root())?;
             Ok(store.changed_files(&id)?)
         })
@@ -52,8 +54,8 @@ impl Service {
     /// # Errors
     /// As [`storage::Store::sides`].
     pub async fn differences(&self, id: TreeId, changed: Vec<Changed>) -> Result<Vec<FileDifference>> {
-        let store = self.store.clone();
-        blocking(move || {
+        let (store, job) = (self.store.clone(), Job::on(&id, Weight::Scan, Mode::ShortRead));
+        self.work(job, move || {
             let until = Instant::now() + COMPARING_MAX;
             let mut room = TEXT_BYTES_MAX;
             let compared = changed.into_iter().map(|changed| {
@@ -83,13 +85,13 @@ impl Service {
         .await
     }
 
-    /// The kept versions of an application's skill, the current one first.
+    /// The kept versions of an application's skill, the current one first; `user` asks.
     ///
     /// # Errors
     /// As [`storage::Store::versions`].
-    pub async fn versions(&self, agent: AgentId, skill: SkillId) -> Result<Vec<KeptVersion>> {
-        let store = self.store.clone();
-        blocking(move || Ok(store.versions(&agent, &skill)?)).await
+    pub async fn versions(&self, user: &UserId, agent: AgentId, skill: SkillId) -> Result<Vec<KeptVersion>> {
+        let (store, job) = (self.store.clone(), Job::of(user, Weight::Light));
+        self.work(job, move || Ok(store.versions(&agent, &skill)?)).await
     }
 
     /// Makes a former version of an application's skill the current one.
@@ -104,7 +106,8 @@ impl Service {
         version: Version,
     ) -> Result<Option<Published>> {
         let store = self.store.clone();
-        let publication = self.publishing(move |shelves| {
+        let job = Job::of(&user, Weight::Long);
+        let publication = self.publishing(job, move |shelves| {
             shelves.push(Shelf { agent: agent.clone(), skill: skill.clone(), user: None });
             Ok(store.rollback(&user, &agent, &skill, &version)?)
         });
@@ -118,7 +121,9 @@ impl Service {
     pub async fn promote(&self, id: TreeId, force: bool) -> Result<Option<Published>> {
         self.left_by_ended_runs(&SandboxId::of(&id)).await;
         let store = self.store.clone();
-        let publication = self.publishing(move |shelves| {
+        // It takes the overlay alone when the versions change places.
+        let job = Job::on(&id, Weight::Long, Mode::LongChange);
+        let publication = self.publishing(job, move |shelves| {
             // The user's own goes when it is everybody's.
             shelves.extend(Shelf::of(&id));
             shelves.extend(Shelf::below(&id));
@@ -133,8 +138,8 @@ impl Service {
     /// As [`storage::Store::pull`].
     pub async fn pull(&self, id: TreeId, prefer: Prefer) -> Result<Pulled> {
         self.left_by_ended_runs(&SandboxId::of(&id)).await;
-        let store = self.store.clone();
-        blocking(move || Ok(store.pull(&id, prefer)?)).await
+        let (store, job) = (self.store.clone(), Job::on(&id, Weight::Long, Mode::LongChange));
+        self.work(job, move || Ok(store.pull(&id, prefer)?)).await
     }
 }
 
