@@ -21,9 +21,11 @@ use crate::egress::Egress;
 use crate::http::{self, App};
 use crate::metrics::Metrics;
 use crate::ops::Service;
+use crate::ops::admission::Admission;
 use crate::ops::backends::Backends;
 use crate::ops::events::EventTable;
-use crate::ops::places::RunPlaces;
+use crate::ops::places::{Purpose, RunPlaces};
+use crate::ops::readiness::Readiness;
 use crate::ops::run::table::RunTable;
 use crate::ops::run::under_way::UnderWay;
 use crate::ops::{snapshots, sweep};
@@ -148,10 +150,24 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
         archive_limits: config.limits.archive.clone(),
         file_limits: config.limits.files.clone(),
         run_limits: config.limits.runs.clone(),
+        readiness: Readiness::start()?,
+        admission: Arc::new(Admission::new(&config.limits.work)),
         places: RunPlaces::new(&config.limits.runs),
-        background: RunPlaces::without_queue(sessions.background, sessions.background_per_user),
-        terminals: RunPlaces::without_queue(sessions.terminals, sessions.terminals_per_user),
-        undecided: RunPlaces::without_queue(sessions.undecided, sessions.undecided_per_user),
+        background: RunPlaces::without_queue(
+            Purpose::BACKGROUND,
+            sessions.background,
+            sessions.background_per_user,
+        ),
+        terminals: RunPlaces::without_queue(
+            Purpose::TERMINALS,
+            sessions.terminals,
+            sessions.terminals_per_user,
+        ),
+        undecided: RunPlaces::without_queue(
+            Purpose::UNDECIDED,
+            sessions.undecided,
+            sessions.undecided_per_user,
+        ),
         events: EventTable::new(config.limits.events.clone()),
         table: RunTable::new(sessions.clone()),
         under_way: UnderWay::default(),

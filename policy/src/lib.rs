@@ -29,7 +29,7 @@ pub use command::{Anchors, CheckedCommand, CommandPolicy, Profile, Refusal};
 pub use id::{AgentId, IdError, SkillId, UserId};
 pub use limits::{
     ArchiveLimits, DiskLimits, EventLimits, FileLimits, NetworkLimits, RunLimits, SessionLimits,
-    SnapshotLimits,
+    SnapshotLimits, WorkLimits,
 };
 pub use path::{PathError, RelPath};
 pub use scope::Scope;

@@ -272,6 +272,52 @@ impl Default for EventLimits {
     }
 }
 
+/// Bounds on the work that requests for files and skills make, which goes on in threads.
+///
+/// Work has one of three weights: *light* work is one small file or one directory, a *scan* looks through a whole tree or
+/// works on a whole text, and *long* work moves the bytes of whole trees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkLimits {
+    /// Light work of one user at once.
+    pub light_per_user: usize,
+    /// Light work of all users at once.
+    pub light: usize,
+    /// Scans of one user at once.
+    pub scans_per_user: usize,
+    /// Scans of all users at once.
+    pub scans: usize,
+    /// Long work of one user at once.
+    pub long_per_user: usize,
+    /// Long work of all users at once.
+    pub long: usize,
+    /// Longest wait for a place, and for others who work on the same tree, before `busy`, in milliseconds.
+    pub queue_ms: u64,
+    /// How long any work may take, in milliseconds: then it ends, and nothing was changed.
+    pub long_ms: u64,
+    /// Request bodies of one user that are held in memory at once, in bytes. Bodies of up to 64 KiB do not count.
+    pub bodies_bytes_per_user: usize,
+    /// Request bodies of all users that are held in memory at once, in bytes.
+    pub bodies_bytes: usize,
+}
+
+impl Default for WorkLimits {
+    fn default() -> Self {
+        Self {
+            light_per_user: 16,
+            light: 128,
+            scans_per_user: 4,
+            scans: 32,
+            long_per_user: 4,
+            long: 24,
+            queue_ms: 10_000,
+            long_ms: 120_000,
+            bodies_bytes_per_user: 96 * 1024 * 1024,
+            bodies_bytes: 384 * 1024 * 1024,
+        }
+    }
+}
+
 impl RunLimits {
     /// The deadline of a run that asked for `requested_ms`: never longer than the limit, never zero.
     #[must_use]

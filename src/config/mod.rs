@@ -22,7 +22,7 @@ use exec::Isolation;
 use policy::command::Profile;
 use policy::{
     ArchiveLimits, DiskLimits, EventLimits, FileLimits, NetworkLimits, RunLimits, SessionLimits,
-    SnapshotLimits,
+    SnapshotLimits, WorkLimits,
 };
 use serde::Deserialize;
 use thiserror::Error;
@@ -138,6 +138,8 @@ pub struct Limits {
     pub sessions: SessionLimits,
     /// Streams of what becomes of files.
     pub events: EventLimits,
+    /// Work that requests make in threads.
+    pub work: WorkLimits,
     /// Connections of callers.
     pub connections: ConnectionLimits,
     /// Network namespaces of users and agents.
@@ -156,6 +158,7 @@ impl Default for Limits {
             runs: RunLimits::default(),
             sessions: SessionLimits::default(),
             events: EventLimits::default(),
+            work: WorkLimits::default(),
             connections: ConnectionLimits::default(),
             networks: NetworkLimits::default(),
             views: 256,

@@ -3,12 +3,28 @@
 use axum::body::{Body, Bytes};
 use axum::http::header;
 use futures_util::StreamExt;
+use http_body::Body as _;
 
-use super::facts;
 use super::problem::{Code, Problem};
+use super::{App, facts};
+
+/// Bodies of up to so many bytes are received without a look at the budget: as many as there are connections take little.
+const SMALL_BYTES: usize = 64 * 1024;
 
 /// Receives a body of at most `limit` bytes into memory.
-pub(super) async fn collect(body: Body, limit: usize) -> Result<Bytes, Problem> {
+///
+/// A large one waits until there is room for it among all bodies that are held, and among those of its user. It holds the
+/// room until its request is answered.
+pub(super) async fn collect(app: &App, body: Body, limit: usize) -> Result<Bytes, Problem> {
+    let announced = body.size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    if let Some(bytes) = announced {
+        check_size(bytes, limit)?;
+    }
+    // A body that does not say how large it is may become as large as one may be.
+    let most = announced.unwrap_or(limit);
+    if most > SMALL_BYTES {
+        facts::hold(app.service.admission.hold_bytes(facts::user_of().as_ref(), most).await?);
+    }
     let mut stream = body.into_data_stream();
     let Some(first) = stream.next().await else { return Ok(Bytes::new()) };
     let first = first.map_err(|_| broken())?;
@@ -16,7 +32,11 @@ pub(super) async fn collect(body: Body, limit: usize) -> Result<Bytes, Problem> 
     check_size(first.len(), limit)?;
     while let Some(chunk) = stream.next().await {
         let chunk = chunk.map_err(|_| broken())?;
-        let whole = whole.get_or_insert_with(|| first.to_vec());
+        let whole = whole.get_or_insert_with(|| {
+            let mut whole = Vec::with_capacity(announced.unwrap_or_default());
+            whole.extend_from_slice(&first);
+            whole
+        });
         check_size(whole.len() + chunk.len(), limit)?;
         whole.extend_from_slice(&chunk);
     }
@@ -42,8 +62,8 @@ pub(super) fn broken() -> Problem {
 }
 
 /// Receives a body that is text.
-pub(super) async fn collect_text(body: Body, limit: u64) -> Result<String, Problem> {
-    let bytes = collect(body, usize::try_from(limit).unwrap_or(usize::MAX)).await?;
+pub(super) async fn collect_text(app: &App, body: Body, limit: u64) -> Result<String, Problem> {
+    let bytes = collect(app, body, usize::try_from(limit).unwrap_or(usize::MAX)).await?;
     String::from_utf8(bytes.into())
         .map_err(|_| Problem::invalid("the body is not UTF-8: send bytes with `PUT raw`"))
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -92,6 +93,64 @@ impl<'de> Deserialize<'de> for Skills {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(SkillIds)
     }
+}
+
+/// At most `N` elements.
+struct AtMost<T, const N: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for AtMost<T, N> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "a list of at most {N} elements")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = list.next_element()? {
+            if elements.len() >= N {
+                return Err(A::Error::invalid_length(elements.len() + 1, &self));
+            }
+            elements.push(element);
+        }
+        Ok(elements)
+    }
+}
+
+/// At most `N` entries.
+struct EntriesAtMost<V, const N: usize>(PhantomData<V>);
+
+impl<'de, V: Deserialize<'de>, const N: usize> Visitor<'de> for EntriesAtMost<V, N> {
+    type Value = BTreeMap<String, V>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "an object of at most {N} entries")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = BTreeMap::new();
+        while let Some((name, value)) = map.next_entry()? {
+            if entries.len() >= N {
+                return Err(A::Error::invalid_length(entries.len() + 1, &self));
+            }
+            entries.insert(name, value);
+        }
+        Ok(entries)
+    }
+}
+
+/// Reads a list of at most `N` elements.
+pub(super) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>, const N: usize>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    from.deserialize_seq(AtMost::<T, N>(PhantomData))
+}
+
+/// Reads an object of at most `N` entries.
+pub(super) fn entries<'de, D: Deserializer<'de>, V: Deserialize<'de>, const N: usize>(
+    from: D,
+) -> Result<BTreeMap<String, V>, D::Error> {
+    from.deserialize_map(EntriesAtMost::<V, N>(PhantomData))
 }
 
 /// Reads a list of texts.

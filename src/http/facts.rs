@@ -15,6 +15,8 @@ use storage::SnapshotId;
 
 use crate::access::{Caller, Role};
 use crate::audit::Account;
+use crate::ops::admission::Owner;
+use crate::ops::places::Place;
 use crate::ops::run::id::ExecId;
 
 /// The header that carries the id of a request: of the sender's making in it, of the service's in its answer.
@@ -42,6 +44,8 @@ pub(super) struct Facts {
     /// Whether its body came too slowly.
     pub(super) is_slow: AtomicBool,
     noted: Mutex<Noted>,
+    /// Room that its body takes.
+    room: Mutex<Vec<Place<Owner>>>,
 }
 
 /// What was noted of a request.
@@ -84,6 +88,7 @@ impl Facts {
             is_change,
             is_slow: AtomicBool::new(false),
             noted: Mutex::default(),
+            room: Mutex::default(),
         }
     }
 
@@ -159,6 +164,16 @@ pub(super) fn account() -> Account {
 /// Tells whether the body of the request being answered came too slowly.
 pub(super) fn is_slow() -> bool {
     FACTS.try_with(|facts| facts.is_slow.load(Ordering::Relaxed)).unwrap_or(false)
+}
+
+/// The user whose trees the request being answered is about.
+pub(super) fn user_of() -> Option<UserId> {
+    FACTS.try_with(|facts| facts.noted.lock().user.clone()).unwrap_or_default()
+}
+
+/// Holds room until the request is answered.
+pub(super) fn hold(room: Place<Owner>) {
+    let _ = FACTS.try_with(|facts| facts.room.lock().push(room));
 }
 
 /// Notes who sends the request.

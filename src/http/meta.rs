@@ -12,7 +12,6 @@ use super::request::{Known, NoParams, Observer};
 use crate::audit;
 use crate::config::ConnectionLimits;
 use crate::metrics::{self, Moment};
-use crate::ops::blocking;
 
 pub(super) async fn healthz() -> Answer {
     success("ok")
@@ -31,8 +30,7 @@ struct Readiness {
 }
 
 pub(super) async fn readyz(State(app): State<App>) -> Answer {
-    let store = app.service.store.clone();
-    let disk = blocking(move || Ok(store.check_usable()?)).await.is_ok();
+    let disk = app.service.readiness.look(&app.service.store).await.is_some_and(|found| found.is_writable);
     let ready =
         Readiness { disk, isolation: app.service.host.is_sound(), audit: app.service.audit.is_writable() };
     if ready.disk && ready.isolation && ready.audit {
@@ -49,10 +47,9 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer {
 
 pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoParams) -> Answer {
     let service = &app.service;
-    let store = service.store.clone();
+    let found = service.readiness.look(&service.store).await;
     let (free_bytes, live_views, (trash_waiting, trash_failures)) =
-        blocking(move || Ok((store.free_bytes().unwrap_or(0), store.live_views(), store.trash_figures())))
-            .await?;
+        found.map_or_else(Default::default, |found| (found.free_bytes, found.live_views, found.trash));
     let (running, waiting) = service.commands();
     let moment = Moment {
         running,

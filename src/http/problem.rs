@@ -211,7 +211,9 @@ impl From<Error> for Problem {
         let message = error.to_string();
         match error {
             Error::Invalid(_) | Error::Id(_) | Error::Scope(_) => Self::invalid(message),
-            Error::Busy { retry_after_seconds, .. } => Self::busy(message, retry_after_seconds),
+            Error::Busy { retry_after_seconds, .. } | Error::Full { retry_after_seconds, .. } => {
+                Self::busy(message, retry_after_seconds)
+            }
             Error::Unsupported(_) => Self::new(Code::Unsupported, message),
             Error::NoRun(_) => Self::new(Code::NotFound, message),
             Error::NameTaken(_) | Error::NotNow(_) | Error::Removed => Self::new(Code::Conflict, message),

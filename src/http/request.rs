@@ -19,11 +19,14 @@ use super::facts;
 use super::object::Object;
 use super::problem::Problem;
 use crate::access::{Access, Action, Caller, Role};
+use crate::ops::admission::{Job, Weight};
 use crate::ops::elsewhere::Backend;
 use crate::ops::run::id::ExecId;
 
-/// Largest JSON body, in bytes.
-const JSON_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Largest JSON body of most routes, in bytes.
+const JSON_BYTES_MAX: usize = 64 * 1024;
+/// Size from which JSON is read in a thread of its own, in bytes: the runtime's threads belong to all requests.
+const LARGE_JSON_BYTES: usize = 256 * 1024;
 
 /// Finds out who the sender is.
 fn caller(access: &Access, headers: &HeaderMap) -> Result<Caller, Problem> {
@@ -393,16 +396,29 @@ fn hexadecimal(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(text, 16).ok()
 }
 
-/// A JSON body of at most 64 MiB that is an object, whatever its `Content-Type` says.
+/// What a route takes as JSON, and how much of it.
+pub(super) trait JsonLimit {
+    /// Largest body, in bytes.
+    fn bytes_max(_app: &App) -> usize {
+        JSON_BYTES_MAX
+    }
+}
+
+/// A JSON body that is an object, as large as its route takes one, whatever its `Content-Type` says.
 pub(super) struct JsonBody<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
+impl<T: DeserializeOwned + JsonLimit + Send + 'static> FromRequest<App> for JsonBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _app: &App) -> Result<Self, Problem> {
-        let bytes = body::collect(request.into_body(), JSON_BYTES_MAX).await?;
-        let Object(value) = parse_json(&bytes)?;
-        Ok(Self(value))
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let bytes = body::collect(app, request.into_body(), T::bytes_max(app)).await?;
+        let length = bytes.len();
+        let read = move || parse_json(&bytes).map(|Object(value)| Self(value));
+        if length < LARGE_JSON_BYTES {
+            return read();
+        }
+        let job = Job::about(facts::user_of().as_ref(), Weight::Light);
+        app.service.admission.work(job, move || Ok(read())).await?
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::App;
 use super::answer::{Answer, success_with};
 use super::problem::{Code, Problem};
-use super::request::{Issuer, JsonBody, NoParams};
+use super::request::{Issuer, JsonBody, JsonLimit, NoParams};
 use super::time::rfc3339;
 use crate::access::now;
 use crate::access::signed::Claims;
@@ -23,6 +23,8 @@ pub(super) struct Wanted {
     agent: Option<String>,
     ttl_seconds: Option<u64>,
 }
+
+impl JsonLimit for Wanted {}
 
 #[derive(Serialize)]
 struct Beside {

@@ -19,6 +19,16 @@ pub enum Error {
         /// When another try may succeed, in seconds.
         retry_after_seconds: u64,
     },
+    /// All places for something are taken, or too many requests wait for one.
+    #[error("{what}: {next}, or try again in {retry_after_seconds} s")]
+    Full {
+        /// What is full, and how many there are.
+        what: String,
+        /// What to do.
+        next: &'static str,
+        /// When another try may succeed, in seconds.
+        retry_after_seconds: u64,
+    },
     /// This service does not do that.
     #[error("{0}")]
     Unsupported(String),

@@ -9,39 +9,48 @@
 //! | `history` | the events of one tree, the newest ones |
 //! | `feed` | the task that looks and tells |
 //! | `listener` | one reader of a history |
+//! | `shares` | how many entries are watched for each user |
 
 mod feed;
 mod history;
 mod listener;
+mod shares;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use policy::{EventLimits, TreeId, UserId};
-use storage::Store;
-use tokio_util::sync::CancellationToken;
+use storage::TreeWatch;
 
 pub use self::history::{Event, EventId, Reason, What};
 pub use self::listener::{Heard, Listener};
+use super::Service;
+use super::admission::holds::Mode;
+use super::admission::{Job, Weight};
 use super::error::{Error, Result};
-use super::places::{Place, RunPlaces};
-use super::{Service, blocking};
+use super::places::{Place, Purpose, RunPlaces};
 use feed::Feed;
+use shares::Shares;
 
 /// Which trees have feeds, and how many listen.
 pub struct EventTable {
     limits: EventLimits,
     places: RunPlaces,
     feeds: Arc<Mutex<HashMap<TreeId, Arc<Feed>>>>,
+    shares: Shares,
 }
 
 impl EventTable {
     /// No feeds yet.
     #[must_use]
     pub fn new(limits: EventLimits) -> Self {
-        let places = RunPlaces::without_queue(limits.listeners.max(1), limits.listeners_per_user.max(1));
-        Self { limits, places, feeds: Arc::default() }
+        let places = RunPlaces::without_queue(
+            Purpose::STREAMS,
+            limits.listeners.max(1),
+            limits.listeners_per_user.max(1),
+        );
+        Self { limits, places, feeds: Arc::default(), shares: Shares::default() }
     }
 
     /// How many there may be.
@@ -51,12 +60,7 @@ impl EventTable {
     }
 
     async fn place(&self, user: &UserId) -> Result<Place> {
-        self.places.take(user).await.map_err(|error| match error {
-            Error::Busy { .. } => {
-                Error::Busy { what: "too many streams of events are open", retry_after_seconds: 5 }
-            }
-            other => other,
-        })
+        self.places.take(user).await
     }
 
     /// The feed of `id`, if it has one that has not ended, with another listener counted.
@@ -67,12 +71,34 @@ impl EventTable {
         Some(Arc::clone(feed))
     }
 
-    async fn open(&self, store: &Store, id: &TreeId, stop: &CancellationToken) -> Result<Arc<Feed>> {
+    /// Watches a tree. When the kernel watches no more, feeds to which nobody listens give way, one by one.
+    async fn watch(&self, service: &Service, id: &TreeId) -> Result<TreeWatch> {
+        loop {
+            let (store, tree, entries) = (service.store.clone(), id.clone(), self.limits.entries);
+            let job = Job::on(id, Weight::Scan, Mode::ShortRead);
+            match service.work(job, move || Ok(TreeWatch::new(store, tree, entries)?)).await {
+                Err(Error::Storage(storage::Error::Watches)) => {}
+                watch => return watch,
+            }
+            let Some(idle) = self.take_idle() else { return Err(Error::Storage(storage::Error::Watches)) };
+            idle.end();
+            idle.ended().await;
+        }
+    }
+
+    /// Takes the feed out of the table to which nobody has listened for longest.
+    fn take_idle(&self) -> Option<Arc<Feed>> {
+        let mut feeds = self.feeds.lock();
+        let idle = feeds.iter().filter_map(|(id, feed)| Some((feed.idle_for()?, id)));
+        let id = idle.max_by_key(|(idle, _)| *idle).map(|(_, id)| id.clone())?;
+        feeds.remove(&id)
+    }
+
+    async fn open(&self, service: &Service, id: &TreeId) -> Result<Arc<Feed>> {
         if let Some(feed) = self.join(id) {
             return Ok(feed);
         }
-        let (store, tree, entries) = (store.clone(), id.clone(), self.limits.entries);
-        let watch = blocking(move || Ok(storage::TreeWatch::new(store, tree, entries)?)).await?;
+        let watch = self.watch(service, id).await?;
         let mut feeds = self.feeds.lock();
         if let Some(feed) = feeds.get(id).filter(|feed| !feed.history.has_ended()) {
             // Somebody was faster.
@@ -88,7 +114,8 @@ impl EventTable {
                 feed.end();
             }
         }
-        let feed = Arc::new(Feed::new(self.limits.history.max(1), stop.child_token()));
+        let share = self.shares.of(id.user(), self.limits.entries);
+        let feed = Arc::new(Feed::new(self.limits.history.max(1), share, service.stop.child_token()));
         feed.enter();
         feeds.insert(id.clone(), Arc::clone(&feed));
         let (table, id) = (Arc::clone(&self.feeds), id.clone());
@@ -114,7 +141,7 @@ impl Service {
             return Err(Error::Stopping);
         }
         let place = self.events.place(id.user()).await?;
-        let feed = self.events.open(&self.store, &id, &self.stop).await?;
+        let feed = self.events.open(self, &id).await?;
         Ok(Listener::new(feed, place, after))
     }
 }

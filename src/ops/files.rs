@@ -10,11 +10,18 @@ use storage::text::{self, Lines, Replacement};
 use storage::tree::{Child, Opened, Walked};
 use storage::{Condition, Layer, Stat, WriteOptions, Written};
 
+use super::Service;
+use super::admission::holds::Mode;
+use super::admission::{Job, Weight};
 use super::error::{Error, Result};
-use super::{Service, blocking};
 
 /// Edits in one request.
-const EDITS_MAX: usize = 1000;
+pub const EDITS_MAX: usize = 1000;
+
+/// Edits, or hunks, that are no light work any more.
+const LIGHT_CHANGES: usize = 32;
+/// Bytes in them that are no light work any more.
+const LIGHT_BYTES: usize = 256 * 1024;
 
 /// Which lines of a text are meant: 1-based, inclusive, either end open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +120,9 @@ impl Service {
     /// # Errors
     /// As [`storage::Files::stat`].
     pub async fn stat(&self, id: TreeId, path: RelPath) -> Result<(Stat, Layer)> {
+        let job = Job::read(&id);
         let files = self.store.files(id);
-        blocking(move || Ok(files.stat(&path)?)).await
+        self.work(job, move || Ok(files.stat(&path)?)).await
     }
 
     /// Opens the file `path`, for its bytes.
@@ -122,11 +130,12 @@ impl Service {
     /// # Errors
     /// As [`storage::Files::open`].
     pub async fn open(&self, id: TreeId, path: RelPath) -> Result<Opened> {
+        let job = Job::read(&id);
         let files = self.store.files(id);
         if let Some(opened) = files.open_cached(&path) {
             return Ok(opened);
         }
-        blocking(move || Ok(files.open(&path)?)).await
+        self.work(job, move || Ok(files.open(&path)?)).await
     }
 
     /// Reads a text, whole without a range.
@@ -134,6 +143,7 @@ impl Service {
     /// # Errors
     /// [`storage::Error::NotText`], [`storage::Error::TooLarge`], [`Error::Invalid`] for a line 0.
     pub async fn read_text(&self, id: TreeId, path: RelPath, range: LineRange) -> Result<ReadText> {
+        let job = Job::read(&id);
         let files = self.store.files(id);
         let limit = self.file_limits.text_bytes;
         check_range(range)?;
@@ -142,7 +152,7 @@ impl Service {
             let (text, encoding) = part(bytes, &path, range, limit)?;
             return Ok(ReadText { text, encoding, stat, layer });
         }
-        blocking(move || {
+        self.work(job, move || {
             if range == LineRange::ALL {
                 let (bytes, stat, layer) = files.read_whole(&path, limit)?;
                 let (text, encoding) = part(bytes, &path, range, limit)?;
@@ -167,8 +177,9 @@ impl Service {
     /// # Errors
     /// As [`storage::Files::list`].
     pub async fn list_dir(&self, id: TreeId, path: RelPath) -> Result<Vec<(Child, Option<Stat>)>> {
+        let job = Job::read(&id);
         let files = self.store.files(id);
-        blocking(move || Ok(files.list(&path)?)).await
+        self.work(job, move || Ok(files.list(&path)?)).await
     }
 
     /// Walks the directory `path`, sorted by path.
@@ -176,8 +187,9 @@ impl Service {
     /// # Errors
     /// As [`storage::Files::walk`].
     pub async fn walk(&self, id: TreeId, path: RelPath, depth: usize, look: bool) -> Result<Vec<Walked>> {
+        let job = Job::on(&id, Weight::Scan, Mode::LongRead);
         let files = self.store.files(id);
-        blocking(move || Ok(files.walk(&path, depth, look)?)).await
+        self.work(job, move || Ok(files.walk(&path, depth, look)?)).await
     }
 
     /// Replaces a text, or some of its lines; in the encoding that it was in, or a whole one in `encoding`.
@@ -194,10 +206,11 @@ impl Service {
         condition: Condition,
     ) -> Result<(Written, TextEncoding)> {
         check_encoding(range, encoding)?;
+        let job = Job::change(&id);
         let files = self.store.files(id);
         let limit = self.file_limits.text_bytes;
         let options = WriteOptions { condition, parents: true, mode: None };
-        blocking(move || {
+        self.work(job, move || {
             if range == LineRange::ALL {
                 let encoding = encoding.map_or_else(|| files.encoding_of(&path, limit), Ok)?;
                 let bytes = encoding::encode(&body, encoding, path.as_str())?;
@@ -225,10 +238,11 @@ impl Service {
         condition: Condition,
     ) -> Result<(Written, TextEncoding)> {
         check_edits(&edits)?;
+        let job = Job::on(&id, weight(edits.len(), edits.iter().map(size).sum()), Mode::ShortChange);
         let files = self.store.files(id);
         let limit = self.file_limits.text_bytes;
         let options = WriteOptions { condition, parents: false, mode: None };
-        blocking(move || {
+        self.work(job, move || {
             Ok(files.update(&path, &options, limit, &mut |text| match text {
                 Some(text) => text::replace(text, path.as_str(), &edits, limit),
                 None => Err(storage::Error::NotFound(path.to_string())),
@@ -242,8 +256,9 @@ impl Service {
     /// # Errors
     /// As [`storage::Files::make_dir`].
     pub async fn make_dir(&self, id: TreeId, path: RelPath, mode: u32, parents: bool) -> Result<bool> {
+        let job = Job::change(&id);
         let files = self.store.files(id);
-        blocking(move || Ok(files.make_dir(&path, mode, parents)?)).await
+        self.work(job, move || Ok(files.make_dir(&path, mode, parents)?)).await
     }
 
     /// Renames `from` to `to`.
@@ -258,8 +273,13 @@ impl Service {
         overwrite: bool,
         condition: Condition,
     ) -> Result<()> {
+        // A directory that the baseline has a part in is copied.
+        let job = match &id {
+            TreeId::Skill(..) => Job::on(&id, Weight::Scan, Mode::LongChange),
+            TreeId::Workspace(..) => Job::change(&id),
+        };
         let files = self.store.files(id);
-        blocking(move || Ok(files.rename(&from, &to, overwrite, &condition)?)).await
+        self.work(job, move || Ok(files.rename(&from, &to, overwrite, &condition)?)).await
     }
 
     /// Copies `from` to `to`; what is written is `None` for a directory.
@@ -267,8 +287,11 @@ impl Service {
     /// # Errors
     /// As [`storage::Files::copy`].
     pub async fn copy(&self, id: TreeId, copy: Copy) -> Result<Option<Written>> {
+        // A directory is copied while the tree is held, a file before.
+        let mode = if copy.recursive { Mode::LongChange } else { Mode::ShortChange };
+        let job = Job::on(&id, Weight::Long, mode);
         let files = self.store.files(id);
-        blocking(move || {
+        self.work(job, move || {
             let Copy { from, to, overwrite, recursive, condition } = copy;
             Ok(files.copy(&from, &to, overwrite, recursive, &condition)?)
         })
@@ -288,8 +311,12 @@ impl Service {
     ) -> Result<Vec<Patched>> {
         let conditions = conditions.of(&patch)?;
         let options = PatchOptions { conditions, dry_run, limit: self.file_limits.text_bytes };
+        let lines = patch.iter().flat_map(|file| &file.hunks).flat_map(|hunk| &hunk.lines);
+        let (hunks, bytes) =
+            (patch.iter().map(|file| file.hunks.len()).sum(), lines.map(|line| line.text.len()).sum());
+        let job = Job::on(&id, weight(hunks, bytes), Mode::ShortChange);
         let files = self.store.files(id);
-        blocking(move || Ok(files.patch(&patch, &options)?)).await
+        self.work(job, move || Ok(files.patch(&patch, &options)?)).await
     }
 
     /// Removes `path`.
@@ -303,9 +330,20 @@ impl Service {
         recursive: bool,
         condition: Condition,
     ) -> Result<()> {
+        let weight = if recursive { Weight::Scan } else { Weight::Light };
+        let job = Job::on(&id, weight, Mode::ShortChange);
         let files = self.store.files(id);
-        blocking(move || Ok(files.remove(&path, recursive, &condition)?)).await
+        self.work(job, move || Ok(files.remove(&path, recursive, &condition)?)).await
     }
+}
+
+/// How heavy some changes of texts are.
+fn weight(changes: usize, bytes: usize) -> Weight {
+    if changes > LIGHT_CHANGES || bytes > LIGHT_BYTES { Weight::Scan } else { Weight::Light }
+}
+
+fn size(edit: &Replacement) -> usize {
+    edit.old.len().saturating_add(edit.new.len())
 }
 
 /// Lines that can be read are counted from 1.

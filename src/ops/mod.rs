@@ -1,8 +1,10 @@
 //! What the service does. Knows no HTTP: the same operations stand under REST and under whatever comes beside it.
 //!
-//! `storage` blocks, so each operation enters it once, through [`blocking`].
+//! `storage` blocks, so each operation enters it once, through [`admission`].
 
+pub mod admission;
 pub mod backends;
+mod difference;
 pub mod disk;
 pub mod elsewhere;
 pub mod error;
@@ -11,6 +13,7 @@ pub mod files;
 pub mod life;
 pub mod pieces;
 pub mod places;
+pub mod readiness;
 pub mod registry;
 pub mod run;
 pub mod sandboxes;
@@ -35,12 +38,15 @@ use crate::egress::Egress;
 use crate::metrics::Metrics;
 use crate::registry::Keeper;
 use crate::telemetry::Spans;
+use admission::Admission;
 use backends::Backends;
+pub use difference::Text;
 use disk::DiskWatch;
 pub use error::{Error, Result};
 use events::EventTable;
-pub use life::{FileDifference, Text};
+pub use life::FileDifference;
 use places::RunPlaces;
+use readiness::Readiness;
 use run::table::RunTable;
 use run::under_way::UnderWay;
 
@@ -70,6 +76,10 @@ pub struct Service {
     pub file_limits: FileLimits,
     /// Bounds on runs.
     pub run_limits: RunLimits,
+    /// Whether the data directory can be written to.
+    pub readiness: Readiness,
+    /// Who does how much else.
+    pub admission: Arc<Admission>,
     /// Who is running how much.
     pub places: RunPlaces,
     /// Who has how many runs in the background.
@@ -100,7 +110,7 @@ pub struct Service {
     pub stop: CancellationToken,
 }
 
-/// Runs blocking work off the runtime.
+/// Runs blocking work off the runtime: of runs and feeds, which have places of their own. Requests take [`Service::work`].
 ///
 /// # Errors
 /// What `work` returns; [`Error::Panicked`] when it panics.

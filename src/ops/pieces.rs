@@ -8,9 +8,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use storage::cached::read_now;
+use tokio::sync::Semaphore;
 
 /// Bytes of one piece.
 const PIECE_BYTES: u64 = 512 * 1024;
+
+/// Pieces that are read from the disk at once, of all streams. Further ones wait, in order, without a thread.
+static READS: Semaphore = Semaphore::const_new(64);
 
 /// A part of an open file.
 struct Part {
@@ -31,9 +35,15 @@ pub fn pieces(file: File, offset: u64, left: u64) -> impl Stream<Item = io::Resu
         let (file, offset, bytes) = (Arc::clone(&part.file), part.offset, part.left.min(PIECE_BYTES));
         let piece = match read_now(&file, offset, bytes) {
             Some(piece) => piece.into(),
-            None => tokio::task::spawn_blocking(move || read_piece(&file, offset, bytes))
-                .await
-                .map_err(io::Error::other)??,
+            None => {
+                let place = READS.acquire().await.map_err(io::Error::other)?;
+                let read = move || {
+                    // Held by the read itself, which goes on when its receiver has gone.
+                    let _place = place;
+                    read_piece(&file, offset, bytes)
+                };
+                tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??
+            }
         };
         let read = u64::try_from(piece.len()).unwrap_or(0);
         if read == 0 {

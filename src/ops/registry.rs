@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use storage::Shelf;
 
+use super::Service;
+use super::admission::Job;
 use super::error::{Error, Result};
-use super::{Service, blocking};
 use crate::registry::Question;
 use crate::registry::keeper::Answer;
 
@@ -33,16 +34,18 @@ impl Service {
     /// What `work` returns.
     pub(super) async fn publishing<T: Send + 'static>(
         &self,
+        job: Job,
         work: impl FnOnce(&mut Vec<Shelf>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let registry = Arc::clone(&self.registry);
-        let (done, told) = blocking(move || {
-            let mut shelves = Vec::new();
-            let done = work(&mut shelves);
-            // Also when it failed: it may have come that far.
-            Ok((done, registry.changed(shelves)))
-        })
-        .await?;
+        let (done, told) = self
+            .work(job, move || {
+                let mut shelves = Vec::new();
+                let done = work(&mut shelves);
+                // Also when it failed: it may have come that far.
+                Ok((done, registry.changed(shelves)))
+            })
+            .await?;
         told.wait().await;
         done
     }

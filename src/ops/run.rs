@@ -366,6 +366,8 @@ fn attachment(from: storage::Attachment) -> exec::Attachment {
 /// Removes what was made for a run while the answer is on its way. The place is free only afterwards, so that no
 /// more than a bounded number of runs wait to be cleaned up.
 fn clean_up(place: Place, prepared: PreparedRun) {
+    // Before the answer: who has it may remove or replace the workspace next.
+    prepared.begin_to_leave();
     tokio::task::spawn_blocking(move || {
         drop(prepared);
         drop(place);

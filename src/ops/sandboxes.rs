@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use policy::{SkillId, UserId};
 use storage::{Leftovers, SandboxFacts, SandboxId, Snapshots, Use};
 
+use super::admission::{Job, Weight};
 use super::error::Result;
-use super::{Service, blocking, search};
+use super::{Service, search};
 use crate::audit::Entry;
 
-/// How long killed runs may take to go: all those of one request together.
+/// How long runs that are over, or killed, may take to go: all those of one request together.
 const LEAVING: Duration = Duration::from_secs(10);
 /// How often it is looked whether they have gone.
 const LOOK: Duration = Duration::from_millis(5);
@@ -67,8 +68,8 @@ impl Service {
     /// # Errors
     /// As [`storage::Store::sandboxes`].
     pub async fn sandboxes(&self, user: Option<UserId>) -> Result<Vec<SandboxId>> {
-        let store = self.store.clone();
-        blocking(move || Ok(store.sandboxes(user.as_ref())?)).await
+        let (store, job) = (self.store.clone(), Job::about(user.as_ref(), Weight::Scan));
+        self.work(job, move || Ok(store.sandboxes(user.as_ref())?)).await
     }
 
     /// What is known of each of these sandboxes.
@@ -76,9 +77,12 @@ impl Service {
     /// # Errors
     /// As [`storage::Store::sandbox_facts`].
     pub async fn glance(&self, ids: Vec<SandboxId>) -> Result<Vec<Glance>> {
-        let store = self.store.clone();
+        let mut users = ids.iter().map(|id| &id.user);
+        let first = users.next();
+        let of = first.filter(|first| users.all(|user| user == *first));
+        let (store, job) = (self.store.clone(), Job::about(of, Weight::Scan));
         let facts: Vec<SandboxFacts> =
-            blocking(move || ids.iter().map(|id| Ok(store.sandbox_facts(id)?)).collect()).await?;
+            self.work(job, move || ids.iter().map(|id| Ok(store.sandbox_facts(id)?)).collect()).await?;
         Ok(facts.into_iter().map(|facts| self.glance_of(facts)).collect())
     }
 
@@ -94,12 +98,13 @@ impl Service {
     pub async fn usage(&self, id: SandboxId) -> Result<Usage> {
         let store = self.store.clone();
         let place = search::place(&id.user).await?;
-        let (facts, taken, (skills, more_skills), snapshots) = blocking(move || {
+        let job = Job::of(&id.user, Weight::Scan);
+        let counted = self.work(job, move || {
             let _place = place;
             let taken = store.usage(&id.workspace())?;
             Ok((store.sandbox_facts(&id)?, taken, store.overlays(&id)?, store.snapshots(&id)?))
-        })
-        .await?;
+        });
+        let (facts, taken, (skills, more_skills), snapshots) = counted.await?;
         Ok(Usage { glance: self.glance_of(facts), taken, skills, more_skills, snapshots })
     }
 
@@ -112,7 +117,8 @@ impl Service {
             return Ok(());
         }
         let (store, used) = (self.store.clone(), id.clone());
-        if blocking(move || Ok(store.note_use(&used)?)).await? {
+        let job = Job::of(&id.user, Weight::Light).going_on();
+        if self.work(job, move || Ok(store.note_use(&used)?)).await? {
             self.audit.note(Entry::of_workspace("brought back", &id.workspace()));
         }
         Ok(())
@@ -131,6 +137,19 @@ impl Service {
         Ok(removed)
     }
 
+    /// Waits for the runs of a sandbox whose answers are out and that are being cleaned up, [`LEAVING`] at most.
+    ///
+    /// To refuse because of one would be a surprise to the caller who has just got its answer.
+    pub(super) async fn left_by_ended_runs(&self, id: &SandboxId) {
+        self.wait_for_leaving(id, Instant::now() + LEAVING).await;
+    }
+
+    async fn wait_for_leaving(&self, id: &SandboxId, until: Instant) {
+        while self.store.leaving(id) > 0 && Instant::now() < until {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// As [`Service::remove_sandbox`]; killed runs may take until `until`. What lay on the disk is still to be dropped.
     async fn remove_until(
         &self,
@@ -147,8 +166,9 @@ impl Service {
                 tokio::time::sleep(LOOK).await;
             }
         }
-        let store = self.store.clone();
-        blocking(move || {
+        self.wait_for_leaving(&id, until).await;
+        let (store, job) = (self.store.clone(), Job::of(&id.user, Weight::Scan));
+        self.work(job, move || {
             let (was_there, leftovers) = store.remove_sandbox(&id, removal.snapshots)?;
             if was_there {
                 removed(&id);
@@ -168,8 +188,8 @@ impl Service {
         removal: Removal,
         most: usize,
     ) -> Result<Removed> {
-        let store = self.store.clone();
-        let mut ids = blocking(move || {
+        let (store, job) = (self.store.clone(), Job::about(user.as_ref(), Weight::Scan));
+        let found = self.work(job, move || {
             let mut ids = Vec::new();
             for id in store.sandboxes(user.as_ref())? {
                 // Snapshots that stay are no reason to come back: others would never have their turn.
@@ -186,8 +206,8 @@ impl Service {
                 }
             }
             Ok(ids)
-        })
-        .await?;
+        });
+        let mut ids = found.await?;
         let mut done = Removed { more: ids.len() > most, ..Removed::default() };
         let until = Instant::now() + LEAVING;
         ids.truncate(most);

@@ -4,38 +4,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use policy::{RunLimits, TreeId, UserId};
+use policy::{TreeId, UserId};
 use storage::search::{GlobQuery, Globbed, GrepQuery, Grepped, Patience};
 
-use super::error::{Error, Result};
-use super::places::{Place, RunPlaces};
-use super::{Service, blocking};
+use super::Service;
+use super::admission::holds::Mode;
+use super::admission::{Job, Weight};
+use super::error::Result;
+use super::places::{Place, Purpose, RunPlaces};
 
 /// Searches at once, of one user and of all; further ones wait for a place.
 const SEARCHES_PER_USER: usize = 2;
 const SEARCHES_MAX: usize = 4;
-/// How long they wait, in milliseconds.
-const WAIT_MS: u64 = 10_000;
+/// How long they wait.
+const WAIT: Duration = Duration::from_secs(10);
 
 /// One for the process, because it stands for the processors, which a search takes all of.
-static PLACES: LazyLock<RunPlaces> = LazyLock::new(|| {
-    RunPlaces::new(&RunLimits {
-        runs: SEARCHES_MAX,
-        runs_per_user: SEARCHES_PER_USER,
-        queue_ms: WAIT_MS,
-        ..RunLimits::default()
-    })
-});
+static PLACES: LazyLock<RunPlaces> =
+    LazyLock::new(|| RunPlaces::with(Purpose::SEARCHES, SEARCHES_MAX, SEARCHES_PER_USER, WAIT));
 
 /// Waits for a place to look through whole trees.
 ///
 /// # Errors
 /// [`Error::Busy`].
 pub(super) async fn place(user: &UserId) -> Result<Place> {
-    PLACES.take(user).await.map_err(|error| match error {
-        Error::Busy { .. } => Error::Busy { what: "too many searches run or wait", retry_after_seconds: 1 },
-        other => other,
-    })
+    PLACES.take(user).await
 }
 
 /// Tells a search that nobody waits for it any more.
@@ -53,9 +46,10 @@ impl Service {
     /// # Errors
     /// As [`storage::Files::glob`]; [`Error::Busy`].
     pub async fn glob(&self, id: TreeId, query: GlobQuery) -> Result<Globbed> {
+        let job = Job::on(&id, Weight::Scan, Mode::LongRead);
         let user = id.user().clone();
         let files = self.store.files(id);
-        self.searching(&user, move |patience| Ok(files.glob(&query, patience)?)).await
+        self.searching(&user, job, move |patience| Ok(files.glob(&query, patience)?)).await
     }
 
     /// Finds the lines that match, in all files below a directory or in one file.
@@ -63,14 +57,16 @@ impl Service {
     /// # Errors
     /// As [`storage::Files::grep`]; [`Error::Busy`].
     pub async fn grep(&self, id: TreeId, query: GrepQuery) -> Result<Grepped> {
+        let job = Job::on(&id, Weight::Scan, Mode::ShortRead);
         let user = id.user().clone();
         let files = self.store.files(id);
-        self.searching(&user, move |patience| Ok(files.grep(&query, patience)?)).await
+        self.searching(&user, job, move |patience| Ok(files.grep(&query, patience)?)).await
     }
 
     async fn searching<T: Send + 'static>(
         &self,
         user: &UserId,
+        job: Job,
         search: impl FnOnce(&Patience) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let longest = Duration::from_millis(self.file_limits.search_ms);
@@ -78,12 +74,12 @@ impl Service {
         let abandoned = Arc::new(AtomicBool::new(false));
         let waiting = Waiting(Arc::clone(&abandoned));
         let patience = Patience { deadline: Instant::now() + longest, abandoned };
-        let found = blocking(move || {
+        let found = self.work(job, move || {
             // Held by the search itself, which may go on for a moment when the caller has gone.
             let _place = place;
             search(&patience)
-        })
-        .await;
+        });
+        let found = found.await;
         drop(waiting);
         found
     }

@@ -3,8 +3,10 @@
 use policy::{AgentId, Scope, TreeId, UserId};
 use storage::{Shelf, Skill, Spool};
 
+use super::Service;
+use super::admission::holds::Mode;
+use super::admission::{Job, Weight};
 use super::error::Result;
-use super::{Service, blocking};
 
 impl Service {
     /// Lists the skills that a user sees.
@@ -12,8 +14,8 @@ impl Service {
     /// # Errors
     /// As [`storage::Store::skills`].
     pub async fn skills(&self, user: UserId, agent: AgentId) -> Result<Vec<Skill>> {
-        let store = self.store.clone();
-        blocking(move || Ok(store.skills(&user, &agent)?)).await
+        let (store, job) = (self.store.clone(), Job::of(&user, Weight::Scan));
+        self.work(job, move || Ok(store.skills(&user, &agent)?)).await
     }
 
     /// Removes a skill: for everybody (baseline) or for one user (overlay).
@@ -22,7 +24,8 @@ impl Service {
     /// As [`storage::Store::remove_baseline`] and [`storage::Store::remove_for_user`].
     pub async fn remove_skill(&self, id: TreeId, scope: Scope) -> Result<()> {
         let store = self.store.clone();
-        self.publishing(move |shelves| {
+        let job = Job::on(&id, Weight::Scan, Mode::ShortChange);
+        self.publishing(job, move |shelves| {
             shelves.extend(match scope {
                 Scope::Baseline => Shelf::below(&id),
                 Scope::Overlay => Shelf::of(&id),
@@ -41,7 +44,8 @@ impl Service {
     /// As [`storage::Store::reset`].
     pub async fn reset(&self, id: TreeId) -> Result<bool> {
         let store = self.store.clone();
-        self.publishing(move |shelves| {
+        let job = Job::on(&id, Weight::Scan, Mode::ShortChange);
+        self.publishing(job, move |shelves| {
             shelves.extend(Shelf::of(&id));
             Ok(store.reset(&id)?)
         })
@@ -53,7 +57,7 @@ impl Service {
     /// # Errors
     /// As [`storage::Store::pack`].
     pub async fn pack(&self, id: TreeId) -> Result<(Spool, u64)> {
-        let store = self.store.clone();
-        blocking(move || Ok(store.pack(&id)?)).await
+        let (store, job) = (self.store.clone(), Job::on(&id, Weight::Long, Mode::LongRead));
+        self.work(job, move || Ok(store.pack(&id)?)).await
     }
 }

@@ -1,24 +1,22 @@
 //! Snapshots of workspaces.
 
-use policy::{RunLimits, UserId};
+use std::time::Duration;
+
+use policy::UserId;
 use storage::{Forked, Leftovers, SandboxId, Snapshot, SnapshotId, SnapshotNote, Snapshots};
 
+use super::Service;
+use super::admission::{Job, Weight};
 use super::error::{Error, Result};
-use super::places::{Place, RunPlaces};
-use super::{Service, blocking};
+use super::places::{Place, Purpose, RunPlaces};
 
-/// How long work on a snapshot waits for a place, in milliseconds.
-const WAIT_MS: u64 = 10_000;
+/// How long work on a snapshot waits for a place.
+const WAIT: Duration = Duration::from_secs(10);
 
 /// Places for work on snapshots: `at_once`, of which one user has half at most.
 #[must_use]
 pub fn places(at_once: usize) -> RunPlaces {
-    RunPlaces::new(&RunLimits {
-        runs: at_once,
-        runs_per_user: at_once.div_ceil(2),
-        queue_ms: WAIT_MS,
-        ..RunLimits::default()
-    })
+    RunPlaces::with(Purpose::SNAPSHOTS, at_once, at_once.div_ceil(2), WAIT)
 }
 
 impl Service {
@@ -31,7 +29,7 @@ impl Service {
         check_text("name", note.name.as_deref(), storage::snapshot::NAME_BYTES_MAX)?;
         check_text("note", note.note.as_deref(), storage::snapshot::NOTE_BYTES_MAX)?;
         let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
-        blocking(move || {
+        self.work(Job::of(&id.user, Weight::Long), move || {
             let _place = place;
             Ok(store.take_snapshot(&id, note)?)
         })
@@ -44,7 +42,7 @@ impl Service {
     /// As [`storage::Store::snapshots`].
     pub async fn snapshots(&self, id: SandboxId) -> Result<Snapshots> {
         let store = self.store.clone();
-        blocking(move || Ok(store.snapshots(&id)?)).await
+        self.work(Job::of(&id.user, Weight::Light), move || Ok(store.snapshots(&id)?)).await
     }
 
     /// One snapshot.
@@ -53,7 +51,7 @@ impl Service {
     /// As [`storage::Store::snapshot`].
     pub async fn snapshot(&self, id: SandboxId, snapshot: SnapshotId) -> Result<Snapshot> {
         let store = self.store.clone();
-        blocking(move || Ok(store.snapshot(&id, &snapshot)?)).await
+        self.work(Job::of(&id.user, Weight::Light), move || Ok(store.snapshot(&id, &snapshot)?)).await
     }
 
     /// Makes a workspace what it was.
@@ -61,8 +59,10 @@ impl Service {
     /// # Errors
     /// [`Error::Busy`]; as [`storage::Store::restore_snapshot`].
     pub async fn restore_snapshot(&self, id: SandboxId, snapshot: SnapshotId) -> Result<Forked> {
+        self.left_by_ended_runs(&id).await;
         let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
-        self.restoring(place, move || Ok(store.restore_snapshot(&id, &snapshot)?)).await
+        let job = Job::of(&id.user, Weight::Long).going_on();
+        self.restoring(job, place, move || Ok(store.restore_snapshot(&id, &snapshot)?)).await
     }
 
     /// Makes what a workspace was another workspace.
@@ -76,9 +76,11 @@ impl Service {
         to: SandboxId,
         replace: bool,
     ) -> Result<Forked> {
+        self.left_by_ended_runs(&to).await;
         self.note_use(to.clone()).await?;
         let (store, place) = (self.store.clone(), self.snapshot_place(&from.user).await?);
-        self.restoring(place, move || Ok(store.fork_snapshot(&from, &snapshot, &to, replace)?)).await
+        let job = Job::of(&from.user, Weight::Long).going_on();
+        self.restoring(job, place, move || Ok(store.fork_snapshot(&from, &snapshot, &to, replace)?)).await
     }
 
     /// Removes a snapshot.
@@ -87,7 +89,7 @@ impl Service {
     /// [`Error::Busy`]; as [`storage::Store::remove_snapshot`].
     pub async fn remove_snapshot(&self, id: SandboxId, snapshot: SnapshotId) -> Result<()> {
         let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
-        blocking(move || {
+        self.work(Job::of(&id.user, Weight::Long), move || {
             let _place = place;
             Ok(store.remove_snapshot(&id, &snapshot)?)
         })
@@ -99,10 +101,11 @@ impl Service {
     /// The work itself holds the place: it goes on when the caller has gone, and what it replaced takes as long again.
     async fn restoring(
         &self,
+        job: Job,
         place: Place,
         restore: impl FnOnce() -> Result<(Forked, Leftovers)> + Send + 'static,
     ) -> Result<Forked> {
-        let restored = blocking(move || {
+        let restored = self.work(job, move || {
             let (forked, leftovers) = restore()?;
             Ok((forked, (leftovers, place)))
         });
@@ -112,12 +115,7 @@ impl Service {
     }
 
     async fn snapshot_place(&self, user: &UserId) -> Result<Place> {
-        self.snapshot_places.take(user).await.map_err(|error| match error {
-            Error::Busy { retry_after_seconds, .. } => {
-                Error::Busy { what: "too many snapshots are being worked on", retry_after_seconds }
-            }
-            other => other,
-        })
+        self.snapshot_places.take(user).await
     }
 }
 

@@ -7,6 +7,7 @@ use storage::archive::{self, Charset, NameEncoding, Options, Plan, Skipped};
 use storage::{Published, Shelf, Spool};
 
 use super::Service;
+use super::admission::{Job, Weight};
 use super::error::{Error, Result};
 
 /// An archive that was received whole.
@@ -56,7 +57,8 @@ impl Service {
     ) -> Result<Uploaded> {
         let store = self.store.clone();
         let limits = self.archive_limits.clone();
-        let uploaded = self.publishing(move |shelves| {
+        let job = Job::of(&user, Weight::Long);
+        let uploaded = self.publishing(job, move |shelves| {
             let mut plans: Vec<(Spool, Plan)> = Vec::new();
             let mut sources: HashMap<SkillId, (usize, usize)> = HashMap::new();
             for Archive { spool, file_name } in archives {

@@ -6,8 +6,9 @@ use policy::{RelPath, TreeId};
 use storage::stage::StagedFile;
 use storage::{Files, WriteOptions, Written};
 
+use super::Service;
+use super::admission::{Job, Weight};
 use super::error::{Error, Result};
-use super::{Service, blocking};
 
 /// Bytes collected before they are written at once. What has no more is written in one go.
 const WRITE_BYTES: usize = 512 * 1024;
@@ -43,6 +44,7 @@ impl Service {
         options: WriteOptions,
         limit: u64,
     ) -> Result<Written, Unwritten<E>> {
+        let (piece, last) = (Job::of(id.user(), Weight::Light), Job::change(&id));
         let files = self.store.files(id);
         let (mut staged, mut left) = (None, limit);
         loop {
@@ -53,7 +55,7 @@ impl Service {
                     let staged = append(&files, former, some)?;
                     Ok(files.write(&path, staged, &options)?)
                 };
-                return Ok(blocking(write).await?);
+                return Ok(self.work(last, write).await?);
             }
             let at = path.clone();
             let append = move || {
@@ -61,7 +63,7 @@ impl Service {
                 files.admit_arriving(&at)?;
                 Ok(staged)
             };
-            staged = Some(blocking(append).await?);
+            staged = Some(self.work(piece.clone(), append).await?);
         }
     }
 }

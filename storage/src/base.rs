@@ -1,4 +1,4 @@
-//! Which baseline version an overlay began with, and which former versions may go.
+//! Which baseline version an overlay began with or became, and which former versions may go.
 //!
 //! One small file per (agent, skill, user) outside the overlay: what lies in an overlay can be changed by commands.
 
@@ -8,6 +8,8 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use policy::{AgentId, SkillId, TreeId};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 
 use crate::dir::Dir;
 use crate::error::{Error, Result};
@@ -18,7 +20,42 @@ use crate::trash::Trash;
 use crate::version::{self, Version};
 
 /// What a base record says when the skill had no baseline.
-const NO_BASE: &str = "none";
+pub(crate) const NO_BASE: &str = "none";
+/// The attribute of a base record that tells of a promotion; see [`Promotion`].
+const PROMOTED: &str = "user.filesecbox.promoted";
+
+/// A user's skill that became the application's while a command was in it: what the overlay holds is to be told from the
+/// version that it became, once the command has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Promotion {
+    /// The version that it became.
+    pub(crate) promoted: Version,
+    /// The version that the user's changes were merged with; `None` when there was none.
+    pub(crate) over: Option<Version>,
+    /// The version that the command sees them over.
+    pub(crate) mounted: Option<Version>,
+}
+
+impl Promotion {
+    /// As it stands in the attribute: the three versions.
+    fn text(&self) -> String {
+        let word = |version: &Option<Version>| {
+            version.as_ref().map_or_else(|| NO_BASE.to_owned(), |version| version.as_str().to_owned())
+        };
+        format!("{} {} {}", self.promoted.as_str(), word(&self.over), word(&self.mounted))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let promoted = Version::parse(words.next()?)?;
+        let (over, mounted) = (Version::parse(words.next()?), Version::parse(words.next()?));
+        Some(Self { promoted, over, mounted })
+    }
+
+    fn versions(self) -> impl Iterator<Item = Version> {
+        [Some(self.promoted), self.over, self.mounted].into_iter().flatten()
+    }
+}
 
 impl Store {
     /// The current baseline of a skill; `None` when it has none.
@@ -84,13 +121,56 @@ impl Store {
         }
     }
 
-    /// The version that the overlay of `id` began with; `None` without a record or a baseline.
+    /// The version that the overlay of `id` began with, or that it became since; `None` without a record or a baseline.
     pub(crate) fn base_of(&self, id: &TreeId) -> Result<Option<Version>> {
-        let TreeId::Skill(user, agent, skill) = id else { return Ok(None) };
+        let (base, promotion) = self.read_base_of(id)?;
+        Ok(promotion.map(|promotion| promotion.promoted).or(base))
+    }
+
+    /// What the overlay of `id` became while a command was in it, if that is not settled.
+    pub(crate) fn promotion_of(&self, id: &TreeId) -> Result<Option<Promotion>> {
+        Ok(self.read_base_of(id)?.1)
+    }
+
+    fn read_base_of(&self, id: &TreeId) -> Result<(Option<Version>, Option<Promotion>)> {
+        let TreeId::Skill(user, agent, skill) = id else { return Ok((None, None)) };
         match self.inner.root.open_dir(&place::bases(agent, skill)?) {
             Ok(dir) => read_base(&dir, OsStr::new(user.as_str())),
-            Err(Error::NotFound(_)) => Ok(None),
+            Err(Error::NotFound(_)) => Ok((None, None)),
             Err(other) => Err(other),
+        }
+    }
+
+    /// Notes beside the base of `id` what its overlay is about to become; the next record takes the place of both.
+    pub(crate) fn record_promotion(&self, id: &TreeId, promotion: &Promotion) -> Result<()> {
+        let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
+        let open = || {
+            let dir = self.inner.root.open_dir(&place::bases(agent, skill)?)?;
+            Ok(dir.open_file_entry(OsStr::new(user.as_str()))?.0)
+        };
+        let file = match open() {
+            Err(Error::NotFound(_)) => {
+                self.record_base(id)?;
+                open()?
+            }
+            opened => opened?,
+        };
+        rustix::fs::fsetxattr(&file, PROMOTED, promotion.text().as_bytes(), XattrFlags::empty())
+            .map_err(|errno| Error::from_errno("setxattr", "base", errno))?;
+        if self.is_strict() {
+            file.sync_all().map_err(|error| Error::from_io("fsync", "base", error))?;
+        }
+        Ok(())
+    }
+
+    /// Takes back what [`Store::record_promotion`] noted.
+    pub(crate) fn forget_promotion(&self, id: &TreeId) -> Result<()> {
+        let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
+        let dir = self.inner.root.open_dir(&place::bases(agent, skill)?)?;
+        let file = dir.open_file_entry(OsStr::new(user.as_str()))?.0;
+        match rustix::fs::fremovexattr(&file, PROMOTED) {
+            Ok(()) | Err(Errno::NODATA) => Ok(()),
+            Err(errno) => Err(Error::from_errno("removexattr", "base", errno)),
         }
     }
 
@@ -170,9 +250,10 @@ impl Store {
         };
         let mut bases = HashSet::new();
         for entry in dir.entries()? {
-            if let Some(version) = read_base(&dir, &entry.name)? {
-                bases.insert(version.as_str().as_bytes().to_vec());
-            }
+            let (base, promotion) = read_base(&dir, &entry.name)?;
+            let promoted = promotion.into_iter().flat_map(Promotion::versions);
+            bases
+                .extend(base.into_iter().chain(promoted).map(|version| version.as_str().as_bytes().to_vec()));
         }
         Ok(bases)
     }
@@ -186,14 +267,22 @@ fn open_own(dir: &Dir, name: &OsStr) -> Result<Dir> {
     }
 }
 
-fn read_base(dir: &Dir, user: &OsStr) -> Result<Option<Version>> {
+fn read_base(dir: &Dir, user: &OsStr) -> Result<(Option<Version>, Option<Promotion>)> {
     let file = match dir.open_file_entry(user) {
-        Err(Error::NotFound(_)) => return Ok(None),
+        Err(Error::NotFound(_)) => return Ok((None, None)),
         opened => opened?.0,
     };
     // What was published follows on a second line, which does not matter here.
+    let mut attribute = [0; 256];
+    let promotion = match rustix::fs::fgetxattr(&file, PROMOTED, &mut attribute) {
+        Ok(length) => {
+            attribute.get(..length).and_then(|text| Promotion::parse(std::str::from_utf8(text).ok()?))
+        }
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::RANGE) => None,
+        Err(errno) => return Err(Error::from_errno("getxattr", "base", errno)),
+    };
     let mut bytes = Vec::new();
     file.take(64).read_to_end(&mut bytes).map_err(|error| Error::from_io("read", "base", error))?;
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    Ok(std::str::from_utf8(line).ok().and_then(Version::parse))
+    Ok((std::str::from_utf8(line).ok().and_then(Version::parse), promotion))
 }

@@ -2,6 +2,8 @@
 
 mod list;
 mod remove;
+#[cfg(test)]
+pub(crate) mod trace;
 mod unnamed;
 
 use std::ffi::{OsStr, OsString};
@@ -415,6 +417,8 @@ impl Dir {
     }
 
     fn rename_with(&self, name: &OsStr, to: &Self, to_name: &OsStr, flags: RenameFlags) -> Result<()> {
+        #[cfg(test)]
+        trace::note("rename", to_name);
         let (name, to_name) = (segment(name)?, segment(to_name)?);
         let rename = || rustix::fs::renameat_with(&self.fd, name, &to.fd, to_name, flags);
         to.with_access(|| self.with_access(rename))
@@ -484,6 +488,8 @@ impl Dir {
     /// # Errors
     /// [`Error::Io`].
     pub fn sync_file_system(&self) -> Result<()> {
+        #[cfg(test)]
+        trace::note("syncfs", OsStr::new(""));
         rustix::fs::syncfs(&self.fd).map_err(|errno| Error::from_errno("syncfs", ".", errno))
     }
 }

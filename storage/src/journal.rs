@@ -65,6 +65,7 @@ pub(crate) struct Transaction {
     draft: Draft,
     dir: Dir,
     steps: Vec<Step>,
+    is_publication: bool,
 }
 
 /// A transaction that is committed: it will be applied, now or at the next start.
@@ -117,11 +118,12 @@ impl Record {
         &self,
         stage: &Stage,
         name: &OsStr,
+        is_publication: bool,
         sync: impl FnOnce(&std::fs::File) -> Result<()>,
     ) -> Result<()> {
         let text = serde_json::to_vec(self)
             .map_err(|error| Error::from_io("record", "stage", std::io::Error::other(error)))?;
-        stage.records().write(name, &text, sync)
+        stage.records().write(name, &text, is_publication, sync)
     }
 }
 
@@ -129,7 +131,16 @@ impl Transaction {
     pub(crate) fn begin(stage: &Stage) -> Result<Self> {
         let draft = stage.draft();
         let dir = stage.dir().create_dir(&draft.name, 0o700)?;
-        Ok(Self { stage: stage.clone(), draft, dir, steps: Vec::new() })
+        Ok(Self { stage: stage.clone(), draft, dir, steps: Vec::new(), is_publication: false })
+    }
+
+    /// As [`Transaction::begin`], of whole skills: with relaxed durability too, their files are on the disk before they
+    /// take the place of others.
+    ///
+    /// The file system may write a rename before the bytes of what was renamed (ext4, "delayed allocation"): without this, a
+    /// loss of power leaves a published skill of empty files.
+    pub(crate) fn begin_publication(stage: &Stage) -> Result<Self> {
+        Ok(Self { is_publication: true, ..Self::begin(stage)? })
     }
 
     /// The name under which the next item is to be built in [`Transaction::dir`].
@@ -158,11 +169,11 @@ impl Transaction {
             self.stage.ensure_path(root, &step.to.place()?.0)?;
             step.to.keeps_replaced_in()?.map(|keep| self.stage.ensure_path(root, &keep)).transpose()?;
         }
-        let Self { stage, draft, dir, steps } = self;
+        let Self { stage, draft, dir, steps, is_publication } = self;
         let plan = Plan { staged: Staged::of(&draft.name, &dir)?, steps };
         // One call for the record and every file of every item.
         let sync = |_: &std::fs::File| dir.sync_file_system();
-        Record::Transaction(plan.clone()).write(&stage, &draft.name, sync)?;
+        Record::Transaction(plan.clone()).write(&stage, &draft.name, is_publication, sync)?;
         Ok(Committed { plan, dir, draft: Some(draft), stage })
     }
 }
@@ -530,7 +541,7 @@ mod tests {
                 r#"{{"transaction": {{"staged": {}, "steps": [{{"inode": 1, "to": {to}}}]}}}}"#,
                 serde_json::to_string(&staged).unwrap()
             );
-            fixture.stage.records().write(staged.name(), text.as_bytes(), |_| Ok(())).unwrap();
+            fixture.stage.records().write(staged.name(), text.as_bytes(), false, |_| Ok(())).unwrap();
             let recovered = recover(&fixture.root, &fixture.stage).unwrap();
             assert_eq!((recovered.finished, recovered.refused), (0, 1), "{to}");
             assert_eq!(fixture.state(), old());

@@ -26,6 +26,7 @@
 pub mod archive;
 mod base;
 pub mod cached;
+mod carry;
 mod copy;
 mod destination;
 pub mod dir;

@@ -1,5 +1,6 @@
 //! What a manager does with a skill for all users: look at its versions, go back to one, publish what a user made of it.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
@@ -8,7 +9,7 @@ use crate::copy::{copy_tree, taken_by_copy};
 use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
 use crate::place;
-use crate::publish::Publication;
+use crate::publish::{Over, Promoting, Publication};
 use crate::status::Status;
 use crate::store::Store;
 use crate::union::layers::{Found, Layers};
@@ -81,24 +82,35 @@ impl Store {
 
     /// Publishes what a user sees of a skill as the application's next version.
     ///
-    /// The user's changes, being everybody's now, are dropped, unless a command or another change is in them.
-    /// With `force`, what the application changed since the user began is overwritten.
+    /// The user's changes, being everybody's now, are dropped: at once, or when the last command in them has ended, but for
+    /// what was changed since. With `force`, what the application changed since the user began is overwritten.
     ///
     /// # Errors
     /// [`Error::NotFound`] when the user has no such skill; [`Error::Conflict`] when the user changed nothing, or both
-    /// the user and the application changed the same, or another version was published meanwhile, and `force` is not set;
-    /// those of [`Store::publish`].
+    /// the user and the application changed the same, or another version was published meanwhile, and `force` is not set,
+    /// or a command is still in what the user promoted before; those of [`Store::publish`].
     pub fn promote(&self, id: &TreeId, force: bool) -> Result<Publication> {
         let TreeId::Skill(user, agent, skill) = id else {
             return Err(Error::NotFound(id.sandbox_path()));
         };
         let (overlay, baseline) = (place::overlay(user, agent)?, place::baseline(agent)?);
+        {
+            let _alone = self.inner.locks.write(id);
+            if self.close_unless_used(id)? && self.promotion_of(id)?.is_some() {
+                return Err(Error::Conflict(format!(
+                    "a command is in what was promoted of `{skill}` before: promote again when it has ended"
+                )));
+            }
+        }
         // Conflicts are looked for with this version, before it is known that no other one takes its place meanwhile.
         let current = self.baseline_version(agent, skill)?;
-        let over = (!force).then_some(&current);
+        let merged_with = Cell::new(None);
+        let over = Over {
+            expected: (!force).then_some(&current),
+            promoting: Some(Promoting { id, merged_with: &merged_with }),
+        };
         let skills = std::slice::from_ref(skill);
-        let publication =
-            self.publish_over(over, Scope::Baseline, user, agent, skills, &mut |_, into| {
+        self.publish_over(&over, Scope::Baseline, user, agent, skills, &mut |_, into| {
                 let _held = self.inner.locks.read(id);
                 let layers = Layers::open(&self.inner.root, &overlay, &baseline)?;
                 let Some(Found::Directory(layers, ..)) = layers.lookup(OsStr::new(skill.as_str()))? else {
@@ -117,12 +129,9 @@ impl Store {
                 }
                 let _flight = self.admit_promotion(user, skill, &layers)?;
                 copy_tree(&layers, into, None, DEPTH_MAX)?;
+                merged_with.set(self.baseline_version(agent, skill)?);
                 Ok(None)
-            })?;
-        if self.seat(id).is_none() {
-            self.drop_if_equal(id)?;
-        }
-        Ok(publication)
+            })
     }
 
     /// Refuses to copy what a user sees of a skill when the user's own part of it, every name by itself, is more than a
@@ -144,18 +153,5 @@ impl Store {
         let mut flight = self.flight(user);
         flight.take(own.bytes)?;
         Ok(flight)
-    }
-
-    /// Drops the overlay of `id` if what it holds is as in the baseline.
-    fn drop_if_equal(&self, id: &TreeId) -> Result<()> {
-        let trash = {
-            let _alone = self.inner.locks.write(id);
-            if self.seat(id).is_some() || !self.status_held(id)?.changes.is_empty() {
-                return Ok(());
-            }
-            self.reset_held(id)?
-        };
-        drop(trash);
-        Ok(())
     }
 }

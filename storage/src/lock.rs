@@ -37,6 +37,13 @@ pub(crate) struct TreeWrite<'a> {
     _tree: RwLockWriteGuard<'a, ()>,
 }
 
+impl<'a> TreeWrite<'a> {
+    /// Goes on holding `tree` when its baseline, held alone so far, is needed as it is only.
+    pub(crate) fn after(baseline: RwLockWriteGuard<'a, ()>, tree: RwLockWriteGuard<'a, ()>) -> Self {
+        Self { _baseline: Some(RwLockWriteGuard::downgrade(baseline)), _tree: tree }
+    }
+}
+
 impl Locks {
     pub(crate) fn new() -> Self {
         Self {
@@ -96,6 +103,11 @@ impl Locks {
             TreeId::Workspace(..) => None,
         };
         Some(TreeWrite { _baseline: baseline, _tree: self.stripe(&self.trees, tree).try_write()? })
+    }
+
+    /// Holds a tree alone. The caller holds its baseline alone; see [`TreeWrite::after`].
+    pub(crate) fn write_below_baseline(&self, tree: &TreeId) -> RwLockWriteGuard<'_, ()> {
+        self.stripe(&self.trees, tree).write()
     }
 
     /// Holds a tree alone and its baseline as it is.

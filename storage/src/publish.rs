@@ -1,15 +1,18 @@
 //! Publishing whole skills: uploads, and the removal of what was uploaded.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::sync::Arc;
 
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
+use crate::base::{NO_BASE, Promotion};
 use crate::destination::Destination;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::journal::Transaction;
+use crate::lock::TreeWrite;
 use crate::place;
 use crate::provenance::Provenance;
 use crate::store::Store;
@@ -36,6 +39,22 @@ pub struct Publication {
     pub skills: Vec<Published>,
     /// What was replaced and is not kept.
     pub leftovers: Leftovers,
+}
+
+/// What a publication takes the place of.
+#[derive(Default)]
+pub(crate) struct Over<'a> {
+    /// The version that must be current, `Some(None)` for none; without it, any may be.
+    pub(crate) expected: Option<&'a Option<Version>>,
+    /// Whose overlay it is that is published.
+    pub(crate) promoting: Option<Promoting<'a>>,
+}
+
+/// An overlay that becomes the application's version.
+pub(crate) struct Promoting<'a> {
+    pub(crate) id: &'a TreeId,
+    /// The version that it was merged with, once it was.
+    pub(crate) merged_with: &'a Cell<Option<Version>>,
 }
 
 /// What one step of a publication changes, and so which lock it takes.
@@ -65,16 +84,16 @@ impl Store {
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Publication> {
-        self.publish_over(None, scope, user, agent, skills, fill)
+        self.publish_over(&Over::default(), scope, user, agent, skills, fill)
     }
 
-    /// The same, as long as the current version of each baseline skill is the one that `over` names; of none, `Some(None)`.
+    /// The same, over what `over` says.
     ///
     /// # Errors
     /// As [`Store::publish`]; [`Error::Conflict`] when another publication came between. Then nothing has changed.
     pub(crate) fn publish_over(
         &self,
-        over: Option<&Option<Version>>,
+        over: &Over<'_>,
         scope: Scope,
         user: &UserId,
         agent: &AgentId,
@@ -82,7 +101,7 @@ impl Store {
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Publication> {
         self.admit_space()?;
-        let mut transaction = Transaction::begin(&self.inner.stage)?;
+        let mut transaction = Transaction::begin_publication(&self.inner.stage)?;
         let mut published = Vec::new();
         let mut changes = Vec::new();
         for skill in skills {
@@ -136,15 +155,27 @@ impl Store {
         self.admit_space()?;
         let committed = transaction.commit(&self.inner.root)?;
         let mut seats = Vec::new();
+        let mut promoter = None;
         for (index, change) in changes.iter().enumerate() {
             let applied = match change {
                 Change::Baseline(skill) => {
-                    let _alone = self.inner.locks.write_baseline(agent, skill);
-                    let applied = self
-                        .check_current(over, agent, skill)
-                        .and_then(|()| committed.apply(&self.inner.root, index));
-                    self.tell_views(agent, skill);
-                    applied
+                    let alone = self.inner.locks.write_baseline(agent, skill);
+                    let apply = || committed.apply(&self.inner.root, index);
+                    let checked = self.check_current(over.expected, agent, skill);
+                    match &over.promoting {
+                        Some(promoting) => checked.and_then(|()| {
+                            let tree = self.inner.locks.write_below_baseline(promoting.id);
+                            let version = published.first().map(|published| &published.version);
+                            let applied = self.promoting(promoting, version, agent, skill, apply);
+                            promoter = Some((TreeWrite::after(alone, tree), promoting.id));
+                            applied
+                        }),
+                        None => {
+                            let applied = checked.and_then(|()| apply());
+                            self.tell_views(agent, skill);
+                            applied
+                        }
+                    }
                 }
                 Change::Overlay(tree) => {
                     let _alone = self.inner.locks.write(tree);
@@ -171,6 +202,13 @@ impl Store {
                 return Err(error);
             }
         }
+        if let Some((alone, id)) = promoter {
+            // Its changes are everybody's. What fails is settled later: they are published.
+            if let Err(error) = self.close_unless_used(id) {
+                tracing::warn!(%error, "failed to drop an overlay that was promoted");
+            }
+            drop(alone);
+        }
         for trash in committed.finish().into_iter().map(Arc::new) {
             // What is still mounted somewhere stays until it no longer is.
             seats.iter().for_each(|seat| seat.keep(Arc::clone(&trash)));
@@ -187,6 +225,40 @@ impl Store {
             }
         }
         Ok(Publication { skills: published, leftovers })
+    }
+
+    /// Applies the publication of what the tree `promoting` holds, and notes what the tree became: by that note the overlay is
+    /// settled, now or when the last command has left it. The caller holds baseline and tree alone.
+    fn promoting(
+        &self,
+        promoting: &Promoting<'_>,
+        version: Option<&Version>,
+        agent: &AgentId,
+        skill: &SkillId,
+        apply: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let Some(promoted) = version.cloned() else { return apply() };
+        let id = promoting.id;
+        let over = promoting.merged_with.take();
+        // Whoever is in the view now sees what is mounted there.
+        let mounted = match self.seat(id) {
+            Some(seat) => seat.lower().map(version::of).transpose()?,
+            None => over.clone(),
+        };
+        let word =
+            |version: &Option<Version>| version.clone().map_or_else(|| NO_BASE.to_owned(), String::from);
+        let (from, to) = (word(&over), promoted.as_str().to_owned());
+        self.record_promotion(id, &Promotion { promoted, over, mounted })?;
+        let is_mounted = self.views().is_some_and(|views| views.settle_later(id));
+        let applied = apply();
+        if applied.is_err() {
+            self.forget_promotion(id)?;
+            return applied;
+        }
+        tracing::debug!(is_mounted, "a skill was promoted by its user");
+        self.note_promotion(id, &from, &to);
+        self.tell_views(agent, skill);
+        Ok(())
     }
 
     /// Refuses to take the place of another version than the one that is expected. The caller holds the skill.
@@ -339,5 +411,44 @@ impl Store {
             upper.sync()?;
         }
         Ok(trash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dir::trace;
+    use crate::stage::Durability;
+    use crate::store::Options;
+
+    /// What is renamed and synchronised when the skill `s` is published, for all and for one user.
+    fn order(durability: Durability) -> [Vec<String>; 2] {
+        let temp = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(temp.path(), Options { durability, ..Options::default() }).unwrap();
+        let (user, agent) = (UserId::parse("u").unwrap(), AgentId::parse("a").unwrap());
+        let fill = &mut |_: &SkillId, dir: &Dir| {
+            dir.create_file(OsStr::new("f"), 0o644)?.write_all(b"1").unwrap();
+            Ok(None)
+        };
+        [Scope::Baseline, Scope::Overlay].map(|scope| {
+            drop(trace::taken());
+            let publication =
+                store.publish(scope, &user, &agent, &[SkillId::parse("s").unwrap()], fill).unwrap();
+            let done = trace::taken();
+            drop(publication);
+            // The record has the name of what is staged, another each time.
+            let is_record = |step: &str| step.strip_prefix("rename ").is_some_and(|name| name.len() > 1);
+            done.into_iter().map(|step| if is_record(&step) { "record".to_owned() } else { step }).collect()
+        })
+    }
+
+    #[test]
+    fn what_is_published_is_on_the_disk_before_it_takes_its_place_unless_nobody_needs_it() {
+        for durability in [Durability::Strict, Durability::Relaxed] {
+            let [of_all, of_user] = order(durability);
+            assert_eq!(of_all, ["syncfs", "record", "rename s"], "{durability:?}");
+            assert_eq!(of_user, ["syncfs", "record", "rename s", "rename u"], "{durability:?}");
+        }
+        assert_eq!(order(Durability::Never)[0], ["record", "rename s"]);
     }
 }

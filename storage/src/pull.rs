@@ -82,10 +82,16 @@ impl Store {
         if base_version == version {
             return Ok(settled);
         }
-        if self.seat(id).is_some() {
-            // A view without a command goes as soon as the baseline has moved on.
-            let message = format!("a command is in `{skill}`: pull when it has ended");
+        // A view that is only kept for the next command is no command. Closed after the question of whether there is
+        // anything to do, which may be asked at any time.
+        if self.close_unless_used(id)? {
+            let message = format!("a command or an upload is in `{skill}`: pull when it has ended");
             return Err(Error::Conflict(message));
+        }
+        // Settled by that, if it was published by its user.
+        let base_version = self.base_of(id)?;
+        if base_version == version {
+            return Ok(settled);
         }
         let base = match &base_version {
             Some(version) => self.version_dir(agent, skill, version)?,
@@ -94,19 +100,12 @@ impl Store {
         // From the first entry on: half a pull is told to nobody.
         interrupt::commit()?;
         let most = self.inner.options.files.tree_entries;
-        let mut pulling = Pulling {
-            store: self,
-            id,
-            prefer,
-            entries_left: most,
-            most,
-            trash: Vec::new(),
-            pulled: Pulled { version, moved: true, ..Pulled::default() },
-        };
+        let mut pulling = Pulling { prefer, ..Pulling::new(self, id, most) };
+        pulling.pulled = Pulled { version, moved: true, ..Pulled::default() };
         if !is_opaque(&upper)? {
             pulling.directory(&upper, base.as_ref(), current.as_ref(), "", DEPTH_MAX)?;
         }
-        let Pulling { mut pulled, trash, .. } = pulling;
+        let (trash, mut pulled) = pulling.end();
         self.inner.accounts.forget(id);
         self.record_rebase(id)?;
         if self.is_strict() {
@@ -120,7 +119,8 @@ impl Store {
     }
 }
 
-struct Pulling<'a> {
+/// A pull under way.
+pub(crate) struct Pulling<'a> {
     store: &'a Store,
     id: &'a TreeId,
     prefer: Prefer,
@@ -130,8 +130,20 @@ struct Pulling<'a> {
     pulled: Pulled,
 }
 
-impl Pulling<'_> {
-    fn directory(
+impl<'a> Pulling<'a> {
+    /// Nothing is pulled yet; at most `most` entries will be looked at.
+    pub(crate) fn new(store: &'a Store, id: &'a TreeId, most: usize) -> Self {
+        let pulled = Pulled::default();
+        Self { store, id, prefer: Prefer::Ours, entries_left: most, most, trash: Vec::new(), pulled }
+    }
+
+    /// What is to be removed when nobody waits any more, and what was done.
+    pub(crate) fn end(self) -> (Vec<Trash>, Pulled) {
+        (self.trash, self.pulled)
+    }
+
+    /// Carries what `upper` has over from `base` to `current`.
+    pub(crate) fn directory(
         &mut self,
         upper: &Dir,
         base: Option<&Dir>,

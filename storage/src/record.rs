@@ -57,8 +57,8 @@ impl Records {
         Self { dir, refused, key, durability }
     }
 
-    /// Writes the record `name`, which must not exist. With strict durability, `sync` has what it names on the disk
-    /// before it counts. After this the change is done, whatever happens.
+    /// Writes the record `name`, which must not exist. With strict durability, and for a publication with relaxed one,
+    /// `sync` has what it names on the disk before it counts. After this the change is done, whatever happens.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`].
@@ -66,6 +66,7 @@ impl Records {
         &self,
         name: &OsStr,
         text: &[u8],
+        is_publication: bool,
         sync: impl FnOnce(&File) -> Result<()>,
     ) -> Result<()> {
         let digits = self.digits(name, text);
@@ -78,7 +79,12 @@ impl Records {
                 .map_err(|error| Error::from_io("write", "record", error))?;
             rustix::fs::fsetxattr(&file, ATTRIBUTE, digits.as_bytes(), XattrFlags::CREATE)
                 .map_err(|errno| Error::from_errno("setxattr", "record", errno))?;
-            if is_strict {
+            let waits = match self.durability {
+                Durability::Strict => true,
+                Durability::Relaxed => is_publication,
+                Durability::Never => false,
+            };
+            if waits {
                 sync(&file)?;
             }
             interrupt::commit()?;
@@ -217,7 +223,7 @@ mod tests {
             let (of, refused) = (OsStr::new("journal"), OsStr::new("refused"));
             let (of, refused) = (dir.create_dir(of, 0o700).unwrap(), dir.create_dir(refused, 0o700).unwrap());
             let records = Records::new(of, refused, [7; 32], Durability::Relaxed);
-            records.write(OsStr::new(NAME), b"text", |_| Ok(())).unwrap();
+            records.write(OsStr::new(NAME), b"text", false, |_| Ok(())).unwrap();
             Self { temp, records }
         }
 

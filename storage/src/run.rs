@@ -78,7 +78,7 @@ pub struct PreparedRun {
     own: Temporary,
     run: OsString,
     /// Given back last: until then nobody takes home and workspace away.
-    _occupant: Occupant,
+    occupant: Occupant,
 }
 
 /// A skill, or a workspace that is copied, as a command sees it.
@@ -307,7 +307,7 @@ impl PlannedRun {
             home,
             own,
             run,
-            _occupant: occupant,
+            occupant,
         };
         let store = &prepared.store;
         match &prepared.id {
@@ -352,6 +352,12 @@ impl PreparedRun {
     #[must_use]
     pub fn temporary(&self) -> &std::path::Path {
         &self.temporary
+    }
+
+    /// Says that the command is over and nothing more will be absorbed: what is left is to drop this, and whoever waits
+    /// for the sandbox to be empty need not be refused ([`Store::leaving`]).
+    pub fn begin_to_leave(&self) {
+        self.occupant.begin_to_leave();
     }
 
     /// Tells whether there will be anything to absorb: a command works on copies, not on the trees themselves.

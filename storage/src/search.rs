@@ -31,7 +31,7 @@ use serde::Serialize;
 
 pub use self::glob::{GlobQuery, Globbed};
 pub use self::grep::{GrepCursor, GrepQuery, Grepped};
-pub use self::pattern::Patterns;
+pub use self::pattern::{PATTERNS_MAX, Patterns};
 pub use self::sink::Match;
 use crate::error::Result;
 use crate::store::Store;

@@ -159,7 +159,7 @@ impl Store {
     }
 }
 
-struct Comparison {
+pub(crate) struct Comparison {
     /// Whether base and current may differ at all.
     moved: bool,
     entries_left: usize,
@@ -169,6 +169,19 @@ struct Comparison {
 }
 
 impl Comparison {
+    /// What `upper` changes of `current`, and whether `base` stands between; at most `most` entries are looked at.
+    pub(crate) fn changes(
+        upper: &Dir,
+        base: Option<&Dir>,
+        current: Option<&Dir>,
+        most: usize,
+    ) -> Result<Vec<Changed>> {
+        let mut comparison =
+            Self { moved: false, entries_left: most, limit: most, changes: Vec::new(), newest_ns: 0 };
+        comparison.directory(upper, is_opaque(upper)?, base, current, "", DEPTH_MAX)?;
+        Ok(comparison.changes)
+    }
+
     fn directory(
         &mut self,
         upper: &Dir,

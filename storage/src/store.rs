@@ -351,6 +351,7 @@ impl Store {
             baseline: place::baseline(agent)?,
             overlay: place::overlay(user, agent)?,
             skill: skill.clone(),
+            entries_max: self.inner.options.files.tree_entries,
             seat: None,
             before_first_write: Box::new(move || match &base {
                 Some(base) => store.record_base_text(&id, base),

@@ -5,12 +5,17 @@
 use std::io::Read;
 
 use crate::error::{Error, Result};
+use crate::interrupt;
 
 /// Bytes read at once while lines are counted.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Memory that one line takes besides its own bytes.
 const LINE_BYTES: u64 = 24;
+
+/// Bytes that the replacements of one request may look through together. A thousand of them in the largest text would
+/// take many seconds.
+const REPLACED_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// Some lines of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,8 +193,7 @@ pub fn edit_lines(
     end: Option<u64>,
     body: &str,
 ) -> Result<String> {
-    let lines: Vec<&str> = split(text).collect();
-    let total = u64::try_from(lines.len()).unwrap_or(u64::MAX);
+    let total = count_lines(text);
     let start = start.unwrap_or(1);
     let end = end.unwrap_or(total.max(start.saturating_sub(1)));
     let refused = |rule| Err(Error::LineRange { path: path.to_owned(), start, end, total, rule });
@@ -202,41 +206,53 @@ pub fn edit_lines(
     if end < start - 1 {
         return refused("the last line comes before the first; `end` one below `start` inserts");
     }
-    let (from, to) = (index(start - 1), index(end.min(total)));
-    let (before, rest) = lines.split_at(from.min(lines.len()));
-    let after = rest.get(to.saturating_sub(from)..).unwrap_or_default();
+    let from = start - 1;
+    let to = end.min(total).max(from);
+    // Found in one pass: a list of all lines would take many times what a text of short lines has.
+    let (mut from_at, mut to_at, mut at) = (text.len(), text.len(), 0);
+    let (mut first, mut previous, mut replaced) = (None, None, None);
+    for (line, number) in split(text).zip(0_u64..) {
+        if number == 0 {
+            first = Some(line);
+        }
+        if number + 1 == from {
+            previous = Some(line);
+        }
+        if number == from {
+            (from_at, replaced) = (at, Some(line));
+        }
+        if number == to {
+            to_at = at;
+            break;
+        }
+        at += line.len();
+    }
+    let (before, after) = (text.get(..from_at).unwrap_or_default(), text.get(to_at..).unwrap_or_default());
 
     // The end of the first line replaced, else of its neighbours, else of any line, else `\n`.
-    let neighbours = rest.first().into_iter().chain(before.last()).chain(lines.first());
-    let new_end = neighbours.map(|line| line_end(line)).find(|end| !end.is_empty()).unwrap_or("\n");
+    let neighbours = [replaced, previous, first].into_iter().flatten();
+    let new_end = neighbours.map(line_end).find(|end| !end.is_empty()).unwrap_or("\n");
 
+    let ends_open = |text: &str| !text.is_empty() && !text.ends_with(['\n', '\r']);
     let mut result = String::with_capacity(text.len() + body.len());
-    let push = |result: &mut String, line: &str| {
-        result.push_str(line);
-        if line_end(line).is_empty() {
+    for kept in [Some(before), None, Some(after)] {
+        let Some(kept) = kept else {
+            for line in split(body) {
+                result.push_str(content(line));
+                result.push_str(new_end);
+            }
+            continue;
+        };
+        result.push_str(kept);
+        if ends_open(kept) {
             result.push_str(new_end);
         }
-    };
-    for line in before {
-        push(&mut result, line);
     }
-    for line in split(body) {
-        result.push_str(content(line));
-        result.push_str(new_end);
-    }
-    for line in after {
-        push(&mut result, line);
-    }
-    let ended_open = lines.last().is_some_and(|line| line_end(line).is_empty());
-    if ended_open {
-        let without_end = result.len() - split(&result).last().map_or(0, |line| line_end(line).len());
-        result.truncate(without_end);
+    if ends_open(text) {
+        let end = if result.ends_with("\r\n") { 2 } else { usize::from(result.ends_with(['\n', '\r'])) };
+        result.truncate(result.len() - end);
     }
     Ok(result)
-}
-
-fn index(line: u64) -> usize {
-    usize::try_from(line).unwrap_or(usize::MAX)
 }
 
 /// Makes every replacement in turn, or none.
@@ -248,10 +264,28 @@ fn index(line: u64) -> usize {
 /// kilobytes of replacements could ask for more memory than any machine has.
 ///
 /// # Errors
-/// [`Error::EditMismatch`] for the first replacement whose count differs, [`Error::TooLarge`].
+/// [`Error::EditMismatch`] for the first replacement whose count differs; [`Error::TooLarge`], also for more replacements
+/// in a large text than one request may make; those of [`interrupt::check`].
 pub fn replace(text: &str, path: &str, replacements: &[Replacement], limit: u64) -> Result<String> {
+    replace_looking_through(REPLACED_BYTES_MAX, text, path, replacements, limit)
+}
+
+/// As [`replace`], looking through `bytes_max` bytes at most.
+fn replace_looking_through(
+    bytes_max: usize,
+    text: &str,
+    path: &str,
+    replacements: &[Replacement],
+    limit: u64,
+) -> Result<String> {
     let mut text = text.to_owned();
+    let mut bytes_left = bytes_max;
     for (index, Replacement { old, new, expected }) in replacements.iter().enumerate() {
+        interrupt::check()?;
+        bytes_left = bytes_left.checked_sub(text.len()).ok_or_else(|| Error::TooLarge {
+            what: format!("`{path}`, read again for each edit of this request,"),
+            limit: u64::try_from(bytes_max).unwrap_or(u64::MAX),
+        })?;
         let mut found = count(&text, old);
         let (mut old, mut new) = (old.clone(), new.clone());
         if found == 0 && text.contains("\r\n") && old.contains('\n') && !old.contains('\r') {
@@ -320,6 +354,18 @@ mod tests {
         assert_eq!(edit("1\n2\n3\n", 2, None, "x"), "1\nx\n");
         assert_eq!(edit("1\n2\n3\n", None, 2, "x"), "x\n3\n");
         assert_eq!(edit("一\n二\n三\n", 2, 2, "改"), "一\n改\n三\n");
+    }
+
+    #[test]
+    fn edits_of_a_large_text_are_refused_when_looking_through_it_for_each_takes_too_long() {
+        let edit = |number: usize| Replacement { old: format!("{number};"), new: String::new(), expected: 1 };
+        let edits: Vec<Replacement> = (100..200).map(edit).collect();
+        let text: String = (100..200).map(|number| format!("{number};")).collect();
+        // Each makes the text four bytes shorter for the next.
+        let needed = (1..=100).map(|left| left * 4).sum();
+        let replaced = |bytes_max| replace_looking_through(bytes_max, &text, "f", &edits, u64::MAX);
+        assert_eq!(replaced(needed).unwrap(), "");
+        assert!(matches!(replaced(needed - 1), Err(Error::TooLarge { .. })));
     }
 
     #[test]

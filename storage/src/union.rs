@@ -4,12 +4,13 @@
 //! (Documentation/filesystems/overlayfs.rst): a whiteout is a character device 0:0, an opaque directory has
 //! `user.overlay.opaque=y`. Used where nothing can be mounted; one door at a time, see `docs/LAYERS.md`.
 //!
-//! This file reads; `change`, `copy` and `rename` write.
+//! This file reads; `change`, `copy` and `rename` write; `whiteouts` finds those that hide nothing.
 
 mod change;
 mod copy;
 pub(crate) mod layers;
 mod rename;
+pub(crate) mod whiteouts;
 
 pub(crate) use self::change::hide;
 
@@ -43,6 +44,8 @@ pub struct Union {
     pub(crate) overlay: RelPath,
     /// The skill.
     pub(crate) skill: SkillId,
+    /// Entries that one operation looks at.
+    pub(crate) entries_max: usize,
     /// A seat in the live view of the skill, when it is to be seen as that: over the baseline that is mounted, which
     /// may be a former one.
     pub(crate) seat: Option<Seat>,

@@ -100,6 +100,12 @@ impl TreeWatch {
         Ok(watch)
     }
 
+    /// Entries of the tree that are told apart by now.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.entries
+    }
+
     /// Reads the kernel's notices without waiting. Tells whether these were all.
     ///
     /// # Errors

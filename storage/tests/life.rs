@@ -7,7 +7,7 @@
 
 mod fixture;
 
-use fixture::live::WAYS;
+use fixture::live::{Command, WAYS, Way};
 use fixture::{Fixture, Tree, agent, assert_valid_upper, path, put, read, skill_id, skill_tree, user_id};
 use storage::{Condition, Error, Files, Prefer, Status, Version};
 
@@ -238,4 +238,175 @@ fn both_sides_of_a_changed_file_are_read_up_to_a_bound() {
     assert_eq!(sides("g", 4), (some("1"), None));
     assert_eq!(sides("new", 4), (None, some("mine")));
     assert_eq!(sides("d", 4), (None, None));
+}
+
+/// A skill of two versions in which a user has a view that nobody is in: mounted over the second, begun with the first.
+fn with_an_idle_view(way: Way, mine: impl Fn(&Fixture)) -> Option<Fixture> {
+    let fixture = Fixture::live(way)?;
+    fixture.baseline("s", &Tree::of(&FIRST));
+    mine(&fixture);
+    fixture.baseline("s", &Tree::of(&[("f", "1"), ("d/x", "1"), ("more", "2")]));
+    drop(fixture.command(&skill_tree("u", "s")));
+    assert_eq!(fixture.store.live_views(), 1);
+    Some(fixture)
+}
+
+#[test]
+fn a_view_that_is_kept_for_the_next_command_holds_off_neither_a_pull_nor_a_promotion() {
+    let id = skill_tree("u", "s");
+    let edited = |fixture: &Fixture| {
+        put(&fixture.skill("u", "s"), "g", "mine");
+    };
+    let uploaded = |fixture: &Fixture| {
+        fixture.publish(policy::Scope::Overlay, "u", "s", &Tree::of(&[("own", "1")]));
+    };
+    for way in WAYS {
+        for (mine, is_uploaded) in [(&edited as &dyn Fn(&Fixture), false), (&uploaded, true)] {
+            let Some(fixture) = with_an_idle_view(way, mine) else { continue };
+            assert!(fixture.store.pull(&id, Prefer::Ours).unwrap().moved, "{way:?}");
+            assert!(!fixture.store.pull(&id, Prefer::Ours).unwrap().moved, "{way:?}");
+            assert_eq!(status(&fixture, "u"), Status::Modified);
+
+            let Some(fixture) = with_an_idle_view(way, mine) else { continue };
+            let before = seen(&fixture, "u");
+            // What the user uploaded or edited is gone from the second version.
+            drop(fixture.store.promote(&id, true).unwrap());
+            assert_eq!((seen(&fixture, "u"), seen(&fixture, "v")), (before.clone(), before), "{is_uploaded}");
+            assert_eq!(
+                fixture::names(&fixture.overlay_path("u")),
+                Vec::<String>::new(),
+                "{way:?} {is_uploaded}"
+            );
+            assert_eq!(fixture.own("bases/agent/s"), Vec::<String>::new());
+            fixture.assert_swept();
+        }
+    }
+}
+
+/// What becomes of a promotion under a command, in which `during` happens then.
+fn promoted_under_a_command(way: Way, during: impl Fn(&Fixture, &Command)) -> Option<Fixture> {
+    let fixture = Fixture::live(way)?;
+    fixture.baseline("s", &Tree::of(&FIRST));
+    let files = fixture.skill("u", "s");
+    for at in ["f", "mine", "own/a", "own/b", "d/z"] {
+        put(&files, at, "mine");
+    }
+    remove(&files, "g");
+    let command = fixture.command(&skill_tree("u", "s"));
+    drop(fixture.store.promote(&skill_tree("u", "s"), false).unwrap());
+    let published = seen(&fixture, "v");
+    assert_eq!(seen(&fixture, "u"), published);
+    // Nobody promotes what they no longer see the whole of.
+    during(&fixture, &command);
+    let left = seen(&fixture, "u");
+    assert_eq!(Tree::on_disk(&command.tree()), Some(left.clone()), "{way:?}");
+    drop(command);
+    // The next command settles it, unless it is settled already.
+    let next = fixture.command(&skill_tree("u", "s"));
+    assert_eq!(Tree::on_disk(&next.tree()), Some(left.clone()), "{way:?}");
+    drop(next);
+    fixture.store.close_views().unwrap();
+    assert_eq!((seen(&fixture, "u"), seen(&fixture, "v")), (left, published), "{way:?}");
+    assert_valid_upper(&fixture.overlay_path("u"), &fixture::KERNEL_ATTRIBUTES);
+    fixture.assert_swept();
+    Some(fixture)
+}
+
+#[test]
+fn what_is_removed_after_a_promotion_stays_removed_when_the_command_ends() {
+    for way in WAYS {
+        let fixture = promoted_under_a_command(way, |fixture, command| {
+            let files = fixture.skill("u", "s");
+            remove(&files, "mine");
+            remove(&files, "d/z");
+            std::fs::remove_dir_all(command.tree().join("own")).unwrap();
+            std::fs::write(command.tree().join("g"), "back").unwrap();
+            std::fs::write(command.tree().join("d/y"), "later").unwrap();
+        });
+        let Some(fixture) = fixture else { continue };
+        let found = fixture.store.status(&skill_tree("u", "s")).unwrap();
+        let paths: Vec<&str> = found.changes.iter().map(|changed| changed.path.as_str()).collect();
+        assert_eq!(
+            (found.status, paths),
+            (Status::Modified, vec!["d/y", "d/z", "g", "mine", "own"]),
+            "{way:?}"
+        );
+        // From now on it is a change like any other.
+        assert!(!fixture.store.pull(&skill_tree("u", "s"), Prefer::Ours).unwrap().moved);
+        fixture.baseline("s", &Tree::of(&[("f", "3"), ("mine", "3")]));
+        assert_eq!(status(&fixture, "u"), Status::OutOfSync);
+    }
+}
+
+#[test]
+fn who_changes_nothing_after_a_promotion_under_a_command_stays_unchanged() {
+    for way in WAYS {
+        let Some(fixture) = promoted_under_a_command(way, |_, _| {}) else { continue };
+        assert_eq!(fixture::names(&fixture.overlay_path("u")), Vec::<String>::new(), "{way:?}");
+        assert_eq!(fixture.own("bases/agent/s"), Vec::<String>::new());
+        fixture.baseline("s", &Tree::of(&[("f", "3")]));
+        assert_eq!(
+            (status(&fixture, "u"), seen(&fixture, "u")),
+            (Status::Unchanged, Tree::of(&[("f", "3")]))
+        );
+        // Also when the next version comes before the command has ended.
+        let fixture = promoted_under_a_command(way, |_, _| {}).unwrap();
+        let command = fixture.command(&skill_tree("u", "s"));
+        put(&fixture.skill("u", "s"), "again", "mine");
+        drop(fixture.store.promote(&skill_tree("u", "s"), false).unwrap());
+        let refused = fixture.store.promote(&skill_tree("u", "s"), true);
+        assert!(matches!(refused, Err(Error::Conflict(_))), "{way:?}");
+        fixture.baseline("s", &Tree::of(&[("f", "4")]));
+        drop(command);
+        fixture.store.close_views().unwrap();
+        assert_eq!(
+            (status(&fixture, "u"), seen(&fixture, "u")),
+            (Status::Unchanged, Tree::of(&[("f", "4")]))
+        );
+    }
+}
+
+#[test]
+fn what_a_service_that_died_left_of_a_promotion_under_a_command_is_settled_by_the_next() {
+    for way in WAYS {
+        let Some(fixture) = Fixture::live(way) else { continue };
+        fixture.baseline("s", &Tree::of(&FIRST));
+        put(&fixture.skill("u", "s"), "mine", "mine");
+        put(&fixture.skill("u", "s"), "more", "mine");
+        let command = fixture.command(&skill_tree("u", "s"));
+        drop(fixture.store.promote(&skill_tree("u", "s"), false).unwrap());
+        remove(&fixture.skill("u", "s"), "mine");
+        let left = seen(&fixture, "u");
+        // As a death leaves it: the lease and the overlay, and no view.
+        let at_death = tempfile::tempdir().unwrap();
+        let copied = std::process::Command::new("cp")
+            .args(["-a", "--preserve=all"])
+            .args([fixture.root().join("."), at_death.path().to_owned()])
+            .status();
+        assert!(copied.unwrap().success());
+        drop(command);
+        let (store, _) = storage::Store::open(at_death.path(), fixture::relaxed()).unwrap();
+        let reopened = Fixture { store, temp: at_death };
+        assert_eq!(seen(&reopened, "u"), left, "{way:?}");
+        assert_eq!(status(&reopened, "u"), Status::Modified, "{way:?}");
+    }
+}
+
+#[test]
+fn a_copy_that_a_run_works_in_is_absorbed_over_what_its_user_published_meanwhile() {
+    let fixture = Fixture::new();
+    fixture.baseline("s", &Tree::of(&FIRST));
+    put(&fixture.skill("u", "s"), "mine", "mine");
+    let run = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
+    drop(fixture.store.promote(&skill_tree("u", "s"), false).unwrap());
+    assert_eq!(status(&fixture, "u"), Status::Unchanged);
+    std::fs::remove_file(run.view().tree.join("mine")).unwrap();
+    std::fs::write(run.view().tree.join("late"), "1").unwrap();
+    assert_eq!(run.absorb().unwrap().deleted, 1);
+    drop(run);
+    let mut expected = FIRST.to_vec();
+    expected.push(("late", "1"));
+    assert_eq!(seen(&fixture, "u"), Tree::of(&expected));
+    assert_eq!(status(&fixture, "u"), Status::Modified);
+    fixture.assert_swept();
 }

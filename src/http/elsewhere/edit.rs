@@ -19,7 +19,7 @@ pub(super) async fn edit(
     let mode = conditional::of_untagged_change(request.headers())?;
     let encoding = encoding(query.encoding.as_deref())?;
     let limit = app.service.file_limits.text_bytes;
-    let body = body::collect_text(request.into_body(), limit).await?;
+    let body = body::collect_text(&app, request.into_body(), limit).await?;
     let range = LineRange { start: query.start, end: query.end };
     let edited = tree.backend.edit(&path, range, body, encoding, mode, limit).await?;
     edited_elsewhere(&path, edited)

@@ -11,7 +11,7 @@ use super::Taken;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::{Code, Problem};
-use crate::http::request::{JsonBody, NoParams, SnapshotRequest};
+use crate::http::request::{JsonBody, JsonLimit, NoParams, SnapshotRequest};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,6 +21,8 @@ pub(in crate::http) struct Target {
     #[serde(default)]
     replace: bool,
 }
+
+impl JsonLimit for Target {}
 
 #[derive(Serialize)]
 struct Beside {

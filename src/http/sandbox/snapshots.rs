@@ -71,7 +71,7 @@ pub(in crate::http) async fn take(
     _: NoParams,
     request: Request,
 ) -> Answer {
-    let bytes = body::collect(request.into_body(), BODY_BYTES_MAX).await?;
+    let bytes = body::collect(&app, request.into_body(), BODY_BYTES_MAX).await?;
     let Body { name, note } =
         if bytes.is_empty() { Body::default() } else { parse_json::<Object<Body>>(&bytes)?.0 };
     let note = SnapshotNote { name, note };

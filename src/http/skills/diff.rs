@@ -57,7 +57,7 @@ pub(in crate::http) async fn diff(
 ) -> Answer {
     request.check_read()?;
     let (id, _) = skill_of(&request)?;
-    let status = app.service.status(id.clone()).await?;
+    let status = app.service.changed_files(id.clone()).await?;
     let most = app.service.file_limits.list_entries;
     let skill_status = status.status;
     let page = page::cut(

@@ -14,7 +14,6 @@ use crate::http::answer::{Answer, success_with};
 use crate::http::body::broken;
 use crate::http::problem::Problem;
 use crate::http::request::{Params, SkillsRequest, word};
-use crate::ops::blocking;
 use crate::ops::upload::{Archive, Uploaded, UploadedSkill};
 
 /// Archives in one request.
@@ -154,8 +153,8 @@ async fn spool(
     left: &mut u64,
 ) -> Result<Spool, Problem> {
     let limit = app.service.archive_limits.upload_bytes;
-    let (store, user) = (app.service.store.clone(), user.clone());
-    let mut spool = blocking(move || Ok(store.spool(&user)?)).await?;
+    let (store, owner) = (app.service.store.clone(), user.clone());
+    let mut spool = app.service.light(user, move || Ok(store.spool(&owner)?)).await?;
     let mut stream = std::pin::pin!(stream);
     let mut pending = Vec::new();
     loop {
@@ -168,11 +167,11 @@ async fn spool(
         }
         if pending.len() >= WRITE_BYTES || (is_last && !pending.is_empty()) {
             let bytes = std::mem::take(&mut pending);
-            spool = blocking(move || {
+            let written = app.service.light(user, move || {
                 spool.write(&bytes)?;
                 Ok(spool)
-            })
-            .await?;
+            });
+            spool = written.await?;
         }
         if is_last {
             return Ok(spool);

@@ -22,7 +22,7 @@ struct Kept {
 pub(in crate::http) async fn list(State(app): State<App>, request: SkillsRequest, _: NoParams) -> Answer {
     request.check_read()?;
     let (_, skill) = skill_of(&request)?;
-    let versions = app.service.versions(request.agent, skill).await?;
+    let versions = app.service.versions(&request.user, request.agent, skill).await?;
     let versions = versions.into_iter().map(|kept| Kept {
         version: kept.version,
         current: kept.replaced_ns.is_none(),

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::written;
 use crate::http::answer::{Answer, success};
-use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
+use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
 use crate::http::{App, conditional};
 use crate::ops::files::Copy;
 
@@ -20,6 +20,8 @@ pub(in crate::http) struct Body {
     #[serde(default)]
     recursive: bool,
 }
+
+impl JsonLimit for Body {}
 
 pub(in crate::http) async fn copy(
     State(app): State<App>,

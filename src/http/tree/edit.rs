@@ -33,7 +33,7 @@ pub(in crate::http) async fn edit(
     let path = path_of(&tree.id, query.path.as_deref())?;
     let condition = conditional::of_change(request.headers())?;
     let encoding = encoding(query.encoding.as_deref())?;
-    let body = body::collect_text(request.into_body(), app.service.file_limits.text_bytes).await?;
+    let body = body::collect_text(&app, request.into_body(), app.service.file_limits.text_bytes).await?;
     let range = LineRange { start: query.start, end: query.end };
     let (edited, encoding) =
         app.service.edit(tree.id, path.clone(), range, body, encoding, condition).await?;

@@ -25,7 +25,7 @@ use super::execute::is_nothing;
 use crate::http::answer::{Answer, success, success_with};
 use crate::http::object::Word;
 use crate::http::problem::{Code, Problem};
-use crate::http::request::{JsonBody, Params, TreeRequest, dir_of};
+use crate::http::request::{JsonBody, JsonLimit, Params, TreeRequest, dir_of};
 use crate::http::streamed::Form;
 use crate::http::{App, bounded, facts};
 use crate::ops::run::changes::Changes;
@@ -62,6 +62,14 @@ pub(in crate::http) struct ExecSpec {
     // Only whether they are there matters; a tree of values would take 16 times the bytes of its text.
     limits: Option<IgnoredAny>,
     exec_id: Option<String>,
+}
+
+impl JsonLimit for ExecSpec {
+    /// The longest input and the longest arguments, of which JSON spells some characters in two.
+    fn bytes_max(app: &App) -> usize {
+        let limits = &app.service.run_limits;
+        limits.stdin_bytes.saturating_add(limits.arguments_bytes).saturating_mul(2).saturating_add(64 * 1024)
+    }
 }
 
 #[derive(Deserialize)]

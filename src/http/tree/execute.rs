@@ -44,7 +44,7 @@ pub(in crate::http) async fn execute(
 ) -> Answer {
     let name = query.command.ok_or_else(|| Problem::invalid("the parameter `command` is missing"))?;
     facts::program(&name);
-    let body = body::collect(request.into_body(), BODY_BYTES_MAX).await?;
+    let body = body::collect(&app, request.into_body(), BODY_BYTES_MAX).await?;
     let args: Vec<String> = if body.is_empty() { Vec::new() } else { parse_json(&body)? };
     let run = RunRequest {
         command: Command::Program { name, args },

@@ -3,13 +3,13 @@
 use axum::extract::State;
 use policy::RelPath;
 use serde::{Deserialize, Serialize};
-use storage::search::{GrepCursor, GrepQuery, Stop};
+use storage::search::{GrepCursor, GrepQuery, PATTERNS_MAX, Stop};
 
 use super::patterns;
-use crate::http::App;
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
-use crate::http::request::{JsonBody, NoParams, TreeQuestion, dir_of};
+use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeQuestion, dir_of};
+use crate::http::{App, bounded};
 
 /// Lines around a match, on each side.
 const CONTEXT_MAX: usize = 20;
@@ -22,9 +22,9 @@ const MATCHES: usize = 1_000;
 pub(in crate::http) struct Body {
     pattern: String,
     path: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::list::<_, _, PATTERNS_MAX>")]
     include: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::list::<_, _, PATTERNS_MAX>")]
     exclude: Vec<String>,
     #[serde(default)]
     ignore_case: bool,
@@ -35,6 +35,13 @@ pub(in crate::http) struct Body {
     context: usize,
     limit: Option<usize>,
     cursor: Option<String>,
+}
+
+impl JsonLimit for Body {
+    /// Two lists of the longest patterns, each byte as JSON can spell it.
+    fn bytes_max(_app: &App) -> usize {
+        1024 * 1024
+    }
 }
 
 #[derive(Serialize)]

@@ -7,7 +7,7 @@ use super::mode;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
-use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
+use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
 
 /// What a success says.
 pub(in crate::http) const MADE: &str = "Directory made.";
@@ -20,6 +20,8 @@ pub(in crate::http) struct Body {
     #[serde(default)]
     pub(in crate::http) parents: bool,
 }
+
+impl JsonLimit for Body {}
 
 #[derive(Serialize)]
 pub(in crate::http) struct Beside {

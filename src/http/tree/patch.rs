@@ -11,9 +11,14 @@ use storage::patch::{self, Action, Patched};
 
 use crate::http::answer::{Answer, success_with};
 use crate::http::problem::Problem;
-use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
-use crate::http::{App, conditional, facts};
+use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
+use crate::http::{App, bounded, conditional, facts};
 use crate::ops::files::Conditions;
+
+/// Names that a patch can have: two for each file.
+const NAMES_MAX: usize = 2 * patch::FILES_MAX;
+/// Size from which a patch is read in a thread of its own, in bytes.
+const LARGE_BYTES: usize = 64 * 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,8 +27,15 @@ pub(in crate::http) struct Body {
     #[serde(default)]
     dry_run: bool,
     /// Tags as `ETag` gave them; null for a file that must not be there.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::entries::<_, _, NAMES_MAX>")]
     etags: BTreeMap<String, Option<String>>,
+}
+
+impl JsonLimit for Body {
+    /// The longest patch, of which JSON spells some characters in two.
+    fn bytes_max(_app: &App) -> usize {
+        2 * patch::PATCH_BYTES_MAX + 64 * 1024
+    }
 }
 
 #[derive(Serialize)]
@@ -68,8 +80,13 @@ pub(in crate::http) async fn patch(
         (false, Condition::Always) => Conditions::Named(named),
         (false, _) => return Err(Problem::invalid("send a condition in the header or `etags`, not both")),
     };
-    // At most 4 MiB, read on the spot as the body around them was.
-    let patch = patch::parse(&body.patch, &|name| tree.id.resolve(name))?;
+    let patch = if body.patch.len() < LARGE_BYTES {
+        patch::parse(&body.patch, &|name| tree.id.resolve(name))?
+    } else {
+        let (id, text) = (tree.id.clone(), body.patch);
+        let read = move || Ok(patch::parse(&text, &|name| id.resolve(name))?);
+        app.service.light(tree.id.user(), read).await?
+    };
     for file in &patch {
         facts::path(&file.from);
         if file.to != file.from {

@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 
 use crate::http::answer::{Answer, success};
-use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
+use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
 use crate::http::{App, conditional};
 
 #[derive(Deserialize)]
@@ -16,6 +16,8 @@ pub(in crate::http) struct Body {
     #[serde(default)]
     overwrite: bool,
 }
+
+impl JsonLimit for Body {}
 
 pub(in crate::http) async fn rename(
     State(app): State<App>,

@@ -9,14 +9,23 @@ use super::edit::UPDATED;
 use super::written;
 use crate::http::answer::Answer;
 use crate::http::object::Object;
-use crate::http::request::{JsonBody, NoParams, TreeRequest, path_of};
-use crate::http::{App, conditional};
+use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
+use crate::http::{App, bounded, conditional};
+use crate::ops::files::EDITS_MAX;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Body {
     pub(in crate::http) path: String,
+    #[serde(deserialize_with = "bounded::list::<_, _, EDITS_MAX>")]
     edits: Vec<Object<Edit>>,
+}
+
+impl JsonLimit for Body {
+    /// The largest text.
+    fn bytes_max(app: &App) -> usize {
+        usize::try_from(app.service.file_limits.text_bytes).unwrap_or(usize::MAX).saturating_add(64 * 1024)
+    }
 }
 
 #[derive(Deserialize)]

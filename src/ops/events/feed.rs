@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::history::{History, Reason, What};
+use super::shares::Share;
 use crate::ops::error::Result;
 use crate::ops::{Error, blocking};
 
@@ -30,6 +31,7 @@ pub(super) struct Feed {
     /// More changes at once than this are told as one.
     burst_max: usize,
     listeners: Mutex<Listeners>,
+    share: Share,
     stop: CancellationToken,
 }
 
@@ -40,9 +42,9 @@ struct Listeners {
 }
 
 impl Feed {
-    pub(super) fn new(history: usize, stop: CancellationToken) -> Self {
+    pub(super) fn new(history: usize, share: Share, stop: CancellationToken) -> Self {
         let listeners = Mutex::new(Listeners { count: 0, left: Instant::now() });
-        Self { history: History::new(history), burst_max: history / 2, listeners, stop }
+        Self { history: History::new(history), burst_max: history / 2, listeners, share, stop }
     }
 
     /// Counts another listener.
@@ -70,10 +72,25 @@ impl Feed {
         &self.stop
     }
 
+    /// Waits until the feed holds no watch any more.
+    pub(super) async fn ended(&self) {
+        let mut news = self.history.subscribe();
+        while !self.history.has_ended() && news.changed().await.is_ok() {}
+    }
+
     /// How long nobody has listened; `None` while somebody does.
-    fn idle_for(&self) -> Option<Duration> {
+    pub(super) fn idle_for(&self) -> Option<Duration> {
         let listeners = self.listeners.lock();
         (listeners.count == 0).then(|| listeners.left.elapsed())
+    }
+
+    /// Counts what is watched by now among what the user of the tree has.
+    fn count(&self, watch: &TreeWatch) -> Result<()> {
+        if self.share.set(watch.entries()) {
+            Ok(())
+        } else {
+            Err(Error::Storage(storage::Error::TooManyEntries(self.share.most())))
+        }
     }
 
     /// Tells what happens in the tree, until nobody has listened for a while or it cannot be watched any longer.
@@ -91,19 +108,24 @@ impl Feed {
                 "failed"
             }
         };
+        self.share.set(0);
         self.history.add([What::End(reason)]);
     }
 
     async fn tell(&self, mut watch: TreeWatch) -> Result<()> {
+        self.count(&watch)?;
         let fd =
             watch.as_fd().try_clone_to_owned().and_then(|fd| exec::watch_descriptor(fd, Interest::READABLE));
         let fd = fd.map_err(|source| storage::Error::from_io("epoll", "events", source))?;
         loop {
+            // Also while the tree keeps changing: whoever has left must not keep a watch by it.
+            if self.idle_for().is_some_and(|idle| idle >= LINGER) {
+                return Ok(());
+            }
             let wait = if watch.is_held() { HELD_LOOK } else { LINGER };
             let is_held = watch.is_held();
             match tokio::time::timeout(wait, read(&fd, &mut watch)).await {
                 Ok(read) => read?,
-                Err(_) if self.idle_for().is_some_and(|idle| idle >= LINGER) => return Ok(()),
                 Err(_) if is_held => {}
                 Err(_) => continue,
             }
@@ -123,6 +145,7 @@ impl Feed {
             })
             .await?;
             watch = back;
+            self.count(&watch)?;
             self.history.add(self.events(changes?));
         }
     }

@@ -95,6 +95,7 @@ impl Recorded {
 
 /// Removes a copy in a thread that may wait.
 fn drop_aside(pending: Pending) {
+    pending.prepared.begin_to_leave();
     tokio::task::spawn_blocking(move || {
         let Pending { prepared, place } = pending;
         drop(prepared);

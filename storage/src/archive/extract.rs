@@ -18,6 +18,7 @@ use super::tree::{Directory, Node, PackedFile};
 use super::unpack::Unpacker;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::version::{Contents, Digester};
 
 /// Window for reading data.
@@ -43,7 +44,7 @@ const BYTES_PARALLEL: u64 = 1024 * 1024;
 /// # Errors
 /// [`Error::Archive`] when data is damaged or not as declared, naming the first such file in the order of the tree
 /// however many threads there are; [`Error::AlreadyExists`] when `into` was not empty; [`Error::TooManyEntries`] when
-/// the skill is deeper than any walk goes; [`Error::NoSpace`], [`Error::Io`].
+/// the skill is deeper than any walk goes; [`Error::NoSpace`], [`Error::Io`]; those of [`interrupt::check`].
 pub fn extract(archive: &File, skill: &PlannedSkill, into: &Dir) -> Result<Contents> {
     let mut entries = Vec::new();
     make_directories(&skill.tree, into, &RelPath::root(), DEPTH_MAX, &mut entries)?;
@@ -115,15 +116,21 @@ fn threads(skill: &PlannedSkill) -> usize {
 /// Writes every file of `entries` and notes its digest.
 fn write_files(archive: &File, into: &Dir, entries: &mut [Entry<'_>], threads: usize) -> Result<()> {
     let queue = Mutex::new(Queue { left: entries.iter_mut().enumerate(), failure: None });
+    // A thread that helps ends when the job does.
+    let interrupt = interrupt::current();
+    let help = || match &interrupt {
+        Some(interrupt) => interrupt.enter(|| work(archive, into, &queue)),
+        None => work(archive, into, &queue),
+    };
     thread::scope(|scope| {
         for _ in 1..threads {
             // Without another thread the work is done all the same.
             let thread = thread::Builder::new().name("extract".to_owned());
-            if thread.spawn_scoped(scope, || work(archive, into, &queue)).is_err() {
+            if thread.spawn_scoped(scope, help).is_err() {
                 break;
             }
         }
-        work(archive, into, &queue);
+        help();
     });
     match queue.into_inner().failure {
         Some((_, error)) => Err(error),
@@ -181,6 +188,7 @@ impl Writer<'_> {
         let mut file = self.into.create_file_beneath(path, packed.mode)?;
         let mut hasher = blake3::Hasher::new();
         self.unpacker.unpack(&mut self.source, packed, path.as_str(), |chunk| {
+            interrupt::check()?;
             hasher.update(chunk);
             file.write_all(chunk).map_err(|error| Error::from_io("write", path, error))
         })?;

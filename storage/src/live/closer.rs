@@ -24,6 +24,13 @@ pub(super) struct Closing {
     pub(super) number: u64,
 }
 
+/// What the thread is asked to do.
+pub(super) enum Task {
+    Close(Closing),
+    /// To look for trees that are to be tidied, as it does after every task.
+    Tidy,
+}
+
 impl Closing {
     /// Unmounts the view and removes what was kept for it.
     pub(super) fn finish(self, table: &Table) {
@@ -45,7 +52,7 @@ pub(super) struct Closer {
 
 impl Closer {
     /// Starts the thread; `None` when there can be no more threads, and views are closed where they are let go.
-    pub(super) fn start(table: Arc<Table>, store: Weak<store::Inner>) -> Option<(Self, SyncSender<Closing>)> {
+    pub(super) fn start(table: Arc<Table>, store: Weak<store::Inner>) -> Option<(Self, SyncSender<Task>)> {
         let (sender, queue) = sync_channel(QUEUE);
         let run = move || close_all(&table, &queue, &store);
         match std::thread::Builder::new().name("views".to_owned()).spawn(run) {
@@ -66,7 +73,7 @@ impl Closer {
     }
 }
 
-fn close_all(table: &Table, queue: &Receiver<Closing>, store: &Weak<store::Inner>) {
+fn close_all(table: &Table, queue: &Receiver<Task>, store: &Weak<store::Inner>) {
     let mut untidy = Vec::new();
     loop {
         let next = match untidy.is_empty() {
@@ -74,8 +81,8 @@ fn close_all(table: &Table, queue: &Receiver<Closing>, store: &Weak<store::Inner
             false => queue.recv_timeout(UNTIDY_WAIT),
         };
         match next {
-            Ok(closing) => closing.finish(table),
-            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Task::Close(closing)) => closing.finish(table),
+            Ok(Task::Tidy) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if let Some(inner) = store.upgrade() {

@@ -72,7 +72,7 @@ impl Store {
         let Some(views) = self.views() else { return Ok(Box::new(union)) };
         let id = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
         let Some(seat) = views.sit(&id) else {
-            views.wait_until_gone(&id)?;
+            self.settle_held(&id)?;
             return Ok(Box::new(union));
         };
         let mounted = Plain {
@@ -102,7 +102,7 @@ impl Store {
         if let Some(seat) = views.sit(id) {
             return Ok(seat);
         }
-        views.wait_until_gone(id)?;
+        self.settle_held(id)?;
         match self.mount(views, id) {
             Ok(view) => Ok(views.insert(view)),
             Err(error) => {
@@ -132,19 +132,34 @@ impl Store {
             }
         }
         let upper = overlay.join(skill.as_str())?;
+        // No whiteout hides less than before as long as the same directory lies below.
+        let below = match &lower {
+            Some(lower) => Some(lower.stat()?),
+            None => self.inner.root.open_dir(&baseline).and_then(|baseline| baseline.stat()).ok(),
+        };
+        let below = below.map(|stat| (stat.inode, stat.changed_ns)).unwrap_or_default();
+        let whiteouts_among = match views.is_without_stale_whiteouts(id, below) {
+            true => 0,
+            false => self.inner.options.files.tree_entries,
+        };
         let lower = lower.map(|dir| Ok::<_, Error>((baseline.join(skill.as_str())?, dir))).transpose()?;
         let swap = views.options.swap.as_deref();
-        View::new(Making {
+        let view = View::new(Making {
             id: id.clone(),
             root: &self.inner.root,
             workplace: Workplace::new(&self.inner.root, self.inner.stage.fresh_name(), &upper)?,
             upper,
             lower,
             is_opaque,
+            whiteouts_among,
             owner: self.owner(id).and_then(|owner| Some((swap?, owner))),
             holding: views.holding,
             durability: self.inner.options.durability,
-        })
+        })?;
+        if !view.has_shadow {
+            views.note_no_stale_whiteouts(id, below);
+        }
+        Ok(view)
     }
 
     /// Takes the view of `id` out of its door if its upper directory was replaced. Whoever is in it stays, and so does
@@ -173,11 +188,36 @@ impl Store {
         }
     }
 
+    /// Waits until `id` has no view, closing one that is to be settled. The caller holds the tree alone and has found that
+    /// nobody can take a seat.
+    fn settle_held(&self, id: &TreeId) -> Result<()> {
+        let Some(views) = self.views() else { return Ok(()) };
+        if !views.is_live(id) {
+            return views.wait_until_gone(id);
+        }
+        self.close_unless_used(id).map(drop)
+    }
+
+    /// Closes the view of `id` unless a command, or a file on its way, is in it, which it tells. What its user published is
+    /// settled then. The caller holds the tree alone and no seat in it.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when a view that is going already takes too long; [`Error::Io`].
+    pub(crate) fn close_unless_used(&self, id: &TreeId) -> Result<bool> {
+        if let Some(views) = self.views()
+            && views.close_idle(id)?
+        {
+            return Ok(true);
+        }
+        self.settle_promoted(id)?;
+        Ok(false)
+    }
+
     /// Removes the overlay of a skill that holds nothing, unless the tree is in use. Tells whether that is settled.
     pub(super) fn tidy_overlay(&self, id: &TreeId) -> bool {
         let Some(_alone) = self.inner.locks.try_write(id) else { return false };
         if let Err(error) = self.tidy_held(id) {
-            tracing::warn!(%error, "an empty overlay stays");
+            tracing::warn!(%error, "failed to tidy an overlay after its view");
         }
         true
     }
@@ -187,7 +227,14 @@ impl Store {
     /// A run needs an overlay to be mounted, and most leave nothing in it.
     fn tidy_held(&self, id: &TreeId) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
-        if self.views().is_some_and(|views| views.has(id)) || !self.is_bare(id)? {
+        if self.views().is_some_and(|views| views.is_awaiting(id)) {
+            self.close_unless_used(id)?;
+        }
+        if self.views().is_some_and(|views| views.has(id)) {
+            return Ok(());
+        }
+        self.settle_promoted(id)?;
+        if !self.is_bare(id)? {
             return Ok(());
         }
         let overlays = self.inner.root.open_dir(&place::overlay(user, agent)?)?;

@@ -29,6 +29,8 @@ pub enum Holding {
 /// The layers of a mount: directories beneath one and the same clone of the store's root mount.
 pub(super) struct Overlay {
     pub(super) lower: Dir,
+    /// Empty directories above the lower ones; see [`crate::union::whiteouts`].
+    pub(super) shadow: Option<Dir>,
     pub(super) upper: Dir,
     /// An empty directory that nothing else uses.
     pub(super) work: Dir,
@@ -52,7 +54,7 @@ impl Mount {
     /// * `userxattr`: markers are `user.overlay.*`, as the store keeps them. It switches off `redirect_dir` and
     ///   `metacopy`, which would put into the upper layer what no other reader understands.
     /// * `index` and `xino` are off whatever the host's defaults are, for the same reason.
-    /// * `volatile`, with relaxed durability: a copy-up does not wait for the disk, and neither does a command that
+    /// * `volatile`, unless durability is strict: a copy-up does not wait for the disk, and neither does a command that
     ///   asks to. What such a mount leaves in its work directory forbids to use that directory again; each mount has
     ///   its own.
     ///
@@ -65,14 +67,18 @@ impl Mount {
             |key: &str, value: &str| fsconfig_set_string(&context, key, value).map_err(failed("fsconfig"));
         // Values have at most 255 bytes (fsconfig(2)), paths more. And this way no path of the host shows in what
         // commands can read of their mounts (proc_pid_mountinfo(5)).
-        let layers = [("lowerdir", &overlay.lower), ("upperdir", &overlay.upper), ("workdir", &overlay.work)];
-        for (key, dir) in layers {
-            set(key, &format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd()))?;
+        let path = |dir: &Dir| format!("/proc/self/fd/{}", dir.as_fd().as_raw_fd());
+        let lower = path(&overlay.lower);
+        match &overlay.shadow {
+            Some(shadow) => set("lowerdir", &format!("{}:{lower}", path(shadow)))?,
+            None => set("lowerdir", &lower)?,
         }
+        set("upperdir", &path(&overlay.upper))?;
+        set("workdir", &path(&overlay.work))?;
         set("index", "off")?;
         set("xino", "off")?;
         fsconfig_set_flag(&context, "userxattr").map_err(failed("fsconfig"))?;
-        if durability == Durability::Relaxed {
+        if durability != Durability::Strict {
             fsconfig_set_flag(&context, "volatile").map_err(failed("fsconfig"))?;
         }
         fsconfig_create(&context).map_err(failed("fsconfig"))?;

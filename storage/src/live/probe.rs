@@ -91,6 +91,7 @@ fn try_out(
         upper: upper_place,
         lower: Some((place.join("lower")?, lower)),
         is_opaque: false,
+        whiteouts_among: 0,
         owner,
         holding,
         durability,

@@ -6,6 +6,9 @@
 //! * the baseline has another version than it was made with, or
 //! * its upper directory was replaced (*detached*: it is no longer the door of its tree).
 //!
+//! A *promoted* view, whose user published what is in it while a run was there, is settled when it is idle, which takes
+//! the tree's lock: until then it stays the door for reads, and nobody takes a seat in it.
+//!
 //! Going takes milliseconds and happens elsewhere ([`super::closer`]). Until it is over the tree has no door:
 //! whoever wants to change it waits.
 
@@ -17,7 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use policy::{AgentId, SkillId, TreeId};
 
-use super::closer::{Closer, Closing};
+use super::closer::{Closer, Closing, Task};
 use super::view::{Seat, View};
 use super::{Guests, Holding, LiveOptions};
 use crate::error::{Error, Result};
@@ -26,6 +29,8 @@ use crate::trash::Trash;
 
 /// How long a change waits for a view to go.
 const GOING_WAIT: Duration = Duration::from_secs(30);
+/// Trees whose overlays are known to have no stale whiteouts. Beyond it they are forgotten, and looked through again.
+const WITHOUT_STALE_MAX: usize = 4096;
 /// Trees that wait to be tidied. Beyond it they stay as they are, which costs an empty directory each.
 const UNTIDY_MAX: usize = 1024;
 
@@ -35,6 +40,9 @@ pub(crate) struct Views {
     closer: Option<Closer>,
     pub(super) options: LiveOptions,
     pub(super) holding: Holding,
+    /// Trees whose overlays had no whiteouts that hide nothing when they were mounted last, over which directory: its inode
+    /// number and change time.
+    without_stale: Mutex<HashMap<TreeId, (u64, i128)>>,
 }
 
 /// What [`Views`] and all seats share.
@@ -43,7 +51,7 @@ pub(super) struct Table {
     /// Told whenever a view has gone.
     gone: Condvar,
     /// Where views go; `None` when the store closes.
-    queue: Mutex<Option<SyncSender<Closing>>>,
+    queue: Mutex<Option<SyncSender<Task>>>,
     pub(super) guests: Option<Arc<dyn Guests>>,
 }
 
@@ -69,6 +77,8 @@ struct Entry {
     is_older: bool,
     /// Whether its upper directory is no longer where the tree's is.
     is_detached: bool,
+    /// Whether what is in it was published while a run was there.
+    is_promoted: bool,
     /// What must not be removed while it is mounted.
     kept: Vec<Arc<Trash>>,
 }
@@ -90,7 +100,22 @@ impl Views {
             *table.queue.lock() = Some(queue);
             closer
         });
-        Self { table, closer, options, holding }
+        Self { table, closer, options, holding, without_stale: Mutex::default() }
+    }
+
+    /// Tells whether the overlay of `id` is known to have no whiteouts that hide nothing over the directory `below`.
+    pub(super) fn is_without_stale_whiteouts(&self, id: &TreeId, below: (u64, i128)) -> bool {
+        self.without_stale.lock().get(id) == Some(&below)
+    }
+
+    /// Notes that the overlay of `id` has no whiteouts that hide nothing over the directory `below`. None come while that
+    /// stays what lies below.
+    pub(super) fn note_no_stale_whiteouts(&self, id: &TreeId, below: (u64, i128)) {
+        let mut known = self.without_stale.lock();
+        if known.len() >= WITHOUT_STALE_MAX {
+            known.clear();
+        }
+        known.insert(id.clone(), below);
     }
 
     /// How many views there are, without those that are going.
@@ -100,7 +125,52 @@ impl Views {
 
     /// Takes a seat in the view of `id`, if it has one.
     pub(crate) fn sit(&self, id: &TreeId) -> Option<Seat> {
-        self.table.sit(id, |_| true)
+        self.table.sit(id, |entry| !entry.awaits_settling())
+    }
+
+    /// Unmounts the view of `id` unless somebody is in it, and waits until it has gone. Tells whether somebody is.
+    ///
+    /// The caller holds the tree alone and no seat in it.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when a view that is going already takes too long.
+    pub(crate) fn close_idle(&self, id: &TreeId) -> Result<bool> {
+        let closing = {
+            let mut state = self.table.state.lock();
+            match state.live(id).and_then(|number| Some((number, state.entries.get(&number)?.seats))) {
+                Some((_, seats)) if seats > 0 => return Ok(true),
+                Some((number, _)) => state.retire(number),
+                None => None,
+            }
+        };
+        // On this thread: the one that closes views may be the one that asks.
+        if let Some(closing) = closing {
+            closing.finish(&self.table);
+        }
+        self.wait_until_gone(id)?;
+        Ok(false)
+    }
+
+    /// Tells whether `id` has a view that nobody is in and that is to be settled.
+    pub(crate) fn is_awaiting(&self, id: &TreeId) -> bool {
+        let state = self.table.state.lock();
+        state.live(id).and_then(|number| state.entries.get(&number)).is_some_and(Entry::awaits_settling)
+    }
+
+    /// Tells whether `id` has a view that is not going.
+    pub(crate) fn is_live(&self, id: &TreeId) -> bool {
+        self.table.state.lock().live(id).is_some()
+    }
+
+    /// Has the view of `id` settled when its last run has left it. Tells whether there is one.
+    ///
+    /// The caller holds the tree alone.
+    pub(crate) fn settle_later(&self, id: &TreeId) -> bool {
+        let mut state = self.table.state.lock();
+        let Some(number) = state.live(id) else { return false };
+        let Some(entry) = state.entries.get_mut(&number) else { return false };
+        entry.is_promoted = true;
+        true
     }
 
     /// As [`Views::sit`], if the view has another version of the baseline than the one that is current.
@@ -146,6 +216,7 @@ impl Views {
                 used: state.clock,
                 is_older: false,
                 is_detached: false,
+                is_promoted: false,
                 kept: Vec::new(),
             };
             state.entries.insert(number, entry);
@@ -191,7 +262,7 @@ impl Views {
             for (number, entry) in &mut state.entries {
                 if is_of(&entry.view.id, agent, skill) {
                     entry.is_older = !entry.view.is_opaque && entry.view.lower_inode != inode;
-                    if entry.is_older && entry.seats == 0 {
+                    if entry.is_older && entry.seats == 0 && !entry.is_promoted {
                         idle.push(*number);
                     }
                 }
@@ -269,10 +340,23 @@ impl Table {
             let Some(entry) = state.entries.get_mut(&number) else { return };
             entry.seats -= 1;
             entry.used = clock;
+            if entry.awaits_settling() {
+                let id = entry.view.id.clone();
+                state.untidy.insert(id, number);
+                drop(state);
+                return self.wake_closer();
+            }
             let goes = entry.seats == 0 && (entry.is_older || entry.is_detached);
             if goes { state.retire(number) } else { None }
         };
         self.close(closing.into_iter().collect());
+    }
+
+    /// Has the thread that closes views look for trees that are to be tidied. One that has much to do looks anyway.
+    fn wake_closer(&self) {
+        if let Some(queue) = self.queue.lock().as_ref() {
+            drop(queue.try_send(Task::Tidy));
+        }
     }
 
     /// Lets `trash` stay until view `number` has gone.
@@ -287,10 +371,10 @@ impl Table {
         for closing in closings {
             let queue = self.queue.lock().clone();
             let refused = match queue {
-                Some(queue) => queue.send(closing).err().map(|refused| refused.0),
-                None => Some(closing),
+                Some(queue) => queue.send(Task::Close(closing)).err().map(|refused| refused.0),
+                None => Some(Task::Close(closing)),
             };
-            if let Some(closing) = refused {
+            if let Some(Task::Close(closing)) = refused {
                 closing.finish(self);
             }
         }
@@ -335,6 +419,13 @@ impl Table {
     }
 }
 
+impl Entry {
+    /// Tells whether nobody is in a view that is to be settled.
+    fn awaits_settling(&self) -> bool {
+        self.is_promoted && !self.is_detached && self.seats == 0
+    }
+}
+
 impl State {
     fn live(&self, id: &TreeId) -> Option<u64> {
         match self.doors.get(id) {
@@ -344,7 +435,7 @@ impl State {
     }
 
     fn least_recently_used(&self) -> Option<u64> {
-        let idle = self.entries.iter().filter(|(_, entry)| entry.seats == 0);
+        let idle = self.entries.iter().filter(|(_, entry)| entry.seats == 0 && !entry.awaits_settling());
         idle.min_by_key(|(_, entry)| entry.used).map(|(number, _)| *number)
     }
 

@@ -14,6 +14,7 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::stage::Durability;
 use crate::trash::Trash;
+use crate::union::whiteouts::cast;
 
 /// One live view. Three descriptors: the mount, the lower layer, the lease.
 ///
@@ -32,6 +33,8 @@ pub(crate) struct View {
     pub(super) upper_inode: u64,
     /// Whether the upper directory hides every baseline, so that none is ever a newer one.
     pub(super) is_opaque: bool,
+    /// Whether its upper directory has whiteouts that hide nothing.
+    pub(super) has_shadow: bool,
 }
 
 /// What a view is made of.
@@ -44,6 +47,8 @@ pub(super) struct Making<'a> {
     /// Where the lower directory lies, and that directory itself.
     pub(super) lower: Option<(policy::RelPath, Dir)>,
     pub(super) is_opaque: bool,
+    /// Entries of the upper directory in which whiteouts that hide nothing are looked for; 0 when there are none.
+    pub(super) whiteouts_among: usize,
     pub(super) owner: Option<(&'a dyn OwnerSwap, u32)>,
     pub(super) holding: Holding,
     pub(super) durability: Durability,
@@ -55,7 +60,28 @@ impl View {
     /// # Errors
     /// [`Error::Io`] naming the system call.
     pub(super) fn new(making: Making<'_>) -> Result<Self> {
-        let Making { id, root, workplace, upper, lower, is_opaque, owner, holding, durability } = making;
+        let Making {
+            id,
+            root,
+            workplace,
+            upper,
+            lower,
+            is_opaque,
+            whiteouts_among,
+            owner,
+            holding,
+            durability,
+        } = making;
+        let shadow_place = match whiteouts_among {
+            0 => None,
+            most => {
+                let place = workplace.make(workplace::SHADOW)?;
+                let below = lower.as_ref().map(|(_, dir)| dir);
+                let shadow = workplace.open(workplace::SHADOW)?;
+                cast(&root.open_dir(&upper)?, below, &shadow, most)?.then_some(place)
+            }
+        };
+        let has_shadow = shadow_place.is_some();
         let swapped =
             owner.map(|(swap, owner)| Swapped::new(root, swap, owner, holding, &workplace)).transpose()?;
         let from = swapped.as_ref().map_or(root, |swapped| &swapped.root);
@@ -65,6 +91,7 @@ impl View {
         };
         let overlay = Overlay {
             lower: from.open_dir(&lower_place)?,
+            shadow: shadow_place.map(|place| from.open_dir(&place)).transpose()?,
             upper: from.open_dir(&upper)?,
             work: from.open_dir(&workplace.make(workplace::WORK)?)?,
         };
@@ -77,7 +104,7 @@ impl View {
         }
         let lower = lower.map(|(_, dir)| dir);
         let lower_inode = lower.as_ref().map(Dir::stat).transpose()?.map(|stat| stat.inode);
-        Ok(Self { mount, lower, workplace, id, lower_inode, upper_inode, is_opaque })
+        Ok(Self { mount, lower, workplace, id, lower_inode, upper_inode, is_opaque, has_shadow })
     }
 
     /// The root of the mount: a directory like any other.

@@ -4,6 +4,7 @@
 //! views/{view}/lease     flock(2) held while the view is; the text is where its upper directory lies
 //! views/{view}/work      overlayfs' own
 //! views/{view}/none      an empty lower layer, for a skill of which nothing of the baseline shows
+//! views/{view}/shadow    empty directories as a further lower layer, where the overlay has whiteouts that hide nothing
 //! views/{view}/mount     where the mount is attached when it has to be
 //! views/{view}/layers    where the layers are attached while it is made
 //! ```
@@ -32,6 +33,7 @@ use crate::place;
 pub(super) const LEASE: &str = "lease";
 pub(super) const WORK: &str = "work";
 pub(super) const NONE: &str = "none";
+pub(super) const SHADOW: &str = "shadow";
 pub(super) const MOUNT: &str = "mount";
 pub(super) const LAYERS: &str = "layers";
 
@@ -68,6 +70,14 @@ impl Workplace {
     /// [`Error::Io`] when descriptors run out.
     pub(super) fn dir(&self) -> Result<Dir> {
         views(&self.root)?.open_dir_entry(&self.name)
+    }
+
+    /// Opens the directory `name` in this one, which [`Workplace::make`] made.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn open(&self, name: &str) -> Result<Dir> {
+        self.dir()?.open_dir_entry(OsStr::new(name))
     }
 
     /// Makes the directory `name` in this one. Returns where it lies, from the store's root.

@@ -1,9 +1,15 @@
 //! What hunks make of a text. Pure.
 
 use crate::error::{Error, Result};
+use crate::interrupt;
 
 /// Places of a hunk that are counted.
 const PLACES_MAX: usize = 1000;
+
+/// Lines of a text that is patched. Each takes 16 bytes besides its own.
+const LINES_MAX: usize = 2_000_000;
+/// Lines that are looked through for hunks that are not where they say, all hunks of a file together: half a second.
+const SCANNED_LINES_MAX: usize = 32_000_000;
 
 /// A change of some neighbouring lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +49,11 @@ impl Hunk {
         self.lines.iter().filter(|line| line.side != Side::Added).collect()
     }
 
+    /// Where it says that its old lines begin, from 0.
+    fn named(&self) -> usize {
+        usize::try_from(self.old_start).unwrap_or(usize::MAX).saturating_sub(1)
+    }
+
     /// How many lines it adds and how many it removes.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
@@ -64,9 +75,22 @@ fn bare(line: &str) -> &str {
 ///
 /// # Errors
 /// [`Error::HunkMismatch`] for the first hunk whose old lines are nowhere after the former hunk, or at several places
-/// but not at the one it names.
+/// but not at the one it names; [`Error::TooLarge`] for a text of more lines than one can patch; [`Error::Patch`] when
+/// looking for its hunks takes too long; those of [`interrupt::check`].
 pub(super) fn apply(text: &str, path: &str, hunks: &[Hunk]) -> Result<String> {
-    let mut lines: Vec<&str> = text.split('\n').collect();
+    apply_scanning(SCANNED_LINES_MAX, text, path, hunks)
+}
+
+/// As [`apply`], looking through `lines_max` lines at most for hunks that are not where they say.
+fn apply_scanning(lines_max: usize, text: &str, path: &str, hunks: &[Hunk]) -> Result<String> {
+    let mut lines: Vec<&str> = text.split('\n').take(LINES_MAX + 2).collect();
+    if lines.len() > LINES_MAX + 1 {
+        return Err(Error::TooLarge {
+            what: format!("`{path}`, which has more than {LINES_MAX} lines,"),
+            limit: u64::try_from(text.len()).unwrap_or(u64::MAX),
+        });
+    }
+    let mut scanned_left = lines_max;
     let was_open = lines.last().is_some_and(|last| !last.is_empty());
     if !was_open {
         lines.pop();
@@ -75,7 +99,17 @@ pub(super) fn apply(text: &str, path: &str, hunks: &[Hunk]) -> Result<String> {
     let (mut done, mut is_open) = (0_usize, was_open);
     let mut new = String::with_capacity(text.len());
     for (index, hunk) in hunks.iter().enumerate() {
+        interrupt::check()?;
         let old = hunk.old();
+        let scan = lines.len().saturating_sub(done).saturating_add(old.len());
+        if !old.is_empty() && !fits(&lines, was_open, done, &old, hunk.named()) {
+            scanned_left = scanned_left.checked_sub(scan).ok_or_else(|| Error::Patch {
+                line: hunk.line,
+                reason: format!(
+                    "too many hunks of `{path}` are not at the lines that they name: make the patch anew, or send it in parts"
+                ),
+            })?;
+        }
         let at =
             place(&lines, was_open, done, hunk, &old).map_err(|(found, nearest)| Error::HunkMismatch {
                 path: path.to_owned(),
@@ -126,6 +160,21 @@ fn put(text: &mut String, lines: &[&str]) {
     }
 }
 
+/// Tells whether the old lines of a hunk can end where they would, begun at `at`.
+fn ends(lines: &[&str], is_open: bool, old: &[&Line], at: usize) -> bool {
+    let is_last = at.saturating_add(old.len()) == lines.len();
+    // A line that the patch has without an end must be the last one and have none.
+    !old.iter().any(|line| line.is_open) || (is_last && is_open)
+}
+
+/// Tells whether the old lines of a hunk are at `at`, which is not before `from`.
+fn fits(lines: &[&str], is_open: bool, from: usize, old: &[&Line], at: usize) -> bool {
+    let there = lines.get(at..at.saturating_add(old.len()));
+    at >= from
+        && ends(lines, is_open, old, at)
+        && there.is_some_and(|there| there.iter().zip(old).all(|(line, old)| bare(line) == bare(&old.text)))
+}
+
 /// Where the lines of a hunk are, from 0; or how many places there are, and the nearest to what it names, from 1.
 fn place(
     lines: &[&str],
@@ -138,24 +187,12 @@ fn place(
     if old.is_empty() {
         return if (from..=lines.len()).contains(&start) { Ok(start) } else { Err((0, None)) };
     }
-    let named = start.saturating_sub(1);
-    let ends = |at: usize| {
-        let is_last = at.saturating_add(old.len()) == lines.len();
-        // A line that the patch has without an end must be the last one and have none.
-        !old.iter().any(|line| line.is_open) || (is_last && is_open)
-    };
-    let is_at = |at: usize| {
-        let there = lines.get(at..at.saturating_add(old.len()));
-        at >= from
-            && ends(at)
-            && there
-                .is_some_and(|there| there.iter().zip(old).all(|(line, old)| bare(line) == bare(&old.text)))
-    };
-    if is_at(named) {
+    let named = hunk.named();
+    if fits(lines, is_open, from, old, named) {
         return Ok(named);
     }
     let rest = lines.get(from..).unwrap_or_default();
-    let places = occurrences(rest, old).map(|at| at + from).filter(|at| ends(*at));
+    let places = occurrences(rest, old).map(|at| at + from).filter(|at| ends(lines, is_open, old, *at));
     let places: Vec<usize> = places.take(PLACES_MAX).collect();
     match places.as_slice() {
         [one] => Ok(*one),
@@ -257,6 +294,19 @@ mod tests {
         assert_eq!(applied("a\nb\n", 2, &["-b~", "+x"]), None);
         assert_eq!(applied("", 0, &["+x~"]).as_deref(), Some("x"));
         assert_eq!(applied("a\nb", 1, &["-a", "+x"]).as_deref(), Some("x\nb"));
+    }
+
+    #[test]
+    fn misplaced_hunks_are_refused_when_looking_for_all_of_them_takes_too_long() {
+        let text: String = (0..1000).map(|line| format!("{line}\n")).collect();
+        let far = |line: usize| hunk(1, &[&format!("-{line}"), "+changed"]);
+        let hunks: Vec<Hunk> = (990..1000).map(far).collect();
+        // Each is looked for behind the one before.
+        let needed = 1000 + (1..10).sum::<usize>() + 10;
+        assert!(apply_scanning(needed, &text, "f", &hunks).is_ok());
+        assert!(matches!(apply_scanning(needed - 1, &text, "f", &hunks), Err(Error::Patch { .. })));
+        // One that is where it says is not looked for.
+        assert!(apply_scanning(0, &text, "f", &[hunk(991, &["-990", "+changed"])]).is_ok());
     }
 
     proptest! {

@@ -9,9 +9,9 @@ use super::{Action, FilePatch, Hunk, Line, Side};
 use crate::error::{Error, Result};
 
 /// Longest patch, in bytes. It takes many times as much memory when it is read, if its lines are short.
-const PATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const PATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Files in one patch: each keeps two open while it is made.
-const FILES_MAX: usize = 100;
+pub const FILES_MAX: usize = 100;
 
 /// Reads the files of a patch; `resolve` reads a path as callers write it.
 ///

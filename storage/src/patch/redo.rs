@@ -85,7 +85,7 @@ impl Redo {
             dir.sync()?;
             stage.dir().sync()
         };
-        Record::Patch(steps).write(stage, &draft.name, sync)?;
+        Record::Patch(steps).write(stage, &draft.name, false, sync)?;
         Ok(Self { stage: stage.clone(), draft: Some(draft) })
     }
 

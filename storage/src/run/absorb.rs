@@ -236,7 +236,7 @@ impl PreparedRun {
         let alone = self.store.inner.locks.write(id);
         let tree = match id {
             TreeId::Skill(user, agent, skill) => {
-                self.store.changing(user, agent, skill, Some(copy.base.clone()))?
+                self.store.changing(user, agent, skill, Some(self.store.base_since(id, &copy.base)))?
             }
             TreeId::Workspace(..) => self.store.tree_alone(id)?,
         };

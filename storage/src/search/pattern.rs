@@ -15,7 +15,7 @@ const NESTING_MAX: usize = 8;
 /// What the patterns of a list take when they are compiled, in bytes.
 const COMPILED_BYTES_MAX: usize = 1024 * 1024;
 /// Patterns in one list.
-pub(super) const PATTERNS_MAX: usize = 64;
+pub const PATTERNS_MAX: usize = 64;
 
 /// Patterns in the manner of `.gitignore` (gitignore(5)), for paths relative to where a search begins.
 ///

@@ -7,7 +7,7 @@ use policy::RelPath;
 
 use super::change::{Target, join};
 use super::layers::{Found, Layers, OPAQUE};
-use super::{LastLink, Union};
+use super::{LastLink, Union, whiteouts};
 use crate::copy::{copy_tree, taken_by_copy};
 use crate::destination::Destination;
 use crate::dir::DEPTH_MAX;
@@ -50,7 +50,11 @@ impl Union {
                 }
                 self.rename_upper(from, to, false)
             }
-            Found::Directory(Layers { lower: None, .. }, ..) => {
+            Found::Directory(Layers { lower: None, upper }, ..) => {
+                // What was deleted at the old place was never at the new one.
+                if let Some(upper) = upper {
+                    whiteouts::clear(upper, self.entries_max)?;
+                }
                 drop(source);
                 self.rename_upper(from, to, true)
             }

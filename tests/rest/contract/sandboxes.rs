@@ -159,6 +159,29 @@ fn an_unused_workspace_is_swept_and_a_used_one_is_not() {
 }
 
 #[test]
+fn a_workspace_is_removed_restored_and_pulled_right_after_the_answer_of_a_run() {
+    let service = Service::start();
+    let client = &service.client;
+    for round in 0..30 {
+        let (user, tree) = (format!("u{round}"), workspace(&format!("u{round}"), "x"));
+        client.upload(&skills(&user, "x"), "baseline", &skill_zip("报表", &[("f", &round.to_string())]));
+        // Many files are removed after the answer: what a run leaves in its own `/tmp`.
+        let line = "for i in $(seq 300); do : > $TMPDIR/$i; done; echo done";
+        client.write(&tree, "f", "kept");
+        let snapshot = client.post(format!("{tree}/snapshots"), "").ok()["data"]["id"].clone();
+        client.execute(&tree, "bash", &["-c", line]);
+        client.post(format!("{tree}/snapshots/{}/restore", snapshot.as_str().unwrap()), "").ok();
+        client.write(&skill(&user, "x", "报表"), "mine", "1");
+        client.execute(&skill(&user, "x", "报表"), "bash", &["-c", line]);
+        client.post(format!("{}/promote", skill(&user, "x", "报表")), "").ok();
+        client.execute(&skill(&user, "x", "报表"), "bash", &["-c", line]);
+        client.post(format!("{}/pull", skill(&user, "x", "报表")), "").ok();
+        client.execute(&tree, "bash", &["-c", line]);
+        client.delete(&tree).ok();
+    }
+}
+
+#[test]
 fn an_unused_workspace_is_set_aside_and_comes_back_with_the_first_request() {
     let service = Service::configured("[workspaces]\nidle_ms = 1500\n");
     let client = &service.client;

@@ -7,13 +7,15 @@ use serde::Deserialize;
 use crate::http::App;
 use crate::http::answer::{Answer, success};
 use crate::http::problem::Problem;
-use crate::http::request::{JsonBody, NamedRun, NoParams};
+use crate::http::request::{JsonBody, JsonLimit, NamedRun, NoParams};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Body {
     signal: String,
 }
+
+impl JsonLimit for Body {}
 
 pub(in crate::http) async fn signal(
     State(app): State<App>,

@@ -27,7 +27,7 @@ pub(in crate::http) async fn stdin(
     request: Request,
 ) -> Answer {
     let recorded = app.service.table.find(&run.tree, &run.id)?;
-    let bytes = body::collect(request.into_body(), app.service.run_limits.stdin_bytes).await?;
+    let bytes = body::collect(&app, request.into_body(), app.service.run_limits.stdin_bytes).await?;
     let length = bytes.len();
     recorded.feed(bytes.into(), query.close).await?;
     success_with("sent to standard input", Fed { bytes: length, closed: query.close })

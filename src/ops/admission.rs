@@ -1,0 +1,262 @@
+//! [`Admission`]: what stands in front of every blocking job of a request.
+//!
+//! The threads that block are few, and the runtime gives one to whoever asks. So a job says whose it is, how heavy it is
+//! and what it does to its tree, and gets a thread only when
+//!
+//! 1. nobody works on its tree for whom it would wait long ([`holds`]),
+//! 2. its user has a place left, and
+//! 3. there is one left in all ([`RunPlaces`]).
+//!
+//! Until then it waits without a thread, in the order of arrival among the jobs of its user, for a bounded time and with a
+//! bounded number of others; then it is [`Error::Full`](super::Error::Full), which says of what. Each weight has places of
+//! its own, so that long jobs of all users together leave threads for short ones, and no user has more than a part of any.
+//!
+//! A job whose caller leaves, or which takes too long, is interrupted ([`Interrupt`]). It keeps its place until it has
+//! ended. The places of runs, terminals, searches and snapshots are counted beside these.
+
+pub mod holds;
+
+use std::time::Duration;
+
+use policy::{TreeId, UserId, WorkLimits};
+use storage::Interrupt;
+
+use self::holds::{Hold, Holds, Mode};
+use super::error::Result;
+use super::places::{Place, Purpose, RunPlaces};
+use super::{Service, blocking};
+
+/// How heavy a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// A few system calls: one small file, one directory.
+    Light,
+    /// Looks through a whole tree, or works on whole texts.
+    Scan,
+    /// Moves the bytes of whole trees.
+    Long,
+}
+
+/// Whose job it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// The user whose tree it is about.
+    User(UserId),
+    /// Those who may ask about all users.
+    Operators,
+}
+
+/// A blocking job of a request.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Whose it is.
+    pub owner: Owner,
+    /// How heavy it is.
+    pub weight: Weight,
+    /// The tree that it works on, if it is one.
+    pub hold: Option<(TreeId, Mode)>,
+    /// Whether it goes on when its caller has left.
+    pub goes_on: bool,
+}
+
+/// The places of all jobs.
+pub struct Admission {
+    light: RunPlaces<Owner>,
+    scans: RunPlaces<Owner>,
+    long: RunPlaces<Owner>,
+    bodies: RunPlaces<Owner>,
+    holds: Holds,
+    longest: Duration,
+}
+
+impl Owner {
+    fn of(user: Option<&UserId>) -> Self {
+        user.map_or(Self::Operators, |user| Self::User(user.clone()))
+    }
+}
+
+/// What `bytes` are in KiB, rounded up.
+fn kibibytes(bytes: usize) -> usize {
+    bytes.div_ceil(1024)
+}
+
+/// Interrupts a job when it is dropped before the job has ended.
+struct Caller(Interrupt);
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+impl Job {
+    /// A job of `user` that holds no tree.
+    #[must_use]
+    pub fn of(user: &UserId, weight: Weight) -> Self {
+        Self { owner: Owner::User(user.clone()), weight, hold: None, goes_on: false }
+    }
+
+    /// A job about one user, or about all.
+    #[must_use]
+    pub fn about(user: Option<&UserId>, weight: Weight) -> Self {
+        Self { owner: Owner::of(user), weight, hold: None, goes_on: false }
+    }
+
+    /// A job on a tree.
+    #[must_use]
+    pub fn on(tree: &TreeId, weight: Weight, mode: Mode) -> Self {
+        Self {
+            owner: Owner::User(tree.user().clone()),
+            weight,
+            hold: Some((tree.clone(), mode)),
+            goes_on: false,
+        }
+    }
+
+    /// The same, which goes on when its caller has left.
+    #[must_use]
+    pub fn going_on(self) -> Self {
+        Self { goes_on: true, ..self }
+    }
+
+    /// A light job that reads a tree.
+    #[must_use]
+    pub fn read(tree: &TreeId) -> Self {
+        Self::on(tree, Weight::Light, Mode::ShortRead)
+    }
+
+    /// A light job that changes a tree.
+    #[must_use]
+    pub fn change(tree: &TreeId) -> Self {
+        Self::on(tree, Weight::Light, Mode::ShortChange)
+    }
+}
+
+impl Admission {
+    /// As many places as `limits` says.
+    #[must_use]
+    pub fn new(limits: &WorkLimits) -> Self {
+        let queue = Duration::from_millis(limits.queue_ms);
+        let places = |many, setting_per_user, setting, all, per_user| {
+            let next = "wait until one has ended";
+            let purpose = Purpose { many, state: "are being worked on", setting_per_user, setting, next };
+            RunPlaces::with(purpose, all, per_user, queue)
+        };
+        Self {
+            light: places(
+                "requests for files",
+                "limits.work.light_per_user",
+                "limits.work.light",
+                limits.light,
+                limits.light_per_user,
+            ),
+            scans: places(
+                "requests that look through whole trees or texts",
+                "limits.work.scans_per_user",
+                "limits.work.scans",
+                limits.scans,
+                limits.scans_per_user,
+            ),
+            long: places(
+                "downloads, uploads, copies and the like",
+                "limits.work.long_per_user",
+                "limits.work.long",
+                limits.long,
+                limits.long_per_user,
+            ),
+            bodies: RunPlaces::with(
+                Purpose {
+                    many: "KiB of request bodies",
+                    state: "are held",
+                    setting_per_user: "limits.work.bodies_bytes_per_user",
+                    setting: "limits.work.bodies_bytes",
+                    next: "send large bodies one after the other",
+                },
+                kibibytes(limits.bodies_bytes),
+                kibibytes(limits.bodies_bytes_per_user),
+                queue,
+            ),
+            holds: Holds::default(),
+            longest: Duration::from_millis(limits.long_ms),
+        }
+    }
+
+    fn places(&self, weight: Weight) -> &RunPlaces<Owner> {
+        match weight {
+            Weight::Light => &self.light,
+            Weight::Scan => &self.scans,
+            Weight::Long => &self.long,
+        }
+    }
+
+    /// Waits until a body of `bytes` bytes has room among those that are held in memory, of `user` and of all.
+    ///
+    /// # Errors
+    /// [`Error::Full`](super::Error::Full).
+    pub async fn hold_bytes(&self, user: Option<&UserId>, bytes: usize) -> Result<Place<Owner>> {
+        self.bodies.take_many(&Owner::of(user), kibibytes(bytes)).await
+    }
+
+    /// Waits until `job` may have a thread.
+    ///
+    /// # Errors
+    /// [`Error::Full`](super::Error::Full).
+    async fn admit(&self, job: &Job) -> Result<(Option<Hold>, Place<Owner>)> {
+        let places = self.places(job.weight);
+        let Some((tree, mode)) = &job.hold else { return Ok((None, places.take(&job.owner).await?)) };
+        if let Some(hold) = self.holds.try_take(tree, *mode)
+            && let Some(place) = places.try_take(&job.owner)
+        {
+            return Ok((Some(hold), place));
+        }
+        let (hold, place) = places.take_behind(&job.owner, self.holds.take(tree, *mode)).await?;
+        Ok((Some(hold?), place))
+    }
+
+    /// Does blocking work off the runtime when its turn has come.
+    ///
+    /// Whoever drops the future interrupts the work, which keeps its place until it has ended.
+    ///
+    /// # Errors
+    /// [`Error::Full`](super::Error::Full); what `work` returns.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        job: Job,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let admitted = self.admit(&job).await?;
+        let interrupt = Interrupt::after(self.longest);
+        let _caller = (!job.goes_on).then(|| Caller(interrupt.clone()));
+        blocking(move || {
+            let _admitted = admitted;
+            interrupt.enter(work)
+        })
+        .await
+    }
+}
+
+impl Service {
+    /// Does blocking work of a request; see [`Admission::work`].
+    ///
+    /// # Errors
+    /// As [`Admission::work`].
+    pub(super) async fn work<T: Send + 'static>(
+        &self,
+        job: Job,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.admission.work(job, work).await
+    }
+
+    /// Does light blocking work for `user` that is about no tree.
+    ///
+    /// # Errors
+    /// As [`Admission::work`].
+    pub async fn light<T: Send + 'static>(
+        &self,
+        user: &UserId,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.admission.work(Job::of(user, Weight::Light), work).await
+    }
+}
