@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use exec::{ExecResult, LauncherConfig, Layer, Network, NetworkOwner, RunSpec, Tier};
 use policy::command::Profile;
 use policy::{AgentId, NetworkLimits, UserId};
-use support::{Sandbox, config, has, is_root, repeat_without_root};
+use support::{Sandbox, config, has, is_root};
 
 const PORT: u16 = 3128;
 
@@ -257,11 +257,6 @@ async fn without_networks(most: usize) {
         let Layer::Unavailable { reason } = &result.enforcement.network else { panic!("{result:?}") };
         assert!(reason.contains("no network namespace can be made"), "{reason}");
     }
-}
-
-#[test]
-fn all_of_this_holds_without_root() {
-    repeat_without_root("a_server_of_one_run_is_reached_by_the_next_of_its_user_and_agent_and_by_no_other");
 }
 
 #[tokio::test]

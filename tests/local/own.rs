@@ -117,7 +117,10 @@ async fn every_change_is_in_the_audit_log(host: Arc<Host>) {
     });
     let mut log = String::new();
     for file in fs::read_dir(host.root.join(".filesecbox/audit")).unwrap() {
-        log.push_str(&fs::read_to_string(file.unwrap().path()).unwrap());
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
+            log.push_str(&fs::read_to_string(path).unwrap());
+        }
     }
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let records = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

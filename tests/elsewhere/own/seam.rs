@@ -199,7 +199,10 @@ pub(super) fn every_change_elsewhere_is_in_the_audit_log(server: &Server) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut log = String::new();
     for file in fs::read_dir(server.root.join(".filesecbox/audit")).unwrap() {
-        log.push_str(&fs::read_to_string(file.unwrap().path()).unwrap());
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
+            log.push_str(&fs::read_to_string(path).unwrap());
+        }
     }
     let records = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let of_user = records.filter(|record| record["tree"] == "sandbox/watched/host");
