@@ -3,7 +3,7 @@
 use crate::ErrorKind;
 
 /// Every code of `docs/API.md`, in its order.
-const KINDS: [(&str, ErrorKind); 28] = [
+const KINDS: [(&str, ErrorKind); 29] = [
     ("invalid", ErrorKind::Invalid),
     ("unauthenticated", ErrorKind::PermissionDenied),
     ("denied", ErrorKind::PermissionDenied),
@@ -33,6 +33,7 @@ const KINDS: [(&str, ErrorKind); 28] = [
     ("unsupported", ErrorKind::Unsupported),
     ("disconnected", ErrorKind::Disconnected),
     ("timeout", ErrorKind::Timeout),
+    ("unsupported_media", ErrorKind::Unsupported),
     ("quota", ErrorKind::Quota),
 ];
 

@@ -55,13 +55,15 @@ fn an_agent_whose_rights_cannot_be_read_has_none() {
         "name: a\ndescription: use: when b\ntools: [Read]",
         "name: a\ndescription: use: when b\ncapabilities:\n  spawn_agent: false",
         "name: a\nname: a\n\"tools\": Read",
-        "name: a\ntools: !x [Read]",
     ] {
         let reason = Agent::parse("a", &format!("---\n{head}\n---\nDo it.\n")).unwrap_err();
         assert!(reason.contains("no YAML"), "{head}: {reason}");
     }
     let agent = Agent::parse("a", "---\nname: a\ndescription: use: when b\n---\nDo it.\n").unwrap();
     assert_eq!(agent.description, "use: when b");
+    // A tag says nothing of its own.
+    let tagged = Agent::parse("a", "---\nname: a\ntools: !x [Read]\n---\nDo it.\n").unwrap();
+    assert_eq!(tagged.tools, ["Read"]);
 }
 
 #[test]
