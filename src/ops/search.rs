@@ -26,7 +26,7 @@ static PLACES: LazyLock<RunPlaces> =
 /// Waits for a place to look through whole trees.
 ///
 /// # Errors
-/// [`Error::Busy`].
+/// [`Error::Full`](super::Error::Full).
 pub(super) async fn place(user: &UserId) -> Result<Place> {
     PLACES.take(user).await
 }
@@ -44,7 +44,7 @@ impl Service {
     /// Finds the files below a directory whose paths match.
     ///
     /// # Errors
-    /// As [`storage::Files::glob`]; [`Error::Busy`].
+    /// As [`storage::Files::glob`]; [`Error::Full`](super::Error::Full).
     pub async fn glob(&self, id: TreeId, query: GlobQuery) -> Result<Globbed> {
         let job = Job::on(&id, Weight::Scan, Mode::LongRead);
         let user = id.user().clone();
@@ -55,7 +55,7 @@ impl Service {
     /// Finds the lines that match, in all files below a directory or in one file.
     ///
     /// # Errors
-    /// As [`storage::Files::grep`]; [`Error::Busy`].
+    /// As [`storage::Files::grep`]; [`Error::Full`](super::Error::Full).
     pub async fn grep(&self, id: TreeId, query: GrepQuery) -> Result<Grepped> {
         let job = Job::on(&id, Weight::Scan, Mode::ShortRead);
         let user = id.user().clone();

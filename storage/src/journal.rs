@@ -1,7 +1,7 @@
 //! [`Transaction`]: several renames that happen all or not at all, whenever the service dies.
 //!
 //! A transaction is a directory in the stage. What is to be placed is built in it under the names `0`, `1`, …;
-//! [`Transaction::commit`] writes a [record](crate::record) of it, and from then on the change *is* done: it is applied at
+//! [`Transaction::commit`] writes a record ([`crate::record`]) of it, and from then on the change *is* done: it is applied at
 //! once, and again at the next start if the service died in between. A transaction without a record is thrown away.
 //!
 //! Applying is idempotent. The record holds the inode number of each item: as long as the item in the stage has
