@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use policy::{RelPath, TreeId};
 
-use crate::dir::Dir;
+use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::live::is_temporary_name;
 use crate::stat::{Kind, Stat};
@@ -283,6 +283,10 @@ impl TreeWatch {
     fn compare_below(&mut self, path: RelPath, found: &mut Found) -> Result<()> {
         let mut left = vec![path];
         while let Some(path) = left.pop() {
+            // New directories below each other take the stack of this thread, level by level.
+            if path.segments().count() > DEPTH_MAX {
+                return Err(Error::TooManyEntries(DEPTH_MAX));
+            }
             // First the watch, then the look: what comes after the look makes a notice.
             self.watch(&path)?;
             let files = self.store.files(self.id.clone());

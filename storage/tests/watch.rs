@@ -235,6 +235,20 @@ fn a_tree_that_is_too_large_is_refused_and_one_that_becomes_it_too() {
     assert!(matches!(watch.look(), Err(Error::TooManyEntries(3))));
 }
 
+/// Each level took the stack of the thread, and a command can make more levels than a stack holds.
+#[test]
+fn a_tree_that_is_too_deep_is_refused_and_one_that_becomes_it_too() {
+    let fixture = Fixture::new();
+    put(&fixture.workspace("u"), "file", "1");
+    let watch = || TreeWatch::new(fixture.store.clone(), workspace("u"), ENTRIES_MAX);
+    let mut watching = watch().unwrap();
+    let dir = fixture.root().join("sandbox/u").join(agent().as_str());
+    std::fs::create_dir_all(dir.join("d/".repeat(1500))).unwrap();
+    assert!(watching.read().unwrap() && watching.has_notices());
+    assert!(matches!(watching.look(), Err(Error::TooManyEntries(128))));
+    assert!(matches!(watch(), Err(Error::TooManyEntries(128))));
+}
+
 /// Does something at random, as requests do or as commands do.
 fn act(random: &mut Random, files: &Files, dir: Option<&Path>) {
     const NAMES: [&str; 9] = ["a", "b", "c", "d", "d/a", "d/b", "d/e", "d/e/a", "数据"];

@@ -51,6 +51,9 @@ fn downloading(scene: &Scene<'_>) -> Finding {
 
 /// Uploads that lack their last byte are in no tree, and count for nobody else than their user.
 fn holding_uploads(scene: &Scene<'_>) -> Finding {
+    if scene.stage.host.is_none() {
+        return Finding::Skipped("the service's limit is more than a test may send".into());
+    }
     let held = hold(scene, &scene.workspace());
     let most = (32 << 20) / UPLOAD_BYTES;
     // The control: the disk of another user is another's, and one's own is free again when the uploads are dropped.

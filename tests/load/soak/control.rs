@@ -81,10 +81,10 @@ impl Control {
     /// When the service at `url` is not being replaced: then it broke a connection.
     pub(super) fn await_replacement(&self, url: &str) {
         let state = self.state.lock().unwrap();
-        assert!(
-            state.is_replacing || state.url != url || state.phase == Phase::Ended,
-            "a connection broke or timed out although the service was not killed"
-        );
+        if !state.is_replacing && state.url == url && state.phase != Phase::Ended {
+            drop(state);
+            panic!("a connection broke or timed out although the service was not killed");
+        }
         drop(
             self.changed
                 .wait_timeout_while(state, STEP, |state| state.url == url && state.phase != Phase::Ended)

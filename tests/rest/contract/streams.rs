@@ -206,14 +206,15 @@ fn what_has_given_way_is_gone_and_says_so() {
     assert_eq!(ended["result"]["stdout_bytes"], MIB);
     // A reader that is attached is waited for, so that nothing gives way before it.
     spec["exec_id"] = json!("h");
-    let mut check = Check::default();
+    let (mut check, mut last) = (Check::default(), Value::Null);
     for (number, event) in service.client.stream_run(&tree, &spec).enumerate() {
         if number == 3 {
             std::thread::sleep(Duration::from_millis(300));
         }
         check.take(event["text"].as_str().unwrap_or_default());
+        last = event;
     }
-    assert_eq!(check.bytes, MIB);
+    assert_eq!(check.bytes, MIB, "{last}");
 }
 
 #[test]
