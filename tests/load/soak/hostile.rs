@@ -133,6 +133,11 @@ impl Hostile {
     pub(super) fn remove(&self, client: &Client) {
         // Its runs may go on for the seconds that they have.
         for _ in 0..60 {
+            let runs = client.get(&format!("{}/exec", self.workspace())).unwrap().json();
+            for run in runs["data"].as_array().into_iter().flatten() {
+                let id = run["exec_id"].as_str().unwrap_or_default();
+                let _ = client.delete(&format!("{}/exec/{id}", self.workspace())).unwrap();
+            }
             let removed = client.delete(&self.workspace()).unwrap();
             if removed.is_success() || removed.status == 404 {
                 let _ = client.delete(&format!("{}?scope=overlay", self.skill())).unwrap();
