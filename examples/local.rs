@@ -38,7 +38,7 @@ fn engine() -> Result<(), Box<dyn Error>> {
         serve::stop(&service, Duration::from_secs(8)).await;
         done
     });
-    // In this order: what is closed last waits for nobody.
+    // In this order: what is closed last waits for nothing.
     drop(runtime);
     serve::close(&service);
     done

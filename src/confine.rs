@@ -1,24 +1,25 @@
 //! Finding the strongest confinement that holds here: launcher, data directory and probe, in that order.
 //!
-//! What a host seems to grant is tried out before anybody is served. When namespaces turn out not to hold, or not to
-//! work, the service starts without them, where the configured floor allows that, and says why for ever after.
+//! The confinement that a host seems to grant is tried out before the first request. When namespaces turn out not to
+//! hold, or not to work, the service starts without them, where the configured floor allows that, and says why for ever
+//! after.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use exec::{Ground, HostReport, Isolation, Launcher, LauncherConfig, OwnerMaps, Tier, Whitelist};
+use exec::{HostNamespaces, HostReport, Isolation, Launcher, LauncherConfig, OwnerMaps, Tier, Whitelist};
 use policy::CommandPolicy;
 use policy::command::Profile;
 use storage::live::{Guests, LiveOptions, OwnerSwap};
-use storage::{Recovery, Store};
+use storage::{Project, ProjectQuotas, Recovery, Store, Use};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Durability, Reach};
-use crate::egress::{self, Account, Egress};
-use crate::serve::ServeError;
+use crate::serve_error::ServeError;
+use egress::{Account, Egress};
 
 /// How long the proxy leaves a listener alone that it cannot wait for.
 const LISTENER_PAUSE: Duration = Duration::from_secs(1);
@@ -33,16 +34,16 @@ pub struct Confined {
     pub commands: CommandPolicy,
     /// The bytes on disk.
     pub store: Store,
-    /// What opening the data directory found to mend.
+    /// The leftovers of a crash that opening the data directory mended.
     pub recovery: Recovery,
-    /// What was found out about the walls.
+    /// The findings about the walls.
     pub host: HostReport,
 }
 
 /// Starts commands and opens the data directory, as strongly confined as `config` allows and the host grants, but no
 /// weaker than `floor`.
 ///
-/// To be called before any thread is started: see [`Ground::enter`].
+/// To be called before any thread is started: see [`HostNamespaces::enter`].
 ///
 /// # Errors
 /// [`ServeError::Commands`], [`ServeError::Exec`], [`ServeError::Store`].
@@ -80,7 +81,7 @@ fn prove(
             format!("{error}{}", cause.unwrap_or_default())
         }
     };
-    tracing::warn!(%reason, "namespaces do not work here; commands run without");
+    tracing::warn!(%reason, "namespaces do not work on this host: commands run without them");
     drop(launcher);
     let (launcher, _) = start_launcher(config, floor, Some(reason))?;
     let host = probe(&launcher)?;
@@ -100,7 +101,7 @@ fn start_launcher(
     let may_use_namespaces = config.isolation.maximum == Tier::Namespaces;
     if may_use_namespaces
         && launcher.without_namespaces.is_none()
-        && let Ground::Host(reason) = Ground::enter()
+        && let HostNamespaces::Host(reason) = HostNamespaces::enter()
     {
         launcher.without_namespaces = Some(reason);
     }
@@ -137,6 +138,7 @@ fn open_store(config: &Config, launcher: &Arc<Launcher>) -> Result<(Store, Recov
         idle: config.workspaces.idle(),
         keep: config.workspaces.keep(),
         live,
+        projects: Some(Arc::new(Projects)),
     };
     Store::open(&config.root, options)
         .map_err(|source| ServeError::Store { path: config.root.display().to_string(), source })
@@ -149,6 +151,31 @@ struct Swap(OwnerMaps);
 impl OwnerSwap for Swap {
     fn swapped(&self, directory: BorrowedFd<'_>, owner: u32) -> std::io::Result<OwnedFd> {
         self.0.swapped(directory, owner)
+    }
+}
+
+/// Hands the kernel's calls on projects, which `exec` makes, to `storage`, which knows what is to be of which.
+#[derive(Debug)]
+struct Projects;
+
+impl ProjectQuotas for Projects {
+    fn project_of(&self, file: BorrowedFd<'_>) -> std::io::Result<Project> {
+        let exec::projects::Project { id, is_inherited } = exec::projects::project_of(file)?;
+        Ok(Project { id, is_inherited })
+    }
+
+    fn set_project(&self, file: BorrowedFd<'_>, project: Project) -> std::io::Result<()> {
+        let Project { id, is_inherited } = project;
+        exec::projects::set_project(file, exec::projects::Project { id, is_inherited })
+    }
+
+    fn taken(&self, file: BorrowedFd<'_>, id: u32) -> std::io::Result<Use> {
+        let exec::projects::Allotment { bytes, files, .. } = exec::projects::allotment(file, id)?;
+        Ok(Use { bytes, files })
+    }
+
+    fn allot(&self, file: BorrowedFd<'_>, id: u32, limits: Use) -> std::io::Result<()> {
+        exec::projects::allot(file, id, limits.bytes, limits.files)
     }
 }
 
@@ -172,7 +199,10 @@ fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the limit on open files stays as it is");
+        tracing::warn!(
+            %error,
+            "failed to raise the limit on open files: the service goes on with the present one"
+        );
     }
 }
 
@@ -215,7 +245,10 @@ async fn serve_network(egress: Arc<Egress>, listening: exec::Listening, stop: Ca
             };
             if let Err(error) = served {
                 let (user, agent) = (account.user.as_str(), account.agent.as_str());
-                tracing::error!(%error, user, agent, "the commands of an agent cannot reach the egress proxy");
+                tracing::error!(
+                    %error, user, agent,
+                    "failed to serve the egress proxy: commands of this user and agent cannot reach it until the next try"
+                );
                 tokio::time::sleep(LISTENER_PAUSE).await;
             }
         };
@@ -233,7 +266,7 @@ async fn serve_network(egress: Arc<Egress>, listening: exec::Listening, stop: Ca
     }
 }
 
-/// What commands may reach, when they are not to have the best there is.
+/// The network of commands, when they are not to have the best there is.
 ///
 /// # Errors
 /// [`ServeError::NoProxy`] when the configuration demands the proxy and there is no network to put it into.

@@ -1,13 +1,11 @@
 //! Starting, serving and stopping.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use policy::environment::{Configured, ConfiguredError};
+use policy::environment::Configured;
 use storage::{Recovery, Store};
-use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +15,6 @@ use crate::access::{Access, key_file};
 use crate::audit::{self, Audit, Syncs};
 use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Durability, WhenFull};
 use crate::confine::{self, Confined};
-use crate::egress::Egress;
 use crate::http::{self, App};
 use crate::metrics::Metrics;
 use crate::ops::Service;
@@ -29,58 +26,13 @@ use crate::ops::readiness::Readiness;
 use crate::ops::run::table::RunTable;
 use crate::ops::run::under_way::UnderWay;
 use crate::ops::{snapshots, sweep};
-use crate::registry::Keeper;
+use crate::registry::RegistrySync;
+pub use crate::serve_error::ServeError;
 use crate::telemetry::{self, Spans};
+use egress::Egress;
 
 /// How long answers may take to leave after the last run has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
-
-/// Why the service does not start, or stopped by itself. Each names the step.
-#[derive(Debug, Error)]
-pub enum ServeError {
-    /// The configuration makes no sense.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// A command of the configuration cannot be allowed.
-    #[error("the configuration's `commands`: {0}")]
-    Commands(#[from] policy::command::PolicyError),
-    /// A variable of the configuration cannot be passed.
-    #[error(transparent)]
-    Environment(#[from] ConfiguredError),
-    /// The data directory cannot be used.
-    #[error("the data directory `{path}` cannot be used: {source}")]
-    Store {
-        /// As configured.
-        path: String,
-        /// Why.
-        #[source]
-        source: storage::Error,
-    },
-    /// Commands cannot be run, or not as safely as demanded.
-    #[error("commands cannot be run here: {0}")]
-    Exec(#[from] exec::Error),
-    /// The configuration demands the proxy for commands, which needs a network of their own.
-    #[error(
-        "the configuration's `commands.network = \"proxy\"` needs tier `namespaces`, which this host does not grant \
-         ({reason}): leave it out, or say \"none\" or \"host\""
-    )]
-    NoProxy {
-        /// What is missing.
-        reason: String,
-    },
-    /// The address is taken or not ours.
-    #[error("cannot listen on {address}")]
-    Listen {
-        /// As configured.
-        address: SocketAddr,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The runtime or a signal handler could not be set up.
-    #[error("the service cannot run")]
-    Run(#[from] io::Error),
-}
 
 /// Serves until SIGTERM or SIGINT, then stops in order.
 ///
@@ -94,6 +46,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
     let service = start(&config)?;
     let access = open_access(&config, sources, &service.store).map(Arc::new);
     let served = access.and_then(|access| {
+        exec::return_large_allocations();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let app = App {
             service: Arc::clone(&service),
@@ -114,7 +67,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
 
 /// Starts the launcher, opens the data directory and makes a service of both, which [`tend`] looks after.
 ///
-/// To be called before any thread is started: see [`exec::Ground::enter`]. The program must become the launcher when
+/// To be called before any thread is started: see [`exec::HostNamespaces::enter`]. The program must become the launcher when
 /// its first argument is [`exec::SUBCOMMAND`].
 ///
 /// # Errors
@@ -128,13 +81,25 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     let network = confine::network(config, &launcher)?;
     if recovery != Recovery::default() {
         let Recovery { finished, swept, refused } = recovery;
-        tracing::info!(finished, swept, refused, "mended what a crash had left");
+        tracing::info!(
+            finished,
+            swept,
+            refused,
+            "recovered from a crash: unfinished changes were finished, swept or refused"
+        );
     }
-    tracing::info!(tier = %host.enforcement.tier, landlock_abi = host.enforcement.landlock_abi, "commands are confined");
+    tracing::info!(
+        tier = %host.enforcement.tier, landlock_abi = host.enforcement.landlock_abi,
+        "the launcher confines commands at this tier"
+    );
+    match store.kernel_keeps_quotas() {
+        Ok(()) => tracing::info!("the kernel keeps the quotas of trees"),
+        Err(reason) => tracing::info!(reason, "the service alone keeps the quotas of trees"),
+    }
     let metrics = Arc::new(Metrics::new());
     let audit = Arc::new(open_audit(config, &store, &metrics)?);
     let spans = open_spans(config, &metrics)?;
-    let registry = Keeper::start(store.clone(), recovery != Recovery::default());
+    let registry = RegistrySync::start(store.clone(), recovery != Recovery::default());
     let registry = Arc::new(registry.map_err(|source| store_error(config, source))?);
     let sessions = &config.limits.sessions;
     Ok(Arc::new(Service {
@@ -181,8 +146,8 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     }))
 }
 
-/// Looks after a service until it stops: the proxy of its commands, what they take on the disk, workspaces that nobody
-/// uses, and runs that go on filling what was removed.
+/// Looks after a service until it stops: the proxy of its commands, what they take on the disk, unused workspaces, and
+/// runs that go on filling what was removed.
 pub fn tend(service: &Arc<Service>) {
     let (egress, launcher) = (Arc::clone(&service.egress), Arc::clone(&service.launcher));
     tokio::spawn(confine::serve_egress(egress, launcher, service.stop.clone()));
@@ -200,24 +165,27 @@ pub fn tend(service: &Arc<Service>) {
 async fn drain(service: &Service, grace: Duration) {
     service.runs.close();
     if tokio::time::timeout(grace, service.runs.wait()).await.is_err() {
-        tracing::warn!("killing the runs that have not ended");
+        tracing::warn!("killing runs that did not end within `shutdown_ms`");
         service.stop.cancel();
         service.runs.wait().await;
     }
 }
 
-/// Lays down what is held, when nothing is asked for any more.
+/// Closes live views and flushes the audit log after the last request.
 async fn lay_down(service: &Service) {
     let store = service.store.clone();
-    // What is still in use, the next start tidies.
+    // The next start tidies views that are still in use.
     let closed = tokio::task::spawn_blocking(move || {
         if let Err(error) = store.keep_uptime() {
-            tracing::warn!(%error, "idle workspaces look younger than they are");
+            tracing::warn!(
+                %error,
+                "failed to keep the uptime: idle workspaces will look younger than they are"
+            );
         }
         store.close_views()
     });
     if let Ok(Err(error)) = closed.await {
-        tracing::warn!(%error, "a live view could not be closed");
+        tracing::warn!(%error, "failed to close a live view: the next start removes it");
     }
     service.audit.stop().await;
 }
@@ -339,6 +307,6 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
         }
     }
     lay_down(&service).await;
-    tracing::info!(all_answered = served, "stopped");
+    tracing::info!(all_answered = served, "the service stopped");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What an agent pays for the trait: `ServiceSandbox` against the same requests by a client that does nothing else.
+//! The cost of the trait to an agent: `ServiceSandbox` against the same requests by a client that does nothing else.
 
 use std::fmt::Display;
 use std::time::Instant;

@@ -48,7 +48,7 @@ impl Connection {
         &self.stream
     }
 
-    /// Sends a request and waits for its answer, whatever its status.
+    /// Sends a request and waits for its answer, of any status.
     ///
     /// # Errors
     /// [`Failure::Io`], [`Failure::Protocol`].

@@ -37,7 +37,7 @@ pub(crate) const LAYOUT: Layout = Layout {
 pub(crate) enum Runner {
     /// A service.
     Service(Side),
-    /// Nobody but the bench.
+    /// The bench itself, without a service.
     Native(Spawn),
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn weaker(bench: &Bench) -> Result<Service> {
     Ok(service)
 }
 
-/// One command by everybody who can run it.
+/// One command on every side that can run it.
 ///
 /// # Errors
 /// Every [`Failure`].

@@ -1,4 +1,4 @@
-//! What the services are filled with: archives of known shape, the same bytes in every run.
+//! The content of the services: archives of known shape, the same bytes in every run.
 
 use std::io::{Cursor, Write};
 

@@ -21,7 +21,7 @@ pub(crate) const LAYOUT: Layout = Layout {
 
 /// Skills that a command of a workspace sees, in the rows about that.
 const SKILLS: [usize; 4] = [0, 1, 8, 64];
-/// Users who come back after a pause, and the pause: longer than anything is kept ready for them.
+/// Users who come back after a pause, and the pause: longer than namespaces and views are kept ready for them.
 const PAUSED: usize = 100;
 const PAUSE: Duration = Duration::from_millis(2_500);
 /// Clients that the many users come through.

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::client::Connection;
 use crate::error::{Failure, Result};
 
-/// What one slice of load showed.
+/// The figures of one slice of load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     /// Median latency.
@@ -27,7 +27,7 @@ pub(crate) struct Slice {
     pub time: Duration,
     /// Requests after which no further one is begun.
     pub calls: usize,
-    /// Requests made whatever the time.
+    /// Requests made however long they take.
     pub calls_min: usize,
 }
 
@@ -124,7 +124,7 @@ fn readable(connections: &[Connection]) -> Result<Vec<bool>> {
     Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
 }
 
-/// What single latencies, taken in `elapsed`, come to.
+/// The figures of single latencies, taken in `elapsed`.
 pub(crate) fn sample(mut latencies: Vec<Duration>, elapsed: Duration) -> Sample {
     latencies.sort_unstable();
     let at = |share: f64| -> Duration {

@@ -4,6 +4,7 @@
 //! * [`sides`] starts them on fresh directories and lets them take turns; [`workloads`] says at what with files,
 //!   [`searching`] in them, [`execution`] and [`growth`] with commands, [`backend`] through the
 //!   agent's side;
+//! * [`earlier`] compares two builds of the service instead;
 //! * [`client`] and [`load`] are the load generator, [`native`] and [`spawn`] the floors, [`report`] the tables.
 //!
 //! `scripts/bench` builds both programs in release mode and starts this one; `docs/PERFORMANCE.md` reads the tables.
@@ -11,6 +12,7 @@
 mod backend;
 mod bare;
 mod client;
+mod earlier;
 mod error;
 mod execution;
 mod fixture;
@@ -68,6 +70,9 @@ struct Measure {
     /// Only the groups of workloads named: reads, writes, listing, uploads, footprint, searching, execution, growth, backend
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// An earlier build of the service: compares the two, request by request, and measures nothing else
+    #[arg(long, conflicts_with = "only")]
+    against: Option<PathBuf>,
     /// The service under test [default: `filesecbox` beside this program]
     #[arg(long)]
     program: Option<PathBuf>,
@@ -128,7 +133,13 @@ fn measure(options: &Measure) -> Result<()> {
             writeln!(notes, "bench: this host grants commands tier `{tier}` only; the figures are of that");
     }
     let mut tables: Vec<(&Layout, Vec<Row>)> = Vec::new();
+    if let Some(earlier) = &options.against {
+        tables.push((&earlier::LAYOUT, earlier::earlier(&bench, earlier)?));
+    }
     for (name, layout, group) in GROUPS {
+        if options.against.is_some() {
+            break;
+        }
         if options.only.is_empty() || options.only.iter().any(|only| only == name) {
             let _ = writeln!(notes, "bench: {name}");
             let rows = group(&bench)?;

@@ -12,7 +12,7 @@ use crate::load::Slice;
 /// The median time of `work`, repeated as long as the slice allows.
 ///
 /// # Errors
-/// What `work` returns.
+/// The error of `work`.
 pub(crate) fn median(slice: Slice, mut work: impl FnMut() -> Result<()>) -> Result<Duration> {
     let (start, mut times) = (Instant::now(), Vec::new());
     while times.len() < slice.calls && (start.elapsed() < slice.time || times.len() < slice.calls_min) {

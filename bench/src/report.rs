@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-/// What a row's figures are.
+/// The meaning of a row's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Microseconds; less is better.
@@ -55,7 +55,7 @@ impl Figure {
     }
 }
 
-/// What the columns of a table are, and which of them are divided by which.
+/// The columns of a table, and which of them are divided by which.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// The headings of the figures.
@@ -73,13 +73,13 @@ pub(crate) const SERVICES: Layout = Layout {
 /// One workload: the median of each side.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// What was done.
+    /// The workload.
     pub name: String,
-    /// What the figures are.
+    /// The meaning of the figures.
     pub unit: Unit,
     /// One for each column of the layout; `None` where there is nothing to measure.
     pub figures: Vec<Option<Figure>>,
-    /// What the ratios should be, or another goal in words.
+    /// The goal of the ratios, or another goal in words.
     pub goal: &'static str,
 }
 

@@ -16,7 +16,7 @@ use crate::workloads::{Lines, figure, micros};
 const CORPUS: &str = "corpus";
 /// The user whose workspace has the same files.
 const USER: &str = "searcher";
-/// What is looked for: in one file of ten, once.
+/// The text that is looked for: in one file of ten, once.
 const EXPRESSION: &str = r"error \d+: \w+";
 
 /// A merged view, a workspace, and the program whose libraries the service uses.

@@ -117,7 +117,7 @@ impl Drop for Service {
     }
 }
 
-/// Adds up what a process and its descendants share with nobody.
+/// Adds up what a process and its descendants do not share with other processes.
 fn private_below(pid: u32) -> u64 {
     let own = kibibytes(pid, &["Private_Clean:", "Private_Dirty:"]) * 1024;
     own + children(pid).into_iter().map(private_below).sum::<u64>()

@@ -112,7 +112,7 @@ pub(crate) struct Bench {
     place: PathBuf,
 }
 
-/// What is started.
+/// The programs that are started.
 pub(crate) struct Programs {
     pub filesecbox: PathBuf,
     pub bare: PathBuf,
@@ -170,7 +170,7 @@ impl Bench {
     /// besides meets all of them.
     ///
     /// # Errors
-    /// What `measure` returns.
+    /// The error of `measure`.
     pub(crate) fn compare<S, const N: usize>(
         &self,
         sides: [S; N],
@@ -183,7 +183,7 @@ impl Bench {
     /// As [`Bench::compare`], where some sides may be absent.
     ///
     /// # Errors
-    /// What `measure` returns.
+    /// The error of `measure`.
     pub(crate) fn compare_optional<S, const N: usize>(
         &self,
         sides: [Option<S>; N],

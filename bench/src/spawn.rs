@@ -22,7 +22,7 @@ pub(crate) const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 pub(crate) const LOCALE: [(&str, &str); 1] = [("LC_CTYPE", "C.UTF-8")];
 /// The uid and gid of commands under `bwrap`.
 const SANDBOX: &str = "64001";
-/// What of the host stands in the root of commands under `bwrap`, where it exists.
+/// The host's paths in the root of commands under `bwrap`, where they exist.
 const SYSTEM: [&str; 5] = ["/usr", "/bin", "/sbin", "/lib", "/lib64"];
 
 /// The file of the program `name`; the name where there is none.
@@ -35,8 +35,8 @@ pub(crate) fn find(name: &str) -> PathBuf {
     files.find(|file| file.is_file()).unwrap_or_else(|| PathBuf::from(name))
 }
 
-/// How long everybody rests after commands under `bwrap`. The kernel takes their network namespaces down long after they
-/// have ended, and holds up whoever makes or takes down other namespaces meanwhile.
+/// How long all sides rest after commands under `bwrap`. The kernel takes their network namespaces down long after they
+/// have ended, and holds up processes that make or take down other namespaces meanwhile.
 const REST: Duration = Duration::from_millis(500);
 
 /// A way to start a command.

@@ -44,3 +44,26 @@ fn every_workload_gives_a_row_with_figures() {
         assert!(row.is_some_and(|row| row.split('|').skip(2).any(has_figure)), "{workload}: {table}");
     }
 }
+
+#[test]
+fn two_builds_are_compared_request_by_request() {
+    let bench = Path::new(env!("CARGO_BIN_EXE_bench"));
+    let filesecbox = bench.with_file_name("filesecbox");
+    if !filesecbox.is_file() {
+        // Whether that may be is the other test's concern.
+        return;
+    }
+    let mut command = Command::new(bench);
+    command.arg("--quick").arg("--program").arg(&filesecbox).arg("--against").arg(&filesecbox);
+    let output = command.output().unwrap();
+    let (table, notes) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{notes}");
+    for workload in
+        ["raw read", "grep", "replace a skill", "`echo`, p50", "first command", "strict", "`landlock`"]
+    {
+        let row = table.lines().find(|line| line.contains(workload));
+        let has_unit = |cell: &&str| cell.contains(" µs") || cell.contains(" ms");
+        let figures = |row: &str| row.split('|').skip(2).take(4).filter(has_unit).count();
+        assert!(row.is_some_and(|row| figures(row) == 4), "{workload}: {table}");
+    }
+}

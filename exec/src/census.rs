@@ -67,7 +67,7 @@ pub(crate) fn group_in(stat: &str) -> Option<i32> {
     field(stat, 5)?.parse().ok()
 }
 
-/// How many threads a `stat` tells of (field 20); a process that nobody has collected yet counts, too.
+/// The number of threads in a `stat` (field 20); a process that its parent has not collected yet counts, too.
 fn threads_in(stat: &str) -> u64 {
     field(stat, 20).and_then(|threads| threads.parse().ok()).unwrap_or(0).max(1)
 }

@@ -19,9 +19,9 @@ pub enum Error {
     Unsupported {
         /// The floor.
         wanted: Tier,
-        /// What the host grants.
+        /// The tier that the host grants.
         granted: Tier,
-        /// What is missing.
+        /// The missing grant.
         reason: String,
     },
     /// The service cannot take the uid that owns the tree.
@@ -104,7 +104,7 @@ pub enum Error {
         /// `all` or `your`.
         whose: &'static str,
     },
-    /// What a mounted run is to see makes no sense.
+    /// The attachments of a mounted run make no sense.
     #[error("a run in namespaces needs exactly one tree and at most {most} attached directories")]
     Attachments {
         /// The most there can be.

@@ -6,70 +6,46 @@
 //!
 //! | Module | Holds |
 //! | --- | --- |
-//! | [`tier`] | the strengths of confinement, asked for and granted |
-//! | [`programs`], [`binary`] | which files the allowed programs are |
-//! | [`surface`], [`walls`] | what of the host a run may read; Landlock rulesets |
-//! | [`seccomp`] | the system call filter |
-//! | [`mounts`], [`owners`] | what a run in namespaces sees, and as whose |
-//! | [`networks`] | the network namespaces that runs live in |
+//! | [`tier`], [`limit`], [`step`], [`error`] | the strengths of confinement, and what can stop a run |
+//! | [`service`] | the service's side: its handle on the launcher, one run and its result, what runs are lent |
 //! | [`wire`] | what service and launcher say to each other |
 //! | [`zygote`] | the launcher process |
-//! | [`launcher`] | the service's handle on it |
-//! | [`run`], [`watch`], [`output`], [`result`], [`enforcement`], [`hint`] | one run and its result |
-//! | [`live`], [`ends`], [`input`] | taking part in a run under way; its standard streams |
-//! | [`ground`] | the namespaces that the service itself stands in |
-//! | [`host`] | what this host grants, found out by doing |
+//! | [`supervisor`] | system calls of a run that the service answers |
+//! | [`walls`] | programs, Landlock rulesets, the system call filter |
+//! | [`census`] | how many processes there are |
 //! | [`sys`] | the system calls without a safe wrapper |
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
-mod begun;
-mod binary;
 mod census;
-mod ends;
-mod enforcement;
-pub mod error;
-pub mod ground;
-mod hint;
-pub mod host;
-mod input;
-pub mod launcher;
-pub mod live;
-pub mod mounts;
-pub mod networks;
-mod output;
-pub mod owners;
-pub mod programs;
-pub mod residents;
-mod result;
-pub mod run;
-mod seccomp;
-pub mod step;
+mod error;
+mod limit;
+mod service;
+mod step;
 mod supervisor;
-mod surface;
 mod sys;
-pub mod tier;
-mod tube;
+mod tier;
 mod walls;
-mod watch;
 mod wire;
 mod zygote;
 
-pub use begun::Begun;
 pub use error::Error;
-pub use ground::Ground;
-pub use host::{Canary, HostReport};
-pub use launcher::{Launcher, LauncherConfig};
-pub use live::{Chunk, Control, Feed, Live, Signal, Stream, WindowSize};
-pub use mounts::{Attachment, Role};
-pub use networks::{Listening, NetworkOwner};
-pub use output::unfinished_character;
-pub use owners::OwnerMaps;
-pub use programs::{Programs, SEARCH_PATH, Whitelist};
-pub use result::{Encoding, ExecResult, Limit, Told};
-pub use run::{Halt, RunSpec};
+pub use limit::Limit;
+pub use service::host::{Canary, HostReport};
+pub use service::host_namespaces::HostNamespaces;
+pub use service::launcher::{Launcher, LauncherConfig};
+pub use service::mounts::{Attachment, HOME, Role, TEMPORARY};
+pub use service::networks::{Listening, NetworkOwner};
+pub use service::owners::OwnerMaps;
+pub use service::projects;
+pub use service::run::handle::RunHandle;
+pub use service::run::live::{Chunk, Control, Feed, Live, Signal, Stream, WindowSize};
+pub use service::run::output::unfinished_character;
+pub use service::run::result::{Encoding, ExecResult, ForeignResult};
+pub use service::run::spec::{Halt, RunSpec};
 pub use step::Step;
-pub use sys::watch as watch_descriptor;
+pub use sys::{return_large_allocations, watch as watch_descriptor};
 pub use tier::{Enforcement, Isolation, Layer, MemoryBound, Network, Tier};
+pub use walls::programs::{Programs, SEARCH_PATH, Whitelist};
 pub use zygote::launcher_main;
 
 /// The argument by which the service's binary is told to be a launcher.

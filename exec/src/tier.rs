@@ -45,7 +45,7 @@ impl Default for Isolation {
     }
 }
 
-/// What a run may reach over the network, least first.
+/// The network that a run may reach, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
@@ -55,7 +55,7 @@ pub enum Network {
     None,
     /// The same, and the egress proxy, and through it what the proxy lets pass. Needs tier [`Tier::Namespaces`].
     Proxy,
-    /// Whatever the host reaches, unfiltered, over TCP and UDP. The service's own ports are within reach too.
+    /// Every address that the host reaches, unfiltered, over TCP and UDP. The service's own ports are within reach too.
     Host,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for Layer {
     }
 }
 
-/// What bounds the memory of a run as a whole.
+/// The means that bounds the memory of a run as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryBound {
@@ -129,7 +129,7 @@ impl fmt::Display for MemoryBound {
     }
 }
 
-/// What confined a run, layer by layer.
+/// The walls around a run, layer by layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enforcement {
     /// The tier as a whole.
@@ -154,10 +154,10 @@ pub struct Enforcement {
     pub limits: Layer,
     /// A limit on the memory of all processes of the run together.
     pub memory: Layer,
-    /// What keeps that limit.
+    /// The means that keeps that limit.
     pub memory_bound: MemoryBound,
     /// Nothing outlives the run.
     pub termination: Layer,
-    /// What these layers do not promise, in words.
+    /// The gaps of these layers, in words.
     pub notes: Vec<Cow<'static, str>>,
 }

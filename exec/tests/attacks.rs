@@ -1,4 +1,4 @@
-//! What a command must not be able to do, each test named after the attack.
+//! Acts that a command must not be able to do, each test named after the attack.
 //!
 //! Every script also does something that must work, so that a run that never started proves nothing. The last test
 //! repeats all of them without root, where the service and its runs share one uid.
@@ -503,7 +503,7 @@ print([fd for fd in range(256) if os.path.lexists(f'/proc/self/fd/{fd}')])";
     assert_eq!(sandbox.python(script).await.stdout, "[0, 1, 2]\n");
 }
 
-/// Its name is its own: which others the kernel shows depends on who asks and where.
+/// Its name is its own: which others the kernel shows depends on the process that asks and on its place.
 const KEYRING: &str = "keyring_of_a_container";
 
 /// Runs as the only test of its process, in a session keyring as containers give one: see the test below.

@@ -123,7 +123,7 @@ async fn signals_reach_the_group_and_a_kill_everything() {
     // Without a process namespace the killed `sleep` is in the group until the launcher has collected it.
     let begun = Instant::now();
     while control.signal(Signal::Usr1).unwrap() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "somebody is left");
+        assert!(begun.elapsed() < Duration::from_secs(10), "a process is left");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -113,15 +113,15 @@ async fn a_launcher_whose_warden_is_gone_ends_and_another_takes_over() {
         let launcher = sandbox.launcher.pid();
         let children = fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap();
         // It is the launcher's first child.
-        let warden = children.split_whitespace().next().unwrap();
-        let warden = nix::unistd::Pid::from_raw(warden.parse().unwrap());
-        nix::sys::signal::kill(warden, nix::sys::signal::Signal::SIGKILL).unwrap();
+        let monitor = children.split_whitespace().next().unwrap();
+        let monitor = nix::unistd::Pid::from_raw(monitor.parse().unwrap());
+        nix::sys::signal::kill(monitor, nix::sys::signal::Signal::SIGKILL).unwrap();
         let stat = || fs::read_to_string(format!("/proc/{launcher}/stat"));
         let gone = || stat().map_or(true, |stat| stat.contains(") Z "));
-        until("the launcher of a dead warden", gone).await;
+        until("the launcher of a dead monitor", gone).await;
         assert_eq!(sandbox.bash("echo again").await.stdout, "again\n");
         assert_ne!(sandbox.launcher.pid(), launcher);
-        until("groups of a launcher without a warden", || groups(launcher).is_empty()).await;
+        until("groups of a launcher without a monitor", || groups(launcher).is_empty()).await;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Network namespaces of runs: who shares one with whom, what is in it, and what happens when there can be none.
+//! Network namespaces of runs: which runs share one, what is in it, and what happens when there can be none.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stderr)]
 
 mod support;
@@ -137,7 +137,7 @@ async fn the_proxy_listens_for_runs_that_may_use_it_and_hears_whose_they_are() {
         });
         let said = accepted.await.unwrap();
         drop(listening);
-        // Without a run it may go, and whoever listens hears of it.
+        // Without a run the namespace may go, and the holder of the listener is told.
         (owner, said, tokio::time::timeout(Duration::from_secs(20), gone.changed()).await.unwrap().is_err())
     });
     let script = format!(
@@ -203,7 +203,8 @@ async fn a_launcher_without_the_process_that_makes_networks_is_replaced() {
     assert_ne!(sandbox.launcher.pid(), launcher);
 }
 
-/// What makes a user namespace in which only so many network namespaces are possible, and repeats one test there.
+/// A program that makes a user namespace in which only so many network namespaces are possible, and repeats one test
+/// there.
 const REPEATED: &str = "FILESECBOX_TEST_NETWORKS_MAX";
 
 #[tokio::test]
@@ -237,7 +238,7 @@ async fn without_networks(most: usize) {
     }
     assert_eq!(sandbox.launcher.offers_proxy(), most > 1);
     let script = "import socket\ntry: socket.socket(); print('a socket')\nexcept OSError as e: print(e.errno)\n\
-                  try: print(len(open('/proc/net/tcp').readlines()))\nexcept OSError: print(1)";
+                  try: print(len(open('/proc/net/unix').readlines()))\nexcept OSError: print(1)";
     for number in 1..most + 2 {
         let of = owner(&format!("u{number}"), "a");
         let result = python(&sandbox, of, Network::None, script).await;
@@ -256,6 +257,49 @@ async fn without_networks(most: usize) {
         assert_eq!(result.stdout, "97\n1\n");
         let Layer::Unavailable { reason } = &result.enforcement.network else { panic!("{result:?}") };
         assert!(reason.contains("no network namespace can be made"), "{reason}");
+    }
+}
+
+/// A program that repeats one test without `CAP_NET_ADMIN`, as most privileged containers have it.
+const UNPRIVILEGED: &str = "FILESECBOX_TEST_WITHOUT_NET_ADMIN";
+
+/// Shows which user namespace owns its network by trying to switch the loopback interface off.
+const SWITCH_OFF: &str = r"import fcntl, socket, struct
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+flags = struct.unpack('16sh', fcntl.ioctl(end, 0x8913, struct.pack('16sh', b'lo', 0)))[1]
+print('up' if flags & 1 else 'down')
+try: fcntl.ioctl(end, 0x8914, struct.pack('16sh', b'lo', 0)); print('switched off')
+except OSError as e: print(type(e).__name__)";
+
+#[tokio::test]
+async fn networks_are_made_without_the_capability_and_belong_to_no_run() {
+    if std::env::var_os(UNPRIVILEGED).is_none() {
+        let allowed =
+            Command::new("unshare").args(["--user", "true"]).status().is_ok_and(|done| done.success());
+        if !has("root", is_root()) || !has("userns", allowed) {
+            return;
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-net_admin", "--inh-caps", "-net_admin"]);
+        command.arg(std::env::current_exe().unwrap());
+        command.args(["--exact", "networks_are_made_without_the_capability_and_belong_to_no_run"]);
+        let output = command.arg("--nocapture").env(UNPRIVILEGED, "1").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+        return;
+    }
+    // With a user id of their own, and as the service's.
+    for own_uid in [true, false] {
+        let config = LauncherConfig { proxy_port: Some(PORT), ..config(Profile::Default) };
+        let Some(sandbox) = Sandbox::with(config, own_uid) else { return };
+        if !has("namespaces", sandbox.launcher.tier() == Tier::Namespaces) {
+            return;
+        }
+        assert_eq!(sandbox.launcher.without_proxy(), None);
+        let result = python(&sandbox, owner("u", "a"), Network::None, SWITCH_OFF).await;
+        assert_eq!(result.stdout, "up\nPermissionError\n", "{result:?}");
+        let result = python(&sandbox, owner("u", "a"), Network::Proxy, CLIENT).await;
+        assert_eq!(result.stdout, "ConnectionRefusedError\n".repeat(3), "{result:?}");
     }
 }
 

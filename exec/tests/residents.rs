@@ -130,7 +130,8 @@ async fn a_directory_that_is_not_there_is_told_as_ever_and_the_next_run_goes_on(
     assert_eq!(sandbox.bash("echo on").await.stdout, "on\n");
 }
 
-/// Scripts after which nobody may find what they leave: each with how the next run looks for it, and prints nothing.
+/// Scripts whose leftovers no later run may find: each with the script by which the next run looks, which prints
+/// nothing.
 const LEFT_BEHIND: [(&str, &str); 4] = [
     ("sleep 600 & disown", "pgrep sleep; ls /proc | grep -v '^[0-9]*$' | grep sleep"),
     // Not by setsid(1), which is on no list: a shell that may not start it is gone at once.
@@ -172,7 +173,7 @@ async fn a_run_that_was_ended_is_the_last_of_its_process() {
     assert_eq!(result.signal.as_deref(), Some("SIGKILL"));
     assert!(!sandbox.bash("true").await.is_residents);
 
-    // Whoever waits goes away.
+    // The caller who waits goes away.
     warm(&sandbox, &sandbox.spec("bash", &["-c", "sleep 602"])).await;
     let waiting = sandbox.launcher.run(sandbox.spec("bash", &["-c", "sleep 602"]));
     assert!(tokio::time::timeout(Duration::from_millis(500), waiting).await.is_err());
@@ -209,7 +210,7 @@ async fn memory_is_bounded_in_a_residents_run_too() {
 async fn other_surroundings_get_another_process() {
     let Some(sandbox) = sandbox() else { return };
     let spec = sandbox.spec("echo", &[]);
-    // Whoever they run as can begin there.
+    // Any user can begin there.
     fs::set_permissions(&sandbox.tree, fs::Permissions::from_mode(0o777)).unwrap();
     let directory = sandbox.root.path().join("other");
     fs::create_dir(&directory).unwrap();
@@ -226,10 +227,8 @@ async fn other_surroundings_get_another_process() {
     assert!(!is_residents(&|spec| spec.limits.run_memory_bytes += MIB).await);
     assert!(!is_residents(&|spec| spec.limits.processes += 1).await);
     assert!(!is_residents(&|spec| spec.attachments[0].generation = 7).await);
-    assert!(
-        !is_residents(&|spec| spec.attachments[1] = attach(exec::mounts::HOME, &directory, Role::Home)).await
-    );
-    let temporary = || attach(exec::mounts::TEMPORARY, &directory, Role::Temporary);
+    assert!(!is_residents(&|spec| spec.attachments[1] = attach(exec::HOME, &directory, Role::Home)).await);
+    let temporary = || attach(exec::TEMPORARY, &directory, Role::Temporary);
     assert!(!is_residents(&|spec| spec.attachments.push(temporary())).await);
     let next = sandbox.view.owner.map(|uid| uid + 500);
     assert!(!is_residents(&|spec| spec.view.owner = next).await);

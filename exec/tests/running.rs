@@ -110,6 +110,15 @@ async fn the_environment_is_exactly_what_was_given() {
 }
 
 #[tokio::test]
+async fn a_command_gives_way_to_the_service_and_cannot_change_that() {
+    let sandbox = sandbox!();
+    let script = "import os\nprint(os.getpriority(os.PRIO_PROCESS, 0))\n\
+                  try: os.setpriority(os.PRIO_PROCESS, 0, 0)\nexcept PermissionError: print('refused')";
+    let result = sandbox.run("python3", &["-c", script]).await;
+    assert_eq!(result.stdout, "10\nrefused\n", "{}", result.stderr);
+}
+
+#[tokio::test]
 async fn arguments_of_128_kib_arrive_and_more_is_refused() {
     let sandbox = sandbox!();
     let long = "\u{1}é".repeat(30_000);
@@ -300,7 +309,8 @@ async fn ordinary_tools_work() {
     }
 }
 
-/// What is in the root is as old as on the host: a source that looks younger than its byte code is compiled at every start.
+/// Files in the root are as old as on the host: a source that looks younger than its byte code is compiled at every
+/// start.
 #[tokio::test]
 async fn python_uses_the_byte_code_that_it_uses_outside() {
     let sandbox = sandbox!();
@@ -383,7 +393,7 @@ async fn a_signal_without_a_name_ends_one_command_and_no_other() {
             ("done\n", Some("signal 40"), -1),
             "{result:?}"
         );
-        // Whoever it is of.
+        // The nameless signal of the process left behind must not count for the next command.
         let result = sandbox.bash("exit 7").await;
         assert_eq!((result.exit_code, result.timed_out), (7, false), "{result:?}");
     }

@@ -22,7 +22,7 @@ const SECRET_PREFIXES: [&str; 3] = ["KUBERNETES_", "SERVICE_", "SECRET_"];
 /// (ld.so(8); bash(1), FUNCTIONS).
 const LOADER_PREFIXES: [&str; 2] = ["LD_", "BASH_FUNC_"];
 
-/// Names that make a loader or an interpreter run, read or log what nobody named.
+/// Names that make a loader or an interpreter run, read or write files that the command line does not name.
 const LOADER_NAMES: [&str; 26] = [
     "BASHOPTS",
     "BASH_ENV",
@@ -81,7 +81,7 @@ pub struct Configured(Vec<(String, String)>);
 pub struct ConfiguredError {
     /// The name as configured, shortened.
     pub name: String,
-    /// What is wrong with it.
+    /// The fault of the variable.
     pub problem: VariableProblem,
 }
 

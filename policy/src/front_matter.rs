@@ -67,7 +67,7 @@ pub fn split(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// What follows the line `---` that a text begins with; `None` when it begins otherwise.
+/// The text after the line `---` that it begins with; `None` when it begins otherwise.
 #[must_use]
 pub fn opened(text: &str) -> Option<&str> {
     let first = text.split_inclusive('\n').next().filter(|line| line.trim_end() == "---")?;
@@ -95,7 +95,7 @@ pub fn fields(head: &str) -> Result<Mapping, Unread> {
     }
 }
 
-/// What may still be read.
+/// The budget that is left for reading.
 struct Budget {
     nodes: Cell<usize>,
     bytes: Cell<usize>,
@@ -135,7 +135,7 @@ impl Bounded<'_> {
         self.node().map(|()| value.into())
     }
 
-    /// What reads the values inside this one.
+    /// The reader of the values inside this one.
     fn below<E: Error>(self) -> Result<Self, E> {
         self.node()?;
         let levels = self.levels.checked_sub(1).ok_or_else(|| self.budget.spend::<E>())?;

@@ -33,5 +33,5 @@ pub use limits::{
 };
 pub use path::{PathError, RelPath};
 pub use scope::Scope;
-pub use tree::TreeId;
+pub use tree::{TreeId, WorkspaceId};
 pub use view::View;

@@ -87,13 +87,13 @@ impl Default for FileLimits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiskLimits {
-    /// What one tree takes on the disk, in bytes of whole blocks.
+    /// The room that one tree takes on the disk, in bytes of whole blocks.
     pub bytes: u64,
     /// Names in one tree: files, directories, links, and marks of what was removed from a baseline.
     pub files: u64,
-    /// What the file system keeps free, in bytes: below it nothing is written. 0 is no floor.
+    /// The room that the file system keeps free, in bytes: below it nothing is written. 0 is no floor.
     pub free_bytes: u64,
-    /// What a user's unfinished changes, uploads and downloads take on the disk together, in bytes.
+    /// The room that a user's unfinished changes, uploads and downloads take on the disk together, in bytes.
     pub in_flight_bytes: u64,
 }
 
@@ -109,8 +109,8 @@ impl Default for DiskLimits {
 pub struct SnapshotLimits {
     /// Snapshots of one workspace.
     pub per_workspace: usize,
-    /// What all snapshots of one workspace take on the disk together, in bytes of whole blocks: contents that several
-    /// have are there once.
+    /// The room that all snapshots of one workspace take on the disk together, in bytes of whole blocks: contents that
+    /// several have are there once.
     pub bytes: u64,
     /// Files that keep them: one for each content, and one for each snapshot.
     pub files: u64,
@@ -206,7 +206,7 @@ pub struct SessionLimits {
     pub terminals_per_user: usize,
     /// Terminals of all users at once.
     pub terminals: usize,
-    /// Runs of one user whose changes nobody has decided about, those under way included.
+    /// Runs of one user whose changes are neither committed nor discarded, those under way included.
     pub undecided_per_user: usize,
     /// The same of all users.
     pub undecided: usize,
@@ -258,11 +258,11 @@ impl Default for NetworkLimits {
 pub struct EventLimits {
     /// Streams of all users at once, and trees that are watched.
     pub listeners: usize,
-    /// Streams of one user's trees at once.
+    /// Streams of one user's trees at once, and trees of one user that are watched.
     pub listeners_per_user: usize,
     /// Entries of a tree that is watched; each directory of the user's own among them takes a watch of the kernel.
     pub entries: usize,
-    /// Events of one tree that are kept for those who come back.
+    /// Events of one tree that are kept for listeners that reconnect.
     pub history: usize,
 }
 
@@ -291,7 +291,7 @@ pub struct WorkLimits {
     pub long_per_user: usize,
     /// Long work of all users at once.
     pub long: usize,
-    /// Longest wait for a place, and for others who work on the same tree, before `busy`, in milliseconds.
+    /// Longest wait for a place, and for other requests on the same tree, before `busy`, in milliseconds.
     pub queue_ms: u64,
     /// How long any work may take, in milliseconds: then it ends, and nothing was changed.
     pub long_ms: u64,

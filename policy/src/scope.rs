@@ -1,4 +1,4 @@
-//! [`Scope`]: whose skills a request means.
+//! [`Scope`]: the owner of the skills that a request means.
 
 use std::fmt;
 use std::str::FromStr;

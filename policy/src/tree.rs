@@ -62,6 +62,29 @@ impl TreeId {
     }
 }
 
+/// The user and agent of a workspace. Sorted by user, then by agent.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkspaceId {
+    /// The owner.
+    pub user: UserId,
+    /// With which agent.
+    pub agent: AgentId,
+}
+
+impl WorkspaceId {
+    /// The workspace whose user and agent a tree has.
+    #[must_use]
+    pub fn of(tree: &TreeId) -> Self {
+        Self { user: tree.user().clone(), agent: tree.agent().clone() }
+    }
+
+    /// Its tree.
+    #[must_use]
+    pub fn workspace(&self) -> TreeId {
+        TreeId::Workspace(self.user.clone(), self.agent.clone())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What a command may see, as `storage` prepared it and `exec` enforces it.
+/// The directories that a command may see, as `storage` prepared them and `exec` enforces them.
 ///
 /// A view is data only. `ops` receives it from the one crate and hands it to the other; neither knows its giver.
 #[derive(Clone, Debug, PartialEq, Eq)]

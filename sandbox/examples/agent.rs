@@ -26,7 +26,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let ours = Place::in_workspace(Arc::new(NoneSandbox::open(ours)?), UserId::parse("server")?, "").await?;
     let kept = Arc::new(OffloadStore::new(ours, system_clock(), OffloadOptions::default()));
 
-    // A conversation: whose, and with which tools.
+    // A conversation: its user and its tools.
     let user = UserId::parse("小明")?;
     let conversation = session_key("cli", "1");
     let session = Session::open(&*sandbox, user.clone()).await?;

@@ -7,7 +7,8 @@ use crate::SandboxPath;
 /// The result of a method of a sandbox.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What an agent must tell apart; the same everywhere, and the same words as the `code` of the REST interface.
+/// The kinds of failure that an agent must tell apart; the same in every backend, and the same words as the `code` of
+/// the REST interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -30,7 +31,7 @@ pub enum ErrorKind {
     Quota,
     /// The backend did not answer in time. A *command* that passes its deadline is a result, not this.
     Timeout,
-    /// Nobody is there to answer: no connection, no container, or the backend was closed.
+    /// The backend cannot answer: no connection, no container, or it was closed.
     Disconnected,
     /// The request makes no sense as sent.
     Invalid,
@@ -71,7 +72,7 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// What went wrong: its kind, the operation and the path it was about, and its cause.
+/// A failure: its kind, the operation and the path it was about, and its cause.
 ///
 /// The text never holds a path of the host; the cause may, and is for logs.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +113,7 @@ impl Error {
             ErrorKind::TooLarge => "has more bytes or entries than may be had at once",
             ErrorKind::Quota => "finds no more room",
             ErrorKind::Timeout => "the answer did not come in time",
-            ErrorKind::Disconnected => "nobody is there to answer",
+            ErrorKind::Disconnected => "the backend is not there to answer",
             ErrorKind::Invalid => "cannot be meant",
             ErrorKind::Unsupported => "is not possible here",
             ErrorKind::Busy => "too much is going on: try again later",
@@ -135,7 +136,7 @@ impl Error {
         self
     }
 
-    /// What an agent acts upon.
+    /// The kind, upon which an agent acts.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -7,14 +7,14 @@ use bytes::Bytes;
 
 use crate::SandboxPath;
 
-/// What to run.
+/// The program to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
     /// A program and its arguments, each as it is: no shell sees them.
     Argv {
         /// A name to be looked up, or an absolute path.
         program: String,
-        /// What follows it.
+        /// Its arguments.
         arguments: Vec<String>,
     },
     /// A script for the user's shell (`sh -c`).
@@ -24,13 +24,13 @@ pub enum Program {
 /// A command and all that it may be given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecSpec {
-    /// What to run.
+    /// The program to run.
     pub program: Program,
     /// The directory to run in; the workspace by default.
     pub directory: Option<SandboxPath>,
     /// Variables beside those that the backend sets.
     pub environment: BTreeMap<String, String>,
-    /// What comes from its standard input, which then ends.
+    /// The bytes of its standard input, which then ends.
     pub stdin: Bytes,
     /// After this the whole tree of processes is killed. `None`: the backend's own limit, which also bounds this.
     pub timeout: Option<Duration>,
@@ -42,7 +42,7 @@ pub struct ExecSpec {
 /// How many bytes of each output stream are kept unless said otherwise: 1 MiB.
 pub const OUTPUT_BYTES_DEFAULT: usize = 1 << 20;
 
-/// The most bytes of each output stream that can be kept, whatever is asked for: 64 MiB.
+/// The most bytes of each output stream that can be kept, however many a caller asks for: 64 MiB.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
 
 /// The name of a signal of Linux (signal(7)).

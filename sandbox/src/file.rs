@@ -13,7 +13,7 @@ use crate::{Error, ErrorKind, FILE_BYTES_MAX, Result, SandboxPath};
 /// Bytes that come piece by piece.
 pub type ByteStream = BoxStream<'static, Result<Bytes>>;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
@@ -32,9 +32,9 @@ pub enum FileKind {
 pub struct FileInfo {
     /// The last segment of its path; empty for `/`.
     pub name: String,
-    /// What it is; links are followed, so this is never [`FileKind::Symlink`] from [`stat`](crate::Sandbox::stat).
+    /// Its kind; links are followed, so this is never [`FileKind::Symlink`] from [`stat`](crate::Sandbox::stat).
     pub kind: FileKind,
-    /// Its length in bytes; of a directory, whatever the backend has.
+    /// Its length in bytes; of a directory, any number that the backend has.
     pub size: u64,
     /// Permission bits, `0o7777` at most.
     pub mode: u32,
@@ -47,22 +47,22 @@ pub struct FileInfo {
 pub struct DirEntry {
     /// One segment. Bytes that are no UTF-8 are U+FFFD: such an entry can be seen but not named.
     pub name: String,
-    /// What it is, links not followed.
+    /// Its kind, links not followed.
     pub kind: FileKind,
     /// Its length in bytes; of a link, that of its text.
     pub size: u64,
 }
 
 impl DirEntry {
-    /// Whether its name is one segment. One that is none, such as `..` or `a/b`, is no entry of a directory, whatever a
-    /// backend says: a path made with it would lead elsewhere.
+    /// Whether its name is one segment. One that is none, such as `..` or `a/b`, is no entry of a directory, even when
+    /// a backend says so: a path made with it would lead out of the directory.
     #[must_use]
     pub fn is_one_segment(&self) -> bool {
         !matches!(self.name.as_str(), "" | "." | "..") && !self.name.contains(['/', '\0'])
     }
 }
 
-/// What of a file to read.
+/// The part of a file to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadOptions {
     /// Only these bytes. What lies past the end of the file is left out; a range that begins there gives nothing.
@@ -90,7 +90,7 @@ impl ReadOptions {
     }
 }
 
-/// What a write does with what is there.
+/// How a write treats an existing file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WriteMode {
     /// The file is replaced, or made.
@@ -104,7 +104,7 @@ pub enum WriteMode {
 /// How to write a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct WriteOptions {
-    /// What happens to a file that is there.
+    /// How the write treats an existing file.
     pub mode: WriteMode,
     /// Permission bits of the file, `0o777` at most. `None`: those that it has, or `0o644` for a new one. No umask is
     /// applied.
@@ -153,7 +153,7 @@ impl FileBody {
     /// Collects all bytes.
     ///
     /// # Errors
-    /// What reading met; [`ErrorKind::TooLarge`] when more come than were told, or than [`FILE_BYTES_MAX`].
+    /// An error of the stream; [`ErrorKind::TooLarge`] when more come than were told, or than [`FILE_BYTES_MAX`].
     pub async fn bytes(mut self) -> Result<Bytes> {
         let most = (self.range.end - self.range.start).min(FILE_BYTES_MAX);
         let fits = |bytes: usize| match bytes as u64 <= most {

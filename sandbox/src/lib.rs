@@ -31,6 +31,7 @@ pub mod registry;
 mod router;
 mod sandbox;
 mod service;
+mod text;
 pub mod tools;
 mod tree_path;
 

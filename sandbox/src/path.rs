@@ -124,7 +124,7 @@ impl SandboxPath {
         Some(Self(if position == 0 { "/".to_owned() } else { self.0[..position].to_owned() }))
     }
 
-    /// What remains of it below `directory`, without a leading `/`: empty for the directory itself, none outside it.
+    /// The rest of the path below `directory`, without a leading `/`: empty for the directory itself, none outside it.
     #[must_use]
     pub fn below(&self, directory: &Self) -> Option<&str> {
         if directory.0 == "/" {

@@ -31,7 +31,8 @@ impl Place {
     /// A directory below the user's workspace; empty for the workspace itself.
     ///
     /// # Errors
-    /// What asking for the workspace met; [`ErrorKind::Invalid`] when `directory` is no path below it.
+    /// As [`Sandbox::workspace`]; [`ErrorKind::Invalid`] when `directory` is no path below
+    /// it.
     pub async fn in_workspace(sandbox: Arc<dyn Sandbox>, user: UserId, directory: &str) -> Result<Self> {
         let workspace = sandbox.workspace(&user).await?;
         let root = workspace.join(directory).ok().filter(|root| root.below(&workspace).is_some());

@@ -17,7 +17,7 @@ pub const DIR_ENTRIES_MAX: usize = 100_000;
 
 /// Files and commands of many users.
 ///
-/// What all backends promise, and the contract suite (feature `conformance`) checks:
+/// The promises of all backends, which the contract suite (feature `conformance`) checks:
 ///
 /// * A call names its user, and reaches that user's files only.
 /// * Paths are absolute and as the *sandbox* sees them. Below [`workspace`](Self::workspace) everything can be used;
@@ -25,7 +25,7 @@ pub const DIR_ENTRIES_MAX: usize = 100_000;
 ///   in the workspace, and written through; one that leaves it, and a cycle of them, is
 ///   [`ErrorKind::PermissionDenied`]. An absolute link into the workspace is followed, or refused in the same way.
 /// * Only regular files are read and written: a pipe, socket or device is [`ErrorKind::PermissionDenied`], at once.
-/// * Files are replaced whole: who reads sees the old bytes or the new ones. Nothing makes directories by the way but
+/// * Files are replaced whole: a reader sees the old bytes or the new ones. Nothing makes directories by the way but
 ///   [`mkdir_all`](Self::mkdir_all). Permission bits that make no sense (more than `0o777`) are
 ///   [`ErrorKind::Invalid`].
 /// * A file of more than [`FILE_BYTES_MAX`] is [`ErrorKind::TooLarge`], read or written, and a refused write leaves
@@ -74,7 +74,8 @@ pub trait Sandbox: Debug + Send + Sync + 'static {
     /// [`ErrorKind::Invalid`].
     async fn remove(&self, user: &UserId, path: &SandboxPath) -> Result<()>;
 
-    /// Removes whatever is there, with all below it; nothing there is no error. Links are removed, never followed.
+    /// Removes the entry of any kind, with all below it; a missing entry is no error. Links are removed, never
+    /// followed.
     ///
     /// The workspace itself is [`ErrorKind::Invalid`], and stays.
     async fn remove_all(&self, user: &UserId, path: &SandboxPath) -> Result<()>;

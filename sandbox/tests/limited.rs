@@ -1,4 +1,4 @@
-//! What adapters hold back.
+//! The calls that adapters refuse.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test fails by panicking")]
 
 use std::sync::Arc;

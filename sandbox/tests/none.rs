@@ -1,4 +1,4 @@
-//! What the host alone promises, beside the contract of all backends.
+//! The promises of the host backend alone, beside the contract of all backends.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

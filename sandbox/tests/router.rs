@@ -1,4 +1,4 @@
-//! The router: who runs where, against recorded cases, and what a session can ask for.
+//! The router: which user runs on which backend, against recorded cases, and what a session can ask for.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
@@ -71,7 +71,7 @@ impl Scene {
         })
     }
 
-    /// What kind of backend a call goes to.
+    /// The kind of backend that a call goes to.
     fn kind(&self, router: &SandboxRouter, user: &str) -> Result<&'static str, ErrorKind> {
         let user = UserId::parse(user).ok();
         let chosen = router.select("test", user.as_ref()).map_err(|error| error.kind())?;

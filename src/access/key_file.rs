@@ -23,7 +23,7 @@ pub fn make_unless_there(dir: &Dir) -> Result<bool, KeyError> {
     }
     let line = Keys::fresh_line()?;
     match dir.remove_file(fresh) {
-        // What a crash left was never a key.
+        // A file that a crash left was never a key.
         Ok(()) | Err(Error::NotFound(_)) => {}
         Err(error) => return Err(make(error)),
     }

@@ -29,9 +29,9 @@ pub use self::token::Token;
 /// Who sends a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// What the caller may do.
+    /// The caller's role.
     pub role: Role,
-    /// What logs call the token: its name, or `signed:` and an id; of a caller who needs none, `-`.
+    /// The token's name in logs: its name, or `signed:` and an id; of a caller who needs none, `-`.
     pub token: String,
 }
 
@@ -39,7 +39,7 @@ pub struct Caller {
 #[derive(Debug)]
 pub struct Access {
     current: RwLock<Arc<Credentials>>,
-    /// Once closed, a service stays so, whatever its files say later.
+    /// Once closed, a service stays so, even when its files change later.
     is_closed: AtomicBool,
     watch: Option<Watch>,
 }
@@ -64,7 +64,7 @@ impl Access {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Finds out who sent `token`.
+    /// Finds the caller who sent `token`.
     ///
     /// # Errors
     /// [`Refused::Unauthenticated`].
@@ -72,7 +72,7 @@ impl Access {
         self.look(false);
         let known = Arc::clone(&self.current.read());
         if let Some(text) = token.filter(|text| text.starts_with(signed::PREFIX)) {
-            // Also where nobody needs a token: whoever sends this one says who it is for.
+            // Also where no token is needed: a signed token names its user.
             let claims = known.keys.verify(text, now()).ok_or(Refused::Unauthenticated)?;
             let role = Role::User { user: claims.user, agent: claims.agent };
             return Ok(Caller { role, token: format!("signed:{}", claims.id) });
@@ -97,20 +97,26 @@ impl Access {
 
     /// Reads the sources again if they have changed, or in any case when `is_asked`.
     ///
-    /// What cannot be read changes nothing but the log. Reading blocks for some tens of microseconds, once for each
-    /// change of a file.
+    /// A file that cannot be read changes nothing but the log. Reading blocks for some tens of microseconds, once for
+    /// each change of a file.
     pub fn look(&self, is_asked: bool) {
         let Some(found) = self.watch.as_ref().and_then(|watch| watch.changed(is_asked)) else { return };
         match found {
             Ok(credentials) => {
-                tracing::info!(tokens = credentials.tokens.len(), keys = ?credentials.keys, "tokens and keys were read again");
+                tracing::info!(
+                    tokens = credentials.tokens.len(), keys = ?credentials.keys,
+                    "tokens and keys were read again"
+                );
                 if !credentials.tokens.is_empty() {
                     self.is_closed.store(true, Ordering::Relaxed);
                 }
                 *self.current.write() = Arc::new(credentials);
             }
             Err(error) => {
-                tracing::error!(%error, "tokens and keys stay as they were: the files that hold them cannot be used");
+                tracing::error!(
+                    %error,
+                    "tokens and keys stay as they were: the files that hold them cannot be used"
+                );
             }
         }
     }

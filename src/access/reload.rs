@@ -1,7 +1,7 @@
 //! Noticing that the files which hold tokens and keys have changed.
 //!
-//! Nothing looks while nobody asks: a request that comes a second or more after the last look looks at the files'
-//! identity, size and times, which takes some microseconds, and reads them again when one of these differs.
+//! Without requests the files are not looked at: a request that comes a second or more after the last look looks at the
+//! files' identity, size and times, which takes some microseconds, and reads them again when one of these differs.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::token::Token;
 /// How long after a look the next one may come, in milliseconds.
 const PAUSE_MS: u64 = 1000;
 
-/// What callers are known by.
+/// The tokens and keys by which callers are known.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     /// Static tokens.
@@ -42,7 +42,8 @@ impl std::fmt::Debug for Sources {
     }
 }
 
-/// What differs when a file has changed: device, inode, size and times of change; `None` when it is not there.
+/// The values that differ when a file has changed: device, inode, size and times of change; `None` when it is not
+/// there.
 type Look = Option<(u64, u64, u64, i64, i64, i64)>;
 
 /// Sources with what they looked like when they were read last.
@@ -69,7 +70,7 @@ impl Watch {
             if now.saturating_sub(looked) < PAUSE_MS {
                 return None;
             }
-            // One of those who come at the same time looks.
+            // Of several requests at the same time, one looks.
             self.looked_ms.compare_exchange(looked, now, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         }
         let mut last = self.last.lock();

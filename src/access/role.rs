@@ -2,7 +2,7 @@
 
 use policy::{AgentId, UserId};
 
-/// What a caller may do.
+/// The role of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Everything.
@@ -13,16 +13,16 @@ pub enum Role {
     Engine,
     /// One user's overlays and workspaces.
     User {
-        /// Whose.
+        /// The user.
         user: UserId,
         /// With this agent only, when there is one.
         agent: Option<AgentId>,
     },
-    /// Figures about the service, and nothing that belongs to anybody.
+    /// Figures about the service, and nothing that belongs to a user.
     Monitor,
 }
 
-/// What a request wants to do.
+/// The action of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
     /// See a user's skills or workspace.
@@ -57,7 +57,7 @@ pub struct Reach<'a> {
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No token, or one that nobody gave out or that has expired.
+    /// No token, or one that is not valid or has expired.
     Unauthenticated,
     /// The caller may know that the thing exists, but not do this to it.
     Denied,
@@ -94,12 +94,12 @@ impl Role {
             (Self::User { user, agent }, Action::Read(owner, with) | Action::Change(owner, with)) => {
                 unless_hidden(user == owner && agent.as_ref().is_none_or(|agent| agent == with))
             }
-            // A token for one agent is nobody's to see what there is with others.
+            // A token for one agent does not show what the user has with other agents.
             (Self::User { user, agent }, Action::OfUser(owner)) => {
                 unless_hidden(user == owner)?;
                 if agent.is_some() { Err(Refused::Denied) } else { Ok(()) }
             }
-            // Nobody changes a baseline who may not know of the user and the agent that the path names.
+            // A caller that may not know of the user and the agent in the path may not change the baseline through it.
             (Self::User { user, agent }, Action::Baseline(owner, with)) => {
                 unless_hidden(user == owner && agent.as_ref().is_none_or(|agent| agent == with))?;
                 Err(Refused::Denied)

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// What every signed token begins with.
+/// The beginning of every signed token.
 pub const PREFIX: &str = "fsb1.";
 /// The longest signed token, in bytes: two ids of 128 bytes, escaped and encoded, and the rest.
 const TOKEN_BYTES_MAX: usize = 4096;
@@ -25,10 +25,10 @@ const KEY_BYTES_MIN: usize = 32;
 /// Most bytes of a key file.
 const FILE_BYTES_MAX: u64 = 16 * 1024;
 
-/// What a signed token says.
+/// The claims of a signed token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    /// Whose trees its bearer reaches.
+    /// The user whose trees its bearer reaches.
     pub user: UserId,
     /// With this agent only, when there is one.
     pub agent: Option<AgentId>,
@@ -211,7 +211,7 @@ impl Key {
     }
 }
 
-/// What tokens call a key: the beginning of a digest, which says nothing about the key.
+/// The name of a key in tokens: the beginning of a digest, which says nothing about the key.
 fn key_id(bytes: &[u8]) -> String {
     let digest: [u8; 32] = Sha256::digest(bytes).into();
     digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()

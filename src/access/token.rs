@@ -55,13 +55,13 @@ impl Token {
         Self { expires: Some(expires), ..self }
     }
 
-    /// What its bearer may do.
+    /// The role of its bearer.
     #[must_use]
     pub fn role(&self) -> &Role {
         &self.role
     }
 
-    /// What logs call it.
+    /// Its name in logs.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -37,11 +37,11 @@ pub enum Account {
     Token(String, Option<String>),
     /// Callers without a valid token.
     Strangers,
-    /// Everybody for whom there was no room.
+    /// All callers for whom there was no room.
     Others,
 }
 
-/// What a request may have done.
+/// The effect that a request may have had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It may have changed something: its record is never folded.
@@ -50,9 +50,9 @@ pub enum Effect {
     Nothing,
 }
 
-/// What is left to every account.
+/// The budgets of all accounts.
 pub(super) struct Accounts {
-    /// What an account may add in a day, in bytes; 0 for any number.
+    /// The bytes that an account may add in a day; 0 for any number.
     bytes: u64,
     all: HashMap<Account, Left>,
     /// The second in which strangers were recorded, and how many.
@@ -61,7 +61,7 @@ pub(super) struct Accounts {
     cleared: Instant,
 }
 
-/// What is left to one account.
+/// The budget of one account.
 struct Left {
     changes: Budget,
     failed: Budget,
@@ -208,7 +208,7 @@ impl Budget {
     fn fill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.counted).as_millis();
         let fresh = u128::from(self.most) * passed / DAY.as_millis();
-        // What is less than a byte is counted the next time.
+        // Parts of a byte are counted the next time.
         if fresh > 0 {
             self.left = self.left.saturating_add(u64::try_from(fresh).unwrap_or(u64::MAX)).min(self.most);
             self.counted = now;
@@ -253,7 +253,7 @@ mod tests {
         }
         let weight = entry("ok").weight();
         assert_eq!(made, 10_000_u64.div_ceil(weight));
-        // Whatever was under way is recorded all the same, and others have budgets of their own.
+        // A request that was under way is recorded all the same, and others have budgets of their own.
         assert!(accounts.charge(&alice(), Effect::Change, entry("ok"), begin).is_some());
         assert!(accounts.admits(&Account::User("bob".to_owned()), begin).is_ok());
         let wait = accounts.admits(&alice(), begin).unwrap_err();

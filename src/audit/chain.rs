@@ -43,15 +43,24 @@ impl Chain {
         let files::End { head, torn, .. } = end;
         match &torn {
             Some(torn) if torn.is_damage => {
-                tracing::error!(bytes = torn.bytes, "the end of the audit log is damaged; a record says so");
+                tracing::error!(
+                    bytes = torn.bytes,
+                    "the end of the audit log is damaged: the record of this start says so"
+                );
             }
             Some(torn) => {
-                tracing::warn!(bytes = torn.bytes, "a crash tore the last audit record; a record says so")
+                tracing::warn!(
+                    bytes = torn.bytes,
+                    "a crash tore the last audit record: the record of this start says so"
+                )
             }
             None => {}
         }
         if let Some(broken) = &broken {
-            tracing::error!(%broken, "somebody else has changed the audit log; a record says so");
+            tracing::error!(
+                %broken,
+                "another program has changed the audit log: the record of this start says so"
+            );
         }
         let started = Entry { torn, broken, ..Entry::of_service("start") };
         let mut chain = Self { dir, settings, head, current: None, key, seals, is_overdue: false };
@@ -89,7 +98,7 @@ impl Chain {
         let current = self.current()?;
         let mut file = current.file.as_ref();
         if let Err(source) = file.write_all(text.as_bytes()) {
-            // What was half written is not there for anybody yet; the next try writes it whole.
+            // The half record is cut off again; the next try writes it whole.
             let _ = file.set_len(current.bytes);
             let _ = file.seek(SeekFrom::Start(current.bytes));
             return Err(Error::Io { operation: "write", path: "audit".to_owned(), source });
@@ -150,16 +159,22 @@ impl Chain {
         let planned = kept.plan(&self.seals, time::OffsetDateTime::now_utc());
         if !planned.removed.is_empty() {
             let is_durable = self.settings.syncs != Syncs::Nothing;
-            // What is to go is told before it goes: so a crash leaves files too many and never too few.
+            // The seals name the removed files before their removal: so a crash leaves files too many and never too
+            // few.
             if let Err(error) = planned.seals.write(&self.dir, &self.key, is_durable) {
-                tracing::warn!(%error, "old files of the audit log stay");
+                tracing::warn!(%error, "failed to seal the audit log: its old files stay until the next try");
                 return;
             }
             self.seals = planned.seals;
             for first in planned.removed {
                 match self.dir.remove_file(&files::name(first)) {
-                    Ok(()) => tracing::info!(first, "the oldest file of the audit log was removed"),
-                    Err(error) => tracing::warn!(%error, first, "an old file of the audit log stays"),
+                    Ok(()) => tracing::info!(first, "removed the oldest file of the audit log"),
+                    Err(error) => {
+                        tracing::warn!(
+                            %error, first,
+                            "failed to remove an old file of the audit log: the file stays"
+                        )
+                    }
                 }
             }
         }

@@ -10,8 +10,9 @@ use std::io::{Read, Seek, SeekFrom};
 use sha2::{Digest, Sha256};
 use storage::{Dir, Error, Kind, Result};
 
-use super::record::{self, Head, Record, Torn, hex};
+use super::record::{self, Head, Record, Torn};
 use super::seals::Sealed;
+use super::text::hex;
 
 /// Behind a name.
 const SUFFIX: &str = ".jsonl";
@@ -63,7 +64,7 @@ fn first_of(name: &OsStr) -> Option<u64> {
 pub struct End {
     /// The last record.
     pub head: Head,
-    /// What lies behind it in its file.
+    /// The bytes behind it in its file.
     pub torn: Option<Torn>,
     /// Newer files that have no record, and whether that is damage: a crash leaves one that is empty, or has the
     /// beginning of a line.

@@ -10,11 +10,11 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use storage::{Dir, Error, Result};
 
-use super::record::hex;
+use super::text::hex;
 
 /// Name of the file in its directory.
 const NAME: &str = "audit";
-/// What it is called until it is whole.
+/// Its name until it is whole.
 const FRESH: &str = "audit.fresh";
 /// Bytes of a key.
 const BYTES: usize = 32;
@@ -64,7 +64,7 @@ impl Key {
     pub(super) fn keep(&self, dir: &Dir) -> Result<()> {
         let (name, fresh) = (OsStr::new(NAME), OsStr::new(FRESH));
         match dir.remove_file(fresh) {
-            // What a crash left was never a key.
+            // A file that a crash left was never a key.
             Ok(()) | Err(Error::NotFound(_)) => {}
             Err(error) => return Err(error),
         }

@@ -1,4 +1,4 @@
-//! The audit log: who changed what, in files that nobody who is logged can reach.
+//! The audit log: which caller changed what, in files that no logged caller can reach.
 //!
 //! Records are lines of JSON, each with the hash of the one before ([`record`]). They lie in `.filesecbox/audit/`, in
 //! files that are only ever appended to by the process that made them: each start, and each file that grew too large,
@@ -54,13 +54,13 @@ pub struct Settings {
     pub syncs: Syncs,
     /// The size from which a file is followed by another, in bytes.
     pub file_bytes: u64,
-    /// What all files together may have, in bytes.
+    /// The size of all files together, in bytes.
     pub total_bytes: u64,
     /// How old a file is at least when it goes.
     pub least_age: Duration,
     /// Whether changes are refused while the log is too large and its files are too young to go; else it grows.
     pub refuses: bool,
-    /// What one account may add in a day, in bytes; 0 for any number.
+    /// The bytes that one account may add in a day; 0 for any number.
     pub account_bytes: u64,
     /// Records that may wait.
     pub queue: usize,
@@ -135,7 +135,7 @@ struct Way {
     jobs: SyncSender<Job>,
 }
 
-/// What requests and the writer share.
+/// The state that requests and the writer share.
 struct Shared {
     chain: Mutex<Chain>,
     accounts: Mutex<Accounts>,
@@ -147,7 +147,7 @@ struct Shared {
     has_folded: AtomicBool,
     is_failing: AtomicBool,
     is_full_disk: AtomicBool,
-    /// Whether something was written since the last wait for the disk that nobody waits for.
+    /// Whether a record was written since the last wait for the disk for which no request waits.
     is_dirty: AtomicBool,
     metrics: metrics::Shared,
 }
@@ -155,7 +155,7 @@ struct Shared {
 /// Room for one record about a change.
 pub struct Slot {
     room: Option<(Way, OwnedSemaphorePermit)>,
-    /// What to record when nobody is there any more to be answered, and to whom it is charged.
+    /// The record of a request whose caller has left, and the account that it is charged to.
     unanswered: Option<Box<dyn FnOnce() -> (Account, Entry) + Send>>,
 }
 
@@ -184,7 +184,7 @@ impl Audit {
             is_dirty: AtomicBool::new(false),
             metrics,
         });
-        // Everybody who has to be heard holds a permit, so that there is room for all of them and as many others.
+        // A caller that waits for its record holds a permit, so that there is room for all of those and as many others.
         let (jobs, queue) = sync_channel(settings.queue.max(1) * 2);
         let writing = Arc::clone(&shared);
         std::thread::Builder::new()
@@ -242,13 +242,13 @@ impl Audit {
         }
     }
 
-    /// Records `entry`, if there is room; nobody waits for it.
+    /// Records `entry`, if there is room, without waiting.
     pub fn note(&self, entry: Entry) {
         let Some(open) = &self.open else { return };
         if let Err(entry) = open.way.write_now(entry) {
             let job = Job { entry: Some(entry), is_durable: false, done: None, permit: None };
             if open.way.jobs.try_send(job).is_err() {
-                tracing::warn!("something is missing from the audit log: too many records wait");
+                tracing::warn!("dropped a record of the audit log: too many records wait");
             }
         }
     }
@@ -260,7 +260,7 @@ impl Audit {
             Err(error) => Err(error),
         };
         if let Err(error) = recorded {
-            tracing::error!(%error, action, "an act of the service is missing from the audit log");
+            tracing::error!(%error, action, "failed to record an act of the service in the audit log");
         }
     }
 }
@@ -273,18 +273,18 @@ impl Audit {
         folded.into_iter().for_each(|entry| self.note(entry));
         self.act("stop").await;
         if let Err(error) = open.way.shared.chain.lock().seal() {
-            tracing::warn!(%error, "the last file of the audit log is sealed by the next start");
+            tracing::warn!(%error, "failed to seal the last file of the audit log: the next start seals it");
         }
     }
 }
 
 impl Shared {
-    /// Tells whether there are records that are to be on the disk soon although nobody waits for it.
+    /// Tells whether there are records that are to be on the disk soon although no request waits for that.
     fn is_lazy(&self) -> bool {
         self.syncs != Syncs::Nothing
     }
 
-    /// Tells whether whoever has `entry` recorded waits until it is on the disk.
+    /// Tells whether the request of `entry` waits until the record is on the disk.
     fn waits_for(&self, entry: &Entry) -> bool {
         match self.syncs {
             Syncs::Nothing | Syncs::Soon => false,
@@ -389,7 +389,7 @@ impl Drop for Slot {
         let job = Job { entry: Some(entry), is_durable: false, done: None, permit: Some(permit) };
         if way.jobs.try_send(job).is_err() {
             tracing::error!(
-                "a change is missing from the audit log: its caller had gone and too many records wait"
+                "dropped the audit record of a change: its caller had left and too many records wait"
             );
         }
     }

@@ -11,16 +11,16 @@ use policy::TreeId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::text::Text;
+use super::text::{Text, hex};
 
 /// The outcome of a change whose caller went away before it was answered.
 pub const UNANSWERED: &str = "unanswered";
 /// `prev` of the very first record.
 pub const FIRST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
-/// What stands before the hash on a line.
+/// The text before the hash on a line.
 const BEFORE_HASH: &str = ",\"hash\":\"";
 
-/// What happened, before it has its place in the chain. Texts are bounded by whoever makes it.
+/// An event, before it has its place in the chain. The code that makes an entry bounds its texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Entry {
@@ -32,10 +32,10 @@ pub struct Entry {
     /// The id that its sender gave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caller_request: Option<String>,
-    /// The caller's role; nothing for one whom nobody knows.
+    /// The caller's role; nothing for an unknown caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// What the caller's token is called.
+    /// The name of the caller's token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     /// The user whose trees it is about.
@@ -90,7 +90,7 @@ pub struct Entry {
     pub torn: Option<Torn>,
 }
 
-/// What lay behind the last whole record of a file, which a crash leaves.
+/// The bytes behind the last whole record of a file, as a crash leaves them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Torn {
     /// How many bytes.
@@ -111,7 +111,7 @@ fn is_zero(number: &u64) -> bool {
 pub struct Record {
     /// Its number, from 1.
     pub seq: u64,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub entry: Entry,
     /// The hash of the record before.
@@ -240,12 +240,6 @@ pub fn parse(line: &[u8]) -> Option<Record> {
 
 fn escaped(text: &str) -> usize {
     text.bytes().filter(|byte| matches!(byte, b'"' | b'\\')).count()
-}
-
-/// Bytes in hexadecimal.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

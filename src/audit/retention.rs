@@ -8,7 +8,7 @@ use time::format_description::well_known::Rfc3339;
 use super::record::at;
 use super::seals::Seals;
 
-/// What is kept.
+/// The bounds of the kept files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     /// Bytes that all files together may have.
@@ -19,12 +19,12 @@ pub(super) struct Kept {
     pub(super) current_bytes: u64,
 }
 
-/// What is to go, and what is sealed then.
+/// The files that are to go, and the seals after that.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Planned {
     /// The numbers of the first records of the files that go.
     pub(super) removed: Vec<u64>,
-    /// What is left.
+    /// The seals of the files that are left.
     pub(super) seals: Seals,
     /// Whether more would have to go and is too young to.
     pub(super) is_overdue: bool,

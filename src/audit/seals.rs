@@ -16,7 +16,7 @@ use super::record::Head;
 
 /// Name of the file.
 pub const NAME: &str = "seals";
-/// What it is called until it is whole.
+/// Its name until it is whole.
 const DRAFT: &str = "seals.draft";
 /// Largest file that is read, in bytes: some hundred thousand seals.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -26,7 +26,7 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub struct Seals {
     /// The first record that was written under seals; those before it could go unnoticed.
     pub since: u64,
-    /// What the service removed.
+    /// The files that the service removed.
     pub removed: Removed,
     /// The files, oldest first. That which is being written is not among them.
     pub files: Vec<Sealed>,
@@ -60,7 +60,7 @@ pub struct Removed {
     pub at: String,
 }
 
-/// What a directory says of its seals.
+/// The seals of a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     /// There are none.

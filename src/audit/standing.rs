@@ -1,4 +1,4 @@
-//! What a start finds sealed: the seals of before, what is missing from them, and what they do not tell of.
+//! The seals that a start finds: those of before, the files that are missing, and the files that no seal names.
 
 use std::ffi::OsStr;
 
@@ -13,7 +13,7 @@ use super::seals::{self, Found, Seals};
 pub(super) struct Standing {
     pub(super) key: Key,
     pub(super) seals: Seals,
-    /// What somebody else has changed, in words.
+    /// The changes by another program, in words.
     pub(super) broken: Option<String>,
 }
 

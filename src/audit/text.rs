@@ -3,8 +3,6 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::record::hex;
-
 /// Longest text that a record has whole, in bytes.
 pub const WHOLE_BYTES_MAX: usize = 256;
 /// How much of a longer one it has, in bytes.
@@ -59,6 +57,12 @@ impl From<String> for Text {
             head: head.to_owned(),
         }
     }
+}
+
+/// Bytes in hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

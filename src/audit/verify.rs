@@ -8,10 +8,11 @@ use storage::{Dir, Result};
 
 use super::files::{self, DAMAGED, LINE_BYTES_MAX, Segment};
 use super::key::Key;
-use super::record::{self, FIRST, Head, Record, Torn, hex};
+use super::record::{self, FIRST, Head, Record, Torn};
 use super::seals::{self, Found, Removed, Seals};
+use super::text::hex;
 
-/// What reading the log found.
+/// The findings of reading the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Records that are whole and in their place.
@@ -20,7 +21,7 @@ pub struct Report {
     pub files: usize,
     /// The number of the first record; more than 1 when older files are gone.
     pub first: u64,
-    /// What the seals say; `None` without a key to read them with, or before there were any.
+    /// The findings of the seals; `None` without a key to read them with, or before there were any.
     pub sealing: Option<Sealing>,
     /// The last record.
     pub head: Head,
@@ -28,26 +29,26 @@ pub struct Report {
     pub sealed: Vec<Torn>,
     /// A line without an end behind the last record: being written at this moment, or torn by a crash.
     pub open_end_bytes: u64,
-    /// What cannot be explained, in words; without any, the log is whole.
+    /// The contradictions, in words; without any, the log is whole.
     pub broken: Vec<String>,
     /// Whether the record that was asked for is in the chain; `None` when none was.
     pub contains: Option<bool>,
 }
 
-/// What the seals of a log say.
+/// The findings of the seals of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sealing {
     /// The first record that was written under seals.
     pub since: u64,
     /// Files that are sealed.
     pub files: usize,
-    /// What the service removed.
+    /// The files that the service removed.
     pub removed: Removed,
 }
 
 /// Reads every file, hands each good record to `see`, and checks the chain, and with `key` the seals. With `known`,
-/// tells whether that record is in it: who keeps a head elsewhere finds out whether the end of the log was cut off and
-/// written anew.
+/// tells whether that record is in it: an operator who keeps a head elsewhere finds out whether the end of the log was
+/// cut off and written anew.
 ///
 /// # Errors
 /// Those of reading files.

@@ -19,7 +19,7 @@ use super::record::Entry;
 const BATCH_MAX: usize = 256;
 /// How long to wait after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How soon what nobody waits for is on the disk.
+/// How soon a record for which no request waits is on the disk.
 const SOON: Duration = Duration::from_secs(1);
 /// How often it is looked whether files that were too young may go.
 const AGING: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ pub(super) struct Job {
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Does what comes until nobody can send any more.
+/// Does the jobs of the queue until all its senders are gone.
 pub(super) fn run(shared: &Arc<Shared>, started: Entry, queue: &Receiver<Job>) {
     let start = Job { entry: Some(Box::new(started)), is_durable: false, done: None, permit: None };
     shared.look();
@@ -128,15 +128,18 @@ fn sync(shared: &Shared) -> Result<()> {
 fn until_it_works(shared: &Shared, mut attempt: impl FnMut() -> Result<()>) {
     while let Err(error) = attempt() {
         if !shared.is_failing.swap(true, Ordering::Relaxed) {
-            tracing::error!(%error, "the audit log cannot be written; changes are refused");
+            tracing::error!(
+                %error,
+                "failed to write the audit log: changes are refused until it works again"
+            );
         }
-        let is_full = matches!(&error, storage::Error::NoSpace(_))
+        let is_full = matches!(&error, storage::Error::NoSpace(_) | storage::Error::OverQuota(_))
             || matches!(&error, storage::Error::Io { source, .. } if is_no_space(source));
         shared.is_full_disk.store(is_full, Ordering::Relaxed);
         std::thread::sleep(PAUSE);
     }
     if shared.is_failing.swap(false, Ordering::Relaxed) {
-        tracing::warn!("the audit log can be written again");
+        tracing::warn!("the audit log can be written again: changes are accepted");
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn run(config: &Config) -> Outcome {
         scratch = Scratch::beside(&config.root)?;
         Config { root: scratch.path.clone(), ..config.clone() }
     };
-    // Asks for nothing, so that whatever is there gets reported.
+    // Asks for no minimum, so that every tier is reported.
     match confine::start(&store_config, Tier::Process) {
         Ok(Confined { host, store, launcher, .. }) => {
             let what = if exists { "is usable" } else { "will be made when the service starts" };
@@ -35,6 +35,13 @@ pub(super) fn run(config: &Config) -> Outcome {
             say(&format!(
                 "live views       {}",
                 store.live().map_or_else(|reason| format!("none: {reason}"), |()| "mounted".to_owned())
+            ));
+            say(&format!(
+                "quotas           {}",
+                store.kernel_keeps_quotas().map_or_else(
+                    |reason| format!("kept by the service: {reason}"),
+                    |()| "kept by the kernel".to_owned()
+                )
             ));
             sound &= host.is_sound() && host.enforcement.tier >= config.isolation.minimum;
             describe(&host, config);
@@ -67,7 +74,7 @@ pub(super) fn run(config: &Config) -> Outcome {
 fn tell_keeping(config: &Config) {
     let hours = |time: std::time::Duration| time.as_secs() / 3600;
     match config.workspaces.idle() {
-        None => say("workspaces       stay until somebody removes them"),
+        None => say("workspaces       stay until a request removes them"),
         Some(idle) => {
             let (idle, keep) = (hours(idle), hours(config.workspaces.keep()));
             say(&format!(
@@ -91,7 +98,7 @@ fn network_words(network: Network) -> &'static str {
     match network {
         Network::None => "commands reach nothing",
         Network::Proxy => "commands reach what the egress proxy lets pass",
-        Network::Host => "commands reach whatever the host reaches",
+        Network::Host => "commands reach every address that the host reaches",
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Outcome;
 use super::client::{Client, ClientError};
 
-/// How long the answer may take as a whole. A health check that hangs helps nobody.
+/// How long the answer may take as a whole. A health check that hangs is useless.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Asks `GET /healthz`, which needs no token, of `url` or else of where the configuration listens.

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use storage::{Options, Store};
 
 use super::{Outcome, ServeArgs};
-use crate::registry::Keeper;
+use crate::registry::RegistrySync;
 
 #[derive(Subcommand)]
 pub(super) enum RegistryCommand {
@@ -28,7 +28,7 @@ pub(super) fn run(command: &RegistryCommand) -> Outcome {
         }
         other => Box::<dyn std::error::Error>::from(other),
     })?;
-    let keeper = Keeper::start(store, true)?;
+    let keeper = RegistrySync::start(store, true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let rebuilt = runtime.block_on(keeper.rebuild());
     keeper.close();

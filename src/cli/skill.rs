@@ -19,7 +19,7 @@ pub(super) enum SkillCommand {
     Upload {
         #[command(flatten)]
         target: Target,
-        /// Whose skills: `baseline` for all users of the agent, `overlay` for one user
+        /// The owner of the skills: `baseline` for all users of the agent, `overlay` for one user
         #[arg(long, value_enum, default_value = "overlay")]
         scope: Scope,
         /// Encoding of names that the archive does not mark
@@ -50,7 +50,7 @@ pub(super) enum SkillCommand {
     Rm {
         #[command(flatten)]
         target: Target,
-        /// From whom
+        /// The owner to remove from: `baseline` for all users of the agent, `overlay` for one user
         #[arg(long, value_enum, default_value = "overlay")]
         scope: Scope,
         /// The skill's id

@@ -22,7 +22,7 @@ pub(super) enum TokenCommand {
 pub(super) struct IssueArgs {
     #[command(flatten)]
     serve: ServeArgs,
-    /// Whose trees
+    /// The user whose trees the token reaches
     #[arg(long, short, value_name = "USER")]
     user: String,
     /// With this agent only

@@ -95,7 +95,7 @@ impl CredentialSources {
         Ok(Credentials { tokens: self.tokens()?, keys: Keys::read(&self.keys)? })
     }
 
-    /// What a running service looks at.
+    /// The sources that a running service looks at.
     #[must_use]
     pub fn watched(self) -> Sources {
         let others = [&self.config, &self.tokens, &self.admin_file].into_iter().flatten().cloned();

@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 use super::{Config, ConfigError};
 
-/// What the name of every variable begins with.
+/// The beginning of every variable's name.
 pub const VARIABLE_PREFIX: &str = "FILESECBOX_";
 /// Settings of the top level that are no tables.
 const TOP_LEVEL: [&str; 6] =

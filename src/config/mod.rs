@@ -37,7 +37,7 @@ pub use self::telemetry::TelemetryConfig;
 pub use self::tokens::TokenEntry;
 use crate::access::signed::KeyError;
 use crate::access::{Role, Token};
-use crate::egress::{EgressConfig, ProxySettings, SettingsError};
+use egress::{EgressConfig, ProxySettings, SettingsError};
 
 /// A configuration as its file has it. Every field has a default; an unknown one is an error.
 #[derive(Clone, Debug, Deserialize)]
@@ -51,7 +51,7 @@ pub struct Config {
     pub durability: Durability,
     /// Former versions of a baseline skill that are kept although no overlay began with them.
     pub keep_versions: usize,
-    /// Listens on other than loopback addresses without any token. Everybody who reaches the port is an admin.
+    /// Listens on other than loopback addresses without any token. Every caller that reaches the port is an admin.
     pub allow_anonymous: bool,
     /// How long runs under way may go on after SIGTERM, in milliseconds.
     pub shutdown_ms: u64,
@@ -61,13 +61,13 @@ pub struct Config {
     pub commands: Commands,
     /// Bounds.
     pub limits: Limits,
-    /// How long workspaces stay that nobody uses.
+    /// How long unused workspaces stay.
     pub workspaces: WorkspacesConfig,
     /// Where tokens and keys are, and how long signed tokens last.
     pub access: AccessConfig,
-    /// What is logged, and how.
+    /// The level and form of the log.
     pub log: LogConfig,
-    /// The record of who changed what.
+    /// The audit log.
     pub audit: AuditConfig,
     /// Traces for a collector.
     pub telemetry: TelemetryConfig,
@@ -99,13 +99,13 @@ pub struct Commands {
     pub search_path: Vec<PathBuf>,
     /// Host directories that every command may read, besides the system's libraries.
     pub read_only: Vec<PathBuf>,
-    /// What every command may reach at most.
+    /// The network that every command may reach at most.
     pub network: Reach,
-    /// What commands reach through the egress proxy.
+    /// The hosts that commands reach through the egress proxy.
     pub proxy: ProxySettings,
 }
 
-/// What commands may reach.
+/// The network that commands may reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
@@ -114,7 +114,7 @@ pub enum Reach {
     Auto,
     /// Nothing.
     None,
-    /// What the egress proxy lets pass; the service does not start where commands could not reach it.
+    /// The hosts that the egress proxy lets pass; the service does not start where commands could not reach it.
     Proxy,
     /// Everything the host reaches, the service's own port included.
     Host,
@@ -128,7 +128,7 @@ pub struct Limits {
     pub archive: ArchiveLimits,
     /// File operations.
     pub files: FileLimits,
-    /// What lies on the disk.
+    /// The room on the disk.
     pub disk: DiskLimits,
     /// Snapshots of workspaces.
     pub snapshots: SnapshotLimits,
@@ -144,7 +144,7 @@ pub struct Limits {
     pub connections: ConnectionLimits,
     /// Network namespaces of users and agents.
     pub networks: NetworkLimits,
-    /// Mounted skills that are held while nobody runs a command in them, 1 or more.
+    /// Mounted skills that are held while no command runs in them, 1 or more.
     pub views: usize,
 }
 
@@ -214,7 +214,7 @@ pub enum ConfigError {
     Variable {
         /// Its name.
         name: String,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// A file with tokens is no TOML, or has something else in it.
@@ -234,9 +234,9 @@ pub enum ConfigError {
     Value {
         /// Its dotted name.
         setting: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What to set instead.
+        /// The advice what to set instead.
         advice: &'static str,
     },
     /// A token entry makes no sense.
@@ -244,16 +244,16 @@ pub enum ConfigError {
     Token {
         /// Which entry, from 1.
         number: usize,
-        /// What is wrong.
+        /// The fault.
         problem: String,
     },
     /// The token of the environment or the command line is one that no request can carry.
     #[error(
-        "FILESECBOX_TOKEN (`--token`) is empty or has other than visible ASCII characters, so nobody could send it: \
+        "FILESECBOX_TOKEN (`--token`) is empty or has other than visible ASCII characters, so no caller could send it: \
          unset it, or make one with `openssl rand -hex 32`"
     )]
     Unsendable,
-    /// The service would be open to everybody.
+    /// The service would be open to every caller.
     #[error(
         "`{0}` is not a loopback address and there is no token: set FILESECBOX_TOKEN, add `[[tokens]]`, or set \
          `allow_anonymous = true` (`--allow-anonymous`) when something else guards the port"
@@ -305,8 +305,8 @@ impl Config {
     /// Reads the admin token of the environment or the command line, which is in the clear.
     ///
     /// # Errors
-    /// [`ConfigError::Unsendable`]: a header could not carry it (RFC 6750, section 2.1), and a service that is
-    /// closed to everybody looks as if it worked.
+    /// [`ConfigError::Unsendable`]: a header could not carry it (RFC 6750, section 2.1), and a service that is closed
+    /// to every caller looks as if it worked.
     pub fn admin_token(text: &str) -> Result<Token, ConfigError> {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(ConfigError::Unsendable);
@@ -315,7 +315,7 @@ impl Config {
     }
 
     /// How the egress proxy behaves, of a service that listens on `listen`. With port 0 the true address is for
-    /// [`crate::egress::Egress::protect`] to add.
+    /// [`egress::Egress::protect`] to add.
     ///
     /// # Errors
     /// [`ConfigError::Proxy`].
@@ -352,6 +352,17 @@ mod tests {
         assert!(error.to_string().contains("lissten"), "{error}");
         let error = toml::from_str::<Config>("[limits.runs]\ntimeout = 5").unwrap_err();
         assert!(error.to_string().contains("timeout"), "{error}");
+    }
+
+    #[test]
+    fn no_networks_for_commands_at_all_are_refused_at_start() {
+        for setting in ["held", "held_per_user"] {
+            let text = format!("[limits.networks]\n{setting} = 0");
+            let config: Config = toml::from_str(&text).unwrap();
+            let error = config.check_values().unwrap_err().to_string();
+            assert!(error.contains(&format!("limits.networks.{setting}")), "{error}");
+        }
+        assert!(Config::default().check_values().is_ok());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Settings about how long what stays, who gets in, how long connections are waited for, and what is told about it all.
+//! Settings of operation: the life of workspaces, allowed origins, connections, and the audit log.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Config, ConfigError};
 
-/// How long workspaces stay that nobody uses.
+/// How long unused workspaces stay.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkspacesConfig {
-    /// For how long nobody uses a workspace or its home before both are set aside, in milliseconds; 0: never.
+    /// The time without use after which a workspace and its home are set aside, in milliseconds; 0: never.
     pub idle_ms: u64,
     /// For how long more they are kept aside for the next use before they are removed, in milliseconds.
     pub keep_ms: u64,
@@ -48,17 +48,17 @@ pub struct ConnectionLimits {
     pub idle_ms: u64,
     /// The largest head of a request, in bytes, 8192 or more.
     pub head_bytes: usize,
-    /// What all heads that have begun and not ended may have together, in bytes; for more the largest goes.
+    /// The bytes that all unfinished heads may have together; for more the largest goes.
     pub heads_bytes: usize,
     /// How long a body may bring nothing, in milliseconds.
     pub body_idle_ms: u64,
-    /// What a body brings on average at least, in bytes a second, from `body_idle_ms` of waiting on; 0 is no floor.
+    /// The least average rate of a body, in bytes a second, from `body_idle_ms` of waiting on; 0 is no floor.
     pub body_bytes_per_second: u64,
     /// How long a caller may take nothing of an answer, in milliseconds.
     pub send_idle_ms: u64,
 }
 
-/// What is logged, and how.
+/// The level and form of the log.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
@@ -79,7 +79,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// The record of who changed what.
+/// The audit log.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuditConfig {
@@ -89,19 +89,19 @@ pub struct AuditConfig {
     pub durability: AuditDurability,
     /// The size from which a file is followed by another, in bytes.
     pub file_bytes: u64,
-    /// What all files together may have; the oldest go, but never the one that is written, in bytes.
+    /// The size of all files together; the oldest go, but never the one that is written, in bytes.
     pub total_bytes: u64,
     /// How old a file is at least when it goes, in days; 0 for any age.
     pub keep_days: u32,
-    /// What happens when all files together have more than they may and none is old enough to go.
+    /// The reaction when all files together have more than they may and none is old enough to go.
     pub when_full: WhenFull,
-    /// What the changes of one caller may add in a day, in bytes; 0 for any number.
+    /// The bytes that the changes of one caller may add in a day; 0 for any number.
     pub account_bytes: u64,
     /// Records that may wait to be written; further changes are refused meanwhile.
     pub queue: usize,
 }
 
-/// What happens when the audit log is too large and its files are too young to go.
+/// The reaction when the audit log is too large and its files are too young to go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
@@ -118,7 +118,7 @@ pub enum WhenFull {
 pub enum AuditDurability {
     /// As what the record is about: with strict durability of the service changes are waited for, runs are not.
     Same,
-    /// When it survives a loss of power, whatever it is about.
+    /// When it survives a loss of power, for every kind of record.
     Strict,
     /// When the kernel has it. With strict durability of the service it is on the disk a second later: a second wait
     /// for the disk would cost every change a third of its time.
@@ -135,7 +135,7 @@ impl AuditConfig {
 }
 
 impl WorkspacesConfig {
-    /// For how long nobody uses a workspace before it goes; `None` for ever.
+    /// The time without use after which a workspace goes; `None` for ever.
     #[must_use]
     pub fn idle(&self) -> Option<Duration> {
         (self.idle_ms > 0).then(|| Duration::from_millis(self.idle_ms))
@@ -217,7 +217,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     };
     let number = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
     least("limits.connections.connections", number(connections.connections), 1, "set 1 or more")?;
-    // What hyper demands of its buffer.
+    // The least buffer that hyper takes.
     least("limits.connections.head_bytes", number(connections.head_bytes), 8192, "set 8192 or more")?;
     least(
         "limits.connections.heads_bytes",
@@ -233,6 +233,10 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     ] {
         least(setting, value, 1, "set 1 or more")?;
     }
+    // Without one, no command finds its network.
+    let networks = &config.limits.networks;
+    least("limits.networks.held", number(networks.held), 1, "set 1 or more")?;
+    least("limits.networks.held_per_user", number(networks.held_per_user), 1, "set 1 or more")?;
     least("limits.snapshots.at_once", number(config.limits.snapshots.at_once), 1, "set 1 or more")?;
     least("access.token_seconds_max", config.access.token_seconds_max, 1, "set 1 or more")?;
     if let Some(origin) = config.access.allowed_origins.iter().find(|origin| !is_origin(origin)) {

@@ -18,7 +18,7 @@ const QUEUE_MAX: usize = 65_536;
 pub struct TelemetryConfig {
     /// The collector's OTLP/HTTP receiver, `http://HOST:PORT`; empty sends nothing.
     pub otlp_endpoint: String,
-    /// What the service is called in traces.
+    /// The name of the service in traces.
     pub service_name: String,
     /// The part of requests without a `traceparent` that have spans, from 0 to 1.
     pub sample_ratio: f64,
@@ -48,7 +48,7 @@ impl TelemetryConfig {
         }
         let wrong = |advice| ConfigError::Value {
             setting: "telemetry.otlp_endpoint",
-            // Nobody wants a password in a log, not even in a setting that is refused.
+            // A log must not have a password, not even in a setting that is refused.
             value: if self.otlp_endpoint.contains('@') {
                 "an address with a user in it".to_owned()
             } else {

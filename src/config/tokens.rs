@@ -22,7 +22,7 @@ pub struct TokenEntry {
     pub agent: Option<String>,
     /// The user that a user token is for.
     pub user: Option<String>,
-    /// What logs call it: 1 to 64 visible ASCII characters; the first digits of its digest unless given.
+    /// Its name in logs: 1 to 64 visible ASCII characters; the first digits of its digest unless given.
     pub name: Option<String>,
     /// From when it counts no more, as RFC 3339 has it: `2027-01-31T00:00:00Z`.
     pub expires: Option<String>,

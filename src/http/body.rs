@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use http_body::Body as _;
 
 use super::problem::{Code, Problem};
-use super::{App, facts};
+use super::{App, request_log};
 
 /// Bodies of up to so many bytes are received without a look at the budget: as many as there are connections take little.
 const SMALL_BYTES: usize = 64 * 1024;
@@ -23,7 +23,7 @@ pub(super) async fn collect(app: &App, body: Body, limit: usize) -> Result<Bytes
     // A body that does not say how large it is may become as large as one may be.
     let most = announced.unwrap_or(limit);
     if most > SMALL_BYTES {
-        facts::hold(app.service.admission.hold_bytes(facts::user_of().as_ref(), most).await?);
+        request_log::hold(app.service.admission.hold_bytes(request_log::user_of().as_ref(), most).await?);
     }
     let mut stream = body.into_data_stream();
     let Some(first) = stream.next().await else { return Ok(Bytes::new()) };
@@ -54,7 +54,7 @@ fn check_size(bytes: usize, limit: usize) -> Result<(), Problem> {
 
 /// The sender stopped in the middle, or was too slow.
 pub(super) fn broken() -> Problem {
-    if facts::is_slow() {
+    if request_log::is_slow() {
         let message = "the body came too slowly: send it faster, or in smaller parts";
         return Problem::new(Code::TooSlow, message).with_header(header::CONNECTION, "close");
     }

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use storage::run::RUN_SKILLS_MAX;
+use storage::runs::RUN_SKILLS_MAX;
 
 /// Arguments, and variables, of one run: more than any argument list within its limit in bytes has.
 const ELEMENTS_MAX: usize = 128 * 1024;

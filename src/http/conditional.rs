@@ -9,7 +9,7 @@ use super::problem::{Code, Problem};
 /// Tags in one header.
 const TAGS_MAX: usize = 64;
 
-/// What a list of tags says.
+/// A list of tags.
 enum Tags {
     Any,
     These(Vec<ETag>),
@@ -74,7 +74,7 @@ pub(super) fn one_tag(text: &str) -> Result<Condition, Problem> {
     }
 }
 
-/// What a reader wants to know first.
+/// The state of a reader's copy.
 pub(super) enum Fresh {
     /// Send it.
     Send,
@@ -102,28 +102,28 @@ pub(super) fn of_read(headers: &HeaderMap, etag: &ETag, path: &str) -> Result<Fr
 }
 
 /// Reads the condition of a change where files have no tags: `If-None-Match: *`.
-pub(super) fn of_untagged_change(headers: &HeaderMap) -> Result<WriteMode, Problem> {
-    match of_change(headers)? {
+pub(super) fn untagged(condition: &Condition) -> Result<WriteMode, Problem> {
+    match condition {
         Condition::Always => Ok(WriteMode::Replace),
         Condition::Missing => Ok(WriteMode::Create),
-        Condition::Exists | Condition::Matches(_) => Err(untagged()),
+        Condition::Exists | Condition::Matches(_) => Err(without_tags()),
     }
 }
 
-/// Refuses conditions where files have no tags and nothing can be found out about them. Nobody has got a tag, so that
-/// one which a reader says to have is none of this file.
+/// Refuses conditions where files have no tags and nothing can be found out about them. No caller has got a tag, so a
+/// tag that a reader sends is none of this file.
 pub(super) fn of_untagged_read(headers: &HeaderMap) -> Result<(), Problem> {
     match (tags(headers, &header::IF_MATCH)?, tags(headers, &header::IF_NONE_MATCH)?) {
         (None, None | Some(Tags::These(_))) => Ok(()),
-        _ => Err(untagged()),
+        _ => Err(without_tags()),
     }
 }
 
 /// Refuses any condition, where none can be kept.
-pub(super) fn none(headers: &HeaderMap) -> Result<(), Problem> {
-    match of_change(headers)? {
+pub(super) fn none(condition: &Condition) -> Result<(), Problem> {
+    match condition {
         Condition::Always => Ok(()),
-        _ => Err(untagged()),
+        _ => Err(without_tags()),
     }
 }
 
@@ -140,7 +140,7 @@ fn never() -> Problem {
     Problem::new(Code::Stale, message).with("current_etag", serde_json::Value::Null)
 }
 
-fn untagged() -> Problem {
+fn without_tags() -> Problem {
     let message = "files of this workspace have no tags, because another backend answers for it: leave the condition out";
     Problem::new(Code::Unsupported, message)
 }
@@ -224,9 +224,9 @@ mod tests {
 
     #[test]
     fn a_condition_that_nobody_can_check_is_refused_where_there_are_no_tags() {
-        let change = |name, value| of_untagged_change(&with(name, value));
+        let change = |name, value| untagged(&of_change(&with(name, value))?);
         assert_eq!(change(header::IF_NONE_MATCH, "*").unwrap(), WriteMode::Create);
-        assert_eq!(of_untagged_change(&HeaderMap::new()).unwrap(), WriteMode::Replace);
+        assert_eq!(untagged(&of_change(&HeaderMap::new()).unwrap()).unwrap(), WriteMode::Replace);
         assert!(change(header::IF_MATCH, "*").is_err() && change(header::IF_MATCH, "\"a\"").is_err());
         let read = |name, value| of_untagged_read(&with(name, value));
         assert!(read(header::IF_NONE_MATCH, "\"a\"").is_ok());

@@ -3,7 +3,7 @@
 //! A connection *waits* while no request of it is under way: for the first one, or for the next. Waiting costs its caller
 //! nothing and the service a place, so that a waiting connection never keeps out a new one: when all places are taken,
 //! the address that has most of them loses the one that has waited longest. Callers on this host have a few places of
-//! their own, and whoever gets none is still told whether the service is well ([`Place::is_spare`]).
+//! their own, and a caller that gets none is still told whether the service is well ([`Place::is_spare`]).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -372,7 +372,7 @@ mod tests {
         let new = table.admit(peer(3), false).unwrap();
         assert!(!new.is_spare && has_ended(&many[2]));
         assert!(!has_ended(&many[0]) && !has_ended(&many[1]) && !has_ended(&few));
-        // One that has given way answers no request that comes too late, and leaves once.
+        // A connection that has given way answers no request that comes too late, and leaves once.
         assert!(!table.begin(&many[2]));
         table.leave(&many[2]);
         assert_eq!(table.open.lock().places.len(), 4);

@@ -14,7 +14,7 @@ use super::problem::{Code, Problem};
 
 /// Where a browser says that a page is (`same-origin`, `same-site`, `cross-site`), or that no page asked (`none`).
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Read by people, who may come from a page that links there; it is the same for everybody.
+/// Read by people, who may come from a page that links there; it is the same for all callers.
 const PAGE: &str = "/docs";
 
 /// Refuses a request that a foreign page may have sent, or that is for no proper host.

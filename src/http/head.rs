@@ -1,7 +1,7 @@
-//! What the head of every request must be: no header twice that means one thing, and a body that comes as it is.
+//! The rules for the head of every request: no header twice that means one thing, and a body that comes as it is.
 //!
-//! What two readers of one head understand differently is how a request gets past the one in front (RFC 9112, section
-//! 11.2), so that the service refuses it instead of choosing. hyper has refused what is no HTTP before.
+//! A head that two readers understand differently lets a request past the reader in front (RFC 9112, section 11.2), so
+//! that the service refuses it instead of choosing. hyper has refused what is no HTTP before.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, header};

@@ -74,7 +74,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Whether nobody can make it resolve elsewhere: an address, or `localhost`.
+    /// Whether no name server can lead it elsewhere: an address, or `localhost`.
     pub(super) fn is_address_or_local(&self) -> bool {
         self.name.eq_ignore_ascii_case("localhost") || self.name.parse::<IpAddr>().is_ok()
     }

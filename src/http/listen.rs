@@ -24,8 +24,8 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::client_connection::ClientConnection;
 use super::connections::{Connections, Place};
-use super::link::Link;
 use super::problem;
 use super::under_way::UnderWay;
 use crate::config::ConnectionLimits;
@@ -34,7 +34,7 @@ use crate::metrics::Shared;
 /// How long and how far one for whom there is no place is listened to.
 const SPARE_TIME: Duration = Duration::from_secs(5);
 const SPARE_BYTES: u64 = 64 * 1024;
-/// What is asked in a spare place.
+/// The requests of a spare place.
 const HEALTH: [&str; 2] = ["/healthz", "/readyz"];
 /// Bytes that a connection buffers of a body.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -120,7 +120,7 @@ impl Server {
             return;
         };
         let (connections, metrics) = (Arc::clone(&self.connections), Arc::clone(&self.metrics));
-        let link = Link::new(stream, metrics, self.patience, connections, Arc::clone(&place));
+        let link = ClientConnection::new(stream, metrics, self.patience, connections, Arc::clone(&place));
         if place.is_spare {
             self.metrics.refused_connections.inc();
             self.turn_away(link, place);
@@ -130,7 +130,7 @@ impl Server {
     }
 
     /// Serves a connection.
-    fn take(&self, link: Link, place: Arc<Place>) {
+    fn take(&self, link: ClientConnection, place: Arc<Place>) {
         let (service, connections) = (self.service.clone(), Arc::clone(&self.connections));
         let of_requests = Arc::clone(&place);
         let service = service_fn(move |request: Request<Incoming>| {
@@ -164,7 +164,7 @@ impl Server {
     }
 
     /// Tells a caller that there are too many; one who asks for the health of the service is told about it.
-    fn turn_away(&self, link: Link, place: Arc<Place>) {
+    fn turn_away(&self, link: ClientConnection, place: Arc<Place>) {
         let (service, connections) = (self.service.clone(), Arc::clone(&self.connections));
         let of_requests = Arc::clone(&place);
         let service = service_fn(move |request: Request<Incoming>| {
@@ -203,7 +203,7 @@ impl Server {
             return;
         }
         tracing::error!(%error, "connections cannot be accepted");
-        // What is missing is most likely a descriptor, and a waiting connection has one.
+        // Most likely the process has no descriptor left, and a waiting connection has one.
         self.connections.end_longest_waiting();
         tokio::time::sleep(PAUSE).await;
     }

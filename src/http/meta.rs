@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::App;
 use super::answer::{Answer, success};
+use super::extract::{Known, NoParams, Observer};
 use super::problem::{Code, Problem};
-use super::request::{Known, NoParams, Observer};
 use crate::audit;
 use crate::config::ConnectionLimits;
 use crate::metrics::{self, Moment};
@@ -17,7 +17,7 @@ pub(super) async fn healthz() -> Answer {
     success("ok")
 }
 
-/// What a service that is ready has. Anybody may ask, so it is told in three words.
+/// The answer of a service that is ready. Every caller may ask, so the answer is three words.
 #[derive(Serialize)]
 struct Readiness {
     /// The disk has as much room left as it is to keep, and the service can make, write and remove files in its data
@@ -69,10 +69,11 @@ pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoPa
 #[derive(Serialize)]
 struct Info<'a> {
     version: &'static str,
-    /// What this host grants, layer by layer, as found at start.
+    /// The confinement that this host grants, layer by layer, as found at start.
     host: &'a exec::HostReport,
     commands: Vec<&'a str>,
     network: exec::Network,
+    quotas: Quotas<'a>,
     limits: Limits<'a>,
 }
 
@@ -91,11 +92,19 @@ struct Limits<'a> {
     connections: &'a ConnectionLimits,
 }
 
-/// How long workspaces stay that nobody uses.
+/// How long unused workspaces stay.
 #[derive(Serialize)]
 struct Kept {
     idle_ms: u128,
     keep_ms: u128,
+}
+
+/// What keeps `limits.disk` while commands run.
+#[derive(Serialize)]
+struct Quotas<'a> {
+    kept_by: &'static str,
+    /// Why the kernel does not.
+    reason: Option<&'a str>,
 }
 
 /// How long the audit log stays, and what one caller adds to it.
@@ -121,6 +130,10 @@ pub(super) async fn info(State(app): State<App>, _known: Known, _: NoParams) -> 
         host: &service.host,
         commands: service.commands.direct().collect(),
         network: service.network,
+        quotas: match service.store.kernel_keeps_quotas() {
+            Ok(()) => Quotas { kept_by: "kernel", reason: None },
+            Err(reason) => Quotas { kept_by: "service", reason: Some(reason) },
+        },
         limits: Limits {
             archive: &service.archive_limits,
             files: &service.file_limits,

@@ -1,4 +1,4 @@
-//! What happens around every request: an id, a line in the log, figures, perhaps a span, and for changes an audit record.
+//! The steps around every request: an id, a line in the log, figures, perhaps a span, and for changes an audit record.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use http_body::Body as _;
 use policy::Scope;
 
 use super::App;
-use super::facts::{self, Facts, Noted};
-use super::paced::{Pace, Paced};
 use super::problem::{Failed, Problem};
-use super::traced::Traced;
+use super::request_log::{self, Noted, RequestLog};
+use super::request_span::RequestSpan;
+use super::slow_body::{Pace, SlowBody};
 use crate::audit::record::now;
 use crate::audit::{Effect, Entry, UNANSWERED};
 use crate::telemetry::context;
 
-/// What requests to no route are counted under.
+/// The name under which requests to no route are counted.
 const NO_ROUTE: &str = "none";
 
 /// Answers a request, and tells of it.
@@ -29,13 +29,13 @@ pub(super) async fn observe(State(app): State<App>, request: Request, next: Next
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
     let method = word(request.method());
-    let facts = Arc::new(Facts::new(request.headers(), matched.is_some() && is_change(method, route)));
-    let traced = Traced::begin(&app, request.headers(), method, route, &facts);
+    let facts = Arc::new(RequestLog::new(request.headers(), matched.is_some() && is_change(method, route)));
+    let traced = RequestSpan::begin(&app, request.headers(), method, route, &facts);
     let request = paced(request, &app, &facts);
 
     let answering = answer(&app, &facts, method, matched.clone(), request, next);
     let answering = context::within(traced.as_ref().map(|traced| traced.context), answering);
-    let mut response = facts::scope_of(Arc::clone(&facts), answering).await;
+    let mut response = request_log::scope_of(Arc::clone(&facts), answering).await;
 
     let code = response.extensions().get::<Failed>().map(|failed| failed.0);
     let (status, took) = (response.status().as_u16(), begun.elapsed());
@@ -47,7 +47,7 @@ pub(super) async fn observe(State(app): State<App>, request: Request, next: Next
         log(&facts, method, route, status, took);
     }
     if let Ok(value) = HeaderValue::try_from(facts.id.as_str()) {
-        response.headers_mut().insert(facts::REQUEST_ID, value);
+        response.headers_mut().insert(request_log::REQUEST_ID, value);
     }
     response
 }
@@ -55,7 +55,7 @@ pub(super) async fn observe(State(app): State<App>, request: Request, next: Next
 /// Answers a request, a change not without room for a record about it.
 async fn answer(
     app: &App,
-    facts: &Arc<Facts>,
+    facts: &Arc<RequestLog>,
     method: &'static str,
     matched: Option<MatchedPath>,
     request: Request,
@@ -86,7 +86,7 @@ async fn answer(
     let noted = facts.noted();
     let account = noted.account();
     if noted.caller.is_none() {
-        // Nobody who is known was let do anything; how many of these are recorded is bounded.
+        // An unknown caller did nothing; a bounded number of such requests is recorded.
         slot.release();
         if noted.is_refused {
             audit.note_refused(&account, entry(facts, noted, action, Some(&response)));
@@ -115,7 +115,7 @@ fn is_change(method: &str, route: &str) -> bool {
     !reads || route.ends_with("/terminal")
 }
 
-fn paced(request: Request, app: &App, facts: &Arc<Facts>) -> Request {
+fn paced(request: Request, app: &App, facts: &Arc<RequestLog>) -> Request {
     if request.body().is_end_stream() {
         return request;
     }
@@ -123,11 +123,11 @@ fn paced(request: Request, app: &App, facts: &Arc<Facts>) -> Request {
         idle: Duration::from_millis(app.connections.body_idle_ms),
         bytes_per_second: app.connections.body_bytes_per_second,
     };
-    request.map(|body| Body::new(Paced::new(body, pace, Arc::clone(facts))))
+    request.map(|body| Body::new(SlowBody::new(body, pace, Arc::clone(facts))))
 }
 
-/// The record of a request; without an answer nobody was there to get one.
-fn entry(facts: &Facts, noted: Noted, action: String, response: Option<&Response>) -> Entry {
+/// The record of a request; without an answer when its caller had left.
+fn entry(facts: &RequestLog, noted: Noted, action: String, response: Option<&Response>) -> Entry {
     let code = response.and_then(|response| response.extensions().get::<Failed>()).map(|failed| failed.0);
     let outcome = if response.is_some() { code.unwrap_or("ok") } else { UNANSWERED };
     let (role, token) = noted.caller.map(|caller| (caller.role.word().to_owned(), caller.token)).unzip();
@@ -156,7 +156,7 @@ fn entry(facts: &Facts, noted: Noted, action: String, response: Option<&Response
 }
 
 /// One line a request. No query, body or token, and no path but the route's template.
-fn log(facts: &Facts, method: &str, route: &str, status: u16, took: Duration) {
+fn log(facts: &RequestLog, method: &str, route: &str, status: u16, took: Duration) {
     if !tracing::enabled!(target: "filesecbox::request", tracing::Level::INFO) {
         return;
     }

@@ -8,7 +8,7 @@ use super::problem::{Code, Problem};
 pub(super) struct Page<T> {
     /// Its elements, in the order of the list.
     pub(super) elements: Vec<T>,
-    /// What stands beside them.
+    /// The fields beside them.
     pub(super) beside: Beside,
 }
 

@@ -8,13 +8,13 @@ use axum::response::{IntoResponse, Response};
 use sandbox::ErrorKind;
 use serde_json::{Map, Value, json};
 
-use super::facts;
+use super::request_log;
 use crate::access::Refused;
 use crate::audit::Unwritable;
 use crate::ops::Error;
 use crate::ops::write::Unwritten;
 
-/// What went wrong, as a word that never changes.
+/// The code of a failure, a word that never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
     Invalid,
@@ -185,7 +185,7 @@ impl Problem {
     }
 }
 
-/// The code of a failure of another backend; none for what is nobody's but the backend's own fault.
+/// The code of a failure of another backend; none for a fault of the backend alone.
 fn of_backend(kind: ErrorKind) -> Option<Code> {
     match kind {
         ErrorKind::NotFound => Some(Code::NotFound),
@@ -201,7 +201,7 @@ fn of_backend(kind: ErrorKind) -> Option<Code> {
         ErrorKind::Invalid => Some(Code::Invalid),
         ErrorKind::Unsupported => Some(Code::Unsupported),
         ErrorKind::Busy => Some(Code::Busy),
-        // Those that a later version has, too.
+        // Kinds that a later version adds, too.
         _ => None,
     }
 }
@@ -227,7 +227,7 @@ impl From<Error> for Problem {
             Error::Refused(refusal) => refusal.into(),
             Error::Storage(error) => error.into(),
             Error::Exec(error) => error.into(),
-            Error::Elsewhere { kind, .. } => match of_backend(kind) {
+            Error::Remote { kind, .. } => match of_backend(kind) {
                 Some(Code::Busy) => Self::busy(message, 1),
                 Some(code @ Code::Disconnected) => {
                     Self::new(code, message).with_header(header::RETRY_AFTER, "5")
@@ -336,9 +336,9 @@ impl From<storage::Error> for Problem {
                 .with("needed_bytes", needs),
             E::Unpackable { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
             E::Countless(_) => Self::new(Code::Quota, message).with("limit", "limits.disk.files"),
-            E::NoSpace(_) => Self::new(Code::Quota, message),
+            E::NoSpace(_) | E::OverQuota(_) => Self::new(Code::Quota, message),
             E::Watches => Self::busy(message, 30),
-            // Only a service that is stopping answers it to anybody.
+            // Only a service that is stopping answers with it.
             E::Abandoned => Self::new(Code::Disconnected, message),
             E::TooLong { seconds } => Self::new(Code::TooLarge, message).with("limit_seconds", seconds),
             E::Unsupported(_) => Self::new(Code::Unsupported, message),
@@ -369,7 +369,7 @@ impl From<exec::Error> for Problem {
 
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
-        facts::refused();
+        request_log::refused();
         match refused {
             Refused::Unauthenticated => {
                 Self::new(Code::Unauthenticated, "send a valid token: `Authorization: Bearer <token>`")
@@ -399,7 +399,7 @@ impl From<Unwritable> for Problem {
 impl IntoResponse for Problem {
     fn into_response(mut self) -> Response {
         let (code, status) = self.code.row();
-        let request_id = facts::request_id();
+        let request_id = request_log::request_id();
         if let Some(cause) = self.extras.remove("cause_for_log") {
             tracing::error!(%request_id, cause = cause.as_str().unwrap_or_default(), "request failed");
         }
@@ -414,7 +414,7 @@ impl IntoResponse for Problem {
             response.headers_mut().insert(name, value);
         }
         if let Ok(value) = HeaderValue::try_from(request_id) {
-            response.headers_mut().insert(facts::REQUEST_ID, value);
+            response.headers_mut().insert(request_log::REQUEST_ID, value);
         }
         response
     }

@@ -8,14 +8,17 @@ use serde::{Deserialize, Serialize};
 use storage::{Shelf, Version};
 
 use super::App;
-use super::answer::{Answer, success_with};
+use super::answer::{Answer, made, success_with};
+use super::extract::{NoParams, Params, Rebuilder, Someone};
 use super::page;
 use super::problem::{Code, Problem};
-use super::request::{NoParams, Params, Rebuilder, Someone};
 use super::time::rfc3339;
 use crate::access::Reach;
 use crate::ops::Error;
 use crate::registry::{Owners, Question, Row};
+
+/// About what a row takes in an answer, in bytes.
+const ROW_BYTES: usize = 500;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -103,7 +106,10 @@ pub(super) async fn list(
     rows.truncate(span);
     let next = is_paged.then(|| rows.last().filter(|_| !is_last).map(|row| cursor_of(&row.shelf)));
     let beside = Beside { complete: answer.is_complete, page: page::Beside::new(next) };
-    success_with(rows.into_iter().map(Registered::from).collect::<Vec<_>>(), beside)
+    made(&app.service.admission, rows.len().saturating_mul(ROW_BYTES), move || {
+        success_with(rows.into_iter().map(Registered::from).collect::<Vec<_>>(), beside)
+    })
+    .await
 }
 
 pub(super) async fn rebuild(State(app): State<App>, _caller: Rebuilder, _: NoParams) -> Answer {

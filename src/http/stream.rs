@@ -7,21 +7,22 @@ use futures_util::StreamExt;
 use storage::Flight;
 use storage::cached::{CACHED_READ_BYTES_MAX, read_now};
 
+use crate::ops::admission::reads::Reads;
 use crate::ops::pieces::pieces;
 
 /// Sends the `bytes` bytes of a spool, which count as `flight` until they are sent.
-pub(super) fn counted_body(file: File, bytes: u64, flight: Flight) -> Body {
-    Body::from_stream(pieces(file, 0, bytes).inspect(move |_| {
+pub(super) fn counted_body(file: File, bytes: u64, flight: Flight, reads: Reads) -> Body {
+    Body::from_stream(pieces(file, 0, bytes, reads).inspect(move |_| {
         let _ = &flight;
     }))
 }
 
 /// Sends `left` bytes of `file` from `offset`; see [`pieces`].
-pub(super) fn body(file: File, offset: u64, left: u64) -> Body {
+pub(super) fn body(file: File, offset: u64, left: u64, reads: Reads) -> Body {
     if left <= CACHED_READ_BYTES_MAX
         && let Some(whole) = read_now(&file, offset, left)
     {
         return Body::from(whole);
     }
-    Body::from_stream(pieces(file, offset, left))
+    Body::from_stream(pieces(file, offset, left, reads))
 }

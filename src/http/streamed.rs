@@ -55,7 +55,8 @@ impl Form {
         (headers, body).into_response()
     }
 
-    /// What a silent stream sends: a comment, which readers of events skip; an empty line, which readers of lines skip.
+    /// The sign of life of a silent stream: a comment, which readers of events skip; an empty line, which readers of
+    /// lines skip.
     pub(super) fn pulse(self) -> &'static [u8] {
         match self {
             Self::ServerSent => b": waiting\n\n",

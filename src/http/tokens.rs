@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::App;
 use super::answer::{Answer, success_with};
+use super::extract::{Issuer, JsonBody, JsonLimit, NoParams};
 use super::problem::{Code, Problem};
-use super::request::{Issuer, JsonBody, JsonLimit, NoParams};
 use super::time::rfc3339;
 use crate::access::now;
 use crate::access::signed::Claims;
@@ -47,7 +47,7 @@ pub(super) async fn issue(
         return Err(Problem::invalid(format!("`ttl_seconds` is {seconds}: send 1 to {most}")));
     }
     let claims = Claims::new(user, agent, now(), seconds).map_err(|error| Problem::internal(&error))?;
-    super::facts::issued(&claims.user, &claims.id);
+    super::request_log::issued(&claims.user, &claims.id);
     let token = app.access.issue(&claims).ok_or_else(|| {
         Problem::new(
             Code::Unsupported,

@@ -47,7 +47,7 @@ fn kind(error: &ops::Error) -> ErrorKind {
         E::Refused(refusal) => of_refusal(refusal),
         E::Storage(error) => of_storage(error),
         E::Exec(error) => of_exec(error),
-        E::Elsewhere { kind, .. } => *kind,
+        E::Remote { kind, .. } => *kind,
         E::Log(_) | E::Panicked => ErrorKind::Internal,
     }
 }
@@ -91,9 +91,12 @@ fn of_storage(error: &storage::Error) -> ErrorKind {
             ErrorKind::TooLarge
         }
         E::Abandoned => ErrorKind::Disconnected,
-        E::Quota { .. } | E::Full { .. } | E::InFlight { .. } | E::Countless(_) | E::NoSpace(_) => {
-            ErrorKind::Quota
-        }
+        E::Quota { .. }
+        | E::Full { .. }
+        | E::InFlight { .. }
+        | E::Countless(_)
+        | E::NoSpace(_)
+        | E::OverQuota(_) => ErrorKind::Quota,
         E::Unsupported(_) => ErrorKind::Unsupported,
         E::Io { .. } => ErrorKind::Internal,
     }

@@ -30,11 +30,12 @@ pub(super) async fn read(
     if at.path.is_root() {
         return Err(Error::about(ErrorKind::IsDirectory, "read_file", path));
     }
+    let reads = service.admission.reads_of(at.tree.user());
     let opened = service.open(at.tree, at.path).await;
     let Opened { file, stat, .. } = opened.map_err(|error| errors::at("read_file", path, error))?;
     let range = options.window(stat.size, path)?;
     let of_stream = path.clone();
-    let stream = pieces(file, range.start, range.end - range.start).map_err(move |error| {
+    let stream = pieces(file, range.start, range.end - range.start, reads).map_err(move |error| {
         Error::new(ErrorKind::Internal, "read_file", "the file broke off").at(&of_stream).because(error)
     });
     Ok(FileBody { info: info(&stat, path), range, stream: stream.boxed() })
@@ -66,7 +67,7 @@ pub(super) async fn write(
             Err(Unwritten::Service(error)) => {
                 let error = errors::at("write_file", path, error);
                 match error.kind() {
-                    // What is there may be a directory, or a link to nothing.
+                    // The entry may be a directory, or a link to nothing.
                     ErrorKind::IsDirectory if is_new => {
                         Err(Error::about(ErrorKind::AlreadyExists, "write_file", path).because(error))
                     }

@@ -1,4 +1,4 @@
-//! [`LocalSandbox`]: the service itself as a [`Sandbox`], for whoever links it as a library.
+//! [`LocalSandbox`]: the service itself as a [`Sandbox`], for programs that link it as a library.
 //!
 //! Each method makes the calls of [`ops`](crate::ops) that the route of the same purpose makes; there is no other way to
 //! the files. As with requests, each use of a workspace is noted, and each change is in the audit log.
@@ -23,14 +23,14 @@ use sandbox::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, FileKind, ReadOptions,
     Result, Sandbox, SandboxPath, WriteOptions, check_permissions,
 };
-use storage::SandboxId;
+use storage::WorkspaceId;
 
 use self::place::{At, Place};
 use crate::ops::Service;
 
 /// The workspaces of one agent in this process.
 ///
-/// * The workspace is `/workspace`, whatever the tier is; commands see its true path in `$WORKSPACE`.
+/// * The workspace is `/workspace` at every tier; commands see its true path in `$WORKSPACE`.
 /// * With skills, those of the user are at `/workspace/skills/<id>`, for files and, at tier `namespaces`, for commands.
 /// * A workspace that [another backend](crate::ops::backends::Backends) answers for is [`ErrorKind::Unsupported`]: what
 ///   lies here is not what is meant. Skills are no part of it.
@@ -60,7 +60,7 @@ impl LocalSandbox {
     async fn place(&self, operation: &'static str, user: &UserId, path: &SandboxPath) -> Result<Place> {
         self.check_open(operation)?;
         let place = Place::of(user, &self.agent, self.skills, operation, path)?;
-        let sandbox = SandboxId { user: user.clone(), agent: self.agent.clone() };
+        let sandbox = WorkspaceId { user: user.clone(), agent: self.agent.clone() };
         if matches!(&place, Place::InTree(at) if matches!(at.tree, TreeId::Workspace(..)))
             && let Some(backend) = self.service.backends.get(&sandbox)
         {

@@ -13,7 +13,7 @@ pub(super) struct At {
     pub(super) path: RelPath,
 }
 
-/// What a path is.
+/// The meaning of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Something in a tree.

@@ -12,7 +12,7 @@ use crate::ops::Service;
 /// Bytes of a program's name that are kept.
 const PROGRAM_BYTES_MAX: usize = 64;
 
-/// What is recorded of a change before its end.
+/// The record of a change before its end.
 pub(super) fn entry(operation: &'static str, at: &At) -> Entry {
     let paths = if at.path.is_root() { Vec::new() } else { vec![at.path.to_string().into()] };
     Entry {
@@ -24,7 +24,7 @@ pub(super) fn entry(operation: &'static str, at: &At) -> Entry {
     }
 }
 
-/// What is recorded of a command before its end: the program, never its arguments.
+/// The record of a command before its end: the program, never its arguments.
 pub(super) fn entry_of_command(at: &At, program: &str) -> Entry {
     let program = program.char_indices().take_while(|(start, _)| *start < PROGRAM_BYTES_MAX);
     let program = Some(program.map(|(_, character)| character).collect());

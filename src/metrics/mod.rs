@@ -1,7 +1,7 @@
 //! [`Metrics`]: figures about the service, in the text form that Prometheus reads.
 //!
 //! Every label has a bounded set of values: templates of routes, methods, statuses, codes, tiers, outcomes. No user,
-//! agent, skill or path is a label, so that the memory taken depends on the program and not on who uses it.
+//! agent, skill or path is a label, so that the memory taken depends on the program and not on its users.
 
 mod runs;
 
@@ -18,7 +18,6 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 pub use self::runs::Outcome;
-use crate::ops::run::confined::Confined;
 
 /// The `Content-Type` of [`Metrics::text`] (OpenMetrics 1.0.0, which Prometheus reads since its version 2.5).
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -47,7 +46,7 @@ struct Ran {
     tier: String,
 }
 
-/// What is true at the moment of asking, and is found out only then.
+/// The figures of the moment, collected when they are asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moment {
     /// Commands under way.
@@ -87,9 +86,9 @@ pub struct Metrics {
     pub refused_connections: Counter,
     /// Connections that gave way to others.
     pub evicted_connections: Counter,
-    /// Workspaces set aside because nobody used them.
+    /// Workspaces set aside because they were not used.
     pub set_aside: Counter,
-    /// Workspaces removed because nobody used them.
+    /// Workspaces removed because they were not used.
     pub swept: Counter,
     /// Audit records written.
     pub audited: Counter,
@@ -186,12 +185,12 @@ impl Metrics {
         );
         registry.register(
             "workspaces_set_aside",
-            "Workspaces set aside because nobody used them",
+            "Workspaces set aside because they were not used",
             self.set_aside.clone(),
         );
         registry.register(
             "workspaces_swept",
-            "Workspaces removed because nobody used them",
+            "Workspaces removed because they were not used",
             self.swept.clone(),
         );
         registry.register("audit_records", "Audit records written", self.audited.clone());
@@ -259,9 +258,8 @@ impl Metrics {
         }
     }
 
-    /// Counts a run that ended with a result.
-    pub fn ran(&self, result: &ExecResult<Confined>) {
-        let tier = result.enforcement.word();
+    /// Counts a run at a tier, by its word, that ended with a result.
+    pub fn ran<E>(&self, tier: String, result: &ExecResult<E>) {
         self.runs.get_or_create(&Ran { outcome: Outcome::of(result).word(), tier }).inc();
         self.run_seconds.observe(Duration::from_millis(result.duration_ms).as_secs_f64());
         if result.is_residents {

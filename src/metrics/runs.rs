@@ -20,7 +20,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What `result` says.
+    /// The outcome in `result`.
     #[must_use]
     pub fn of<E>(result: &ExecResult<E>) -> Self {
         match (result.timed_out, result.limit, &result.signal, result.exit_code) {

@@ -1,28 +1,33 @@
 //! [`Admission`]: what stands in front of every blocking job of a request.
 //!
-//! The threads that block are few, and the runtime gives one to whoever asks. So a job says whose it is, how heavy it is
-//! and what it does to its tree, and gets a thread only when
+//! The threads that block are few, and the runtime gives one to every job. So a job says which user it is for, how
+//! heavy it is and what it does to its tree, and gets a thread only when
 //!
-//! 1. nobody works on its tree for whom it would wait long ([`holds`]),
+//! 1. no other job holds its tree for long ([`holds`]),
 //! 2. its user has a place left, and
 //! 3. there is one left in all ([`RunPlaces`]).
 //!
 //! Until then it waits without a thread, in the order of arrival among the jobs of its user, for a bounded time and with a
-//! bounded number of others; then it is [`Error::Full`](super::Error::Full), which says of what. Each weight has places of
+//! bounded number of others; then it is [`Error::Full`], which says of what. Each weight has places of
 //! its own, so that long jobs of all users together leave threads for short ones, and no user has more than a part of any.
 //!
 //! A job whose caller leaves, or which takes too long, is interrupted ([`Interrupt`]). It keeps its place until it has
-//! ended. The places of runs, terminals, searches and snapshots are counted beside these.
+//! ended. The places of runs, terminals, searches and snapshots are counted beside these, and so are those of reads for
+//! answers that are on their way ([`reads`]).
 
 pub mod holds;
+mod publications;
+pub mod reads;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use policy::{TreeId, UserId, WorkLimits};
 use storage::Interrupt;
+use tokio::sync::oneshot;
 
 use self::holds::{Hold, Holds, Mode};
-use super::error::Result;
+use super::error::{Error, Result};
 use super::places::{Place, Purpose, RunPlaces};
 use super::{Service, blocking};
 
@@ -37,7 +42,7 @@ pub enum Weight {
     Long,
 }
 
-/// Whose job it is.
+/// The owner of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// The user whose tree it is about.
@@ -49,7 +54,7 @@ pub enum Owner {
 /// A blocking job of a request.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
     /// How heavy it is.
     pub weight: Weight,
@@ -65,6 +70,7 @@ pub struct Admission {
     scans: RunPlaces<Owner>,
     long: RunPlaces<Owner>,
     bodies: RunPlaces<Owner>,
+    reads: Arc<RunPlaces<Owner>>,
     holds: Holds,
     longest: Duration,
 }
@@ -75,7 +81,7 @@ impl Owner {
     }
 }
 
-/// What `bytes` are in KiB, rounded up.
+/// `bytes` in KiB, rounded up.
 fn kibibytes(bytes: usize) -> usize {
     bytes.div_ceil(1024)
 }
@@ -176,6 +182,7 @@ impl Admission {
                 kibibytes(limits.bodies_bytes_per_user),
                 queue,
             ),
+            reads: reads::places(),
             holds: Holds::default(),
             longest: Duration::from_millis(limits.long_ms),
         }
@@ -192,7 +199,7 @@ impl Admission {
     /// Waits until a body of `bytes` bytes has room among those that are held in memory, of `user` and of all.
     ///
     /// # Errors
-    /// [`Error::Full`](super::Error::Full).
+    /// [`Error::Full`].
     pub async fn hold_bytes(&self, user: Option<&UserId>, bytes: usize) -> Result<Place<Owner>> {
         self.bodies.take_many(&Owner::of(user), kibibytes(bytes)).await
     }
@@ -200,7 +207,7 @@ impl Admission {
     /// Waits until `job` may have a thread.
     ///
     /// # Errors
-    /// [`Error::Full`](super::Error::Full).
+    /// [`Error::Full`].
     async fn admit(&self, job: &Job) -> Result<(Option<Hold>, Place<Owner>)> {
         let places = self.places(job.weight);
         let Some((tree, mode)) = &job.hold else { return Ok((None, places.take(&job.owner).await?)) };
@@ -215,10 +222,10 @@ impl Admission {
 
     /// Does blocking work off the runtime when its turn has come.
     ///
-    /// Whoever drops the future interrupts the work, which keeps its place until it has ended.
+    /// Dropping the future interrupts the work, which keeps its place until it has ended.
     ///
     /// # Errors
-    /// [`Error::Full`](super::Error::Full); what `work` returns.
+    /// [`Error::Full`]; what `work` returns.
     pub async fn work<T: Send + 'static>(
         &self,
         job: Job,
@@ -235,6 +242,35 @@ impl Admission {
     }
 }
 
+impl Admission {
+    /// As [`Admission::work`]. What `work` returns beside the result is dropped after the result is told, in the place of the
+    /// job: removing what was replaced may take as long as the job itself. The tree is free by then.
+    ///
+    /// # Errors
+    /// As [`Admission::work`].
+    pub async fn work_and_clear<T: Send + 'static, L: Send + 'static>(
+        &self,
+        job: Job,
+        work: impl FnOnce() -> Result<(T, L)> + Send + 'static,
+    ) -> Result<T> {
+        let (hold, place) = self.admit(&job).await?;
+        let interrupt = Interrupt::after(self.longest);
+        let _caller = (!job.goes_on).then(|| Caller(interrupt.clone()));
+        let (tell, told) = oneshot::channel();
+        tokio::task::spawn_blocking(move || {
+            let (done, left) = interrupt
+                .enter(work)
+                .map_or_else(|error| (Err(error), None), |(done, left)| (Ok(done), Some(left)));
+            drop(hold);
+            // A caller who has left is told nothing.
+            drop(tell.send(done));
+            drop(left);
+            drop(place);
+        });
+        told.await.map_err(|_| Error::Panicked)?
+    }
+}
+
 impl Service {
     /// Does blocking work of a request; see [`Admission::work`].
     ///
@@ -245,6 +281,9 @@ impl Service {
         job: Job,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        if let Some((tree, Mode::LongRead)) = &job.hold {
+            self.let_publications_pass(|| self.store.awaits_publication(tree)).await?;
+        }
         self.admission.work(job, work).await
     }
 
@@ -258,5 +297,44 @@ impl Service {
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.admission.work(Job::of(user, Weight::Light), work).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use policy::AgentId;
+
+    use super::*;
+
+    /// Waits for a word when it is dropped.
+    struct Slow(mpsc::Receiver<()>);
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            let _ = self.0.recv();
+        }
+    }
+
+    #[tokio::test]
+    async fn removing_what_was_replaced_keeps_the_place_of_its_user_and_nothing_else() {
+        let limits = WorkLimits { long_per_user: 1, queue_ms: 20, ..WorkLimits::default() };
+        let admission = Admission::new(&limits);
+        let (user, other) = (UserId::parse("a").unwrap(), UserId::parse("b").unwrap());
+        let tree = TreeId::Workspace(user.clone(), AgentId::parse("a").unwrap());
+        let (end, ended) = mpsc::channel();
+        let job = Job::on(&tree, Weight::Long, Mode::LongChange);
+        let done = admission.work_and_clear(job, move || Ok(("done", Slow(ended)))).await.unwrap();
+        assert_eq!(done, "done");
+        let long = |user: &UserId| Job::of(user, Weight::Long);
+        assert!(matches!(admission.work(long(&user), || Ok(())).await, Err(Error::Full { .. })));
+        admission.work(long(&other), || Ok(())).await.unwrap();
+        admission.work(Job::change(&tree), || Ok(())).await.unwrap();
+        drop(end);
+        while admission.long.taken() > 0 {
+            tokio::task::yield_now().await;
+        }
+        admission.work(long(&user), || Ok(())).await.unwrap();
     }
 }

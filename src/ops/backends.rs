@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::RwLock;
 use policy::RunLimits;
 use sandbox::Sandbox;
-use storage::SandboxId;
+use storage::WorkspaceId;
 use thiserror::Error;
 
-use super::elsewhere::Backend;
 use super::places::RunPlaces;
+use super::remote::Backend;
 
-/// Workspaces that may be elsewhere at once. Each stands for a machine or a container that somebody holds a connection to,
+/// Workspaces that may be remote at once. Each stands for a machine or a container that a backend holds a connection to,
 /// of which a process has some ten thousands at most; an entry takes less than a kilobyte.
 pub const BACKENDS_MAX: usize = 10_000;
 
 /// There are [`BACKENDS_MAX`] already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{BACKENDS_MAX} workspaces are elsewhere already: remove one first")]
+#[error("{BACKENDS_MAX} workspaces are remote already: remove one first")]
 pub struct Full;
 
 /// Which workspaces another [`Sandbox`] answers for, instead of this service's own store and launcher.
@@ -27,13 +27,13 @@ pub struct Full;
 /// While there is none, asking costs one atomic load.
 pub struct Backends {
     count: AtomicUsize,
-    table: RwLock<HashMap<SandboxId, Arc<Backend>>>,
-    /// How many commands run elsewhere at once. They take no processor here, so they have places of their own.
+    table: RwLock<HashMap<WorkspaceId, Arc<Backend>>>,
+    /// How many commands run in remote workspaces at once. They take no processor here, so they have places of their own.
     pub(super) places: RunPlaces,
 }
 
 impl Backends {
-    /// No workspace is elsewhere. When some are, as many commands run there at once as `limits` allows here.
+    /// No workspace is remote. When some are, as many commands run there at once as `limits` allows here.
     #[must_use]
     pub fn new(limits: &RunLimits) -> Self {
         Self { count: AtomicUsize::new(0), table: RwLock::default(), places: RunPlaces::new(limits) }
@@ -41,11 +41,15 @@ impl Backends {
 
     /// Has `sandbox` answer for the workspace `id` from the next request on. Gives back what did so before.
     ///
-    /// What lies in the workspace on this host is out of reach meanwhile, and grows idle as one that nobody uses.
+    /// The workspace on this host is out of reach meanwhile, and grows idle.
     ///
     /// # Errors
     /// [`Full`].
-    pub fn insert(&self, id: SandboxId, sandbox: Arc<dyn Sandbox>) -> Result<Option<Arc<dyn Sandbox>>, Full> {
+    pub fn insert(
+        &self,
+        id: WorkspaceId,
+        sandbox: Arc<dyn Sandbox>,
+    ) -> Result<Option<Arc<dyn Sandbox>>, Full> {
         let mut table = self.table.write();
         if table.len() >= BACKENDS_MAX && !table.contains_key(&id) {
             return Err(Full);
@@ -60,7 +64,7 @@ impl Backends {
     /// connection takes nothing from the new one. Tells whether it did.
     ///
     /// Requests and commands that are under way there come to their end.
-    pub fn remove(&self, id: &SandboxId, sandbox: &Arc<dyn Sandbox>) -> bool {
+    pub fn remove(&self, id: &WorkspaceId, sandbox: &Arc<dyn Sandbox>) -> bool {
         let mut table = self.table.write();
         let is_same = table.get(id).is_some_and(|there| Arc::ptr_eq(there.sandbox(), sandbox));
         if is_same {
@@ -70,9 +74,9 @@ impl Backends {
         is_same
     }
 
-    /// What answers for the workspace `id`, when it is not this service's own.
+    /// The backend that answers for the workspace `id`, when it is not this service's own.
     #[must_use]
-    pub fn get(&self, id: &SandboxId) -> Option<Arc<Backend>> {
+    pub fn get(&self, id: &WorkspaceId) -> Option<Arc<Backend>> {
         if self.is_empty() { None } else { self.table.read().get(id).cloned() }
     }
 
@@ -90,8 +94,8 @@ mod tests {
 
     use super::*;
 
-    fn id(user: &str) -> SandboxId {
-        SandboxId { user: UserId::parse(user).unwrap(), agent: AgentId::parse("demo").unwrap() }
+    fn id(user: &str) -> WorkspaceId {
+        WorkspaceId { user: UserId::parse(user).unwrap(), agent: AgentId::parse("demo").unwrap() }
     }
 
     #[test]

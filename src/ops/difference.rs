@@ -24,6 +24,17 @@ pub enum Text {
     TooLarge,
 }
 
+impl Text {
+    /// How long it is, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Lines(text) => text.len(),
+            Self::None | Self::TooLarge => 0,
+        }
+    }
+}
+
 /// Compares both sides of the file `path`; what is not done by `until` is told as a larger change than there is.
 pub(super) fn unified(path: &str, sides: &Sides, until: Instant) -> Text {
     let files = [&sides.before, &sides.after];

@@ -9,9 +9,9 @@
 //! * twice as long as the last time when it did not, up to [`SLOWEST`];
 //! * never sooner than [`COST`] times the processor time that the look took, of at most [`DEAREST`].
 //!
-//! While the disk has less room left than it is to keep, all trees are looked at, and whoever lets one grow is ended. A
-//! run can also fill the disk where no tree shows it: with files that have no name any more. When next to nothing is
-//! left and no tree shows by whom it is taken, all runs are ended.
+//! While the disk has less room left than it is to keep, all trees are looked at, and a run that lets one grow is
+//! ended. A run can also fill the disk where no tree shows it: with files that have no name any more. When next to
+//! nothing is left and no tree shows by whom it is taken, all runs are ended.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,11 +33,11 @@ const COST: u32 = 8;
 const DEAREST: Duration = Duration::from_secs(1);
 /// Looks at once, each in a thread.
 const AT_ONCE: usize = 4;
-/// What the disk loses between two looks without any tree being looked at for it, in bytes.
+/// The loss of free space between two looks for which no tree is looked at, in bytes.
 const UNNOTICED_BYTES: u64 = 16 * 1024 * 1024;
 /// Which part of what the disk is to keep free must be left lest all runs are ended.
 const LAST_PART: u64 = 4;
-/// What the disk loses, when it is nearly full, before somebody must have written it, in bytes.
+/// The least loss of free space, on a nearly full disk, that is taken for a write by a run, in bytes.
 const NEGLIGIBLE_BYTES: u64 = 1024 * 1024;
 
 /// The trees that runs may fill.
@@ -77,7 +77,7 @@ struct Run {
     halt: Arc<watch::Sender<Option<Limit>>>,
 }
 
-/// What one round of looks found.
+/// The findings of one round of looks.
 struct Round {
     free: Option<u64>,
     looks: Vec<(GaugeKey, storage::Result<Look>, Duration)>,
@@ -202,7 +202,7 @@ impl DiskWatch {
         Some(round)
     }
 
-    /// Ends the runs that went too far. Tells whether any tree has grown that somebody runs in.
+    /// Ends the runs that went too far. Tells whether a tree with a run has grown.
     fn judge(&self, looks: Vec<(GaugeKey, storage::Result<Look>, Duration)>, is_full: bool) -> bool {
         let now = Instant::now();
         let mut has_grown = false;
@@ -241,7 +241,7 @@ impl DiskWatch {
     }
 }
 
-/// What this thread has used of the processor (clock_gettime(2)): waiting costs nobody anything.
+/// The processor time of this thread (clock_gettime(2)): waiting costs nothing.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
@@ -270,7 +270,10 @@ impl Watched {
         self.runs.iter_mut().for_each(|run| run.is_known = true);
         if ended > 0 {
             let (key, Use { bytes, files }) = (self.gauge.key().0, look.taken);
-            tracing::info!(tree = %key.sandbox_path(), user = %key.user(), bytes, files, ended, "runs ended: disk");
+            tracing::info!(
+                tree = %key.sandbox_path(), user = %key.user(), bytes, files, ended,
+                "ended runs that filled the disk"
+            );
         }
         let left = limits.minus(look.taken);
         self.interval = match self.last {

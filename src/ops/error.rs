@@ -14,7 +14,7 @@ pub enum Error {
     /// The service is doing too much already.
     #[error("{what}: try again in {retry_after_seconds} s")]
     Busy {
-        /// What there is too much of.
+        /// The quantity that is too large.
         what: &'static str,
         /// When another try may succeed, in seconds.
         retry_after_seconds: u64,
@@ -22,9 +22,9 @@ pub enum Error {
     /// All places for something are taken, or too many requests wait for one.
     #[error("{what}: {next}, or try again in {retry_after_seconds} s")]
     Full {
-        /// What is full, and how many there are.
+        /// The full thing, and how many there are.
         what: String,
-        /// What to do.
+        /// The advice.
         next: &'static str,
         /// When another try may succeed, in seconds.
         retry_after_seconds: u64,
@@ -35,7 +35,7 @@ pub enum Error {
     /// The service is stopping.
     #[error("the service is stopping: try again when it is back")]
     Stopping,
-    /// Somebody had the sandbox removed, and the runs in it killed.
+    /// Another request had the workspace removed, and the runs in it killed.
     #[error("the workspace was removed while the command ran")]
     Removed,
     /// There is no such run, or it is no longer remembered.
@@ -47,7 +47,7 @@ pub enum Error {
     /// The run is in no state for this.
     #[error("{0}")]
     NotNow(&'static str),
-    /// What was asked for has given way to what came later. The number is the oldest event that is there.
+    /// The events that were asked for have given way to later ones. The number is the oldest event that is there.
     #[error("the events asked for are no longer there: the oldest one is {0}")]
     Gone(u64),
     /// The run failed after it had begun.
@@ -79,14 +79,14 @@ pub enum Error {
     Registry(#[source] crate::registry::Error),
     /// Another backend, which answers for the workspace, failed or refused.
     #[error("{message}")]
-    Elsewhere {
-        /// What went wrong, in the kinds of all backends.
+    Remote {
+        /// The kind of failure, as of all backends.
         kind: sandbox::ErrorKind,
         /// One sentence, without any path of a host.
         message: String,
         /// For the log.
         #[source]
-        cause: crate::ops::elsewhere::Said,
+        cause: super::said::Said,
     },
     /// A programming error of ours.
     #[error("the operation failed inside the service")]

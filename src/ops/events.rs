@@ -1,8 +1,8 @@
-//! The events of trees: what became of their files, for whoever listens.
+//! The events of trees: the changes of their files, for listeners.
 //!
-//! A tree that somebody listens to has one *feed*: a watch, a bounded history, and a task that fills it. All listeners of
-//! the tree read the same history, each at the own pace. The feed stays for a while after the last of them has left, so that
-//! one who comes back finds what happened meanwhile.
+//! A tree with listeners has one *feed*: a watch, a bounded history, and a task that fills it. All listeners of the
+//! tree read the same history, each at the own pace. The feed stays for a while after the last of them has left, so
+//! that one who comes back finds what happened meanwhile.
 //!
 //! | File | Holds |
 //! | --- | --- |
@@ -37,9 +37,11 @@ use shares::Shares;
 pub struct EventTable {
     limits: EventLimits,
     places: RunPlaces,
-    feeds: Arc<Mutex<HashMap<TreeId, Arc<Feed>>>>,
+    feeds: Arc<Mutex<Feeds>>,
     shares: Shares,
 }
+
+type Feeds = HashMap<TreeId, Arc<Feed>>;
 
 impl EventTable {
     /// No feeds yet.
@@ -71,7 +73,7 @@ impl EventTable {
         Some(Arc::clone(feed))
     }
 
-    /// Watches a tree. When the kernel watches no more, feeds to which nobody listens give way, one by one.
+    /// Watches a tree. When the kernel watches no more, feeds without listeners give way, one by one.
     async fn watch(&self, service: &Service, id: &TreeId) -> Result<TreeWatch> {
         loop {
             let (store, tree, entries) = (service.store.clone(), id.clone(), self.limits.entries);
@@ -86,12 +88,9 @@ impl EventTable {
         }
     }
 
-    /// Takes the feed out of the table to which nobody has listened for longest.
+    /// Takes the feed that has been without listeners for longest out of the table.
     fn take_idle(&self) -> Option<Arc<Feed>> {
-        let mut feeds = self.feeds.lock();
-        let idle = feeds.iter().filter_map(|(id, feed)| Some((feed.idle_for()?, id)));
-        let id = idle.max_by_key(|(idle, _)| *idle).map(|(_, id)| id.clone())?;
-        feeds.remove(&id)
+        take_idle(&mut self.feeds.lock(), |_| true)
     }
 
     async fn open(&self, service: &Service, id: &TreeId) -> Result<Arc<Feed>> {
@@ -101,18 +100,18 @@ impl EventTable {
         let watch = self.watch(service, id).await?;
         let mut feeds = self.feeds.lock();
         if let Some(feed) = feeds.get(id).filter(|feed| !feed.history.has_ended()) {
-            // Somebody was faster.
+            // Another request was faster.
             feed.enter();
             return Ok(Arc::clone(feed));
         }
-        // Every listener listens to one tree, so there is one that nobody listens to when there are too many.
+        // Every listener has a place and listens to one tree, so there is an idle feed when there are too many. Those of
+        // the same user give way first: what is kept for others who come back is not theirs to push out.
+        let of_user = |feeds: &Feeds| feeds.keys().filter(|tree| tree.user() == id.user()).count();
+        while of_user(&feeds) >= self.limits.listeners_per_user.max(1) {
+            end_idle(&mut feeds, |tree| tree.user() == id.user())?;
+        }
         while feeds.len() >= self.limits.listeners.max(1) {
-            let Some(idle) = feeds.iter().find(|(_, feed)| feed.is_idle()).map(|(id, _)| id.clone()) else {
-                return Err(Error::Busy { what: "too many trees are listened to", retry_after_seconds: 5 });
-            };
-            if let Some(feed) = feeds.remove(&idle) {
-                feed.end();
-            }
+            end_idle(&mut feeds, |_| true)?;
         }
         let share = self.shares.of(id.user(), self.limits.entries);
         let feed = Arc::new(Feed::new(self.limits.history.max(1), share, service.stop.child_token()));
@@ -129,6 +128,23 @@ impl EventTable {
         });
         Ok(feed)
     }
+}
+
+/// Takes the feed that has been without listeners for longest out of the table, of those of the trees `among`.
+fn take_idle(feeds: &mut Feeds, among: impl Fn(&TreeId) -> bool) -> Option<Arc<Feed>> {
+    let idle = feeds.iter().filter(|(id, _)| among(id)).filter_map(|(id, feed)| Some((feed.idle_for()?, id)));
+    let id = idle.max_by_key(|(idle, _)| *idle).map(|(_, id)| id.clone())?;
+    feeds.remove(&id)
+}
+
+/// Ends the feed that has been without listeners for longest, of those of the trees `among`.
+///
+/// # Errors
+/// [`Error::Busy`] when each has a listener.
+fn end_idle(feeds: &mut Feeds, among: impl Fn(&TreeId) -> bool) -> Result<()> {
+    let idle = take_idle(feeds, among);
+    idle.ok_or(Error::Busy { what: "too many trees are listened to", retry_after_seconds: 5 })?.end();
+    Ok(())
 }
 
 impl Service {

@@ -8,7 +8,7 @@ use storage::encoding::{self, TextEncoding};
 use storage::patch::{FilePatch, PatchOptions, Patched};
 use storage::text::{self, Lines, Replacement};
 use storage::tree::{Child, Opened, Walked};
-use storage::{Condition, Layer, Stat, WriteOptions, Written};
+use storage::{Condition, Files, Layer, Stat, WriteOptions, Written};
 
 use super::Service;
 use super::admission::holds::Mode;
@@ -22,6 +22,9 @@ pub const EDITS_MAX: usize = 1000;
 const LIGHT_CHANGES: usize = 32;
 /// Bytes in them that are no light work any more.
 const LIGHT_BYTES: usize = 256 * 1024;
+
+/// Size from which reading a text is no light work, in bytes.
+const LARGE_TEXT_BYTES: u64 = 1024 * 1024;
 
 /// Which lines of a text are meant: 1-based, inclusive, either end open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +43,7 @@ impl LineRange {
 /// A copy to be made.
 #[derive(Clone, Debug)]
 pub struct Copy {
-    /// What is copied.
+    /// The source.
     pub from: RelPath,
     /// Where to.
     pub to: RelPath,
@@ -48,11 +51,11 @@ pub struct Copy {
     pub overwrite: bool,
     /// Whether a directory is copied with everything in it.
     pub recursive: bool,
-    /// What must hold of `to`.
+    /// The condition on `to`.
     pub condition: Condition,
 }
 
-/// What must hold of the files of a patch.
+/// The conditions on the files of a patch.
 #[derive(Clone, Debug)]
 pub enum Conditions {
     /// Of the only file that it has.
@@ -85,14 +88,14 @@ impl Conditions {
     }
 }
 
-/// What was read of a text file.
+/// The part that was read of a text file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadText {
     /// The text.
     pub text: Text,
     /// How it lies on the disk.
     pub encoding: TextEncoding,
-    /// What the file is.
+    /// The facts of the file.
     pub stat: Stat,
     /// Which layer it comes from.
     pub layer: Layer,
@@ -112,6 +115,23 @@ pub enum Text {
         /// The line after the last one given, when there is one.
         next: Option<u64>,
     },
+}
+
+/// Reads a text from the disk, whole without a range.
+fn read_from(files: &Files, path: &RelPath, range: LineRange, limit: u64) -> Result<ReadText> {
+    if range != LineRange::ALL {
+        let Opened { file, stat, layer } = files.open(path)?;
+        // Bytes that are added during the read belong to the next text.
+        let utf8 = lines(file.take(stat.size), path, range, limit);
+        let is_utf8 = utf8.as_ref().is_ok_and(|(_, is_utf8)| *is_utf8);
+        if is_utf8 || stat.size > limit {
+            return Ok(ReadText { text: utf8?.0, encoding: TextEncoding::Utf8, stat, layer });
+        }
+        // Only a whole text tells which encoding it is in.
+    }
+    let (bytes, stat, layer) = files.read_whole(path, limit)?;
+    let (text, encoding) = part(bytes, path, range, limit)?;
+    Ok(ReadText { text, encoding, stat, layer })
 }
 
 impl Service {
@@ -152,24 +172,25 @@ impl Service {
             let (text, encoding) = part(bytes, &path, range, limit)?;
             return Ok(ReadText { text, encoding, stat, layer });
         }
-        self.work(job, move || {
-            if range == LineRange::ALL {
-                let (bytes, stat, layer) = files.read_whole(&path, limit)?;
-                let (text, encoding) = part(bytes, &path, range, limit)?;
-                return Ok(ReadText { text, encoding, stat, layer });
+        let (small, place) = (files.clone(), path.clone());
+        let look = move || {
+            if small.stat(&place)?.0.size > LARGE_TEXT_BYTES {
+                return Ok(None);
             }
-            let Opened { mut file, stat, layer } = files.open(&path)?;
-            let utf8 = lines(&mut file, &path, range, limit);
-            let is_utf8 = utf8.as_ref().is_ok_and(|(_, is_utf8)| *is_utf8);
-            if !is_utf8 && stat.size <= limit {
-                // Only a whole text tells which encoding it is in.
-                let (bytes, stat, layer) = files.read_whole(&path, limit)?;
-                let (text, encoding) = part(bytes, &path, range, limit)?;
-                return Ok(ReadText { text, encoding, stat, layer });
+            match read_from(&small, &place, range, limit.min(LARGE_TEXT_BYTES)) {
+                // It has grown since, or many short lines are asked for.
+                Err(Error::Storage(storage::Error::TooLarge { .. })) => Ok(None),
+                read => read.map(Some),
             }
-            Ok(ReadText { text: utf8?.0, encoding: TextEncoding::Utf8, stat, layer })
-        })
-        .await
+        };
+        match self.work(job.clone(), look).await? {
+            Some(read) => Ok(read),
+            // Large texts take the places of work on whole texts, of which there are few.
+            None => {
+                let job = Job { weight: Weight::Scan, ..job };
+                self.work(job, move || read_from(&files, &path, range, limit)).await
+            }
+        }
     }
 
     /// Lists the directory `path`.
@@ -213,7 +234,7 @@ impl Service {
         self.work(job, move || {
             if range == LineRange::ALL {
                 let encoding = encoding.map_or_else(|| files.encoding_of(&path, limit), Ok)?;
-                let bytes = encoding::encode(&body, encoding, path.as_str())?;
+                let bytes = storage::files::encode(&body, encoding, path.as_str())?;
                 let mut staged = files.stage()?;
                 staged.write(&bytes)?;
                 return Ok((files.write(&path, staged, &options)?, encoding));

@@ -1,4 +1,4 @@
-//! What the service does. Knows no HTTP: the same operations stand under REST and under whatever comes beside it.
+//! The operations of the service. They know no HTTP: the same operations stand under REST and under other interfaces.
 //!
 //! `storage` blocks, so each operation enters it once, through [`admission`].
 
@@ -6,22 +6,23 @@ pub mod admission;
 pub mod backends;
 mod difference;
 pub mod disk;
-pub mod elsewhere;
 pub mod error;
 pub mod events;
 pub mod files;
-pub mod life;
 pub mod pieces;
 pub mod places;
 pub mod readiness;
 pub mod registry;
+pub mod remote;
 pub mod run;
+pub(crate) mod said;
 pub mod sandboxes;
 pub mod search;
 pub mod skills;
 pub mod snapshots;
 pub mod sweep;
 pub mod upload;
+pub mod versions;
 pub mod write;
 
 use std::sync::Arc;
@@ -34,21 +35,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::audit::Audit;
-use crate::egress::Egress;
 use crate::metrics::Metrics;
-use crate::registry::Keeper;
+use crate::registry::RegistrySync;
 use crate::telemetry::Spans;
 use admission::Admission;
 use backends::Backends;
 pub use difference::Text;
 use disk::DiskWatch;
+use egress::Egress;
 pub use error::{Error, Result};
 use events::EventTable;
-pub use life::FileDifference;
 use places::RunPlaces;
 use readiness::Readiness;
 use run::table::RunTable;
 use run::under_way::UnderWay;
+pub use versions::FileDifference;
 
 /// Everything an operation needs.
 pub struct Service {
@@ -58,18 +59,18 @@ pub struct Service {
     pub store: Store,
     /// Starts commands.
     pub launcher: Arc<Launcher>,
-    /// What this host grants, as found at start.
+    /// The confinement that this host grants, as found at start.
     pub host: HostReport,
     /// Which commands may run.
     pub commands: CommandPolicy,
     /// Variables that every command gets.
     pub environment: Configured,
-    /// What commands may reach at most, and when a request does not say.
+    /// The network that commands may reach at most, and without a word of the request.
     pub network: exec::Network,
     /// The way out for commands that may use it.
     pub egress: Arc<Egress>,
     /// The table of what was published where.
-    pub registry: Arc<Keeper>,
+    pub registry: Arc<RegistrySync>,
     /// Bounds on archives.
     pub archive_limits: ArchiveLimits,
     /// Bounds on file operations.
@@ -84,13 +85,13 @@ pub struct Service {
     pub places: RunPlaces,
     /// Who has how many runs in the background.
     pub background: RunPlaces,
-    /// Who has how many terminals.
+    /// The terminals of each user.
     pub terminals: RunPlaces,
-    /// Who has how many runs whose changes nobody has decided about.
+    /// The runs of each user with undecided changes.
     pub undecided: RunPlaces,
     /// Runs that have names.
     pub table: RunTable,
-    /// The trees whose events somebody listens to.
+    /// The trees whose events have listeners.
     pub events: EventTable,
     /// Which sandboxes have how many runs under way.
     pub under_way: UnderWay,
@@ -113,7 +114,7 @@ pub struct Service {
 /// Runs blocking work off the runtime: of runs and feeds, which have places of their own. Requests take [`Service::work`].
 ///
 /// # Errors
-/// What `work` returns; [`Error::Panicked`] when it panics.
+/// The result of `work`; [`Error::Panicked`] when it panics.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Error::Panicked)?
 }

@@ -8,26 +8,30 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use storage::cached::read_now;
-use tokio::sync::Semaphore;
+
+use super::admission::reads::Reads;
 
 /// Bytes of one piece.
 const PIECE_BYTES: u64 = 512 * 1024;
-
-/// Pieces that are read from the disk at once, of all streams. Further ones wait, in order, without a thread.
-static READS: Semaphore = Semaphore::const_new(64);
 
 /// A part of an open file.
 struct Part {
     file: Arc<File>,
     offset: u64,
     left: u64,
+    reads: Reads,
 }
 
-/// The `left` bytes of `file` from `offset`. No thread waits while the receiver is slow.
+/// The `left` bytes of `file` from `offset`, read in the places of `reads`. No thread waits while the receiver is slow.
 ///
-/// A file that shrinks meanwhile ends the stream early with an error, so that nobody takes it for whole.
-pub fn pieces(file: File, offset: u64, left: u64) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    let part = Part { file: Arc::new(file), offset, left };
+/// A file that shrinks meanwhile ends the stream early with an error, so that no reader takes it for whole.
+pub fn pieces(
+    file: File,
+    offset: u64,
+    left: u64,
+    reads: Reads,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+    let part = Part { file: Arc::new(file), offset, left, reads };
     stream::try_unfold(part, |mut part| async move {
         if part.left == 0 {
             return Ok(None);
@@ -35,15 +39,7 @@ pub fn pieces(file: File, offset: u64, left: u64) -> impl Stream<Item = io::Resu
         let (file, offset, bytes) = (Arc::clone(&part.file), part.offset, part.left.min(PIECE_BYTES));
         let piece = match read_now(&file, offset, bytes) {
             Some(piece) => piece.into(),
-            None => {
-                let place = READS.acquire().await.map_err(io::Error::other)?;
-                let read = move || {
-                    // Held by the read itself, which goes on when its receiver has gone.
-                    let _place = place;
-                    read_piece(&file, offset, bytes)
-                };
-                tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??
-            }
+            None => part.reads.read(move || read_piece(&file, offset, bytes)).await?,
         };
         let read = u64::try_from(piece.len()).unwrap_or(0);
         if read == 0 {

@@ -19,18 +19,18 @@ const WAITING_PER_PLACE: usize = 16;
 /// When another try may succeed, in seconds.
 const RETRY_SECONDS: u64 = 5;
 
-/// What places are for, in the words of a refusal: "4 terminals of this user are open (`…`): close one".
+/// The purpose of places, in the words of a refusal: "4 terminals of this user are open (`…`): close one".
 #[derive(Clone, Copy, Debug)]
 pub struct Purpose {
     /// Several of them: `terminals`.
     pub many: &'static str,
-    /// What those that have a place do: `are open`.
+    /// The state of those that have a place: `are open`.
     pub state: &'static str,
     /// The setting that says how many one user has; empty where it is fixed.
     pub setting_per_user: &'static str,
     /// The setting that says how many there are in all; empty where it is fixed.
     pub setting: &'static str,
-    /// What a user does to get a place.
+    /// The advice to a user who needs a place.
     pub next: &'static str,
 }
 
@@ -59,7 +59,7 @@ impl Purpose {
         setting: "limits.sessions.terminals",
         next: "close one",
     };
-    /// Commands that work on a copy until somebody decides.
+    /// Commands that work on a copy until a caller decides.
     pub const UNDECIDED: Self = Self {
         many: "runs with `\"commit\": \"ask\"`",
         state: "are under way or wait for a decision",
@@ -153,7 +153,7 @@ impl<K: Eq + Hash + Clone> RunPlaces<K> {
         }
     }
 
-    /// Places for which nobody waits: who finds none is sent away at once.
+    /// Places without a queue: a request that finds none is refused at once.
     #[must_use]
     pub fn without_queue(purpose: Purpose, all: usize, per_user: usize) -> Self {
         Self::with(purpose, all, per_user, Duration::ZERO)
@@ -161,7 +161,7 @@ impl<K: Eq + Hash + Clone> RunPlaces<K> {
 
     /// Waits for a place for `user`, in order of arrival, as long as the queue's limit says.
     ///
-    /// The user's own place is taken first, so that one user's waiting commands hold up nobody else's.
+    /// The user's own place is taken first, so that one user's waiting commands hold up no other user's.
     ///
     /// # Errors
     /// [`Error::Full`].
@@ -184,6 +184,22 @@ impl<K: Eq + Hash + Clone> RunPlaces<K> {
             forget_idle(&self.users, user);
         }
         taken
+    }
+
+    /// Waits for a place for `user`, in order of arrival, as long as it takes and however many wait: for work that has begun
+    /// and cannot be refused any more. What bounds the number of such work bounds the number that waits.
+    ///
+    /// # Errors
+    /// [`Error::Stopping`], which does not happen while the places exist.
+    pub async fn take_in_turn(&self, user: &K) -> Result<Place<K>> {
+        if let Some(place) = self.try_take(user) {
+            return Ok(place);
+        }
+        let (waiting, ..) = self.enqueue(user);
+        let free = waiting.mine.as_ref().map(|mine| Arc::clone(&mine.free)).ok_or(Error::Stopping)?;
+        let mine = free.acquire_owned().await.map_err(|_| Error::Stopping)?;
+        let all = Arc::clone(&self.all).acquire_owned().await.map_err(|_| Error::Stopping)?;
+        Ok(self.place(user, mine, all))
     }
 
     /// Waits for `count` places at once, or for all that one user can have when those are fewer.
@@ -241,12 +257,17 @@ impl<K: Eq + Hash + Clone> RunPlaces<K> {
         mine
     }
 
-    /// Counts a request that waits.
-    fn wait<'a>(&'a self, user: &'a K) -> Result<Waiting<'a, K>> {
+    /// Counts a request that waits. Tells how many of its user, and of all, waited before.
+    fn enqueue<'a>(&'a self, user: &'a K) -> (Waiting<'a, K>, usize, usize) {
         let mine = self.of(user);
         let (before, before_all) =
             (mine.waiting.fetch_add(1, Ordering::Relaxed), self.waiting.fetch_add(1, Ordering::Relaxed));
-        let waiting = Waiting { all: &self.waiting, mine: Some(mine), user, users: &self.users };
+        (Waiting { all: &self.waiting, mine: Some(mine), user, users: &self.users }, before, before_all)
+    }
+
+    /// Counts a request that waits, unless too many do.
+    fn wait<'a>(&'a self, user: &'a K) -> Result<Waiting<'a, K>> {
+        let (waiting, before, before_all) = self.enqueue(user);
         let Purpose { many, state, .. } = self.purpose;
         if before >= self.per_user * WAITING_PER_PLACE {
             let what = format!("{before} requests of this user wait already while other {many} {state}");
@@ -266,7 +287,7 @@ impl<K: Eq + Hash + Clone> RunPlaces<K> {
             "" => String::new(),
             setting => format!(" (`{setting}`)"),
         };
-        // Whoever waited with a place of the own in the hand waited for one of all.
+        // A request that held its user's place waited for one of all users.
         let own = self.users.lock().get(user).map_or(self.per_user, |mine| mine.free.available_permits());
         let (what, next) = if own < self.all.available_permits() || own == 0 {
             (format!("{} {many} of this user {state}{}", self.per_user, by(setting_per_user)), next)
@@ -295,7 +316,7 @@ impl<K: Eq + Hash + Clone> RunPlaces<K> {
     }
 }
 
-/// Removes a user's entry when nobody holds or awaits a place of it.
+/// Removes a user's entry when no request holds or awaits a place of it.
 fn forget_idle<K: Eq + Hash>(users: &Mutex<HashMap<K, Arc<OfUser>>>, user: &K) {
     let mut users = users.lock();
     // Every permit holds the semaphore, every waiter the entry; the map's own is the last.
@@ -356,7 +377,7 @@ mod tests {
         assert!(places.take(&user("a")).await.is_err());
         assert!(places.take(&user("b")).await.is_err());
         assert!(places.try_take(&user("c")).is_none());
-        // One who leaves while waiting.
+        // A request that leaves while it waits.
         let left = tokio::time::timeout(Duration::ZERO, places.take(&user("d"))).await;
         assert!(left.is_err());
         drop(held);

@@ -1,7 +1,7 @@
 //! [`Readiness`]: whether the data directory can be written to, asked on a thread that no request shares.
 //!
-//! Nothing is looked at while nobody asks. Who asks gets what was found a moment ago, or has it looked at again; when that
-//! takes long, because the disk hangs, the answer does not wait for it.
+//! Without a question nothing is looked at. A caller gets the finding of a moment ago, or has the directory looked at
+//! again; when that takes long, because the disk hangs, the answer does not wait for it.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long what was found is better than nothing.
 const STALE: Duration = Duration::from_secs(10);
 
-/// What a look at the data directory found.
+/// The findings of a look at the data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// When it was found.
@@ -29,7 +29,7 @@ pub struct Found {
     pub free_bytes: u64,
     /// Skills that are mounted for commands.
     pub live_views: usize,
-    /// What was thrown away and waits to be removed, and how often a removal failed.
+    /// The trash that waits to be removed, and how often a removal failed.
     pub trash: (usize, u64),
 }
 
@@ -45,21 +45,21 @@ impl Readiness {
     /// # Errors
     /// When the kernel gives no thread.
     pub fn start() -> io::Result<Self> {
-        // One that is asked is enough for all who wait.
+        // One question is enough for all requests that wait.
         let (asks, asked) = sync_channel(1);
         let (tell, found) = watch::channel(None);
         thread::Builder::new().name("readiness".to_owned()).spawn(move || look(&asked, &tell))?;
         Ok(Self { asks, found })
     }
 
-    /// What is there now, or was a moment ago; `None` when nobody has been able to tell for long.
+    /// The findings of now, or of a moment ago; `None` when no look has ended for long.
     pub async fn look(&self, store: &Store) -> Option<Found> {
         let mut found = self.found.clone();
         let last = *found.borrow_and_update();
         if let Some(last) = last.filter(|last| last.at.elapsed() < FRESH) {
             return Some(last);
         }
-        // Full: somebody has asked already.
+        // Full: another request has asked already.
         let _ = self.asks.try_send(store.clone());
         let looked = tokio::time::timeout(PATIENCE, found.changed()).await;
         let last = if looked.is_ok() { *found.borrow() } else { last };
@@ -103,7 +103,7 @@ mod tests {
     async fn a_disk_that_hangs_is_told_as_one_that_cannot_be_looked_at() {
         let dir = tempfile::tempdir().unwrap();
         let (store, _) = Store::open(dir.path(), Options::default()).unwrap();
-        // Nobody takes what is asked.
+        // No thread takes the questions.
         let (asks, _asked) = sync_channel(1);
         let (_tell, found) = watch::channel(None);
         assert_eq!(Readiness { asks, found }.look(&store).await, None);

@@ -7,8 +7,7 @@ use storage::Shelf;
 use super::Service;
 use super::admission::Job;
 use super::error::{Error, Result};
-use crate::registry::Question;
-use crate::registry::keeper::Answer;
+use crate::registry::{Answer, Question};
 
 impl Service {
     /// The rows that `question` asks for.
@@ -28,24 +27,28 @@ impl Service {
     }
 
     /// Does blocking work that names the shelves on which it may change what is published, and has their rows made again
-    /// before it is answered. The rows are made also when nobody waits for the answer any more.
+    /// before it is answered. The rows are made also when the caller has left. What the work returns beside its result is
+    /// dropped after that, in the place of the job.
     ///
     /// # Errors
-    /// What `work` returns.
-    pub(super) async fn publishing<T: Send + 'static>(
+    /// The error of `work`.
+    pub(super) async fn publishing<T: Send + 'static, L: Send + 'static>(
         &self,
         job: Job,
-        work: impl FnOnce(&mut Vec<Shelf>) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&mut Vec<Shelf>) -> Result<(T, L)> + Send + 'static,
     ) -> Result<T> {
         let registry = Arc::clone(&self.registry);
-        let (done, told) = self
-            .work(job, move || {
-                let mut shelves = Vec::new();
-                let done = work(&mut shelves);
-                // Also when it failed: it may have come that far.
-                Ok((done, registry.changed(shelves)))
+        let published = self.admission.work_and_clear(job, move || {
+            let mut shelves = Vec::new();
+            let done = work(&mut shelves);
+            // Also after a failure: the shelves may have changed before it.
+            let told = registry.changed(shelves);
+            Ok(match done {
+                Ok((done, left)) => ((Ok(done), told), Some(left)),
+                Err(error) => ((Err(error), told), None),
             })
-            .await?;
+        });
+        let (done, told) = published.await?;
         told.wait().await;
         done
     }

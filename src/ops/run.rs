@@ -6,9 +6,9 @@
 //! | [`id`], [`table`], [`record`] | runs that have a name, and what can be done with them by it |
 //! | [`under_way`] | which sandboxes have how many runs, named or not |
 //! | [`session`] | how such a run begins, and its task |
-//! | [`elsewhere`], [`confined`] | one that another backend makes, and what is said of the walls around a run |
-//! | [`attended`] | one that ends with whoever waits for it |
-//! | [`pending`] | what a run did aside, until somebody decides about it |
+//! | [`remote`], [`confined`] | one that a remote backend makes, and what is said of the walls around a run |
+//! | [`attended`] | one that ends with the caller that waits for it |
+//! | [`pending`] | what a run did aside, until a caller decides about it |
 //! | [`changes`] | which files a run made, changed and removed |
 //! | [`event`], [`log`], [`ring`], [`budget`] | what it did, event by event, on a bounded part of the disk |
 
@@ -16,13 +16,14 @@ mod attended;
 mod budget;
 pub mod changes;
 pub mod confined;
-mod elsewhere;
+mod decide;
 pub mod event;
 mod fingerprint;
 pub mod id;
 mod log;
 pub mod pending;
 pub mod record;
+mod remote;
 mod request;
 mod ring;
 pub mod session;
@@ -43,14 +44,14 @@ use self::confined::Confined;
 use self::fingerprint::Fingerprint;
 use self::pending::Pending;
 pub use self::request::{Command, Commit, RunOutcome, RunRequest, Skills};
-use super::elsewhere::Backend;
 use super::error::{Error, Result};
 use super::places::Place;
+use super::remote::Backend;
 use super::{Service, blocking};
-use crate::egress::{Pass, Who};
 use crate::metrics::Outcome;
 use crate::telemetry::Context;
 use crate::telemetry::span::{Begun, Run};
+use egress::{Pass, Who};
 
 /// A run that policy has let through.
 pub(crate) struct Planned {
@@ -81,7 +82,7 @@ impl Service {
     ///
     /// # Errors
     /// [`Error::Refused`] when policy says no; [`Error::Busy`]; [`Error::Stopping`]; [`Error::Storage`] when the
-    /// view cannot be made or taken in; [`Error::Exec`]; [`Error::Elsewhere`].
+    /// view cannot be made or taken in; [`Error::Exec`]; [`Error::Remote`].
     pub async fn run(
         self: &Arc<Self>,
         id: TreeId,
@@ -92,7 +93,7 @@ impl Service {
             return Err(Error::Stopping);
         }
         if let Some(backend) = backend {
-            return self.run_elsewhere(id, backend, request).await;
+            return self.run_remotely(id, backend, request).await;
         }
         let planned = self.plan(&id, request, None).await?;
         let place = self.places.take(id.user()).await?;
@@ -195,7 +196,7 @@ impl Service {
     /// Counts a run that is over, and tells of it where it has a span.
     fn tell(&self, traced: Option<(String, Context)>, begun: Begun, result: Option<&ExecResult<Confined>>) {
         match result {
-            Some(result) => self.metrics.ran(result),
+            Some(result) => self.metrics.ran(result.enforcement.word(), result),
             None => self.metrics.ran_without_result(),
         }
         if let (Some(spans), Some((program, context))) = (&self.spans, traced) {
@@ -216,6 +217,8 @@ impl Service {
     ) -> Result<(RunOutcome, Option<Pending>)> {
         let Planned { plan, mut spec, pass, watched, aside, traced: _ } = planned;
         let is_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
+        // Where nothing is mounted, skills are copied.
+        self.let_publications_pass(|| plan.awaits_publication()).await?;
         let entry = self.under_way.enter(plan.sandbox(), is_terminal);
         let (store, launcher, disk) =
             (self.store.clone(), Arc::clone(&self.launcher), Arc::clone(&self.disk));
@@ -319,8 +322,7 @@ impl Service {
             Skills::None => Ok(Vec::new()),
             Skills::Named(skills) => Ok(skills),
             Skills::All => {
-                let (store, user, agent) = (self.store.clone(), id.user().clone(), id.agent().clone());
-                let skills = blocking(move || Ok(store.skills(&user, &agent)?)).await?;
+                let skills = self.skills(id.user().clone(), id.agent().clone()).await?;
                 Ok(skills.into_iter().map(|skill| skill.id).collect())
             }
         }

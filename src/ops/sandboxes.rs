@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use policy::{SkillId, UserId};
-use storage::{Leftovers, SandboxFacts, SandboxId, Snapshots, Use};
+use storage::{SandboxFacts, Snapshots, Use, WorkspaceId};
 
 use super::admission::{Job, Weight};
 use super::error::Result;
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// A sandbox at a glance.
 #[derive(Debug)]
 pub struct Glance {
-    /// What lies on the disk.
+    /// The facts on the disk.
     pub facts: SandboxFacts,
     /// Commands under way, in the workspace or in a skill of the same user and agent.
     pub runs: usize,
@@ -27,14 +27,14 @@ pub struct Glance {
     pub terminals: usize,
 }
 
-/// What a sandbox takes.
+/// The room that a workspace with its home takes.
 #[derive(Debug)]
 pub struct Usage {
     /// The rest that is known of it.
     pub glance: Glance,
     /// Its workspace with its home.
     pub taken: Use,
-    /// What the user changed in each skill.
+    /// The room of the user's changes in each skill.
     pub skills: Vec<(SkillId, Use)>,
     /// Skills beyond those.
     pub more_skills: usize,
@@ -51,14 +51,14 @@ pub struct Removal {
     pub snapshots: bool,
 }
 
-/// What became of several sandboxes that were to be removed.
+/// The outcome of removing several workspaces.
 #[derive(Debug, Default)]
 pub struct Removed {
     /// How many were removed.
     pub removed: usize,
-    /// Those that somebody is in.
-    pub busy: Vec<SandboxId>,
-    /// Whether there are more, which nobody has tried to remove.
+    /// Workspaces with an occupant.
+    pub busy: Vec<WorkspaceId>,
+    /// Whether there are more, which this request did not try to remove.
     pub more: bool,
 }
 
@@ -67,16 +67,16 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Store::sandboxes`].
-    pub async fn sandboxes(&self, user: Option<UserId>) -> Result<Vec<SandboxId>> {
+    pub async fn sandboxes(&self, user: Option<UserId>) -> Result<Vec<WorkspaceId>> {
         let (store, job) = (self.store.clone(), Job::about(user.as_ref(), Weight::Scan));
         self.work(job, move || Ok(store.sandboxes(user.as_ref())?)).await
     }
 
-    /// What is known of each of these sandboxes.
+    /// The facts of each of these workspaces.
     ///
     /// # Errors
     /// As [`storage::Store::sandbox_facts`].
-    pub async fn glance(&self, ids: Vec<SandboxId>) -> Result<Vec<Glance>> {
+    pub async fn glance(&self, ids: Vec<WorkspaceId>) -> Result<Vec<Glance>> {
         let mut users = ids.iter().map(|id| &id.user);
         let first = users.next();
         let of = first.filter(|first| users.all(|user| user == *first));
@@ -95,7 +95,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Store::usage`]; [`Error::Busy`](super::Error::Busy).
-    pub async fn usage(&self, id: SandboxId) -> Result<Usage> {
+    pub async fn usage(&self, id: WorkspaceId) -> Result<Usage> {
         let store = self.store.clone();
         let place = search::place(&id.user).await?;
         let job = Job::of(&id.user, Weight::Scan);
@@ -112,7 +112,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Store::note_use`].
-    pub async fn note_use(&self, id: SandboxId) -> Result<()> {
+    pub async fn note_use(&self, id: WorkspaceId) -> Result<()> {
         if self.store.is_noted(&id) {
             return Ok(());
         }
@@ -127,58 +127,43 @@ impl Service {
     /// Removes a sandbox. Tells whether there was anything of it.
     ///
     /// # Errors
-    /// [`storage::Error::Conflict`] while somebody is in it, with `force` when new runs keep coming; as
+    /// [`storage::Error::Conflict`] while it has an occupant, with `force` when new runs keep coming; as
     /// [`storage::Store::remove_sandbox`].
-    pub async fn remove_sandbox(&self, id: SandboxId, removal: Removal) -> Result<bool> {
-        let removing = self.remove_until(id, removal, Instant::now() + LEAVING, |_| ());
-        let (removed, leftovers) = removing.await?;
-        // While the answer is on its way.
-        tokio::task::spawn_blocking(move || drop(leftovers));
-        Ok(removed)
+    pub async fn remove_sandbox(&self, id: WorkspaceId, removal: Removal) -> Result<bool> {
+        self.empty_until(&id, removal, Instant::now() + LEAVING).await;
+        let (store, job) = (self.store.clone(), Job::of(&id.user, Weight::Scan));
+        let removed =
+            self.admission.work_and_clear(job, move || Ok(store.remove_sandbox(&id, removal.snapshots)?));
+        removed.await
     }
 
     /// Waits for the runs of a sandbox whose answers are out and that are being cleaned up, [`LEAVING`] at most.
     ///
     /// To refuse because of one would be a surprise to the caller who has just got its answer.
-    pub(super) async fn left_by_ended_runs(&self, id: &SandboxId) {
+    pub(super) async fn left_by_ended_runs(&self, id: &WorkspaceId) {
         self.wait_for_leaving(id, Instant::now() + LEAVING).await;
     }
 
-    async fn wait_for_leaving(&self, id: &SandboxId, until: Instant) {
+    async fn wait_for_leaving(&self, id: &WorkspaceId, until: Instant) {
         while self.store.leaving(id) > 0 && Instant::now() < until {
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    /// As [`Service::remove_sandbox`]; killed runs may take until `until`. What lay on the disk is still to be dropped.
-    async fn remove_until(
-        &self,
-        id: SandboxId,
-        removal: Removal,
-        until: Instant,
-        removed: impl FnOnce(&SandboxId) + Send + 'static,
-    ) -> Result<(bool, Leftovers)> {
+    /// Waits until `until` at most for the runs of a sandbox that are to end before it is removed, and ends them with `force`.
+    async fn empty_until(&self, id: &WorkspaceId, removal: Removal, until: Instant) {
         if removal.force {
-            self.under_way.stop(&id);
-            self.table.discard_in(&id);
+            self.under_way.stop(id);
+            self.table.discard_in(id);
             // Not in a thread that others need: any number of requests may wait here.
-            while self.store.occupants(&id) > 0 && Instant::now() < until {
+            while self.store.occupants(id) > 0 && Instant::now() < until {
                 tokio::time::sleep(LOOK).await;
             }
         }
-        self.wait_for_leaving(&id, until).await;
-        let (store, job) = (self.store.clone(), Job::of(&id.user, Weight::Scan));
-        self.work(job, move || {
-            let (was_there, leftovers) = store.remove_sandbox(&id, removal.snapshots)?;
-            if was_there {
-                removed(&id);
-            }
-            Ok((was_there, leftovers))
-        })
-        .await
+        self.wait_for_leaving(id, until).await;
     }
 
-    /// Removes the sandboxes of one user, or of all: the first `most` of them. Those that somebody is in stay.
+    /// Removes the sandboxes of one user, or of all: the first `most` of them. Workspaces with an occupant stay.
     ///
     /// # Errors
     /// As [`Service::remove_sandbox`], but for those that stay.
@@ -212,17 +197,20 @@ impl Service {
         let until = Instant::now() + LEAVING;
         ids.truncate(most);
         for id in ids {
-            let audit = Arc::clone(&self.audit);
-            // Where it is removed: it goes also when nobody waits for the answer any more.
-            let note = move |id: &SandboxId| {
-                audit.note(Entry::of_workspace("workspace removed", &id.workspace()));
-            };
-            match self.remove_until(id.clone(), removal, until, note).await {
-                Ok((removed, leftovers)) => {
-                    done.removed += usize::from(removed);
-                    // Before the next: a thousand at once would leave no thread for anybody else.
-                    let _ = tokio::task::spawn_blocking(move || drop(leftovers)).await;
+            self.empty_until(&id, removal, until).await;
+            let (store, audit) = (self.store.clone(), Arc::clone(&self.audit));
+            let (job, removing) = (Job::of(&id.user, Weight::Scan), id.clone());
+            let removed = self.work(job, move || {
+                // The files of one go before the next is removed: a thousand at once would take all places.
+                let (was_there, _leftovers) = store.remove_sandbox(&removing, removal.snapshots)?;
+                // Where it is removed: it goes also when the caller has left.
+                if was_there {
+                    audit.note(Entry::of_workspace("workspace removed", &removing.workspace()));
                 }
+                Ok(was_there)
+            });
+            match removed.await {
+                Ok(removed) => done.removed += usize::from(removed),
                 Err(super::Error::Storage(storage::Error::Conflict(_))) => done.busy.push(id),
                 Err(other) => return Err(other),
             }

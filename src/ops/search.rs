@@ -1,4 +1,4 @@
-//! Searching one tree: off the runtime, a few at once, until a deadline or until nobody waits any more.
+//! Searching one tree: off the runtime, a few at once, until a deadline or until the caller leaves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -31,7 +31,7 @@ pub(super) async fn place(user: &UserId) -> Result<Place> {
     PLACES.take(user).await
 }
 
-/// Tells a search that nobody waits for it any more.
+/// Tells a search that its caller has left.
 struct Waiting(Arc<AtomicBool>);
 
 impl Drop for Waiting {

@@ -18,7 +18,7 @@ impl Service {
         self.work(job, move || Ok(store.skills(&user, &agent)?)).await
     }
 
-    /// Removes a skill: for everybody (baseline) or for one user (overlay).
+    /// Removes a skill: for all users (baseline) or for one user (overlay).
     ///
     /// # Errors
     /// As [`storage::Store::remove_baseline`] and [`storage::Store::remove_for_user`].
@@ -31,9 +31,10 @@ impl Service {
                 Scope::Overlay => Shelf::of(&id),
             });
             match (&id, scope) {
-                (TreeId::Skill(_, agent, skill), Scope::Baseline) => Ok(store.remove_baseline(agent, skill)?),
-                _ => Ok(store.remove_for_user(&id)?),
+                (TreeId::Skill(_, agent, skill), Scope::Baseline) => store.remove_baseline(agent, skill)?,
+                _ => store.remove_for_user(&id)?,
             }
+            Ok(((), ()))
         })
         .await
     }
@@ -47,7 +48,7 @@ impl Service {
         let job = Job::on(&id, Weight::Scan, Mode::ShortChange);
         self.publishing(job, move |shelves| {
             shelves.extend(Shelf::of(&id));
-            Ok(store.reset(&id)?)
+            Ok((store.reset(&id)?, ()))
         })
         .await
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use policy::UserId;
-use storage::{Forked, Leftovers, SandboxId, Snapshot, SnapshotId, SnapshotNote, Snapshots};
+use storage::{Forked, Leftovers, Snapshot, SnapshotId, SnapshotNote, Snapshots, WorkspaceId};
 
 use super::Service;
 use super::admission::{Job, Weight};
@@ -25,7 +25,7 @@ impl Service {
     /// # Errors
     /// [`Error::Busy`]; [`Error::Invalid`] for a name or note that is too long; as
     /// [`storage::Store::take_snapshot`].
-    pub async fn take_snapshot(&self, id: SandboxId, note: SnapshotNote) -> Result<Snapshot> {
+    pub async fn take_snapshot(&self, id: WorkspaceId, note: SnapshotNote) -> Result<Snapshot> {
         check_text("name", note.name.as_deref(), storage::snapshot::NAME_BYTES_MAX)?;
         check_text("note", note.note.as_deref(), storage::snapshot::NOTE_BYTES_MAX)?;
         let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
@@ -40,7 +40,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Store::snapshots`].
-    pub async fn snapshots(&self, id: SandboxId) -> Result<Snapshots> {
+    pub async fn snapshots(&self, id: WorkspaceId) -> Result<Snapshots> {
         let store = self.store.clone();
         self.work(Job::of(&id.user, Weight::Light), move || Ok(store.snapshots(&id)?)).await
     }
@@ -49,7 +49,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Store::snapshot`].
-    pub async fn snapshot(&self, id: SandboxId, snapshot: SnapshotId) -> Result<Snapshot> {
+    pub async fn snapshot(&self, id: WorkspaceId, snapshot: SnapshotId) -> Result<Snapshot> {
         let store = self.store.clone();
         self.work(Job::of(&id.user, Weight::Light), move || Ok(store.snapshot(&id, &snapshot)?)).await
     }
@@ -58,7 +58,7 @@ impl Service {
     ///
     /// # Errors
     /// [`Error::Busy`]; as [`storage::Store::restore_snapshot`].
-    pub async fn restore_snapshot(&self, id: SandboxId, snapshot: SnapshotId) -> Result<Forked> {
+    pub async fn restore_snapshot(&self, id: WorkspaceId, snapshot: SnapshotId) -> Result<Forked> {
         self.left_by_ended_runs(&id).await;
         let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
         let job = Job::of(&id.user, Weight::Long).going_on();
@@ -71,9 +71,9 @@ impl Service {
     /// [`Error::Busy`]; as [`storage::Store::fork_snapshot`].
     pub async fn fork_snapshot(
         &self,
-        from: SandboxId,
+        from: WorkspaceId,
         snapshot: SnapshotId,
-        to: SandboxId,
+        to: WorkspaceId,
         replace: bool,
     ) -> Result<Forked> {
         self.left_by_ended_runs(&to).await;
@@ -87,7 +87,7 @@ impl Service {
     ///
     /// # Errors
     /// [`Error::Busy`]; as [`storage::Store::remove_snapshot`].
-    pub async fn remove_snapshot(&self, id: SandboxId, snapshot: SnapshotId) -> Result<()> {
+    pub async fn remove_snapshot(&self, id: WorkspaceId, snapshot: SnapshotId) -> Result<()> {
         let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
         self.work(Job::of(&id.user, Weight::Long), move || {
             let _place = place;
@@ -98,20 +98,18 @@ impl Service {
 
     /// Makes a workspace, and removes what was replaced while the answer is on its way.
     ///
-    /// The work itself holds the place: it goes on when the caller has gone, and what it replaced takes as long again.
+    /// The work itself holds the place, because it goes on when the caller has left.
     async fn restoring(
         &self,
         job: Job,
         place: Place,
         restore: impl FnOnce() -> Result<(Forked, Leftovers)> + Send + 'static,
     ) -> Result<Forked> {
-        let restored = self.work(job, move || {
+        let restored = self.admission.work_and_clear(job, move || {
             let (forked, leftovers) = restore()?;
             Ok((forked, (leftovers, place)))
         });
-        let (forked, left) = restored.await?;
-        tokio::task::spawn_blocking(move || drop(left));
-        Ok(forked)
+        restored.await
     }
 
     async fn snapshot_place(&self, user: &UserId) -> Result<Place> {

@@ -1,4 +1,4 @@
-//! Setting workspaces aside that nobody uses, removing them later, and keeping the time by which that is judged.
+//! Setting unused workspaces aside, removing them later, and keeping the uptime that decides about it.
 //!
 //! One task for the service, which looks at all sandboxes [`LOOKS`] times in the time after which they go, and sweeps
 //! at most [`REMOVED_MAX`] of them a look, one after the other, each with an audit record. It always runs: the time is
@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use storage::{SandboxId, Swept};
+use storage::{Swept, WorkspaceId};
 
 use super::{Service, blocking};
 use crate::audit::Entry;
@@ -31,7 +31,7 @@ pub async fn sweep(service: Arc<Service>) {
         let (store, begin) = (service.store.clone(), after.take());
         let found = blocking(move || Ok(store.idle_sandboxes(begin.as_ref(), REMOVED_MAX)?)).await;
         let idle = found.unwrap_or_else(|error| {
-            tracing::warn!(%error, "idle workspaces cannot be looked for");
+            tracing::warn!(%error, "failed to list idle workspaces: they stay until the next look");
             Vec::new()
         });
         // Those that cannot be removed must not keep the others.
@@ -45,11 +45,11 @@ pub async fn sweep(service: Arc<Service>) {
 }
 
 /// Removes a workspace if it is still idle. Tells whether it makes sense to go on with others.
-async fn remove(service: &Service, id: SandboxId) -> bool {
+async fn remove(service: &Service, id: WorkspaceId) -> bool {
     let slot = match service.audit.reserve() {
         Ok(slot) => slot,
         Err(error) => {
-            tracing::warn!(%error, "idle workspaces stay");
+            tracing::warn!(%error, "failed to sweep idle workspaces: they stay until the next look");
             return false;
         }
     };
@@ -67,17 +67,17 @@ async fn remove(service: &Service, id: SandboxId) -> bool {
                     ("sweep", leftovers)
                 }
             };
-            tracing::info!(user = %id.user, agent = %id.agent, action, "nobody used a workspace");
+            tracing::info!(user = %id.user, agent = %id.agent, action, "an unused workspace was set aside or removed");
             let written = slot.write(Entry::of_workspace(action, &id.workspace())).await;
             if let Err(error) = written {
-                tracing::error!(%error, action, "what became of an idle workspace is missing from the audit log");
+                tracing::error!(%error, action, "failed to record the sweep of an idle workspace in the audit log");
             }
             // Before the next, so that no more than one is being removed.
             let _ = tokio::task::spawn_blocking(move || drop(leftovers)).await;
         }
         Err(error) => {
             slot.release();
-            tracing::warn!(%error, "an idle workspace stays");
+            tracing::warn!(%error, "failed to sweep an idle workspace: it stays until the next look");
         }
     }
     true

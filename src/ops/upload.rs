@@ -18,14 +18,14 @@ pub struct Archive {
     pub file_name: Option<String>,
 }
 
-/// What became of the skills of an upload.
+/// The outcome of an upload.
 #[derive(Debug)]
 pub struct Uploaded {
     /// The skills, sorted by id.
     pub skills: Vec<UploadedSkill>,
     /// How unmarked names of each archive were read.
     pub charsets: Vec<NameEncoding>,
-    /// What was left out: the first paths.
+    /// The first paths that were left out.
     pub skipped: Vec<Skipped>,
     /// How many paths were left out.
     pub skipped_total: usize,
@@ -34,7 +34,7 @@ pub struct Uploaded {
 /// One skill of an upload.
 #[derive(Debug)]
 pub struct UploadedSkill {
-    /// What was published.
+    /// The published skills.
     pub published: Published,
     /// Files in it.
     pub files: usize,
@@ -80,7 +80,7 @@ impl Service {
                 |skill: &SkillId| Shelf { agent: agent.clone(), skill: skill.clone(), user: owner.clone() };
             shelves.extend(ids.iter().map(shelf));
             let mut counts = HashMap::new();
-            // What is unpacked stands in no tree before all of it does.
+            // Unpacked files are in no tree before all of them are.
             let mut flight = store.flight(&user);
             let unpacked = plans.iter().flat_map(|(_, plan)| &plan.skills);
             flight.take(unpacked.fold(0_u64, |sum, skill| sum.saturating_add(skill.bytes)))?;
@@ -110,10 +110,7 @@ impl Service {
             }
             Ok((Uploaded { skills, charsets, skipped, skipped_total }, publication.leftovers))
         });
-        let (uploaded, leftovers) = uploaded.await?;
-        // Removed while the answer is on its way.
-        tokio::task::spawn_blocking(move || drop(leftovers));
-        Ok(uploaded)
+        uploaded.await
     }
 }
 

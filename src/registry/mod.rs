@@ -1,6 +1,6 @@
-//! The registry: a table of what was published where (`agent_skill_registry`), for those who ask about many skills.
+//! The registry: a table of what was published where (`agent_skill_registry`), for callers that ask about many skills.
 //!
-//! It follows from the data directory and decides nothing. Whoever changes what is published changes the disk first and
+//! It follows from the data directory and decides nothing. An operation that publishes changes the disk first and
 //! then has the rows of those shelves made again *from the disk*; no row comes from anywhere else. So rows cannot differ
 //! from what a rebuild makes, and a registry that is lost, late or broken costs time and no publication.
 //!
@@ -15,32 +15,34 @@
 //! | `worker` | the thread that it does so on |
 
 pub mod contract;
-pub mod keeper;
 mod memory;
+mod message;
 mod question;
 mod row;
 mod sqlite;
+pub mod sync;
 mod worker;
 
 use storage::Shelf;
 use thiserror::Error;
 
-pub use self::keeper::{Keeper, Told};
 pub use self::memory::Memory;
+pub use self::message::Answer;
 pub use self::question::{Owners, Question};
 pub use self::row::Row;
 pub use self::sqlite::Sqlite;
+pub use self::sync::{RegistrySync, Synced};
 
 /// Why a registry could not do what it was asked for.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// What it holds makes no sense: it has to be made anew.
+    /// Its content makes no sense: it has to be made anew.
     #[error("the registry is broken: {0}")]
     Broken(String),
     /// It may be able to in a while: something else uses it, or there is no room.
     #[error("the registry cannot be used now")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// What is published cannot be told from the disk.
+    /// The publications cannot be read from the disk.
     #[error(transparent)]
     Storage(#[from] storage::Error),
 }
@@ -48,18 +50,18 @@ pub enum Error {
 /// The result of something done with a registry.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What becomes of one shelf's row.
+/// The change of one shelf's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is this, whatever it was.
+    /// Its row becomes this one.
     Put(Row),
-    /// There is none.
+    /// The shelf has no row any more.
     Remove(Shelf),
 }
 
 /// A table of rows, at most one for each shelf, sorted by agent, skill and user, the baseline first.
 ///
-/// Names are compared by their bytes. One thread uses it, and nobody else changes it. [`contract::check`] says in
+/// Names are compared by their bytes. One thread uses it, and no other changes it. [`contract::check`] says in
 /// examples what each implementation does.
 pub trait Registry: Send {
     /// Makes all `changes` or none, in their order.
@@ -78,7 +80,7 @@ pub trait Registry: Send {
     /// nothing has changed. Returns how many there are.
     ///
     /// # Errors
-    /// What `tell` returns; else as [`Registry::apply`].
+    /// The error of `tell`; else as [`Registry::apply`].
     fn replace(&mut self, tell: &mut Telling<'_>) -> Result<usize>;
 }
 

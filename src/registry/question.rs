@@ -10,7 +10,7 @@ pub struct Question {
     pub agent: Option<AgentId>,
     /// Of skills with this id.
     pub skill: Option<SkillId>,
-    /// Whose.
+    /// The owners.
     pub owners: Owners,
     /// Behind this shelf in the order of the registry, whether or not it has a row.
     pub after: Option<Shelf>,
@@ -18,10 +18,10 @@ pub struct Question {
     pub limit: usize,
 }
 
-/// Whose skills are asked for.
+/// The owners of the skills that are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owners {
-    /// Anybody's, and those for all users.
+    /// Rows of every user, and those for all users.
     All,
     /// Those for all users.
     Baseline,

@@ -19,11 +19,11 @@ pub struct Row {
     pub digest: String,
     /// Bytes in all its files.
     pub size: u64,
-    /// What it calls itself.
+    /// Its name, as it gives itself.
     pub name: String,
-    /// What it says of itself.
+    /// Its description of itself.
     pub description: String,
-    /// Under whose name it was published; `None` when nobody's is known.
+    /// The user under whose name it was published; `None` when none is known.
     pub uploaded_by: Option<UserId>,
     /// When it was published, in milliseconds since 1970.
     pub created_ms: i64,

@@ -12,7 +12,7 @@ use super::{Change, Error, Owners, Question, Registry, Result, Row, Telling};
 
 /// The format of the file, `user_version` of SQLite. A file of another one is made anew.
 const FORMAT: i64 = 1;
-/// How long somebody else's lock is waited for. Whoever has it longer makes rows late, not requests.
+/// How long another program's lock is waited for. A lock that lasts longer makes rows late, not requests.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Pages kept in memory, in KiB as `cache_size` wants it.
 const CACHE_KIB: i64 = 1024;
@@ -91,7 +91,7 @@ impl Sqlite {
     /// Brings everything into the file itself and ends.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when somebody else reads it, which leaves a log beside it.
+    /// [`Error::Unavailable`] when another program reads it, which leaves a log beside it.
     pub fn close(self) -> Result<()> {
         self.connection.close().map_err(|(_, error)| error.into())
     }
@@ -234,7 +234,7 @@ fn read(row: &rusqlite::Row<'_>) -> Result<Row> {
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         let is_passing = match error.sqlite_error_code() {
-            // Somebody else's lock, or no room: another try may succeed.
+            // Another program's lock, or no room: another try may succeed.
             Some(
                 ErrorCode::DatabaseBusy
                 | ErrorCode::DatabaseLocked

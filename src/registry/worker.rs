@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use storage::{Dir, Shelf, Store};
 
-use super::keeper::{Answer, Message, SETTLED};
+use super::message::{Answer, Message, SETTLED};
 use super::{Change, Error, Question, Registry, Result, Row, Sqlite};
 
 const FILE: &str = "registry.db";
-/// What a damaged file is called afterwards; the last one is kept.
+/// The name of a damaged file afterwards; the last one is kept.
 const ASIDE: &str = "registry.db.broken";
-/// What SQLite has beside its file; in one of another file it would be taken for its own.
+/// The files that SQLite has beside its file; beside another file SQLite would take them for its own.
 const BESIDE: [&str; 2] = ["registry.db-wal", "registry.db-shm"];
 /// Shelves that are owed one by one; beyond it everything is.
 const OWED_MAX: usize = 1024;
@@ -38,7 +38,7 @@ pub(super) struct Worker {
     is_lost: Arc<AtomicBool>,
 }
 
-/// What the registry does not have yet.
+/// The rows that the registry does not have yet.
 #[derive(Debug)]
 pub(super) enum Owed {
     Shelves(BTreeSet<Shelf>),
@@ -97,7 +97,7 @@ impl Worker {
                     self.settle();
                     let _ = done.send(());
                 }
-                // Whoever asked has gone, or given up.
+                // The caller has gone, or given up.
                 Ok(Message::Ask(_, answer, _)) if answer.is_closed() => {}
                 Ok(Message::Ask(question, answer, _room)) => {
                     self.settle();
@@ -129,10 +129,10 @@ impl Worker {
         match self.pay_or_mend() {
             Ok(_) if self.owed.is_nothing() => {
                 if self.pause.take().is_some() {
-                    tracing::info!("the registry has everything again");
+                    tracing::info!("the registry has all rows again");
                 }
             }
-            Ok(_) => self.pause("some of what is published cannot be read"),
+            Ok(_) => self.pause("some publications cannot be read"),
             Err(error) => self.pause(&causes(&error)),
         }
     }
@@ -140,7 +140,7 @@ impl Worker {
     fn pause(&mut self, reason: &str) {
         let length = self.pause.as_ref().map_or(PAUSE, |pause| (pause.length * 2).min(PAUSE_MAX));
         if self.pause.is_none() {
-            tracing::warn!(reason, "rows of the registry will be late");
+            tracing::warn!(reason, "failed to write rows of the registry: they will be late");
         }
         self.pause = Some(Pause { until: Instant::now() + length, length });
     }
@@ -245,20 +245,23 @@ impl Worker {
             Ok(self.dir.sync()?)
         };
         if let Err(error) = settled() {
-            tracing::warn!(error = %causes(&error), "the next start makes the registry anew");
+            tracing::warn!(
+                error = %causes(&error),
+                "failed to close the registry: the next start makes it anew"
+            );
         }
     }
 }
 
 /// Notes a shelf that cannot be read now.
 fn late(unread: &mut BTreeSet<Shelf>, shelf: Shelf) {
-    // One more than are told apart: then everything is owed.
+    // One shelf beyond the bound: then everything is owed.
     if unread.len() <= OWED_MAX {
         unread.insert(shelf);
     }
 }
 
-/// What is not there need not be removed.
+/// A missing file need not be removed.
 fn absent(removed: storage::Result<()>) -> storage::Result<()> {
     match removed {
         Err(storage::Error::NotFound(_)) => Ok(()),

@@ -19,7 +19,7 @@ pub struct Context {
     pub(super) parent: Option<[u8; 8]>,
 }
 
-/// What a caller says about the trace that its request belongs to.
+/// The trace that a caller's request belongs to, in the caller's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sent {
     trace: [u8; 16],

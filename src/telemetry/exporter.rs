@@ -1,6 +1,6 @@
 //! [`Spans`]: the way of spans to the collector.
 //!
-//! Whoever has a span puts it into a bounded queue and goes on; one thread takes batches out of it and posts them. A
+//! A request puts its span into a bounded queue and goes on; one thread takes batches out of it and posts them. A
 //! collector that is dead or slow costs spans, which are counted, and nothing else: no request waits for it, and a
 //! batch that it does not take in time is given up, because what comes after it is worth more than what is late.
 
@@ -36,7 +36,7 @@ const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 pub struct Settings {
     /// The collector's URL for traces.
     pub url: String,
-    /// What the service is called.
+    /// The name of the service.
     pub service_name: String,
     /// The part of requests that have spans when their callers do not say.
     pub sample_ratio: f64,
@@ -114,7 +114,7 @@ impl Spans {
     pub fn close(&self) {
         drop(self.queue.lock().take());
         if self.ended.lock().recv_timeout(FAREWELL) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("the last spans were not sent in time");
+            tracing::warn!("failed to send the last spans in time: they are dropped");
         }
     }
 }
@@ -141,7 +141,7 @@ impl Exporter {
         }
     }
 
-    /// Sends what comes until nobody can put anything into the queue any more.
+    /// Sends spans until all senders of the queue are gone.
     fn run(&mut self, spans: &Receiver<Span>) {
         while let Ok(first) = spans.recv() {
             let until = Instant::now() + GATHERING;
@@ -165,7 +165,10 @@ impl Exporter {
             Ok(_) if self.is_failing => tracing::info!("the collector takes spans again"),
             Err(error) if !self.is_failing => {
                 let cause = std::error::Error::source(error).map(ToString::to_string);
-                tracing::warn!(%error, cause, "spans are dropped until the collector takes them");
+                tracing::warn!(
+                    %error, cause,
+                    "failed to send spans: spans are dropped until the collector takes them"
+                );
             }
             Ok(_) | Err(_) => {}
         }

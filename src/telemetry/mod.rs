@@ -8,7 +8,7 @@
 //! | `wire` | the messages of OTLP that are sent |
 //!
 //! A span has templates of routes, words and ids of requests. It never has a user, an agent, a path, an argument, a
-//! token or contents: whoever may see traces may see less than whoever reads the log.
+//! token or contents: readers of traces may see less than readers of the log.
 //!
 //! # References
 //! * OpenTelemetry Protocol 1.x, section *OTLP/HTTP*: <https://opentelemetry.io/docs/specs/otlp/>

@@ -80,7 +80,7 @@ impl Request<'_> {
         let status =
             self.status.map(|status| KeyValue::number("http.response.status_code", i64::from(status)));
         attributes.extend(status);
-        // What a caller did wrong is no error of the service.
+        // A caller's mistake is no error of the service.
         let is_error = self.status.is_none_or(|status| status >= 500);
         span(context, format!("{} {}", self.method, self.route), SERVER, begun, attributes, is_error)
     }

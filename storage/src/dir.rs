@@ -2,6 +2,17 @@
 
 mod list;
 mod remove;
+/// The directory `name` in `dir`; `None` where there is none.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn subdirectory(dir: Option<&Dir>, name: &OsStr) -> Result<Option<Dir>> {
+    match dir.map(|dir| dir.open_dir_entry(name)) {
+        None | Some(Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_))) => Ok(None),
+        Some(opened) => opened.map(Some),
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod trace;
 mod unnamed;
@@ -41,8 +52,8 @@ pub struct Dir {
     own: Own,
 }
 
-/// What of a directory is the service's own, so that the service gives itself back the permissions that something took
-/// from it.
+/// The part of a directory that is the service's own, so that the service gives itself back the permissions that
+/// something took from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Own {
     /// Nothing.
@@ -154,13 +165,13 @@ impl Dir {
 
     /// Gives the service access again to this directory and each on the way to `path`, as far as they are there.
     fn open_up_path(&self, path: &RelPath) -> Result<()> {
-        tracing::warn!(%path, "something closed a directory of the service: opening it again");
+        tracing::warn!(%path, "a process closed a directory of the service: opening it again");
         self.open_up_itself();
         let mut dir = self.reopen()?;
         for name in path.segments() {
             dir = match dir.open_closed_dir(OsStr::new(name)) {
                 Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => return Ok(()),
-                // Another user's: nothing that an agent could do anything about.
+                // The directory of another user id: an agent can do nothing about it.
                 Err(Error::Closed(_)) => return Err(shut(path, Errno::ACCESS)),
                 opened => opened?,
             };
@@ -211,8 +222,8 @@ impl Dir {
         if !closed(&stat) {
             return Ok(());
         }
-        // chmod(2) follows links and fchmod(2) takes no `O_PATH` descriptor. This way leads to what was looked at,
-        // whatever a process has put under the name since (open(2), "O_PATH").
+        // chmod(2) follows links and fchmod(2) takes no `O_PATH` descriptor. This way leads to the entry that was
+        // looked at, even when a process has put another under the name since (open(2), "O_PATH").
         let through = format!("/proc/self/fd/{}", fd.as_raw_fd());
         rustix::fs::chmod(through, Mode::from_raw_mode(stat.mode | bits)).map_err(failed)
     }
@@ -257,7 +268,7 @@ impl Dir {
 
     /// Makes the regular file `name`, which must not exist, and opens it for reading and writing.
     ///
-    /// `mode` is given exactly, whatever the process's umask is.
+    /// `mode` is given exactly, under any umask of the process.
     ///
     /// # Errors
     /// [`Error::AlreadyExists`], [`Error::NoSpace`].
@@ -400,7 +411,7 @@ impl Dir {
         self.rename_with(name, to, to_name, RenameFlags::NOREPLACE)
     }
 
-    /// Lets `name` here and `to_name` in `to` change places in one step, whatever they are.
+    /// Lets `name` here and `to_name` in `to` change places in one step, of any kind.
     ///
     /// # Errors
     /// [`Error::NotFound`] when either is missing.
@@ -465,7 +476,7 @@ impl Dir {
             .map_err(|errno| Error::from_errno("setxattr", name, errno))
     }
 
-    /// Bytes that its file system has left for whoever is not privileged.
+    /// Bytes that its file system has left for processes without privileges.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -613,7 +624,7 @@ mod tests {
         }
         own.open_up_path(&path("a/b/c/none")).unwrap();
         assert_eq!(["a", "a/b", "a/b/c"].map(mode), [0o700; 3]);
-        // What is held is opened as itself, and nothing in it.
+        // The held directory is opened itself, and no entry of it.
         let held = own.open_dir(&path("a")).unwrap();
         for closed in ["a/b", "a"] {
             dir.open_dir(&path(closed)).unwrap().set_mode(0).unwrap();

@@ -8,16 +8,14 @@
 //!    it has characters that GBK has not. Text in a Western code page does not pass, because its letters do not come in
 //!    pairs; text in another East Asian one may.
 //!
-//! In each case the text must encode to the very bytes that it came from. So whatever is guessed, a change of a text
-//! changes the bytes of what it changes and no others.
+//! In each case the text must encode to the very bytes that it came from. So after any guess, a change of a text
+//! changes only the bytes of the changed characters.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use encoding_rs::{Encoding, GB18030, GBK};
 use serde::Serialize;
-
-use crate::error::{Error, Result};
 
 /// Of a hundred characters that are not ASCII, how many GB 2312 must have for bytes to be taken for Chinese.
 const COMMON_PERCENT: usize = 70;
@@ -43,7 +41,18 @@ pub enum TextEncoding {
     Utf16Be,
 }
 
-/// What is no name of a [`TextEncoding`].
+/// A character that an encoding lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unencodable {
+    /// The encoding.
+    pub encoding: TextEncoding,
+    /// The character.
+    pub character: char,
+    /// Its line, 1-based.
+    pub line: u64,
+}
+
+/// A text that is no name of a [`TextEncoding`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an encoding of texts: send `utf-8`, `gbk`, `gb18030`, `utf-16le` or `utf-16be`")]
 pub struct UnknownEncoding(String);
@@ -154,8 +163,8 @@ pub(crate) fn is_chinese(bytes: &[u8]) -> bool {
 /// Writes `text` as it lies on the disk in `encoding`.
 ///
 /// # Errors
-/// [`Error::Unencodable`] for a character that the encoding lacks.
-pub fn encode<'t>(text: &'t str, encoding: TextEncoding, path: &str) -> Result<Cow<'t, [u8]>> {
+/// [`Unencodable`] for the first character that the encoding lacks.
+pub fn encode(text: &str, encoding: TextEncoding) -> Result<Cow<'_, [u8]>, Unencodable> {
     match encoding {
         TextEncoding::Utf8 => Ok(Cow::Borrowed(text.as_bytes())),
         TextEncoding::Gbk | TextEncoding::Gb18030 => {
@@ -163,7 +172,7 @@ pub fn encode<'t>(text: &'t str, encoding: TextEncoding, path: &str) -> Result<C
                 let before = text.get(..at).unwrap_or_default();
                 let character = text.get(at..).and_then(|rest| rest.chars().next()).unwrap_or_default();
                 let line = u64::try_from(before.matches('\n').count()).unwrap_or(u64::MAX).saturating_add(1);
-                Error::Unencodable { path: path.to_owned(), encoding, character, line }
+                Unencodable { encoding, character, line }
             })?;
             Ok(Cow::Owned(encoded))
         }
@@ -190,7 +199,7 @@ fn encode_gb(text: &str, encoding: TextEncoding) -> Result<Vec<u8>, usize> {
         match result {
             encoding_rs::EncoderResult::InputEmpty => return Ok(bytes),
             encoding_rs::EncoderResult::OutputFull => bytes.reserve(rest.len().saturating_mul(2).max(64)),
-            // It has been read already.
+            // The encoder has read the character already.
             encoding_rs::EncoderResult::Unmappable(character) => {
                 return Err(text.len() - rest.len() - character.len_utf8());
             }
@@ -217,11 +226,11 @@ mod tests {
         let text = "第一行: 数据分析\r\n第二行，统计。\nascii only\n";
         let all = [TextEncoding::Utf8, TextEncoding::Gbk, TextEncoding::Utf16Le, TextEncoding::Utf16Be];
         for encoding in all {
-            let bytes = encode(text, encoding, "f").unwrap().into_owned();
+            let bytes = encode(text, encoding).unwrap().into_owned();
             assert_eq!(read(&bytes), Some((text.to_owned(), encoding)), "{encoding}");
         }
         let rare = "数据分析统计报告说明文档😀\n";
-        let bytes = encode(rare, TextEncoding::Gb18030, "f").unwrap().into_owned();
+        let bytes = encode(rare, TextEncoding::Gb18030).unwrap().into_owned();
         assert_eq!(read(&bytes), Some((rare.to_owned(), TextEncoding::Gb18030)));
         // GBK as Windows writes the euro sign, and as GB 18030 does.
         assert_eq!(read(&[gbk("数据分析").as_slice(), b"\x80"].concat()), None);
@@ -250,22 +259,19 @@ mod tests {
 
     #[test]
     fn a_character_that_the_encoding_lacks_is_named_with_its_line() {
-        match encode("好\n坏😀", TextEncoding::Gbk, "f") {
-            Err(Error::Unencodable { character: '😀', line: 2, encoding: TextEncoding::Gbk, .. }) => {}
+        match encode("好\n坏😀", TextEncoding::Gbk) {
+            Err(Unencodable { character: '😀', line: 2, encoding: TextEncoding::Gbk }) => {}
             other => panic!("{other:?}"),
         }
-        assert!(encode("好😀", TextEncoding::Gb18030, "f").is_ok());
-        assert!(matches!(
-            encode("\u{e5e5}", TextEncoding::Gb18030, "f"),
-            Err(Error::Unencodable { line: 1, .. })
-        ));
+        assert!(encode("好😀", TextEncoding::Gb18030).is_ok());
+        assert!(matches!(encode("\u{e5e5}", TextEncoding::Gb18030), Err(Unencodable { line: 1, .. })));
     }
 
     proptest! {
         #[test]
         fn what_is_read_is_written_back_as_it_was(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             if let Some((text, encoding)) = read(&bytes) {
-                prop_assert_eq!(encode(&text, encoding, "f").unwrap().into_owned(), bytes);
+                prop_assert_eq!(encode(&text, encoding).unwrap().into_owned(), bytes);
             }
         }
 

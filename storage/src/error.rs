@@ -1,18 +1,21 @@
-//! What can go wrong with stored bytes, by meaning.
+//! The failures of operations on stored bytes, by meaning.
+
+mod archive;
 
 use std::io;
 
 use policy::PathError;
 use thiserror::Error;
 
-use crate::archive::ArchiveError;
-use crate::encoding::TextEncoding;
+pub use self::archive::ArchiveError;
+pub(crate) use self::archive::excerpt;
+use crate::encoding::{TextEncoding, Unencodable};
 use crate::stat::ETag;
 
 /// The result of a storage operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What does not hold of what a caller wants to hold before a change, and the next step.
+/// The reason why a condition of a change does not hold, and the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unmet {
     /// The file is there and has another tag.
@@ -59,7 +62,7 @@ pub enum Error {
     /// Nothing can be moved or copied into itself.
     #[error("`{from}` cannot be moved or copied into itself (`{to}`)")]
     IntoItself {
-        /// What was to be moved or copied.
+        /// The source of the move or copy.
         from: String,
         /// Where to.
         to: String,
@@ -72,7 +75,7 @@ pub enum Error {
     Stale {
         /// The file.
         path: String,
-        /// What does not hold.
+        /// The reason.
         unmet: Unmet,
         /// Its tag now; `None` when it does not exist.
         current: Option<ETag>,
@@ -118,7 +121,7 @@ pub enum Error {
     Patch {
         /// The line, 1-based.
         line: u64,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A pattern for paths, or a regular expression, that cannot be meant or costs too much.
@@ -126,7 +129,7 @@ pub enum Error {
     Pattern {
         /// The pattern, or its beginning.
         pattern: String,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A line range that cannot be meant.
@@ -164,7 +167,7 @@ pub enum Error {
     /// More bytes than a limit allows.
     #[error("{what} is larger than {limit} bytes")]
     TooLarge {
-        /// What is too large.
+        /// The text or file that is too large.
         what: String,
         /// The limit, in bytes.
         limit: u64,
@@ -178,9 +181,14 @@ pub enum Error {
     /// Another change of the whole skill came between.
     #[error("{0}")]
     Conflict(String),
-    /// The file system is full, or a quota is used up.
+    /// The file system is full.
     #[error("no space is left for `{0}`")]
     NoSpace(String),
+    /// The kernel keeps what a tree may take, and that is used up.
+    #[error(
+        "what its tree may take on the disk is used up, and `{0}` needs more (`limits.disk`): remove something there first"
+    )]
+    OverQuota(String),
     /// A tree would take more than it may; nothing was changed.
     #[error(
         "{tree} takes {used} of {limit} {unit} and {needs} more are needed (`{setting}`): remove something there first"
@@ -190,13 +198,13 @@ pub enum Error {
         tree: String,
         /// The setting that limits it.
         setting: &'static str,
-        /// What is counted: `bytes` or `files`.
+        /// The counted unit: `bytes` or `files`.
         unit: &'static str,
-        /// What the tree takes.
+        /// The present use of the tree.
         used: u64,
-        /// What it may take.
+        /// The limit of the tree.
         limit: u64,
-        /// What the change would add.
+        /// The growth by the change.
         needs: u64,
     },
     /// A tree that commands have filled so that it cannot be counted any more; nothing was changed.
@@ -222,11 +230,11 @@ pub enum Error {
          (at most {limit}, `limits.disk.in_flight_bytes`): end one of them, then try again"
     )]
     InFlight {
-        /// What all of them have, in bytes.
+        /// The present use of all of them, in bytes.
         used: u64,
-        /// What one of them needs besides.
+        /// The further need of one of them.
         needs: u64,
-        /// What they may have together.
+        /// Their limit together.
         limit: u64,
     },
     /// A skill that is too large to be packed; nothing was packed.
@@ -237,9 +245,9 @@ pub enum Error {
     Unpackable {
         /// The skill.
         skill: String,
-        /// What would be packed, or was met before it was given up.
+        /// The amount to be packed, or that was met before the packing was given up.
         bytes: u64,
-        /// What may be packed.
+        /// The limit of packing.
         limit: u64,
     },
     /// The kernel watches no more directories for this user.
@@ -275,6 +283,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// The error for the file `path` with a character that its encoding lacks.
+    pub(crate) fn unencodable(path: &str, lacking: Unencodable) -> Self {
+        let Unencodable { encoding, character, line } = lacking;
+        Self::Unencodable { path: path.to_owned(), encoding, character, line }
+    }
+
     /// Names the failure of a system call on `path`.
     pub(crate) fn from_errno(operation: &'static str, path: impl ToString, errno: rustix::io::Errno) -> Self {
         use rustix::io::Errno;
@@ -294,7 +308,8 @@ impl Error {
                 Self::Conflict(format!("a command holds `{path}`: try again when it is done"))
             }
             Errno::ACCESS => Self::Closed(path),
-            Errno::NOSPC | Errno::DQUOT => Self::NoSpace(path),
+            Errno::NOSPC => Self::NoSpace(path),
+            Errno::DQUOT => Self::OverQuota(path),
             Errno::NAMETOOLONG => Self::Path(PathError::SegmentTooLong(path.len())),
             _ => Self::Io { operation, path, source: errno.into() },
         }

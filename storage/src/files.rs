@@ -1,25 +1,31 @@
 //! [`Files`]: the operations on one tree, ordered against each other and conditional.
 
+pub mod cached;
 mod copy;
+pub mod patch;
+pub mod search;
+pub mod text;
+pub mod watch;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom};
 
 use policy::{RelPath, TreeId};
 
+use crate::core::growth::Growth;
+use crate::core::store::Store;
 use crate::encoding::{self, TextEncoding};
 use crate::error::{Error, Result, Unmet};
-use crate::sandbox::SandboxId;
-use crate::stage::StagedFile;
+use crate::layers::stage::StagedFile;
+use crate::layers::tree::{Aftermath, Child, Opened, Replaced, Tree, WalkOptions, Walked};
 use crate::stat::{ETag, Kind, Layer, Stat};
-use crate::store::Store;
-use crate::tree::{Aftermath, Child, Opened, Replaced, Tree, WalkOptions, Walked};
-use crate::usage::Growth;
+use policy::WorkspaceId;
 
 /// How often a change of a file is worked out again when a command changes the file meanwhile.
 const UPDATE_TRIES: usize = 8;
 
-/// What must hold for a change to be made (RFC 9110, section 13.1).
+/// The condition for a change (RFC 9110, section 13.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing.
@@ -59,7 +65,7 @@ impl Condition {
 /// How a file is written.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
-    /// What must hold.
+    /// The condition for the write.
     pub condition: Condition,
     /// Whether missing parent directories are made.
     pub parents: bool,
@@ -70,7 +76,7 @@ pub struct WriteOptions {
 /// A file that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// What the file is now.
+    /// The file as it is now.
     pub stat: Stat,
     /// Whether there was none before.
     pub created: bool,
@@ -89,6 +95,14 @@ impl Store {
     pub fn files(&self, id: TreeId) -> Files {
         Files { store: self.clone(), id }
     }
+}
+
+/// Writes `text` as the file `path` has it in `encoding`.
+///
+/// # Errors
+/// [`Error::Unencodable`] for a character that the encoding lacks.
+pub fn encode<'t>(text: &'t str, encoding: TextEncoding, path: &str) -> Result<Cow<'t, [u8]>> {
+    encoding::encode(text, encoding).map_err(|lacking| Error::unencodable(path, lacking))
 }
 
 impl Files {
@@ -113,24 +127,30 @@ impl Files {
 
     /// Runs a change alone on the tree and settles it after the lock is released.
     pub(crate) fn change<T>(&self, operation: impl FnOnce(&dyn Tree) -> Result<(T, Aftermath)>) -> Result<T> {
-        let (value, aftermath) = {
-            let _held = self.store.inner.locks.write(&self.id);
-            match self.store.tree_alone(&self.id) {
-                // The first change of a workspace is tried aside, so that a refused one leaves nothing.
-                Err(Error::NotFound(_)) if matches!(self.id, TreeId::Workspace(..)) => {
-                    let (tree, draft) = self.store.draft(&self.id)?;
-                    let (value, aftermath) = operation(&tree)?;
-                    let above = self.store.place_draft(&self.id, &draft)?;
-                    self.store.inner.accounts.change(&self.id, &Growth::of_dirs(1));
-                    self.store.inner.uses.forget(&SandboxId::of(&self.id));
-                    (value, aftermath.and(Aftermath::sync(above)))
-                }
-                Err(other) => return Err(other),
-                Ok(tree) => operation(tree.as_ref())?,
-            }
-        };
+        let changed = self.change_held(operation);
+        let (value, aftermath) = changed.map_err(|error| self.store.in_numbers(&self.id, error))?;
         aftermath.settle(self.store.is_strict())?;
         Ok(value)
+    }
+
+    fn change_held<T>(
+        &self,
+        operation: impl FnOnce(&dyn Tree) -> Result<(T, Aftermath)>,
+    ) -> Result<(T, Aftermath)> {
+        let _held = self.store.inner.locks.write(&self.id);
+        match self.store.tree_alone(&self.id) {
+            // The first change of a workspace is tried aside, so that a refused one leaves nothing.
+            Err(Error::NotFound(_)) if matches!(self.id, TreeId::Workspace(..)) => {
+                let (tree, draft) = self.store.draft(&self.id)?;
+                let (value, aftermath) = operation(&tree)?;
+                let above = self.store.place_draft(&self.id, &draft)?;
+                self.store.inner.accounts.change(&self.id, &Growth::of_dirs(1));
+                self.store.inner.uses.forget(&WorkspaceId::of(&self.id));
+                Ok((value, aftermath.and(Aftermath::sync(above))))
+            }
+            Err(other) => Err(other),
+            Ok(tree) => operation(tree.as_ref()),
+        }
     }
 
     /// Notes what a change adds to the tree and takes from it.
@@ -138,7 +158,7 @@ impl Files {
         self.store.inner.accounts.change(&self.id, growth);
     }
 
-    /// A workspace that nobody has written to is an empty one.
+    /// A workspace that was never written to is an empty one.
     fn empty_if_unmade<T: Default>(&self, path: &RelPath, result: Result<T>) -> Result<T> {
         match result {
             Err(Error::NotFound(_)) if path.is_root() && matches!(self.id, TreeId::Workspace(..)) => {
@@ -238,7 +258,7 @@ impl Files {
         self.store.admit_arriving(&self.id, replaced)
     }
 
-    /// What `path` is at the moment, if it is anything.
+    /// The entry at `path` at the moment, if there is one.
     fn peek(&self, path: &RelPath) -> Option<Stat> {
         match self.open_cached(path) {
             Some(opened) => Some(opened.stat),
@@ -312,7 +332,7 @@ impl Files {
     /// command changed the file meanwhile. The text is written in the encoding that it was in.
     ///
     /// # Errors
-    /// What `change` returns; [`Error::NotText`], [`Error::TooLarge`] beyond `limit` bytes before or after;
+    /// The error of `change`; [`Error::NotText`], [`Error::TooLarge`] beyond `limit` bytes before or after;
     /// [`Error::Unencodable`]; [`Error::Stale`]; [`Error::Conflict`] when commands keep changing the file; else as [`Tree::put`].
     pub fn update(
         &self,
@@ -336,7 +356,7 @@ impl Files {
             options.condition.check(path, stat)?;
             let encoding = before.as_ref().map(|((_, encoding), _)| *encoding).unwrap_or_default();
             let text = change(before.as_ref().map(|((text, _), _)| text.as_str()))?;
-            let bytes = encoding::encode(&text, encoding, path.as_str())?;
+            let bytes = encode(&text, encoding, path.as_str())?;
             if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
                 return Err(Error::TooLarge { what: format!("`{path}` after the change"), limit });
             }
@@ -369,7 +389,7 @@ impl Files {
             if let (Some(parent), None) = (path.parent(), tree.stat_entry(path)?) {
                 let growth = Growth::of_dirs(dirs_to_make(tree, &parent)?.saturating_add(1));
                 self.store.admit(&self.id, &growth)?;
-                // Also when only some of them are made.
+                // Also when only some of the directories are made.
                 self.account(&growth);
             }
             let mut aftermath = Aftermath::default();

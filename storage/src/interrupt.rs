@@ -29,7 +29,7 @@ pub struct Interrupt {
 struct Job {
     /// Set when the caller does not wait for the answer any more.
     is_abandoned: AtomicBool,
-    /// Set when the job goes on to its end whatever happens.
+    /// Set when the job goes on to its end without regard to its caller and deadline.
     is_committed: AtomicBool,
     deadline: Instant,
     allowed: Duration,
@@ -43,7 +43,7 @@ impl Interrupt {
     #[must_use]
     pub fn after(allowed: Duration) -> Self {
         let now = Instant::now();
-        // A time that no clock holds is no deadline that anybody lives to see.
+        // A time beyond the clock's range never comes: a far one stands for it.
         let deadline = now.checked_add(allowed).unwrap_or_else(|| now + Duration::from_secs(u32::MAX.into()));
         let (is_abandoned, is_committed) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { job: Arc::new(Job { is_abandoned, is_committed, deadline, allowed }) }

@@ -2,94 +2,61 @@
 //!
 //! Everything here blocks. The on-disk format is specified in `docs/LAYERS.md`.
 //!
-//! | Module | Holds |
+//! Each floor knows only those below it.
+//!
+//! | Floor | Holds |
 //! | --- | --- |
-//! | [`dir`] | [`Dir`], an open directory: the only way to anything stored |
-//! | [`spool`] | files of no name for what is on its way |
-//! | [`stage`], `journal`, `record` | building things aside and making them visible at once |
-//! | `trash` | what was thrown away, until it is removed |
-//! | [`tree`] | the contract of a tree; [`union`], [`live`] and [`plain`] keep it |
-//! | [`cached`] | reads that take no waiting |
-//! | [`interrupt`] | ending a job early |
-//! | [`search`] | names by patterns, lines by regular expressions |
-//! | [`encoding`] | text that is not UTF-8 |
-//! | [`sandbox`] | workspaces with their homes: who is in them, when they were used, removing them |
-//! | [`snapshot`] | states of workspaces that are kept, and going back to them |
-//! | [`usage`] | what trees take on the disk, and what they may take |
-//! | [`text`] | lines and replacements |
-//! | [`patch`] | unified diffs over several files |
-//! | [`version`] | names of published states |
-//! | [`provenance`] | who published what, and when |
-//! | [`watch`] | what becomes of the files of a tree |
-//! | [`archive`] | what platforms upload, and what a skill says of itself |
+//! | [`runs`] | what a run sees, and what becomes of its changes |
+//! | [`skills`], [`workspaces`] | what is published, copied and compared; workspaces with their homes and snapshots |
+//! | [`files`] | operations on the files of a tree: reading, writing, patches, searching, listening |
+//! | [`core`] | [`Store`], one root directory and everything in it: locks, what trees may take |
+//! | [`layers`] | the contract of a tree and its kinds; building things aside and making them visible at once |
+//! | [`dir`], [`stat`], [`error`], [`interrupt`], [`encoding`], [`version`], `layout` | open directories and what is in them, names and places |
 
-pub mod archive;
-mod base;
-pub mod cached;
-mod carry;
-mod copy;
-mod destination;
+pub mod core;
 pub mod dir;
-mod download;
 pub mod encoding;
 pub mod error;
 pub mod files;
 pub mod interrupt;
-mod journal;
-pub mod life;
-pub mod live;
-mod lock;
-pub mod metadata;
-pub mod patch;
-mod place;
-pub mod plain;
-pub mod provenance;
-pub mod publish;
-pub mod pull;
-mod record;
-pub mod run;
-pub mod sandbox;
-pub mod search;
-pub mod sides;
+pub mod layers;
+mod layout;
+pub mod runs;
 pub mod skills;
-pub mod snapshot;
-pub mod spool;
-pub mod stage;
 pub mod stat;
-pub mod status;
-pub mod store;
-pub mod text;
-mod trash;
-pub mod tree;
-pub mod union;
-pub mod usage;
 pub mod version;
-pub mod watch;
+pub mod workspaces;
 
+pub use core::open::Recovery;
+pub use core::spool::{self, Spool};
+pub use core::store::{Options, Store};
+pub use core::usage::{Ceiling, Flight};
 pub use dir::Dir;
 pub use error::{Error, Result, Unmet};
-pub use files::{Condition, Files, WriteOptions, Written};
+pub use files::{
+    Condition, Files, WriteOptions, Written, cached, patch, search, text, watch, watch::TreeWatch,
+};
 pub use interrupt::Interrupt;
-pub use life::KeptVersion;
-pub use live::{Guests, LiveOptions, OwnerSwap};
-pub use provenance::{Shelf, Standing};
-pub use publish::{Publication, Published};
-pub use pull::{Prefer, Pulled};
-pub use run::{
+pub use layers::durability::Durability;
+pub use layers::projects::{Project, ProjectQuotas};
+pub use layers::stage;
+pub use layers::trash::Leftovers;
+pub use layers::tree::{self, Tree};
+pub use layers::view::{self as live, Guests, LiveOptions, OwnerSwap};
+pub use policy::WorkspaceId;
+pub use runs::{
     Absorbed, Attachment, Difference, Differing, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun,
     Role,
 };
-pub use sandbox::{SandboxFacts, SandboxId, Swept};
-pub use sides::{Side, Sides};
-pub use skills::Skill;
-pub use snapshot::{Forked, Snapshot, SnapshotId, SnapshotNote, Snapshots};
-pub use spool::Spool;
-pub use stage::Durability;
-pub use stat::{ETag, Kind, Layer, Stat};
-pub use status::{Change, Changed, SkillStatus, Status};
-pub use store::{Options, Recovery, Store};
-pub use trash::Leftovers;
-pub use tree::Tree;
-pub use usage::{Ceiling, Flight, Use};
+pub use skills::list::Skill;
+pub use skills::provenance::{Shelf, Standing};
+pub use skills::publish::{Publication, Published};
+pub use skills::pull::{Prefer, Pulled};
+pub use skills::sides::{Side, Sides};
+pub use skills::status::{Change, Changed, SkillStatus, Status};
+pub use skills::versions::KeptVersion;
+pub use skills::{archive, metadata};
+pub use stat::{ETag, Kind, Layer, Stat, Use};
 pub use version::{Contents, Version};
-pub use watch::TreeWatch;
+pub use workspaces::snapshots::{self as snapshot, Forked, Snapshot, SnapshotId, SnapshotNote, Snapshots};
+pub use workspaces::{SandboxFacts, Swept};

@@ -1,105 +1,14 @@
-//! The skills that a user sees: listed and described.
+//! Skills: what is published, kept, copied and compared.
 
-use std::ffi::OsStr;
-use std::io::Read;
-
-use policy::{AgentId, SkillId, TreeId, UserId};
-
-use crate::error::{Error, Result};
-use crate::metadata::{self, HEADER_BYTES_MAX, Metadata};
-use crate::place;
-use crate::stat::{Kind, Layer};
-use crate::status::{SkillStatus, Status};
-use crate::store::Store;
-use crate::union::layers::{Found, Layers};
-use crate::version::{self, Version};
-
-/// One skill as a user sees it.
-#[derive(Clone, Debug)]
-pub struct Skill {
-    /// Its id, which is its directory's name.
-    pub id: SkillId,
-    /// What it says of itself.
-    pub metadata: Metadata,
-    /// The layer it comes from; the overlay as soon as the user changed anything.
-    pub layer: Layer,
-    /// How it stands to the baseline.
-    pub status: SkillStatus,
-    /// The version of the baseline; `None` when only the user has it.
-    pub version: Option<Version>,
-    /// The newest modification time known, in nanoseconds since 1970: of the overlay's files, else of the
-    /// baseline's directory.
-    pub modified_ns: i128,
-}
-
-impl Store {
-    /// Lists the skills that `user` sees of `agent`, sorted by id.
-    ///
-    /// Directories whose names are no [`SkillId`] are passed over.
-    ///
-    /// # Errors
-    /// [`Error::TooManyEntries`], [`Error::Io`].
-    pub fn skills(&self, user: &UserId, agent: &AgentId) -> Result<Vec<Skill>> {
-        let (overlay, baseline) = (place::overlay(user, agent)?, place::baseline(agent)?);
-        let children = Layers::open(&self.inner.root, &overlay, &baseline)?.children()?;
-        let mut skills = Vec::new();
-        for child in children {
-            let id = child.name.to_str().and_then(|name| SkillId::parse(name).ok());
-            let (Some(id), Kind::Directory) = (id, child.kind) else { continue };
-            let tree = TreeId::Skill(user.clone(), agent.clone(), id.clone());
-            let _held = self.inner.locks.read(&tree);
-            // Looked up again under its lock: it may have gone meanwhile.
-            let layers = Layers::open(&self.inner.root, &overlay, &baseline)?;
-            let Some(Found::Directory(dirs, mut stat, mut layer)) = layers.lookup(&child.name)? else {
-                continue;
-            };
-            if let Some(lower) = &dirs.lower
-                && self.is_only_mounted(&tree)?
-            {
-                (stat, layer) = (lower.stat()?, Layer::Baseline);
-            }
-            let mut status = match self.status_held(&tree) {
-                // A command may make more, nest it deeper or change it faster than can be compared. One such skill
-                // spoils no list.
-                Err(Error::TooManyEntries(_) | Error::Conflict(_)) => {
-                    let overlay_modified_ns = Some(stat.modified_ns);
-                    SkillStatus { status: Status::Modified, changes: Vec::new(), overlay_modified_ns }
-                }
-                status => status?,
-            };
-            let baseline = self.baseline_dir(agent, &id)?;
-            if baseline.is_none() && layer == Layer::Overlay {
-                status.status = Status::LocalOnly;
-            }
-            let version = baseline.as_ref().map(version::of).transpose()?;
-            let modified_ns = status.overlay_modified_ns.unwrap_or(stat.modified_ns);
-            skills.push(Skill { metadata: describe(&dirs, &id)?, id, layer, status, version, modified_ns });
-        }
-        Ok(skills)
-    }
-}
-
-/// Reads what a skill says of itself.
-pub(crate) fn describe(dirs: &Layers, id: &SkillId) -> Result<Metadata> {
-    let children = dirs.children()?;
-    let names = children.iter().filter(|child| child.kind == Kind::File).map(|child| child.name.as_os_str());
-    let markers = metadata::marker(names);
-    let skill_md = markers.skill_md.map(|name| head(dirs, name)).transpose()?.flatten();
-    let readme = markers.readme.map(|name| head(dirs, name)).transpose()?.flatten();
-    Ok(metadata::parse(skill_md.as_deref(), readme.as_deref(), id.as_str()))
-}
-
-/// Reads the beginning of a file; `None` when it has gone.
-fn head(dirs: &Layers, name: &OsStr) -> Result<Option<Vec<u8>>> {
-    let Some(Found::Leaf(_, layer)) = dirs.lookup(name)? else { return Ok(None) };
-    let (file, _) = match dirs.at(layer)?.open_file_entry(name) {
-        Err(Error::NotFound(_) | Error::NotAFile(_) | Error::Escape(_)) => return Ok(None),
-        opened => opened?,
-    };
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(HEADER_BYTES_MAX).unwrap_or(u64::MAX);
-    file.take(limit)
-        .read_to_end(&mut bytes)
-        .map_err(|error| Error::from_io("read", name.to_string_lossy(), error))?;
-    Ok(Some(bytes))
-}
+pub mod archive;
+pub(crate) mod base;
+mod carry;
+mod download;
+pub mod list;
+pub mod metadata;
+pub mod provenance;
+pub mod publish;
+pub mod pull;
+pub mod sides;
+pub mod status;
+pub mod versions;

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use policy::DiskLimits;
 use rustix::fs::{FileType, Mode};
 use serde::{Deserialize, Serialize};
 
-/// What `st_blocks` counts, whatever the blocks of the file system are (stat(2)).
+/// The unit of `st_blocks`, for every block size of the file system (stat(2)).
 const BLOCK_BYTES: u64 = 512;
 
-/// What an entry of a tree is.
+/// The kind of an entry of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -18,7 +19,7 @@ pub enum Kind {
     Directory,
     /// A symbolic link.
     Symlink,
-    /// A socket, pipe or device: listed by nobody, opened by nobody.
+    /// A socket, pipe or device: never listed, never opened.
     Other,
 }
 
@@ -80,12 +81,12 @@ impl fmt::Debug for ETag {
     }
 }
 
-/// What is known of an entry without reading it.
+/// The facts of an entry that need no reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// Size in bytes; of a directory, whatever the file system says.
+    /// Size in bytes; of a directory, any number that the file system has.
     pub size: u64,
     /// Bytes that it takes on the disk, in whole blocks (stat(2), `st_blocks`).
     pub allocated: u64,
@@ -141,5 +142,43 @@ impl From<rustix::fs::Stat> for Stat {
             device: stat.st_rdev,
             is_character_device: file_type == FileType::CharacterDevice,
         }
+    }
+}
+/// The room that something takes on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// Bytes of whole blocks, each file once however many names it has.
+    pub bytes: u64,
+    /// Names: files, directories, links, whiteouts; the tree's own directory too.
+    pub files: u64,
+}
+
+impl Use {
+    /// Both added up.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_add(other.bytes), files: self.files.saturating_add(other.files) }
+    }
+
+    /// This without the other; nothing falls below 0.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_sub(other.bytes), files: self.files.saturating_sub(other.files) }
+    }
+
+    pub(crate) fn at_least(self, other: Self) -> Self {
+        Self { bytes: self.bytes.max(other.bytes), files: self.files.max(other.files) }
+    }
+
+    /// Tells whether there is more than `most` of either.
+    #[must_use]
+    pub fn exceeds(self, most: Self) -> bool {
+        self.bytes > most.bytes || self.files > most.files
+    }
+}
+
+impl From<&DiskLimits> for Use {
+    fn from(limits: &DiskLimits) -> Self {
+        Self { bytes: limits.bytes, files: limits.files }
     }
 }

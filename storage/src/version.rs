@@ -97,7 +97,7 @@ pub(crate) fn set_label(tree: &Dir, version: &Version) -> Result<()> {
     tree.set_attribute(LABEL, version.as_str().as_bytes())
 }
 
-/// What a whole tree holds.
+/// The content of a whole tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
     /// The name of the state.
@@ -159,7 +159,7 @@ impl Digester {
     }
 }
 
-/// Reads a whole tree and works out its version, whatever its label says.
+/// Reads a whole tree and works out its version, without regard to its label.
 ///
 /// # Errors
 /// [`Error::TooManyEntries`] when it is deeper than any walk goes; [`Error::Io`].
@@ -167,7 +167,7 @@ pub fn digest(tree: &Dir) -> Result<Version> {
     contents(tree).map(|contents| contents.version)
 }
 
-/// Reads a whole tree and works out its version, whatever its label says, and how much is in it.
+/// Reads a whole tree and works out its version, without regard to its label, and the size of the tree.
 ///
 /// # Errors
 /// As [`digest`].

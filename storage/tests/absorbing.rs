@@ -1,4 +1,5 @@
-//! Laws of taking in what a run did: nobody waits for all of it, it is bounded in time, and what is left out is told.
+//! Laws of taking in what a run did: no request waits for all of it, it is bounded in time, and what is left out is
+//! told.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Trees that a command made to hurt whoever looks at them, each test named after the attack.
+//! Trees that a command made to hurt the service when it looks at them, each test named after the attack.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

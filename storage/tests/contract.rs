@@ -305,7 +305,7 @@ fn a_planted_pipe_socket_or_device_is_listed_and_removed_but_never_opened() {
         rustix::fs::mknodat(CWD, commands.join("pipe"), FileType::Fifo, mode, 0).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(commands.join("socket")).unwrap();
         let mut planted = vec!["pipe", "socket"];
-        // Only root makes devices; anybody makes a whiteout, which in an upper layer is no entry.
+        // Only root makes devices; any user makes a whiteout, which in an upper layer is no entry.
         let tty = rustix::fs::makedev(5, 0);
         if rustix::fs::mknodat(CWD, commands.join("tty"), FileType::CharacterDevice, mode, tty).is_ok() {
             planted.push("tty");

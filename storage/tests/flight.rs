@@ -123,7 +123,7 @@ fn what_is_on_its_way_counts_for_its_user_until_it_is_placed_or_dropped() {
     let refused: storage::Result<storage::stage::StagedFile> = staged("u");
     assert!(matches!(refused, Err(Error::InFlight { used, .. }) if used == 12 * MIB));
     let mut spool = fixture.store.spool(&user).unwrap();
-    assert!(matches!(spool.write(b"1"), Err(Error::InFlight { .. })), "of whatever kind");
+    assert!(matches!(spool.write(b"1"), Err(Error::InFlight { .. })), "of any kind");
     // Of one user alone.
     drop(staged("other").unwrap());
     let refused = files.copy(&path("a"), &path("b"), false, false, &Condition::Always);

@@ -240,7 +240,7 @@ fn both_sides_of_a_changed_file_are_read_up_to_a_bound() {
     assert_eq!(sides("d", 4), (None, None));
 }
 
-/// A skill of two versions in which a user has a view that nobody is in: mounted over the second, begun with the first.
+/// A skill of two versions in which a user has a view without runs: mounted over the second, begun with the first.
 fn with_an_idle_view(way: Way, mine: impl Fn(&Fixture)) -> Option<Fixture> {
     let fixture = Fixture::live(way)?;
     fixture.baseline("s", &Tree::of(&FIRST));
@@ -296,7 +296,7 @@ fn promoted_under_a_command(way: Way, during: impl Fn(&Fixture, &Command)) -> Op
     drop(fixture.store.promote(&skill_tree("u", "s"), false).unwrap());
     let published = seen(&fixture, "v");
     assert_eq!(seen(&fixture, "u"), published);
-    // Nobody promotes what they no longer see the whole of.
+    // No user promotes a skill that they no longer see whole.
     during(&fixture, &command);
     let left = seen(&fixture, "u");
     assert_eq!(Tree::on_disk(&command.tree()), Some(left.clone()), "{way:?}");
@@ -409,4 +409,87 @@ fn a_copy_that_a_run_works_in_is_absorbed_over_what_its_user_published_meanwhile
     assert_eq!(seen(&fixture, "u"), Tree::of(&expected));
     assert_eq!(status(&fixture, "u"), Status::Modified);
     fixture.assert_swept();
+}
+
+fn mode(fixture: &Fixture, at: &str) -> u32 {
+    fixture.skill("u", "s").stat(&path(at)).unwrap().0.mode
+}
+
+#[test]
+fn a_mode_of_the_users_own_outlives_the_settling_of_a_promotion_and_a_pull() {
+    use std::os::unix::fs::PermissionsExt;
+    for way in WAYS {
+        let fixture = promoted_under_a_command(way, |_, command| {
+            for (at, mode) in [("own", 0o750), ("mine", 0o600), ("d", 0o711)] {
+                let at = command.tree().join(at);
+                std::fs::set_permissions(at, std::fs::Permissions::from_mode(mode)).unwrap();
+            }
+        });
+        let Some(fixture) = fixture else { continue };
+        let modes = |fixture: &Fixture| ["own", "mine", "d", "d/y"].map(|at| mode(fixture, at));
+        assert_eq!(modes(&fixture), [0o750, 0o600, 0o711, 0o644], "{way:?}");
+        // A mode alone is no change.
+        assert_eq!(status(&fixture, "u"), Status::Unchanged, "{way:?}");
+        let mut next = seen(&fixture, "v");
+        next.file("new", "2", 0o644);
+        next.file("mine", "theirs", 0o644);
+        fixture.baseline("s", &next);
+        assert!(fixture.store.pull(&skill_tree("u", "s"), Prefer::Ours).unwrap().moved);
+        // Nor does it keep what the application changed.
+        assert_eq!(modes(&fixture), [0o750, 0o644, 0o711, 0o644], "{way:?}");
+        assert_eq!(read(&fixture.skill("u", "s"), "mine").unwrap(), "theirs");
+    }
+}
+
+#[test]
+fn of_a_directory_that_both_made_only_the_users_part_goes_when_the_user_removes_it() {
+    for way in WAYS {
+        let Some(fixture) = Fixture::live(way) else { continue };
+        fixture.baseline("s", &Tree::of(&FIRST));
+        let files = fixture.skill("u", "s");
+        let command = fixture.command(&skill_tree("u", "s"));
+        std::fs::create_dir(command.tree().join("merged")).unwrap();
+        put(&files, "merged/mine", "mine");
+        files.make_dir(&path("replaced"), 0o755, false).unwrap();
+        // Nothing of the application's shows in what a request makes in a view.
+        fixture.baseline("s", &Tree::of(&[("merged/theirs", "2"), ("replaced/theirs", "2")]));
+        drop(fixture.store.promote(&skill_tree("u", "s"), true).unwrap());
+        let published = seen(&fixture, "v");
+        assert!(published.nodes.contains_key("merged/mine") && published.nodes.contains_key("merged/theirs"));
+        assert!(!published.nodes.contains_key("replaced/theirs"), "{way:?}");
+        remove(&files, "merged");
+        remove(&files, "replaced");
+        drop(command);
+        fixture.store.close_views().unwrap();
+        assert_eq!(seen(&fixture, "u"), Tree::of(&[("merged/theirs", "2")]), "{way:?}");
+        assert_eq!(seen(&fixture, "v"), published, "{way:?}");
+        assert_valid_upper(&fixture.overlay_path("u"), &fixture::KERNEL_ATTRIBUTES);
+        fixture.assert_swept();
+    }
+}
+
+#[test]
+fn a_deep_tree_near_the_bound_of_entries_is_settled_after_a_promotion() {
+    const DEPTH: usize = 12;
+    let deep: String = (0..DEPTH).map(|level| format!("{level}/")).collect();
+    let theirs = format!("{deep}theirs");
+    for way in WAYS {
+        let mut options = fixture::relaxed();
+        // Fifteen entries are in the skill; the walk of them for each level would take ninety.
+        options.files.tree_entries = 24;
+        let Some(fixture) = Fixture::live_with(way, options) else { continue };
+        fixture.baseline("s", &Tree::of(&[("f", "1")]));
+        let command = fixture.command(&skill_tree("u", "s"));
+        std::fs::create_dir_all(command.tree().join(&deep)).unwrap();
+        put(&fixture.skill("u", "s"), &format!("{deep}mine"), "mine");
+        fixture.baseline("s", &Tree::of(&[("f", "1"), (theirs.as_str(), "2")]));
+        drop(fixture.store.promote(&skill_tree("u", "s"), true).unwrap());
+        std::fs::remove_dir_all(command.tree().join("0")).unwrap();
+        drop(command);
+        fixture.store.close_views().unwrap();
+        assert_eq!(seen(&fixture, "u"), Tree::of(&[("f", "1"), (theirs.as_str(), "2")]), "{way:?}");
+        assert_eq!(status(&fixture, "u"), Status::Modified, "{way:?}");
+        assert_valid_upper(&fixture.overlay_path("u"), &fixture::KERNEL_ATTRIBUTES);
+        fixture.assert_swept();
+    }
 }

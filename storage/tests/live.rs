@@ -353,7 +353,7 @@ fn what_replaces_an_overlay_leaves_the_commands_in_the_former_one_alone() {
                 replace();
                 let now = Tree::through(&files);
                 if let Some(command) = &command {
-                    // It goes on in what it had; nobody sees what it does there.
+                    // The command goes on in the tree it had; no request sees its changes there.
                     assert_eq!(look(command, "f"), "mine", "{how}");
                     fs::write(command.tree().join("f"), "command").unwrap();
                     fs::write(command.tree().join("more"), "command").unwrap();
@@ -507,7 +507,7 @@ fn a_small_table_holds_few_mounts_and_loses_no_change() {
 fn views_in_use_are_not_evicted_however_many() {
     let Some(options) = Way::Detached.options(relaxed()) else { return };
     let live = options.live.clone().map(|live| LiveOptions { views_max: 2, ..live });
-    let fixture = Fixture::with(Options { live, ..options });
+    let Some(fixture) = Fixture::with(Options { live, ..options }).with_views() else { return };
     fixture.baseline("s", &baseline());
     let commands: Vec<Command> =
         (0..20).map(|number| fixture.command(&skill_tree(&format!("u{number}"), "s"))).collect();
@@ -533,7 +533,7 @@ fn whoever_keeps_clones_is_told_of_each_view_that_goes_and_of_no_other() {
     let told = Arc::new(Told::default());
     let guests = Some(Arc::clone(&told) as Arc<dyn Guests>);
     let live = options.live.clone().map(|live| LiveOptions { views_max: 2, guests, ..live });
-    let fixture = Fixture::with(Options { live, ..options });
+    let Some(fixture) = Fixture::with(Options { live, ..options }).with_views() else { return };
     fixture.baseline("s", &baseline());
     let inside = fixture.command(&skill_tree("u0", "s"));
     for number in 1..4 {
@@ -771,7 +771,7 @@ fn start_child(root: &Path) -> Option<Child> {
 #[test]
 fn a_service_that_is_killed_leaves_overlays_that_the_next_one_waits_for_and_mends() {
     let Some(options) = Way::Detached.options(relaxed()) else { return };
-    let fixture = Fixture::new();
+    let Some(fixture) = Fixture::with(options.clone()).with_views() else { return };
     fixture.baseline("s", &baseline());
     let Fixture { store, temp } = fixture;
     drop(store);
@@ -788,7 +788,7 @@ fn a_service_that_is_killed_leaves_overlays_that_the_next_one_waits_for_and_mend
     let mut expected = baseline();
     expected.file("request", "1", 0o644).file("command", "1", 0o644);
     assert_eq!(Tree::through(&fixture.skill("u", "s")), Some(expected.clone()));
-    // The view that nobody changed anything through has left nothing.
+    // The view without any change has left nothing.
     assert_eq!(fixture::names(&fixture.overlay_path("idle")), Vec::<String>::new());
     assert_eq!(fixture.own("bases/agent/s"), ["u"]);
     let command = fixture.command(&s());
@@ -842,7 +842,7 @@ fn median(costs: impl Iterator<Item = Cost>) -> Cost {
     Cost(clock[clock.len() / 2], processor[processor.len() / 2])
 }
 
-/// Figures, for whoever wants them: `cargo test --release -p storage --test live -- --ignored --nocapture`.
+/// Figures, on demand: `cargo test --release -p storage --test live -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn what_live_views_cost() {

@@ -3,7 +3,10 @@
 //! Random sequences of operations go through the store; then the kernel mounts the very same layers and must see
 //! the same tree. Then operations go through the mount, and the store must see the same tree; and so on.
 //!
-//! * `FILESECBOX_ORACLE_SEQUENCES`: how many sequences (300 unless told).
+//! [`life`] adds all that can happen to a skill (new baselines, promotions, pulls, runs set aside), [`workspaces`] snapshots
+//! and forks; [`layers`] is the model of the merge.
+//!
+//! * `FILESECBOX_ORACLE_SEQUENCES`: how many sequences (300 unless told, of those with live views 60).
 //! * `FILESECBOX_ORACLE_SEED`: the seed of the one sequence to repeat; a failure names it.
 #![allow(
     clippy::unwrap_used,
@@ -14,6 +17,12 @@
 )]
 
 mod fixture;
+#[path = "oracle/layers.rs"]
+mod layers;
+#[path = "oracle/life.rs"]
+mod life;
+#[path = "oracle/workspaces.rs"]
+mod workspaces;
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -26,7 +35,7 @@ use fixture::live::{Command, WAYS, Way};
 use fixture::random::Random;
 use fixture::{Fixture, KERNEL_ATTRIBUTES, Node, Tree, assert_valid_upper, path, skill_tree, write};
 use policy::Scope;
-use storage::{Condition, Error, WriteOptions};
+use storage::{Condition, Error, Files, WriteOptions};
 
 const SKILLS: [&str; 4] = ["alpha", "beta", "数据分析", "new"];
 const NAMES: [&str; 9] = ["a", "b", "c.txt", "数据", "表 格.md", ".wh.a", ".wh..wh..opq", "run.sh", "深"];
@@ -160,12 +169,24 @@ impl Operation {
     }
 
     fn on_store(&self, fixture: &Fixture, skill: &str) -> storage::Result<()> {
-        let files = fixture.skill(USER, skill);
         let tree = skill_tree(USER, skill);
+        match self {
+            Self::RemoveSkill => fixture.store.remove_for_user(&tree),
+            Self::Upload(content) => {
+                fixture.publish(Scope::Overlay, USER, skill, content);
+                Ok(())
+            }
+            Self::Reset => fixture.store.reset(&tree).map(drop),
+            operation => operation.on_files(&fixture.skill(USER, skill)),
+        }
+    }
+
+    /// Does what is done to files of any tree.
+    fn on_files(&self, files: &Files) -> storage::Result<()> {
         match self {
             Self::Write { at, text, mode, parents } => {
                 let options = WriteOptions { mode: *mode, parents: *parents, condition: Condition::Always };
-                write(&files, at, text.as_bytes(), &options).map(drop)
+                write(files, at, text.as_bytes(), &options).map(drop)
             }
             Self::Update { at, text } => {
                 let change = &mut |old: Option<&str>| Ok(format!("{}{text}", old.unwrap_or_default()));
@@ -179,12 +200,7 @@ impl Operation {
             Self::Copy { from, to, overwrite, recursive } => {
                 files.copy(&path(from), &path(to), *overwrite, *recursive, &Condition::Always).map(drop)
             }
-            Self::RemoveSkill => fixture.store.remove_for_user(&tree),
-            Self::Upload(content) => {
-                fixture.publish(Scope::Overlay, USER, skill, content);
-                Ok(())
-            }
-            Self::Reset => fixture.store.reset(&tree).map(drop),
+            Self::RemoveSkill | Self::Upload(_) | Self::Reset => panic!("{self:?} is of whole skills"),
         }
     }
 
@@ -514,7 +530,7 @@ fn live_sequence(seed: u64, way: Way) {
     let mut model = baseline.clone();
     let mut log = Vec::new();
     for _ in 0..4 {
-        // Some skills are gone, and some are replaced in what follows; those views are nobody's then.
+        // Some skills are gone, and some are replaced in what follows; those views belong to no tree any more then.
         let commands: Vec<(&str, Command)> =
             model.keys().map(|skill| (*skill, fixture.command(&skill_tree(USER, skill)))).collect();
         run_operations(&fixture, random, 12, &baseline, &mut model, &mut log);
@@ -550,7 +566,7 @@ fn assert_unmounted(fixture: &Fixture, model: &Model) {
     fixture.assert_swept();
 }
 
-/// Requests and a command change one skill at the same time. Nobody knows what becomes of it, but all must agree.
+/// Requests and a command change one skill at the same time. The outcome is open, but all readers must agree.
 fn live_race(seed: u64, way: Way) {
     let _named = Named(seed);
     let random = &mut Random::new(seed);
@@ -595,9 +611,15 @@ fn live_sequences(unless_told: u64, sequence: fn(u64, Way)) {
     }
     let sequences = std::env::var("FILESECBOX_ORACLE_SEQUENCES");
     let sequences: u64 = sequences.ok().and_then(|text| text.parse().ok()).unwrap_or(unless_told);
-    for seed in 0..sequences {
-        sequence(seed, WAYS[usize::try_from(seed).unwrap() % 3]);
-    }
+    // They wait for mounts to go, most of the time.
+    std::thread::scope(|scope| {
+        for part in 0..4 {
+            let seeds = (0..sequences).filter(move |seed| seed % 4 == part);
+            scope.spawn(move || {
+                seeds.for_each(|seed| sequence(seed, WAYS[usize::try_from(seed).unwrap() % 3]))
+            });
+        }
+    });
 }
 
 #[test]

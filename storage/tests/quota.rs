@@ -409,7 +409,7 @@ fn figures() {
 #[test]
 fn what_was_thrown_away_counts_until_it_is_removed() {
     let mut fixture = Fixture::with(limited(LIMIT, 100));
-    let id = storage::SandboxId { user: user_id("u"), agent: agent() };
+    let id = storage::WorkspaceId { user: user_id("u"), agent: agent() };
     let files = fixture.store.files(workspace());
     fill(&files, "d/big", LIMIT - 8 * BLOCK).unwrap();
     let (_, leftovers) = fixture.store.remove_sandbox(&id, false).unwrap();

@@ -125,7 +125,7 @@ fn start_child(root: &Path) -> Child {
     child
 }
 
-/// What must hold whatever the child was doing.
+/// What must hold at every moment of the child's death.
 fn assert_whole(fixture: &Fixture) {
     fixture.assert_swept();
     let number = |tree: &Tree| match (tree.nodes.get("number"), tree.nodes.get("d/number")) {

@@ -156,9 +156,11 @@ fn hard_links_become_files_of_their_own() {
         fs::hard_link(tree.join("f"), tree.join("g")).unwrap();
     });
     let overlay = fixture.overlay_path("u").join("s");
-    for name in ["a", "b", "f", "g"] {
+    for name in ["a", "b", "g"] {
         assert_eq!(fs::metadata(overlay.join(name)).unwrap().nlink(), 1, "{name}");
     }
+    // Only its change time tells that it was linked, and before Linux 6.13 that moves by ticks of some milliseconds.
+    assert!(fs::metadata(overlay.join("f")).is_ok_and(|f| f.nlink() == 1) || !overlay.join("f").exists());
     let files = fixture.skill("u", "s");
     assert_eq!(["a", "b", "f", "g"].map(|at| read(&files, at).unwrap()), ["2", "2", "1", "1"]);
 }
@@ -178,6 +180,17 @@ fn many_names_of_a_file_that_is_one_hole_fill_no_disk() {
     assert!(taken < 1024 * 1024, "{taken}");
 }
 
+/// Gives a file of others a name in a tree. Tells whether that is so: where the kernel keeps quotas, it refuses to.
+fn linked_in(fixture: &Fixture, from: &Path, to: &Path) -> bool {
+    match fs::hard_link(from, to) {
+        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
+            assert!(fixture.store.kernel_keeps_quotas().is_ok(), "{error}");
+            false
+        }
+        linked => linked.map(|()| true).unwrap(),
+    }
+}
+
 #[test]
 fn a_file_linked_in_from_elsewhere_is_copied_and_stays_as_it_is() {
     let fixture = Fixture::new();
@@ -185,7 +198,11 @@ fn a_file_linked_in_from_elsewhere_is_copied_and_stays_as_it_is() {
     let outside = fixture.root().join("outside");
     fs::write(&outside, "theirs").unwrap();
     fs::set_permissions(&outside, PermissionsExt::from_mode(0o640)).unwrap();
-    run(&fixture, |tree| fs::hard_link(&outside, tree.join("stolen")).unwrap());
+    let mut is_linked = false;
+    run(&fixture, |tree| is_linked = linked_in(&fixture, &outside, &tree.join("stolen")));
+    if !is_linked {
+        return;
+    }
     put(&fixture.skill("u", "s"), "stolen", "mine");
     assert_eq!(fs::read(&outside).unwrap(), b"theirs");
     assert_eq!(fs::metadata(&outside).unwrap().permissions().mode() & 0o777, 0o640);
@@ -198,7 +215,7 @@ fn pipes_devices_and_unspeakable_names_are_left_out_with_the_reason() {
     let absorbed = run(&fixture, |tree| {
         let mode = Mode::from_raw_mode(0o666);
         rustix::fs::mknodat(CWD, tree.join("pipe"), FileType::Fifo, mode, 0).unwrap();
-        // Anybody may make the kernel's whiteout: it must not become one in the overlay.
+        // Any user may make the kernel's whiteout: it must not become one in the overlay.
         fs::remove_file(tree.join("f")).unwrap();
         rustix::fs::mknodat(CWD, tree.join("forged"), FileType::CharacterDevice, mode, 0).unwrap();
         fs::write(tree.join(std::ffi::OsStr::from_bytes(b"\xFF")), "2").unwrap();
@@ -478,7 +495,9 @@ fn with_separate_owners_the_command_owns_its_copy_and_the_service_the_overlay() 
     assert_eq!(fs::metadata(&workspace).unwrap().permissions().mode() & 0o777, 0o700);
     // A stranger's file that was linked in is not read through the workspace.
     fs::write(fixture.root().join("strange"), "secret").unwrap();
-    fs::hard_link(fixture.root().join("strange"), workspace.join("strange")).unwrap();
+    if !linked_in(&fixture, &fixture.root().join("strange"), &workspace.join("strange")) {
+        return;
+    }
     let opened = files.open(&path("strange"));
     assert!(matches!(opened, Err(Error::Escape(_))), "{opened:?}");
 }

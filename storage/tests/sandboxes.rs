@@ -1,4 +1,4 @@
-//! Laws of the life of sandboxes: nobody's goes from under a command, and none looks older than it is.
+//! Laws of the life of sandboxes: no sandbox goes from under a command, and none looks older than it is.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use fixture::{Fixture, Tree, agent, put, relaxed, skill_tree, user_id};
 use policy::RelPath;
-use storage::{Error, Options, SandboxId, SnapshotNote, Store};
+use storage::{Error, Options, SnapshotNote, Store, WorkspaceId, WriteOptions};
 
 const IDLE: Duration = Duration::from_millis(400);
 
-fn sandbox(user: &str) -> SandboxId {
-    SandboxId { user: user_id(user), agent: agent() }
+fn sandbox(user: &str) -> WorkspaceId {
+    WorkspaceId { user: user_id(user), agent: agent() }
 }
 
 fn sweeping() -> Options {
@@ -200,7 +200,7 @@ fn a_removed_sandbox_without_snapshots_leaves_no_record_whatever_was_in_it() {
     fixture.assert_swept();
 }
 
-/// Keeps what nobody uses aside for as long again as it took to get there, four times.
+/// Keeps an unused sandbox aside for four times as long as it took to get there.
 fn keeping() -> Options {
     Options { keep: IDLE * 4, ..sweeping() }
 }
@@ -243,6 +243,29 @@ fn a_sandbox_that_is_set_aside_comes_back_whole_with_the_next_use() {
     assert_eq!(std::fs::read(fixture.root().join(".filesecbox/packages/甲/agent/mine")).unwrap(), b"y");
     assert_eq!(sweep(&fixture.store), Vec::<String>::new(), "its life begins anew");
     assert!(!fixture.store.sandbox_facts(&sandbox("甲")).unwrap().is_kept);
+}
+
+#[test]
+fn what_is_aside_counts_for_its_workspace() {
+    let fixture = Fixture::with(keeping());
+    let tree = sandbox("u").workspace();
+    put(&fixture.workspace("u"), "f", &"x".repeat(1 << 20));
+    let before = fixture.store.usage(&tree).unwrap();
+    assert!(before.bytes >= 1 << 20, "the control: {before:?}");
+    until_aside(&fixture.store, "u");
+    let aside = fixture.store.usage(&tree).unwrap();
+    assert!(aside.bytes >= before.bytes, "{aside:?} of {before:?}");
+    assert!(fixture.store.note_use(&sandbox("u")).unwrap());
+    assert_eq!(fixture.store.usage(&tree).unwrap(), before);
+    // A death between the two renames leaves one aside and another in its place: together they have one bound.
+    let bytes = before.bytes + 65_536;
+    let disk = policy::DiskLimits { bytes, ..policy::DiskLimits::default() };
+    let fixture = Fixture::with(Options { disk, ..keeping() });
+    put(&fixture.workspace("u"), "f", &"x".repeat(1 << 20));
+    until_aside(&fixture.store, "u");
+    let options = WriteOptions { parents: true, ..WriteOptions::default() };
+    let refused = fixture::write(&fixture.workspace("u"), "g", &[0; 1 << 20], &options);
+    assert!(matches!(refused, Err(Error::Quota { .. })), "{refused:?}");
 }
 
 #[test]

@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use fixture::{Fixture, Tree, agent, put, relaxed, user_id};
 use policy::{AgentId, DiskLimits, FileLimits, SnapshotLimits};
-use storage::{Error, Options, SandboxId, Snapshot, SnapshotNote, Store};
+use storage::{Error, Options, Snapshot, SnapshotNote, Store, WorkspaceId};
 
-fn sandbox(user: &str) -> SandboxId {
-    SandboxId { user: user_id(user), agent: agent() }
+fn sandbox(user: &str) -> WorkspaceId {
+    WorkspaceId { user: user_id(user), agent: agent() }
 }
 
 fn workspace(fixture: &Fixture, user: &str) -> PathBuf {
@@ -200,7 +200,7 @@ fn nothing_is_restored_under_a_command_and_a_snapshot_under_one_says_so() {
 fn a_fork_is_a_workspace_of_its_own_and_overwrites_nothing_unasked() {
     let (fixture, before) = filled("甲");
     let snapshot = take(&fixture.store, "甲");
-    let (from, to) = (sandbox("甲"), SandboxId { agent: AgentId::parse("别的").unwrap(), ..sandbox("乙") });
+    let (from, to) = (sandbox("甲"), WorkspaceId { agent: AgentId::parse("别的").unwrap(), ..sandbox("乙") });
     let at = fixture.root().join("sandbox/乙/别的");
     let fork =
         |replace| fixture.store.fork_snapshot(&from, &snapshot.id, &to, replace).map(|(forked, _)| forked);

@@ -1,4 +1,4 @@
-//! Laws of what stands where: who published it and when follows from the disk alone, whatever happened since.
+//! Laws of what stands where: the publisher and the time follow from the disk alone, after every later change.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -55,7 +55,7 @@ fn what_was_published_stands_with_its_contents_and_who_published_it() {
     assert_eq!((of_all.contents.version.clone(), of_all.by.clone()), (baseline.version, Some(user_id("m"))));
     let expected = [(shelf(None), of_all), (shelf(Some("u")), own)];
     assert_eq!(all(&fixture.store), expected);
-    // Also for whoever opens the store next.
+    // Also for the next service that opens the store.
     let temp = fixture.temp;
     drop(fixture.store);
     let (store, _) = Store::open(temp.path(), fixture::relaxed()).unwrap();
@@ -100,7 +100,7 @@ fn what_is_gone_or_was_never_published_does_not_stand() {
         assert_eq!(standing(&fixture, Some("u")), None, "{gone}");
         fixture.store.reset(&skill_tree("u", "s")).unwrap();
     }
-    // Going back and promoting are publications of those who did it.
+    // Going back and promoting are publications of the users who did it.
     fixture.publish(Scope::Baseline, "m", "s", &Tree::of(&[("f", "2")]));
     fixture.store.rollback(&user_id("r"), &agent(), &skill_id("s"), &first).unwrap();
     assert_eq!(by(&standing(&fixture, None)), Some("r"));

@@ -73,7 +73,7 @@ fn write(dir: &Path, texts: &Texts) {
 fn output(program: &str, args: &[&str], dir: &Path) -> Option<String> {
     let mut command = Command::new(program);
     command.args(args).current_dir(dir).stdin(Stdio::null());
-    // Nobody's settings, and nobody's repository above this directory.
+    // No user's settings, and no repository above this directory.
     command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").env("LC_ALL", "C.UTF-8");
     match command.output() {
         Ok(output) => Some(String::from_utf8(output.stdout).unwrap()),

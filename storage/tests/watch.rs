@@ -1,4 +1,5 @@
-//! Laws of watching a tree: what is told, put together, is what is there, whoever changes it and by whichever way.
+//! Laws of watching a tree: the events, put together, give the files that are there, after changes of every origin and
+//! way.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -138,7 +139,7 @@ fn each_change_of_a_workspace_is_told_once_from_the_first_on() {
     std::fs::write(dir.join("e/c/d"), "22").unwrap();
     std::fs::rename(dir.join("笔记.txt"), dir.join("e/f")).unwrap();
     assert_eq!(listener.hear().unwrap(), ["modified e/c/d", "moved 笔记.txt e/f"]);
-    // What comes and goes in between is told to nobody.
+    // A file that comes and goes in between is not told.
     std::fs::write(dir.join("passing"), "1").unwrap();
     std::fs::remove_file(dir.join("passing")).unwrap();
     assert_eq!(listener.hear().unwrap(), Vec::<String>::new());
@@ -149,7 +150,7 @@ fn each_change_of_a_workspace_is_told_once_from_the_first_on() {
     assert_eq!(listener.hear().unwrap(), ["deleted a", "deleted e"]);
     put(&files, "again", "1");
     assert_eq!(listener.hear().unwrap(), ["created again"]);
-    // Others are heard of by nobody.
+    // Changes of other trees are not told.
     put(&fixture.workspace("v"), "own", "1");
     assert!(!stirs(&mut listener.watch));
 }

@@ -17,7 +17,7 @@ fn documents(path: &str) -> Vec<Value> {
     each.map(|document| document.unwrap_or_else(|error| panic!("{path}: {error}"))).collect()
 }
 
-/// What follows an instruction of the Dockerfile that stands there once.
+/// The text after an instruction of the Dockerfile that stands there once.
 fn instruction(name: &str) -> String {
     let text = read("Dockerfile");
     let mut found = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

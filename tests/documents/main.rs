@@ -16,8 +16,10 @@
 mod api;
 mod configuration;
 mod deployment;
+mod modules;
 mod openapi;
 mod own_directory;
+mod paths;
 #[path = "../rest/support/promise.rs"]
 mod promise;
 mod routes;

@@ -1,4 +1,5 @@
-//! `docs/SECURITY.md` says of everything in the service's own directory who can write it, and what proves it.
+//! `docs/SECURITY.md` says of everything in the service's own directory which processes can write it, and what proves
+//! it.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use crate::read;
 
 /// The names in `.filesecbox` that the source knows: directories and files of the store, and those beside it.
 fn known() -> BTreeSet<String> {
-    let place = read("storage/src/place.rs");
+    let place = read("storage/src/layout.rs");
     let code = place.split("#[cfg(test)]").next().unwrap();
     let code: String = code
         .lines()
@@ -26,7 +27,7 @@ fn known() -> BTreeSet<String> {
         names.insert(value.split('"').next().unwrap().to_owned());
     }
     for (file, call) in
-        [("src/serve.rs", "service_directory(\""), ("src/registry/keeper.rs", "const DIRECTORY: &str = \"")]
+        [("src/serve.rs", "service_directory(\""), ("src/registry/sync.rs", "const DIRECTORY: &str = \"")]
     {
         let text = read(file);
         let named = text.split(call).skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());

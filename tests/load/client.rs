@@ -38,11 +38,17 @@ impl Answer {
 pub(crate) struct Client {
     agent: Agent,
     url: String,
+    token: Option<String>,
 }
 
 impl Client {
     pub(crate) fn new(url: &str) -> Self {
         Self::waiting(url, Duration::from_secs(60))
+    }
+
+    /// A client that has a token.
+    pub(crate) fn with_token(url: &str, token: String) -> Self {
+        Self { token: Some(token), ..Self::new(url) }
     }
 
     /// A client whose commands take long.
@@ -56,13 +62,13 @@ impl Client {
             .timeout_global(Some(patience))
             .max_idle_connections(1)
             .build();
-        Self { agent: config.into(), url: url.to_owned() }
+        Self { agent: config.into(), url: url.to_owned(), token: None }
     }
 
     /// Sends a request; `If-Match` goes with it when `tag` is given.
     ///
     /// # Panics
-    /// On an answer of 500 or above.
+    /// On an answer of 500 or above, but for a quota.
     pub(crate) fn send(
         &self,
         method: &str,
@@ -73,6 +79,9 @@ impl Client {
         let mut request = Request::builder().method(method).uri(format!("{}{target}", self.url));
         if let Some(tag) = tag {
             request = request.header("If-Match", tag);
+        }
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
         }
         let answered = if matches!(method, "GET" | "DELETE") {
             self.agent.run(request.body(()).unwrap())
@@ -88,7 +97,8 @@ impl Client {
             return Err(Broken);
         }
         let answer = Answer { status, etag, body };
-        assert!(status < 500, "{method} {target} was answered {status}: {}", answer.text());
+        // 507 is a user's quota.
+        assert!(status < 500 || status == 507, "{method} {target} was answered {status}: {}", answer.text());
         Ok(answer)
     }
 
@@ -111,7 +121,11 @@ impl Client {
     /// Uploads a ZIP as the body.
     pub(crate) fn upload(&self, user_agent: &str, scope: &str, archive: &[u8]) -> Result<Answer, Broken> {
         let target = format!("{}/v1/skills/{user_agent}/upload?scope={scope}", self.url);
-        let request = Request::post(target).header("Content-Type", "application/zip").body(archive).unwrap();
+        let mut request = Request::post(target).header("Content-Type", "application/zip");
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let request = request.body(archive).unwrap();
         let mut response = self.agent.run(request).map_err(|_| Broken)?;
         let status = response.status().as_u16();
         let body = response.body_mut().read_to_vec().map_err(|_| Broken)?;

@@ -14,7 +14,7 @@ use crate::skill;
 const COMMANDS: usize = 50;
 /// The tree they share.
 const TREE: &str = "/v1/skills/user/agent/shared";
-/// How long anybody waits for anything.
+/// How long each part of the test waits for another.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Says that it is there, waits for a question, answers it, and stays until all are told to go.

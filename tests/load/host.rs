@@ -20,7 +20,7 @@ pub(crate) fn has_namespaces(client: &Client) -> bool {
     false
 }
 
-/// What one process holds.
+/// The resources that one process holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
     /// Open descriptors.

@@ -1,8 +1,9 @@
 //! The real program under load: killed at random moments, and used by many at once.
 //!
-//! * [`crash`]: whatever was acknowledged survives SIGKILL, whatever was not is whole or absent;
-//! * [`concurrency`]: in one skill under 64 clients nobody reads a half file or a half skill, and no edit is lost;
+//! * [`crash`]: every acknowledged change survives SIGKILL, every other one is whole or absent;
+//! * [`concurrency`]: in one skill under 64 clients no client reads a half file or a half skill, and no edit is lost;
 //! * [`company`]: fifty commands run in one skill at once, see every edit of it and are seen;
+//! * [`cost`]: when one user spends all that it may have, others go on at most three times as slowly;
 //! * [`users`]: a thousand users each write and run once, without any error;
 //! * [`views`]: what the service holds is bounded by the views it may hold, however many it ever made;
 //! * [`soak`]: honest and hostile users together, for as long as `scripts/soak` says: nothing grows, nothing is lost.
@@ -23,6 +24,7 @@
 mod client;
 mod company;
 mod concurrency;
+mod cost;
 mod crash;
 mod host;
 mod random;

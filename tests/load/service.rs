@@ -92,7 +92,7 @@ impl Service {
         self.child.wait().unwrap();
     }
 
-    /// Kills the service as a crash would: without a word, whatever it is doing.
+    /// Kills the service as a crash would: without a word, in the midst of its work.
     pub(crate) fn kill(mut self) {
         self.kill_now();
     }

@@ -1,4 +1,4 @@
-//! Many users who each write and run once: nobody is turned away, and everybody sees what they wrote.
+//! Many users who each write and run once: no user is turned away, and each sees what it wrote.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

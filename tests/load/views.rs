@@ -23,7 +23,7 @@ const CLIENTS: usize = 16;
 const SKILLS: usize = 50;
 /// Descriptors of a view: its mount, its lower directory, its directory, its lease.
 const PER_VIEW: usize = 4;
-/// Descriptors that are kept besides for whoever comes next, however many views there are: Landlock rulesets, and user
+/// Descriptors that are kept besides for the next runs, however many views there are: Landlock rulesets, and user
 /// namespaces of owners.
 const KEPT: usize = 128 + 256;
 /// Descriptors of a command at most: what it is attached to twice, its pipes and its socket, its connection.
@@ -33,7 +33,7 @@ const WARM: usize = 400;
 /// By how much a warm service may grow, in KiB; less than a view costs that is forgotten but not freed, times 10 000.
 const GROWTH_KIB: usize = 8 * 1024;
 
-/// What service, launcher and data directory hold at one moment.
+/// The resources of service, launcher and data directory at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moment {
     service: Held,
@@ -103,7 +103,7 @@ fn views_of_many_users_and_skills_cost_no_more_than_those_that_are_held() {
     service.stop();
     let service = Service::start_configured(&settings, &root, &temp.path().join("log"));
     assert_eq!(host::entries(root.join(".filesecbox/views")), 0, "the next start leaves views");
-    assert_eq!(overlays(&root), 0, "nobody changed anything, but overlays stay");
+    assert_eq!(overlays(&root), 0, "no client changed anything, but overlays stay");
     drop(service);
 }
 
@@ -140,7 +140,7 @@ fn touch(service: &Service, views: std::ops::Range<usize>, root: &Path) -> Momen
     })
 }
 
-/// What is held once everything that was let go has gone.
+/// The resources held once everything that was let go has gone.
 fn at_rest(service: &Service, root: &Path) -> Moment {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -154,7 +154,7 @@ fn at_rest(service: &Service, root: &Path) -> Moment {
     }
 }
 
-/// Overlays on disk: all are there for the sake of a view, because nobody changes anything.
+/// Overlays on disk: all are there for the sake of a view, because no client changes anything.
 fn overlays(root: &Path) -> usize {
     let users = std::fs::read_dir(root.join("skill/overlay")).into_iter().flatten().flatten();
     users.map(|user| host::entries(user.path().join("agent"))).sum()

@@ -11,7 +11,7 @@ use sandbox::conformance::Subject;
 use sandbox::tools::Search;
 use sandbox::{AgentId, ErrorKind, ExecSpec, Sandbox, SandboxExt, SandboxPath, UserId};
 use serde_json::Value;
-use storage::SandboxId;
+use storage::WorkspaceId;
 use storage::archive::Charset;
 use tokio::runtime::Runtime;
 
@@ -142,7 +142,7 @@ async fn every_change_is_in_the_audit_log(host: Arc<Host>) {
 
 async fn reading_is_a_use_of_the_workspace(host: Arc<Host>) {
     let used = user("used");
-    let id = SandboxId { user: used.clone(), agent: AgentId::parse("demo").unwrap() };
+    let id = WorkspaceId { user: used.clone(), agent: AgentId::parse("demo").unwrap() };
     assert!(!host.service.store.is_noted(&id));
     host.sandbox().await.read_dir(&used, &path("/workspace")).await.unwrap();
     assert!(host.service.store.is_noted(&id));
@@ -177,7 +177,7 @@ async fn a_command_leaves_no_name_behind(host: Arc<Host>) {
         () = begun => {}
     }
     assert!(host.service.table.of(&tree).is_empty());
-    let id = SandboxId::of(&tree);
+    let id = WorkspaceId::of(&tree);
     let begin = Instant::now();
     while host.service.under_way.count(&id) != (0, 0) {
         assert!(begin.elapsed() < PATIENCE, "the command goes on");

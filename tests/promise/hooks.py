@@ -51,7 +51,7 @@ UNSAYABLE = [
     "needs a WebSocket",
     "^the pattern `.+` is refused",  # the syntax of regular expressions and of patterns for paths
     "^the script ",  # quotes of a shell that never end
-    "^the environment variable",  # names that may not be passed, whoever sends them
+    "^the environment variable",  # names that no caller may pass
     "^`ttl_seconds` is",  # more than the configuration allows
     "invalid type: floating point `[0-9.e+]+`, expected",  # 258.0, which JSON Schema takes for an integer
 ]

@@ -47,7 +47,7 @@ search_ms = 1000
 [limits.disk]
 bytes = 67108864
 "#;
-/// What every answer must be.
+/// The checks of every answer.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
                       response_headers_conformance,response_schema_conformance";
 /// How long one short and one long pass may take. Only one that hangs ever reaches it.
@@ -86,7 +86,7 @@ fn ask(checks: &str, arguments: &[&str], hooks: Option<&str>) -> Option<usize> {
     }
     let service = Service::configured(CONFIG);
     fill(&service.client);
-    // Whatever the program leaves behind stays in a directory that goes.
+    // The files that the program leaves behind stay in a directory that goes.
     let place = tempfile::tempdir().unwrap();
     let of_test = |name: &str| format!("{}/tests/promise/{name}", env!("CARGO_MANIFEST_DIR"));
     let printed = place.path().join("printed");
@@ -126,7 +126,7 @@ fn ask(checks: &str, arguments: &[&str], hooks: Option<&str>) -> Option<usize> {
     };
     let printed = std::fs::read_to_string(&printed).unwrap();
     assert!(status.success(), "{printed}\n--- log of the service ---\n{}", service.log());
-    // What the service takes for its own failure is in its log, whatever the answer was.
+    // A failure of the service itself is in its log, after any answer.
     assert!(!service.log().contains("ERROR"), "{}", service.log());
     service.client.get("/healthz").ok();
     let counted =

@@ -29,7 +29,7 @@ fn closed() -> Service {
     Service::configured(&config)
 }
 
-/// A request and what each role gets: nobody, admin, engine, manager of `a`, user `u`.
+/// A request and the status for each role: no token, admin, engine, manager of `a`, user `u`.
 type Row<'a> = (&'a str, &'a str, &'a [u8], [u16; 5]);
 
 #[test]
@@ -50,7 +50,7 @@ fn each_role_gets_exactly_its_answers() {
     let rows: &[Row<'_>] = &[
         ("GET", "/healthz", b"", [200; 5]),
         ("GET", "/v1/info", b"", [401, 200, 200, 200, 200]),
-        // Reading: a manager sees the agent it manages, whoever's; a user what is the user's.
+        // Reading: a manager sees the agent it manages, of every user; a user sees the user's own trees.
         ("GET", "/v1/skills/u/a/list", b"", [401, 200, 200, 200, 200]),
         ("GET", "/v1/skills/u/b/list", b"", [401, 200, 200, 404, 200]),
         ("GET", "/v1/skills/v/a/list", b"", [401, 200, 200, 200, 404]),
@@ -115,7 +115,7 @@ fn each_role_gets_exactly_its_answers() {
             b"",
             [401, 404, 403, 404, 403],
         ),
-        // What is no route tells nobody anything.
+        // A path that is no route tells no caller anything.
         ("GET", "/v1/nothing", b"", [404; 5]),
     ];
     let callers: [Client; 5] = [
@@ -134,7 +134,7 @@ fn each_role_gets_exactly_its_answers() {
                 request = request.body(body);
             }
             let reply = request.send();
-            let who = caller.token.as_deref().unwrap_or("nobody");
+            let who = caller.token.as_deref().unwrap_or("no token");
             assert_eq!(
                 reply.status,
                 *status,
@@ -208,7 +208,7 @@ fn a_token_in_the_environment_is_an_admins() {
     let seen = run["result"]["output"].as_str().unwrap();
     assert!(seen.contains("PATH="), "the control: {run}");
     assert!(!seen.contains("from-the-environment"), "{seen}");
-    // And no service is closed by a token that nobody can send.
+    // And no service starts with a token that no caller can send.
     for token in ["", "two words", "密钥", " padded "] {
         let output = run_program(
             &["serve", "--listen", "127.0.0.1:0", "--root", "/nonexistent"],
@@ -242,7 +242,7 @@ fn an_open_address_without_a_token_is_refused_at_start() {
     let named = with(&[], &[("FILESECBOX_TOKEN", "t")]);
     named.client.get("/v1/info").refused(401, "unauthenticated");
     named.client.with_token("t").get("/v1/info").ok();
-    // The operator says that something else guards the port; callers use whatever name it has there.
+    // The operator says that something else guards the port; callers use any name that it has there.
     let open = with(&["--allow-anonymous"], &[]);
     open.client.request("GET", "/v1/info").header("host", "filesecbox:8003").send().ok();
     let foreign = open.client.request("POST", "/v1/sandbox/u/a/execute?command=ls");

@@ -30,7 +30,7 @@ fn records(root: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// What `filesecbox audit verify` says, and whether it is content.
+/// The output of `filesecbox audit verify`, and whether it found the log whole.
 fn verify(root: &Path, further: &[&str]) -> (bool, String) {
     let args = [&["audit", "verify", "--root", root.to_str().unwrap()], further].concat();
     let output = run_program(&args, &[]);
@@ -253,7 +253,7 @@ fn a_torn_last_line_is_told_and_sealed_by_the_next_start() {
     fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(torn).unwrap();
     let (is_whole, told) = verify(root.path(), &[]);
     assert!(is_whole && told.contains("open     19 bytes"), "{told}");
-    // An empty file, which a crash can leave as well, is in nobody's way.
+    // An empty file, which a crash can leave as well, prevents nothing.
     fs::write(dir(root.path()).join("0000000000000003.jsonl"), "{\"se").unwrap();
     let mut service = again(root.path());
     service.client.write("/v1/sandbox/u/a", "g", "x");
@@ -442,7 +442,7 @@ fn files_follow_one_another_by_size_and_the_oldest_go() {
     assert!(sizes.len() >= 3 && sizes.iter().sum::<u64>() < 300_000, "{sizes:?}");
     let (is_whole, told) = verify(&service.root, &[]);
     assert!(is_whole && told.contains("older files are gone: the service removed"), "{told}");
-    // Whoever removes another, though the chain of those that are left is whole, is found out.
+    // `verify` notices another removed file, though the chain of the files that are left is whole.
     let oldest = files(&service.root)[0].clone();
     fs::rename(&oldest, service.root.join("aside")).unwrap();
     let (is_whole, told) = verify(&service.root, &[]);

@@ -799,7 +799,7 @@ fn a_refused_change_of_a_tree_nobody_has_makes_nothing() {
         for tree in [tree, "/v1/skills/new/a/none", "/v1/skills/new/a/s"] {
             let request = guarded.service.client.request(method, format!("{tree}/{route}"));
             let reply = request.header(header.0, header.1).body(body).send();
-            // In a skill that nobody has, what is missing is the skill.
+            // In a skill that does not exist, the missing thing is the skill.
             if reply.status != 404 || !tree.ends_with("none") {
                 reply.refused(status, code);
             }

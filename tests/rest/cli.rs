@@ -373,7 +373,7 @@ fn sigterm_lets_a_run_finish_and_answers_it() {
     let processes = children_of(service.pid());
     assert!(!processes.is_empty());
     service.terminate();
-    // It still runs, and nobody new gets in.
+    // It still runs, and accepts no new caller.
     let begin = Instant::now();
     while std::net::TcpStream::connect(service.client.address).is_ok()
         && begin.elapsed() < Duration::from_secs(20)

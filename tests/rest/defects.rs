@@ -1,4 +1,4 @@
-//! What the service before this one did wrong, one test each, named after the entry in the list of its defects.
+//! The defects of the service before this one, one test each, named after the entry in the list of its defects.
 //!
 //! The first entry (it did not compile) needs no test.
 
@@ -23,7 +23,7 @@ fn with_baseline(files: &[(&str, &str)]) -> Service {
     service
 }
 
-/// What a bash script wrote, and its exit code.
+/// The output of a bash script, and its exit code.
 fn bash(service: &Service, tree: &str, script: &str) -> (String, i64) {
     let run = service.client.execute(tree, "bash", &["-c", script]);
     (run["result"]["output"].as_str().unwrap().to_owned(), run["result"]["exit_code"].as_i64().unwrap())
@@ -209,7 +209,7 @@ fn d10_what_an_allowed_program_starts_is_confined_as_well() {
         return;
     }
     let client = &service.client;
-    // A file that everybody on the machine may read, next to the data directory, and another user's file.
+    // A file that every user of the machine may read, next to the data directory, and another user's file.
     let secret = service.outside().join("secret.txt");
     fs::write(&secret, "TREASURE\n").unwrap();
     client.write(&workspace("victim", "a"), "theirs.txt", "TREASURE\n");
@@ -353,7 +353,7 @@ fn assert_no_command_left(service: &Service) {
         let names = children_of(service.pid()).into_iter().filter_map(|process| {
             let line = fs::read(format!("/proc/{process}/cmdline")).ok()?;
             let name = String::from_utf8_lossy(&line).replace('\0', " ");
-            // An exited process that nobody has waited for yet has no command line.
+            // An exited process that its parent has not waited for yet has no command line.
             (name.contains("sleep") || name.contains("sh -c")).then_some(name)
         });
         names.collect::<Vec<_>>()
@@ -630,7 +630,7 @@ fn d24_a_reader_never_sees_half_a_write() {
     });
     let mut kept = String::new();
     first.read_to_string(&mut kept).unwrap();
-    assert!(kept == texts[0], "who had the file open goes on reading what it was");
+    assert!(kept == texts[0], "a process that had the file open goes on reading the old content");
     assert_eq!(first.metadata().unwrap().nlink(), 0, "a write takes the place of the file");
     let left: Vec<_> =
         fs::read_dir(service.root.join("sandbox/u/a")).unwrap().map(|e| e.unwrap().file_name()).collect();

@@ -66,7 +66,8 @@ fn known(reply: &Reply) -> BTreeSet<String> {
 fn the_parameters_that_are_promised_are_those_that_the_service_knows() {
     let service = Service::start();
     for (method, path, operation) in operations() {
-        // Without an envelope in the answer to `HEAD` nothing can be told; what anybody may ask has no parameters.
+        // Without an envelope in the answer to `HEAD` nothing can be told; a route that needs no token has no
+        // parameters.
         if method == "HEAD" || operation["security"].is_array() {
             continue;
         }

@@ -123,7 +123,7 @@ fn ended(service: &Service, tree: &str, line: &str) -> Value {
     answer
 }
 
-/// 1 MiB files without end; and an end all the same, which stays below 300 MB, should nobody stop it.
+/// 1 MiB files without end; and an end all the same, which stays below 300 MB, should the service not stop it.
 const FILLING: &str =
     "i=0; while [ $i -lt 250 ]; do head -c 1048576 /dev/zero > f$i; sleep 0.02; i=$((i+1)); done";
 /// Empty files without end, but for 60 000. With rests, so that a busy machine looks before there are twice as many as may
@@ -245,7 +245,7 @@ fn nothing_is_written_when_the_disk_is_to_stay_free() {
     let tree = workspace("u", "a");
     with(0).client.write(&tree, "f", "1");
     let there = rustix::fs::statvfs(&root).unwrap();
-    // Not so high that whoever else fills this disk has every run ended.
+    // Not so high that another program which fills this disk ends every run.
     let floor = there.f_bavail * there.f_frsize / 4 * 5;
     let service = with(floor);
     let reply = service.client.put(format!("{tree}/raw/g"), "1");

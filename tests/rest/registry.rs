@@ -1,4 +1,4 @@
-//! The registry: it has exactly what is published, whoever changed it, whatever became of its file.
+//! The registry: it has exactly what is published, after every kind of change and after damage to its file.
 
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ fn every_change_of_what_is_published_is_in_the_registry_when_it_is_answered() {
     let skill = format!("{}/s", skills("w", "a"));
     client.post(format!("{skill}/rollback?version={}", first.as_str().unwrap()), "").ok();
     assert_eq!(version(""), Some((first.clone(), "w".to_owned())));
-    // An edit is no publication; making it everybody's is one.
+    // An edit is no publication; promoting it is one.
     client.write(&skill, "f", "edited");
     assert_eq!(version("w"), None);
     client.post(format!("{skill}/promote"), "").ok();
@@ -99,7 +99,7 @@ fn every_change_of_what_is_published_is_in_the_registry_when_it_is_answered() {
     assert_eq!(version("w").unwrap().1, "w");
     assert_eq!(rows(client)[1]["name"], "mine");
     client.post(format!("{skill}/promote?force=true"), "").ok();
-    assert_eq!(version("w"), None, "what is everybody's is the user's own no longer");
+    assert_eq!(version("w"), None, "a promoted skill is the user's own no longer");
     assert_eq!(rows(client)[0]["name"], "something else");
     for (method, target) in [("POST", format!("{skill}/reset")), ("DELETE", skill.clone())] {
         client.upload(&skills("w", "a"), "overlay", &described("s", "again"));
@@ -186,7 +186,7 @@ fn a_registry_that_cannot_be_written_holds_no_upload_up_and_catches_up() {
     let caught_up = rows(client);
     assert_eq!(caught_up.len(), 21);
     assert_eq!(rebuilt(client), caught_up);
-    // What somebody else writes into it is not believed.
+    // Rows that another program writes into it are not believed.
     operator.execute_batch("UPDATE agent_skill_registry SET size = -1").unwrap();
     assert_eq!(rows(client), caught_up);
     client.upload(&skills("u", "a"), "baseline", &described("after", "after"));

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use crate::routes::routed;
 use crate::support::{Client, Reply, Service, digest, skill_zip};
 
-/// Who asks: nobody, and one for each role; users `u` with any agent, and with agent `a` only.
+/// The callers: one without a token, and one for each role; users `u` with any agent, and with agent `a` only.
 const CALLERS: [&str; 7] = ["", "admin", "engine", "manager", "user", "bound", "monitor"];
-/// Whose tree is asked for, with which agent.
+/// The user of the tree that is asked for, and the agent.
 const TREES: [(&str, &str); 3] = [("u", "a"), ("u", "b"), ("v", "a")];
 /// The id of a snapshot that is not there.
 const SNAPSHOT: &str = "00000000000000000000";
-/// What a caller is told who may not know of something.
+/// The answer to a caller that may not know of a thing.
 const HIDDEN: &str = "there is nothing here for this token";
 
-/// What a caller gets.
+/// The answer to a caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gets {
     /// The answer of the row.
@@ -29,7 +29,7 @@ enum Gets {
 
 use Gets::{Denied, It, Nothing, Unknown};
 
-/// What a route asks of a caller: for each caller, what it gets of each tree.
+/// The roles that a route needs: for each caller, the answer for each tree.
 type Needs = [[Gets; 3]; 7];
 
 const READ: Needs = [
@@ -73,7 +73,7 @@ const ANY_BUT_MONITOR: Needs = [[Unknown; 3], [It; 3], [It; 3], [It; 3], [It; 3]
 const ADMIN: Needs = [[Unknown; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3]];
 const OBSERVE: Needs = [[Unknown; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3], [It; 3]];
 
-/// One request: the operation as the router has it, what follows its path, the body, the status of who may.
+/// One request: the operation as the router has it, the rest of its path, the body, the status for callers that may.
 struct Row(&'static str, &'static str, &'static str, u16, Needs);
 
 /// Every operation has at least one row. Requests may be made again and again with the same answer.
@@ -321,7 +321,7 @@ fn the_token_of_one_user_finds_nothing_of_another_on_any_route() {
         if !path.starts_with("T/") && !path.contains("{u}") {
             continue;
         }
-        // What is there, and what is not: the same answer, to whatever is asked.
+        // What is there, and what is not: the same answer to every request.
         for (client, foreign, absent) in [(&of_u, "v", "nobody"), (&of_v, "u", "nobody")] {
             let there = targets(path, foreign, "a", if path.ends_with("{path}") { "f" } else { "" });
             let not_there =

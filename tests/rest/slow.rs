@@ -10,7 +10,7 @@ fn bounded(limits: &str) -> Service {
     Service::configured(&format!("[limits.connections]\n{limits}\n"))
 }
 
-/// What comes until the connection is closed, and after how long.
+/// The bytes that come until the connection is closed, and the time until then.
 fn read_all(stream: &mut TcpStream) -> (String, Duration) {
     let begun = Instant::now();
     let mut bytes = Vec::new();
@@ -146,7 +146,7 @@ fn one_connection_too_many_is_told_busy_and_the_next_after_it_is_served() {
         assert_eq!(reply.status, 429);
         assert_eq!((reply.json()["code"].as_str(), reply.header("retry-after")), (Some("busy"), Some("1")));
     }
-    // A body that nobody reads takes nothing of the answer away.
+    // A body that the service does not read takes nothing of the answer away.
     let put = service.client.put("/v1/sandbox/u/a/raw/g", vec![b'x'; 30_000]);
     assert_eq!(put.refused(429, "busy")["retry_after_seconds"], 1);
     // Whether the service is well is told in any case.
@@ -216,7 +216,7 @@ fn a_caller_who_takes_nothing_of_an_answer_loses_the_connection() {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
     assert!(bytes.starts_with(b"HTTP/1.1 200") && bytes.len() < big.len(), "{}", bytes.len());
-    // One who pauses, but not for so long, gets it all.
+    // A caller that pauses, but not for so long, gets it all.
     let mut stream = service.client.connect();
     write!(stream, "GET /v1/sandbox/u/a/raw/big HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         .unwrap();

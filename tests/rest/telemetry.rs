@@ -1,4 +1,4 @@
-//! Spans: what a collector gets, what it never gets, and that nobody waits for it.
+//! Spans: what a collector gets, what it never gets, and that no request waits for it.
 
 use std::fs;
 use std::io::Write;
@@ -33,8 +33,8 @@ fn is_part_of(part: &Told, whole: &Told) -> bool {
     part.span.trace_id == whole.span.trace_id && part.span.parent_span_id == whole.span.span_id
 }
 
-/// An address where nobody listens.
-fn nobody() -> SocketAddr {
+/// An address at which no program listens.
+fn closed_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -225,7 +225,8 @@ fn the_last_spans_are_sent_at_an_orderly_stop() {
 
 #[test]
 fn requests_go_on_while_the_collector_is_dead() {
-    let service = Service::configured(&format!("[telemetry]\notlp_endpoint = \"http://{}\"\n", nobody()));
+    let service =
+        Service::configured(&format!("[telemetry]\notlp_endpoint = \"http://{}\"\n", closed_port()));
     for number in 0..20 {
         service.client.write("/v1/sandbox/u/a", &format!("文件{number}"), "x");
     }
@@ -240,8 +241,8 @@ fn nobody_waits_for_a_collector_that_never_answers() {
     let mut service = Service::configured(&format!("{}queue = 4\n", collector.config()));
     service.client.request("GET", "/healthz").header("x-request-id", "first").send().ok();
     collector.wait_for("first");
-    // From here on the thread that sends waits for the answer, and nobody empties the queue. Whoever waited for room
-    // in it would have each span sent in the end: more are dropped than were ever sent.
+    // From here on the thread that sends waits for the answer, and no thread empties the queue. A request that waited
+    // for room in it would have each span sent in the end: more are dropped than were ever sent.
     until("spans find no room", || {
         (0..20).for_each(|_| drop(service.client.get("/healthz").ok()));
         figure(&service, "filesecbox_spans_dropped_total") > collector.spans().len() as u64

@@ -11,7 +11,7 @@ use crate::support::{Reply, Service, Settings, digest, run_program};
 
 const KEY: &str = ".filesecbox/keys/signing";
 
-/// A service whose tokens are in a file that can be changed: `admin`, and whatever is added.
+/// A service whose tokens are in a file that can be changed: `admin`, and tokens that a test adds.
 fn with_tokens_file() -> (Service, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tokens.toml");
@@ -78,7 +78,7 @@ fn a_token_is_issued_where_the_key_is_and_nobody_else_reads_the_key() {
     let output = run_program(&["token", "issue", "--root", root, "--user", "u", "--ttl", "2m"], &[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let token = String::from_utf8(output.stdout).unwrap();
-    // On a service that needs no token, whoever sends one is whom it names.
+    // On a service that needs no token, a caller that sends one is the user whom it names.
     let user = service.client.with_token(token.trim());
     user.write("/v1/sandbox/u/a", "f", "x");
     user.get("/v1/sandbox/v/a/files").refused(404, "not_found");

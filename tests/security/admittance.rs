@@ -15,8 +15,8 @@ use crate::scene::Scene;
 const CONNECTIONS: usize = 2_300;
 /// How long others wait for their answers at most: alone they take some milliseconds, and the machine may be loaded.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What the heads of all of them may take; they send more than three times as much.
-const GROWTH_BYTES: u64 = 160 * 1024 * 1024;
+/// The memory that the heads of all of them, and the connections themselves, may take; together they send 135 MiB.
+const GROWTH_BYTES: u64 = 96 * 1024 * 1024;
 const HEAD_BYTES: usize = 60 * 1024;
 
 pub(crate) const ATTACKS: &[Attack] = &[

@@ -6,9 +6,9 @@ use crate::scene::Scene;
 
 /// One attack. Its name is what the report, the document and the payload call it.
 pub(crate) struct Attack {
-    /// What it is, in words joined by underscores.
+    /// Its name, in words joined by underscores.
     pub(crate) name: &'static str,
-    /// What each tier is expected to do about it.
+    /// The expectation for each tier.
     pub(crate) expectations: Expectations,
     /// Whether nothing else may run meanwhile, because it measures time, memory or processes.
     pub(crate) alone: bool,
@@ -24,7 +24,7 @@ enum How {
     Driven(fn(&Scene<'_>) -> Finding),
 }
 
-/// What a payload is told, once for its control and once for the attack.
+/// The input of a payload, once for its control and once for the attack.
 #[derive(Default)]
 pub(crate) struct Prey {
     /// Arguments with which it must obtain something.
@@ -106,7 +106,7 @@ impl Attack {
         }
     }
 
-    /// What is expected in a scene.
+    /// The expectation in a scene.
     pub(crate) fn expected(&self, scene: &Scene<'_>) -> Expected {
         let [root, without] = self.expectations.of(scene.stage.tier);
         if scene.stage.is_root { root } else { without }

@@ -11,9 +11,9 @@ use crate::expectation::Finding;
 use crate::scene::Scene;
 
 const MIB: u64 = 1024 * 1024;
-/// What a download of the default settings packs at most.
+/// The most bytes that a download packs by the default settings.
 const DOWNLOAD_BYTES: u64 = 512 * MIB;
-/// What each upload announces: three have room in a tree, and one or two on their way.
+/// The bytes that each upload announces: three have room in a tree, and one or two on their way.
 const UPLOAD_BYTES: usize = 20 << 20;
 const UPLOADS: usize = 6;
 
@@ -49,7 +49,7 @@ fn downloading(scene: &Scene<'_>) -> Finding {
     Finding::Stopped
 }
 
-/// Uploads that lack their last byte are in no tree, and count for nobody else than their user.
+/// Uploads that lack their last byte are in no tree, and count only for their user.
 fn holding_uploads(scene: &Scene<'_>) -> Finding {
     if scene.stage.host.is_none() {
         return Finding::Skipped("the service's limit is more than a test may send".into());

@@ -1,4 +1,4 @@
-//! Attacks on what a command inherits and on who it is.
+//! Attacks on a command's environment and on its identity.
 
 use serde_json::json;
 

@@ -1,8 +1,8 @@
-//! What each tier is expected to do about an attack, and what it did.
+//! The expectation of each tier for an attack, and the outcome.
 
 use std::fmt;
 
-/// What a tier promises about one attack.
+/// The promise of a tier about one attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// The attack gets nothing.
@@ -13,7 +13,7 @@ pub(crate) enum Expected {
     NotRun(&'static str),
 }
 
-/// What an attack came to.
+/// The outcome of an attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// No canary was obtained and no side effect was found.
@@ -73,7 +73,7 @@ impl Expectations {
         namespaces: [Expected::Stopped; 2],
     };
 
-    /// For what the service itself stops, whatever confines the command.
+    /// For attacks that the service itself stops, at every tier.
     pub(crate) const EVERYWHERE: Self = Self {
         process: [Expected::Stopped; 2],
         landlock: [Expected::Stopped; 2],
@@ -105,7 +105,7 @@ impl Expectations {
         Self { namespaces: [self.namespaces[0], expected], ..self }
     }
 
-    /// What `tier` promises `[as root, without root]`.
+    /// The promise of `tier`, `[as root, without root]`.
     pub(crate) fn of(&self, tier: Tier) -> [Expected; 2] {
         match tier {
             Tier::Process => self.process,

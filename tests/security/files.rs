@@ -90,7 +90,7 @@ fn stored(scene: &Scene<'_>, paths: &[&str]) -> Option<Prey> {
     Some(Prey { control: vec!["own".into()], evil })
 }
 
-/// Runs a payload on a directory outside that is open to everybody, or on the file `name` in it, and looks what it did.
+/// Runs a payload on a directory outside that is open to all users, or on the file `name` in it, and looks what it did.
 fn writing_outside(scene: &Scene<'_>, name: &str) -> Finding {
     let Some(host) = scene.host() else { return Finding::Skipped("needs a look at the host".into()) };
     let outside = host.own_outside(&format!("outside-{}", scene.name), scene.canary());
@@ -126,7 +126,7 @@ fn writing_to_neighbours(scene: &Scene<'_>) -> Finding {
     if look() == before { finding } else { Finding::Through("something of a neighbour changed".into()) }
 }
 
-/// What one run leaves in a shared directory must be neither on the host nor before another user.
+/// Files that one run leaves in a shared directory must be neither on the host nor before another user.
 fn leaving_files(scene: &Scene<'_>) -> Finding {
     let name = format!("{}-left", scene.canary());
     let places = ["/tmp", "/var/tmp", "/dev/shm", "/run", "/dev/mqueue", "/", "/run/lock"].map(String::from);

@@ -1,4 +1,4 @@
-//! Headers of skills that are small and stand for much: whoever lists the skills reads them.
+//! Headers of skills that are small and stand for much: every request that lists the skills reads them.
 
 use serde_json::json;
 

@@ -48,7 +48,7 @@ impl Bystander {
         self.0.id()
     }
 
-    /// Tells whether somebody killed it.
+    /// Tells whether it was killed.
     pub(crate) fn is_dead(&mut self) -> bool {
         self.0.try_wait().unwrap().is_some()
     }

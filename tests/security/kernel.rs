@@ -85,7 +85,7 @@ fn naming_the_machine(scene: &Scene<'_>) -> Finding {
     if scene.host().is_some() && name() != before { Finding::Through(name()) } else { finding }
 }
 
-/// Objects of System V and message queues live in the kernel until somebody removes them.
+/// Objects of System V and message queues live in the kernel until a process removes them.
 fn leaving_objects(scene: &Scene<'_>) -> Finding {
     let finding = payload::hunt(scene, "kernel.py", &Prey::default());
     // Key 0x51ec in decimal.

@@ -16,7 +16,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::driven("replacing_a_skills_directories_by_links_and_files", replacing_directories).everywhere(),
 ];
 
-/// What another user sees of the skill, and what the baseline is on disk.
+/// The skill as another user sees it, and the baseline on disk.
 fn of_others(scene: &Scene<'_>) -> Vec<(String, String)> {
     let bystander = skill_of("bystander");
     let files = scene.client().files(&bystander);

@@ -11,6 +11,8 @@
 //! * [`payload`] runs the Python files of `payloads/`; the modules named after themes hold the attacks.
 //! * [`table`] keeps `docs/SECURITY.md` and prints what was found.
 //!
+//! * [`revival`] kills the services under attack before all of it, so that attacks are made on what came back.
+//!
 //! `cargo test --test security -- NAME` makes the attacks whose names hold `NAME`. `FILESECBOX_URL` and
 //! `FILESECBOX_TOKEN` name a running service to attack instead; what needs a look at the host is skipped then.
 //! `FILESECBOX_REQUIRE=root,setpriv,perl,landlock` makes a failure of what would be skipped.
@@ -26,6 +28,7 @@
     reason = "a test fails by panicking, looks at the host from outside, and shares the client with another suite"
 )]
 
+mod admission;
 mod admittance;
 mod attack;
 mod bodies;
@@ -48,9 +51,13 @@ mod payload;
 mod planting;
 mod processes;
 mod programs;
+mod publishing;
 mod races;
+#[path = "../load/random.rs"]
+mod random;
 mod records;
 mod resources;
+mod revival;
 mod scene;
 mod stage;
 mod table;
@@ -89,7 +96,9 @@ const THEMES: &[Theme] = &[
     ("Requests and their bodies", bodies::ATTACKS),
     ("Connections", admittance::ATTACKS),
     ("What skills say of themselves", headers::ATTACKS),
+    ("Holding others up", admission::ATTACKS),
     ("Layers", layers::ATTACKS),
+    ("Layers while commands run", publishing::ATTACKS),
     ("What a restart believes", records::ATTACKS),
     ("Environment and identity", environment::ATTACKS),
     ("The audit log", washing::ATTACKS),
@@ -110,37 +119,42 @@ struct Campaign {
 
 fn main() {
     let arguments = Arguments::from_args();
-    let stages = if arguments.list { Vec::new() } else { Stage::all() };
+    let mut stages = if arguments.list { Vec::new() } else { Stage::all() };
     let before: Vec<_> = stages.iter().map(Stage::belongings).collect();
-    let campaign = Arc::new(Campaign {
-        stages,
-        findings: Mutex::default(),
-        times: Mutex::default(),
-        quiet: RwLock::default(),
-    });
-    let mut trials: Vec<Trial> = THEMES
-        .iter()
-        .flat_map(|(_, attacks)| *attacks)
-        .map(|attack| {
-            let campaign = Arc::clone(&campaign);
-            Trial::test(attack.name, move || campaign.make(attack))
-        })
-        .collect();
-    trials.push(Trial::test("the_document_has_the_table_of_this_suite", || {
-        table::check_document(THEMES);
-        Ok(())
-    }));
-    let is_list = arguments.list;
     let is_whole = arguments.filter.is_none() && arguments.skip.is_empty();
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    if is_list {
+    let mut is_well = true;
+    if !arguments.list && (is_whole || revival::is_asked_for()) {
+        is_well &= revival::kill_all(&mut stages, THEMES, &before);
+    }
+    let (conclusion, stages) = Campaign::run(&arguments, stages);
+    if arguments.list {
         return;
     }
-    println!("{}", table::found(&campaign.findings.lock().unwrap()));
-    println!("{}", table::slowest(&mut campaign.times.lock().unwrap()));
-    let unharmed = campaign.stages.iter().zip(&before).all(|(stage, before)| is_unharmed(stage, before));
+    let (mut stages, mut conclusions) = (stages, vec![conclusion]);
+    is_well &= are_well(&stages, &before, is_whole);
+    if revival::is_asked_for() {
+        is_well &= revival::restart_all(&mut stages, &before);
+        let (conclusion, again) = Campaign::run(&arguments, stages);
+        conclusions.push(conclusion);
+        stages = again;
+        is_well &= are_well(&stages, &before, is_whole);
+    }
+    for stage in &mut stages {
+        stage.host.iter_mut().for_each(stage::Host::stop);
+        is_well &= revival::has_whole_audit(stage);
+    }
+    // Removes what the services had before the exit that runs no destructors.
+    drop(stages);
+    if !is_well || conclusions.iter().any(libtest_mimic::Conclusion::has_failed) {
+        std::process::exit(101);
+    }
+}
+
+/// Tells whether nothing is harmed, and whether residents made what they were to make.
+fn are_well(stages: &[Stage], before: &[Vec<(String, String)>], is_whole: bool) -> bool {
+    let unharmed = stages.iter().zip(before).all(|(stage, before)| is_unharmed(stage, before));
     let mut is_warm = true;
-    for stage in campaign.stages.iter().filter(|stage| stage.is_warm) {
+    for stage in stages.iter().filter(|stage| stage.is_warm) {
         let runs = stage.resident_runs();
         println!("{}: {runs} runs", place_of(stage));
         is_warm &= !is_whole || runs >= RESIDENT_RUNS_MIN;
@@ -148,15 +162,39 @@ fn main() {
     if !is_warm {
         println!("too few of them: what was to be made by residents was made by first processes");
     }
-    // Stops the services before the exit that runs no destructors.
-    drop(campaign);
-    if !(unharmed && is_warm) {
-        std::process::exit(101);
-    }
-    conclusion.exit();
+    unharmed && is_warm
 }
 
 impl Campaign {
+    /// Makes the attacks that are asked for, tells what was found, and gives the stages back.
+    fn run(arguments: &Arguments, stages: Vec<Stage>) -> (libtest_mimic::Conclusion, Vec<Stage>) {
+        let campaign = Arc::new(Self {
+            stages,
+            findings: Mutex::default(),
+            times: Mutex::default(),
+            quiet: RwLock::default(),
+        });
+        let mut trials: Vec<Trial> = THEMES
+            .iter()
+            .flat_map(|(_, attacks)| *attacks)
+            .map(|attack| {
+                let campaign = Arc::clone(&campaign);
+                Trial::test(attack.name, move || campaign.make(attack))
+            })
+            .collect();
+        trials.push(Trial::test("the_document_has_the_table_of_this_suite", || {
+            table::check_document(THEMES);
+            Ok(())
+        }));
+        let conclusion = libtest_mimic::run(arguments, trials);
+        if !arguments.list {
+            println!("{}", table::found(&campaign.findings.lock().unwrap()));
+            println!("{}", table::slowest(&mut campaign.times.lock().unwrap()));
+        }
+        let campaign = Arc::into_inner(campaign).expect("all trials have ended");
+        (conclusion, campaign.stages)
+    }
+
     /// Makes an attack on every stage.
     fn make(&self, attack: &'static Attack) -> Result<(), Failed> {
         let (shared, alone);
@@ -183,6 +221,8 @@ impl Campaign {
             .iter()
             .filter_map(|(place, found)| Some(format!("{place}: {}", found.complaint()?)))
             .collect();
+        // At once, because a run that is cut short prints nothing in the end.
+        complaints.iter().for_each(|complaint| eprintln!("{}: {complaint}", attack.name));
         self.findings.lock().unwrap().insert(attack.name, found.into_iter().collect());
         self.times.lock().unwrap().push((begun.elapsed(), attack.name));
         if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n").into()) }

@@ -1,4 +1,4 @@
-//! Attacks by changing modes, times and owners, which close a file to everybody without opening it.
+//! Attacks by changing modes, times and owners, which close a file to all users without opening it.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -18,7 +18,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 /// The time that the payload gives to what it can date.
 const DATED: i64 = 86_400;
 
-/// What an attribute change leaves behind: mode, owner, and whether the payload has dated it. Other times of the
+/// The traces of an attribute change: mode, owner, and whether the payload has dated it. Other times of the
 /// service's directories change with its work.
 fn facts(paths: &[PathBuf]) -> Vec<(PathBuf, u32, u32, bool)> {
     let facts = |path: &PathBuf| {

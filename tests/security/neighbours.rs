@@ -61,7 +61,7 @@ impl<'a> Place<'a> {
         self.scene.exec(&self.tree, &request)
     }
 
-    /// What a run here has left in a file for the caller, once it has.
+    /// The text that a run here has left in a file for the caller, once it has.
     fn told(&self, is_over: impl Fn() -> bool) -> String {
         let begun = Instant::now();
         loop {

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::time::{Duration, Instant};
 
 use crate::attack::{Attack, Prey};
@@ -19,6 +19,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::driven("sending_datagrams_to_the_host", sending_datagrams),
     Attack::driven("connecting_to_abstract_sockets", connecting_to_abstract_sockets),
     Attack::driven("connecting_to_sockets_with_a_path", connecting_to_a_path),
+    Attack::driven("sending_from_a_pair_to_a_socket_with_a_path", sending_from_a_pair),
     Attack::payload("network.py", "reaching_the_metadata_address"),
     Attack::payload("network.py", "opening_unusual_sockets"),
     Attack::driven("listening_for_others", listening),
@@ -33,7 +34,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 const WITH_A_PROXY: Expectations =
     Expectations::WALLED.landlock(Expected::NotRun("the proxy needs tier `namespaces`"));
 
-/// Nobody may have connected, whatever the payload says.
+/// No connection may have come, even when the payload reports nothing.
 fn judge<T>(finding: Finding, accepted: std::io::Result<T>) -> Finding {
     match accepted {
         Ok(_) => Finding::Through("the host was reached".into()),
@@ -90,6 +91,21 @@ fn connecting_to_a_path(scene: &Scene<'_>) -> Finding {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
     listener.set_nonblocking(true).unwrap();
     judge(payload::hunt(scene, "network.py", &evil(path.display().to_string())), listener.accept())
+}
+
+/// No payload can tell whether anything has arrived, so that the listener does.
+fn sending_from_a_pair(scene: &Scene<'_>) -> Finding {
+    let Some(host) = scene.host() else { return needs_host() };
+    use std::os::unix::fs::PermissionsExt;
+    let outside = host.own_outside("outside-datagrams", scene.canary());
+    let path = outside.join("listener");
+    let listener = UnixDatagram::bind(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let control = UnixDatagram::unbound().unwrap();
+    control.send_to(b"in", &path).unwrap();
+    assert_eq!(listener.recv(&mut [0; 8]).unwrap(), 2, "the control");
+    judge(payload::hunt(scene, "network.py", &evil(path.display().to_string())), listener.recv(&mut [0; 8]))
 }
 
 /// The proxy stands where a listener of the host and the service itself would be in reach.

@@ -1,4 +1,4 @@
-//! Attacks on other processes: the service, its launcher, and whoever else runs on the machine.
+//! Attacks on other processes: the service, its launcher, and other processes of the machine.
 
 use std::time::Duration;
 

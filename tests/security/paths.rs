@@ -192,11 +192,9 @@ fn writing_paths(scene: &Scene<'_>) -> Finding {
     scene.client().put(format!("{tree}/raw/{path}?parents=true"), "made");
     scene.client().put(format!("{tree}/edit?path={}", encoded(&path)), "made");
     // Odd spellings of "up" are names like others, in the tree and nowhere else.
-    let (own, stage) = (host.workspace(&scene.user), host.root.join(".filesecbox/stage"));
     let strayed = host::paths(above)
         .into_iter()
-        .filter(|path| path.to_string_lossy().contains(&name))
-        .find(|path| !path.starts_with(&own) && !path.starts_with(&stage));
+        .find(|path| path.to_string_lossy().contains(&name) && !scene.may_have(host, path));
     strayed.map_or(Finding::Stopped, |path| Finding::Through(path.display().to_string()))
 }
 

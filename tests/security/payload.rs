@@ -1,8 +1,8 @@
 //! Runs a payload twice: as a control, which must obtain something, and as the attack, which must not.
 //!
 //! A payload is a Python file of `payloads/` with one function for each attack. It prints `begin` and `end` around what
-//! it does, and a line that begins with `GOT` for whatever it obtains. The control takes the same way to something that
-//! is its own to have, so that a payload that cannot obtain anything at all is not taken for a wall.
+//! it does, and a line that begins with `GOT` for each thing that it obtains. The control takes the same way to
+//! something that is its own to have, so that a payload that cannot obtain anything at all is not taken for a wall.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::attack::Prey;
 use crate::expectation::Finding;
 use crate::scene::{Ran, Scene};
 
-/// What stands beside every payload.
+/// The module that stands beside every payload.
 const PRELUDE: (&str, &str) = ("attack.py", include_str!("payloads/attack.py"));
 
 const FILES: &[(&str, &str)] = &[
@@ -46,7 +46,13 @@ pub(crate) fn plant(scene: &Scene<'_>, tree: &str, file: &str) {
 /// are scanned for paths.
 pub(crate) fn request(scene: &Scene<'_>, file: &str, function: &str, mode: Mode, args: &[String]) -> Value {
     let told = json!({ "evil": mode == Mode::Evil, "args": args }).to_string();
-    json!({ "command": "python3", "args": [file, function, scene.user], "stdin": told, "timeout_ms": 15_000 })
+    json!({ "command": "python3", "args": [file, function, scene.user], "stdin": told, "timeout_ms": timeout_ms() })
+}
+
+/// How long a payload may take, in milliseconds, unless the attack is about that: `FILESECBOX_TEST_TIMEOUT_MS`, for
+/// emulated processors.
+fn timeout_ms() -> u64 {
+    std::env::var("FILESECBOX_TEST_TIMEOUT_MS").ok().and_then(|text| text.parse().ok()).unwrap_or(15_000)
 }
 
 /// Plants a payload in a tree and runs the attack's function of it.
@@ -96,7 +102,7 @@ pub(crate) fn hunt(scene: &Scene<'_>, file: &str, prey: &Prey) -> Finding {
 /// The control, then the attack, each in its user's tree.
 pub(crate) fn hunt_in(scene: &Scene<'_>, tree: fn(&Scene<'_>) -> String, file: &str, prey: &Prey) -> Finding {
     let controlled = scene.control();
-    // What the control is after; the attack is after the like of somebody else.
+    // What the control is after; the attack is after the same of another user.
     for name in ["own", "secret"] {
         controlled.put(&tree(&controlled), name, "GOT own\n");
     }

@@ -23,7 +23,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::driven("writing_through_a_planted_link", writing_links).everywhere(),
     Attack::driven("downloading_a_skill_with_planted_links", downloading_links).everywhere(),
     Attack::driven("reading_and_writing_through_a_planted_hard_link", hard_links).expecting(
-        Expectations::EVERYWHERE.process(Expected::NotRun("the command itself reads whatever it could link")),
+        Expectations::EVERYWHERE
+            .process(Expected::NotRun("the command itself reads every file that it could link")),
     ),
     Attack::driven("uploading_links_and_climbing_names", uploading_links).everywhere(),
     Attack::driven("planting_a_pipe_that_nobody_writes", |scene| {
@@ -44,7 +45,7 @@ fn plant(scene: &Scene<'_>, tree: &str, function: &str, targets: &[String]) -> S
     evil.stdout().to_owned()
 }
 
-/// What links point to: a file and a directory outside, where there is a host, and a neighbour's things.
+/// The targets of links: a file and a directory outside, where there is a host, and a neighbour's things.
 fn targets(scene: &Scene<'_>) -> (Vec<String>, Option<PathBuf>) {
     let outside =
         scene.host().map(|host| host.own_outside(&format!("outside-{}", scene.name), scene.canary()));
@@ -172,7 +173,7 @@ fn hard_links(scene: &Scene<'_>) -> Finding {
     scene.client().put(format!("{tree}/raw/hard1"), "changed");
     scene.client().put(format!("{tree}/edit?path=hard1&start=1&end=1"), "changed\n");
     if scene.stage.is_root {
-        // Planted by somebody with more rights: the service must not read a foreign file through it.
+        // Planted by a process with more rights: the service must not read a foreign file through it.
         let host = scene.host().unwrap();
         fs::hard_link(outside.join("secret"), host.workspace(&scene.user).join("given")).unwrap();
         if let Some(loot) = loot(scene, read_everyhow(scene, &tree, "given")) {
@@ -213,13 +214,10 @@ fn uploading_links(scene: &Scene<'_>) -> Finding {
         return Finding::Through("an archive wrote outside".into());
     }
     if let Some(host) = scene.host() {
-        // The attacker's own skills are the only place where such a file may lie, and the stage on the way there.
-        let own = host.root.join("skill/overlay").join(&scene.user);
         let above = host.root.parent().unwrap().parent().unwrap();
         let strayed = host::paths(above)
             .into_iter()
-            .filter(|path| path.ends_with("made-by-archive"))
-            .find(|path| !path.starts_with(&own) && !path.starts_with(host.root.join(".filesecbox/stage")));
+            .find(|path| path.ends_with("made-by-archive") && !scene.may_have(host, path));
         if let Some(path) = strayed {
             return Finding::Through(path.display().to_string());
         }
@@ -227,7 +225,7 @@ fn uploading_links(scene: &Scene<'_>) -> Finding {
     finding(loot(scene, replies))
 }
 
-/// The payload tries to make it; the host makes it too, so that the API is tried whatever the walls say.
+/// The payload tries to make it; the host makes it too, so that the API is tried even where the walls stop the payload.
 fn odd_entry(scene: &Scene<'_>, kind: rustix::fs::FileType) -> Finding {
     let tree = scene.workspace();
     scene.write("own", "own");
@@ -235,7 +233,7 @@ fn odd_entry(scene: &Scene<'_>, kind: rustix::fs::FileType) -> Finding {
     let mut names = vec!["pipe".to_owned(), "socket".to_owned()];
     if let Some(host) = scene.host() {
         let path = host.workspace(&scene.user).join("planted");
-        // Character device 5:0 is the terminal of whoever opens it; it can be made as root only.
+        // Character device 5:0 is the terminal of the process that opens it; it can be made as root only.
         let device =
             if kind == rustix::fs::FileType::CharacterDevice { rustix::fs::makedev(5, 0) } else { 0 };
         let result = rustix::fs::mknodat(rustix::fs::CWD, &path, kind, 0o666.into(), device);
@@ -279,7 +277,7 @@ fn odd_entry(scene: &Scene<'_>, kind: rustix::fs::FileType) -> Finding {
     Finding::Stopped
 }
 
-/// A lease makes whoever opens the file wait until its holder lets go (fcntl(2)).
+/// A lease makes every process that opens the file wait until its holder lets go (fcntl(2)).
 fn holding_a_lease(scene: &Scene<'_>) -> Finding {
     let tree = scene.workspace();
     payload::plant(scene, &tree, "planting.py");

@@ -14,7 +14,7 @@ const DEADLINE_MS: u64 = 1000;
 const ANSWER: Duration = Duration::from_millis(1500);
 /// From the answer to the end of the last process.
 const GONE: Duration = Duration::from_millis(100);
-/// How often a late answer may be blamed on whoever else uses the machine.
+/// How often a late answer may be blamed on other load of the machine.
 const TRIES: usize = 3;
 
 const fn at_the_deadline(name: &'static str) -> Attack {
@@ -80,5 +80,5 @@ fn survivors(scene: &Scene<'_>, tree: &str) -> Option<String> {
     let before = beats();
     assert!(before > 0, "there never was a beat");
     std::thread::sleep(Duration::from_millis(200));
-    (beats() > before).then(|| "somebody still writes".to_owned())
+    (beats() > before).then(|| "a process still writes".to_owned())
 }

@@ -1,4 +1,5 @@
-//! What users delete, reset or leave behind, made up as the service's own records, and a restart that might believe it.
+//! Files that users delete, reset or leave behind, made up as the service's own records, and a restart that might
+//! believe them.
 //!
 //! Each attack has a service of its own on a data directory of its own, at the tier of its stage and as the same user,
 //! because it ends and starts it. What is made up says, in the words of the layout that once believed it, that a file of
@@ -29,9 +30,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::driven("closing_the_directories_of_the_service", closing_directories),
 ];
 
-const ATTACKER: &str = "attacker";
+pub(crate) const ATTACKER: &str = "attacker";
 /// Longer than anything here takes on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Files of a directory whose removal takes long enough to be cut.
 const MANY: usize = 6000;
 
@@ -66,8 +67,8 @@ def told(name):
 "#;
 
 /// A service that dies and starts again.
-struct Mortal {
-    client: Client,
+pub(crate) struct Mortal {
+    pub(crate) client: Client,
     root: PathBuf,
     uid: u32,
     program: PathBuf,
@@ -76,12 +77,12 @@ struct Mortal {
     _stdout: BufReader<ChildStdout>,
 }
 
-/// What must be as it was, with what lies there.
+/// The paths that must be as they were, with their content.
 type State = Vec<(PathBuf, Vec<u8>)>;
 
 impl Mortal {
     /// A service as that of the scene's stage, with a victim; `None` where this suite cannot start one.
-    fn of(scene: &Scene<'_>, limits: &str) -> Option<Self> {
+    pub(crate) fn of(scene: &Scene<'_>, limits: &str) -> Option<Self> {
         let host = scene.host()?;
         let base = host.root.parent().unwrap();
         let root = base.join(scene.name);
@@ -113,7 +114,7 @@ impl Mortal {
         (self.child, self._stdout, self.client) = (child, stdout, client);
     }
 
-    /// What the attacks are after.
+    /// The prey of the attacks.
     fn state(&self) -> State {
         let at = [
             format!("sandbox/{VICTIM}/{AGENT}/secret"),
@@ -204,7 +205,7 @@ fn start(uid: u32, program: &Path, config: &Path, root: &Path) -> (Child, BufRea
     (child, stdout, client)
 }
 
-fn nothing_to_start() -> Finding {
+pub(crate) fn nothing_to_start() -> Finding {
     Finding::Skipped("it takes a service that can be ended".into())
 }
 
@@ -241,7 +242,7 @@ fn in_a_cut_deletion(scene: &Scene<'_>) -> Finding {
     assert_eq!(mortal.wait_for(&tree, &["made"]), Some("made"));
     let before = mortal.state();
     let at = mortal.root.join(format!("sandbox/{ATTACKER}/{AGENT}/d"));
-    // Nobody reads the answer.
+    // The client does not read the answer.
     let mut connection = mortal.client.connect();
     let address = mortal.client.address;
     let request = format!("DELETE {tree}/file?path=d&recursive=true HTTP/1.1\r\nHost: {address}\r\n\r\n");

@@ -12,7 +12,7 @@ use crate::planting::wait_until_ready;
 use crate::scene::{Scene, workspace_of};
 
 const MIB: u64 = 1024 * 1024;
-/// What a flood writes.
+/// The text that a flood writes.
 const FLOOD_BYTES: u64 = 500 * MIB;
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -50,7 +50,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::driven("keeping_others_from_forking_with_threads", bombing).alone().waiting(),
 ];
 
-/// A limit, where it is small enough that going beyond it harms nobody.
+/// A limit, where it is small enough that going beyond it does no harm.
 fn small(scene: &Scene<'_>, name: &str, most: u64) -> Option<u64> {
     Some(scene.stage.limit(name)).filter(|limit| *limit <= most)
 }
@@ -147,7 +147,7 @@ fn flooding(scene: &Scene<'_>) -> Finding {
     }
 }
 
-/// Locks of files order nobody but those who ask for them.
+/// Locks of files hold up only processes that ask for them.
 fn locking(scene: &Scene<'_>) -> Finding {
     let tree = scene.workspace();
     scene.write("a", "one\ntwo\n");

@@ -1,5 +1,6 @@
 //! [`Scene`]: one attacker on one stage, with a workspace of its own.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -54,7 +55,7 @@ impl<'a> Scene<'a> {
 
     /// Another user, in whose trees the control leaves what it makes.
     pub(crate) fn control(&self) -> Self {
-        Self { stage: self.stage, name: self.name, user: format!("control_of_{}", self.name) }
+        Self { stage: self.stage, name: self.name, user: format!("control_of_{}", self.user) }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -96,8 +97,8 @@ impl<'a> Scene<'a> {
         Ran { result: answer["data"].clone(), took: begun.elapsed() }
     }
 
-    /// Runs harmless commands where `request` is to run, until one of the next is a resident's. What they come to matters
-    /// to nobody: a user who has used up something is refused here as well as there.
+    /// Runs harmless commands where `request` is to run, until one of the next is a resident's. Their results do not
+    /// matter: a user who has used up something is refused here as well as there.
     fn warm(&self, tree: &str, request: &Value) {
         let mut harmless = json!({ "command": "echo" });
         for name in ["network", "skills"] {
@@ -108,6 +109,18 @@ impl<'a> Scene<'a> {
         for _ in 0..WARMING {
             self.client().post_json(format!("{tree}/exec"), &harmless);
         }
+    }
+
+    /// Tells whether something that this attack makes may lie at `path` on the host: in its own trees, those included that
+    /// it had before the service was killed, or in the stage and the trash on the way there and back.
+    pub(crate) fn may_have(&self, host: &Host, path: &Path) -> bool {
+        let in_tree = ["sandbox", "skill/overlay"].iter().any(|trees| {
+            let user =
+                path.strip_prefix(host.root.join(trees)).ok().and_then(|path| path.iter().next()?.to_str());
+            user.is_some_and(|user| user.starts_with(self.name))
+        });
+        in_tree
+            || ["stage", "trash"].iter().any(|way| path.starts_with(host.root.join(".filesecbox").join(way)))
     }
 
     /// Runs a script of the shell in a tree: as a file, because the words of a line are scanned for paths.

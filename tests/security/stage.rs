@@ -1,12 +1,13 @@
 //! [`Stage`]: one running service at one tier, as root or not, with a victim whose things attackers are after.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -17,7 +18,7 @@ use crate::host;
 use crate::scene::{AGENT, SKILL, VICTIM, skill_of, workspace_of};
 use crate::zip::skill_zip;
 
-/// Bounds small enough that reaching them harms nobody.
+/// Bounds small enough that reaching them does no harm.
 const LIMITS: &str = "
 [limits.files]
 tree_entries = 50000
@@ -25,6 +26,8 @@ tree_entries = 50000
 bytes = 67108864
 files = 1000
 in_flight_bytes = 33554432
+[limits.work]
+bodies_bytes_per_user = 33554432
 [limits.runs]
 output_bytes = 65536
 memory_bytes = 536870912
@@ -56,17 +59,17 @@ pub(crate) struct Stage {
     pub(crate) root: PathBuf,
     /// The limits, as the service states them.
     limits: Value,
-    /// What the names and contents that attackers are after begin with; random, and told to no attacker.
+    /// The beginning of the names and contents that attackers are after; random, and told to no attacker.
     pub(crate) canary: String,
     /// The machine of the service, when this suite started it.
     pub(crate) host: Option<Host>,
 }
 
-/// What can be looked at from outside.
+/// The parts of the host that can be looked at from outside.
 pub(crate) struct Host {
     /// The data directory.
     pub(crate) root: PathBuf,
-    /// A directory beside it that everybody may write, with a file `secret` that everybody may write.
+    /// A directory beside it that every user may write, with a file `secret` that every user may write.
     pub(crate) outside: PathBuf,
     /// The user id of the service.
     pub(crate) uid: u32,
@@ -128,7 +131,7 @@ impl Stage {
         stages
     }
 
-    /// The stage on a service that somebody else started, at `http://ADDRESS:PORT`.
+    /// The stage on a service that was started outside this suite, at `http://ADDRESS:PORT`.
     fn running(url: &str) -> Self {
         let address = url.trim_start_matches("http://").trim_end_matches('/');
         let address = std::net::ToSocketAddrs::to_socket_addrs(address)
@@ -179,7 +182,7 @@ impl Stage {
         }
     }
 
-    /// A file that everybody may read but for the walls: outside all trees, or a neighbour's where this suite cannot
+    /// A file that every user may read but for the walls: outside all trees, or a neighbour's where this suite cannot
     /// make one.
     pub(crate) fn secret(&self) -> PathBuf {
         let neighbours = self.root.join(format!("sandbox/{VICTIM}/{AGENT}/secret"));
@@ -210,28 +213,7 @@ impl Stage {
             Sha256::digest(user_token(&canary)).iter().map(|byte| format!("{byte:02x}")).collect();
         let token = format!("[[tokens]]\nsha256 = \"{digest}\"\nrole = \"user\"\nuser = \"{TOKEN_USER}\"\n");
         fs::write(base.join("config.toml"), format!("{config}{}{token}", limits())).unwrap();
-        let log = dir.path().join("log");
-        let mut command = host::as_uid(uid, &program);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--durability", "relaxed", "--root"]).arg(&root);
-        command.arg("--config").arg(base.join("config.toml"));
-        command.env("FILESECBOX_TOKEN", format!("{canary}-token")).env("FILESECBOX_LOG", "warn");
-        for name in ["KUBERNETES_SERVICE_HOST", "SERVICE_ACCOUNT", "SECRET_KEY", "AWS_SECRET_ACCESS_KEY"] {
-            command.env(name, format!("{canary}-environment"));
-        }
-        command
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(fs::File::create(&log).unwrap());
-        let mut child = command.spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        let Some(address) = line.trim_end().strip_prefix("filesecbox listening on http://") else {
-            let _ = child.wait();
-            return Err(fs::read_to_string(&log).unwrap());
-        };
-        let address: SocketAddr = address.parse().unwrap();
+        let (child, stdout, address) = spawn(uid, dir.path(), &canary)?;
         let client = Client {
             address,
             root: root.to_str().unwrap().to_owned(),
@@ -244,6 +226,17 @@ impl Stage {
         assert_eq!(stage.is_root, is_root, "whether commands get a user id of their own");
         stage.furnish();
         Ok(stage)
+    }
+
+    /// Starts the service again, which has ended. It must come back as it was.
+    pub(crate) fn start_again(&mut self) {
+        let tier = self.tier;
+        let Some(host) = &mut self.host else { return };
+        let started = spawn(host.uid, host.dir.path(), &self.canary);
+        let (child, stdout, address) = started.unwrap_or_else(|log| panic!("it does not start again: {log}"));
+        (host.child, host._stdout, self.client.address) = (child, stdout, address);
+        self.look();
+        assert_eq!(self.tier, tier, "the service comes back with other walls");
     }
 
     /// Asks the service what confines its commands.
@@ -297,7 +290,7 @@ impl Stage {
         (self.host.is_some() && user == TOKEN_USER).then(|| user_token(&self.canary))
     }
 
-    /// What must be the same after everything: the baseline as another user sees it, and all of the victim's.
+    /// The state that must be the same after everything: the baseline as another user sees it, and all of the victim's.
     pub(crate) fn belongings(&self) -> Vec<(String, String)> {
         let read = |tree: String| -> Vec<(String, String)> {
             let files = self.client.files(&tree);
@@ -321,6 +314,34 @@ impl Stage {
 }
 
 impl Host {
+    /// Kills the service at once.
+    pub(crate) fn kill(&self) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), Signal::KILL).unwrap();
+    }
+
+    /// Ends the service in order.
+    pub(crate) fn stop(&mut self) {
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), Signal::TERM);
+        let begun = std::time::Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            if begun.elapsed().as_secs() > 30 {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                panic!("the service did not stop: {}", self.log());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    /// Waits for the end of the service, and has its audit log verified. Whether it is whole, and what was told.
+    pub(crate) fn verify_audit(&mut self) -> (bool, String) {
+        self.child.wait().unwrap();
+        let mut command = host::as_uid(self.uid, &self.program());
+        let output = command.args(["audit", "verify", "--root"]).arg(&self.root).output().unwrap();
+        let told = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (output.status.success(), told.concat())
+    }
+
     /// The process of the service.
     pub(crate) fn service(&self) -> u32 {
         self.child.id()
@@ -333,7 +354,7 @@ impl Host {
         all
     }
 
-    /// Makes `outside` new: one file that holds a canary, owned by the service, open to everybody.
+    /// Makes `outside` new: one file that holds a canary, owned by the service, open to all users.
     pub(crate) fn reset_outside(&self, canary: &str) {
         fs::set_permissions(&self.outside, fs::Permissions::from_mode(0o777)).unwrap();
         let secret = self.secret();
@@ -347,10 +368,14 @@ impl Host {
         self.outside.join("secret")
     }
 
-    /// A directory outside of one's own, open to everybody, with a file `secret` in it.
+    /// A directory outside of one's own, open to all users, with a file `secret` in it and nothing else, even after an
+    /// attack that was cut off.
     pub(crate) fn own_outside(&self, name: &str, canary: &str) -> PathBuf {
         let directory = self.dir.path().join(name);
-        fs::create_dir_all(&directory).unwrap();
+        match fs::remove_dir_all(&directory) {
+            Err(error) if error.kind() != ErrorKind::NotFound => panic!("{}: {error}", directory.display()),
+            _ => fs::create_dir(&directory).unwrap(),
+        }
         let secret = directory.join("secret");
         fs::write(&secret, format!("{canary}-outside\n")).unwrap();
         for (path, mode) in [(&directory, 0o777), (&secret, 0o666)] {
@@ -383,7 +408,7 @@ impl Host {
         texts.flat_map(lines).collect()
     }
 
-    /// What the service logged.
+    /// The log of the service.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
@@ -396,18 +421,31 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        let begun = std::time::Instant::now();
-        while self.child.try_wait().unwrap().is_none() {
-            if begun.elapsed().as_secs() > 30 {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-                panic!("the service did not stop: {}", self.log());
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        self.stop();
     }
+}
+
+/// Starts the program that lies in a stage's directory.
+fn spawn(uid: u32, dir: &Path, canary: &str) -> Result<(Child, BufReader<ChildStdout>, SocketAddr), String> {
+    let (base, log) = (dir.join("service"), dir.join("log"));
+    let mut command = host::as_uid(uid, &base.join("filesecbox"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--durability", "relaxed", "--root"]);
+    command.arg(base.join("data")).arg("--config").arg(base.join("config.toml"));
+    command.env("FILESECBOX_TOKEN", format!("{canary}-token")).env("FILESECBOX_LOG", "warn");
+    for name in ["KUBERNETES_SERVICE_HOST", "SERVICE_ACCOUNT", "SECRET_KEY", "AWS_SECRET_ACCESS_KEY"] {
+        command.env(name, format!("{canary}-environment"));
+    }
+    let stderr = fs::File::options().append(true).create(true).open(&log).unwrap();
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+    let mut child = command.spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    let Some(address) = line.trim_end().strip_prefix("filesecbox listening on http://") else {
+        let _ = child.wait();
+        return Err(fs::read_to_string(&log).unwrap());
+    };
+    Ok((child, stdout, address.parse().unwrap()))
 }
 
 /// The bounds, with the processor time of a run as `FILESECBOX_TEST_CPU_SECONDS` says: an emulated processor is slow.

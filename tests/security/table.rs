@@ -48,7 +48,7 @@ pub(crate) fn check_document(themes: &[Theme]) {
     );
 }
 
-/// What was found, attack by attack and stage by stage.
+/// The findings, attack by attack and stage by stage.
 pub(crate) fn found(findings: &BTreeMap<&'static str, BTreeMap<String, Found>>) -> String {
     let mut text = String::new();
     let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
@@ -75,7 +75,7 @@ pub(crate) fn slowest(times: &mut [(Duration, &'static str)]) -> String {
     format!("slowest:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// What one attack came to on one stage, beside what was expected.
+/// The outcome of one attack on one stage, beside the expectation.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
     /// It was made.
@@ -87,7 +87,7 @@ pub(crate) enum Found {
 }
 
 impl Found {
-    /// What is wrong with it, if something is.
+    /// The fault, if there is one.
     pub(crate) fn complaint(&self) -> Option<String> {
         match self {
             Self::Made(Expected::Stopped, Finding::Through(evidence)) => {

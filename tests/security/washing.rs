@@ -13,7 +13,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::driven("taking_the_id_of_anothers_request_in_the_audit_log", taking_an_id).everywhere(),
 ];
 
-/// What failing requests of one caller may add to the log: the part of `audit.account_bytes` of the stage's
+/// The bytes that failing requests of one caller may add to the log: the part of `audit.account_bytes` of the stage's
 /// configuration that is for them, and one more record.
 const MOST_BYTES: usize = 8 * 1024 * 1024 / 32 + 16 * 1024;
 /// Requests that each wrote some 33 KiB when paths were recorded whole.

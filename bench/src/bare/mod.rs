@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::error::{Failure, Result};
 
-/// What every handler gets.
+/// The state that every handler gets.
 #[derive(Clone)]
 struct Bare {
     root: Arc<PathBuf>,

@@ -1,8 +1,9 @@
 //! [`Grounds`]: the directories in which a run may change attributes, and making such a change.
 //!
-//! What is changed is never what the caller's path led to, but what was opened anew beneath one of the run's own
-//! directories, by the kernel's own rule (`RESOLVE_BENEATH`) and through no link. The name for that comes from the
-//! kernel, too; if it is outdated, or a forgery, the worst that happens is a change to another file of the run's own.
+//! The changed file is never the one that the caller's path led to, but the one that was opened anew beneath one of the
+//! run's own directories, by the kernel's own rule (`RESOLVE_BENEATH`) and through no link. The name for that comes
+//! from the kernel, too; if it is outdated, or a forgery, the worst that happens is a change to another file of the
+//! run's own.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -14,12 +15,12 @@ use rustix::io::Errno;
 
 /// Bits that make a program run as another user, which no run may set.
 const SET_ID_BITS: u32 = 0o6000;
-/// What the owner of a run's own directory keeps: without it the service could not get in either.
+/// The permission bits that the owner of a run's own directory keeps: without them the service could not get in either.
 const OWNER_BITS: u32 = 0o700;
 /// Leaves an id as it is (chown(2)).
 const UNCHANGED: u32 = u32::MAX;
 
-/// What is to be changed of a file.
+/// A change of a file's attributes.
 pub(super) enum Attribute {
     Mode(u32),
     Owner { uid: u32, gid: u32 },
@@ -75,7 +76,7 @@ impl Grounds {
     fn again(&self, found: &OwnedFd) -> Result<Own, Errno> {
         let meta = fstat(found)?;
         if meta.st_nlink == 0 && FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile {
-            // Without a name it is nobody's but those who have it open, and paths do not lead to it.
+            // A file without a name belongs to the processes that have it open; no path leads to it.
             return Ok(Own { file: found.try_clone().map_err(|_| Errno::MFILE)?, is_ground: false });
         }
         let name = path_of(found.as_fd())?;
@@ -100,7 +101,7 @@ fn path_of(file: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     Ok(path.into_bytes())
 }
 
-/// A path that leads to an open file, whatever it is called.
+/// A path that leads to an open file, under any name and under none.
 fn name_of(file: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }

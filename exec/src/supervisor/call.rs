@@ -1,9 +1,10 @@
-//! What a system call asks for, read from its number and its arguments alone.
+//! The request of a system call, read from its number and its arguments alone.
 
 use libc::c_long;
 use rustix::io::Errno;
 
 const FCHMODAT2: c_long = 452;
+const F_SETOWN: u32 = 8;
 const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
 const AT_EMPTY_PATH: u64 = 0x1000;
 
@@ -14,6 +15,34 @@ pub(super) enum Call {
     Fork,
     /// Change attributes of a file.
     Change(Change),
+    /// Send a signal, or have those of a descriptor sent.
+    Signal(Receiver),
+}
+
+/// The processes that are to get a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Receiver {
+    /// The process, or the thread, of this number.
+    Process(i32),
+    /// The group of this number.
+    Group(i32),
+    /// The caller's own group.
+    OwnGroup,
+    /// Every process that the caller may signal.
+    Everyone,
+}
+
+impl Receiver {
+    /// Reads a number as `kill(2)` and `F_SETOWN` do.
+    fn of(number: i32) -> Self {
+        match number {
+            0 => Self::OwnGroup,
+            -1 => Self::Everyone,
+            1.. => Self::Process(number),
+            // No group has the number that is left over.
+            _ => Self::Group(number.checked_neg().unwrap_or(i32::MAX)),
+        }
+    }
 }
 
 /// A change of the attributes of a file.
@@ -41,7 +70,7 @@ pub(super) enum Object {
     },
 }
 
-/// What is changed.
+/// The changed attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attribute {
     Mode(u32),
@@ -79,6 +108,14 @@ impl Call {
         let owner = |uid, gid| Attribute::Owner { uid: low(uid), gid: low(gid) };
         let (object, attribute) = match number {
             libc::SYS_clone => return Ok(Self::Fork),
+            libc::SYS_kill => return Ok(Self::Signal(Receiver::of(int(first)))),
+            libc::SYS_fcntl if low(second) == F_SETOWN => return Ok(Self::Signal(Receiver::of(int(third)))),
+            // `F_SETOWN_EX` has the receiver behind a pointer, which the caller can change after a look.
+            libc::SYS_fcntl => return Err(Errno::PERM),
+            // Numbers that are none fail in the kernel.
+            libc::SYS_tkill | libc::SYS_tgkill | libc::SYS_rt_sigqueueinfo | libc::SYS_rt_tgsigqueueinfo => {
+                return Ok(Self::Signal(Receiver::Process(int(first))));
+            }
             libc::SYS_fchmod => (Object::Descriptor(int(first)), mode(second)),
             libc::SYS_fchmodat => (at(first, second)?, mode(third)),
             FCHMODAT2 => (path(first, second, fourth)?, mode(third)),
@@ -181,6 +218,25 @@ mod tests {
         // A pointer whose lower half is zero is a pointer.
         let high = Object::Path { from: 5, address: 1 << 32, follow: true, may_be_empty: false };
         assert_eq!(read(libc::SYS_utimensat, [5, 1 << 32, 9, 0, 0, 0]), change(high, times));
+    }
+
+    #[test]
+    fn a_signal_goes_to_what_its_number_means() {
+        let to = |number: i64| match read(libc::SYS_kill, [number.cast_unsigned(), 9, 0, 0, 0, 0]) {
+            Ok(Call::Signal(receiver)) => receiver,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(to(7), Receiver::Process(7));
+        assert_eq!(to(0), Receiver::OwnGroup);
+        assert_eq!(to(0x1_0000_0000), Receiver::OwnGroup);
+        assert_eq!(to(-1), Receiver::Everyone);
+        assert_eq!(to(0xFFFF_FFFF), Receiver::Everyone);
+        assert_eq!(to(-7), Receiver::Group(7));
+        assert_eq!(to(i64::from(i32::MIN)), Receiver::Group(i32::MAX));
+        let thread = Ok(Call::Signal(Receiver::Process(7)));
+        assert_eq!(read(libc::SYS_tgkill, [7, 8, 9, 0, 0, 0]), thread);
+        assert_eq!(read(libc::SYS_fcntl, [3, 8, 7, 0, 0, 0]), thread);
+        assert_eq!(read(libc::SYS_fcntl, [3, 15, 7, 0, 0, 0]), Err(Errno::PERM));
     }
 
     #[test]

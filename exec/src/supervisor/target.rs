@@ -11,10 +11,10 @@ use crate::sys::{self, Notification};
 
 /// Longest path, its end included, in bytes (`PATH_MAX`).
 const PATH_BYTES_MAX: usize = 4096;
-/// What is read of the memory at once: a smaller part of a page, so that the end of a mapping behind a short path is
-/// not read.
+/// The bytes of memory that are read at once: a smaller part of a page, so that the end of a mapping behind a short
+/// path is not read.
 const PIECE_BYTES: u64 = 256;
-/// What opens a place without reading it.
+/// The flags that open a place without reading it.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// The thread that makes a call.
@@ -41,7 +41,7 @@ impl Target {
         Ok(Self { directory, thread })
     }
 
-    /// What the thread has open as `number`.
+    /// The file that the thread has open as `number`.
     ///
     /// # Errors
     /// `EBADF` when it has nothing. `EPERM` when the process hides itself (PR_SET_DUMPABLE(2const)).

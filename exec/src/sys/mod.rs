@@ -2,11 +2,13 @@
 //!
 //! One call per function, each with the reason it is sound. Everything here runs either in the service before a
 //! run, or in the single-threaded launcher and the processes it forks.
-#![allow(unsafe_code)] // raw system calls: fork, _exit, mmap, seccomp, landlock, close_range and mount_setattr have no safe wrapper
+#![allow(unsafe_code)] // raw system calls: fork, _exit, mmap, seccomp, landlock, close_range, mount_setattr and quotactl_fd have no safe wrapper
 
+mod allocator;
 mod mount;
 mod notify;
 mod program;
+mod quota;
 mod shared;
 mod wait;
 
@@ -19,11 +21,15 @@ use nix::unistd::{ForkResult, Pid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+pub use allocator::return_large_allocations;
 pub(crate) use mount::{Extent, MountAttributes, fork_into, map_owners, raise_loopback, restrict_mount};
 pub(crate) use notify::{
     Answer, Notification, answer, is_waiting, load_seccomp_listening, receive_notification, wake_in_turn,
 };
 pub(crate) use program::Program;
+pub(crate) use quota::{
+    FileAttributes, QuotaBlock, file_attributes, project_quota, set_file_attributes, set_project_quota,
+};
 pub(crate) use shared::Shared;
 pub(crate) use wait::{Dead, find_dead};
 
@@ -57,9 +63,10 @@ pub(crate) fn spawn_in_our_memory<'a>(
         Some(child) => match child() {},
         None => exit_now(127),
     });
-    // SAFETY: `CLONE_VFORK` suspends this process, which has one thread, while the child uses its memory, so nobody
-    // else touches it; `child` never returns or unwinds into our frames, because it ends in `execve` or `_exit` and
-    // a panic at the edge of the C callback aborts; and `stack` is far larger than its few shallow calls need.
+    // SAFETY: `CLONE_VFORK` suspends this process, which has one thread, while the child uses its memory, so no other
+    // thread touches that memory; `child` never returns or unwinds into our frames, because it ends in `execve` or
+    // `_exit` and a panic at the edge of the C callback aborts; and `stack` is far larger than its few shallow calls
+    // need.
     let pid = unsafe {
         nix::sched::clone(entry, stack, CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK, Some(libc::SIGCHLD))
     };
@@ -77,7 +84,7 @@ pub(crate) fn spawn_in_our_memory<'a>(
 /// As `clone(2)`: `EAGAIN` at a limit on processes, `ENOMEM`.
 pub(crate) fn spawn_beside<F: FnOnce() -> i32>(stack: &mut [u8], child: F) -> io::Result<Pid> {
     extern "C" fn enter<F: FnOnce() -> i32>(child: *mut libc::c_void) -> libc::c_int {
-        // SAFETY: `spawn_beside` passes a pointer to an `F` that nobody else reads.
+        // SAFETY: `spawn_beside` passes a pointer to an `F` that no other code reads.
         let child = unsafe { std::ptr::read(child.cast::<F>()) };
         exit_now(child())
     }
@@ -90,9 +97,9 @@ pub(crate) fn spawn_beside<F: FnOnce() -> i32>(stack: &mut [u8], child: F) -> io
     let place = end.wrapping_add(end.align_offset(align_of::<F>())).cast::<F>();
     let top = end.wrapping_sub(end.addr() % STACK_ALIGNMENT);
     // SAFETY: `place` is aligned, inside `stack`, and large enough. The caller is a process with one thread that only
-    // waits for the new one from then on, so nobody else touches the memory that both use, the allocator's included;
-    // `child` never returns or unwinds into our frames, because `enter` ends in `_exit` and a panic at the edge of the C
-    // callback aborts; and `stack` is far larger than its few shallow calls need.
+    // waits for the new one from then on, so no other thread touches the memory that both use, the allocator's
+    // included; `child` never returns or unwinds into our frames, because `enter` ends in `_exit` and a panic at the
+    // edge of the C callback aborts; and `stack` is far larger than its few shallow calls need.
     let pid = unsafe {
         place.write(child);
         libc::clone(enter::<F>, top.cast(), libc::CLONE_VM | libc::SIGCHLD, place.cast())
@@ -148,8 +155,8 @@ pub(crate) fn close_all_but(kept: &[RawFd]) {
     let mut first = 0;
     for fd in kept.into_iter().chain([u32::MAX]) {
         if fd > first {
-            // SAFETY: integers only; what is closed is used by nobody any more, as the caller promises by living on
-            // with `kept` alone and ending in `exit_now`.
+            // SAFETY: integers only; no code uses the closed descriptors any more: the caller promises to go on with
+            // `kept` alone and to end in `exit_now`.
             let _ = unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0) };
         }
         first = fd.saturating_add(1);
@@ -198,7 +205,7 @@ pub(crate) fn landlock_restrict(ruleset: BorrowedFd<'_>) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) }).map(drop)
 }
 
-/// Leaves the session keyring that this process was started with for an empty one that nobody can look into.
+/// Leaves the session keyring that this process was started with for an empty one that no other process can read.
 ///
 /// Runs inherit the launcher's, and a container's keyring bears its name (`session-keyring(7)`).
 ///
@@ -218,7 +225,7 @@ pub(crate) fn leave_session_keyring() -> io::Result<()> {
 /// Sends a signal to the process group that the process behind `pidfd` leads; before Linux 6.9, to the process alone.
 ///
 /// # Errors
-/// As `pidfd_send_signal(2)`: `ESRCH` when nobody is left, `EPERM`.
+/// As `pidfd_send_signal(2)`: `ESRCH` when no process is left, `EPERM`.
 pub(crate) fn signal_group(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     const PROCESS_GROUP: libc::c_uint = 4; // PIDFD_SIGNAL_PROCESS_GROUP, linux/pidfd.h
     let send = |flags: libc::c_uint| {

@@ -11,7 +11,7 @@ use super::check;
 /// Start the new process in a control group (clone(2), Linux 5.7); not in every C library.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// What a mount forbids to whatever is reached through it (`mount_setattr(2)`).
+/// The operations that a mount forbids on files reached through it (`mount_setattr(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MountAttributes(u64);
 
@@ -104,8 +104,8 @@ pub(crate) fn fork_into(namespaces: CloneFlags, group: Option<BorrowedFd<'_>>) -
     }
     let flags = namespaces.bits() | libc::SIGCHLD;
     // SAFETY: without `CLONE_VM` and without a stack the call is `fork(2)` (clone(2), "The raw system call"); the
-    // launcher has one thread, so the child may allocate; the remaining arguments are unused with these flags,
-    // whatever their order is on an architecture.
+    // launcher has one thread, so the child may allocate; the remaining arguments are unused with these flags, in any
+    // order that an architecture gives them.
     let result = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     match i32::try_from(check(result)?).map_err(io::Error::other)? {
         0 => Ok(None),

@@ -21,7 +21,7 @@ pub(crate) struct Notification {
     pub(crate) arguments: [u64; 6],
 }
 
-/// What the caller of a system call is answered.
+/// The answer to the caller of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The call was made by another process, with success.

@@ -34,7 +34,7 @@ impl Shared {
     /// The numbers.
     pub(crate) fn words(&self) -> &[AtomicU64; WORDS] {
         // SAFETY: the mapping is aligned to a page, large enough, filled with zeros, which every `AtomicU64` may hold,
-        // and stays until `self` is dropped; whoever shares it only makes atomic accesses.
+        // and stays until `self` is dropped; the processes that share it only make atomic accesses.
         unsafe { self.words.as_ref() }
     }
 }

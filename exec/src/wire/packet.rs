@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,14 @@ pub(crate) const MOUNTS_MAX: usize = 72;
 /// Most descriptors with one packet: five of every run, its walls, network, mounts, leases, and a memory file. The kernel's own
 /// bound is 253 (unix(7), `SCM_MAX_FD`).
 const DESCRIPTORS_MAX: usize = 8 + 2 * MOUNTS_MAX;
+
+/// A pair of connected sockets that keep the borders of messages.
+///
+/// # Errors
+/// As `socketpair(2)`.
+pub(crate) fn packet_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
 
 /// Sends `request` and its descriptors without waiting.
 ///
@@ -151,7 +159,7 @@ pub(crate) const PACKET_BYTES_MAX: usize = INLINE_BYTES + 1024;
 /// Room for a message on the stack, in bytes: for every [`Report`].
 const MESSAGE_BYTES: usize = 128;
 
-/// Sends one message, on either socket, without waiting and without a signal when nobody listens.
+/// Sends one message, on either socket, without waiting and without a signal when the other end is closed.
 ///
 /// Allocates nothing for a [`Report`], which a process may send that shares its memory with its parent.
 ///
@@ -259,7 +267,7 @@ fn malformed() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Limit;
+    use crate::limit::Limit;
     use crate::step::Step;
     use crate::wire::Reach;
 

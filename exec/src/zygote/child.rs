@@ -6,7 +6,7 @@
 //!
 //! Why this order:
 //!
-//! 1. session and standard streams, which need the descriptors as they came;
+//! 1. session, whose place behind the service goes with it, and standard streams, which need the descriptors as they came;
 //! 2. limits, before the uid is gone that may set them; those on memory and descriptors as late as the steps need some;
 //! 3. groups, gid, uid, in the only order in which each still may;
 //! 4. capabilities, after the uid, because the change of uid clears some and the test of the tree needs the new one;
@@ -23,45 +23,28 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::sched::CloneFlags;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::SigSet;
 use nix::unistd::Pid;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::busy::Busy;
-use super::init;
+use super::ceilings::{give_way, limit, limit_space};
+use super::failure::{Failure, at};
+use super::filters::{Closing, Filter};
+use super::init::{self, Start};
 use super::root::Root;
+use super::shared_clock::SharedClock;
 use super::users;
-use crate::seccomp::{self, SharedUid, Surroundings};
 use crate::step::Step;
 use crate::sys::{self, Program};
-use crate::wire::{
-    self, Ceilings, Command, Descriptors, PACKET_BYTES_MAX, Place, Reach, Report, Request, Sockets,
-};
-
-/// Locked memory of a process, in bytes.
-const LOCKED_BYTES: u64 = 64 * 1024;
-/// Signals that may be queued for one uid.
-const PENDING_SIGNALS: u64 = 256;
+use crate::walls::seccomp::Surroundings;
+use crate::wire::{self, Command, Descriptors, PACKET_BYTES_MAX, Place, Reach, Report, Request};
 
 /// Size of the stack on which a new process sets itself up, in bytes; a fraction of it is used.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// A step that failed, and why.
-pub(super) struct Failure(pub(super) Step, pub(super) io::Error);
-
-impl Failure {
-    /// Tells the service.
-    pub(super) fn report(&self, run: BorrowedFd<'_>) {
-        let Self(step, error) = self;
-        let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
-        let _ = wire::send_message(run, &Report::Failed { step: *step, errno });
-    }
-}
-
-/// What stays the same from run to run, made once.
-pub(super) struct Cradle {
+/// Starts the processes of runs; holds what is the same for all of them.
+pub(super) struct Spawner {
     stack: Vec<u8>,
     launcher: Pid,
     /// The launcher itself, for the first processes of mounted runs.
@@ -72,65 +55,7 @@ pub(super) struct Cradle {
     closing: Option<Closing>,
 }
 
-/// The closing filter by the sockets that it allows.
-struct Filters {
-    refused: Vec<libc::sock_filter>,
-    own: Vec<libc::sock_filter>,
-    host: Vec<libc::sock_filter>,
-}
-
-impl Filters {
-    fn new(surroundings: Surroundings, shared: SharedUid) -> Self {
-        let of = |sockets| seccomp::closing(sockets, surroundings, shared);
-        Self { refused: of(Sockets::Refused), own: of(Sockets::OwnNetwork), host: of(Sockets::HostNetwork) }
-    }
-
-    fn of(&self, sockets: Sockets) -> &[libc::sock_filter] {
-        match sockets {
-            Sockets::Refused => &self.refused,
-            Sockets::OwnNetwork => &self.own,
-            Sockets::HostNetwork => &self.host,
-        }
-    }
-}
-
-/// The closing filters of all runs.
-struct Closing {
-    /// Of runs that have a uid of their own, or see nothing of others.
-    apart: Filters,
-    /// Of runs that share the uid of the service and see its files, and whether the service answers some of their calls.
-    shared: Option<(Filters, bool)>,
-}
-
-/// The closing filter of one run.
-#[derive(Clone, Copy)]
-struct Filter<'a> {
-    program: &'a [libc::sock_filter],
-    /// Whether the service answers some of the calls.
-    listens: bool,
-}
-
-impl Closing {
-    fn new(surroundings: Surroundings, supervises: bool) -> Self {
-        let shared = if supervises { SharedUid::Supervised } else { SharedUid::Refused };
-        let is_host = surroundings == Surroundings::Host;
-        Self {
-            apart: Filters::new(surroundings, SharedUid::No),
-            shared: is_host.then(|| (Filters::new(surroundings, shared), supervises)),
-        }
-    }
-
-    fn of(&self, request: &Request) -> Filter<'_> {
-        match &self.shared {
-            Some((filters, supervises)) if request.identity.is_none() => {
-                Filter { program: filters.of(request.sockets), listens: *supervises }
-            }
-            _ => Filter { program: self.apart.of(request.sockets), listens: false },
-        }
-    }
-}
-
-impl Cradle {
+impl Spawner {
     /// Prepares for runs, `filtered` when the first stage of the filter is in force, and `supervises` when the service
     /// can answer system calls of runs.
     ///
@@ -171,12 +96,12 @@ impl Cradle {
         &mut self,
         group: Option<BorrowedFd<'_>>,
         users: Option<&OwnedFd>,
-    ) -> io::Result<(Pid, OwnedFd, Busy)> {
+    ) -> io::Result<(Pid, OwnedFd, SharedClock)> {
         let Self { stack, closing, root: Some(root), myself, .. } = self else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        let (ours, theirs) = crate::launcher::packet_sockets()?;
-        let busy = Busy::new()?;
+        let (ours, theirs) = wire::packet_sockets()?;
+        let busy = SharedClock::new()?;
         if let Some(first) = sys::fork_into(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID, group)? {
             return Ok((first, ours, busy));
         }
@@ -190,8 +115,8 @@ impl Cradle {
         let closing = closing.as_ref();
         let mut packet = vec![0; PACKET_BYTES_MAX];
         init::live(&surroundings, &theirs, &busy, |turn| match turn {
-            Turn::First(request, descriptors) => start(stack, closing, request, descriptors, first),
-            Turn::Next(request, descriptors) => {
+            Start::First(request, descriptors) => start(stack, closing, request, descriptors, first),
+            Start::Next(request, descriptors) => {
                 let closing = closing.map(|closing| closing.of(request));
                 let (busy, packet) = (&busy, packet.as_mut_slice());
                 sys::spawn_beside(stack, move || {
@@ -202,15 +127,6 @@ impl Cradle {
             }
         })
     }
-}
-
-/// Which command of a first process is to be started.
-pub(super) enum Turn<'a> {
-    /// The one of the request.
-    First(&'a Request, &'a Descriptors<OwnedFd>),
-    /// One that is not known yet, in the surroundings of the request. Until it has ended, the first process does nothing
-    /// but wait.
-    Next(&'a Request, &'a Descriptors<OwnedFd>),
 }
 
 /// Starts the command of a run as a child of this process.
@@ -240,14 +156,15 @@ fn become_next(
     request: &Request,
     descriptors: &Descriptors<OwnedFd>,
     closing: Option<Filter<'_>>,
-    busy: &Busy,
+    busy: &SharedClock,
     packet: &mut [u8],
 ) -> Result<Infallible, Failure> {
     let run = descriptors.run.as_fd();
-    // Whoever takes part in the run can signal this process as soon as it has told of itself. It must not end half-way
-    // through a change to the memory that its parent goes on using.
+    // A caller who takes part in the run can signal this process as soon as it has told of itself. It must not end
+    // half-way through a change to the memory that its parent goes on using.
     SigSet::all().thread_set_mask().map_err(at(Step::Session))?;
     nix::unistd::setsid().map_err(at(Step::Session))?;
+    give_way();
     sys::close_on_exec_from(3).map_err(at(Step::CloseFiles))?;
     limit(&request.limits).map_err(at(Step::Limits))?;
     identify(request, run)?;
@@ -264,7 +181,7 @@ fn become_next(
     stdio(&streams).map_err(at(Step::Stdio))?;
     rustix::process::fchdir(&directory).map_err(at(Step::Directory))?;
     let program = program(&next.command).map_err(at(Step::Request))?;
-    // Not before: what is above takes memory, of which the parent has its share, and descriptors.
+    // Not before: the steps above take descriptors, and memory, of which the parent has its share.
     limit_space(&request.limits).map_err(at(Step::Limits))?;
     SigSet::empty().thread_set_mask().map_err(at(Step::Session))?;
     program.execute().map_err(at(Step::Execute))
@@ -286,12 +203,12 @@ fn confine(descriptors: &Descriptors<OwnedFd>, closing: Option<Filter<'_>>) -> R
     }
 }
 
-/// Whose child a command is, and so what becomes of it when that one dies.
+/// The parent of a command, whose death decides the end of the command.
 #[derive(Clone, Copy)]
 enum Parent<'a> {
-    /// The launcher's: it must ask to die with it.
+    /// The launcher: the command must ask the kernel to die with it.
     Launcher(Pid),
-    /// The first process's of its own namespace: the kernel ends them together.
+    /// The first process of the command's own namespace: the kernel ends them together.
     First {
         /// The user namespace that the command is to live in.
         users: Option<BorrowedFd<'a>>,
@@ -307,6 +224,7 @@ fn become_program(
     parent: Parent<'_>,
 ) -> Result<Infallible, Failure> {
     let group = nix::unistd::setsid().map_err(at(Step::Session))?;
+    give_way();
     if let Parent::Launcher(_) = parent {
         // From here and not from the launcher, so that nothing of the run exists that the service cannot name, even
         // if the launcher is killed at this moment.
@@ -348,36 +266,6 @@ fn stdio([input, output, error]: &[OwnedFd; 3]) -> rustix::io::Result<()> {
     rustix::stdio::dup2_stdin(input)?;
     rustix::stdio::dup2_stdout(output)?;
     rustix::stdio::dup2_stderr(error)
-}
-
-/// Limits what the steps before `execve` themselves may run into.
-fn limit_space(ceilings: &Ceilings) -> nix::Result<()> {
-    lower(&[(Resource::RLIMIT_AS, ceilings.memory_bytes), (Resource::RLIMIT_NOFILE, ceilings.open_files)])
-}
-
-/// Sets every other limit.
-fn limit(ceilings: &Ceilings) -> nix::Result<()> {
-    lower(&[
-        (Resource::RLIMIT_NPROC, ceilings.processes),
-        (Resource::RLIMIT_FSIZE, ceilings.file_bytes),
-        (Resource::RLIMIT_CORE, 0),
-        (Resource::RLIMIT_MEMLOCK, LOCKED_BYTES),
-        (Resource::RLIMIT_MSGQUEUE, 0),
-        (Resource::RLIMIT_SIGPENDING, PENDING_SIGNALS),
-    ])?;
-    // XCPU at the soft limit, which a program can report; KILL a second later, which it cannot ignore.
-    let (_, most) = getrlimit(Resource::RLIMIT_CPU)?;
-    let seconds = ceilings.cpu_seconds;
-    setrlimit(Resource::RLIMIT_CPU, seconds.min(most), seconds.saturating_add(1).min(most))
-}
-
-/// Sets limits, never above what this process itself may have.
-fn lower(wanted: &[(Resource, u64)]) -> nix::Result<()> {
-    for (resource, value) in wanted {
-        let (_, most) = getrlimit(*resource)?;
-        setrlimit(*resource, (*value).min(most), (*value).min(most))?;
-    }
-    Ok(())
 }
 
 /// Takes the identity of the tree's owner, where one was given, and gives up all capabilities but perhaps one.
@@ -423,8 +311,4 @@ fn closed_or_kept() -> Reach {
 fn can_reach(tree: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     accessat(CWD, tree, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
-}
-
-fn at<E: Into<io::Error>>(step: Step) -> impl FnOnce(E) -> Failure {
-    move |error| Failure(step, error.into())
 }

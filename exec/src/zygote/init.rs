@@ -4,13 +4,14 @@
 //! process tried to get away (pid_namespaces(7)). The command is never process 1 itself: that one ignores signals it
 //! has no handler for, and would have to collect the orphans of others.
 //!
-//! It keeps the run's leases open, and nothing else: whoever waits for them waits for the end of the whole run.
+//! It keeps the run's leases open, and nothing else: a process that waits for a lease waits for the end of the whole
+//! run.
 //!
 //! When the request lets it, and the command has ended by itself and left nothing behind, no process and no file in
 //! memory, it stays, for a next command that is to see exactly the same: of the same user in the same tree. Then nothing
-//! is mounted, and the process that becomes the command is there already, behind its walls. Whoever ran before can have
-//! touched neither: it was another user without any capability, and the tree, the home and the temporary directory are
-//! the same in any case.
+//! is mounted, and the process that becomes the command is there already, behind its walls. The command that ran before
+//! can have touched neither: it was another user without any capability, and the tree, the home and the temporary
+//! directory are the same in any case.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -25,9 +26,9 @@ use rustix::mount::{MountAttrFlags, MoveMountFlags, move_mount};
 use rustix::process::{WaitOptions, wait as wait_for_any};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::busy::Busy;
-use super::child::{Failure, Turn};
+use super::failure::Failure;
 use super::root::{self, SHARED_MEMORY, WORKSPACE};
+use super::shared_clock::SharedClock;
 use crate::step::Step;
 use crate::sys;
 use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Place, Report, Request, Sockets};
@@ -38,7 +39,7 @@ const SHARED_MEMORY_SIZE: &str = "64m";
 const HOLDER_SIZE: &str = "1m";
 /// No program runs from what is only memory.
 const NO_PROGRAMS: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOEXEC.union(MountAttrFlags::MOUNT_ATTR_NODEV);
-/// What every first process needs of its launcher.
+/// The descriptors and facts that every first process needs of its launcher.
 pub(super) struct Surroundings<'a> {
     /// The network of the host.
     pub(super) host_network: BorrowedFd<'a>,
@@ -50,6 +51,15 @@ pub(super) struct Surroundings<'a> {
     pub(super) has_proc: bool,
 }
 
+/// Which command of a first process is to be started.
+pub(super) enum Start<'a> {
+    /// The command of the request.
+    First(&'a Request, &'a Descriptors<OwnedFd>),
+    /// A command that is not known yet, in the surroundings of the request. Until it has ended, the first process does
+    /// nothing but wait.
+    Next(&'a Request, &'a Descriptors<OwnedFd>),
+}
+
 /// Lives as the first process of a run: prepares what is the same for every run, takes its run from `orders`, and
 /// stays until the end of the run. Does not return.
 ///
@@ -57,10 +67,10 @@ pub(super) struct Surroundings<'a> {
 pub(super) fn live(
     surroundings: &Surroundings<'_>,
     orders: &OwnedFd,
-    busy: &Busy,
-    mut start: impl FnMut(Turn<'_>) -> io::Result<Pid>,
+    busy: &SharedClock,
+    mut start: impl FnMut(Start<'_>) -> io::Result<Pid>,
 ) -> ! {
-    // What this process has of other runs would keep their ends from being noticed.
+    // Descriptors of other runs in this process would keep the ends of those runs from being noticed.
     let needed =
         [surroundings.host_network.as_raw_fd(), surroundings.launcher.as_raw_fd(), orders.as_raw_fd()];
     let users: Vec<_> = surroundings.users.iter().map(AsRawFd::as_raw_fd).collect();
@@ -69,7 +79,7 @@ pub(super) fn live(
     let mut buffer = vec![0; PACKET_BYTES_MAX];
     let Ok(Some(Arrived::Run(request, descriptors))) = wire::receive_order(orders.as_fd(), &mut buffer)
     else {
-        // Nobody needs it any more.
+        // The launcher closed the socket: it needs this process no more.
         sys::exit_now(0)
     };
     // Before there is a command, which may be quick.
@@ -77,7 +87,7 @@ pub(super) fn live(
     let started = prepared
         .and_then(|()| attach(&request, &descriptors, surroundings.host_network))
         .and_then(|()| {
-            start(Turn::First(&request, &descriptors)).map_err(|error| Failure(Step::Clone, error))
+            start(Start::First(&request, &descriptors)).map_err(|error| Failure(Step::Clone, error))
         })
         .and_then(|command| hand_over(command, &request, &descriptors));
     match started {
@@ -98,8 +108,8 @@ fn serve(
     request: &Request,
     descriptors: &Descriptors<OwnedFd>,
     as_new: Option<Memory>,
-    busy: &Busy,
-    mut start: impl FnMut(Turn<'_>) -> io::Result<Pid>,
+    busy: &SharedClock,
+    mut start: impl FnMut(Start<'_>) -> io::Result<Pid>,
 ) -> ! {
     let run = descriptors.run.as_fd();
     loop {
@@ -111,7 +121,7 @@ fn serve(
         let stays = request.may_stay
             && is_alone
             && code.is_some()
-            && busy.stint().is_some()
+            && busy.current_run().is_some()
             && !busy.is_watched()
             && !busy.is_large()
             && as_new.is_some()
@@ -123,9 +133,9 @@ fn serve(
         if !stays {
             sys::exit_now(0)
         }
-        // Whoever heard of it runs on this processor, as the kernel takes a message for a hand-over (`WF_SYNC`).
+        // The receiver of the report runs on this processor, as the kernel takes a message for a hand-over (`WF_SYNC`).
         std::thread::yield_now();
-        match start(Turn::Next(request, descriptors)) {
+        match start(Start::Next(request, descriptors)) {
             Ok(next) => command = next,
             Err(error) => {
                 Failure(Step::Clone, error).report(run);
@@ -149,7 +159,7 @@ impl Memory {
     }
 }
 
-/// Gives whoever takes part in the run a handle on the command.
+/// Gives the caller who takes part in the run a handle on the command.
 fn hand_over(command: Pid, request: &Request, descriptors: &Descriptors<OwnedFd>) -> Result<Pid, Failure> {
     if request.is_live
         && let Some(pid) = rustix::process::Pid::from_raw(command.as_raw())
@@ -183,8 +193,8 @@ fn attach(
     };
     attach_all(at, &descriptors.mounts)?;
     let network = match request.sockets {
-        // It stays in the network of the launcher, in which no process can make a socket.
-        Sockets::Refused => return Ok(()),
+        // The run stays in the network of the launcher, where the launcher and all such runs have pairs of sockets.
+        Sockets::Refused => return root::cover_processes().map_err(|error| Failure(Step::Proc, error)),
         Sockets::OwnNetwork => descriptors.network.as_ref().map(AsFd::as_fd),
         Sockets::HostNetwork => Some(host_network),
     };
@@ -268,7 +278,7 @@ fn give_up(request: &Request, descriptors: &Descriptors<OwnedFd>) {
     let kept = [&descriptors.run].into_iter().chain(walls).chain(&descriptors.leases);
     let mut kept: Vec<_> = kept.map(AsRawFd::as_raw_fd).collect();
     if request.may_stay {
-        // What the launcher left there: nothing.
+        // Descriptors 0 to 2, on which the launcher left nothing.
         kept.extend([0, 1, 2]);
     }
     sys::close_all_but(&kept);
@@ -298,7 +308,7 @@ fn is_alone() -> bool {
         match wait_for_any(WaitOptions::NOHANG) {
             Ok(None) => return false,
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
-            // Without children there may be no other process at all: whoever loses its parent becomes a child.
+            // Without children there may be no other process at all: a process that loses its parent becomes a child.
             Err(_) => return kill(Pid::from_raw(-1), None) == Err(Errno::ESRCH),
         }
     }

@@ -24,7 +24,7 @@ pub(crate) fn first(process: Pid) {
     let _ = kill(process, Signal::SIGKILL);
 }
 
-/// Kills every process of `uid`, whatever its group; for a uid that belongs to one sandbox alone.
+/// Kills every process of `uid`, of any group; for a uid that belongs to one sandbox alone.
 ///
 /// A process that has the uid does it: `kill(-1)` then reaches that uid only. It is waited for, so that a run started
 /// next with the same uid is not among its victims.

@@ -1,8 +1,8 @@
 //! The launcher process: a small, single-threaded copy of this binary that starts and reaps every run.
 //!
-//! The service is large and has threads; forking it costs ten times what forking this process costs, and whatever
-//! it holds (secrets, open files) would be copied. The launcher starts with an empty environment and one socket, and
-//! gives up at once what it does not need.
+//! The service is large and has threads; forking it costs ten times as much as forking this process, and a fork would
+//! copy its secrets and open files. The launcher starts with an empty environment and one socket, and gives up at once
+//! what it does not need.
 //!
 //! | Module | Holds |
 //! | --- | --- |
@@ -10,8 +10,9 @@
 //! | [`root`] | the minimal root and the namespaces that mounted runs begin with |
 //! | [`init`] | the first process of a mounted run |
 //! | [`parked`] | first processes made ahead |
-//! | [`run`], [`busy`] | what is known of a run under way |
+//! | [`run`], [`deadline`], [`shared_clock`] | what is known of a run under way |
 //! | [`child`] | the steps from `clone` to `execve`, in their order |
+//! | [`ceilings`], [`filters`], [`failure`] | what these steps set, and how they fail |
 //! | [`network`] | the process that makes network namespaces ahead |
 //! | [`swap`] | user namespaces for the service's own mounts |
 //! | [`supervision`] | whether system calls of runs can be answered by the service |
@@ -23,9 +24,12 @@
 //! signal, which would fire when the *thread* that started it ends (`PR_SET_PDEATHSIG(2const)`); a run's own process
 //! does ask for one, because the launcher has one thread.
 
-mod busy;
+mod ceilings;
 mod cgroup;
 mod child;
+mod deadline;
+mod failure;
+mod filters;
 mod init;
 mod kill;
 mod memory;
@@ -33,6 +37,7 @@ mod network;
 mod parked;
 mod root;
 mod run;
+mod shared_clock;
 mod start;
 mod supervision;
 mod swap;
@@ -49,20 +54,21 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use self::child::Cradle;
+use self::child::Spawner;
 use self::memory::Memory;
 use self::parked::Parked;
 use self::run::{Run, Spawned};
 use self::users::Users;
-use crate::result::Limit;
+use crate::limit::Limit;
 use crate::step::Step;
 use crate::sys;
 use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Place, Report, Request, Whole};
 
-/// How long until what the warden had no room to hear is sent again.
+/// How long until what the memory monitor had no room to hear is sent again.
 const OWED: Duration = Duration::from_millis(10);
 
-/// First processes made ahead, as long as there is nothing else to do; more only help who starts more commands at once.
+/// First processes made ahead, as long as there is nothing else to do; more only help callers that start more commands
+/// at once.
 const PARKED: usize = 2;
 /// How long the launcher leaves the processor to a run that it has just started, before it makes the next process.
 const START: Duration = Duration::from_millis(1);
@@ -72,7 +78,7 @@ struct Loop {
     main: OwnedFd,
     children: SignalFd,
     runs: Vec<Run>,
-    cradle: Cradle,
+    spawner: Spawner,
     filtered: bool,
     memory: Memory,
     /// Namespaces for the commands of mounted runs; `None` where their processes need not, or cannot, be counted apart.
@@ -81,7 +87,7 @@ struct Loop {
     networks: Option<Pid>,
     /// First processes that wait for their runs.
     parked: VecDeque<Parked>,
-    /// What they are made for: the limits of the run before. `None` before the first run, and after a failure.
+    /// The limits they are made for: those of the run before. `None` before the first run, and after a failure.
     usual: Option<Whole>,
     /// When the next one may be made.
     free: Instant,
@@ -112,7 +118,7 @@ pub fn launcher_main() -> ExitCode {
 impl Loop {
     fn new(
         (main, children): (OwnedFd, SignalFd),
-        cradle: Cradle,
+        spawner: Spawner,
         filtered: bool,
         memory: Memory,
         users: Option<Users>,
@@ -123,7 +129,7 @@ impl Loop {
             main,
             children,
             runs,
-            cradle,
+            spawner,
             filtered,
             memory,
             users,
@@ -145,7 +151,7 @@ impl Loop {
                 self.kill_run(index);
             }
             self.kill_overdue();
-            if ready.warden {
+            if ready.monitor {
                 let run = self.memory.hear()?;
                 self.kill_for_memory(run);
             }
@@ -177,11 +183,11 @@ impl Loop {
     /// Waits until something happens.
     fn wait(&mut self) -> io::Result<Ready> {
         let patience = self.announce();
-        let warden = self.memory.socket();
+        let monitor = self.memory.socket();
         let mut set = vec![
             PollFd::new(&self.main, PollFlags::IN),
             PollFd::new(&self.children, PollFlags::IN),
-            PollFd::from_borrowed_fd(warden, PollFlags::IN),
+            PollFd::from_borrowed_fd(monitor, PollFlags::IN),
         ];
         // A run that was killed already has nothing more to ask.
         let listening: Vec<usize> = (0..self.runs.len())
@@ -191,7 +197,7 @@ impl Loop {
             listening
                 .iter()
                 .filter_map(|index| self.runs.get(*index))
-                // What it says is for a first process that has stayed; its end is for us.
+                // A message on it is for a first process that has stayed; its end is for the launcher.
                 .map(|run| PollFd::new(&run.socket, PollFlags::RDHUP)),
         );
         let is_idle = match poll(&mut set, patience.as_ref()) {
@@ -204,7 +210,7 @@ impl Loop {
             is_idle,
             main: happened.next().unwrap_or(false),
             children: happened.next().unwrap_or(false),
-            warden: happened.next().unwrap_or(false),
+            monitor: happened.next().unwrap_or(false),
             runs: listening
                 .into_iter()
                 .zip(happened)
@@ -214,7 +220,7 @@ impl Loop {
         })
     }
 
-    /// Tells the warden of runs that have lived for a while; how long until the next one will have.
+    /// Tells the memory monitor of runs that have lived for a while; how long until the next one will have.
     fn announce(&mut self) -> Option<Timespec> {
         let is_owed = !self.memory.settle();
         let now = Instant::now();
@@ -244,7 +250,7 @@ impl Loop {
         } else {
             let number = self.next;
             self.next += 1;
-            let spawned = self.cradle.spawn(request, &descriptors);
+            let spawned = self.spawner.spawn(request, &descriptors);
             let spawned = spawned.map(|pid| Spawned { number, pid, busy: None, users: None });
             spawned.map_err(|error| (Step::Clone, error))
         };
@@ -358,13 +364,13 @@ impl Loop {
     }
 }
 
-/// What [`Loop::wait`] found.
+/// The events that [`Loop::wait`] found.
 struct Ready {
     /// Nothing.
     is_idle: bool,
     main: bool,
     children: bool,
-    warden: bool,
+    monitor: bool,
     /// Runs whose socket was closed or holds a message, in ascending order.
     runs: Vec<usize>,
 }

@@ -11,6 +11,11 @@
 //! ```
 //!
 //! A failure is told only to a request that waits for it; ahead of need it is tried again later.
+//!
+//! Where user namespaces are allowed, the process first moves into one of its own. There it may do all that networks
+//! need, so that a container without `CAP_NET_ADMIN` has networks too, and it keeps no capability over the host.
+//! The launcher's runs enter such a network with the launcher's `CAP_SYS_ADMIN`: a capability holds in all namespaces
+//! below (`user_namespaces(7)`).
 
 use std::convert::Infallible;
 use std::fs;
@@ -20,14 +25,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::unistd::Pid;
+use nix::sys::wait::waitpid;
+use nix::unistd::{Pid, Uid, setresuid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::init::die_with;
-use crate::seccomp;
 use crate::sys;
+use crate::walls::seccomp;
 use crate::wire::{self, NetworkReport};
 
 /// Namespaces that wait to be taken. Each takes some 220 KB of the kernel's memory.
@@ -45,6 +51,21 @@ const MESSAGE_BYTES: usize = 16;
 const BUFFERS: [(&str, &str); 2] =
     [("sys/net/ipv4/tcp_rmem", "4096 131072 262144"), ("sys/net/ipv4/tcp_wmem", "4096 16384 262144")];
 
+/// The user that owns the user namespace of this process. A process of that user has every capability over what is in
+/// the namespace (`user_namespaces(7)`), so it must be neither the service's user nor one of a run's, which begin at 2^30.
+const NAMESPACE_OWNER: Uid = Uid::from_raw(65_534);
+/// As `setresuid(2)` takes what stays as it is.
+const UNCHANGED: Uid = Uid::from_raw(u32::MAX);
+
+/// The user namespace that owns the networks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ownership {
+    /// A user namespace that this process makes for itself.
+    Own,
+    /// The launcher's user namespace; then `CAP_NET_ADMIN` is needed there.
+    Launchers,
+}
+
 /// Starts the process; its number, and the socket on which the service takes namespaces.
 ///
 /// `launcher` is the launcher's own process, with which it dies; `proc` its `/proc`; `port` that of the proxy.
@@ -56,17 +77,59 @@ pub(super) fn start(
     proc: BorrowedFd<'_>,
     port: Option<u16>,
 ) -> io::Result<(Pid, OwnedFd)> {
-    let (ours, theirs) = crate::launcher::packet_sockets()?;
+    let (pid, socket) = start_with(Ownership::Own, launcher, proc, port)?;
+    let (said, _) = wire::receive(socket.as_fd(), &mut [0; MESSAGE_BYTES])?;
+    if said > 0 {
+        return Ok((pid, socket));
+    }
+    waitpid(pid, None)?;
+    start_with(Ownership::Launchers, launcher, proc, port)
+}
+
+/// Starts the process. With [`Ownership::Own`] it says a word when it can make networks, and ends when it cannot.
+fn start_with(
+    ownership: Ownership,
+    launcher: BorrowedFd<'_>,
+    proc: BorrowedFd<'_>,
+    port: Option<u16>,
+) -> io::Result<(Pid, OwnedFd)> {
+    let (ours, theirs) = wire::packet_sockets()?;
     if let Some(pid) = sys::fork_single_threaded()? {
         return Ok((pid, ours));
     }
-    // What this process holds of the launcher's would keep the service from noticing the launcher's end.
+    // Descriptors of the launcher in this process would keep the service from noticing the launcher's end.
     sys::close_all_but(&[launcher, proc, theirs.as_fd()].map(|fd| fd.as_raw_fd()));
-    let lived = die_with(launcher).and_then(|()| confine()).and_then(|()| {
+    let settled = match ownership {
+        Ownership::Own => enter_own_user(),
+        Ownership::Launchers => Ok(()),
+    };
+    // The change of user has cleared a request to die.
+    let settled = settled.and_then(|()| die_with(launcher)).and_then(|()| confine());
+    let lived = settled.and_then(|()| {
+        if ownership == Ownership::Own {
+            wire::send(theirs.as_fd(), b"settled", &[])?;
+        }
         let home = open_own_network(proc)?;
         Maker { socket: theirs, proc, home, port, made: 0, taken: 0 }.serve()
     });
     sys::exit_now(i32::from(lived.is_err()))
+}
+
+/// Moves this process into a user namespace of its own with a network in it, and tries what a network needs.
+///
+/// # Errors
+/// As `setresuid(2)`: `EPERM` without `CAP_SETUID`, `EINVAL` in a user namespace without [`NAMESPACE_OWNER`]; as
+/// `unshare(2)`: `EPERM` and `ENOSPC` where user namespaces are forbidden; as `netdevice(7)`: `EPERM` where they are
+/// without capabilities.
+fn enter_own_user() -> io::Result<()> {
+    // The real user stays, so that processes of the owner cannot signal this one.
+    setresuid(UNCHANGED, NAMESPACE_OWNER, UNCHANGED)?;
+    // Lost with the user; some systems make user namespaces only for those who have it.
+    let mut sets = rustix::thread::capabilities(None)?;
+    sets.effective = sets.permitted & CapabilitySet::SYS_ADMIN;
+    rustix::thread::set_capabilities(None, sets)?;
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)?;
+    sys::raise_loopback()
 }
 
 /// Gives up what this process does not need.
@@ -87,7 +150,8 @@ fn confine() -> io::Result<()> {
 struct Maker<'a> {
     socket: OwnedFd,
     proc: BorrowedFd<'a>,
-    /// The launcher's own network, in which this process stays between two namespaces, so that it holds none of them.
+    /// The network in which this process stays between two namespaces, so that it holds none of them: that of its own
+    /// user namespace, or the launcher's.
     home: OwnedFd,
     port: Option<u16>,
     /// Answers sent, and requests heard.
@@ -119,7 +183,7 @@ impl Maker<'_> {
             }
             let network = self.make();
             has_failed = network.is_err();
-            // Ahead of need nobody waits for the news.
+            // A failure ahead of need is not sent: no request waits for this namespace yet.
             if network.is_ok() || spares.is_none() {
                 self.send(network)?;
                 self.made += 1;

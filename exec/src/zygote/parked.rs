@@ -1,4 +1,4 @@
-//! [`Parked`]: the first process of a mounted run, made before anybody asked for the run.
+//! [`Parked`]: the first process of a mounted run, made before a request for the run came.
 //!
 //! Copying the launcher into new namespaces and mounting what is the same for all runs takes a third of a millisecond,
 //! which the next run need not wait for. A parked process holds nothing of any run, serves one, and ends with it.
@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use nix::unistd::Pid;
 
-use super::busy::Busy;
 use super::cgroup::Group;
 use super::run::Spawned;
+use super::shared_clock::SharedClock;
 use super::users::Users;
 use super::{Loop, PARKED};
 use crate::step::Step;
@@ -28,13 +28,13 @@ pub(super) struct Parked {
     /// The user namespace of its command.
     pub(super) users: Option<OwnedFd>,
     socket: OwnedFd,
-    busy: Busy,
+    busy: SharedClock,
 }
 
 impl Parked {
     /// A new process, its socket, and what it shares with the launcher.
     pub(super) fn new(
-        (pid, socket, busy): (Pid, OwnedFd, Busy),
+        (pid, socket, busy): (Pid, OwnedFd, SharedClock),
         number: u64,
         whole: Whole,
         users: Option<OwnedFd>,
@@ -50,7 +50,7 @@ impl Parked {
         self,
         request: &Request,
         descriptors: &Descriptors<OwnedFd>,
-    ) -> io::Result<Option<Busy>> {
+    ) -> io::Result<Option<SharedClock>> {
         self.busy.begin(request.deadline_ms);
         wire::send_request(self.socket.as_fd(), request, &descriptors.borrowed())?;
         Ok(Some(self.busy).filter(|_| request.may_stay))
@@ -66,7 +66,7 @@ impl Loop {
     ) -> Result<Spawned, (Step, io::Error)> {
         while let Some(mut parked) = self.parked.pop_front() {
             let (number, pid, users) = (parked.number, parked.pid, parked.users.take());
-            // One that died, or was made for other limits, ends when it is dropped.
+            // A parked process that died, or was made for other limits, ends when it is dropped.
             if parked.whole == request.whole
                 && let Ok(busy) = parked.take(request, descriptors)
             {
@@ -93,7 +93,7 @@ impl Loop {
         let group = self.memory.birthplace(number, whole).map_err(|error| (Step::Group, error));
         let parked = group.and_then(|group| {
             let group = group.as_ref().and_then(Group::birthplace).map(AsFd::as_fd);
-            let made = self.cradle.park(group, users.as_ref()).map_err(|error| (Step::Clone, error))?;
+            let made = self.spawner.park(group, users.as_ref()).map_err(|error| (Step::Clone, error))?;
             Ok(Parked::new(made, number, whole, users))
         });
         if parked.is_err() {

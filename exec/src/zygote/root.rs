@@ -31,8 +31,8 @@ use rustix::mount::{
     unmount,
 };
 
-use crate::surface;
 use crate::sys::{self, Extent, MountAttributes};
+use crate::walls::host_paths;
 use crate::wire::{Namespaces, RootPlan};
 
 /// Where the processes of a run are shown; `/proc` leads here.
@@ -51,6 +51,8 @@ const ETC_ENTRIES_MAX: usize = 10_000;
 const ETC_DEPTH_MAX: usize = 8;
 /// Size of the root's own files, as `tmpfs(5)` takes it.
 const ROOT_SIZE: &str = "64m";
+/// Size of an empty directory; the smallest, because 0 is no limit.
+const EMPTY_SIZE: &str = "4k";
 /// Where the new root is attached until it is the root; every system has it, and its contents are held open.
 const FOOTHOLD: &str = "/proc";
 
@@ -81,7 +83,7 @@ pub(super) struct Root {
     pub(super) directory: OwnedFd,
     /// The network of the host, for runs that may use it.
     pub(super) host_network: OwnedFd,
-    /// What it offers.
+    /// The namespaces and mounts that it offers.
     pub(super) offers: Namespaces,
 }
 
@@ -177,7 +179,7 @@ fn fill(root: &Path) -> io::Result<()> {
 /// Copies what the host's `/etc` has of the files that every run may read.
 fn copy_etc(root: &Path) -> io::Result<()> {
     let mut left = ETC_ENTRIES_MAX;
-    let named = surface::etc().chain(surface::python_trees());
+    let named = host_paths::etc().chain(host_paths::python_trees());
     for path in named {
         let Ok(relative) = path.strip_prefix("/") else { continue };
         let target = root.join(relative);
@@ -322,6 +324,15 @@ fn try_own_processes() -> Result<(), String> {
         Ok(_) => Err("a process that was to try it was killed".to_owned()),
         Err(error) => Err(refused(error.into())),
     }
+}
+
+/// Lets an empty directory stand over the `/proc` of a run whose network is not its own: `/proc/net` tells of the
+/// sockets of all that are in it.
+pub(super) fn cover_processes() -> io::Result<()> {
+    let closed = MountAttrFlags::MOUNT_ATTR_RDONLY
+        .union(MountAttrFlags::MOUNT_ATTR_NOEXEC)
+        .union(MountAttrFlags::MOUNT_ATTR_NODEV);
+    attach(&memory_files("0555", EMPTY_SIZE, closed)?, PROC)
 }
 
 /// Mounts the `/proc` of a run. Processes of other users are not shown, so the first process is not either (proc(5)).

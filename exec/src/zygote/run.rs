@@ -5,16 +5,12 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use super::busy::Busy;
+use super::deadline::allowed;
 use super::memory::{Charge, ROUND};
-use crate::result::Limit;
+use super::shared_clock::SharedClock;
+use crate::limit::Limit;
 use crate::sys::Dead;
 use crate::wire::{Place, Report, Request};
-
-/// How much longer than its deadline a run lives when the service does not end it.
-const GRACE: Duration = Duration::from_secs(1);
-/// Longest deadline that is counted, in milliseconds: a year.
-const DEADLINE_MAX_MS: u64 = 366 * 24 * 3600 * 1000;
 
 /// A run under way.
 pub(super) struct Run {
@@ -25,20 +21,20 @@ pub(super) struct Run {
     pub(super) socket: OwnedFd,
     pub(super) identity: Option<u32>,
     pub(super) killed: bool,
-    /// When it is killed although nobody asked.
+    /// When the launcher kills the run although the service did not ask.
     pub(super) deadline: Instant,
-    /// What the warden must know of it.
+    /// The facts of the run that the memory monitor needs.
     pub(super) charge: Charge,
     /// When it is told.
     pub(super) due: Option<Instant>,
     /// Whether it was told.
     pub(super) watched: bool,
-    /// The limit that the warden found exceeded.
+    /// The limit that the memory monitor found exceeded.
     pub(super) limit: Option<Limit>,
     /// The user namespace of its command, lent for as long as the run lives.
     pub(super) users: Option<OwnedFd>,
     /// Of a first process that may stay: whether it has a run.
-    busy: Option<Busy>,
+    busy: Option<SharedClock>,
 }
 
 /// The process of a run that was started.
@@ -46,19 +42,14 @@ pub(super) struct Spawned {
     /// The number of the run.
     pub(super) number: u64,
     pub(super) pid: Pid,
-    /// What is shared with a first process that may stay.
-    pub(super) busy: Option<Busy>,
+    /// The clock that is shared with a first process that may stay.
+    pub(super) busy: Option<SharedClock>,
     /// The user namespace of its command.
     pub(super) users: Option<OwnedFd>,
 }
 
-/// How long the launcher lets a run live that may take `deadline_ms`.
-pub(super) fn allowed(deadline_ms: u64) -> Duration {
-    Duration::from_millis(deadline_ms.min(DEADLINE_MAX_MS)) + GRACE
-}
-
 impl Run {
-    /// The run of `request` with its process, which the warden must know of at `due`.
+    /// The run of `request` with its process, which the memory monitor must know of at `due`.
     pub(super) fn new(
         request: &Request,
         socket: OwnedFd,
@@ -94,13 +85,14 @@ impl Run {
 
     /// Looks whether a first process that may stay has a run by now. When to look again, where nothing else says so.
     pub(super) fn look(&mut self, now: Instant, patience: Option<Duration>) -> Option<Instant> {
-        // Also while it is watched: it may have decided to stay just before it was told.
+        // Also while the run is watched: its first process may have decided to stay just before it was told of the
+        // watch.
         let busy = self.busy.as_ref().filter(|_| !self.killed)?;
-        match busy.stint() {
-            Some(stint) => {
+        match busy.current_run() {
+            Some(current_run) => {
                 let patience = patience.filter(|_| !self.watched);
-                self.due = patience.map(|patience| now + patience.saturating_sub(stint.age));
-                self.deadline = now + stint.left;
+                self.due = patience.map(|patience| now + patience.saturating_sub(current_run.age));
+                self.deadline = now + current_run.left;
             }
             None => {
                 self.due = None;
@@ -110,7 +102,7 @@ impl Run {
         Some(now + ROUND)
     }
 
-    /// Notes that the warden was told.
+    /// Notes that the memory monitor was told.
     pub(super) fn is_watched_now(&mut self) {
         self.due = None;
         self.watched = true;
@@ -119,7 +111,7 @@ impl Run {
         }
     }
 
-    /// What the service is told when the process has ended; `found` is a limit for which the kernel ended it.
+    /// The report to the service when the process has ended; `found` is a limit for which the kernel ended it.
     pub(super) fn exited(&self, Dead { code, signal, .. }: Dead, found: Option<Limit>) -> Report {
         Report::Exited { code, signal, limit: self.limit.or(found) }
     }
@@ -130,7 +122,7 @@ mod tests {
     use super::*;
     use crate::wire::{Ceilings, Command, Sockets, Whole};
 
-    fn run(deadline_ms: u64, busy: Busy) -> Run {
+    fn run(deadline_ms: u64, busy: SharedClock) -> Run {
         let request = Request {
             command: Command { program: "/bin/true".into(), arguments: Vec::new(), environment: Vec::new() },
             identity: None,
@@ -144,7 +136,7 @@ mod tests {
             has_terminal: false,
             may_stay: true,
         };
-        let (socket, _) = crate::launcher::packet_sockets().unwrap();
+        let (socket, _) = crate::wire::packet_sockets().unwrap();
         let spawned = Spawned { number: 1, pid: nix::unistd::getpid(), busy: Some(busy), users: None };
         Run::new(&request, socket, spawned, false, None)
     }
@@ -152,11 +144,11 @@ mod tests {
     #[test]
     fn a_run_after_one_that_was_watched_has_its_own_deadline() {
         let (now, hour) = (Instant::now(), Duration::from_secs(3600));
-        let busy = Busy::new().unwrap();
+        let busy = SharedClock::new().unwrap();
         busy.begin(1);
         let mut run = run(1, busy);
         run.is_watched_now();
-        // It had decided before that it stays.
+        // The process had decided before that it stays.
         let busy = run.busy.as_ref().unwrap();
         busy.end();
         assert!(run.look(now, Some(ROUND)).is_some());

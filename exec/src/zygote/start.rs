@@ -1,4 +1,4 @@
-//! What the launcher does once, before its first run.
+//! The steps that the launcher takes once, before its first run.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,12 +10,12 @@ use rustix::fs::{Mode, OFlags};
 use rustix::thread::CapabilitySet;
 
 use super::Loop;
-use super::child::Cradle;
+use super::child::Spawner;
 use super::memory::{Means, Memory};
 use super::users::Users;
 use super::{network, root, supervision};
-use crate::seccomp::{self, Surroundings};
 use crate::sys;
+use crate::walls::seccomp::{self, Surroundings};
 use crate::wire::{self, Hello, PACKET_BYTES_MAX, Setup};
 
 /// Gives up everything a launcher does not need, once, so that no run has to.
@@ -69,7 +69,8 @@ pub(super) fn start() -> io::Result<Loop> {
         Surroundings::Host => supervision::probe(),
         Surroundings::Namespaces => Err("runs see nothing that a supervisor would keep from them".to_owned()),
     };
-    let filter = match seccomp::load_opening(surroundings, setup.memory_files) {
+    let landlock = sys::landlock_abi().unwrap_or(0);
+    let filter = match seccomp::load_opening(surroundings, setup.memory_files, landlock) {
         Ok(()) if seccomp::is_in_force() => Ok(()),
         Ok(()) => Err("the filter was accepted but refuses nothing".to_owned()),
         Err(error) => Err(format!("the kernel refuses the filter: {error}")),
@@ -96,9 +97,9 @@ pub(super) fn start() -> io::Result<Loop> {
     }
     shown.extend(networks.iter().map(|(_, socket)| socket.as_fd()));
     wire::send(main.as_fd(), &hello, &shown)?;
-    let cradle = Cradle::new(root, filtered, supervises)?;
+    let spawner = Spawner::new(root, filtered, supervises)?;
     let networks = networks.map(|(pid, _)| pid);
-    Ok(Loop::new((main, children), cradle, filtered, memory, users, networks))
+    Ok(Loop::new((main, children), spawner, filtered, memory, users, networks))
 }
 
 /// Empties the bounding set and keeps what launching needs; tells whether that includes changing identity.
@@ -106,7 +107,7 @@ fn reduce_capabilities(mounts: bool) -> bool {
     let mut kept =
         CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL | CapabilitySet::DAC_READ_SEARCH;
     if mounts {
-        // SETFCAP: a user namespace in which user 0 has a meaning is made by nobody without it (Linux 5.12).
+        // SETFCAP: without it no process can make a user namespace that maps user 0 (Linux 5.12).
         kept |= CapabilitySet::SYS_ADMIN | CapabilitySet::SETFCAP;
     }
     let Ok(mut sets) = rustix::thread::capabilities(None) else { return false };

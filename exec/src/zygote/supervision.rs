@@ -8,8 +8,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::seccomp;
 use crate::sys::{self, Answer};
+use crate::walls::seccomp;
 use crate::wire;
 
 /// How long each step may take.
@@ -20,7 +20,7 @@ const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 /// To be called when `no_new_privs` is set.
 pub(super) fn probe() -> Result<(), String> {
     let failed = |error: io::Error| format!("no system call can be answered for a run: {error}");
-    let (ours, theirs) = crate::launcher::packet_sockets().map_err(failed)?;
+    let (ours, theirs) = wire::packet_sockets().map_err(failed)?;
     let Some(child) = sys::fork_single_threaded().map_err(failed)? else {
         drop(ours);
         sys::exit_now(match ask(theirs.as_fd()) {

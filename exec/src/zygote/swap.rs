@@ -35,7 +35,7 @@ pub(super) fn answer(owner: u32, reply: &OwnedFd) {
 /// As `clone(2)` and `user_namespaces(7)`: `EPERM` without `CAP_SETUID`, `CAP_SETGID` and `CAP_SETFCAP`.
 fn swap_owner(owner: u32) -> io::Result<OwnedFd> {
     let own = rustix::process::geteuid().as_raw();
-    let (ours, theirs) = crate::launcher::packet_sockets()?;
+    let (ours, theirs) = wire::packet_sockets()?;
     let Some(child) = sys::fork_into(CloneFlags::CLONE_NEWUSER, None)? else {
         // The end of the other half is what this process waits for: it must not hold it open itself.
         drop(ours);

@@ -77,7 +77,7 @@ pub(super) fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
 /// Makes a namespace in which this user is the only one and has the same number.
 fn make() -> io::Result<OwnedFd> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let (ours, theirs) = crate::launcher::packet_sockets()?;
+    let (ours, theirs) = wire::packet_sockets()?;
     let Some(child) = sys::fork_into(CloneFlags::CLONE_NEWUSER, None)? else {
         let offered = map_own(user, group).and_then(|()| {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;

@@ -95,7 +95,7 @@ impl Sandbox {
         let mounts = launcher.mounts();
         let view = View {
             tree: if mounts { "/workspace".into() } else { tree.clone() },
-            scratch: if mounts { exec::mounts::HOME.into() } else { scratch.clone() },
+            scratch: if mounts { exec::HOME.into() } else { scratch.clone() },
             sandbox_path: "/workspace".to_owned(),
             aliases: Vec::new(),
             owner,
@@ -109,10 +109,7 @@ impl Sandbox {
         own(&root.path().join("outside/secret"), owner);
         let attachments = match mounts {
             false => Vec::new(),
-            true => vec![
-                attach("/workspace", &tree, Role::Tree),
-                attach(exec::mounts::HOME, &scratch, Role::Home),
-            ],
+            true => vec![attach("/workspace", &tree, Role::Tree), attach(exec::HOME, &scratch, Role::Home)],
         };
         Some(Self { launcher, root, tree, view, attachments })
     }

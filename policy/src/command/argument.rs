@@ -8,7 +8,7 @@ use super::refusal::Rule;
 use super::sed;
 use super::word::Edit;
 
-/// What an argument is to the command that receives it.
+/// The meaning of an argument to the command that receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Role {
@@ -20,7 +20,7 @@ pub(crate) enum Role {
     Soft,
     /// A path.
     Path,
-    /// Anything; whatever looks like a path counts as one.
+    /// Any text; a text that looks like a path counts as a path.
     Text,
     /// A URL, or a path by `file:`; curl makes several of one with `{a,b}` or `[a-c]`.
     Url,

@@ -5,7 +5,8 @@
 //!
 //! | File | Holds |
 //! | --- | --- |
-//! | `policy` | [`CommandPolicy`], [`Profile`]: the whitelist, and the one entrance to everything below |
+//! | `policy` | [`CommandPolicy`]: the one entrance to everything below |
+//! | `whitelist` | [`Profile`], and which programs may run |
 //! | `refusal` | [`Refusal`] and [`Rule`]: why not, and what to do instead |
 //! | `anchors` | [`Anchors`]: the absolute paths that mean the tree |
 //! | `argument` | one argument in one role: is it a path, and where does it point |
@@ -27,8 +28,10 @@ mod rules;
 mod sed;
 mod shell;
 mod vector;
+mod whitelist;
 mod word;
 
 pub use anchors::Anchors;
-pub use policy::{CheckedCommand, CommandPolicy, PolicyError, Profile};
+pub use policy::{CheckedCommand, CommandPolicy, PolicyError};
 pub use refusal::{CommandHint, Refusal, Rule};
+pub use whitelist::Profile;

@@ -1,34 +1,22 @@
 //! [`CommandPolicy`]: the whitelist, and the one entrance to the scan of arguments.
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::anchors::Anchors;
-use super::refusal::{CommandHint, Refusal, excerpt};
+use super::refusal::{Refusal, excerpt};
 use super::rules::Rules;
+use super::shell::Commands;
 use super::vector::Scan;
+use super::whitelist::{Profile, Whitelist};
 use super::word::{Edit, Edits, Word, edited};
 use crate::RunLimits;
 
 /// Longest single argument with its NUL, in bytes (`MAX_ARG_STRLEN` of execve(2)).
 const ARGUMENT_BYTES_MAX: usize = 131_072;
-/// What execve(2) adds to an argument: its NUL and its pointer.
+/// The bytes that execve(2) adds to an argument: its NUL and its pointer.
 const ARGUMENT_COST_BYTES: usize = 9;
 /// Longest name of a further direct command, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-
-/// How far the whitelist reaches below the command itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Profile {
-    /// Descendants may execute the direct commands only.
-    Strict,
-    /// Descendants may execute the direct commands and the helpers.
-    #[default]
-    Default,
-    /// Descendants may execute anything in the read-only system directories.
-    Open,
-}
 
 /// Why a policy cannot be made.
 #[derive(Debug, Error)]
@@ -56,9 +44,7 @@ pub struct CheckedCommand {
 /// Decides which commands may run and where their arguments may point.
 #[derive(Clone, Debug)]
 pub struct CommandPolicy {
-    profile: Profile,
-    rules: Rules,
-    extra: Vec<String>,
+    whitelist: Whitelist,
     arguments_bytes: usize,
 }
 
@@ -79,7 +65,8 @@ impl CommandPolicy {
                 extra.push(name.clone());
             }
         }
-        Ok(Self { profile, rules, extra, arguments_bytes: RunLimits::default().arguments_bytes })
+        let whitelist = Whitelist { profile, rules, extra };
+        Ok(Self { whitelist, arguments_bytes: RunLimits::default().arguments_bytes })
     }
 
     /// The same policy with another bound on all arguments together, in bytes
@@ -93,24 +80,19 @@ impl CommandPolicy {
     /// How far the whitelist reaches below the command itself.
     #[must_use]
     pub fn profile(&self) -> Profile {
-        self.profile
+        self.whitelist.profile
     }
 
     /// Names of the programs that a caller may start, configured ones last.
     pub fn direct(&self) -> impl Iterator<Item = &str> {
-        self.rules
-            .direct
-            .iter()
-            .map(|program| program.name.as_str())
-            .chain(self.extra.iter().map(String::as_str))
+        self.whitelist.direct()
     }
 
     /// Names of the further programs that descendants may execute; none in [`Profile::Strict`].
     ///
     /// In [`Profile::Open`] they are a part of what may be executed, not all of it.
     pub fn helpers(&self) -> impl Iterator<Item = &str> {
-        let is_listed = self.profile != Profile::Strict;
-        self.rules.helpers.iter().filter(move |_| is_listed).map(|program| program.name.as_str())
+        self.whitelist.helpers()
     }
 
     /// Checks a command and its arguments as a caller sent them, for the tree of `anchors`.
@@ -127,12 +109,12 @@ impl CommandPolicy {
         args: &[String],
         anchors: &Anchors,
     ) -> Result<CheckedCommand, Refusal> {
-        let program = self.program(command)?;
+        let program = self.whitelist.program(command)?;
         self.check_size(args)?;
         let words: Vec<Word> =
             args.iter().enumerate().map(|(index, text)| Word::argument(index, text)).collect();
         let mut edits = Edits::new();
-        Scan::new(self, anchors).arguments(program, &words, &mut edits)?;
+        Scan::new(&self.whitelist, anchors).arguments(program, &words, &mut edits)?;
         let mut edits_of: Vec<Vec<Edit>> = vec![Vec::new(); args.len()];
         for (index, edit) in edits {
             if let Some(edits) = edits_of.get_mut(index) {
@@ -156,19 +138,6 @@ impl CommandPolicy {
         }
         args.push(script.to_owned());
         self.check("bash", &args, anchors).map_err(Refusal::nowhere)
-    }
-
-    /// The canonical name of a direct command.
-    fn program<'a>(&'a self, command: &'a str) -> Result<&'a str, Refusal> {
-        let listed =
-            self.rules.direct.iter().find(|program| {
-                program.name == command || program.aliases.iter().any(|alias| alias == command)
-            });
-        match listed {
-            Some(program) => Ok(&program.name),
-            None if self.extra.iter().any(|name| name == command) => Ok(command),
-            None => Err(self.not_allowed(command)),
-        }
     }
 
     fn check_size(&self, args: &[String]) -> Result<(), Refusal> {
@@ -195,30 +164,6 @@ impl CommandPolicy {
             )));
         }
         Ok(())
-    }
-
-    pub(crate) fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
-    /// Tells whether a descendant may execute the program `name` of a system directory.
-    pub(crate) fn permits(&self, name: &str) -> bool {
-        self.profile == Profile::Open
-            || self.direct().chain(self.helpers()).any(|allowed| allowed == name)
-            || self.program(name).is_ok()
-    }
-
-    /// The refusal of `command`, which names what is allowed and what was probably meant.
-    pub(crate) fn not_allowed(&self, command: &str) -> Refusal {
-        let hint = if command.contains('/') || command.contains(char::is_whitespace) {
-            CommandHint::NotABareName
-        } else if self.helpers().any(|name| name == command) {
-            CommandHint::Helper
-        } else {
-            CommandHint::Unknown
-        };
-        let allowed = self.direct().map(str::to_owned).collect();
-        Refusal::CommandNotAllowed { command: excerpt(command), allowed, hint }
     }
 }
 
@@ -250,9 +195,9 @@ mod tests {
         let anchors = anchors();
         let decide = |name: &str, args: &[String]| {
             let words: Vec<Word> = args.iter().enumerate().map(|(i, text)| Word::argument(i, text)).collect();
-            Scan::new(&policy, &anchors).arguments(name, &words, &mut Edits::new())
+            Scan::new(&policy.whitelist, &anchors).arguments(name, &words, &mut Edits::new())
         };
-        for program in policy.rules.direct.iter().chain(&policy.rules.helpers) {
+        for program in policy.whitelist.rules.direct.iter().chain(&policy.whitelist.rules.helpers) {
             for args in &program.allowed {
                 assert_eq!(decide(&program.name, args), Ok(()), "{} {args:?}", program.name);
             }

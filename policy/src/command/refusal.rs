@@ -22,7 +22,7 @@ pub enum Refusal {
         command: String,
         /// The names that may be used instead, in the order of the rules.
         allowed: Vec<String>,
-        /// What the sender probably meant.
+        /// The likely mistake of the sender.
         hint: CommandHint,
     },
     /// An argument points outside the tree.
@@ -38,12 +38,12 @@ pub enum Refusal {
     /// The request itself cannot be carried out as sent.
     #[error("{problem}")]
     Invalid {
-        /// What is wrong with it and what to send instead.
+        /// The fault, and the advice what to send instead.
         problem: String,
     },
 }
 
-/// What the sender of a command that is not allowed probably meant.
+/// The likely mistake of the sender of a command that is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandHint {

@@ -50,7 +50,7 @@ pub(crate) enum Form {
     Eval,
 }
 
-/// What follows the listed operands of a grammar.
+/// The operands after the listed ones of a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tail {
@@ -69,7 +69,7 @@ pub(crate) struct Grammar {
     /// Roles of the operands in order; the last one repeats unless there is a tail.
     #[serde(default)]
     pub(crate) operands: Vec<Role>,
-    /// What stands after exactly the listed operands.
+    /// The operands after exactly the listed ones.
     #[serde(default)]
     pub(crate) tail: Option<Tail>,
     /// Options with a value, by the role of the value.

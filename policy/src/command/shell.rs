@@ -2,14 +2,13 @@
 //!
 //! Reads enough of the shell's grammar (POSIX.1-2024, Shell Command Language, chapter 2; bash(1)) to tell words
 //! from operators and data from paths: quotes, substitutions, here-documents, compound commands. It runs in one
-//! pass over the bytes of the script and recurses at most [`super::vector::NESTING_MAX`] deep.
+//! pass over the bytes of the script and recurses only as deep as [`Commands::deeper`] lets it.
 
 mod lexer;
 mod words;
 
 use super::argument::value_of_assignment;
 use super::refusal::Refusal;
-use super::vector::Scan;
 use super::word::{Edit, Edits, Word};
 use lexer::Lexer;
 
@@ -17,7 +16,7 @@ use lexer::Lexer;
 const COMMAND_FOLLOWS: [&str; 14] =
     ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "{", "}", "!", "time", "coproc"];
 
-/// What ends a list of commands.
+/// The end of a list of commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Script,
@@ -36,13 +35,34 @@ enum Case {
     Commands,
 }
 
+/// Judges the commands that are found in a script.
+pub(super) trait Commands: Sized {
+    /// The same one command deeper.
+    ///
+    /// # Errors
+    /// [`Refusal::Invalid`]: commands are nested too deep.
+    fn deeper(&self) -> Result<Self, Refusal>;
+
+    /// Reads a command whose program is among its words, after any `NAME=value`.
+    ///
+    /// # Errors
+    /// As [`scan`].
+    fn command(&self, words: &[Word], edits: &mut Edits) -> Result<(), Refusal>;
+
+    /// Reads the arguments of the program `name`.
+    ///
+    /// # Errors
+    /// As [`scan`].
+    fn arguments(&self, name: &str, words: &[Word], edits: &mut Edits) -> Result<(), Refusal>;
+}
+
 /// Scans `script` and returns the rewriting it needs.
 ///
 /// # Errors
 /// * [`Refusal::PathEscape`]: a word that is a path points outside the tree.
 /// * [`Refusal::CommandNotAllowed`]: a system program is named that is on no list.
 /// * [`Refusal::Invalid`]: a quote or substitution never ends, or too many are nested.
-pub(crate) fn scan(script: &str, scan: &Scan<'_>) -> Result<Vec<Edit>, Refusal> {
+pub(crate) fn scan(script: &str, scan: &impl Commands) -> Result<Vec<Edit>, Refusal> {
     let mut shell = Shell { lexer: Lexer::new(script), edits: Vec::new(), in_backticks: false };
     shell.list(End::Script, scan)?;
     Ok(shell.edits)
@@ -58,7 +78,7 @@ struct Shell<'s> {
 
 impl Shell<'_> {
     /// Reads commands up to `end`, which is consumed.
-    fn list(&mut self, end: End, scan: &Scan<'_>) -> Result<(), Refusal> {
+    fn list(&mut self, end: End, scan: &impl Commands) -> Result<(), Refusal> {
         let scan = &scan.deeper()?;
         let started = self.lexer.position();
         let mut words = Vec::new();
@@ -147,7 +167,7 @@ impl Shell<'_> {
     }
 
     /// Adds a word to the command that is being read.
-    fn take(&mut self, word: Word, words: &mut Vec<Word>, scan: &Scan<'_>) -> Result<(), Refusal> {
+    fn take(&mut self, word: Word, words: &mut Vec<Word>, scan: &impl Commands) -> Result<(), Refusal> {
         let next = self.lexer.peek();
         let is_descriptor = !word.is_quoted && word.text.bytes().all(|byte| byte.is_ascii_digit());
         if is_descriptor && matches!(next, Some(b'<' | b'>')) {
@@ -163,7 +183,7 @@ impl Shell<'_> {
     }
 
     /// Reads words up to the byte `end`, over line ends; the byte before them and `end` are consumed.
-    fn words_until(&mut self, end: u8, scan: &Scan<'_>) -> Result<Vec<Word>, Refusal> {
+    fn words_until(&mut self, end: u8, scan: &impl Commands) -> Result<Vec<Word>, Refusal> {
         let started = self.lexer.position();
         let mut words = Vec::new();
         self.lexer.advance(1);
@@ -186,7 +206,7 @@ impl Shell<'_> {
     }
 
     /// Reads the rest of `[[ … ]]`, whose operators are not the shell's.
-    fn conditional(&mut self, scan: &Scan<'_>) -> Result<(), Refusal> {
+    fn conditional(&mut self, scan: &impl Commands) -> Result<(), Refusal> {
         let started = self.lexer.position();
         let mut words = Vec::new();
         loop {
@@ -207,7 +227,7 @@ impl Shell<'_> {
     }
 
     /// Judges the command read so far and forgets it.
-    fn finish(&mut self, words: &mut Vec<Word>, scan: &Scan<'_>) -> Result<(), Refusal> {
+    fn finish(&mut self, words: &mut Vec<Word>, scan: &impl Commands) -> Result<(), Refusal> {
         let words = std::mem::take(words);
         let mut edits = Edits::new();
         scan.command(&words, &mut edits)?;
@@ -216,7 +236,7 @@ impl Shell<'_> {
     }
 
     /// Judges `words` as the arguments of `name`.
-    fn run(&mut self, name: &str, words: Vec<Word>, scan: &Scan<'_>) -> Result<(), Refusal> {
+    fn run(&mut self, name: &str, words: Vec<Word>, scan: &impl Commands) -> Result<(), Refusal> {
         let mut edits = Edits::new();
         scan.arguments(name, &words, &mut edits)?;
         self.trace(&words, edits);
@@ -232,7 +252,7 @@ impl Shell<'_> {
     }
 
     /// Reads a redirection and judges its target.
-    fn redirection(&mut self, scan: &Scan<'_>) -> Result<(), Refusal> {
+    fn redirection(&mut self, scan: &impl Commands) -> Result<(), Refusal> {
         let operator = self.lexer.redirection();
         self.lexer.skip_blanks();
         let word = self.word(scan)?;

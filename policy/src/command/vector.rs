@@ -2,10 +2,10 @@
 
 use super::anchors::{Aim, Anchors};
 use super::argument::{Role, judge, value_of_assignment};
-use super::policy::CommandPolicy;
 use super::refusal::{Refusal, UNKNOWN};
 use super::rules::{Form, Grammar, Tail};
-use super::shell;
+use super::shell::{self, Commands};
+use super::whitelist::Whitelist;
 use super::word::{Edit, Edits, Word};
 
 /// Commands inside commands (`bash -c`, `$(…)`, `xargs`, `env`, `find -exec`) that are followed before giving up.
@@ -17,40 +17,14 @@ const PROGRAM_DIRECTORIES: [&str; 3] = ["/bin/", "/usr/bin/", "/usr/local/bin/"]
 /// One scan: the rules and the tree it holds the words against, and how deep inside other commands it is.
 #[derive(Clone, Copy)]
 pub(crate) struct Scan<'a> {
-    policy: &'a CommandPolicy,
+    whitelist: &'a Whitelist,
     anchors: &'a Anchors,
     depth: usize,
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(policy: &'a CommandPolicy, anchors: &'a Anchors) -> Self {
-        Self { policy, anchors, depth: 0 }
-    }
-
-    /// The same scan one command deeper.
-    pub(crate) fn deeper(&self) -> Result<Self, Refusal> {
-        if self.depth == NESTING_MAX {
-            return Err(Refusal::invalid(format!(
-                "commands are nested more than {NESTING_MAX} deep: write the inner ones to a script file and run that"
-            )));
-        }
-        Ok(Self { depth: self.depth + 1, ..*self })
-    }
-
-    /// Reads a command whose program is among its words, after any `NAME=value`.
-    pub(crate) fn command(&self, words: &[Word], edits: &mut Edits) -> Result<(), Refusal> {
-        let scan = self.deeper()?;
-        let mut rest = words;
-        while let Some((word, after)) = rest.split_first() {
-            rest = after;
-            if value_of_assignment(&word.text).is_some() {
-                scan.judge(Role::Soft, word, 0, edits)?;
-                continue;
-            }
-            let name = scan.program(word, edits)?;
-            return scan.arguments(name, rest, edits);
-        }
-        Ok(())
+    pub(crate) fn new(whitelist: &'a Whitelist, anchors: &'a Anchors) -> Self {
+        Self { whitelist, anchors, depth: 0 }
     }
 
     /// Judges a word in command position and returns the name that its grammar goes by.
@@ -63,34 +37,13 @@ impl<'a> Scan<'a> {
         if let Some(name) = system.filter(|name| !name.contains('/'))
             && self.anchors.aim(text) != Aim::Inside
         {
-            if name.contains(UNKNOWN) || self.policy.permits(name) {
+            if name.contains(UNKNOWN) || self.whitelist.permits(name) {
                 return Ok(name);
             }
-            return Err(self.policy.not_allowed(text));
+            return Err(self.whitelist.not_allowed(text));
         }
         self.judge(Role::Path, word, 0, edits)?;
         Ok(text)
-    }
-
-    /// Reads the arguments of the program `name`.
-    pub(crate) fn arguments(&self, name: &str, words: &[Word], edits: &mut Edits) -> Result<(), Refusal> {
-        let Some(grammar) = self.policy.rules().grammar(name) else {
-            return self.all(Role::Text, words, edits);
-        };
-        match grammar.form {
-            Form::Operands => words
-                .iter()
-                .enumerate()
-                .try_for_each(|(i, word)| self.judge(grammar.operand(i), word, 0, edits)),
-            Form::Options => self.options(grammar, words, edits),
-            Form::Shell => self.shell(grammar, words, edits),
-            Form::Find => self.find(grammar, words, edits),
-            // Several words are joined by blanks; read as one command they keep their quotes.
-            Form::Eval => match words {
-                [script] => self.deeper()?.judge(Role::Script, script, 0, edits),
-                _ => self.command(words, edits),
-            },
-        }
     }
 
     fn all(&self, role: Role, words: &[Word], edits: &mut Edits) -> Result<(), Refusal> {
@@ -279,7 +232,53 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// What reading an option found.
+impl Commands for Scan<'_> {
+    fn deeper(&self) -> Result<Self, Refusal> {
+        if self.depth == NESTING_MAX {
+            return Err(Refusal::invalid(format!(
+                "commands are nested more than {NESTING_MAX} deep: write the inner ones to a script file and run that"
+            )));
+        }
+        Ok(Self { depth: self.depth + 1, ..*self })
+    }
+
+    fn command(&self, words: &[Word], edits: &mut Edits) -> Result<(), Refusal> {
+        let scan = self.deeper()?;
+        let mut rest = words;
+        while let Some((word, after)) = rest.split_first() {
+            rest = after;
+            if value_of_assignment(&word.text).is_some() {
+                scan.judge(Role::Soft, word, 0, edits)?;
+                continue;
+            }
+            let name = scan.program(word, edits)?;
+            return scan.arguments(name, rest, edits);
+        }
+        Ok(())
+    }
+
+    fn arguments(&self, name: &str, words: &[Word], edits: &mut Edits) -> Result<(), Refusal> {
+        let Some(grammar) = self.whitelist.rules.grammar(name) else {
+            return self.all(Role::Text, words, edits);
+        };
+        match grammar.form {
+            Form::Operands => words
+                .iter()
+                .enumerate()
+                .try_for_each(|(i, word)| self.judge(grammar.operand(i), word, 0, edits)),
+            Form::Options => self.options(grammar, words, edits),
+            Form::Shell => self.shell(grammar, words, edits),
+            Form::Find => self.find(grammar, words, edits),
+            // Several words are joined by blanks; read as one command they keep their quotes.
+            Form::Eval => match words {
+                [script] => self.deeper()?.judge(Role::Script, script, 0, edits),
+                _ => self.command(words, edits),
+            },
+        }
+    }
+}
+
+/// The outcome of reading an option.
 struct OptionRead {
     /// The option by its name, without a value.
     name: String,

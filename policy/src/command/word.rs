@@ -7,7 +7,7 @@ use std::ops::Range;
 pub(crate) struct Edit {
     /// The bytes replaced.
     pub(crate) range: Range<usize>,
-    /// What stands there instead.
+    /// The text that stands there instead.
     pub(crate) text: String,
 }
 

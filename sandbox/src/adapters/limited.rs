@@ -12,7 +12,7 @@ use crate::{
     ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
 };
 
-/// What a [`Limited`] sandbox lets through.
+/// The limits of a [`Limited`] sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Calls about files at once; a file counts until it was read to its end.
@@ -151,7 +151,7 @@ impl Sandbox for Limited {
         self.inner.remove_all(user, path).await
     }
 
-    // Who closes does not wait for those who are busy.
+    // A call to close does not wait for the calls under way.
 
     async fn close_for_user(&self, user: &UserId) -> Result<()> {
         self.inner.close_for_user(user).await

@@ -11,7 +11,7 @@ use crate::{
 
 /// A sandbox whose files can be looked at only.
 ///
-/// Changes are [`ErrorKind::PermissionDenied`]. Commands, of which nobody knows what they change, are
+/// Changes are [`ErrorKind::PermissionDenied`]. Commands, whose changes cannot be known beforehand, are
 /// [`ErrorKind::Unsupported`].
 #[derive(Clone, Debug)]
 pub struct ReadOnly {

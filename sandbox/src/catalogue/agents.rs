@@ -110,7 +110,7 @@ fn is_agent_name(name: &str) -> bool {
 pub struct Agents {
     /// By name.
     pub agents: Vec<Agent>,
-    /// What could not be read, one sentence each; the rest is there.
+    /// The agents that could not be read, one sentence each; the rest is there.
     pub problems: Vec<String>,
 }
 

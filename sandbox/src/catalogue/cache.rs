@@ -14,10 +14,10 @@ use crate::{Result, UserId};
 pub const TTL: Duration = Duration::from_secs(5 * 60);
 /// Users that are remembered.
 const USERS_MAX: usize = 10_000;
-/// What is remembered of all of them together, in bytes: 256 MiB.
+/// The memory for all of them together, in bytes: 256 MiB.
 const BYTES_MAX: usize = 256 << 20;
 
-/// What time it is.
+/// A clock.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 
@@ -27,7 +27,7 @@ impl Clock {
         Self(Arc::new(now))
     }
 
-    /// What it says.
+    /// The present time.
     #[must_use]
     pub fn now(&self) -> SystemTime {
         (self.0)()
@@ -46,7 +46,7 @@ pub fn system_clock() -> Clock {
     Clock::new(SystemTime::now)
 }
 
-/// What takes room.
+/// A value that takes room.
 pub(super) trait Weigh {
     /// About how many bytes.
     fn bytes(&self) -> usize;

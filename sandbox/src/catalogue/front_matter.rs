@@ -12,7 +12,7 @@ pub struct FrontMatter {
     pub description: Option<String>,
     /// All fields, where the head is YAML.
     pub(super) fields: Value,
-    /// Whether it is not, and names tools or capabilities, which nobody could read then.
+    /// Whether the head is not YAML and names tools or capabilities, which then cannot be read.
     pub(super) has_unread_rights: bool,
     /// The text after the head; all of it where there is none.
     pub body: String,

@@ -1,4 +1,4 @@
-//! What a model is told of: the skills and the agents of a user, and those that all share.
+//! The catalogue for a model: the skills and the agents of a user, and those that all share.
 //!
 //! * [`SkillStore`], [`AgentStore`]: read, kept for five minutes for each user, and rendered for a prompt.
 //! * [`Watched`]: a sandbox whose changes make them forget at once.

@@ -1,6 +1,6 @@
 //! Text for a prompt that cannot end its element.
 
-use crate::tools::truncate;
+use crate::text::truncate;
 
 /// Longest text of one element, in characters.
 pub(super) const CHARACTERS_MAX: usize = 1024;

@@ -9,7 +9,7 @@ use super::cache::{Cache, Clock, Weigh};
 use super::render::{CHARACTERS_MAX, element};
 use super::{ENTRIES_MAX, Forget, HEAD_BYTES_MAX, READS_MAX, SKILL_FILE, SKILLS_DIRECTORY, front_matter};
 use crate::place::Directory;
-use crate::tools::truncate;
+use crate::text::truncate;
 use crate::{FileKind, Place, Result, Sandbox, UserId};
 
 /// A skill as a model is told of it.
@@ -26,7 +26,7 @@ pub struct Skill {
 pub struct Skills {
     /// By name.
     pub skills: Vec<Skill>,
-    /// What could not be read, one sentence each; the rest is there.
+    /// The skills that could not be read, one sentence each; the rest is there.
     pub problems: Vec<String>,
 }
 

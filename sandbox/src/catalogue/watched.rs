@@ -11,7 +11,7 @@ use crate::{
     SandboxPath, UserId, WriteOptions,
 };
 
-/// What remembers something of users that it can read again.
+/// A store that remembers facts of users and can read them again.
 pub trait Forget: Debug + Send + Sync {
     /// Reads what a user has again before it tells of it next.
     fn forget(&self, user: &UserId);
@@ -22,7 +22,7 @@ pub trait Forget: Debug + Send + Sync {
 
 /// A sandbox whose changes below `skills` and `agents` of a workspace, and whose commands, make stores forget the user.
 ///
-/// Whoever changes files through it, an upload, *Edit*, an installation, need not know of the stores.
+/// Code that changes files through it, such as an upload, *Edit* or an installation, need not know of the stores.
 #[derive(Clone, Debug)]
 pub struct Watched {
     inner: Arc<dyn Sandbox>,

@@ -5,7 +5,7 @@ use crate::{DirEntry, ErrorKind, FileKind, SandboxExt};
 
 laws! {
     mkdir_all_makes_what_is_missing_above [Changes] "three levels at once";
-    mkdir_all_gives_its_bits_to_each_level [Changes] "700 and 777, whatever the umask is";
+    mkdir_all_gives_its_bits_to_each_level [Changes] "700 and 777, under any umask";
     mkdir_all_leaves_what_is_there [Changes] "with its bits and its files";
     mkdir_all_of_the_workspace_does_nothing [Changes] "no error";
     mkdir_all_over_a_file_is_not_a_directory [Changes] "at the path and above it";
@@ -68,7 +68,7 @@ async fn a_listing_tells_kinds_and_sizes(case: Case) {
     case.put("file", "12345").await;
     case.put_dir("目录").await;
     let mut entries = case.sandbox.read_dir(&case.alice, &case.dir).await.unwrap();
-    entries[1].size = 0; // whatever the backend has
+    entries[1].size = 0; // any number that the backend has
     assert_eq!(
         entries,
         [

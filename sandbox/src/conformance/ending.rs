@@ -1,4 +1,4 @@
-//! How commands end: by signals, by deadlines, by nobody waiting for them; never by a pipe that somebody holds.
+//! How commands end: by signals, by deadlines, when their caller leaves; never by a pipe that a process holds.
 
 use std::time::{Duration, Instant};
 

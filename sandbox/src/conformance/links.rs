@@ -24,7 +24,7 @@ laws! {
     removing_a_tree_follows_no_link [Links Changes] "what links in it lead to stays";
     a_walk_follows_no_link [Links] "it names them, and ends, although one leads upwards";
     mkdir_all_over_a_link_to_nothing_is_not_a_directory [Links Changes] "and makes nothing";
-    a_pipe_is_denied_at_once [Pipes] "read, and nobody waits for a writer";
+    a_pipe_is_denied_at_once [Pipes] "read, without a wait for a writer";
     a_pipe_is_not_written [Pipes Changes] "nor replaced";
     a_pipe_is_neither_file_nor_directory [Pipes] "in stat and in listings";
 }

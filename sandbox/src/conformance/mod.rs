@@ -54,7 +54,7 @@ pub struct Law {
     pub name: &'static str,
     /// The same in other words, with what exactly is tried.
     pub says: &'static str,
-    /// What a backend must be able to do for the law to mean anything.
+    /// The abilities that a backend needs for the law to mean anything.
     pub needs: &'static [Ability],
     run: fn(Case) -> Pin<Box<dyn Future<Output = ()> + Send>>,
 }

@@ -1,4 +1,4 @@
-//! Names: whatever a path can spell is a file like any other.
+//! Names: a file of every name that a path can spell is a file like any other.
 
 use super::case::Case;
 use crate::{FileKind, SandboxPath};

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{ErrorKind, ExecSpec, Result, Sandbox, SandboxPath, UserId};
 
-/// What not every backend can do.
+/// An ability that not every backend has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ability {
     /// Files can be changed.
@@ -30,16 +30,16 @@ pub enum Ability {
 /// A backend that is to be tried.
 #[async_trait]
 pub trait Subject: Send + Sync + 'static {
-    /// What it can do.
+    /// Its abilities.
     fn abilities(&self) -> &[Ability];
 
-    /// The sandbox itself; all laws may share one. Users `alice` and `bob` are there, and nobody else uses them.
+    /// The sandbox itself; all laws may share one. Users `alice` and `bob` are there, and no other test uses them.
     async fn sandbox(&self) -> Arc<dyn Sandbox>;
 
     /// Another sandbox over files of its own, which a law closes.
     async fn another(&self) -> Arc<dyn Sandbox>;
 
-    /// What the files that a law begins with are put through: another way to the same files, where the sandbox itself
+    /// The sandbox through which a law puts its first files: another way to the same files, where the sandbox itself
     /// cannot change them.
     async fn furnisher(&self) -> Arc<dyn Sandbox> {
         self.sandbox().await

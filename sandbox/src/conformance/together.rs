@@ -115,7 +115,7 @@ async fn eight_commands_run_at_once(case: Case) {
 
 async fn a_slow_command_holds_nothing_up(case: Case) {
     let path = case.put("file", "old").await;
-    // It ends when the file is there that is written while it runs.
+    // The command ends when a file is there that the law writes while the command runs.
     let script = "echo > running; while ! test -e go; do sleep 0.05; done; echo went";
     let reading = async {
         while !case.sandbox.exists(&case.alice, &case.path("running")).await.unwrap() {

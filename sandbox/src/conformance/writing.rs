@@ -8,7 +8,7 @@ use crate::{Error, ErrorKind, FileKind, WriteMode, WriteOptions};
 
 laws! {
     a_new_file_has_mode_644 [Changes] "unless permission bits are sent";
-    permission_bits_are_exact [Changes] "600, 640, 755 and 777, whatever the umask is";
+    permission_bits_are_exact [Changes] "600, 640, 755 and 777, under any umask";
     replacing_keeps_the_bits [Changes] "an executable script stays one";
     replacing_with_bits_sets_them [Changes] "600 over 644";
     a_shorter_text_replaces_a_longer_one [Changes] "nothing of the old end is left";

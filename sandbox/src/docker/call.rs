@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind, Result};
 
 /// The size of pieces of output.
 const PIECE_BYTES: usize = 64 * 1024;
-/// How often a silent process is asked whether it is still there: its pipes may be held by somebody else.
+/// How often a silent process is asked whether it is still there: another process may hold its pipes.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long pipes are read on when the process is gone.
 const AFTERWARDS: Duration = Duration::from_millis(100);

@@ -20,14 +20,14 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use super::{DockerOptions, directories, failed};
 use crate::{AgentId, Error, ErrorKind, Result, SandboxPath, UserId};
 
-/// What the first process of a container does: it waits, and collects the orphans of others.
+/// The first process of a container: it waits, and collects the orphans of others.
 const FIRST: &str = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done";
 /// The home of everything in a container.
 const HOME: &str = "/home/sandbox";
 /// Seconds that a container has to stop by itself.
 const STOP_SECONDS: i32 = 5;
 
-/// Whose a container is.
+/// The owner of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Owner {
     pub(super) user: UserId,
@@ -42,11 +42,11 @@ pub(super) struct Containers {
     owners: Mutex<Option<HashMap<Owner, Arc<State>>>>,
 }
 
-/// What is known of a container.
+/// The known state of a container.
 #[derive(Debug)]
 struct State {
     name: String,
-    /// Whether it runs. Calls hold it for reading; who starts, stops or exports holds it for writing.
+    /// Whether it runs. Calls hold it for reading; starting, stopping and exporting hold it for writing.
     running: Arc<RwLock<bool>>,
     used: Mutex<Instant>,
     is_exporting: AtomicBool,
@@ -112,7 +112,7 @@ impl Containers {
         tokio::time::timeout(self.options.wait, held).await.map_err(busy)?
     }
 
-    /// Forgets that the container runs: it was stopped by somebody else.
+    /// Forgets that the container runs: another program stopped it.
     pub(super) async fn lost(&self, operation: &'static str, owner: &Owner) -> Result<()> {
         let state = self.state(operation, owner)?;
         *state.running.write().await = false;
@@ -133,7 +133,7 @@ impl Containers {
 
     async fn create(&self, operation: &'static str, owner: &Owner, name: &str) -> Result<()> {
         let options = &self.options;
-        // What was exported goes on; else the image that everybody begins with.
+        // A container that was exported goes on from its image; any other begins with the common image.
         let image = match self.docker.inspect_image(&exported(name)).await {
             Ok(_) => exported(name),
             Err(_) => options.image.clone(),
@@ -172,7 +172,8 @@ impl Containers {
             Err(error) => return Err(failed(operation)(error)),
             Ok(_) => {}
         }
-        // What the engine makes belongs to root. Before the container starts, so that nothing in it is in the way.
+        // A directory that the engine makes belongs to root. Before the container starts, so that nothing in it is in
+        // the way.
         let directories = directories::archive(&[SandboxPath::workspace().as_str(), HOME], options.uid);
         let place = UploadToContainerOptionsBuilder::default().path("/").build();
         let given =
@@ -205,14 +206,14 @@ impl Containers {
         }
     }
 
-    /// Stops the containers that nobody has used for long.
+    /// Stops the containers that no call has used for long.
     pub(super) async fn stop_idle(&self) {
         let all: Vec<(Owner, Arc<State>)> = {
             let owners = self.owners.lock();
             owners.iter().flatten().map(|(owner, state)| (owner.clone(), state.clone())).collect()
         };
         for (owner, state) in all {
-            // Whoever holds it is not idle.
+            // A container that a call holds is not idle.
             let Ok(mut running) = state.running.clone().try_write_owned() else { continue };
             if state.used.lock().elapsed() < self.options.idle {
                 continue;
@@ -222,7 +223,7 @@ impl Containers {
             }
             *running = false;
             let mut owners = self.owners.lock();
-            // Two of them, and that of the map: nobody waits for this container.
+            // At most two references, this one and the map's: no call waits for this container.
             if Arc::strong_count(&state) <= 2
                 && let Some(owners) = owners.as_mut()
             {
@@ -304,7 +305,7 @@ fn exported(name: &str) -> String {
     format!("{name}:exported")
 }
 
-/// What is not there is as good as removed.
+/// A missing thing counts as removed.
 fn gone(removed: Result<(), Engine>) -> Result<(), Engine> {
     match removed {
         Err(Engine::DockerResponseServerError { status_code: 404, .. }) => Ok(()),

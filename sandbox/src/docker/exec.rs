@@ -82,7 +82,7 @@ pub(super) async fn run(containers: &Arc<Containers>, owner: &Owner, spec: ExecS
     let timed_out = {
         let feed = async {
             if has_input {
-                // Who does not read does not want the rest.
+                // A command that does not read does not want the rest.
                 let _closed = input.write_all(&spec.stdin).await;
                 let _closed = input.shutdown().await;
             }
@@ -109,7 +109,7 @@ pub(super) async fn run(containers: &Arc<Containers>, owner: &Owner, spec: ExecS
             () = &mut feed => false,
             () = tokio::time::sleep(timeout) => {
                 guard.kill().await?;
-                // The streams end with the last who held them.
+                // The streams end with the last process that held them.
                 let _late = tokio::time::timeout(KILLED, keep).await;
                 true
             }
@@ -145,7 +145,7 @@ pub(super) async fn run(containers: &Arc<Containers>, owner: &Owner, spec: ExecS
     })
 }
 
-/// A text that nobody else has.
+/// A text that no other call has.
 pub(super) fn mark(operation: &'static str) -> Result<String> {
     let number = || getrandom::u64();
     let numbers = number().and_then(|one| Ok((one, number()?)));
@@ -209,7 +209,7 @@ impl Drop for Guard {
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                // Nobody is left to be told.
+                // The caller is gone: the result has no receiver.
                 let _killed = guard.kill().await;
             });
         }

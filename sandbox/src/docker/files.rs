@@ -1,4 +1,4 @@
-//! What scripts tell about files, as facts.
+//! The output of scripts about files, as facts.
 
 use std::time::{Duration, SystemTime};
 

@@ -306,7 +306,7 @@ impl Sandbox for DockerSandbox {
                     None => break,
                 }
             }
-            // What does not end with this is not whole, and thrown away.
+            // A file that does not end with this mark is not whole, and is thrown away.
             let _ended = input.write_all(mark.as_bytes()).await;
             Ok(())
         };

@@ -17,7 +17,7 @@ pub struct DockerOptions {
     pub uid: u32,
     /// Whether the workspace is a volume, which outlives its container. Else it is a part of the container.
     pub volume: bool,
-    /// What containers are connected to: `none`, `bridge`, or a network by name.
+    /// The network of containers: `none`, `bridge`, or a network by name.
     pub network: String,
     /// The most memory of a container, in bytes.
     pub memory_bytes: i64,

@@ -18,7 +18,7 @@ use crate::{
     Sandbox, SandboxPath, UserId, WriteOptions,
 };
 
-/// What commands do, for those who build a [`MemSandbox`] with commands.
+/// The effect of commands, for tests that build a [`MemSandbox`] with commands.
 pub type MemCommands = dyn Fn(&mut MemTree, &ExecSpec) -> Result<ExecResult> + Send + Sync;
 
 /// A tree for each user, at `/workspace`, that is gone with the value.

@@ -111,7 +111,7 @@ impl MemTree {
     /// Sets the permission bits of a file or directory, as a command could.
     ///
     /// # Errors
-    /// What the path meets.
+    /// An error of looking the path up.
     pub fn set_permissions(&mut self, path: &SandboxPath, mode: u32) -> Result<()> {
         let found = self.resolve(path, Last::Follow).and_then(|names| self.entry_mut(&names));
         found.map(|entry| entry.mode = mode).map_err(about("chmod", path))

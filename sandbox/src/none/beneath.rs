@@ -11,13 +11,14 @@ use rustix::io::Errno;
 const LINKS_MAX: usize = 40;
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
-/// For paths that were resolved already: whoever plants a link meanwhile is refused.
+/// For paths that were resolved already: a link that was planted meanwhile is refused.
 const RESOLVED: ResolveFlags = BENEATH.union(ResolveFlags::NO_SYMLINKS);
 pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// The open directory of a workspace.
 ///
-/// * The kernel resolves every path beneath it (`openat2(2)`): what leads out is refused, whatever moves meanwhile.
+/// * The kernel resolves every path beneath it (`openat2(2)`): a path that leads out is refused, even when directories
+///   move meanwhile.
 /// * An absolute link into the workspace is followed by its text, which the kernel alone would refuse.
 #[derive(Debug)]
 pub(super) struct Beneath {
@@ -53,9 +54,9 @@ impl Beneath {
         }
     }
 
-    /// The regular file `path`, open for reading, whatever else may be planted there.
+    /// The regular file `path`, open for reading; a pipe or a device in its place is refused.
     pub(super) fn open_file(&self, path: &str) -> Result<(File, Stat), Errno> {
-        // Without waiting: of a pipe nobody may ever write the other end.
+        // Without waiting: the other end of a pipe may never be written.
         let fd = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let stat = rustix::fs::fstat(&fd)?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -65,7 +66,7 @@ impl Beneath {
         }
     }
 
-    /// What `path` leads to, links followed.
+    /// The entry that `path` leads to, links followed.
     pub(super) fn stat(&self, path: &str) -> Result<Stat, Errno> {
         rustix::fs::fstat(self.open(path, OFlags::PATH)?)
     }

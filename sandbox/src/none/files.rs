@@ -1,4 +1,4 @@
-//! What each file operation does in an open workspace. All of it blocks.
+//! The file operations in an open workspace. All of them block.
 
 use std::fs::File;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use crate::{
 /// How much of a file is read at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// What `errno` means to an agent.
+/// The meaning of `errno` to an agent.
 pub(super) fn kind(errno: Errno) -> ErrorKind {
     match errno {
         Errno::NOENT => ErrorKind::NotFound,

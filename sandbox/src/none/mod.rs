@@ -187,7 +187,8 @@ impl Sandbox for NoneSandbox {
             }
             command.env(name, value);
         }
-        // Through the descriptor: the very directory that was found beneath the workspace, whatever is moved meanwhile.
+        // Through the descriptor: the very directory that was found beneath the workspace, even when a directory is
+        // moved meanwhile.
         command.current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()));
         let timeout = spec.timeout.map_or(options.timeout_max, |timeout| timeout.min(options.timeout_max));
         let result = process::run(

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Whose directory is whose.
+/// Which directory belongs to which user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root {
     /// Each user has the directory of that name below this one.

@@ -109,7 +109,7 @@ fn link(file: &File, directory: &OwnedFd, name: &str) -> Result<(), Errno> {
     rustix::fs::linkat(rustix::fs::CWD, through, directory, name, AtFlags::SYMLINK_FOLLOW)
 }
 
-/// A name that nobody else uses.
+/// A name that no other write uses.
 fn aside() -> Result<String, Errno> {
     let number = getrandom::u64().map_err(|_| Errno::IO)?;
     Ok(format!(".filesecbox-{number:016x}.part"))

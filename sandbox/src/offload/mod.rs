@@ -59,7 +59,7 @@ pub struct Call<'a> {
     pub tool: &'a str,
     /// Its arguments, as JSON.
     pub arguments: &'a str,
-    /// What it answered.
+    /// Its answer.
     pub result: &'a str,
     /// Of *Read*: the file that was read, resolved when it was.
     pub read_path: Option<&'a SandboxPath>,
@@ -80,7 +80,8 @@ pub struct Message {
 /// * A result is written before the index names it. An id is looked up in the index of its conversation and never made a
 ///   path of by itself.
 /// * Of a file that was read whole, the digest is kept, taken through the sandbox from the path as it was resolved then.
-///   When the file is another or gone, the result is *stale*; when it cannot be read for any other reason, nobody knows.
+///   When the file is another or gone, the result is *stale*; when it cannot be read for any other reason, its state is
+///   unknown.
 #[derive(Debug)]
 pub struct OffloadStore {
     place: Place,
@@ -120,7 +121,7 @@ impl OffloadStore {
             return Err(Error::new(ErrorKind::TooLarge, "offload", message));
         }
         let content_hash = match call.read_path {
-            // Without a digest nobody can tell whether the result is stale, and nobody will.
+            // Without a digest the result can never be called stale.
             Some(path) if call.tool == "Read" => digest(sandbox, user, path).await.unwrap_or_default(),
             _ => None,
         };
@@ -135,7 +136,7 @@ impl OffloadStore {
     /// A kept result, whole; none when this conversation has none of that id.
     ///
     /// # Errors
-    /// What reading met.
+    /// An error of reading the file.
     pub async fn recall(&self, session: &str, id: &str) -> Result<Option<(String, String)>> {
         Session::open(self.place.directory(), session)?.content(id).await
     }
@@ -153,7 +154,7 @@ impl OffloadStore {
         let session = Session::open(self.place.directory(), session)?;
         // Files are read before it is this call's turn: a slow sandbox keeps no other conversation waiting.
         let mut stale = HashSet::new();
-        // One that was read often is looked at once.
+        // A file that was read often is looked at once.
         let mut digests: HashMap<SandboxPath, Option<Option<String>>> = HashMap::new();
         for entry in session.index().await?.into_iter().filter(|entry| !entry.stale) {
             let (Some(hash), Some(path)) = (entry.content_hash, entry.read_path) else { continue };
@@ -210,7 +211,7 @@ impl OffloadStore {
     /// Removes everything of a conversation.
     ///
     /// # Errors
-    /// What removing met.
+    /// An error of removing files.
     pub async fn clean_session(&self, session: &str) -> Result<()> {
         let _turn = self.turn.lock().await;
         Session::open(self.place.directory(), session)?.remove().await
@@ -219,7 +220,7 @@ impl OffloadStore {
     /// Removes conversations in which nothing was kept for [`OffloadOptions::age_max`]; gives how many.
     ///
     /// # Errors
-    /// What listing or removing met.
+    /// An error of listing or removing files.
     pub async fn clean_old(&self) -> Result<usize> {
         let _turn = self.turn.lock().await;
         let mut removed = 0;
@@ -271,7 +272,7 @@ fn heading(id: &str, call: &Call<'_>) -> String {
         .chars()
         .map(|character| if character.is_control() { ' ' } else { character })
         .collect();
-    format!("📂 [offload:{id}] {}({})", call.tool, crate::tools::truncate(&arguments, 80))
+    format!("📂 [offload:{id}] {}({})", call.tool, crate::text::truncate(&arguments, 80))
 }
 
 /// The digest of a whole file; none when nothing is there that *Read* could have shown.

@@ -67,7 +67,7 @@ impl Tool for Recall {
         let Some((tool, content)) = self.store.recall(&self.session, &id).await? else {
             return Err(Refusal(format!(
                 "`{}` was not found in this conversation",
-                crate::tools::truncate(&id.escape_debug().to_string(), 40)
+                crate::text::truncate(&id.escape_debug().to_string(), 40)
             )));
         };
         Ok(page(&id, &tool, &content, offset, limit))

@@ -61,7 +61,7 @@ impl Offloaded {
         Self {
             id: id.to_owned(),
             tool_name: call.tool.to_owned(),
-            args: crate::tools::truncate(call.arguments, ARGUMENTS_CHARACTERS_MAX),
+            args: crate::text::truncate(call.arguments, ARGUMENTS_CHARACTERS_MAX),
             file_path: format!("{id}.json"),
             token_size: estimated_tokens(call.result),
             timestamp: now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),

@@ -1,4 +1,4 @@
-//! What stands in a conversation in the place of a long result.
+//! The text that replaces a long result in a conversation.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ pub fn estimated_tokens(text: &str) -> usize {
     text.len() * 2 / 5
 }
 
-/// What a result is about, by the tool that gave it.
+/// The subject of a result, by the tool that gave it.
 #[must_use]
 pub fn summary(tool: &str, arguments: &str, result: &str) -> String {
     let text = match tool {

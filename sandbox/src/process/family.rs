@@ -24,10 +24,10 @@ impl Family {
         Self { leader, mark: format!("{MARK}={mark}"), armed: true }
     }
 
-    /// Kills the group, and whoever left it, as far as `/proc` shows them to this user.
+    /// Kills the group, and the processes that left it, as far as `/proc` shows them to this user.
     pub(crate) fn kill_all(&self) {
         self.kill_group();
-        // Whoever was forked while the others were looked for is found in the next round; in the last there is nobody.
+        // The next round finds a process that was forked during this one; the last round finds none.
         for _ in 0..ROUNDS_MAX {
             let found = marked(&self.mark);
             if found.is_empty() {
@@ -60,7 +60,7 @@ impl Drop for Family {
         if self.armed {
             self.kill_group();
             let family = self.shared();
-            // Looking through `/proc` takes milliseconds, and who drops a call does not wait.
+            // Looking through `/proc` takes milliseconds, and a caller who drops a call does not wait.
             match tokio::runtime::Handle::try_current() {
                 Ok(runtime) => drop(runtime.spawn_blocking(move || family.kill_all())),
                 Err(_) => family.kill_all(),
@@ -75,7 +75,7 @@ fn marked(mark: &str) -> Vec<Pid> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let is_marked = |process: &Pid| {
         let place = format!("/proc/{}", process.as_raw_nonzero());
-        // A zombie has no environment, so it is found by nobody.
+        // A zombie has no environment, so this search does not find it.
         std::fs::read(format!("{place}/environ"))
             .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|each| each == mark.as_bytes()))
     };

@@ -1,6 +1,6 @@
 //! Runs one process of this host to its end: fed, read, and killed with all its descendants when its time is up.
 //!
-//! * [`family`]: whom to kill. [`output`]: what to keep.
+//! * [`family`]: the processes to kill. [`output`]: the output to keep.
 
 mod family;
 mod output;
@@ -24,7 +24,7 @@ use crate::{Error, ErrorKind, ExecResult, OUTPUT_BYTES_MAX, Result};
 /// How long pipes are read on when the process itself is gone: others may hold them for ever.
 const AFTERWARDS: Duration = Duration::from_millis(100);
 
-/// What a process is given beside what its [`Command`] says.
+/// The input and bounds of a process, beside its [`Command`].
 #[derive(Debug)]
 pub(crate) struct Bounds {
     pub(crate) stdin: Bytes,
@@ -109,7 +109,7 @@ async fn kill(family: &Family) {
 
 async fn feed(input: Option<ChildStdin>, bytes: &[u8]) {
     if let Some(mut input) = input {
-        // Who closes standard input does not want the rest.
+        // A command that closes standard input does not want the rest.
         let _closed = input.write_all(bytes).await;
     }
 }

@@ -35,7 +35,7 @@ impl HeadTail {
         self.dropped_bytes += (beyond.len() + surplus) as u64;
     }
 
-    /// What was kept, and how many bytes were not.
+    /// The kept bytes, and how many were not kept.
     #[must_use]
     pub fn finish(self) -> (Bytes, u64) {
         let (front, back) = self.tail.as_slices();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::UserId;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -25,11 +25,11 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Who may find and install an entry.
+/// The users who may find and install an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sharing {
-    /// Everybody.
+    /// All users.
     Public,
     /// Its author.
     Private,
@@ -40,17 +40,17 @@ pub enum Sharing {
 pub struct Entry {
     /// From 1; the same for as long as the entry is there.
     pub id: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The name it had in its author's workspace, and gets where it is installed.
     pub name: String,
-    /// Who published it.
+    /// The user who published it.
     pub author: UserId,
     /// From its front matter.
     pub description: String,
     /// Words to be found by.
     pub tags: String,
-    /// Who may find it.
+    /// The users who may find it.
     pub sharing: Sharing,
     /// When it was published last, in seconds since 1970.
     pub published_seconds: u64,
@@ -62,7 +62,7 @@ pub struct Entry {
     pub(super) package: String,
 }
 
-/// What a user has: published, and in the workspace.
+/// The entries of a user: published, and in the workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mine {
     /// By age, newest first.

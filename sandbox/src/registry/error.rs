@@ -19,7 +19,7 @@ pub enum RegistryError {
     /// The author has no such skill or agent.
     #[error("you have no {kind} `{name}` in your workspace")]
     NotYours {
-        /// What was looked for.
+        /// Its kind.
         kind: Kind,
         /// Its name.
         name: String,
@@ -27,7 +27,7 @@ pub enum RegistryError {
     /// Another author has it public.
     #[error("another author has published a {kind} `{name}`: choose another name")]
     Taken {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
         /// Its name.
         name: String,
@@ -41,7 +41,7 @@ pub enum RegistryError {
     /// The name is in use in the workspace.
     #[error("{kind} `{name}` is already installed: uninstall it first")]
     Installed {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
         /// Its name.
         name: String,
@@ -49,12 +49,12 @@ pub enum RegistryError {
     /// It is not in the workspace.
     #[error("{kind} `{name}` is not installed")]
     NotInstalled {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
         /// Its name.
         name: String,
     },
-    /// What is to be published cannot be, for this reason.
+    /// The skill or agent cannot be published, for this reason.
     #[error("{0}")]
     Content(String),
     /// The registry is full.
@@ -66,7 +66,7 @@ pub enum RegistryError {
     /// The same is being done just now.
     #[error("{kind} `{name}` is being changed just now: try again")]
     Busy {
-        /// What it is.
+        /// Its kind.
         kind: Kind,
         /// Its name.
         name: String,

@@ -1,4 +1,4 @@
-//! [`Index`]: who published what.
+//! [`Index`]: the published entries and their authors.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ impl Index {
         let bytes = serde_json::to_vec(self).map_err(|error| {
             Error::new(ErrorKind::Internal, "write_file", "the index cannot be written").because(error)
         })?;
-        // What is written can be read again.
+        // A written index can be read again.
         if bytes.len() as u64 > BYTES_MAX {
             return Err(RegistryError::Full);
         }

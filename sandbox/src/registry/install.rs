@@ -83,7 +83,7 @@ impl Registry {
         }
         let path = format!("{directory}/{file}");
         if kind == Kind::Skill {
-            // From here on it is not whole, whatever happens before everything is gone.
+            // From here on the skill counts as unfinished, until all of it is gone.
             workspace.write(&format!("{path}/{UNFINISHED}"), Bytes::new(), WriteMode::Replace, None).await?;
             workspace.remove_all(&format!("{path}/{SKILL_FILE}")).await?;
         }

@@ -2,11 +2,11 @@
 //!
 //! * `install`: into a workspace, and out of it again.
 //! * `package`: copying a skill or an agent out of a workspace, links flattened, and into one.
-//! * `index`: who published what, in one file that is written whole.
+//! * `index`: the published entries and their authors, in one file that is written whole.
 //!
-//! What is kept: `index.json`, and a directory `packages/{package}` for each state of an entry. A package is written
-//! before the index names it and removed after the index has forgotten it, so that a crash leaves at most a package that
-//! nobody names; [`Registry::open`] removes such.
+//! The files: `index.json`, and a directory `packages/{package}` for each state of an entry. A package is written
+//! before the index names it and removed after the index has forgotten it, so that a crash leaves at most a package
+//! that the index does not name; [`Registry::open`] removes such packages.
 
 mod entry;
 mod error;
@@ -23,7 +23,7 @@ use crate::catalogue::{
     AGENTS_DIRECTORY, Agent, Clock, HEAD_BYTES_MAX, SKILL_FILE, SKILLS_DIRECTORY, front_matter,
 };
 use crate::place::Directory;
-use crate::tools::truncate;
+use crate::text::truncate;
 use crate::{ErrorKind, FileKind, Place, Sandbox, UserId};
 use index::Index;
 use package::copy_out;
@@ -54,7 +54,7 @@ type Result<T, E = RegistryError> = std::result::Result<T, E>;
 /// Published skills and agents, kept in a [`Place`] that is this value's alone.
 ///
 /// * The author of an entry alone changes it. While an entry is public, no other author can publish its name.
-/// * An installation is there whole, or not at all as far as anybody is told: `SKILL.md` comes last, and what a crash
+/// * An installation is there whole, or no answer mentions it: `SKILL.md` comes last, and what a crash
 ///   leaves is replaced by the next installation.
 /// * Execute bits are kept. Links are flattened where they lead to what is published anyway, and refused elsewhere.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub struct Registry {
     clock: Clock,
     /// The index as it is on the disk. Held while it is written, so that changes take turns.
     index: tokio::sync::Mutex<Index>,
-    /// What is being published or installed.
+    /// The names that are being published or installed.
     busy: Mutex<HashSet<(UserId, Kind, String)>>,
 }
 
@@ -123,7 +123,7 @@ impl Registry {
         let done = async {
             let (files, bytes) = copy_out(&workspace, kind, name, &root).await?;
             let mut index = self.index.lock().await;
-            // Somebody else may have come first meanwhile.
+            // Another author may have published the name meanwhile.
             index.may_publish(author, kind, name)?;
             let published_seconds = seconds(&self.clock);
             let entry = Entry {
@@ -147,7 +147,7 @@ impl Registry {
         match done.await {
             Ok((entry, before)) => {
                 if let Some(before) = before {
-                    // What stays is found at the next start.
+                    // The next start finds a package that stays.
                     drop(store.remove_all(&format!("packages/{before}")).await);
                 }
                 Ok(entry)
@@ -213,7 +213,7 @@ impl Registry {
             .cloned()
     }
 
-    /// Public entries with all these words in name, description or tags, whatever their case, newest first; at most
+    /// Public entries with all these words in name, description or tags, in upper or lower case, newest first; at most
     /// [`RESULTS_MAX`]. No words find all.
     pub async fn search(&self, words: &str) -> Vec<Entry> {
         let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
@@ -225,10 +225,10 @@ impl Registry {
         newest(index.entries.iter().filter(is_found))
     }
 
-    /// What a user has published, and has in the workspace.
+    /// The entries that a user has published, and those in the workspace.
     ///
     /// # Errors
-    /// What the sandbox met.
+    /// An error of the sandbox.
     pub async fn mine(&self, user: &UserId) -> Result<Mine> {
         let published = newest(self.index.lock().await.entries.iter().filter(|entry| entry.author == *user));
         let workspace = self.workspace(user).await?;

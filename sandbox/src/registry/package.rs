@@ -97,7 +97,7 @@ pub(super) async fn copy_in(
     Ok(())
 }
 
-/// What is below a directory.
+/// The files below a directory.
 #[derive(Default)]
 struct Listed {
     files: Vec<String>,

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::str::FromStr;
 
-/// What a session asks for; a text in its settings.
+/// The choice of a session; a text in its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// The first that there is: the user's own machine, a container, this host.

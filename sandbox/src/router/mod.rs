@@ -37,8 +37,8 @@ pub struct Backends {
     pub docker: Option<Arc<dyn Sandbox>>,
     /// This host itself.
     pub none: Option<Arc<dyn Sandbox>>,
-    /// Who comes over the web, and so may not use this host itself unless [`Backends::web_may_use_none`]. Nobody,
-    /// unless set.
+    /// The users who come over the web, and so may not use this host itself unless [`Backends::web_may_use_none`]. No
+    /// user, unless set.
     pub is_web: Option<Arc<IsWeb>>,
     /// Whether users of the web may use this host itself.
     pub web_may_use_none: bool,
@@ -79,7 +79,7 @@ impl SandboxRouter {
         Self { backends: self.backends.clone(), choice }
     }
 
-    /// The sandbox that a call of `user` goes to; without a user, of somebody who has no machine.
+    /// The sandbox that a call of `user` goes to; without a user, the sandbox of a user who has no machine.
     ///
     /// # Errors
     /// * [`ErrorKind::Disconnected`]: the machine that was asked for is away, or there is no backend at all.

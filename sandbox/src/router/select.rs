@@ -2,7 +2,7 @@
 
 use super::Choice;
 
-/// What there is for the user at this moment.
+/// The backends that the user has at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
     /// The machine that was asked for, or any of the user's, is connected.
@@ -23,7 +23,7 @@ pub(super) enum Route {
     RunnerAway,
     /// Only this host itself is left, which is not for this user.
     Denied,
-    /// There is nothing.
+    /// The user has no backend.
     Nowhere,
 }
 

@@ -22,7 +22,7 @@ use crate::{
 
 /// How much longer than a command may take its answer may: it may wait for a place, and its end for a moment.
 const BEYOND: Duration = Duration::from_secs(60);
-/// The longest of all commands where nobody says how long: what services are configured with, and more.
+/// The longest time of a command without a deadline of its own: longer than the services' configured deadline.
 const UNSAID: Duration = Duration::from_secs(600);
 /// The longest line of a stream: an event has at most 32 KiB of output.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -130,7 +130,7 @@ pub(super) async fn run(http: &Arc<Http>, at: &Address, spec: ExecSpec, skills: 
             "the service did not tell the end of the command in time",
         )),
     };
-    // What the service refused never ran; what nobody answered about may be running.
+    // A command that the service refused never ran; a command without an answer may be running.
     let is_unknown = |error: &Error| matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Disconnected);
     guard.armed = result.as_ref().is_err_and(is_unknown);
     result
@@ -168,7 +168,7 @@ async fn streamed(
     http: &Http,
     target: &str,
     headers: &[(HeaderName, HeaderValue)],
-    body: super::http::Body,
+    body: super::upload::Body,
     most: usize,
     begin: Instant,
 ) -> Result<ExecResult> {
@@ -194,7 +194,7 @@ async fn streamed(
                 Event::Stdout { base64 } => stdout.push(&decoded(&base64)?),
                 Event::Stderr { base64 } => stderr.push(&decoded(&base64)?),
                 Event::Exit { result: ended } => {
-                    // What did not come as events is missing as much as what was not kept here.
+                    // Bytes that did not come as events are missing, as are bytes that were not kept here.
                     let counted = |kept: HeadTail, all_bytes: u64| {
                         let (kept, _) = kept.finish();
                         let dropped = all_bytes.saturating_sub(kept.len() as u64);
@@ -236,7 +236,7 @@ impl Drop for Guard {
         let (http, target) = (self.http.clone(), std::mem::take(&mut self.target));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                // Nobody is left to be told; a run that goes on ends at its deadline.
+                // The caller is gone: the result has no receiver. A run that goes on ends at its deadline.
                 let _killed = http.send("exec", Method::DELETE, &target, &[], nothing(), BEYOND).await;
             });
         }

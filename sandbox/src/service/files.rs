@@ -170,7 +170,7 @@ pub(super) async fn write(
 ) -> Result<()> {
     let is_new = options.mode == WriteMode::Create;
     let taken = |error: Error| match error.kind() {
-        // What is there may be a directory, or a link to nothing.
+        // The entry may be a directory, or a link to nothing.
         ErrorKind::IsDirectory if is_new => {
             Error::about(ErrorKind::AlreadyExists, "write_file", path).because(error)
         }

@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::codes;
-use super::upload::Upload;
-use crate::tools::truncate;
+use super::upload::{Body, Upload};
+use crate::text::truncate;
 use crate::{Error, ErrorKind, Result};
 
 /// How long a connection may take to be made.
@@ -31,9 +31,6 @@ const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 const DRAINED_BYTES_MAX: usize = 64 << 10;
 /// The most of what the service says about a failure that is told, in characters.
 const MESSAGE_CHARACTERS_MAX: usize = 1_000;
-
-/// What a request carries.
-pub(super) type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Error>;
 
 /// Requests to one service.
 #[derive(Debug)]
@@ -211,7 +208,7 @@ pub(super) async fn success(
     })
 }
 
-/// What a successful document has in it.
+/// The fields of a successful document.
 pub(super) async fn document<T: DeserializeOwned>(
     operation: &'static str,
     response: Response<Incoming>,

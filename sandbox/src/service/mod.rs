@@ -25,7 +25,7 @@ use crate::{
     Result, Sandbox, SandboxPath, UserId, WriteOptions,
 };
 
-/// Which service, and as whom.
+/// The service, and the token that is sent to it.
 #[derive(Clone)]
 pub struct ServiceOptions {
     /// `http://HOST:PORT`, with a path before `/v1` where a proxy adds one. TLS is for a proxy beside the agent.
@@ -53,7 +53,7 @@ impl fmt::Debug for ServiceOptions {
 
 /// The workspaces of one agent in a filesecbox service: its walls, its limits, its list of programs.
 ///
-/// * The workspace is `/workspace`, whatever the service's tier is; commands see its true path in `$WORKSPACE`, and
+/// * The workspace is `/workspace` at every tier of the service; commands see its true path in `$WORKSPACE`, and
 ///   arguments that name `/workspace` are rewritten to it.
 /// * Connections are kept and shared. A call that is dropped kills its command by the name that was given to the run.
 #[derive(Debug)]

@@ -11,8 +11,10 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use parking_lot::Mutex;
 
-use super::http::Body;
 use crate::{ByteStream, Error, ErrorKind, FILE_BYTES_MAX, Result, SandboxPath};
+
+/// The body of a request.
+pub(super) type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Error>;
 
 /// A stream of at most [`FILE_BYTES_MAX`] on its way to the service.
 pub(super) struct Upload {
@@ -22,7 +24,7 @@ pub(super) struct Upload {
     state: Arc<State>,
 }
 
-/// What is known of an upload while the client has it.
+/// The state of an upload while the client has it.
 #[derive(Debug)]
 pub(super) struct State(Mutex<Progress>);
 

@@ -15,7 +15,7 @@ pub(super) async fn apart<T: Send + 'static>(
     done.map_err(|_| Refusal::new("the tool failed"))
 }
 
-/// Those of `files` whose paths are meant.
+/// The files among `files` that the paths mean.
 pub(super) async fn meant(
     files: Vec<(String, Option<u64>)>,
     is_meant: impl Fn(&str) -> bool + Send + 'static,

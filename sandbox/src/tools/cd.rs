@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::text::shown;
 use super::tool::parse;
 use super::{Context, Refusal, Tool};
+use crate::text::shown;
 use crate::{DirEntry, FileKind, SandboxPath};
 
 /// Entries of the tree that is shown.
@@ -130,7 +130,7 @@ async fn children(
             && entry.name != "node_modules"
             && let Ok(path) = directory.join(&entry.name)
         {
-            // What cannot be looked into is shown without what is in it.
+            // A directory that cannot be listed is shown without its entries.
             below = context.sandbox.read_dir(context.session.user(), &path).await.unwrap_or_default();
             below.retain(is_shown);
             room = room.saturating_sub(below.len());
@@ -145,7 +145,7 @@ fn is_shown(entry: &DirEntry) -> bool {
     entry.is_one_segment() && (!name.starts_with('.') || KNOWN_HIDDEN.contains(&name))
 }
 
-/// What kind of project a directory with these entries is, and by which files; empty when nothing says.
+/// The kind of project in a directory with these entries, and the files that tell; empty when none tells.
 #[must_use]
 pub fn project(entries: &[DirEntry]) -> String {
     let found: Vec<(&str, &str)> = MARKERS

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 
-use super::glob::{FindArgs, is_searched};
+use super::pattern::{FindArgs, is_searched};
 use crate::{ErrorKind, ExecSpec, FileKind, Result, Sandbox, SandboxPath, UserId};
 
 /// How *Glob* and *Grep* look for files. Both ways answer the same.
@@ -38,7 +38,7 @@ pub(super) struct Listing {
 /// Which directories are gone into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Descend {
-    /// Those whose names do not begin with a dot, and are not `node_modules`.
+    /// Entries whose names do not begin with a dot, and are not `node_modules`.
     Usual,
     /// All: the caller sorts out what it did not mean.
     All,
@@ -153,7 +153,7 @@ async fn walk(
                         listing.files.push((format!("{prefix}{}", entry.name), Some(entry.size)))
                     }
                     FileKind::Directory if into == Descend::All || is_searched(&entry.name) => {
-                        // What cannot be named, or is deeper than a path can say, cannot be opened either.
+                        // An entry that cannot be named, or is deeper than a path can say, cannot be opened either.
                         if let Ok(inside) = directory.join(&entry.name) {
                             below.push((format!("{prefix}{}/", entry.name), inside));
                         }

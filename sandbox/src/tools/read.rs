@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::text::{format_size, head};
 use super::tool::parse;
 use super::{Context, Refusal, Tool};
+use crate::text::{format_size, head};
 use crate::{ErrorKind, ReadOptions, SandboxPath};
 
 /// The largest file that is read, in bytes: 10 MiB.

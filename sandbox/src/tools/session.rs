@@ -32,7 +32,7 @@ impl Session {
     /// A session that begins in the user's workspace.
     ///
     /// # Errors
-    /// What asking the sandbox for the workspace met.
+    /// As [`Sandbox::workspace`].
     pub async fn open(sandbox: &dyn Sandbox, user: UserId) -> crate::Result<Self> {
         let workspace = sandbox.workspace(&user).await?;
         Ok(Self::new(user, workspace))
@@ -45,7 +45,7 @@ impl Session {
         Self { user, workspace, state: Mutex::new(state) }
     }
 
-    /// Whose it is.
+    /// The user of the session.
     #[must_use]
     pub fn user(&self) -> &UserId {
         &self.user

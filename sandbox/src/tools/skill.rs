@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::read::text;
-use super::text::shown;
 use super::tool::parse;
 use super::{Context, Refusal, Tool};
 use crate::catalogue::{HEAD_BYTES_MAX, SKILL_FILE, front_matter};
 use crate::place::Directory;
+use crate::text::shown;
 use crate::{FileKind, Place, SandboxExt};
 
 /// Lines of a file in one answer.
@@ -119,7 +119,7 @@ impl Skill {
                 entries.into_iter().filter(|entry| entry.kind == FileKind::Directory).take(SKILLS_MAX)
             {
                 let Ok(skill) = place.below(&entry.name) else { continue };
-                // One that cannot be read is not the one that is looked for.
+                // A skill that cannot be read is not the wanted one.
                 let Ok(Some(bytes)) = skill.head(SKILL_FILE, HEAD_BYTES_MAX).await else { continue };
                 if front_matter(&String::from_utf8_lossy(&bytes)).name.as_deref() == Some(name) {
                     return Ok(skill);

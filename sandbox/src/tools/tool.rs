@@ -1,23 +1,20 @@
-//! [`Tool`] and [`Toolbox`]: how a model calls, and how it is answered.
+//! [`Tool`]: something that a model can call, what it acts on, and how it is answered.
 
 use std::fmt::{self, Debug};
 
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Search, Session, truncate};
 use crate::{Error, ErrorKind, Sandbox, SandboxPathError};
 
-/// Longest arguments of a call, in bytes of JSON.
-pub const ARGUMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// What a call acts on.
+/// The sandbox and session that a call acts on.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// Where files and commands are.
     pub sandbox: &'a dyn Sandbox,
-    /// Whose call it is, and what lasts between calls.
+    /// The user of the call, and the state that lasts between calls.
     pub session: &'a Session,
     /// How *Glob* and *Grep* look for files.
     pub search: Search,
@@ -31,7 +28,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What a model reads.
+/// The answer that a model reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOutput {
     /// The text.
@@ -89,10 +86,10 @@ impl From<SandboxPathError> for Refusal {
 /// Something a model can call.
 #[async_trait]
 pub trait Tool: Debug + Send + Sync {
-    /// What the model calls it by.
+    /// The name by which the model calls it.
     fn name(&self) -> &'static str;
 
-    /// What it does and when to use it, for the model.
+    /// Its purpose and use, for the model.
     fn description(&self) -> &'static str;
 
     /// The JSON schema of its arguments, an object.
@@ -103,72 +100,6 @@ pub trait Tool: Debug + Send + Sync {
     /// # Errors
     /// [`Refusal`]: the arguments make no sense, or the sandbox did not do it.
     async fn run(&self, context: &Context<'_>, arguments: &str) -> Result<String, Refusal>;
-}
-
-/// The tools that a model is offered.
-#[derive(Debug, Default)]
-pub struct Toolbox {
-    tools: Vec<Box<dyn Tool>>,
-}
-
-impl Toolbox {
-    /// *Shell*, *Read*, *Edit*, *Glob*, *Grep*, *Cd* and *Skill*.
-    #[must_use]
-    pub fn standard() -> Self {
-        Self::default()
-            .with(super::shell::Shell)
-            .with(super::read::Read)
-            .with(super::edit::Edit::default())
-            .with(super::glob::Glob)
-            .with(super::grep::Grep)
-            .with(super::cd::Cd)
-            .with(super::skill::Skill::default())
-    }
-
-    /// The same with one more; a tool of that name that is there already is replaced.
-    #[must_use]
-    pub fn with(mut self, tool: impl Tool + 'static) -> Self {
-        self.tools.retain(|other| other.name() != tool.name());
-        self.tools.push(Box::new(tool));
-        self
-    }
-
-    /// The tools, in the order they were added.
-    pub fn tools(&self) -> impl Iterator<Item = &dyn Tool> {
-        self.tools.iter().map(AsRef::as_ref)
-    }
-
-    /// What to send to a model: a list of `{name, description, parameters}`.
-    #[must_use]
-    pub fn schemas(&self) -> Value {
-        let one = |tool: &dyn Tool| json!({ "name": tool.name(), "description": tool.description(), "parameters": tool.parameters() });
-        Value::Array(self.tools().map(one).collect())
-    }
-
-    /// Calls a tool. What goes wrong is an output as well, for the model to read.
-    pub async fn call(&self, context: &Context<'_>, name: &str, arguments: &str) -> ToolOutput {
-        match self.try_call(context, name, arguments).await {
-            Ok(text) => ToolOutput { text, is_error: false },
-            Err(Refusal(text)) => ToolOutput { text: format!("Error: {text}"), is_error: true },
-        }
-    }
-
-    async fn try_call(&self, context: &Context<'_>, name: &str, arguments: &str) -> Result<String, Refusal> {
-        let Some(tool) = self.tools().find(|tool| tool.name() == name) else {
-            let names: Vec<&str> = self.tools().map(Tool::name).collect();
-            return Err(Refusal::new(format!(
-                "there is no tool `{}`: use one of {}",
-                truncate(&name.escape_debug().to_string(), 80),
-                names.join(", ")
-            )));
-        };
-        if arguments.len() > ARGUMENT_BYTES_MAX {
-            let message =
-                format!("the arguments have {} bytes: send at most {ARGUMENT_BYTES_MAX}", arguments.len());
-            return Err(Refusal(message));
-        }
-        tool.run(context, arguments).await
-    }
 }
 
 /// Reads the arguments of a call. No arguments at all are an empty object.

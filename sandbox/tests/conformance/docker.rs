@@ -45,7 +45,7 @@ impl Engine {
         options
     }
 
-    /// Removes all that was made, whatever held.
+    /// Removes all that was made, whichever laws held.
     pub(crate) async fn clean_up(&self) {
         let made = std::mem::take(&mut *self.made.lock());
         for options in made {
@@ -88,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// What one agent's commands leave is not there for another agent of the same user.
+    /// Files that one agent's commands leave are not there for another agent of the same user.
     pub(crate) async fn agents_of_a_user_share_no_container(&self) {
         let alice = UserId::parse("alice").unwrap();
         let another = self.sandbox.for_agent(AgentId::parse("another").unwrap());
@@ -145,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// A container that nobody uses stops, and starts with the next call.
+    /// A container that no call uses stops, and starts with the next call.
     pub(crate) async fn an_idle_container_stops_and_starts_again(&self) {
         let options = DockerOptions { idle: Duration::from_millis(300), ..self.options() };
         let sandbox = DockerSandbox::connect(options, agent()).await.unwrap();
@@ -166,7 +166,7 @@ impl Engine {
         panic!("the container never stopped");
     }
 
-    /// What a container may not: more memory, more processes, more rights.
+    /// The limits of a container: no more memory, processes and rights than configured.
     pub(crate) async fn a_container_has_no_rights_and_bounds(&self) {
         let alice = UserId::parse("alice").unwrap();
         let run = async |script: &str| self.sandbox.exec(&alice, ExecSpec::shell(script)).await.unwrap();

@@ -90,7 +90,7 @@ fn laws_of(
     laws().map(trial).collect()
 }
 
-/// What containers alone promise.
+/// The promises of containers alone.
 fn of_the_engine(runtime: &Arc<Runtime>, engine: &Arc<docker::Engine>) -> Vec<Trial> {
     macro_rules! trial {
         ($law:ident) => {{

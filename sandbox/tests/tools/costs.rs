@@ -1,4 +1,4 @@
-//! What a hostile text costs: no file and no argument takes all the memory or all the time there is.
+//! The cost of hostile texts: no file and no argument takes all the memory or all the time there is.
 
 use std::time::{Duration, Instant};
 

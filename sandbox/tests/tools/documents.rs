@@ -61,7 +61,7 @@ async fn the_document_says_of_every_tool_what_its_schema_says() {
     }
 }
 
-/// What a schema offers is taken, and nothing else is: the arguments are made of the schema itself.
+/// Tools take the arguments that their schemas offer, and no others: the arguments are made of the schema itself.
 #[tokio::test]
 async fn every_tool_takes_exactly_what_its_schema_offers() {
     let bench = crate::support::Bench::memory().await;

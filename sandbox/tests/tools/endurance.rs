@@ -1,4 +1,4 @@
-//! Whatever comes, the pure functions answer, and in bounds.
+//! The pure functions answer every input, and in bounds.
 
 use proptest::prelude::*;
 use sandbox::catalogue::{Agent, front_matter};

@@ -1,4 +1,4 @@
-//! What is sent is data: nothing of it is run, and nothing outside the workspace is read or written.
+//! Arguments are data: nothing of them is run, and nothing outside the workspace is read or written.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;

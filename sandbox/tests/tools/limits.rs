@@ -1,4 +1,4 @@
-//! What is cut is told, and what a tree or a file is too large for.
+//! Limits: every cut is told, and every tree or file that is too large.
 
 use sandbox::tools::{ARGUMENT_BYTES_MAX, Search, Toolbox};
 use sandbox::{MemSandbox, Place};

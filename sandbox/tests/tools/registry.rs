@@ -1,4 +1,4 @@
-//! Publishing and installing: whole or not at all, by whom it may be, and nothing of the rest of a workspace.
+//! Publishing and installing: whole or not at all, by the users who may, and nothing of the rest of a workspace.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -226,7 +226,7 @@ async fn an_installation_that_fails_at_any_step_leaves_nothing_that_anybody_is_t
             assert!(told.is_empty() || files.len() == whole("tool").len() + 1, "step {step}: {files:?}");
             failed += 1;
             step += 1;
-            // Whatever is left does not stand in the way.
+            // Leftovers of the failure do not prevent the next installation.
             world.registry.install(&reader, entry.id).await.unwrap();
             assert_eq!(world.installed(&reader).await, whole("tool"));
             world.registry.uninstall(&reader, Kind::Skill, "tool").await.unwrap();

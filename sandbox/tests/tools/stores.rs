@@ -1,4 +1,4 @@
-//! Catalogues and kept results: whose they are, for how long, and what makes them change.
+//! Catalogues and kept results: their users, their time, and the events that change them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What the tests stand on: a sandbox with a tree, a session in it, calls.
+//! The ground of the tests: a sandbox with a tree, a session in it, calls.
 
 use std::sync::Arc;
 

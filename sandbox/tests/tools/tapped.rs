@@ -11,7 +11,7 @@ use sandbox::{
     Sandbox, SandboxPath, UserId, WriteOptions,
 };
 
-/// What happens instead of a change.
+/// The event that replaces a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// It fails, as a full disk does.

@@ -1,14 +1,12 @@
 //! The document as a whole, out of the files of this folder.
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use serde_yaml_ng::{Mapping, Value as Yaml};
-use thiserror::Error;
+use serde_yaml_ng::Mapping;
 
+use super::components::Components;
 use super::failure;
 use super::operation::{Place, Written};
-use super::shorthand::schema;
+use super::source::{Wrong, read};
 
 /// The version of OpenAPI.
 const OPENAPI: &str = "3.1.1";
@@ -22,34 +20,9 @@ const AREAS: [(&str, &str); 6] = [
     ("Running", include_str!("operations/running.yaml")),
 ];
 const COMPONENTS: &str = include_str!("components.yaml");
-/// What `T/` stands for, and what the names of operations get behind them.
+/// The paths that `T/` stands for, and the endings of their operations' names.
 const TREES: [(&str, &str); 2] =
     [("/v1/skills/{u}/{a}/{s}/", "InSkill"), ("/v1/sandbox/{u}/{a}/", "InWorkspace")];
-
-/// What is wrong with the files that the document is made of. Tests build it, so that no service meets this.
-#[derive(Debug, Error)]
-#[error("the description of {what} is wrong: {problem}")]
-pub struct Wrong {
-    what: String,
-    problem: String,
-}
-
-impl Wrong {
-    pub(super) fn new(what: &str, problem: impl ToString) -> Self {
-        Self { what: what.to_owned(), problem: problem.to_string() }
-    }
-}
-
-/// What operations refer to, as OpenAPI has it; schemas in the [shorthand](super::shorthand) until they are written out.
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Components {
-    pub(super) schemas: Map<String, Value>,
-    parameters: Map<String, Value>,
-    headers: Map<String, Value>,
-    pub(super) responses: Map<String, Value>,
-    security_schemes: Map<String, Value>,
-}
 
 /// Puts the document together.
 ///
@@ -89,12 +62,6 @@ pub fn build() -> Result<Value, Wrong> {
     }))
 }
 
-pub(super) fn read<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, Wrong> {
-    let mut yaml: Yaml = serde_yaml_ng::from_str(text).map_err(|error| Wrong::new(what, error))?;
-    yaml.apply_merge().map_err(|error| Wrong::new(what, error))?;
-    serde_yaml_ng::from_value(yaml).map_err(|error| Wrong::new(what, error))
-}
-
 /// Adds an operation, one of both trees twice.
 fn add(paths: &mut Map<String, Value>, tag: &str, heading: &str, written: &Written) -> Result<(), String> {
     let (method, path) = heading.split_once(' ').ok_or("a heading is a method and a path")?;
@@ -111,17 +78,6 @@ fn add(paths: &mut Map<String, Value>, tag: &str, heading: &str, written: &Writt
         }
     }
     Ok(())
-}
-
-impl Components {
-    fn write_out(&mut self) {
-        self.schemas.values_mut().for_each(|written| *written = schema(written));
-        for element in self.parameters.values_mut().chain(self.headers.values_mut()) {
-            if let Some(written) = element.get_mut("schema") {
-                *written = schema(written);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

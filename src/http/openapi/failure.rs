@@ -6,9 +6,9 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::document::{Components, Wrong, read};
-use super::operation::answer;
+use super::components::{Components, answer};
 use super::shorthand::fields;
+use super::source::{Wrong, read};
 use crate::http::problem::Code;
 
 const CODES: &str = include_str!("codes.yaml");
@@ -19,7 +19,7 @@ const CODES: &str = include_str!("codes.yaml");
 struct Written {
     /// When it is sent.
     when: String,
-    /// What stands beside the sentence.
+    /// The fields beside the sentence.
     #[serde(default)]
     details: Map<String, Value>,
     /// `data`, and the details, of one.

@@ -1,23 +1,27 @@
 //! The promise of the interface: `GET /openapi.json` (OpenAPI 3.1.1), and `GET /docs`, the same as a page.
 //!
 //! Operations are described in `operations/*.yaml`, what they share in `components.yaml`, codes in `codes.yaml`; all of it
-//! is in the program and put together when somebody asks for the first time. Tests hold it against the router, against
+//! is in the program and put together at the first request. Tests hold it against the router, against
 //! `docs/API.md`, against every answer of the tests in `tests/rest`, and against what a client makes up.
 //!
 //! | File | Holds |
 //! | --- | --- |
 //! | `document` | the document as a whole |
+//! | `source` | reading the files of this folder |
+//! | `components` | what operations refer to |
 //! | `failure` | the schema and the answer of each code |
 //! | `operation` | one operation as it is written, and as OpenAPI has it |
 //! | `shorthand` | how schemas are written |
 //! | `page`, `notation` | the page, and schemas on it |
 
+mod components;
 mod document;
 mod failure;
 mod notation;
 mod operation;
 mod page;
 mod shorthand;
+mod source;
 
 use std::sync::LazyLock;
 
@@ -25,7 +29,8 @@ use axum::body::Bytes;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::IntoResponse;
 
-pub use self::document::{Wrong, build};
+pub use self::document::build;
+pub use self::source::Wrong;
 use super::answer::Answer;
 use super::problem::Problem;
 
@@ -33,7 +38,7 @@ use super::problem::Problem;
 struct Ready {
     json: Bytes,
     html: Bytes,
-    /// What the page may load: its own style, by its digest.
+    /// The content that the page may load: its own style, by its digest.
     security: String,
 }
 
@@ -50,7 +55,7 @@ fn ready() -> Result<&'static Ready, Problem> {
     READY.as_ref().map_err(|wrong| Problem::internal(wrong))
 }
 
-/// `GET /openapi.json`. It is the same for every service of this version, so nobody needs a token for it.
+/// `GET /openapi.json`. It is the same for every service of this version, so no caller needs a token for it.
 pub(super) async fn json() -> Answer {
     let kind = HeaderValue::from_static("application/json");
     Ok(([(header::CONTENT_TYPE, kind)], ready()?.json.clone()).into_response())

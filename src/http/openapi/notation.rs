@@ -59,7 +59,7 @@ fn object(properties: &Map<String, Value>, required: Option<&Value>, indent: usi
     format!("{{\n{}{}}}", lines.collect::<String>(), "  ".repeat(indent))
 }
 
-/// What a number or text is bounded by, in brackets.
+/// The bounds of a number or text, in brackets.
 pub(super) fn bounds(keywords: &Map<String, Value>) -> String {
     let of = |name: &str| keywords.get(name).map(Value::to_string);
     let range = match (of("minimum").or_else(|| of("minLength")), of("maximum").or_else(|| of("maxLength"))) {

@@ -8,14 +8,15 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::components::answer;
 use super::failure::failure;
 use super::shorthand::{fields, optional, schema};
 use crate::http::problem::Code;
 
-/// What the paths of operations begin with that another backend may answer for.
+/// The beginning of the paths of operations that another backend may answer for.
 const WORKSPACE: &str = "/v1/sandbox/{u}/{a}/";
 
-/// What the paths of operations begin with that are about one skill.
+/// The beginning of the paths of operations on one skill.
 const SKILL: &str = "/v1/skills/{u}/{a}/{s}/";
 
 /// An operation as it is written. Schemas are in the [shorthand](super::shorthand).
@@ -51,7 +52,7 @@ pub(super) struct Written {
     body: Option<Value>,
     /// The schema of `data` in a success.
     data: Option<Value>,
-    /// What stands beside it.
+    /// The fields beside it.
     #[serde(default)]
     beside: Map<String, Value>,
     /// A whole answer.
@@ -87,7 +88,7 @@ enum Access {
     /// Who has a token.
     #[default]
     Token,
-    /// Anybody.
+    /// Every caller, without a token.
     Anybody,
 }
 
@@ -110,7 +111,7 @@ pub(super) struct Place<'a> {
     pub(super) heading: &'a str,
     /// The group on the page.
     pub(super) tag: &'a str,
-    /// What the operation's name gets behind it.
+    /// The ending of the operation's name.
     pub(super) suffix: &'a str,
 }
 
@@ -259,17 +260,6 @@ impl Written {
         }
         Ok(by_status)
     }
-}
-
-/// An answer with headers, each by its name in `components.yaml`; every answer has its id.
-pub(super) fn answer<T: AsRef<str>>(description: &str, headers: impl IntoIterator<Item = T>) -> Value {
-    let mut named = Map::new();
-    named.insert("x-request-id".to_owned(), json!({ "$ref": "#/components/headers/x-request-id" }));
-    for name in headers {
-        let name = name.as_ref();
-        named.insert(name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }));
-    }
-    json!({ "description": description, "headers": named })
 }
 
 /// The media type of an answer without envelope, with what generated clients take it for.

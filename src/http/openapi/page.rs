@@ -24,7 +24,7 @@ struct Shown<'a> {
     operation: &'a Value,
 }
 
-/// What the page may do: look as its own style says, and nothing else.
+/// The rights of the page: its own style, and nothing else.
 pub(super) fn security_policy() -> String {
     let digest = STANDARD.encode(Sha256::digest(STYLE));
     format!(
@@ -203,7 +203,7 @@ fn curl(document: &Value, shown: &Shown<'_>) -> String {
     format!("curl {method}'{ADDRESS}{path}{query}'{token}{}", body.unwrap_or_default())
 }
 
-/// What a reference refers to, or the value itself.
+/// The value that a reference refers to, or the value itself.
 fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     let target = value["$ref"].as_str().and_then(|reference| document.pointer(reference.strip_prefix('#')?));
     target.unwrap_or(value)

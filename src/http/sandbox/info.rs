@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::usage::Limits;
 use crate::http::App;
 use crate::http::answer::{Answer, success};
-use crate::http::request::{NoParams, SandboxRequest};
+use crate::http::extract::{NoParams, SandboxRequest};
 
-/// What a command finds in a sandbox.
+/// The conditions of a command in a workspace.
 #[derive(Serialize)]
 struct Info<'a> {
     /// Where the workspace stands, as requests and commands name it.
@@ -22,8 +22,26 @@ struct Info<'a> {
     limits: Limits<'a>,
 }
 
+/// The conditions of a command in a workspace that a remote backend holds. What confines the command there, and what it
+/// may reach, the service does not know.
+#[derive(Serialize)]
+struct RemoteInfo<'a> {
+    workspace: String,
+    shell: String,
+    backend: &'a str,
+    runs: &'a policy::RunLimits,
+}
+
 pub(in crate::http) async fn info(State(app): State<App>, request: SandboxRequest, _: NoParams) -> Answer {
     let service = &app.service;
+    if let Some(backend) = request.backend {
+        return success(RemoteInfo {
+            workspace: request.id.workspace().sandbox_path(),
+            shell: backend.shell().await?,
+            backend: backend.name(),
+            runs: &service.run_limits,
+        });
+    }
     success(Info {
         workspace: request.id.workspace().sandbox_path(),
         shell: "bash",

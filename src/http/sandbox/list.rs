@@ -2,14 +2,17 @@
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use storage::SandboxId;
+use storage::WorkspaceId;
 
 use crate::http::App;
-use crate::http::answer::{Answer, success_with};
+use crate::http::answer::{Answer, made, success_with};
+use crate::http::extract::{Params, SandboxesRequest};
 use crate::http::page::{self, Page};
-use crate::http::request::{Params, SandboxesRequest};
 use crate::http::time::rfc3339;
 use crate::ops::sandboxes::Glance;
+
+/// About what a workspace takes in an answer, in bytes.
+const SANDBOX_BYTES: usize = 200;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,12 +59,15 @@ pub(in crate::http) async fn list(
 ) -> Answer {
     let ids = app.service.sandboxes(request.user).await?;
     // No id has a slash.
-    let mut keyed: Vec<(String, SandboxId)> =
+    let mut keyed: Vec<(String, WorkspaceId)> =
         ids.into_iter().map(|id| (format!("{}/{}", id.user, id.agent), id)).collect();
     keyed.sort_unstable_by(|one, other| one.0.cmp(&other.0));
     let most = app.service.file_limits.list_entries;
     let Page { elements, beside } =
         page::cut(keyed, |(key, _)| key, query.limit, query.cursor.as_deref(), most)?;
     let glances = app.service.glance(elements.into_iter().map(|(_, id)| id).collect()).await?;
-    success_with(glances.iter().map(Listed::from).collect::<Vec<_>>(), beside)
+    made(&app.service.admission, glances.len().saturating_mul(SANDBOX_BYTES), move || {
+        success_with(glances.iter().map(Listed::from).collect::<Vec<_>>(), beside)
+    })
+    .await
 }

@@ -10,7 +10,7 @@ pub(super) mod usage;
 use serde::Serialize;
 use storage::Use;
 
-/// What something takes on the disk.
+/// The room that something takes on the disk.
 #[derive(Serialize)]
 struct Taken {
     /// In whole blocks.

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
+use crate::http::extract::{Params, SandboxRequest, SandboxesRequest};
 use crate::http::problem::Problem;
-use crate::http::request::{Params, SandboxRequest, SandboxesRequest};
 use crate::ops::sandboxes::{Removal, Removed};
 
 /// Workspaces that one request removes.
 const REMOVED_MAX: usize = 1000;
-/// What the removal of all workspaces has to say.
+/// The word that confirms the removal of all workspaces.
 const CONFIRMATION: &str = "all-workspaces";
 
 #[derive(Deserialize)]
@@ -42,7 +42,7 @@ struct Beside {
 #[derive(Serialize)]
 struct BesideSeveral {
     removed: usize,
-    /// Those that somebody is in, and that stay.
+    /// Workspaces with an occupant, which stay.
     busy: Vec<Busy>,
     /// Whether there are more: ask again.
     more: bool,

@@ -5,13 +5,13 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use policy::{AgentId, UserId};
 use serde::{Deserialize, Serialize};
-use storage::{Forked, SandboxId};
+use storage::{Forked, WorkspaceId};
 
 use super::Taken;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, SnapshotRequest};
 use crate::http::problem::{Code, Problem};
-use crate::http::request::{JsonBody, JsonLimit, NoParams, SnapshotRequest};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,7 +53,7 @@ pub(in crate::http) async fn fork(
     _: NoParams,
     JsonBody(target): JsonBody<Target>,
 ) -> Answer {
-    let to = SandboxId { user: target.user, agent: target.agent };
+    let to = WorkspaceId { user: target.user, agent: target.agent };
     request.check_change(&to)?;
     if let Some(backend) = app.service.backends.get(&to) {
         let message =

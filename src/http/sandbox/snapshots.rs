@@ -4,14 +4,14 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
-use storage::{SandboxId, Snapshot, SnapshotNote};
+use storage::{Snapshot, SnapshotNote, WorkspaceId};
 
 use crate::http::App;
 use crate::http::answer::{Answer, success, success_with};
+use crate::http::extract::{NoParams, Params, SnapshotRequest, TreeRequest, parse_json};
 use crate::http::object::Object;
-use crate::http::request::{NoParams, Params, SnapshotRequest, TreeRequest, parse_json};
 use crate::http::time::rfc3339;
-use crate::http::{body, facts, page};
+use crate::http::{body, page, request_log};
 
 /// Largest body, in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -40,7 +40,7 @@ pub(super) struct Told {
     entries: u64,
     /// Sizes of its files.
     bytes: u64,
-    /// What it took on the disk.
+    /// The room that it took on the disk.
     added_bytes: u64,
     /// Whether commands ran meanwhile.
     live: bool,
@@ -75,8 +75,8 @@ pub(in crate::http) async fn take(
     let Body { name, note } =
         if bytes.is_empty() { Body::default() } else { parse_json::<Object<Body>>(&bytes)?.0 };
     let note = SnapshotNote { name, note };
-    let snapshot = app.service.take_snapshot(SandboxId::of(&tree.id), note).await?;
-    facts::snapshot(&snapshot.id);
+    let snapshot = app.service.take_snapshot(WorkspaceId::of(&tree.id), note).await?;
+    request_log::snapshot(&snapshot.id);
     Ok((StatusCode::CREATED, success(Told::from(snapshot))?).into_response())
 }
 
@@ -85,7 +85,7 @@ pub(in crate::http) async fn list(
     tree: TreeRequest,
     Params(query): Params<Query>,
 ) -> Answer {
-    let snapshots = app.service.snapshots(SandboxId::of(&tree.id)).await?;
+    let snapshots = app.service.snapshots(WorkspaceId::of(&tree.id)).await?;
     let told: Vec<Told> = snapshots.list.into_iter().map(Told::from).collect();
     let most = app.service.file_limits.list_entries;
     let page = page::cut(told, |told| told.id.as_str(), query.limit, query.cursor.as_deref(), most)?;

@@ -8,7 +8,7 @@ use super::Taken;
 use super::list::Listed;
 use crate::http::App;
 use crate::http::answer::{Answer, success};
-use crate::http::request::{NoParams, SandboxRequest};
+use crate::http::extract::{NoParams, SandboxRequest};
 
 #[derive(Serialize)]
 struct Usage<'a> {
@@ -16,7 +16,7 @@ struct Usage<'a> {
     glance: Listed,
     /// The workspace with its home.
     taken: Taken,
-    /// What the user changed in each skill, sorted.
+    /// The room of the user's changes in each skill, sorted.
     skills: Vec<OfSkill>,
     /// Skills beyond the first thousand.
     more_skills: usize,
@@ -36,7 +36,7 @@ struct OfSkill {
 pub(super) struct Limits<'a> {
     pub(super) disk: &'a policy::DiskLimits,
     pub(super) snapshots: &'a policy::SnapshotLimits,
-    /// For how long nobody uses a workspace before it is set aside; 0 for ever.
+    /// The time without use after which a workspace is set aside; 0 for never.
     pub(super) idle_ms: u128,
     /// For how long more it is kept aside.
     pub(super) keep_ms: u128,

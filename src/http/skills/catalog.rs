@@ -9,7 +9,7 @@ use storage::Skill;
 
 use crate::http::App;
 use crate::http::answer::{Answer, success};
-use crate::http::request::{Params, SkillsRequest};
+use crate::http::extract::{Params, SkillsRequest};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,9 +6,9 @@ use storage::{Change, Status};
 
 use super::skill_of;
 use crate::http::App;
-use crate::http::answer::{Answer, success_with};
+use crate::http::answer::{Answer, made, success_with};
+use crate::http::extract::{Params, SkillsRequest};
 use crate::http::page;
-use crate::http::request::{Params, SkillsRequest};
 use crate::ops::{FileDifference, Text};
 
 #[derive(Deserialize)]
@@ -69,5 +69,9 @@ pub(in crate::http) async fn diff(
     )?;
     let differences = app.service.differences(id, page.elements).await?;
     let beside = Beside { skill_status, page: page.beside };
-    success_with(differences.into_iter().map(Differs::from).collect::<Vec<_>>(), beside)
+    let bytes = differences.iter().map(|difference| difference.path.len() + difference.text.bytes()).sum();
+    made(&app.service.admission, bytes, move || {
+        success_with(differences.into_iter().map(Differs::from).collect::<Vec<_>>(), beside)
+    })
+    .await
 }

@@ -1,4 +1,4 @@
-//! Feeds the reader of a form, which by itself would keep whatever it cannot deliver.
+//! Feeds the reader of a form, which by itself would keep all that it cannot deliver.
 //!
 //! The reader takes all that is there and searches it for the next boundary. So that a form without one costs
 //! neither memory nor time, it gets one piece at a time, and no more once too much is undelivered.

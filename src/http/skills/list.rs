@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use storage::{Changed, Layer, Skill, Status, Version};
 
 use crate::http::App;
-use crate::http::answer::{Answer, success_with};
+use crate::http::answer::{Answer, made, success_with};
+use crate::http::extract::{Params, SkillsRequest};
 use crate::http::page;
-use crate::http::request::{Params, SkillsRequest};
 use crate::http::time::rfc3339;
 
 #[derive(Deserialize)]
@@ -34,6 +34,8 @@ struct Listed {
 
 /// Changed files named per skill; `GET …/files?detail=true` names them all.
 const CHANGES_MAX: usize = 100;
+/// About what a skill takes in an answer besides its description, in bytes.
+const SKILL_BYTES: usize = 250;
 
 impl From<Skill> for Listed {
     fn from(skill: Skill) -> Self {
@@ -61,6 +63,10 @@ pub(in crate::http) async fn list(
     request.check_read()?;
     let skills = app.service.skills(request.user, request.agent).await?;
     let most = app.service.file_limits.list_entries;
-    let page = page::cut(skills, |skill| skill.id.as_str(), query.limit, query.cursor.as_deref(), most)?;
-    success_with(page.elements.into_iter().map(Listed::from).collect::<Vec<_>>(), page.beside)
+    let bytes = skills.iter().map(|skill| SKILL_BYTES + skill.metadata.description.len()).sum();
+    made(&app.service.admission, bytes, move || {
+        let page = page::cut(skills, |skill| skill.id.as_str(), query.limit, query.cursor.as_deref(), most)?;
+        success_with(page.elements.into_iter().map(Listed::from).collect::<Vec<_>>(), page.beside)
+    })
+    .await
 }

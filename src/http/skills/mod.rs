@@ -13,8 +13,8 @@ pub(super) mod versions;
 
 use policy::{SkillId, TreeId};
 
+use super::extract::SkillsRequest;
 use super::problem::Problem;
-use super::request::SkillsRequest;
 
 /// The skill that the path names.
 fn skill_of(request: &SkillsRequest) -> Result<(TreeId, SkillId), Problem> {

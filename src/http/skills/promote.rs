@@ -8,7 +8,7 @@ use storage::{Prefer, Version};
 use super::skill_of;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
-use crate::http::request::{Params, SkillsRequest};
+use crate::http::extract::{Params, SkillsRequest};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,7 +34,7 @@ pub(in crate::http) async fn promote(
     let done = app.service.promote(id, query.force).await?;
     let replaced = done.as_ref().is_some_and(|published| published.replaced);
     let version = done.map(|published| published.version);
-    let message = format!("Skill '{skill}' of '{}' is everybody's now", request.user);
+    let message = format!("Skill '{skill}' of '{}' is now published for all users", request.user);
     success_with(message, Promoted { version, replaced })
 }
 

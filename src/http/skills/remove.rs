@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::skill_of;
 use crate::http::App;
 use crate::http::answer::{Answer, success};
-use crate::http::request::{Params, SkillsRequest, word};
+use crate::http::extract::{Params, SkillsRequest, word};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::skill_of;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
-use crate::http::request::{NoParams, SkillsRequest};
+use crate::http::extract::{NoParams, SkillsRequest};
 
 #[derive(Serialize)]
 struct Beside {

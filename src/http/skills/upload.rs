@@ -12,8 +12,8 @@ use super::form;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
 use crate::http::body::broken;
+use crate::http::extract::{Params, SkillsRequest, word};
 use crate::http::problem::Problem;
-use crate::http::request::{Params, SkillsRequest, word};
 use crate::ops::upload::{Archive, Uploaded, UploadedSkill};
 
 /// Archives in one request.

@@ -8,8 +8,8 @@ use storage::Version;
 use super::skill_of;
 use crate::http::App;
 use crate::http::answer::{Answer, success, success_with};
+use crate::http::extract::{NoParams, Params, SkillsRequest};
 use crate::http::problem::Problem;
-use crate::http::request::{NoParams, Params, SkillsRequest};
 use crate::http::time::rfc3339;
 
 #[derive(Serialize)]

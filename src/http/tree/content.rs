@@ -6,9 +6,9 @@ use storage::Layer;
 use storage::encoding::TextEncoding;
 
 use crate::http::App;
-use crate::http::answer::{Answer, bare, success_with, tagged};
+use crate::http::answer::{Answer, bare, made, success_with, tagged};
 use crate::http::conditional::{self, Fresh};
-use crate::http::request::{Params, TreeRequest, path_of};
+use crate::http::extract::{Params, TreeRequest, path_of};
 use crate::ops::files::{LineRange, ReadText, Text};
 
 #[derive(Deserialize)]
@@ -19,12 +19,12 @@ pub(in crate::http) struct Query {
     pub(in crate::http) end: Option<u64>,
 }
 
-/// What is told of a text, beside it.
+/// The fields beside a text.
 #[derive(Clone, Copy)]
 pub(in crate::http) struct About {
     pub(in crate::http) encoding: TextEncoding,
     pub(in crate::http) size: u64,
-    /// None where another backend answers.
+    /// None where a remote backend holds the text.
     pub(in crate::http) layer: Option<Layer>,
 }
 
@@ -47,6 +47,11 @@ pub(in crate::http) async fn content(
 ) -> Answer {
     let path = path_of(&request.id, query.path.as_deref())?;
     let range = LineRange { start: query.start, end: query.end };
+    if let Some(backend) = request.backend {
+        conditional::of_untagged_read(&headers)?;
+        let (text, encoding, size) = backend.read_text(&path, range, app.service.text_work()).await?;
+        return answer(&app, text, About { encoding, size, layer: None }).await;
+    }
     let read = app.service.read_text(request.id, path.clone(), range).await?;
     let ReadText { text, encoding, stat, layer } = read;
     let etag = stat.etag();
@@ -54,17 +59,22 @@ pub(in crate::http) async fn content(
         return Ok(tagged(bare(axum::http::StatusCode::NOT_MODIFIED), &etag));
     }
     let about = About { encoding, size: stat.size, layer: Some(layer) };
-    Ok(tagged(answer(text, about)?, &etag))
+    Ok(tagged(answer(&app, text, about).await?, &etag))
 }
 
 /// Answers with a text, or lines of it.
-pub(in crate::http) fn answer(text: Text, About { encoding, size, layer }: About) -> Answer {
-    let beside = |total_lines, next| Beside { total_lines, next, encoding, size, layer };
-    match text {
+pub(in crate::http) async fn answer(app: &App, text: Text, About { encoding, size, layer }: About) -> Answer {
+    let bytes = match &text {
+        Text::Whole(text) => text.len(),
+        Text::Lines { lines, .. } => lines.iter().map(String::len).sum::<usize>() + lines.len(),
+    };
+    let beside = move |total_lines, next| Beside { total_lines, next, encoding, size, layer };
+    made(&app.service.admission, bytes, move || match text {
         Text::Whole(text) => {
             let total_lines = storage::text::count_lines(&text);
             success_with(text, beside(total_lines, None))
         }
         Text::Lines { lines, total, next } => success_with(lines, beside(total, next)),
-    }
+    })
+    .await
 }

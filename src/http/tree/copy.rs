@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::written;
 use crate::http::answer::{Answer, success};
-use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
 use crate::http::{App, conditional};
 use crate::ops::files::Copy;
 

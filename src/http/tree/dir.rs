@@ -4,10 +4,11 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
 use super::EntryFacts;
+use super::files::bytes;
 use crate::http::App;
-use crate::http::answer::{Answer, success_with};
+use crate::http::answer::{Answer, made, success_with};
+use crate::http::extract::{Params, TreeRequest, dir_of};
 use crate::http::page;
-use crate::http::request::{Params, TreeRequest, dir_of};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,13 +31,28 @@ pub(in crate::http) async fn dir(
     Params(query): Params<Query>,
 ) -> Answer {
     let path = dir_of(&tree.id, query.path.as_deref())?;
+    let most = app.service.file_limits.list_entries;
+    if let Some(backend) = tree.backend {
+        let entries = backend.list_dir(&path).await?;
+        let bytes = bytes(entries.len(), true);
+        let answer = move || {
+            let listed = entries
+                .into_iter()
+                .map(|entry| Listed { facts: EntryFacts::listed(entry.kind, entry.size), name: entry.name });
+            answer(listed.collect(), &query, most)
+        };
+        return made(&app.service.admission, bytes, answer).await;
+    }
     let children = app.service.list_dir(tree.id, path).await?;
-    // Names that no path can hold have no stat, and nobody could ask for them.
-    let listed = children.into_iter().filter_map(|(child, stat)| {
-        let name = child.name.into_string().ok()?;
-        Some(Listed { name, facts: EntryFacts::new(&stat?, child.layer) })
-    });
-    answer(listed.collect(), &query, app.service.file_limits.list_entries)
+    made(&app.service.admission, bytes(children.len(), true), move || {
+        // Names that no path can hold have no stat, and no request could ask for them.
+        let listed = children.into_iter().filter_map(|(child, stat)| {
+            let name = child.name.into_string().ok()?;
+            Some(Listed { name, facts: EntryFacts::new(&stat?, child.layer) })
+        });
+        answer(listed.collect(), &query, most)
+    })
+    .await
 }
 
 /// Answers with a page of what was listed, or with all of it when that is no more than `most`.

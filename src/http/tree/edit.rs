@@ -4,15 +4,15 @@ use axum::extract::{Request, State};
 use serde::Deserialize;
 use storage::encoding::TextEncoding;
 
-use super::written;
+use super::{edited_remotely, written};
 use crate::http::App;
 use crate::http::answer::Answer;
+use crate::http::extract::{Params, TreeRequest, path_of};
 use crate::http::problem::Problem;
-use crate::http::request::{Params, TreeRequest, path_of};
 use crate::http::{body, conditional};
 use crate::ops::files::LineRange;
 
-/// What a success says.
+/// The answer of a success.
 pub(super) const UPDATED: &str = "File updated successfully.";
 
 #[derive(Deserialize)]
@@ -35,6 +35,11 @@ pub(in crate::http) async fn edit(
     let encoding = encoding(query.encoding.as_deref())?;
     let body = body::collect_text(&app, request.into_body(), app.service.file_limits.text_bytes).await?;
     let range = LineRange { start: query.start, end: query.end };
+    if let Some(backend) = tree.backend {
+        let mode = conditional::untagged(&condition)?;
+        let edited = backend.edit(&path, range, body, encoding, mode, app.service.text_work()).await?;
+        return edited_remotely(&path, edited);
+    }
     let (edited, encoding) =
         app.service.edit(tree.id, path.clone(), range, body, encoding, condition).await?;
     written(UPDATED, &path, &edited, Some(encoding))

@@ -13,8 +13,8 @@ use storage::watch::{Became, Notice};
 
 use super::EntryFacts;
 use crate::http::App;
+use crate::http::extract::{Params, TreeRequest};
 use crate::http::problem::Problem;
-use crate::http::request::{Params, TreeRequest};
 use crate::http::streamed::{Form, PULSE};
 use crate::ops::events::{EventId, Heard, Listener, Reason, What};
 

@@ -23,15 +23,15 @@ use storage::Absorbed;
 use self::list::Summary;
 use super::execute::is_nothing;
 use crate::http::answer::{Answer, success, success_with};
+use crate::http::extract::{JsonBody, JsonLimit, Params, TreeRequest, dir_of};
 use crate::http::object::Word;
 use crate::http::problem::{Code, Problem};
-use crate::http::request::{JsonBody, JsonLimit, Params, TreeRequest, dir_of};
 use crate::http::streamed::Form;
-use crate::http::{App, bounded, facts};
+use crate::http::{App, bounded, request_log};
 use crate::ops::run::changes::Changes;
 use crate::ops::run::id::ExecId;
 use crate::ops::run::record::Purpose;
-use crate::ops::run::session::Recording;
+use crate::ops::run::session::{BeganRun, Recording};
 use crate::ops::run::{Command, Commit, RunRequest, Skills};
 
 /// A run as a caller describes it.
@@ -99,7 +99,7 @@ pub(in crate::http) async fn exec(
     refuse_what_is_not_there(&spec)?;
     let form = Form::of(&headers);
     let id = spec.exec_id.as_deref().map(ExecId::parse).transpose()?;
-    facts::program(spec.command.as_deref().unwrap_or("bash"));
+    request_log::program(spec.command.as_deref().unwrap_or("bash"));
     let command = match (spec.command, spec.shell) {
         (Some(name), None) => Command::Program { name, args: spec.args },
         (None, Some(line)) if spec.args.is_empty() => Command::Shell(line),
@@ -133,11 +133,12 @@ pub(in crate::http) async fn exec(
     let encoding = run.encoding;
     let purpose = if query.background { Purpose::Background } else { Purpose::Attached };
     let recording = Recording { id, purpose, stdin_open: spec.stdin_open, is_streamed: form.is_stream() };
-    let (recorded, is_new) = app.service.begin(tree.id, tree.backend, run, recording).await?;
-    facts::run(&recorded.id);
+    let begun = app.service.begin(tree.id, tree.backend, run, recording).await?;
+    request_log::run(&begun.recorded.id);
     if form.is_stream() {
-        return Ok(events::answer(form, recorded.follow(0)?, encoding, true));
+        return Ok(events::answer(form, begun.follow()?, encoding, true));
     }
+    let BeganRun { recorded, is_new, .. } = begun;
     if query.background {
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         return Ok((status, success(Summary::of(&recorded))?).into_response());
@@ -179,7 +180,7 @@ fn skills(id: &TreeId, wanted: Option<bounded::Skills>) -> Result<Skills, Proble
     }
 }
 
-/// What the interface reserves and this version does not do is refused, never ignored.
+/// A reserved field, which this version does not support, is refused, never ignored.
 fn refuse_what_is_not_there(spec: &ExecSpec) -> Result<(), Problem> {
     match spec.limits {
         Some(_) => {

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use storage::Absorbed;
 
 use crate::http::answer::{Answer, success_with};
+use crate::http::extract::{Params, TreeRequest, parse_json};
 use crate::http::problem::Problem;
-use crate::http::request::{Params, TreeRequest, parse_json};
-use crate::http::{App, body, facts};
+use crate::http::{App, body, request_log};
 use crate::ops::run::confined::Confined;
 use crate::ops::run::{Command, Commit, RunRequest, Skills};
 
@@ -43,7 +43,7 @@ pub(in crate::http) async fn execute(
     request: Request,
 ) -> Answer {
     let name = query.command.ok_or_else(|| Problem::invalid("the parameter `command` is missing"))?;
-    facts::program(&name);
+    request_log::program(&name);
     let body = body::collect(&app, request.into_body(), BODY_BYTES_MAX).await?;
     let args: Vec<String> = if body.is_empty() { Vec::new() } else { parse_json(&body)? };
     let run = RunRequest {

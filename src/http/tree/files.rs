@@ -7,10 +7,14 @@ use storage::tree::Walked;
 
 use super::EntryFacts;
 use crate::http::App;
-use crate::http::answer::{Answer, success_with};
+use crate::http::answer::{Answer, made, success_with};
+use crate::http::extract::{Params, TreeRequest, dir_of};
 use crate::http::page;
 use crate::http::problem::Problem;
-use crate::http::request::{Params, TreeRequest, dir_of};
+
+/// About what an entry takes in an answer, in bytes: its path alone, and with all that is known of it.
+const PATH_BYTES: usize = 50;
+const DETAILED_BYTES: usize = 200;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,11 +48,35 @@ pub(in crate::http) async fn files(
     Params(query): Params<Query>,
 ) -> Answer {
     let dir = dir_of(&request.id, query.path.as_deref())?;
+    let limits = &app.service.file_limits;
+    let most = limits.list_entries;
+    if let Some(backend) = request.backend {
+        let met = backend.walk(&dir, depth(&query)?, limits.tree_entries).await?;
+        let bytes = bytes(met.len(), query.detail);
+        let answer = move || {
+            let page = page::cut(met, |entry| entry.0.as_str(), query.limit, query.cursor.as_deref(), most)?;
+            let met = page.elements.into_iter();
+            if !query.detail {
+                return success_with(met.map(|(path, _)| path).collect::<Vec<_>>(), page.beside);
+            }
+            let detailed =
+                met.map(|(path, entry)| Detailed { path, facts: EntryFacts::listed(entry.kind, entry.size) });
+            success_with(detailed.collect::<Vec<_>>(), page.beside)
+        };
+        return made(&app.service.admission, bytes, answer).await;
+    }
     let mut files = app.service.walk(request.id, dir, depth(&query)?, query.detail).await?;
-    files.retain(|entry| matches!(entry.kind, Kind::File | Kind::Symlink));
-    let most = app.service.file_limits.list_entries;
-    let page = page::cut(files, |entry| entry.path.as_str(), query.limit, query.cursor.as_deref(), most)?;
-    entries(page.elements, query.detail, page.beside)
+    made(&app.service.admission, bytes(files.len(), query.detail), move || {
+        files.retain(|entry| matches!(entry.kind, Kind::File | Kind::Symlink));
+        let page = page::cut(files, |entry| entry.path.as_str(), query.limit, query.cursor.as_deref(), most)?;
+        entries(page.elements, query.detail, page.beside)
+    })
+    .await
+}
+
+/// About how large an answer with `entries` entries is, in bytes.
+pub(in crate::http) fn bytes(entries: usize, detail: bool) -> usize {
+    entries.saturating_mul(if detail { DETAILED_BYTES } else { PATH_BYTES })
 }
 
 /// Answers with entries that were met: their paths, or with `detail` what is known of each.

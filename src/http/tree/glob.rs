@@ -4,12 +4,12 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use storage::search::{GlobQuery, Globbed, Patterns, Stop};
 
-use super::files::entries;
+use super::files::{bytes, entries};
 use super::patterns;
 use crate::http::App;
-use crate::http::answer::Answer;
+use crate::http::answer::{Answer, made};
+use crate::http::extract::{Params, TreeRequest, dir_of};
 use crate::http::problem::Problem;
-use crate::http::request::{Params, TreeRequest, dir_of};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,5 +55,8 @@ pub(in crate::http) async fn glob(
     };
     let Globbed { entries: found, stop, next } = app.service.glob(tree.id, wanted).await?;
     let beside = Beside { truncated: stop.is_some(), stopped_by: stop, next };
-    entries(found, query.detail, beside)
+    made(&app.service.admission, bytes(found.len(), query.detail), move || {
+        entries(found, query.detail, beside)
+    })
+    .await
 }

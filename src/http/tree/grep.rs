@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use storage::search::{GrepCursor, GrepQuery, PATTERNS_MAX, Stop};
 
 use super::patterns;
-use crate::http::answer::{Answer, success_with};
+use crate::http::answer::{Answer, made, success_with};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeQuestion, dir_of};
 use crate::http::problem::Problem;
-use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeQuestion, dir_of};
 use crate::http::{App, bounded};
 
 /// Lines around a match, on each side.
@@ -16,6 +16,8 @@ const CONTEXT_MAX: usize = 20;
 /// Matches in one answer, and when a request does not say.
 const MATCHES_MAX: usize = 10_000;
 const MATCHES: usize = 1_000;
+/// About what a line takes in an answer, in bytes.
+const LINE_BYTES: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,7 +94,8 @@ pub(in crate::http) async fn grep(
         files_binary: found.binary,
         files_skipped: found.skipped,
     };
-    success_with(found.matches, beside)
+    let bytes = found.matches.len().saturating_mul((1 + 2 * body.context) * LINE_BYTES);
+    made(&app.service.admission, bytes, move || success_with(found.matches, beside)).await
 }
 
 /// A cursor as it is sent: the line, or nothing for a whole file, then a `:` and the path.

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::mode;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
 use crate::http::problem::Problem;
-use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
 
-/// What a success says.
+/// The answer of a success.
 pub(in crate::http) const MADE: &str = "Directory made.";
 
 #[derive(Deserialize)]
@@ -35,7 +35,11 @@ pub(in crate::http) async fn mkdir(
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
     let path = path_of(&tree.id, Some(&body.path))?;
-    let created = app.service.make_dir(tree.id, path, mode_of(&body)?, body.parents).await?;
+    let mode = mode_of(&body)?;
+    let created = match tree.backend {
+        Some(backend) => backend.make_dir(&path, mode, body.parents).await?,
+        None => app.service.make_dir(tree.id, path, mode, body.parents).await?,
+    };
     success_with(MADE, Beside { created })
 }
 

@@ -29,9 +29,9 @@ use storage::{ETag, Kind, Layer, Stat, Written};
 use super::answer::{Answer, success_with, tagged};
 use super::problem::Problem;
 use super::time::{nanoseconds, rfc3339};
-use crate::ops::elsewhere::Edited;
+use crate::ops::remote::Edited;
 
-/// What is known of one entry. What another backend does not tell is left out.
+/// The facts of one entry. Facts that another backend does not tell are left out.
 #[derive(Serialize)]
 pub(super) struct EntryFacts {
     kind: Kind,
@@ -61,8 +61,8 @@ impl EntryFacts {
         }
     }
 
-    /// What another backend tells of an entry that it looked at.
-    pub(super) fn elsewhere(info: &FileInfo) -> Self {
+    /// The facts that another backend tells of an entry that it looked at.
+    pub(super) fn remote(info: &FileInfo) -> Self {
         Self {
             mode: Some(format!("{:04o}", info.mode & 0o777)),
             modified_at: Some(rfc3339(nanoseconds(info.modified))),
@@ -70,7 +70,7 @@ impl EntryFacts {
         }
     }
 
-    /// What another backend tells of an entry that it met.
+    /// The facts that another backend tells of an entry of a list.
     pub(super) fn listed(kind: FileKind, size: u64) -> Self {
         let kind = match kind {
             FileKind::File => Kind::File,
@@ -82,13 +82,13 @@ impl EntryFacts {
         Self { kind, size, mode: None, modified_at: None, layer: None, etag: None }
     }
 
-    /// Without the layer, where nobody looked which one it is.
+    /// Without the layer, where the operation did not look for it.
     fn unlayered(stat: &Stat) -> Self {
         Self { layer: None, ..Self::new(stat, Layer::Workspace) }
     }
 }
 
-/// What stands beside the sentence of a change. What another backend does not tell is left out.
+/// The fields beside the sentence of a change. Facts that another backend does not tell are left out.
 #[derive(Serialize)]
 pub(super) struct WrittenFacts {
     pub(super) path: String,
@@ -115,8 +115,8 @@ fn written(sentence: &str, path: &RelPath, written: &Written, encoding: Option<T
     Ok(tagged(success_with(sentence, facts)?, &etag))
 }
 
-/// Answers a change of a text elsewhere.
-pub(super) fn edited_elsewhere(path: &RelPath, edited: Edited) -> Answer {
+/// Answers a change of a text that a remote backend holds.
+pub(super) fn edited_remotely(path: &RelPath, edited: Edited) -> Answer {
     let Edited { bytes, created, encoding } = edited;
     let facts = WrittenFacts {
         path: path.to_string(),

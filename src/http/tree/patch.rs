@@ -10,9 +10,9 @@ use storage::encoding::TextEncoding;
 use storage::patch::{self, Action, Patched};
 
 use crate::http::answer::{Answer, success_with};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
 use crate::http::problem::Problem;
-use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
-use crate::http::{App, bounded, conditional, facts};
+use crate::http::{App, bounded, conditional, request_log};
 use crate::ops::files::Conditions;
 
 /// Names that a patch can have: two for each file.
@@ -88,9 +88,9 @@ pub(in crate::http) async fn patch(
         app.service.light(tree.id.user(), read).await?
     };
     for file in &patch {
-        facts::path(&file.from);
+        request_log::path(&file.from);
         if file.to != file.from {
-            facts::path(&file.to);
+            request_log::path(&file.to);
         }
     }
     let patched = app.service.patch(tree.id, patch, body.dry_run, conditions).await?;

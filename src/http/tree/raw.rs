@@ -1,22 +1,26 @@
 //! `GET`, `HEAD`, `PUT` and `DELETE` of `T/raw/{path}`: bytes.
 
+use axum::body::Body;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use futures_util::TryStreamExt;
 use policy::{RelPath, TreeId};
+use sandbox::{FileInfo, ReadOptions, WriteMode};
 use serde::Deserialize;
 use storage::tree::Opened;
 use storage::{ETag, Stat, WriteOptions};
 
-use super::{mode, written};
-use crate::http::answer::{Answer, bare, success, tagged};
+use super::remove::removed;
+use super::{WrittenFacts, mode, written};
+use crate::http::answer::{Answer, bare, success_with, tagged};
 use crate::http::conditional::{self, ByteRange, Fresh};
 use crate::http::disposition;
+use crate::http::extract::{NoParams, Params, TreeRequest, path_of};
 use crate::http::problem::Problem;
-use crate::http::request::{NoParams, Params, TreeRequest, path_of};
-use crate::http::time::http_date;
+use crate::http::time::{http_date, nanoseconds};
 use crate::http::{App, body, stream};
+use crate::ops::remote::Backend;
 
 /// Nothing is loaded, nothing runs, and it is of an origin of its own (<https://www.w3.org/TR/CSP3/#directive-sandbox>).
 const INERT: &str = "default-src 'none'; sandbox";
@@ -38,7 +42,7 @@ pub(in crate::http) struct DeleteQuery {
     pub(in crate::http) recursive: bool,
 }
 
-/// What the head of an answer tells of a file.
+/// The headers of an answer with a file.
 pub(in crate::http) struct FileHead<'a> {
     pub(in crate::http) path: &'a RelPath,
     pub(in crate::http) size: u64,
@@ -59,6 +63,10 @@ pub(in crate::http) async fn get(
     headers: HeaderMap,
 ) -> Answer {
     let path = path(&tree.id, &params)?;
+    if let Some(backend) = tree.backend {
+        return get_remotely(&backend, &path, &headers).await;
+    }
+    let reads = app.service.admission.reads_of(tree.id.user());
     let Opened { file, stat, .. } = app.service.open(tree.id, path.clone()).await?;
     let range = conditional::range(&headers, stat.size, Some(&stat.etag()));
     let (response, range) = match head_of(&headers, &stat, &path, range)? {
@@ -66,7 +74,7 @@ pub(in crate::http) async fn get(
         Err(not_modified) => return Ok(not_modified),
     };
     let mut response = response;
-    *response.body_mut() = stream::body(file, range.first, range.length);
+    *response.body_mut() = stream::body(file, range.first, range.length, reads);
     Ok(response)
 }
 
@@ -78,12 +86,41 @@ pub(in crate::http) async fn head(
     headers: HeaderMap,
 ) -> Answer {
     let path = path(&tree.id, &params)?;
+    if let Some(backend) = tree.backend {
+        conditional::of_untagged_read(&headers)?;
+        return Ok(remote_head(&path, &backend.stat_file(&path).await?).answer(None).0);
+    }
     let Opened { stat, .. } = app.service.open(tree.id, path.clone()).await?;
     // Ranges are defined for `GET` only (RFC 9110, section 14.2).
     match head_of(&headers, &stat, &path, Ok(None))? {
         Ok((response, _)) => Ok(response),
         Err(not_modified) => Ok(not_modified),
     }
+}
+
+/// Answers with bytes of a file that a remote backend holds.
+async fn get_remotely(backend: &Backend, path: &RelPath, headers: &HeaderMap) -> Answer {
+    conditional::of_untagged_read(headers)?;
+    let range = match headers.contains_key(header::RANGE) {
+        // Which bytes are meant follows from the size.
+        true => conditional::range(headers, backend.stat_file(path).await?.size, None)?,
+        false => None,
+    };
+    let wanted = range.map(|ByteRange { first, length }| first..first.saturating_add(length));
+    let opened = backend.open(path, ReadOptions { range: wanted, bytes_max: None }).await?;
+    let part = ByteRange { first: opened.range.start, length: opened.range.end - opened.range.start };
+    if range.is_some() && part.length == 0 {
+        // The file has become shorter since.
+        return Err(conditional::unsatisfiable(opened.info.size));
+    }
+    let (mut response, _) = remote_head(path, &opened.info).answer(range.map(|_| part));
+    *response.body_mut() = Body::from_stream(opened.pieces);
+    Ok(response)
+}
+
+fn remote_head<'a>(path: &'a RelPath, info: &FileInfo) -> FileHead<'a> {
+    let modified_ns = nanoseconds(info.modified);
+    FileHead { path, size: info.size, mode: info.mode & 0o777, modified_ns, etag: None }
 }
 
 /// The answer without its body and the part that the body is to be; or the answer that there is nothing new.
@@ -113,7 +150,8 @@ impl FileHead<'_> {
         }
         let out = response.headers_mut();
         out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-        // What a user stored is no page of this host: a browser saves it, and runs nothing of it where it shows it anyway.
+        // A user's file is no page of this host: a browser saves it, and runs nothing of it where it shows the file
+        // anyway.
         out.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         out.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(INERT));
         if let Some(disposition) = self.path.file_name().and_then(disposition::attachment) {
@@ -154,17 +192,37 @@ pub(in crate::http) async fn put(
     request: Request,
 ) -> Answer {
     let path = path(&tree.id, &params)?;
-    let options = WriteOptions {
-        condition: conditional::of_change(request.headers())?,
-        parents: query.parents,
-        mode: mode(query.mode.as_deref())?,
-    };
+    let condition = conditional::of_change(request.headers())?;
+    let permissions = mode(query.mode.as_deref())?;
     let limit = app.service.file_limits.raw_bytes;
     check_announced(request.headers(), limit)?;
+    if let Some(backend) = tree.backend {
+        let mode = conditional::untagged(&condition)?;
+        if query.parents {
+            backend.make_parents(&path).await?;
+        }
+        let options = sandbox::WriteOptions { mode, permissions };
+        let pieces = request.into_body().into_data_stream().map_err(|_| body::broken());
+        let size = backend.write(&path, pieces, options, limit).await?;
+        return written_remotely(&path, size, mode);
+    }
+    let options = WriteOptions { condition, parents: query.parents, mode: permissions };
     let pieces = request.into_body().into_data_stream().map_err(|_| body::broken());
     let result = app.service.write(tree.id, path.clone(), pieces, options, limit).await?;
     let mut response = written("File written.", &path, &result, None)?;
     if result.created {
+        *response.status_mut() = StatusCode::CREATED;
+    }
+    Ok(response)
+}
+
+/// Answers a write of a file that a remote backend holds.
+fn written_remotely(path: &RelPath, size: u64, mode: WriteMode) -> Answer {
+    // Whether there was a file before, no backend tells; but a file that was to be new is new.
+    let created = (mode == WriteMode::Create).then_some(true);
+    let facts = WrittenFacts { path: path.to_string(), etag: None, size, created, encoding: None };
+    let mut response = success_with("File written.", facts)?;
+    if created.is_some() {
         *response.status_mut() = StatusCode::CREATED;
     }
     Ok(response)
@@ -178,7 +236,5 @@ pub(in crate::http) async fn delete(
     Params(query): Params<DeleteQuery>,
 ) -> Answer {
     let path = path(&tree.id, &params)?;
-    let condition = conditional::of_change(&headers)?;
-    app.service.remove(tree.id, path, query.recursive, condition).await?;
-    success("Removed.")
+    removed(&app, tree, path, query.recursive, &headers).await
 }

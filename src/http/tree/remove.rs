@@ -2,10 +2,11 @@
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use policy::RelPath;
 use serde::Deserialize;
 
 use crate::http::answer::{Answer, success};
-use crate::http::request::{Params, TreeRequest, path_of};
+use crate::http::extract::{Params, TreeRequest, path_of};
 use crate::http::{App, conditional};
 
 #[derive(Deserialize)]
@@ -23,7 +24,24 @@ pub(in crate::http) async fn remove(
     Params(query): Params<Query>,
 ) -> Answer {
     let path = path_of(&tree.id, query.path.as_deref())?;
-    let condition = conditional::of_change(&headers)?;
-    app.service.remove(tree.id, path, query.recursive, condition).await?;
+    removed(&app, tree, path, query.recursive, &headers).await
+}
+
+/// Removes what is at `path`, on the condition that the request names.
+pub(super) async fn removed(
+    app: &App,
+    tree: TreeRequest,
+    path: RelPath,
+    recursive: bool,
+    headers: &HeaderMap,
+) -> Answer {
+    let condition = conditional::of_change(headers)?;
+    match tree.backend {
+        Some(backend) => {
+            conditional::none(&condition)?;
+            backend.remove(&path, recursive).await?;
+        }
+        None => app.service.remove(tree.id, path, recursive, condition).await?,
+    }
     success("Removed.")
 }

@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 
 use crate::http::answer::{Answer, success};
-use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
 use crate::http::{App, conditional};
 
 #[derive(Deserialize)]

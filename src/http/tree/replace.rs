@@ -6,10 +6,10 @@ use serde::Deserialize;
 use storage::text::Replacement;
 
 use super::edit::UPDATED;
-use super::written;
+use super::{edited_remotely, written};
 use crate::http::answer::Answer;
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
 use crate::http::object::Object;
-use crate::http::request::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
 use crate::http::{App, bounded, conditional};
 use crate::ops::files::EDITS_MAX;
 
@@ -42,7 +42,7 @@ fn once() -> usize {
 }
 
 impl Body {
-    /// What is to be replaced by what.
+    /// The texts to replace and their replacements.
     pub(in crate::http) fn edits(self) -> Vec<Replacement> {
         let replacement = |Object(edit): Object<Edit>| Replacement {
             old: edit.old_string,
@@ -62,6 +62,11 @@ pub(in crate::http) async fn replace(
 ) -> Answer {
     let path = path_of(&tree.id, Some(&body.path))?;
     let condition = conditional::of_change(&headers)?;
+    if let Some(backend) = tree.backend {
+        let mode = conditional::untagged(&condition)?;
+        let edited = backend.replace(&path, body.edits(), mode, app.service.text_work()).await?;
+        return edited_remotely(&path, edited);
+    }
     let (replaced, encoding) = app.service.replace(tree.id, path.clone(), body.edits(), condition).await?;
     written(UPDATED, &path, &replaced, Some(encoding))
 }

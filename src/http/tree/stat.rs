@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::EntryFacts;
 use crate::http::App;
 use crate::http::answer::{Answer, success, tagged};
-use crate::http::request::{Params, TreeRequest, dir_of};
+use crate::http::extract::{Params, TreeRequest, dir_of};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +27,10 @@ pub(in crate::http) async fn stat(
     Params(query): Params<Query>,
 ) -> Answer {
     let path = dir_of(&tree.id, query.path.as_deref())?;
+    if let Some(backend) = tree.backend {
+        let facts = EntryFacts::remote(&backend.stat(&path).await?);
+        return success(Facts { path: path.to_string(), facts });
+    }
     let (stat, layer) = app.service.stat(tree.id, path.clone()).await?;
     let facts = Facts { path: path.to_string(), facts: EntryFacts::new(&stat, layer) };
     Ok(tagged(success(facts)?, &stat.etag()))

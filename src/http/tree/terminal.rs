@@ -19,10 +19,10 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::http::extract::{ChangingRequest, Params};
 use crate::http::object::Object;
 use crate::http::problem::Problem;
-use crate::http::request::{ChangingRequest, Params};
-use crate::http::{App, facts};
+use crate::http::{App, request_log};
 use crate::ops::run::event::Kind;
 use crate::ops::run::record::{Follower, Found, Purpose, Recorded};
 use crate::ops::run::session::Recording;
@@ -30,13 +30,13 @@ use crate::ops::run::{Command, Commit, RunRequest, Skills};
 
 /// Largest message from the caller, in bytes.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// What may wait to be sent, in bytes, before nothing more is read from the run.
+/// The bytes that may wait to be sent before nothing more is read from the run.
 const WAITING_BYTES_MAX: usize = 256 * 1024;
 /// How often a silent connection shows that it lives.
 const PULSE: Duration = Duration::from_secs(30);
 /// Largest side of a terminal, in characters.
 const SIDE_MAX: u16 = 1000;
-/// What the shell is told it can do; every emulator understands it.
+/// The kind of terminal that the shell is told; every emulator understands it.
 const TERM: &str = "xterm-256color";
 
 #[derive(Deserialize)]
@@ -78,7 +78,7 @@ pub(in crate::http) async fn terminal(
     Params(query): Params<Query>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    facts::program("bash");
+    request_log::program("bash");
     let size = size(query.rows, query.cols)?;
     let upgrade = upgrade
         .map_err(|_| Problem::invalid("a terminal needs a WebSocket: connect with `ws://` and `Upgrade`"))?;
@@ -98,10 +98,10 @@ pub(in crate::http) async fn terminal(
     let recording =
         Recording { id: None, purpose: Purpose::Terminal(size), stdin_open: true, is_streamed: true };
     // Before the answer, so that a refusal has its status.
-    let (recorded, _) = app.service.begin(tree.id, None, run, recording).await?;
-    facts::run(&recorded.id);
-    let ended = Ends(Arc::clone(&recorded));
-    let follower = recorded.follow(0)?;
+    let begun = app.service.begin(tree.id, None, run, recording).await?;
+    request_log::run(&begun.recorded.id);
+    let ended = Ends(Arc::clone(&begun.recorded));
+    let follower = begun.follow()?;
     let idle = Duration::from_millis(app.service.table.limits().terminal_idle_ms);
     let upgrade = upgrade
         .max_message_size(MESSAGE_BYTES_MAX)

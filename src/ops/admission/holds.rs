@@ -1,4 +1,4 @@
-//! [`Holds`]: who works on which tree for how long, so that nobody waits for a lock of the storage in a thread.
+//! [`Holds`]: which jobs work on which tree, and how long, so that no job waits for a lock of the storage in a thread.
 //!
 //! The storage orders its own operations with locks that block. Short ones wait for each other there, for microseconds. One
 //! that holds a tree for long (a download, a copy of a directory) would keep every later one, and its thread, waiting. So
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::ops::error::{Error, Result};
 
-/// What an operation does to its tree, and for how long.
+/// The use of a tree by an operation, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Reads it, for microseconds.
@@ -95,7 +95,7 @@ impl Entry {
 }
 
 impl Holds {
-    /// A hold of `tree`, if nobody has to be waited for.
+    /// A hold of `tree`, if there is no other job to wait for.
     #[must_use]
     pub fn try_take(&self, tree: &TreeId, mode: Mode) -> Option<Hold> {
         let mut trees = self.trees.lock();
@@ -114,7 +114,7 @@ impl Holds {
         }
     }
 
-    /// Waits for a hold of `tree`. Whoever drops the future does not wait any more.
+    /// Waits for a hold of `tree`. Dropping the future ends the wait.
     ///
     /// # Errors
     /// [`Error::Stopping`], which does not happen while the service lives.
@@ -125,7 +125,7 @@ impl Holds {
         let leaving = Leaving { holds: self, tree };
         let (given, gets) = oneshot::channel();
         self.trees.lock().entry(tree.clone()).or_default().waiting.push_back((mode, given));
-        // What was in the way may have gone meanwhile.
+        // The hold in the way may have gone meanwhile.
         give(&self.trees, tree);
         let hold = gets.await.map_err(|_| Error::Stopping);
         drop(leaving);

@@ -16,16 +16,16 @@ use super::shares::Share;
 use crate::ops::error::Result;
 use crate::ops::{Error, blocking};
 
-/// How long it must be quiet before somebody looks, so that the many steps of one change are told as one.
+/// How long the tree must be quiet before the feed looks, so that the many steps of one change are told as one.
 const QUIET: Duration = Duration::from_millis(50);
-/// How long nobody looks at most, while it is not quiet.
+/// The longest time without a look while the tree is not quiet.
 const UNQUIET_MAX: Duration = Duration::from_millis(500);
 /// How often a tree is looked at that becomes another without a notice.
 const HELD_LOOK: Duration = Duration::from_secs(1);
 /// How long a feed stays without a listener.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// What one tree's listeners share.
+/// The state that one tree's listeners share.
 pub(super) struct Feed {
     pub(super) history: History,
     /// More changes at once than this are told as one.
@@ -58,11 +58,7 @@ impl Feed {
         listeners.left = Instant::now();
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        self.listeners.lock().count == 0
-    }
-
-    /// Ends the feed: nobody listens to it any more.
+    /// Ends the feed: it has no listener any more.
     pub(super) fn end(&self) {
         self.stop.cancel();
     }
@@ -78,7 +74,7 @@ impl Feed {
         while !self.history.has_ended() && news.changed().await.is_ok() {}
     }
 
-    /// How long nobody has listened; `None` while somebody does.
+    /// How long the feed has had no listener; `None` while it has one.
     pub(super) fn idle_for(&self) -> Option<Duration> {
         let listeners = self.listeners.lock();
         (listeners.count == 0).then(|| listeners.left.elapsed())
@@ -93,7 +89,8 @@ impl Feed {
         }
     }
 
-    /// Tells what happens in the tree, until nobody has listened for a while or it cannot be watched any longer.
+    /// Tells what happens in the tree, until it has had no listener for a while or the tree cannot be watched any
+    /// longer.
     pub(super) async fn run(&self, watch: TreeWatch) {
         let told = tokio::select! {
             told = self.tell(watch) => told,
@@ -104,7 +101,7 @@ impl Feed {
             Err(Error::Storage(storage::Error::TooManyEntries(_))) => "too many entries",
             Err(Error::Storage(storage::Error::Watches)) => "no more watches",
             Err(error) => {
-                tracing::warn!(%error, "a tree cannot be watched any longer");
+                tracing::warn!(%error, "failed to watch a tree: its listeners are told `failed`");
                 "failed"
             }
         };
@@ -118,7 +115,7 @@ impl Feed {
             watch.as_fd().try_clone_to_owned().and_then(|fd| exec::watch_descriptor(fd, Interest::READABLE));
         let fd = fd.map_err(|source| storage::Error::from_io("epoll", "events", source))?;
         loop {
-            // Also while the tree keeps changing: whoever has left must not keep a watch by it.
+            // Also while the tree keeps changing: listeners that have left must not keep a watch.
             if self.idle_for().is_some_and(|idle| idle >= LINGER) {
                 return Ok(());
             }

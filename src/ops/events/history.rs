@@ -17,16 +17,16 @@ const PATH_BYTES_MAX: usize = 1024 * 1024;
 pub struct Event {
     /// Its number, from 1 without gaps.
     pub seq: u64,
-    /// What happened.
+    /// The event.
     pub what: What,
 }
 
-/// What happened in a tree.
+/// An event in a tree.
 #[derive(Clone, Debug)]
 pub enum What {
     /// Something became of one entry.
     Entry(Notice),
-    /// Anything may be another: whoever wants to know looks.
+    /// Any file may have changed: a listener that needs to know lists the tree.
     Rescan(Reason),
     /// The tree cannot be watched any longer. It is the last event.
     End(&'static str),
@@ -110,7 +110,7 @@ impl History {
         Self { number, events: Mutex::default(), events_max, last: watch::Sender::new(0) }
     }
 
-    /// Adds events and wakes whoever waits for them.
+    /// Adds events and wakes the listeners that wait for them.
     pub(super) fn add(&self, what: impl IntoIterator<Item = What>) {
         let last = {
             let mut events = self.events.lock();

@@ -22,7 +22,7 @@ pub struct Listener {
     _place: Place,
 }
 
-/// What a listener gets.
+/// An item that a listener gets.
 #[derive(Debug)]
 pub enum Heard {
     /// The next events.

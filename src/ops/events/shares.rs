@@ -7,13 +7,13 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use policy::UserId;
 
-/// What is watched for all users.
+/// The watched trees of all users.
 #[derive(Default)]
 pub(super) struct Shares {
     users: Mutex<HashMap<UserId, Weak<AtomicUsize>>>,
 }
 
-/// What one feed watches, as a part of what is watched for its user. Dropping it takes that away.
+/// The part of one feed in the watched entries of its user. Dropping it gives the part back.
 pub(super) struct Share {
     all: Arc<AtomicUsize>,
     own: AtomicUsize,

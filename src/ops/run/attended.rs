@@ -1,4 +1,4 @@
-//! Attending a run: one that ends with whoever waits for it.
+//! Attending a run: one that ends with the caller that waits for it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::session::Recording;
 use super::{RunOutcome, RunRequest};
 use crate::ops::{Error, Result, Service};
 
-/// A run that nobody else knows. Dropping it kills the run, if it still goes on, and forgets it.
+/// A run that no other caller knows. Dropping it kills the run, if it still goes on, and forgets it.
 struct Attended {
     service: Arc<Service>,
     tree: TreeId,
@@ -37,8 +37,8 @@ impl Service {
         let attended = Attended { service: Arc::clone(self), tree: tree.clone(), id: id.clone() };
         let recording =
             Recording { id: Some(id), purpose: Purpose::Attached, stdin_open: false, is_streamed: true };
-        let (recorded, _) = self.begin(tree, None, request, recording).await?;
-        let mut follower = recorded.follow(0)?;
+        let mut follower = self.begin(tree, None, request, recording).await?.follow()?;
+        let recorded = Arc::clone(&follower.recorded);
         loop {
             match follower.next().await? {
                 Found::Events(events) => events.into_iter().for_each(&mut hear),
@@ -55,10 +55,10 @@ impl Service {
 
 impl Drop for Attended {
     fn drop(&mut self) {
-        // One that did not begin is forgotten already.
+        // A run that did not begin is forgotten already.
         let Some(recorded) = self.service.table.take(&self.tree, &self.id) else { return };
         recorded.kill();
-        // Closing a large log frees its blocks. Without a runtime nobody else is kept waiting by that.
+        // Closing a large log frees its blocks. Without a runtime no other task is kept waiting by that.
         if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn_blocking(move || drop(recorded)));
         }

@@ -7,13 +7,13 @@ use parking_lot::Mutex;
 /// By how much a log grows at once, in bytes.
 const STEP_BYTES: u64 = 1024 * 1024;
 
-/// What there is for all logs.
+/// The room for all logs.
 pub(crate) struct Budget {
     limit: u64,
     used: Mutex<u64>,
 }
 
-/// What one log has of it; given back when dropped.
+/// The part of one log; given back when dropped.
 pub(crate) struct Share {
     budget: Arc<Budget>,
     granted: u64,
@@ -25,12 +25,12 @@ impl Budget {
         Arc::new(Self { limit, used: Mutex::new(0) })
     }
 
-    /// What logs have now, in bytes.
+    /// The bytes that logs have now.
     pub(crate) fn used(&self) -> u64 {
         *self.used.lock()
     }
 
-    /// What there is at most, in bytes.
+    /// The most bytes for all logs.
     pub(crate) fn limit(&self) -> u64 {
         self.limit
     }
@@ -42,7 +42,7 @@ impl Budget {
 }
 
 impl Share {
-    /// What it has, in bytes.
+    /// The bytes of this part.
     pub(crate) fn granted(&self) -> u64 {
         self.granted
     }

@@ -15,7 +15,7 @@ const NAMED_MAX: usize = 1000;
 /// Most bytes that their paths have together: reports of ended runs are kept in memory.
 const PATH_BYTES_MAX: usize = 128 * 1024;
 
-/// What a run did to files and links.
+/// The changes of files and links by a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     /// Those that were not there before, sorted by path.
@@ -49,7 +49,7 @@ fn is_zero(number: &usize) -> bool {
 /// The trees that a run may change, each with what stands before its paths.
 pub(super) type Watched = Vec<(String, TreeId)>;
 
-/// What was there at one moment.
+/// The entries at one moment.
 pub(super) struct Snapshot(Vec<HashMap<RelPath, (ETag, u64)>>);
 
 /// Looks at all files of `trees`; the sentence says why that is not possible.

@@ -5,23 +5,23 @@ use std::borrow::Cow;
 use exec::Enforcement;
 use serde::{Deserialize, Serialize};
 
-/// What confined a run.
+/// The walls around a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Confined {
     /// This service did, and says how.
     Here(Box<Enforcement>),
-    /// Another backend ran the command; of its walls nothing is known.
-    Elsewhere(Elsewhere),
+    /// A remote backend ran the command; the service knows nothing of its walls.
+    Remote(RemoteWalls),
 }
 
-/// What is said of a run that another backend made.
+/// The statement about a run that another backend made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Elsewhere {
+pub struct RemoteWalls {
     tier: NoTier,
     /// The name of the backend.
     pub backend: String,
-    /// What is not promised, in words.
+    /// The missing promises, in words.
     pub notes: Vec<Cow<'static, str>>,
 }
 
@@ -29,16 +29,17 @@ pub struct Elsewhere {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum NoTier {
-    Elsewhere,
+    #[serde(rename = "elsewhere")]
+    Remote,
 }
 
 impl Confined {
-    /// What is said of a run that `backend` made.
+    /// The statement about a run that `backend` made.
     #[must_use]
-    pub fn elsewhere(backend: &str) -> Self {
+    pub fn remote(backend: &str) -> Self {
         let note = "another backend ran the command: this service says nothing of its walls";
-        Self::Elsewhere(Elsewhere {
-            tier: NoTier::Elsewhere,
+        Self::Remote(RemoteWalls {
+            tier: NoTier::Remote,
             backend: backend.to_owned(),
             notes: vec![note.into()],
         })
@@ -49,7 +50,7 @@ impl Confined {
     pub fn word(&self) -> String {
         match self {
             Self::Here(enforcement) => enforcement.tier.to_string(),
-            Self::Elsewhere(_) => "elsewhere".to_owned(),
+            Self::Remote(_) => "elsewhere".to_owned(),
         }
     }
 }
@@ -60,9 +61,9 @@ mod tests {
 
     #[test]
     fn what_was_kept_as_json_is_read_as_what_it_was() {
-        let elsewhere = Confined::elsewhere("docker");
-        let json = serde_json::to_value(&elsewhere).unwrap();
+        let remote = Confined::remote("docker");
+        let json = serde_json::to_value(&remote).unwrap();
         assert_eq!((&json["tier"], &json["backend"]), (&"elsewhere".into(), &"docker".into()));
-        assert_eq!(serde_json::from_value::<Confined>(json).unwrap(), elsewhere);
+        assert_eq!(serde_json::from_value::<Confined>(json).unwrap(), remote);
     }
 }

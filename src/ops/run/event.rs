@@ -2,20 +2,21 @@
 
 use exec::{Stream, unfinished_character};
 
-use super::log::PAYLOAD_BYTES_MAX;
+/// Longest payload of one event, in bytes.
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 32 * 1024;
 
 /// One thing that a run did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Its number, from 1, without gaps.
     pub seq: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Of output, bytes: whole characters wherever the output is UTF-8. Otherwise JSON.
     pub payload: Vec<u8>,
 }
 
-/// What an event is.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The command's process is there.
@@ -99,7 +100,7 @@ impl Cutter {
         payloads
     }
 
-    /// What is left when nothing more comes.
+    /// The rest, when nothing more comes.
     pub(crate) fn finish(&mut self) -> Option<Vec<u8>> {
         Some(std::mem::take(&mut self.held)).filter(|held| !held.is_empty())
     }

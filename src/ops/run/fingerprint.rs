@@ -8,7 +8,7 @@ use super::RunRequest;
 use super::record::Purpose;
 use super::session::Recording;
 
-/// What tells one request from another, so that the same one sent twice is the same run.
+/// A digest that tells one request from another, so that the same one sent twice is the same run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fingerprint([u8; 32]);
 
@@ -22,7 +22,7 @@ impl Hasher for Digesting {
     }
 
     fn finish(&self) -> u64 {
-        0 // nobody asks: the digest is taken instead
+        0 // not used: the digest is taken instead
     }
 }
 

@@ -20,15 +20,14 @@ use tokio::sync::{Notify, watch};
 use super::budget::{Budget, Share};
 use super::event::{Event, Kind};
 use super::ring::{HEAD_BYTES, read_ring, write_ring};
+use crate::ops::admission::reads::Reads;
 use crate::ops::{Error, Result, blocking};
 
-/// Longest payload of one event, in bytes.
-pub(crate) const PAYLOAD_BYTES_MAX: usize = 32 * 1024;
 /// How much is read at once, in bytes: one event at least.
 const READ_BYTES: u64 = 64 * 1024;
 /// How far apart the places are that the log remembers, in bytes.
 const MARK_BYTES: u64 = 64 * 1024;
-/// What a log keeps in memory before it takes a file, in bytes: most runs never need one.
+/// The bytes that a log keeps in memory before it takes a file: most runs never need one.
 const MEMORY_BYTES: usize = 16 * 1024;
 /// Smallest ring, in bytes.
 const CAPACITY_MIN: u64 = 256 * 1024;
@@ -42,6 +41,7 @@ pub(crate) struct Log {
     /// Told when a reader has taken something or left.
     taken: Notify,
     patience: Duration,
+    reads: Reads,
 }
 
 /// An event and where it lies, counted from the first byte ever written.
@@ -73,7 +73,7 @@ struct Position {
     waited_for: Option<Instant>,
 }
 
-/// What a reader finds.
+/// A reader's finding.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     /// At least one event.
@@ -95,7 +95,7 @@ enum Source {
     Memory(Vec<u8>),
 }
 
-/// Somebody who reads a log. While there are readers, the log waits for them.
+/// A reader of a log. While there are readers, the log waits for them.
 pub(crate) struct Reader {
     log: Arc<Log>,
     number: u64,
@@ -104,8 +104,15 @@ pub(crate) struct Reader {
 }
 
 impl Log {
-    /// An empty log of at most `capacity` bytes, which waits `patience` for a reader that takes nothing.
-    pub(crate) fn new(store: Store, capacity: u64, budget: &Arc<Budget>, patience: Duration) -> Self {
+    /// An empty log of at most `capacity` bytes, which waits `patience` for a reader that takes nothing. Its readers take the
+    /// places of `reads`; its writer needs none, because a run has one.
+    pub(crate) fn new(
+        store: Store,
+        capacity: u64,
+        budget: &Arc<Budget>,
+        patience: Duration,
+        reads: Reads,
+    ) -> Self {
         let start = Mark { seq: 1, at: 0 };
         let state = State {
             memory: Vec::new(),
@@ -120,7 +127,7 @@ impl Log {
             reader_next: 0,
         };
         let (changes, _) = watch::channel(0);
-        Self { store, state: Mutex::new(state), changes, taken: Notify::new(), patience }
+        Self { store, state: Mutex::new(state), changes, taken: Notify::new(), patience, reads }
     }
 
     /// The numbers of the oldest event that is there and of the next one to come.
@@ -129,9 +136,10 @@ impl Log {
         (state.first.seq, state.next.seq)
     }
 
-    /// Adds one event, of at most [`PAYLOAD_BYTES_MAX`] bytes. One task writes; events of others would be mixed up.
+    /// Adds one event, of at most [`PAYLOAD_BYTES_MAX`](super::event::PAYLOAD_BYTES_MAX) bytes. One task writes; events
+    /// of others would be mixed up.
     ///
-    /// What cannot be stored is lost with all before it, and readers are told so; the run goes on.
+    /// An event that cannot be stored is lost with all before it, and readers are told so; the run goes on.
     pub(crate) async fn append(&self, kind: Kind, payload: &[u8]) {
         let (file, at, mut bytes) = {
             let mut state = self.state.lock();
@@ -143,7 +151,7 @@ impl Log {
             }
             match state.file.clone() {
                 Some(file) => (Some(file), state.next.at, record),
-                // What memory had goes before.
+                // The bytes in memory come first.
                 None => {
                     (None, state.next.at - state.memory.len() as u64, [&*state.memory, &*record].concat())
                 }
@@ -171,7 +179,7 @@ impl Log {
                 state.advance(length);
             }
             Err(error) => {
-                tracing::warn!(%error, "an event of a run could not be kept, and those before it are dropped");
+                tracing::warn!(%error, "failed to keep an event of a run: the events before it are dropped");
                 state.advance(length);
                 state.first = state.next;
                 state.marks = VecDeque::from([state.next]);
@@ -279,14 +287,14 @@ impl State {
         }
     }
 
-    /// What memory has of the stretch of `length` bytes at `at`, where there is no file.
+    /// The bytes in memory of the stretch of `length` bytes at `at`, where there is no file.
     fn remembered(&self, at: u64, length: u64) -> Option<Vec<u8>> {
         let begin = usize::try_from(at).ok()?;
         let end = usize::try_from(at + length).ok()?;
         Some(self.memory.get(begin..end)?.to_vec())
     }
 
-    /// What will be the oldest event when `length` bytes have been added; `None` when all stay.
+    /// The oldest event after `length` bytes have been added; `None` when all stay.
     fn first_after(&self, length: u64) -> Option<Mark> {
         let least = (self.next.at + length).checked_sub(self.capacity)?;
         if self.first.at >= least {
@@ -313,7 +321,7 @@ impl Reader {
         }
     }
 
-    /// What follows as far as it is there: about [`READ_BYTES`] at most.
+    /// The next events as far as they are there: about [`READ_BYTES`] at most.
     ///
     /// # Errors
     /// [`Error::Log`]: the file cannot be read.
@@ -339,7 +347,9 @@ impl Reader {
                 (source, state.capacity, length)
             };
             let bytes = match source {
-                Source::File(file) => read_ring(file, capacity, self.next.at, length).await?,
+                Source::File(file) => {
+                    read_ring(&self.log.reads, file, capacity, self.next.at, length).await?
+                }
                 Source::Memory(bytes) => bytes,
             };
             {
@@ -383,7 +393,11 @@ impl Drop for Reader {
 
 #[cfg(test)]
 mod tests {
+    use policy::{UserId, WorkLimits};
+
     use super::*;
+    use crate::ops::admission::Admission;
+    use crate::ops::run::event::PAYLOAD_BYTES_MAX;
 
     const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -396,7 +410,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = storage::Options { durability: storage::Durability::Relaxed, ..Default::default() };
         let (store, _) = Store::open(dir.path(), options).unwrap();
-        Scene { log: Arc::new(Log::new(store, capacity, budget, PATIENCE)), _dir: dir }
+        let reads = Admission::new(&WorkLimits::default()).reads_of(&UserId::parse("u").unwrap());
+        Scene { log: Arc::new(Log::new(store, capacity, budget, PATIENCE, reads)), _dir: dir }
     }
 
     fn payload(seq: u64) -> Vec<u8> {

@@ -18,6 +18,7 @@ pub use super::log::Found;
 use super::log::{Log, Reader};
 use super::pending::Verdict;
 use super::{Fingerprint, RunOutcome};
+use crate::ops::admission::reads::Reads;
 use crate::ops::{Error, Result, blocking};
 
 /// How long bytes for standard input wait for a command that does not read.
@@ -25,14 +26,14 @@ const FEED_WAIT: Duration = Duration::from_secs(5);
 /// Largest outcome that is kept in memory, in bytes; larger ones are kept in a file.
 const OUTCOME_BYTES: usize = 16 * 1024;
 
-/// What a run is for, which decides whose places and deadline it has.
+/// The purpose of a run, which decides its places and its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Somebody waits for its end.
+    /// A caller waits for its end.
     Attached,
     /// It goes on by itself.
     Background,
-    /// Somebody sits before a terminal of this size.
+    /// A caller has a terminal of this size.
     Terminal(WindowSize),
 }
 
@@ -45,7 +46,7 @@ pub enum Phase {
     Running,
     /// It is over.
     Ended,
-    /// It could not be started. Nobody finds it any more.
+    /// It could not be started. No request finds it any more.
     NeverBegan,
 }
 
@@ -55,7 +56,7 @@ pub struct Recorded {
     pub id: ExecId,
     /// Where it runs.
     pub tree: TreeId,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// Its command, shortened, for people.
     pub command: String,
@@ -63,9 +64,11 @@ pub struct Recorded {
     pub asked: SystemTime,
     pub(super) fingerprint: Fingerprint,
     pub(super) log: Arc<Log>,
+    pub(super) reads: Reads,
     pub(super) kill: watch::Sender<bool>,
     pub(super) feed: Mutex<Option<mpsc::Sender<Feed>>>,
-    pub(super) control: OnceLock<Control>,
+    /// While it runs: afterwards it would only keep descriptors.
+    pub(super) control: Mutex<Option<Control>>,
     pub(super) phase: watch::Sender<Phase>,
     pub(super) end: OnceLock<End>,
     /// Of a run that is to be decided about and has ended.
@@ -75,7 +78,7 @@ pub struct Recorded {
 /// How a run ended.
 pub(super) struct End {
     pub(super) at: Instant,
-    /// What the last event says: all but the output, or `error` alone.
+    /// The content of the last event: all but the output, or `error` alone.
     exit: Value,
     /// Everything, or the sentence of what went wrong.
     outcome: Result<Stored, String>,
@@ -123,7 +126,7 @@ impl Recorded {
     /// Waits for its end and tells everything.
     ///
     /// # Errors
-    /// * [`Error::RunFailed`]: nobody knows how it ended, or what it did could not be taken in.
+    /// * [`Error::RunFailed`]: its end is not known, or its changes could not be absorbed.
     /// * [`Error::NoRun`]: it could not be started.
     pub async fn outcome(&self) -> Result<RunOutcome> {
         let mut phase = self.phase.subscribe();
@@ -134,12 +137,12 @@ impl Recorded {
             Ok(Stored::Memory(bytes)) => bytes.clone(),
             Ok(Stored::File(file, length)) => {
                 let (file, length) = (Arc::clone(file), *length);
-                blocking(move || {
+                let read = self.reads.read(move || {
                     let mut bytes = vec![0; length];
-                    file.read_exact_at(&mut bytes, 0).map_err(Error::Log)?;
-                    Ok(bytes)
-                })
-                .await?
+                    file.read_exact_at(&mut bytes, 0)?;
+                    Ok(serde_json::from_slice(&bytes)?)
+                });
+                return read.await.map_err(Error::Log);
             }
         };
         serde_json::from_slice(&bytes).map_err(|error| Error::Log(error.into()))
@@ -155,9 +158,9 @@ impl Recorded {
     /// # Errors
     /// [`Error::NotNow`] when it has ended; [`Error::Exec`].
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let gone = Error::NotNow("the run has ended: nobody is left to signal");
-        let control = self.control.get().filter(|_| self.phase() == Phase::Running);
-        let Some(control) = control else { return Err(gone) };
+        let gone = Error::NotNow("the run has ended: no process is left to signal");
+        let control = self.control.lock();
+        let Some(control) = control.as_ref() else { return Err(gone) };
         if control.signal(signal)? { Ok(()) } else { Err(gone) }
     }
 
@@ -166,7 +169,7 @@ impl Recorded {
     /// # Errors
     /// [`Error::Exec`].
     pub fn resize(&self, size: WindowSize) -> Result<()> {
-        match self.control.get() {
+        match self.control.lock().as_ref() {
             Some(control) => Ok(control.resize(size)?),
             None => Ok(()),
         }
@@ -186,7 +189,7 @@ impl Recorded {
         let Some(sender) = sender else { return Err(CLOSED) };
         let pieces = (!bytes.is_empty()).then_some(Feed::Bytes(bytes));
         let pieces: Vec<Feed> = pieces.into_iter().chain(close.then_some(Feed::End)).collect();
-        // All or nothing, so that whoever is told to come back can send the same again.
+        // All or nothing, so that a caller that is told to come back can send the same again.
         match tokio::time::timeout(FEED_WAIT, sender.reserve_many(pieces.len())).await {
             Ok(Ok(room)) => room.zip(pieces).for_each(|(room, piece)| room.send(piece)),
             Ok(Err(_)) => return Err(CLOSED),
@@ -242,7 +245,7 @@ impl Stored {
     }
 }
 
-/// Somebody who follows a run.
+/// A reader that follows a run.
 pub struct Follower {
     /// The run.
     pub recorded: Arc<Recorded>,

@@ -13,11 +13,11 @@ use super::confined::Confined;
 
 /// Longest command that listings show, in characters.
 const SHOWN_CHARACTERS: usize = 200;
-/// What of a result is output, which streams have told already.
+/// The fields of a result with output, which streams have told already.
 const OUTPUT: [&str; 7] =
     ["stdout", "stderr", "output", "stdout_base64", "stderr_base64", "truncated", "dropped_bytes"];
 
-/// What to run.
+/// The command to run.
 #[derive(Clone, Debug, Hash)]
 pub enum Command {
     /// A program and its arguments.
@@ -50,14 +50,14 @@ pub enum Commit {
     /// At once, or when it has ended.
     #[default]
     Now,
-    /// When somebody has said so, after a look at what it did.
+    /// When a caller has said so, after a look at the changes.
     Ask,
 }
 
 /// A run as a caller asks for it.
 #[derive(Clone, Debug, Hash)]
 pub struct RunRequest {
-    /// What to run.
+    /// The command to run.
     pub command: Command,
     /// Working directory in the tree; the tree itself when empty.
     pub dir: RelPath,
@@ -71,7 +71,7 @@ pub struct RunRequest {
     pub isolation: Option<Tier>,
     /// Skills that a command of the workspace sees besides.
     pub skills: Skills,
-    /// What the command may reach; never more than configured.
+    /// The network that the command may reach; never more than configured.
     pub network: Option<Network>,
     /// Whether the result also carries raw bytes.
     pub encoding: Encoding,
@@ -81,12 +81,12 @@ pub struct RunRequest {
     pub commit: Commit,
 }
 
-/// What a run did.
+/// The outcome of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunOutcome {
     /// How the command ended.
     pub result: ExecResult<Confined>,
-    /// What it changed in a merged view.
+    /// Its changes in a merged view.
     pub absorbed: Absorbed,
     /// Which files it changed, when that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use storage::cached::read_now;
 
 use super::event::{Event, Kind};
-use crate::ops::{Error, Result, blocking};
+use crate::ops::admission::reads::Reads;
+use crate::ops::{Error, Result};
 
-/// What an event takes besides its payload: number, kind, length.
+/// The bytes of an event besides its payload: number, kind, length.
 pub(super) const HEAD_BYTES: usize = 13;
 
 impl Event {
@@ -58,23 +59,29 @@ pub(super) fn write_ring(file: &File, capacity: u64, at: u64, bytes: &[u8]) -> i
     Ok(())
 }
 
-/// Reads `length` bytes at `at`, from memory where the kernel has them there.
+/// Reads `length` bytes at `at`, from memory where the kernel has them there and else in the places of `reads`.
 ///
 /// # Errors
 /// [`Error::Log`].
-pub(super) async fn read_ring(file: Arc<File>, capacity: u64, at: u64, length: u64) -> Result<Vec<u8>> {
+pub(super) async fn read_ring(
+    reads: &Reads,
+    file: Arc<File>,
+    capacity: u64,
+    at: u64,
+    length: u64,
+) -> Result<Vec<u8>> {
     let mut whole = Vec::new();
     for (offset, length) in pieces(capacity, at, length) {
         let piece = match read_now(&file, offset, length) {
             Some(piece) => piece,
             None => {
                 let file = Arc::clone(&file);
-                blocking(move || {
+                let read = reads.read(move || {
                     let mut piece = vec![0; usize::try_from(length).unwrap_or(0)];
-                    file.read_exact_at(&mut piece, offset).map_err(Error::Log)?;
+                    file.read_exact_at(&mut piece, offset)?;
                     Ok(piece)
-                })
-                .await?
+                });
+                read.await.map_err(Error::Log)?
             }
         };
         if whole.is_empty() {

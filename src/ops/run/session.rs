@@ -11,13 +11,13 @@ use tokio::sync::{mpsc, oneshot};
 use super::event::{Cutter, Kind};
 use super::id::ExecId;
 use super::pending::{Decision, Pending, Verdict};
-use super::record::{Phase, Purpose, Recorded};
+use super::record::{Follower, Phase, Purpose, Recorded};
 use super::table::{Claim, Plan};
 use super::{Commit, Fingerprint, Planned, RunOutcome, RunRequest};
 use crate::audit::Entry;
 use crate::metrics::Outcome;
-use crate::ops::elsewhere::Backend;
 use crate::ops::places::Place;
+use crate::ops::remote::Backend;
 use crate::ops::{Error, Result, Service};
 
 /// Pieces of output on their way to the log, of at most 64 KiB each.
@@ -30,15 +30,15 @@ const FEEDS: usize = 4;
 pub struct Recording {
     /// Its name; `None`: the service makes one up.
     pub id: Option<ExecId>,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// Whether its standard input stays open for [`Recorded::feed`].
     pub stdin_open: bool,
-    /// Whether somebody reads its events from the beginning.
+    /// Whether a caller reads its events from the beginning.
     pub is_streamed: bool,
 }
 
-/// What a run needs once it has a place.
+/// The parts of a run that has a place.
 struct Outset {
     place: Place,
     planned: Planned,
@@ -60,16 +60,38 @@ impl Drop for Opening<'_> {
     fn drop(&mut self) {
         if !self.has_begun {
             self.service.table.forget(&self.recorded);
-            // Nobody is to wait for its first event.
+            // No reader is to wait for its first event.
             self.recorded.log.close();
             self.recorded.phase.send_replace(Phase::NeverBegan);
         }
     }
 }
 
+/// A remembered run whose command runs.
+pub struct BeganRun {
+    /// The run.
+    pub recorded: Arc<Recorded>,
+    /// Whether this request started it; the same request with the same name finds the one that it started before.
+    pub is_new: bool,
+    /// Attached before the command began, where [`Recording::is_streamed`].
+    follower: Option<Follower>,
+}
+
+impl BeganRun {
+    /// Reads the events of the run from the first one on. None has given way when the run is new and streamed.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn follow(self) -> Result<Follower> {
+        match self.follower {
+            Some(follower) => Ok(follower),
+            None => self.recorded.follow(0),
+        }
+    }
+}
+
 impl Service {
     /// Starts a run that is remembered, and waits until its command runs. With `backend`, that answers for the workspace.
-    /// Tells whether it is a new run: the same request with the same name finds the one that it started before.
     ///
     /// The run goes on when the caller goes away.
     ///
@@ -81,7 +103,7 @@ impl Service {
         backend: Option<Arc<Backend>>,
         request: RunRequest,
         recording: Recording,
-    ) -> Result<(Arc<Recorded>, bool)> {
+    ) -> Result<BeganRun> {
         if self.stop.is_cancelled() {
             return Err(Error::Stopping);
         }
@@ -102,9 +124,12 @@ impl Service {
                 command: request.command.shown(),
                 fingerprint,
                 feed: has_feed.then_some(feed),
+                reads: self.admission.reads_of(tree.user()),
             };
             match self.table.claim(&self.store, plan)? {
                 Claim::New(recorded) => {
+                    // Before the command writes anything: what no reader waits for may give way.
+                    let follower = is_streamed.then(|| recorded.follow(0)).transpose()?;
                     let feeds = has_feed.then_some(feeds);
                     match backend {
                         Some(backend) => {
@@ -113,12 +138,12 @@ impl Service {
                         }
                         None => self.set_out(Arc::clone(&recorded), request, feeds).await?,
                     }
-                    return Ok((recorded, true));
+                    return Ok(BeganRun { recorded, is_new: true, follower });
                 }
                 Claim::There(recorded) => match recorded.begun().await {
-                    // Whoever asked first was told why; this one tries by itself.
+                    // The first caller was told why; this one tries by itself.
                     Phase::NeverBegan => {}
-                    _ => return Ok((recorded, false)),
+                    _ => return Ok(BeganRun { recorded, is_new: false, follower: None }),
                 },
             }
         }
@@ -175,7 +200,8 @@ impl Service {
                 return;
             }
             (Some(told), ended) => {
-                // Its deadline passed while it was being set up: it has a result as any other, and that is its beginning.
+                // The deadline passed while the run was being set up: it has a result as any other run, and begins with
+                // it.
                 recorded.log.append(Kind::Started, &[]).await;
                 recorded.phase.send_replace(Phase::Running);
                 drop(told.send(Ok(())));
@@ -207,6 +233,7 @@ impl Service {
         }
         recorded.log.append(Kind::Exit, &[]).await;
         recorded.log.close();
+        drop(recorded.control.lock().take());
         recorded.phase.send_replace(Phase::Ended);
         let (service, stop) = (Arc::clone(&self), self.stop.clone());
         let remembered = Duration::from_millis(self.table.limits().ended_ms);
@@ -227,7 +254,7 @@ async fn write(
     told: oneshot::Sender<Result<()>>,
 ) -> Option<oneshot::Sender<Result<()>>> {
     let Ok(control) = control.await else { return Some(told) };
-    drop(recorded.control.set(control));
+    *recorded.control.lock() = Some(control);
     recorded.log.append(Kind::Started, &[]).await;
     recorded.phase.send_replace(Phase::Running);
     // The caller may be gone.
@@ -250,13 +277,13 @@ async fn write(
     None
 }
 
-/// What is said of a run that failed after it had begun. Causes inside the service go to its log.
+/// The sentence about a run that failed after it had begun. Causes inside the service go to its log.
 fn sentence(error: &Error) -> String {
     match error {
         Error::Stopping | Error::Removed | Error::Exec(exec::Error::LauncherDied) => error.to_string(),
-        Error::Elsewhere { kind, .. } if *kind != ErrorKind::Internal => error.to_string(),
+        Error::Remote { kind, .. } if *kind != ErrorKind::Internal => error.to_string(),
         other => {
-            tracing::error!(error = ?other, "a run failed after it had begun");
+            tracing::error!(error = ?other, "a run failed inside the service: its caller is told so");
             "the run failed inside the service after it had begun".to_owned()
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use policy::{SessionLimits, TreeId, UserId};
-use storage::{SandboxId, Store};
+use storage::{Store, WorkspaceId};
 use tokio::sync::{mpsc, watch};
 
 use super::Fingerprint;
@@ -14,6 +14,7 @@ use super::budget::Budget;
 use super::id::ExecId;
 use super::log::Log;
 use super::record::{Phase, Purpose, Recorded};
+use crate::ops::admission::reads::Reads;
 use crate::ops::{Error, Result};
 
 /// The part of the budget of all logs, in quarters, beyond which ended runs are forgotten for it.
@@ -28,7 +29,7 @@ pub struct RunTable {
     runs: Mutex<HashMap<Key, Arc<Recorded>>>,
 }
 
-/// What becomes of a name that was asked for.
+/// The answer to a request for a name.
 pub(super) enum Claim {
     /// It is new: the caller starts the run.
     New(Arc<Recorded>),
@@ -36,7 +37,7 @@ pub(super) enum Claim {
     There(Arc<Recorded>),
 }
 
-/// What is known of a run before it is started.
+/// The facts of a run before it is started.
 pub(super) struct Plan {
     pub(super) tree: TreeId,
     pub(super) id: ExecId,
@@ -44,6 +45,7 @@ pub(super) struct Plan {
     pub(super) command: String,
     pub(super) fingerprint: Fingerprint,
     pub(super) feed: Option<mpsc::Sender<exec::Feed>>,
+    pub(super) reads: Reads,
 }
 
 impl RunTable {
@@ -75,7 +77,7 @@ impl RunTable {
             return Ok(Claim::There(Arc::clone(there)));
         }
         let patience = Duration::from_millis(self.limits.patience_ms);
-        let log = Log::new(store.clone(), self.limits.log_bytes, &self.budget, patience);
+        let log = Log::new(store.clone(), self.limits.log_bytes, &self.budget, patience, plan.reads.clone());
         let recorded = Arc::new(Recorded {
             id: plan.id,
             tree: plan.tree,
@@ -84,9 +86,10 @@ impl RunTable {
             asked: SystemTime::now(),
             fingerprint: plan.fingerprint,
             log: Arc::new(log),
+            reads: plan.reads,
             kill: watch::Sender::new(false),
             feed: Mutex::new(plan.feed),
-            control: OnceLock::new(),
+            control: Mutex::new(None),
             phase: watch::Sender::new(Phase::Starting),
             end: OnceLock::new(),
             verdict: Mutex::new(None),
@@ -116,11 +119,11 @@ impl RunTable {
         found
     }
 
-    /// Drops what runs of a sandbox did aside and nobody has decided about.
-    pub fn discard_in(&self, sandbox: &SandboxId) {
+    /// Drops the undecided changes of the runs of a sandbox.
+    pub fn discard_in(&self, sandbox: &WorkspaceId) {
         let runs = self.runs.lock();
         let found: Vec<_> =
-            runs.values().filter(|run| SandboxId::of(&run.tree) == *sandbox).cloned().collect();
+            runs.values().filter(|run| WorkspaceId::of(&run.tree) == *sandbox).cloned().collect();
         drop(runs);
         for run in found {
             // Most have nothing to decide about.
@@ -128,12 +131,12 @@ impl RunTable {
         }
     }
 
-    /// Forgets the run `id` of a tree, whatever it does.
+    /// Forgets the run `id` of a tree, in any phase.
     pub(super) fn take(&self, tree: &TreeId, id: &ExecId) -> Option<Arc<Recorded>> {
         self.runs.lock().remove(&(tree.clone(), id.clone()))
     }
 
-    /// Gives the name of a run that did not begin to whoever asks for it next.
+    /// Frees the name of a run that did not begin.
     pub(super) fn forget(&self, recorded: &Recorded) {
         self.runs.lock().remove(&(recorded.tree.clone(), recorded.id.clone()));
     }

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use storage::SandboxId;
+use storage::WorkspaceId;
 use tokio_util::sync::CancellationToken;
 
 /// Runs under way by sandbox. No more than there are runs.
 #[derive(Default)]
 pub struct UnderWay {
-    sandboxes: Arc<Mutex<HashMap<SandboxId, Runs>>>,
+    sandboxes: Arc<Mutex<HashMap<WorkspaceId, Runs>>>,
 }
 
 #[derive(Default)]
@@ -22,15 +22,15 @@ struct Runs {
 
 /// A run that is under way until this is dropped.
 pub(super) struct Entry {
-    sandboxes: Arc<Mutex<HashMap<SandboxId, Runs>>>,
-    id: SandboxId,
+    sandboxes: Arc<Mutex<HashMap<WorkspaceId, Runs>>>,
+    id: WorkspaceId,
     is_terminal: bool,
     /// Set when the runs of the sandbox are to be killed.
     pub(super) stop: CancellationToken,
 }
 
 impl UnderWay {
-    pub(super) fn enter(&self, id: SandboxId, is_terminal: bool) -> Entry {
+    pub(super) fn enter(&self, id: WorkspaceId, is_terminal: bool) -> Entry {
         let mut sandboxes = self.sandboxes.lock();
         let runs = sandboxes.entry(id.clone()).or_default();
         *runs.of(is_terminal) += 1;
@@ -41,12 +41,12 @@ impl UnderWay {
 
     /// Commands and terminals under way in a sandbox.
     #[must_use]
-    pub fn count(&self, id: &SandboxId) -> (usize, usize) {
+    pub fn count(&self, id: &WorkspaceId) -> (usize, usize) {
         self.sandboxes.lock().get(id).map_or((0, 0), |runs| (runs.commands, runs.terminals))
     }
 
     /// Kills the runs of a sandbox that are under way now.
-    pub fn stop(&self, id: &SandboxId) {
+    pub fn stop(&self, id: &WorkspaceId) {
         if let Some(runs) = self.sandboxes.lock().get_mut(id) {
             std::mem::take(&mut runs.stop).cancel();
         }
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn the_runs_of_now_are_stopped_and_nobody_is_remembered() {
         let under_way = UnderWay::default();
-        let id = SandboxId { user: UserId::parse("甲").unwrap(), agent: AgentId::parse("a").unwrap() };
+        let id = WorkspaceId { user: UserId::parse("甲").unwrap(), agent: AgentId::parse("a").unwrap() };
         let (run, terminal) = (under_way.enter(id.clone(), false), under_way.enter(id.clone(), true));
         assert_eq!(under_way.count(&id), (1, 1));
         under_way.stop(&id);

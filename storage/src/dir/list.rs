@@ -18,7 +18,7 @@ const LISTING_BUFFER_BYTES: usize = 32 * 1024;
 pub struct Entry {
     /// Its name; any bytes but `/` and NUL.
     pub name: OsString,
-    /// What it is, as the directory says.
+    /// Its kind, as the directory says.
     pub kind: Kind,
     /// Whether it may be a whiteout: a character device (the directory does not say which).
     pub is_character_device: bool,

@@ -132,7 +132,7 @@ impl Dir {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, "..", flags, Mode::empty());
         let parent = Self::from(fd.map_err(|errno| Error::from_errno("open", "..", errno))?);
-        // Whoever moves a directory meanwhile must not lead the removal out of the tree.
+        // A process that moves a directory meanwhile must not lead the removal out of the tree.
         if parent.stat()?.inode != inode {
             return Err(Error::Conflict(
                 "a directory was moved while it was being removed: try again".to_owned(),

@@ -44,7 +44,7 @@ impl Dir {
             .map_err(|errno| Error::from_errno("chown", shown(name), errno))
     }
 
-    /// Another descriptor of this directory, for whoever outlives it.
+    /// Another descriptor of this directory, for code that outlives it.
     ///
     /// # Errors
     /// [`Error::Io`] when descriptors run out.

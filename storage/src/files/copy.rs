@@ -3,11 +3,12 @@
 use policy::RelPath;
 
 use super::{Condition, Files, WriteOptions, Written, dirs_to_make};
-use crate::copy;
+use crate::core::growth::Growth;
 use crate::error::{Error, Result};
+use crate::layers::copy;
+use crate::layers::tree::{Opened, Tree};
 use crate::stat::Kind;
-use crate::tree::{Opened, Tree};
-use crate::usage::{Growth, Use};
+use crate::stat::Use;
 
 impl Files {
     /// Copies the file `from`, or with `recursive` the directory, to `to`. `condition` is of `to`.
@@ -17,7 +18,7 @@ impl Files {
     /// # Errors
     /// [`Error::AlreadyExists`] when `to` is there and `overwrite` is not set; [`Error::IsDirectory`] when `from` is one
     /// without `recursive`, or when `to` is; [`Error::NotADirectory`] for a directory onto a file;
-    /// [`Error::IntoItself`]; [`Error::Escape`] for somebody else's file that a command linked in; [`Error::Stale`];
+    /// [`Error::IntoItself`]; [`Error::Escape`] for another owner's file that a command linked in; [`Error::Stale`];
     /// [`Error::Quota`]; else as [`Tree::put`].
     pub fn copy(
         &self,
@@ -65,7 +66,7 @@ impl Files {
         self.place(to, copy, &WriteOptions { condition: holds, parents: false, mode: Some(stat.mode) })
     }
 
-    /// What nobody has made yet has nothing in it.
+    /// A workspace that is not made yet has nothing in it.
     fn none_if_unmade<T>(&self, found: Result<Option<T>>) -> Result<Option<T>> {
         match found {
             Err(Error::NotFound(_)) => Ok(None),
@@ -99,7 +100,7 @@ impl Files {
         })
     }
 
-    /// What a copy of the directory `from` at `to` adds.
+    /// The growth by a copy of the directory `from` at `to`.
     fn copied(&self, tree: &dyn Tree, from: &RelPath, to: &RelPath) -> Result<Use> {
         let parent = to.parent().unwrap_or_else(RelPath::root);
         let dirs = Growth::of_dirs(dirs_to_make(tree, &parent)?.saturating_add(1)).adds;

@@ -10,7 +10,7 @@ use flate2::write::DeflateEncoder;
 pub(crate) enum Descriptor {
     /// Not at all.
     Absent,
-    /// Signature and 32-bit sizes, as nearly everybody writes.
+    /// Signature and 32-bit sizes, as nearly every program writes.
     Marked,
     /// No signature.
     Bare,

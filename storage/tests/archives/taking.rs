@@ -63,7 +63,7 @@ pub(crate) fn take_file(file: &File, options: &Options) -> Result<Taken, Error> 
     let outer = Dir::ambient_open(place.path()).unwrap();
     let stage = outer.create_dir(OsStr::new("stage"), 0o755).unwrap();
     let taken = take_into(file, plan, options, &stage);
-    // Nothing may appear beside the directory given, whatever the outcome.
+    // Nothing may appear beside the directory given, after success and failure.
     assert_eq!(outer.entries().unwrap().len(), 1, "something was written outside");
     taken
 }

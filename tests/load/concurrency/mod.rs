@@ -33,7 +33,7 @@ const STEADY: &str = "/v1/skills/steady/agent/shared";
 /// The tree of the user who sees the baseline.
 const PLAIN: &str = "/v1/skills/plain/agent/shared";
 
-/// What the clients share.
+/// The state that the clients share.
 struct Arena {
     url: String,
     until: Instant,
@@ -44,7 +44,7 @@ struct Arena {
     done: Mutex<BTreeMap<String, usize>>,
 }
 
-/// What one kind of client does again and again.
+/// The request that one kind of client makes again and again.
 type Work = fn(&Arena, &Client, &mut Random);
 
 /// How many clients do what: 64 together.

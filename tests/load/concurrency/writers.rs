@@ -30,7 +30,7 @@ pub(super) fn upload_overlay(arena: &Arena, client: &Client, random: &mut Random
     thread::sleep(Duration::from_millis(u64::try_from(random.below(500)).unwrap()));
 }
 
-/// Replaces the skill for everybody.
+/// Replaces the skill for all users.
 pub(super) fn upload_baseline(arena: &Arena, client: &Client, random: &mut Random) {
     let uploaded = client.upload("main/agent", "baseline", &archive(arena.next_version())).unwrap();
     arena.note("upload a baseline", &uploaded, &[200]);

@@ -1,4 +1,4 @@
-//! What must hold on disk after every start, seen without the service.
+//! Laws of the disk after every start, seen without the service.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ fn check_attributes(path: &Path, may_be_opaque: bool) {
     let length = rustix::fs::llistxattr(path, &mut names).unwrap();
     for name in names[..length].split(|byte| *byte == 0).filter(|name| name.starts_with(b"user.overlay.")) {
         let name = std::str::from_utf8(name).unwrap();
-        // The kernel's own notes on what was copied up through a mount; nobody reads them but the kernel.
+        // The kernel's own notes on what was copied up through a mount; only the kernel reads them.
         if ["user.overlay.origin", "user.overlay.impure", "user.overlay.uuid"].contains(&name) {
             continue;
         }

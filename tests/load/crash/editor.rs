@@ -18,7 +18,7 @@ pub(crate) struct Editor {
     tree: String,
     is_skill: bool,
     acknowledged: Model,
-    /// What the tree is when the request without an answer was done.
+    /// The tree, if the request without an answer was done.
     asked: Option<Model>,
     number: u64,
     /// Whether being told to wait (429) is no failure.
@@ -61,7 +61,7 @@ impl Editor {
         self.refused
     }
 
-    /// What the baseline of the skill has.
+    /// The baseline of the skill.
     fn baseline() -> Model {
         let paths = ["SKILL.md", "a/one.txt", "a/b/two.txt", "a/b/three.txt", "lib/four.txt", "lib/数据.md"];
         let files = paths.map(|path| (path.to_owned(), skill::proof(path))).into_iter().collect();

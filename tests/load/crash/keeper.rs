@@ -29,7 +29,7 @@ struct State {
 #[derive(Default)]
 pub(super) struct Keeper {
     acknowledged: State,
-    /// What there is when the request without an answer was done. A snapshot that was asked for has no id yet.
+    /// The state, if the request without an answer was done. A snapshot that was asked for has no id yet.
     asked: Option<State>,
     number: u64,
     restored: usize,

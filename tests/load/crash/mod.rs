@@ -20,9 +20,9 @@ use crate::client::{Broken, Client};
 use crate::random::{self, Random};
 use crate::service::{self, Service};
 
-/// Somebody who changes trees that nobody else changes.
+/// A caller that changes trees which no other actor changes.
 pub(crate) trait Actor: Send {
-    /// Makes the trees, on a service that nobody kills.
+    /// Makes the trees, on a service that is not killed.
     fn prepare(&mut self, client: &Client) -> Result<(), Broken>;
 
     /// Looks whether the trees are as they must be, and goes on from what is there.
@@ -37,7 +37,7 @@ pub(crate) trait Actor: Send {
     /// When the service refuses what it must do.
     fn step(&mut self, client: &Client, random: &mut Random) -> Result<(), Broken>;
 
-    /// What it has seen, for people.
+    /// A summary of what it has seen, for people.
     fn told(&self) -> Option<String> {
         None
     }
@@ -123,7 +123,7 @@ fn a_killed_service_takes_its_commands_with_it() {
     thread::scope(|scope| {
         let client = Client::new(&service.url);
         let line = format!("(setsid sleep {seconds} &) ; echo started > started; sleep {seconds}");
-        scope.spawn(move || assert!(client.shell(tree, &line).is_err(), "nobody can answer"));
+        scope.spawn(move || assert!(client.shell(tree, &line).is_err(), "a killed service cannot answer"));
         let client = Client::new(&service.url);
         wait("the command does not start", || {
             client.get(&format!("{tree}/raw/started")).unwrap().status == 200
@@ -186,7 +186,7 @@ fn load_until_killed(service: Service, actors: &mut [Box<dyn Actor>], random: &m
                 }
                 assert!(
                     dying.load(Ordering::SeqCst),
-                    "a connection broke although nobody killed the service"
+                    "a connection broke although the service was not killed"
                 );
             });
         }

@@ -13,7 +13,7 @@ const SKILL: &str = "/v1/skills/registrar/registered/s";
 /// The rows of the baseline skill and of the user's own, if there are any.
 type Rows = [Option<Value>; 2];
 
-/// What a request makes of one row.
+/// The change of one row by a request.
 #[derive(Clone, Copy, Debug)]
 enum Becomes {
     Same,
@@ -27,7 +27,7 @@ enum Becomes {
 pub(super) struct Registrar {
     number: u64,
     acknowledged: Rows,
-    /// What becomes of the rows when the request without an answer was done.
+    /// The rows, if the request without an answer was done.
     asked: Option<[Becomes; 2]>,
     compared: usize,
 }
@@ -91,7 +91,8 @@ impl Actor for Registrar {
     fn verify(&mut self, client: &Client) -> Result<(), Broken> {
         let rows = Self::rows(client)?;
         self.check(&rows, false);
-        // Also of everybody else's: what is there is what a rebuild makes. Nobody changes anything now.
+        // The same holds for all other users' rows: a rebuild makes the rows that are there. No actor changes anything
+        // now.
         let all = |client: &Client| Ok::<_, Broken>(client.get("/v1/registry")?.json());
         let before = all(client)?;
         let rebuilt = client.send("POST", "/v1/registry/rebuild", None, b"")?;
@@ -110,7 +111,7 @@ impl Actor for Registrar {
         let [baseline, own] = self.acknowledged.clone();
         match random.below(6) {
             0 => {
-                // Something new: a promotion that was killed may have left what everybody has by now.
+                // Something new: a promotion that was killed may have left what all users have by now.
                 self.ask(client, [Same, Published], |client| client.upload(&place, "overlay", &archive))?;
                 self.ask(client, [Published, Nothing], |client| {
                     client.send("POST", &format!("{SKILL}/promote?force=true"), None, b"")

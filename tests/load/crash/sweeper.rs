@@ -8,8 +8,8 @@ use crate::client::{Broken, Client};
 use crate::random::Random;
 use crate::skill;
 
-/// For how long nobody uses a workspace before it goes. Every actor looks after its trees at each start, so only what
-/// nobody looks at is ever idle for so long.
+/// The time without use after which a workspace goes. Every actor looks after its trees at each start, so only the
+/// sweeper's workspaces are ever idle for so long.
 pub(super) const IDLE: Duration = Duration::from_secs(8);
 const FILES: usize = 3;
 
@@ -22,7 +22,7 @@ struct Made {
     has_run: bool,
 }
 
-/// Makes workspaces that nobody uses.
+/// Makes workspaces that no actor uses.
 #[derive(Default)]
 pub(super) struct Sweeper {
     next: u64,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// How long workers may take to get to the end of a step.
 const STEP: Duration = Duration::from_secs(180);
 
-/// What a worker is to do next.
+/// The next task of a worker.
 pub(super) enum Order {
     /// One more step, on the service at this URL.
     Work(String),
@@ -33,7 +33,7 @@ struct State {
     is_replacing: bool,
 }
 
-/// What the workers wait for.
+/// The state that the workers wait for.
 pub(super) struct Control {
     state: Mutex<State>,
     changed: Condvar,
@@ -92,7 +92,7 @@ impl Control {
         );
     }
 
-    /// Replaces the service: whatever breaks meanwhile is no failure. `start` returns the URL of the new one.
+    /// Replaces the service: a request that breaks meanwhile is no failure. `start` returns the URL of the new one.
     pub(super) fn replace(&self, start: impl FnOnce() -> String) {
         self.state.lock().unwrap().is_replacing = true;
         let url = start();

@@ -66,7 +66,7 @@ impl Hostile {
                 self.run(url, line, 3_000)
             }
             4 => {
-                // A run in the background, of which somebody could forget to take leave.
+                // A run in the background, which a caller could leave behind.
                 let body = json!({ "shell": "sleep 20", "timeout_ms": 20_000 });
                 self.post(url, &format!("{workspace}/exec?background=true"), &body)
             }
@@ -129,27 +129,11 @@ impl Hostile {
         }
     }
 
-    /// Removes everything that the user has.
+    /// Removes everything that the user has: runs under way, what waits for a decision, trees and snapshots.
     pub(super) fn remove(&self, client: &Client) {
-        // Its runs may go on for the seconds that they have.
-        for _ in 0..60 {
-            let runs = client.get(&format!("{}/exec", self.workspace())).unwrap().json();
-            for run in runs["data"].as_array().into_iter().flatten() {
-                let id = run["exec_id"].as_str().unwrap_or_default();
-                let _ = client.delete(&format!("{}/exec/{id}", self.workspace())).unwrap();
-            }
-            let removed = client.delete(&self.workspace()).unwrap();
-            if removed.is_success() || removed.status == 404 {
-                let _ = client.delete(&format!("{}?scope=overlay", self.skill())).unwrap();
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(500));
-        }
-        panic!(
-            "the workspace of {} cannot be removed: {}",
-            self.user,
-            client.delete(&self.workspace()).unwrap().text()
-        );
+        let removed = client.delete(&format!("{}?force=true&snapshots=true", self.workspace())).unwrap();
+        assert!(removed.is_success() || removed.status == 404, "{}: {}", self.user, removed.text());
+        let _ = client.delete(&format!("{}?scope=overlay", self.skill())).unwrap();
     }
 
     fn run(&self, url: &str, line: &str, timeout_ms: u64) -> Result<(), Broken> {

@@ -1,5 +1,6 @@
 //! [`Measured`]: what the service holds when its users pause.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,12 +17,20 @@ const SETTLE: Duration = Duration::from_secs(60);
 const GROWTH_KIB: usize = 64 * 1024;
 /// By how many descriptors, threads and processes may grow: caches that are not full yet.
 const GROWTH: usize = 64;
+/// The descriptors that the service keeps open for later, and how many of each: walls of the places that commands were
+/// in last, watched trees (`limits.events.listeners`), and logs and results of ended runs (`limits.sessions.ended`).
+const CACHED: &[(&str, usize)] =
+    &[("anon_inode:[landlock-ruleset]", 128), ("anon_inode:inotify", 100), (".filesecbox/stage", 576)];
+/// Descriptors of one kind from which on they are shown.
+const KIND_SHOWN: usize = 16;
 
-/// What the service holds.
+/// The resources that the service holds.
 pub(super) struct Measured {
     service: Held,
     launcher: Held,
     threads: usize,
+    /// Descriptors of the service by what they lead to, to tell which of them grew.
+    kinds: BTreeMap<String, usize>,
     /// Processes below the launcher.
     processes: usize,
     /// KiB and entries below the data directory, the audit log left out: it grows with every request.
@@ -45,6 +54,7 @@ impl Measured {
             service: Held::by(service.pid()),
             launcher: Held::by(service.launcher()),
             threads: host::entries(format!("/proc/{}/task", service.pid())),
+            kinds: kinds(service.pid(), root),
             processes: descendants(service.launcher()),
             disk_kib,
             entries,
@@ -66,7 +76,11 @@ impl Measured {
             warm.launcher.resident_kib,
             GROWTH_KIB / 4,
         );
-        flat("descriptors of the service", self.service.descriptors, warm.service.descriptors, GROWTH);
+        for (kind, most) in CACHED {
+            let held = self.kinds.get(*kind).copied().unwrap_or(0);
+            assert!(held <= *most, "{held} descriptors of `{kind}`, of which {most} may be kept");
+        }
+        flat("other descriptors of the service", self.other_descriptors(), warm.other_descriptors(), GROWTH);
         flat("descriptors of the launcher", self.launcher.descriptors, warm.launcher.descriptors, GROWTH);
         flat("mounts of the service", self.service.mounts, warm.service.mounts, GROWTH);
         flat("threads", self.threads, warm.threads, GROWTH);
@@ -79,6 +93,14 @@ impl Measured {
             first.disk_kib,
             self.disk_kib
         );
+    }
+}
+
+impl Measured {
+    /// Descriptors of the service without those that it keeps up to a number.
+    fn other_descriptors(&self) -> usize {
+        let cached: usize = CACHED.iter().filter_map(|(kind, _)| self.kinds.get(*kind)).sum();
+        self.service.descriptors.saturating_sub(cached)
     }
 }
 
@@ -97,8 +119,31 @@ impl fmt::Display for Measured {
             self.processes,
             self.disk_kib,
             self.entries
-        )
+        )?;
+        let many = self.kinds.iter().filter(|(_, count)| **count >= KIND_SHOWN);
+        many.clone().try_for_each(|(kind, count)| write!(formatter, "; {count} × {kind}"))
     }
+}
+
+/// The targets of a process's descriptors, and how many lead to each. Names that differ from tree to tree are left out.
+fn kinds(pid: u32, root: &Path) -> BTreeMap<String, usize> {
+    let mut kinds = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+        let Ok(target) = fs::read_link(entry.path()) else { continue };
+        let kind = match target.strip_prefix(root) {
+            Ok(below) => below.iter().take(2).collect::<std::path::PathBuf>().display().to_string(),
+            Err(_) => {
+                let target = target.to_string_lossy().into_owned();
+                // The rest is a number: of a socket, a pipe, a namespace.
+                target
+                    .split_once(":[")
+                    .filter(|(kind, _)| *kind != "anon_inode")
+                    .map_or(target.clone(), |(kind, _)| kind.to_owned())
+            }
+        };
+        *kinds.entry(kind).or_default() += 1;
+    }
+    kinds
 }
 
 /// How many processes there are below `pid`.

@@ -74,7 +74,7 @@ fn write_out(files: &Files, root: &Path) {
     }
 }
 
-/// What `program` makes of `before` with a patch.
+/// The text that `program` makes of `before` with a patch.
 fn applied(program: &[&str], before: &Files, patch: &str) -> Files {
     let (tree, file) = (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
     write_out(before, tree.path());

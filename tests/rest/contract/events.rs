@@ -1,4 +1,5 @@
-//! Events of trees: whoever listens hears what requests and commands do to files, in order, and misses nothing unsaid.
+//! Events of trees: a listener is told what requests and commands do to files, in order, and is told when it missed
+//! some.
 
 use std::collections::BTreeSet;
 
@@ -78,7 +79,7 @@ fn what_requests_and_commands_do_to_files_is_heard_at_every_tier() {
     }
 }
 
-/// What is heard before a file that is made now.
+/// The events before that of a file which is made now.
 fn rest(events: &mut Events, client: &Client, tree: &str) -> Vec<String> {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static MARKS: AtomicUsize = AtomicUsize::new(0);
@@ -189,7 +190,7 @@ fn streams_are_as_many_as_they_may_be_are_their_users_and_end_with_the_service()
     let (mut third, _) = listen(&engine, &workspace("v", "a"), "");
     engine.get(format!("{}/events", workspace("w", "a"))).refused(429, "busy");
     drop((first, second));
-    // Places are free as soon as the service notices that nobody reads any more.
+    // Places are free as soon as the service notices that the readers are gone.
     let listened = (0..600).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
         engine.write(&workspace("u", "a"), "f", "x");

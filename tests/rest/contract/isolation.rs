@@ -1,4 +1,4 @@
-//! What commands gain and keep behind the walls: live views, skills in a workspace, packages with native parts, the
+//! The abilities of commands behind the walls: live views, skills in a workspace, packages with native parts, the
 //! proxy.
 
 use std::io::{BufRead, BufReader, Write};
@@ -43,7 +43,7 @@ fn an_edit_is_seen_by_a_command_under_way_and_its_files_by_the_api() {
         assert_eq!(command.join().unwrap()["stdout"], "v2\n");
     });
     assert_eq!(client.text(&tree, "开始.txt"), "started\nend\n");
-    // The other way round too: what the one made, the other changes and removes, whatever id it runs as.
+    // The other way round too: what the one made, the other changes and removes, under any id it runs as.
     client.write(&tree, "api/made.txt", "api\n");
     let run =
         shell(client, &tree, "echo command >> api/made.txt; mkdir made; echo x > made/x; rm 开始.txt; ls -R");
@@ -53,7 +53,7 @@ fn an_edit_is_seen_by_a_command_under_way_and_its_files_by_the_api() {
     assert_eq!(shell(client, &tree, "cat made/x; rm -r made api")["stdout"], "api again\n");
     let seen = client.get(format!("{tree}/files")).ok();
     assert_eq!(seen["data"], json!(["SKILL.md", "文件.txt"]));
-    // Nobody else saw any of it.
+    // No other user saw any of it.
     assert_eq!(client.text(&skill("other", "a", "技能"), "文件.txt"), "v1\n");
 }
 

@@ -53,7 +53,7 @@ fn a_manager_publishes_what_a_user_made_and_goes_back() {
     assert_eq!(first["data"].as_array().unwrap().len(), 1, "{first}");
     let version = first["data"][0]["version"].as_str().unwrap();
     let promoted = service.client.post(format!("{alice}/promote"), "").ok();
-    assert_eq!(promoted["data"], "Skill '报表' of 'alice' is everybody's now");
+    assert_eq!(promoted["data"], "Skill '报表' of 'alice' is now published for all users");
     assert_eq!(promoted["replaced"], true);
     assert_eq!(service.client.text(&bob, "脚本/运行.py"), "print('一')\nprint('三')\n");
     assert_eq!(
@@ -109,8 +109,8 @@ fn a_catalogue_tells_a_model_where_the_instructions_are() {
     assert!(block.contains("<location>/workspace/skills/报表/SKILL.md</location>"), "{block}");
     assert_eq!(catalog("?format=xml"), block);
     assert!(catalog("?format=markdown").contains("(`/workspace/skills/报表/SKILL.md`)"));
-    let nobody = service.client.get(format!("{}/catalog", skills("alice", "y"))).ok();
-    assert_eq!(nobody["data"], "");
+    let empty = service.client.get(format!("{}/catalog", skills("alice", "y"))).ok();
+    assert_eq!(empty["data"], "");
 }
 
 #[test]

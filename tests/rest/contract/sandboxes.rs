@@ -1,4 +1,4 @@
-//! Workspaces as a whole: listed, measured, removed, swept when nobody uses them.
+//! Workspaces as a whole: listed, measured, removed, swept when they are not used.
 
 use std::time::{Duration, Instant};
 
@@ -192,7 +192,7 @@ fn an_unused_workspace_is_set_aside_and_comes_back_with_the_first_request() {
     let told = client.get(workspace("甲", "x")).ok()["data"].clone();
     assert_eq!((&told["workspace"], &told["kept"]), (&json!(false), &json!(true)));
     assert_eq!(listed(&service, "/v1/sandbox").len(), 2);
-    // Whatever the first request is: a read, a write over it, a command.
+    // The first request of any kind brings it back: a read, a write over it, a command.
     assert_eq!(client.text(&workspace("甲", "x"), "f"), "mine");
     let writers: Vec<_> = (0..4)
         .map(|number| {

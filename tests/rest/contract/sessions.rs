@@ -51,6 +51,25 @@ fn a_deadline_that_passes_before_the_command_begins_is_a_result() {
 }
 
 #[test]
+fn a_run_that_has_ended_keeps_no_handle_on_its_process() {
+    let service = Service::start();
+    let (client, tree) = (&service.client, workspace("u", "a"));
+    let handles = || {
+        let links = std::fs::read_dir(format!("/proc/{}/fd", service.pid())).unwrap().flatten();
+        let targets = links.filter_map(|link| std::fs::read_link(link.path()).ok());
+        targets.filter(|target| target.as_os_str() == "anon_inode:[pidfd]").count()
+    };
+    let before = handles();
+    for number in 0..20 {
+        let id = format!("short-{number}");
+        begin(client, &tree, &json!({"shell": "true", "exec_id": id}));
+        assert_eq!(ended(client, &tree, &id)["data"]["state"], "ended");
+    }
+    // What waits for the next command may have come to have a few.
+    assert!(handles() < before + 10, "{} handles, before {before}", handles());
+}
+
+#[test]
 fn the_same_name_twice_is_the_same_run() {
     let service = Service::start();
     let (client, tree) = (&service.client, workspace("u", "a"));
@@ -122,7 +141,10 @@ fn background_runs_have_places_and_a_deadline_of_their_own() {
     let begun = Instant::now();
     let end = ended(client, &tree, "one");
     assert_eq!(end["result"]["timed_out"], true, "{end}");
-    assert!(begun.elapsed() > Duration::from_millis(1500), "longer than what somebody waits for");
+    assert!(
+        begun.elapsed() > Duration::from_millis(1500),
+        "longer than a run that a caller waits for may take"
+    );
 }
 
 #[test]
@@ -249,7 +271,7 @@ fn a_run_tells_which_files_it_changed() {
         let wanted = json!({"created": [], "modified": [], "deleted": [{"path": "n/文", "size": 4}]});
         assert_eq!(last["result"]["changes"], wanted, "{last}");
         let run = client.post_json(format!("{tree}/exec"), &json!({"shell": "ls; echo x > keep"})).ok();
-        assert_eq!(run.get("changes"), None, "nobody asked");
+        assert_eq!(run.get("changes"), None, "the request did not ask");
     }
 }
 
@@ -349,7 +371,7 @@ fn a_run_can_be_looked_at_before_what_it_did_counts() {
         decide("one", "discard").refused(409, "conflict");
 
         ask("two");
-        // What somebody else does meanwhile stays.
+        // Changes of other requests meanwhile stay.
         client.write(&tree, "mine", "m");
         let taken = decide("two", "commit").ok();
         assert_eq!(taken["absorbed"]["modified"], 1, "{taken}");
@@ -397,7 +419,7 @@ fn a_run_in_a_workspace_can_be_looked_at_before_what_it_did_counts() {
             (vec!["link".to_owned(), "改".to_owned()], vec!["d/gone".to_owned()])
         );
         assert_eq!((client.files(&tree), client.text(&tree, "改")), (before.clone(), "old".to_owned()));
-        // Requests and other commands go on meanwhile, but nobody takes the workspace away.
+        // Requests and other commands go on meanwhile, but no request removes the workspace.
         client.delete(&tree).refused(409, "conflict");
         decide("one", "discard").ok();
         assert_eq!(client.files(&tree), before);

@@ -143,7 +143,7 @@ fn the_list_is_merged_and_an_overlay_skill_stands_in_the_baselines_place() {
     let others = service.client.get(format!("{}/list", skills("v", "x"))).ok();
     assert_eq!(ids(&others), ["a", "b", "c"]);
     assert_eq!(others["data"][1]["name"], "b");
-    // Nobody has been here: an empty list, not a failure.
+    // An agent without any skill: an empty list, not a failure.
     assert_eq!(service.client.get(format!("{}/list", skills("u", "空"))).ok()["data"], json!([]));
 }
 

@@ -1,4 +1,4 @@
-//! Streamed runs: every byte once and in order, whatever happens to the connection, in bounded memory.
+//! Streamed runs: every byte once and in order, also over broken connections, in bounded memory.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn write_mib(mib: usize, id: &str) -> Value {
     json!({"command": "python3", "args": ["-c", WRITE, mib.to_string()], "exec_id": id})
 }
 
-/// What [`WRITE`] writes, checked piece by piece.
+/// The output of [`WRITE`], checked piece by piece.
 #[derive(Default)]
 struct Check {
     bytes: usize,
@@ -176,7 +176,7 @@ fn bytes_that_are_no_text_come_unharmed_in_base64() {
     assert!(bytes(service.client.stream("GET", &target, "application/x-ndjson", "")) == wanted);
 }
 
-/// The log holds 256 KiB, and nobody reads while the command writes a mebibyte.
+/// The log holds 256 KiB, and no reader is attached while the command writes a mebibyte.
 #[test]
 fn what_has_given_way_is_gone_and_says_so() {
     let service = Service::configured("[limits.sessions]\nlog_bytes = 262144\n");

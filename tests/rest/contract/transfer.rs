@@ -22,7 +22,7 @@ impl Blocks {
         Self { block: random_bytes(7, 64 * 1024), length, sent: 0 }
     }
 
-    /// What stands from `offset` on, at most to the end of its block.
+    /// The bytes from `offset` on, at most to the end of its block.
     fn at(&mut self, offset: u64) -> &[u8] {
         let size = self.block.len() as u64;
         let number = (offset / size).to_le_bytes();

@@ -16,7 +16,7 @@ pub(crate) struct Answered<'a> {
 }
 
 impl Promise {
-    /// What is wrong with an answer; nothing when the document promises it.
+    /// The faults of an answer; none when the document promises it.
     pub(crate) fn broken_by(&self, answered: &Answered<'_>) -> Vec<String> {
         let Answered { method, target, status, headers, body } = answered;
         let header =
@@ -111,7 +111,7 @@ impl Promise {
 fn matches(template: &str, segments: &[&str]) -> bool {
     let wanted: Vec<&str> = template.split('/').collect();
     let (wanted, segments) = match wanted.split_last() {
-        // Whatever follows, be it a good path or not.
+        // Any text may follow, be it a good path or not.
         Some((&"{path}", before)) if segments.len() > before.len() => (before, &segments[..before.len()]),
         _ => (wanted.as_slice(), segments),
     };

@@ -1,6 +1,6 @@
 //! A blocking HTTP/1.1 client that neither normalises a path nor corrects a header: one request a connection.
 
-// Whoever takes the client takes what its answers are held against.
+// A test that uses the client also uses the promise that its answers are compared with.
 #[path = "answered.rs"]
 pub(crate) mod answered;
 #[path = "promise.rs"]
@@ -18,7 +18,7 @@ use self::promise::PROMISE;
 /// Longest wait for anything to arrive. Only a service that hangs ever reaches it.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A service and who asks it.
+/// A service and the caller's token.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,

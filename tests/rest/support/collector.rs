@@ -16,14 +16,14 @@ use prost::Message;
 /// Longest wait for spans. Only a service that sends none ever reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a collector answers to a batch.
+/// A collector's answer to a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     /// It took all.
     Taken,
     /// It took all but so many.
     Rejected(i64),
-    /// This status, and a way that nobody should take.
+    /// This status, and a redirect that the service must not follow.
     Status(u16, SocketAddr),
     /// Nothing, ever.
     Silence,

@@ -11,7 +11,7 @@ use super::client::promise::PROMISE;
 /// A stream of events, `application/x-ndjson`.
 pub(crate) struct Events {
     pub(crate) status: u16,
-    /// What each event is promised to be.
+    /// The promise of each event.
     schema: &'static str,
     reader: BufReader<Chunks>,
 }

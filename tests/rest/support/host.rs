@@ -1,4 +1,4 @@
-//! What this host has, and loud skips when it lacks something.
+//! The means of this host, and loud skips when it lacks something.
 
 use std::process::{Command, Stdio};
 

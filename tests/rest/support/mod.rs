@@ -1,4 +1,4 @@
-//! What the tests stand on: a running service, an HTTP client that sends exactly what it is told, archives.
+//! The ground of the tests: a running service, an HTTP client that sends exactly what it is told, archives.
 
 mod client;
 mod collector;

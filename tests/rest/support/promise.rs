@@ -9,14 +9,14 @@ use std::sync::{Arc, LazyLock, Mutex};
 use jsonschema::{Registry, Validator};
 use serde_json::{Value, json};
 
-/// What the document is called in references.
+/// The name of the document in references.
 const NAME: &str = "urn:promise";
 
 /// What is said of all that is left out where another backend answers.
-const ABSENT_ELSEWHERE: &str = "of a workspace that is elsewhere";
+const ABSENT_REMOTELY: &str = "of a workspace that is elsewhere";
 
 /// Whether some workspaces are elsewhere, which one suite is about. In all others nothing is left out for that.
-const SOME_ARE_ELSEWHERE: bool = is_same(env!("CARGO_CRATE_NAME"), "elsewhere");
+const SOME_ARE_REMOTE: bool = is_same(env!("CARGO_CRATE_NAME"), "remote");
 
 /// The document with what is worked out of it.
 pub(crate) struct Promise {
@@ -33,14 +33,14 @@ impl Promise {
     fn of(document: Value) -> Self {
         let mut closed = document.clone();
         close(&mut closed);
-        if !SOME_ARE_ELSEWHERE {
+        if !SOME_ARE_REMOTE {
             assert!(require(&mut closed) >= 8, "too little is left out elsewhere only");
         }
         let registry = Registry::new().add(NAME, closed).unwrap().prepare().unwrap();
         Self { document, registry, validators: Mutex::default() }
     }
 
-    /// What is wrong with a value by the schema at `pointer` in the document.
+    /// The faults of a value by the schema at `pointer` in the document.
     pub(crate) fn complaints(&self, pointer: &str, value: &Value) -> Vec<String> {
         let validator = {
             let mut validators = self.validators.lock().unwrap();
@@ -98,8 +98,8 @@ fn require(value: &mut Value) -> usize {
 
 /// Whether what is declared is never absent in this suite, for the only reason is that a workspace is elsewhere.
 pub(crate) fn is_for_here(declared: &Value) -> bool {
-    let is_said = |text: &str| text.contains("Absent") && text.contains(ABSENT_ELSEWHERE);
-    !SOME_ARE_ELSEWHERE && declared["description"].as_str().is_some_and(is_said)
+    let is_said = |text: &str| text.contains("Absent") && text.contains(ABSENT_REMOTELY);
+    !SOME_ARE_REMOTE && declared["description"].as_str().is_some_and(is_said)
 }
 
 const fn is_same(one: &str, other: &str) -> bool {

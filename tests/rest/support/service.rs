@@ -52,7 +52,7 @@ pub(crate) fn program() -> Command {
 }
 
 impl Service {
-    /// Starts a service that everybody may use.
+    /// Starts a service that every caller may use.
     pub(crate) fn start() -> Self {
         Self::with(Settings::default())
     }
@@ -97,7 +97,7 @@ impl Service {
         self.child.as_ref().unwrap().id()
     }
 
-    /// What the service wrote to its log so far.
+    /// The log of the service so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap()
     }
@@ -171,7 +171,7 @@ pub(crate) fn children_of(pid: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Waits until none of these processes runs any more; a zombie of somebody else's init does not.
+/// Waits until none of these processes runs any more; a zombie of another init process does not count.
 pub(crate) fn assert_gone(processes: &[u32]) {
     let runs = |process: &&u32| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();

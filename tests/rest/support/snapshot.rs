@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Kind, mode and content of every path that belongs to somebody.
+/// Kind, mode and content of every path that belongs to a user or to all users.
 ///
 /// Left out is what requests and runs use on their way: the lock file, stages, working copies, the temporary
 /// directories of runs, which go in the background, the audit log, which has refused requests too, and the registry,
@@ -67,7 +67,7 @@ fn collect(root: &Path, dir: &Path, entries: &mut BTreeMap<String, (u32, Vec<u8>
         } else {
             Vec::new()
         };
-        // That a sandbox was used is noted whatever becomes of the request; its snapshots are below.
+        // The use of a workspace is noted even when the request fails; its snapshots are below.
         let is_note = name.starts_with(".filesecbox/sandboxes/") && name.matches('/').count() <= 3;
         if !is_note {
             entries.insert(name, (metadata.mode(), content));

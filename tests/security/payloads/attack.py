@@ -1,5 +1,5 @@
 """What every payload stands on: it is told on standard input whether to attack, makes system calls by number, and says
-`GOT` for whatever it obtains."""
+`GOT` for each thing that it obtains."""
 
 import ctypes
 import errno

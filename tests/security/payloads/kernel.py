@@ -1,5 +1,5 @@
-"""Asking the kernel for what no command needs. Most attacks are lists of calls that must be refused; whatever else the
-kernel answers, even that an argument is wrong, means that it looked. Calls that could hurt the machine are made in a
+"""Asking the kernel for what no command needs. Most attacks are lists of calls that must be refused; any other answer
+of the kernel, even that an argument is wrong, means that it looked. Calls that could hurt the machine are made in a
 form that only a privileged caller would be told is wrong."""
 
 import ctypes
@@ -173,7 +173,7 @@ def writing_kernel_settings(evil, *own):
                         "/proc/irq/default_smp_affinity", "/proc/bus/pci/devices", "/proc/acpi/wakeup",
                         "/proc/sys/fs/binfmt_misc/register", "/proc/self/oom_score_adj", "/proc/1/oom_score_adj",
                         "/proc/self/uid_map", "/proc/self/attr/current", "/proc/mtrr", "/proc/timer_list"):
-        # Containers cover some of these with /dev/null, which everybody may write to.
+        # Containers cover some of these with /dev/null, which every user may write to.
         if attempt(lambda: os.stat(path).st_rdev == os.makedev(1, 3)):
             continue
         if attempt(lambda: os.close(os.open(path, os.O_WRONLY)) or True):
@@ -198,7 +198,7 @@ def writing_to_sysfs(evil, *own):
 
 
 def watching_names_with_inotify(evil, path):
-    """Landlock does not mediate watches: whoever may have one sees the names that come and go."""
+    """Landlock does not mediate watches: a process that may have one sees the names that come and go."""
     if not evil:
         got(os.listdir("."))
         return
@@ -232,7 +232,7 @@ def learning_about_the_machine(evil, *own):
 
 
 def finding_where_trees_lie_on_the_host(evil, root):
-    """The data directory in whatever tells of mounts; the control finds its own tree by its working directory."""
+    """The data directory in files that tell of mounts; the control finds its own tree by its working directory."""
     if not evil:
         got(os.getcwd())
         return
@@ -279,7 +279,7 @@ def calling_through_the_32_bit_gate(evil):
 
 
 def typing_into_the_terminal(evil):
-    """TIOCSTI and its relatives, on whatever may be a terminal."""
+    """TIOCSTI and its relatives, on everything that may be a terminal."""
     if not evil:
         got(call("getpid"))
         return
@@ -292,7 +292,7 @@ def typing_into_the_terminal(evil):
 
 
 def setting_id_bits(evil):
-    """A set-id file would give its owner's rights to whoever runs it."""
+    """A set-id file would give its owner's rights to every user who runs it."""
     open("file", "w").close()
     acts = [lambda: os.chmod("file", 0o4755), lambda: os.chmod("file", 0o2755),
             lambda: os.close(os.open("made4", os.O_CREAT | os.O_WRONLY, 0o4755)),

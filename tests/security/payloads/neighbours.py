@@ -127,13 +127,15 @@ def holding_every_port(evil, what, *_):
 
 
 def hold():
-    """Takes as many ports as a process may have sockets, and waits with them. The code tells whether it had some."""
+    """Takes as many ports as a process may have sockets, and waits with them. The code tells whether it had some.
+
+    No more than its share of all ports: the kernel looks ever longer for the last ones."""
     ends, reserve = [], os.dup(0)
-    while True:
+    while len(ends) < 250:
         end = attempt(socket.socket)
         if end is None:
             break
-        # A connection that nobody has accepted yet has a port, too.
+        # A connection that is not accepted yet has a port, too.
         end.setblocking(False)
         if end.connect_ex(PROXY) not in (0, errno.EINPROGRESS):
             break

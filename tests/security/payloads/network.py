@@ -1,4 +1,4 @@
-"""Reaching whatever is outside by a socket. Controls use a pair of sockets that are connected to each other, which
+"""Reaching addresses outside by a socket. Controls use a pair of sockets that are connected to each other, which
 every tier allows."""
 
 import base64
@@ -27,7 +27,7 @@ def connects(family, kind, address, data=b"canary"):
                 got(f"connected to {address}")
             end.send(data)
     except socket.timeout:
-        got(f"{address}: packets go out and nobody answers")
+        got(f"{address}: packets go out without an answer")
     except OSError:
         pass
 
@@ -72,6 +72,24 @@ def connecting_to_sockets_with_a_path(evil, *paths):
         connects(socket.AF_UNIX, socket.SOCK_DGRAM, path)
 
 
+def sending_from_a_pair_to_a_socket_with_a_path(evil, *paths):
+    """An end of a pair of datagram sockets can be sent from, or connected, to any other."""
+    if not evil:
+        pair()
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+        for path in paths:
+            try:
+                first, second = socket.socketpair(socket.AF_UNIX, kind)
+            except OSError:
+                continue
+            for act in (lambda: first.sendto(b"out", path), lambda: first.sendmsg([b"out"], [], 0, path),
+                        lambda: (second.connect(path), second.send(b"out"))):
+                try:
+                    act()
+                except OSError:
+                    pass
+
+
 def reaching_the_metadata_address(evil):
     if not evil:
         pair()
@@ -82,7 +100,7 @@ def reaching_the_metadata_address(evil):
 
 
 def opening_unusual_sockets(evil):
-    """Raw, packet, netlink, hypervisor and whatever other families there are."""
+    """Raw, packet, netlink, hypervisor and all other families."""
     if not evil:
         pair()
         return
@@ -129,7 +147,7 @@ def spellings(port):
 
 
 def reaching_the_host_through_the_proxy(evil, *ports):
-    """Whatever the proxy answers is the control; an answer of 200 is the attack."""
+    """Any answer of the proxy is the control; an answer of 200 is the attack."""
     if not evil:
         got(through_the_proxy("CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: 127.0.0.1:1\r\nTOKEN\r\n\r\n")[:20])
         return
@@ -144,7 +162,7 @@ def reaching_the_host_through_the_proxy(evil, *ports):
 
 
 def using_the_proxy_without_a_token(evil):
-    """Nobody's connection may count as somebody's run."""
+    """A connection without a token may not count as any user's run."""
     reaching_the_host_through_the_proxy(False) if not evil else None
     for header in ("X: y", "Proxy-Authorization: Basic Og==", "Proxy-Authorization: Basic YWRtaW46",
                    "Proxy-Authorization: Bearer x", "Authorization: TOKEN") if evil else ():
@@ -173,7 +191,7 @@ def listening_for_others(evil, *ports):
 
 
 def using_descriptors_that_were_left_open(evil):
-    """The control opens one and finds it; the attack finds those that nobody opened."""
+    """The control opens one and finds it; the attack finds those that the payload did not open."""
     opened = {os.dup(1)} if not evil else set()
     for descriptor in range(3, 1024):
         facts = attempt(os.fstat, descriptor)

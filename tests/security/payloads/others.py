@@ -1,4 +1,4 @@
-"""Reaching for other processes: the service, its launcher, and whoever else is on the machine. Told process numbers;
+"""Reaching for other processes: the service, its launcher, and others of the machine. Told process numbers;
 for the control, none: it then takes itself or a child of its own."""
 
 import ctypes
@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import signal
+import struct
 import sys
 import time
 
@@ -15,7 +16,7 @@ GONE = {errno.ESRCH}
 
 
 def everyone(*pids):
-    """The processes told, the parent, and whatever /proc lists or low numbers may be, without the own ones."""
+    """The processes told, the parent, those that /proc lists and those with low numbers, without the own ones."""
     listed = [int(name) for name in attempt(os.listdir, "/proc") or [] if name.isdigit()]
     own = {os.getpid()}
     return [pid for pid in dict.fromkeys([*map(int, pids), os.getppid(), *listed, *range(1, 300)]) if pid not in own]
@@ -155,7 +156,7 @@ def signalling_the_service(evil, *pids):
     for pid in map(int, pids) if evil else [os.getpid()]:
         if attempt(lambda: os.kill(pid, 0) or True) or attempt(lambda: os.killpg(pid, 0) or True):
             got(pid)
-        sent = signal_everything(pid, signal.SIGURG)  # ignored by whoever gets it
+        sent = signal_everything(pid, signal.SIGURG)  # ignored by every process that gets it
         if [name for name in sent if name != "queue"]:
             got(sent)
 
@@ -171,6 +172,8 @@ def asking_for_signals_of_a_file_to_go_to_others(evil, *pids):
     for pid in map(int, pids):
         first, second = os.pipe()
         attempt(fcntl.fcntl, first, fcntl.F_SETOWN, pid)
+        # F_SETOWN_EX names the receiver by a pointer to its kind, here a process, and its number.
+        attempt(fcntl.fcntl, first, 15, struct.pack("ii", 1, pid))
         attempt(fcntl.fcntl, first, 10, signal.SIGKILL)  # F_SETSIG
         attempt(fcntl.fcntl, first, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
         attempt(os.write, second, b"x")

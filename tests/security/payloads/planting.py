@@ -27,7 +27,7 @@ def make_pipe(evil):
 
 
 def hold_lease(evil, name):
-    """Holds a write lease, which makes whoever opens the file wait, until told to stop."""
+    """Holds a write lease, which makes every process that opens the file wait, until told to stop."""
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     descriptor = os.open(name, os.O_CREAT | os.O_RDWR)
     fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
@@ -42,7 +42,7 @@ def until_enough():
 
 
 def until_told():
-    """Yields at least a thousand times, and as long as nobody has had enough."""
+    """Yields at least a thousand times, and until it is told to stop."""
     open("ready", "w").close()
     end = time.monotonic() + 12
     count = 0

@@ -1,4 +1,4 @@
-"""Taking more than one's share. Amounts are bounded so that nobody is harmed where nothing stops them."""
+"""Taking more than one's share. Amounts are bounded so that they do no harm where nothing stops them."""
 
 import os
 import signal

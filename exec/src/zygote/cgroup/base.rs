@@ -4,7 +4,7 @@
 //! <group of the launcher>/filesecbox-<pid>-<start>/run-<number>
 //! ```
 //!
-//! Its name tells whose it is, and a lock (`flock(2)`) whether that one lives: what a former life left behind is
+//! Its name tells its owner, and a lock (`flock(2)`) tells whether the owner lives: what a former life left behind is
 //! removed at the next start, and nothing else ever is.
 
 use std::io;
@@ -15,9 +15,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, mkdirat, openat, unlinkat};
 
-/// What the name of every base begins with.
+/// The beginning of every base's name.
 const PREFIX: &str = "filesecbox-";
-/// What the name of every run's group begins with.
+/// The beginning of the name of every run's group.
 const RUN: &str = "run-";
 /// Most bytes read of one file: the numbers of all processes of a group.
 const FILE_BYTES_MAX: usize = 256 * 1024;

@@ -53,7 +53,7 @@ fn mount_of(hierarchy: Hierarchy, line: &str) -> Option<(&str, &Path)> {
         Hierarchy::Unified => kind == "cgroup2",
         Hierarchy::Controller(name) => kind == "cgroup" && options.split(',').any(|other| other == name),
     };
-    // Blanks and the like are written as octal numbers; nobody mounts control groups at such a place.
+    // Blanks and the like are written as octal numbers; no host mounts control groups at such a place.
     (matches && !leads_out(root) && !point.contains('\\')).then_some((root, Path::new(point)))
 }
 

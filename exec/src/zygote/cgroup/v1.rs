@@ -6,10 +6,10 @@ use super::base::Base;
 use super::place::{Hierarchy, own_group};
 use super::{Groups, Setting};
 
-/// What a group limits, by file; memory and swap together only where the kernel counts swap.
+/// The limits of a group, by file; memory and swap together only where the kernel counts swap.
 ///
 /// The kernel would kill one process and let the others go on. With `memory.oom_control` it lets those wait that need more
-/// (memory.rst, "OOM Control"), until the warden sees it and has the whole run killed.
+/// (memory.rst, "OOM Control"), until the memory monitor sees it and has the whole run killed.
 pub(super) const MEMORY: &[(&str, Setting)] = &[
     ("memory.limit_in_bytes", Setting::Memory),
     ("memory.memsw.limit_in_bytes", Setting::MemoryIfThere),

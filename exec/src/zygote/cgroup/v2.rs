@@ -3,7 +3,7 @@
 //! A group that has children with controllers may have no processes of its own ("no internal processes",
 //! `cgroups(7)`), so the service and its launchers move to a leaf beside the groups of runs. That changes the group the
 //! service was started in, so it is done only where that group is the service's alone: it is the root of a control
-//! group namespace, as containers have, or systemd says so (`Delegate=`), and nobody else is in it.
+//! group namespace, as containers have, or systemd says so (`Delegate=`), and no other process is in it.
 //!
 //! # References
 //! Documentation/admin-guide/cgroup-v2.rst; `systemd.resource-control(5)`, "Delegate="; systemd's
@@ -20,7 +20,7 @@ use super::base::{self, Base};
 use super::place::{Hierarchy, own_group};
 use super::{Groups, Setting};
 
-/// What a group limits, by file. With `memory.oom.group` all of a run dies together.
+/// The limits of a group, by file. With `memory.oom.group` all of a run dies together.
 pub(super) const SETTINGS: &[(&str, Setting)] = &[
     ("memory.max", Setting::Memory),
     ("memory.swap.max", Setting::NoneIfThere),
@@ -69,7 +69,7 @@ fn has(controllers: &str, name: &str) -> bool {
     controllers.split_whitespace().any(|other| other == name)
 }
 
-/// Checks that the group was handed over and that nobody else lives in it.
+/// Checks that the group was handed over and that no other process lives in it.
 fn check_ownership(directory: &OwnedFd, own: &str) -> Result<(), String> {
     let marked = MARKS.iter().any(|mark| {
         let mut value = [0; 8];

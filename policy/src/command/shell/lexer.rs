@@ -138,7 +138,7 @@ impl<'s> Lexer<'s> {
     }
 }
 
-/// Pairs the parentheses of `source`, whatever they mean.
+/// Pairs the parentheses of `source`, of every meaning.
 fn closings(source: &str) -> HashMap<usize, usize> {
     let mut open = Vec::new();
     let mut closings = HashMap::new();

@@ -1,8 +1,7 @@
 //! The pieces of a word: quotes, expansions, substitutions.
 
-use super::{End, Shell, unterminated};
+use super::{Commands, End, Shell, unterminated};
 use crate::command::refusal::{Refusal, UNKNOWN};
-use crate::command::vector::Scan;
 use crate::command::word::{Quote, Word};
 
 impl Shell<'_> {
@@ -10,7 +9,7 @@ impl Shell<'_> {
     ///
     /// # Errors
     /// As [`super::scan`].
-    pub(super) fn word(&mut self, scan: &Scan<'_>) -> Result<Word, Refusal> {
+    pub(super) fn word(&mut self, scan: &impl Commands) -> Result<Word, Refusal> {
         let mut word = Word::default();
         let begin = self.lexer.position();
         while let Some(next) = self.lexer.peek() {
@@ -82,7 +81,7 @@ impl Shell<'_> {
     }
 
     /// Reads `"…"`.
-    fn double(&mut self, word: &mut Word, scan: &Scan<'_>) -> Result<(), Refusal> {
+    fn double(&mut self, word: &mut Word, scan: &impl Commands) -> Result<(), Refusal> {
         let opened = self.lexer.position();
         word.is_quoted = true;
         self.lexer.advance(1);
@@ -110,7 +109,7 @@ impl Shell<'_> {
     }
 
     /// Reads `$name`, `${…}`, `$(…)`, `$((…))`, `$'…'`, or a bare `$`.
-    fn dollar(&mut self, word: &mut Word, quote: Quote, scan: &Scan<'_>) -> Result<(), Refusal> {
+    fn dollar(&mut self, word: &mut Word, quote: Quote, scan: &impl Commands) -> Result<(), Refusal> {
         let start = self.lexer.position();
         match self.lexer.peek_second() {
             Some(b'\'') if quote == Quote::Bare => return self.ansi(word),
@@ -141,7 +140,7 @@ impl Shell<'_> {
     }
 
     /// Reads `${…}`, of which only the commands substituted inside matter.
-    fn parameter(&mut self, quote: Quote, scan: &Scan<'_>) -> Result<(), Refusal> {
+    fn parameter(&mut self, quote: Quote, scan: &impl Commands) -> Result<(), Refusal> {
         let scan = &scan.deeper()?;
         let opened = self.lexer.position();
         let mut inner = Word::default();
@@ -167,7 +166,7 @@ impl Shell<'_> {
     }
 
     /// Reads `` `…` ``.
-    fn backticks(&mut self, word: &mut Word, quote: Quote, scan: &Scan<'_>) -> Result<(), Refusal> {
+    fn backticks(&mut self, word: &mut Word, quote: Quote, scan: &impl Commands) -> Result<(), Refusal> {
         let start = self.lexer.position();
         if self.in_backticks {
             // It ends the substitution around, in the middle of a quote or list begun inside.

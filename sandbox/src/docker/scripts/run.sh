@@ -7,7 +7,7 @@ resolve "$P" follow
 cd -- "$R" || exit 72
 command -v "$1" >/dev/null 2>&1 || exit 71
 printf +
-# What this shell has to say about the end of its children is nobody's output.
+# The messages of this shell about the end of its children belong to no command's output.
 exec 3>&2 2>/dev/null
 (exec "$@" 2>&3 3>&-)
 code=$?

@@ -25,7 +25,7 @@ pub fn hint(content: &str, search: &str) -> String {
     };
     match holding.or_else(nearest) {
         Some((index, line, alike)) if alike >= ALIKE_MIN => {
-            let line = crate::tools::truncate(line.trim(), 120);
+            let line = crate::text::truncate(line.trim(), 120);
             format!("the closest is line {}: `{line}`; copy the text from the file exactly", index + 1)
         }
         _ => String::new(),

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::apart::apart;
-use super::text::format_size;
 use super::tool::parse;
 use super::{Context, Refusal, Tool};
+use crate::text::format_size;
 use crate::{ErrorKind, ReadOptions, SandboxExt, SandboxPath, WriteMode, WriteOptions};
 
 pub use fuzzy::{fuzzy_match, reindent};

@@ -1,4 +1,4 @@
-//! What *Edit* is asked for, and what it means.
+//! The parameters of *Edit* and their meaning.
 
 use serde::Deserialize;
 
@@ -29,7 +29,7 @@ pub struct Parameters {
     pub replacement: Option<String>,
 }
 
-/// What is to be done to a file.
+/// A change of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The file is made.
@@ -47,7 +47,7 @@ pub enum Change {
         line: usize,
         /// How.
         action: Action,
-        /// What is put there.
+        /// The new text.
         text: String,
     },
     /// Text is put before or after everything.
@@ -80,7 +80,7 @@ impl Parameters {
         self
     }
 
-    /// What is to be done.
+    /// The change.
     ///
     /// # Errors
     /// Something is missing, or makes no sense in this mode.

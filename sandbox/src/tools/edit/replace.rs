@@ -7,12 +7,12 @@ use regex::{Regex, RegexBuilder};
 use super::fuzzy::{fuzzy_match, reindent};
 use super::hint::hint;
 
-/// What is to be replaced by what.
+/// A pattern and its replacement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replacement {
     /// The text, or the regular expression, to look for.
     pub old: String,
-    /// What takes its place; for a regular expression, `$1` and `${name}` are what its groups matched.
+    /// The replacement; for a regular expression, `$1` and `${name}` are the texts that its groups matched.
     pub new: String,
     /// Whether `old` is a regular expression (RE2 syntax).
     pub is_regex: bool,
@@ -26,7 +26,7 @@ pub struct Replacement {
 
 /// Longest regular expression, in bytes.
 const PATTERN_BYTES_MAX: usize = 4096;
-/// What it may take when it is compiled, in bytes.
+/// The memory that a compiled expression may take, in bytes.
 const COMPILED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The largest result, in bytes: 32 MiB.
 const RESULT_BYTES_MAX: usize = 32 << 20;
@@ -63,7 +63,7 @@ pub fn replace(content: &str, replacement: &Replacement) -> Result<(String, Stri
     Ok((format!("{before}{changed}{after}"), summary))
 }
 
-/// What is before, within and after the lines from `first` to `last`.
+/// The text before, within and after the lines from `first` to `last`.
 fn lines_of(content: &str, first: Option<usize>, last: Option<usize>) -> Result<(&str, &str, &str), String> {
     if first.is_none() && last.is_none() {
         return Ok(("", content, ""));
@@ -211,5 +211,5 @@ fn without_blanks(text: &str) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    crate::tools::truncate(&text.escape_debug().to_string(), 80)
+    crate::text::truncate(&text.escape_debug().to_string(), 80)
 }

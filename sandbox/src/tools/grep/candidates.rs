@@ -4,8 +4,8 @@ use futures_util::future::join;
 use regex_syntax::hir::Hir;
 use regex_syntax::hir::literal::{ExtractKind, Extractor};
 
-use crate::tools::glob::FindArgs;
 use crate::tools::listing::{self, Descend, Listing};
+use crate::tools::pattern::{self, FindArgs};
 use crate::tools::{Context, Search};
 use crate::{ExecSpec, Result, SandboxPath};
 
@@ -19,7 +19,7 @@ pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Lists regular files below `directory` that may hold a match of `pattern`, and all that are too large to be searched.
 ///
 /// Every match begins, or every match ends, with one of the pattern's *literals*, where it has any; so `grep -F` in the locale of bytes finds
-/// each file that has one, and some that have none. Whatever else there is to a match is decided by the caller.
+/// each file that has one, and some that have none. The caller decides about every other condition of a match.
 pub(super) async fn candidates(
     context: &Context<'_>,
     directory: &SandboxPath,
@@ -53,7 +53,7 @@ async fn by_program(context: &Context<'_>, directory: &SandboxPath, literals: &[
     .await;
     let (matching, large) = (matching?, large?);
     let is_meant = |path: &String| {
-        path.rsplit_once('/').is_none_or(|(above, _)| above.split('/').all(crate::tools::glob::is_searched))
+        path.rsplit_once('/').is_none_or(|(above, _)| above.split('/').all(pattern::is_searched))
     };
     let mut files: Vec<(String, Option<u64>)> =
         large.into_iter().map(|path| (path, Some(FILE_BYTES_MAX + 1))).collect();
@@ -64,7 +64,7 @@ async fn by_program(context: &Context<'_>, directory: &SandboxPath, literals: &[
     Some(Listing { files, is_cut: false })
 }
 
-/// What every match begins with, or else what every match ends with: one of these; none when that cannot be said.
+/// Texts of which one begins every match, or else ends every match; none when there are no such texts.
 fn literals(pattern: &Hir) -> Option<Vec<String>> {
     [ExtractKind::Prefix, ExtractKind::Suffix].into_iter().find_map(|kind| literals_at(pattern, kind))
 }

@@ -85,7 +85,7 @@ pub fn ignores_case(pattern: &str) -> bool {
     flags.is_some_and(|flags| flags.bytes().all(|flag| flag.is_ascii_alphabetic()) && flags.contains('i'))
 }
 
-/// What a class of RE2 holds, and whether it is negated.
+/// The characters of a class of RE2, and whether it is negated.
 fn class(escaped: char) -> Option<(&'static str, bool)> {
     Some(match escaped {
         'd' => ("0-9", false),
@@ -98,7 +98,7 @@ fn class(escaped: char) -> Option<(&'static str, bool)> {
     })
 }
 
-/// What follows `(`: whether it opens a group (else it sets flags), and how many bytes say so.
+/// The text after `(`: whether it opens a group (else it sets flags), and how many bytes say so.
 fn group(after: &str) -> Option<(bool, usize)> {
     let named = after.strip_prefix("?P<").or_else(|| after.strip_prefix("?<"));
     if let Some(named) = named {

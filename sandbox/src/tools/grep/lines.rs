@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use regex::Regex;
 
-use crate::tools::text::head;
+use crate::text::head;
 
 /// Longest line as it is shown, in bytes.
 pub(super) const LINE_BYTES_MAX: usize = 500;

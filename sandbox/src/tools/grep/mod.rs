@@ -16,9 +16,9 @@ use super::apart::{PATIENCE, apart, meant};
 use super::braces;
 use super::glob::{Pattern, base_directory};
 use super::listing::ENTRIES_MAX;
-use super::text::shown;
 use super::tool::parse;
 use super::{Context, Refusal, Tool};
+use crate::text::shown;
 use crate::{ErrorKind, FileKind, ReadOptions, SandboxPath};
 use candidates::{FILE_BYTES_MAX, candidates};
 use lines::{Line, search};
@@ -31,7 +31,7 @@ pub const MATCHES_MAX: usize = 200;
 pub const CONTEXT_LINES_MAX: usize = 20;
 /// Longest regular expression, in bytes.
 const PATTERN_BYTES_MAX: usize = 4096;
-/// What it may take when it is compiled, in bytes.
+/// The memory that a compiled expression may take, in bytes.
 const COMPILED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The most bytes of files that are read for one call: 256 MiB.
 const READ_BYTES_MAX: u64 = 256 << 20;
@@ -154,7 +154,7 @@ impl Include {
     }
 }
 
-/// What was found so far.
+/// The matches found so far.
 #[derive(Default)]
 struct Found {
     files: Vec<(String, Vec<Line>)>,

@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::text::shown;
 use super::tool::parse;
 use super::{Context, Refusal, Tool, truncate};
+use crate::text::shown;
 use crate::{ErrorKind, ExecResult, ExecSpec};
 
 pub use export::{exports, parse_environment};
@@ -98,7 +98,7 @@ async fn exec(context: &Context<'_>, spec: ExecSpec) -> Result<(ExecResult, Stri
     let (sandbox, user) = (context.sandbox, context.session.user());
     let mut outcome = sandbox.exec(user, spec.clone()).await;
     let mut note = String::new();
-    // A variable that this sandbox lets nobody set would else refuse every further command.
+    // A variable that this sandbox does not let users set would else make every further command fail.
     if let Err(refused) = &outcome
         && refused.kind() == ErrorKind::Invalid
         && !spec.environment.is_empty()
@@ -144,7 +144,7 @@ fn check(command: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What a model reads of a command that ended.
+/// The text that a model reads of a command that ended.
 #[must_use]
 pub fn render(command: &str, result: &ExecResult, timeout_seconds: u64) -> String {
     let name = shown(&truncate(command, 200));

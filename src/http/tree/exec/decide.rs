@@ -6,8 +6,8 @@ use storage::Absorbed;
 
 use crate::http::App;
 use crate::http::answer::{Answer, success, success_with};
+use crate::http::extract::{NamedRun, NoParams};
 use crate::http::problem::{Code, Problem};
-use crate::http::request::{NamedRun, NoParams};
 
 #[derive(Serialize)]
 struct Taken {

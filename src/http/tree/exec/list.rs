@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::http::App;
 use crate::http::answer::{Answer, success};
-use crate::http::request::{NoParams, TreeRequest};
+use crate::http::extract::{NoParams, TreeRequest};
 use crate::http::time::rfc3339;
 use crate::ops::run::pending::Decision;
 use crate::ops::run::record::{Phase, Purpose, Recorded};
 
-/// What is known of a run at a glance.
+/// A run at a glance.
 #[derive(Serialize)]
 pub(super) struct Summary<'a> {
     exec_id: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct Summary<'a> {
     first_seq: u64,
     /// The newest one; 0 when there is none.
     last_seq: u64,
-    /// What became of its changes: `open`, `underway`, `committed` or `discarded`; null for a run that asked for no
+    /// The state of its changes: `open`, `underway`, `committed` or `discarded`; null for a run that asked for no
     /// decision, or goes on.
     decision: Option<&'a str>,
     /// How it ended, without its output; null while it goes on.
@@ -41,7 +41,7 @@ impl<'a> Summary<'a> {
         Self {
             exec_id: recorded.id.as_str(),
             state: match recorded.phase() {
-                // Whoever has read the last event finds it ended.
+                // A caller that has read the last event finds the run ended.
                 _ if recorded.exit().is_some() => "ended",
                 Phase::Starting => "starting",
                 Phase::Running => "running",

@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use crate::http::App;
 use crate::http::answer::{Answer, success};
+use crate::http::extract::{JsonBody, JsonLimit, NamedRun, NoParams};
 use crate::http::problem::Problem;
-use crate::http::request::{JsonBody, JsonLimit, NamedRun, NoParams};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

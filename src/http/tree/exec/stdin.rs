@@ -4,7 +4,7 @@ use axum::extract::{Request, State};
 use serde::{Deserialize, Serialize};
 
 use crate::http::answer::{Answer, success_with};
-use crate::http::request::{NamedRun, Params};
+use crate::http::extract::{NamedRun, Params};
 use crate::http::{App, body};
 
 #[derive(Deserialize)]

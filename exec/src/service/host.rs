@@ -1,0 +1,243 @@
+//! The confinement that this host grants, found out by doing.
+//!
+//! A probe runs commands through the same path as every later run and looks at what happened: one that must work, so
+//! that a sandbox which starts nothing does not look perfectly safe, and some that must fail.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::unistd::{Gid, Uid, chown};
+use policy::{RunLimits, View};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::service::enforcement::Circumstances;
+use crate::service::launcher::Launcher;
+use crate::service::mounts::{Attachment, HOME, Role};
+use crate::service::networks::RunNetwork;
+use crate::service::run::result::ExecResult;
+use crate::service::run::spec::RunSpec;
+use crate::tier::{Enforcement, Layer, Network};
+use crate::walls::landlock::open_path;
+use crate::wire::Reach;
+
+/// The deadline of each canary.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The text that a canary would read where the walls have a hole.
+const SECRET: &str = "canary-outside-the-tree";
+
+/// The confinement that this host grants to runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostReport {
+    /// The layers of an ordinary run without network.
+    pub enforcement: Enforcement,
+    /// The attempts and their outcomes.
+    pub canaries: Vec<Canary>,
+    /// Programs on the whitelist that this host lacks.
+    pub missing_programs: Vec<String>,
+}
+
+/// One attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Canary {
+    /// The attempt, in words.
+    pub attempt: String,
+    /// Enforced: the attempt ended as it must. Otherwise how it ended, or why it was not made.
+    pub outcome: Layer,
+}
+
+impl HostReport {
+    /// Tells whether everything that was tried went as it must.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.canaries.iter().all(|canary| canary.outcome.is_enforced())
+    }
+}
+
+impl Launcher {
+    /// Finds out what this host grants, using a directory of its own inside `directory`, which it removes again.
+    ///
+    /// With `owner` the canaries run with that uid, as later runs will; without, with the service's own. When one
+    /// gets through walls that should have held, this launcher grants tier `process` at most from then on.
+    ///
+    /// # Errors
+    /// * [`Error::Resource`]: the directory could not be made.
+    /// * [`Error::Unsupported`]: a canary got through and the configured floor is above `process`.
+    /// * Any other error of [`Launcher::run`]: the command that must work did not run.
+    pub async fn probe(self: &Arc<Self>, directory: &Path, owner: Option<u32>) -> Result<HostReport, Error> {
+        let cage = Cage::build(directory, owner).map_err(Error::resource("mkdir"))?;
+        let mut canaries = vec![self.control(&cage).await?];
+        if self.landlock.is_ok() {
+            let outside = cage.outside.join("secret").display().to_string();
+            let service = self.service.pid.to_string();
+            canaries
+                .push(self.canary(&cage, "read a file outside the tree", &format!("cat '{outside}'")).await?);
+            canaries.push(
+                self.canary(
+                    &cage,
+                    "write a file outside the tree",
+                    &format!("echo x > '{outside}.new' && echo {SECRET}"),
+                )
+                .await?,
+            );
+            canaries.push(
+                self.canary(&cage, "execute a program from the tree", &format!("./copy -c 'echo {SECRET}'"))
+                    .await?,
+            );
+            let attempt = format!("kill -0 {service} && echo {SECRET}");
+            // In a namespace of its own the number may be one of the attempt's own processes, as in a container, where
+            // numbers are small.
+            let attempt = match self.mounts() {
+                true => format!("test -e /proc/{service} || {{ {attempt}; }}"),
+                false => attempt,
+            };
+            let canary = self.canary(&cage, "signal the service", &attempt).await?;
+            if self.mounts() {
+                let attempt = format!("test -e '{outside}' && echo {SECRET}");
+                canaries.push(self.canary(&cage, "see a file of the host", &attempt).await?);
+                let attempt = format!(
+                    "for p in /proc/[0-9]*; do case $p in /proc/$$) ;; *) test -r $p/status && grep -q 'Name:.*filesecbox' $p/status && echo {SECRET};; esac; done"
+                );
+                canaries.push(self.canary(&cage, "see a process of the host", &attempt).await?);
+            }
+            if owner.is_none() && self.supervises() && !self.mounts() {
+                let attempt = format!("chmod 600 '{outside}' && echo {SECRET}");
+                canaries
+                    .push(self.canary(&cage, "change the mode of a file outside the tree", &attempt).await?);
+                let inside = self.try_out(&cage, "chmod 640 inside && echo ok").await?;
+                if inside.stdout != "ok\n" {
+                    self.cannot_read(format!("an attempt inside the tree said `{}`", inside.stderr.trim()));
+                }
+            }
+            // Without an own uid, older kernels do not stop this signal; the layer `signals` says so, and it is no
+            // hole.
+            let expected = self.signals_are_stopped(owner);
+            canaries.extend(expected.then_some(canary));
+            if let Some(canary) = canaries.iter().find(|canary| !canary.outcome.is_enforced()) {
+                self.distrust(format!("the attempt to {} went wrong: {}", canary.attempt, canary.outcome));
+            }
+        }
+        self.require(self.config.isolation.minimum)?;
+        Ok(HostReport {
+            enforcement: self.usual(owner),
+            canaries,
+            missing_programs: self.programs.missing().into_iter().map(str::to_owned).collect(),
+        })
+    }
+
+    fn usual(&self, owner: Option<u32>) -> Enforcement {
+        self.enforcement(Circumstances {
+            own_uid: owner.is_some_and(|uid| uid != self.service.uid),
+            reach: Reach::Open,
+            network: Network::None,
+            run_network: &RunNetwork::Shared,
+        })
+    }
+
+    fn signals_are_stopped(&self, owner: Option<u32>) -> bool {
+        self.usual(owner).signals.is_enforced()
+    }
+
+    /// The command that must work.
+    async fn control(self: &Arc<Self>, cage: &Cage) -> Result<Canary, Error> {
+        let result = self.try_out(cage, "cat inside && echo ok > made && cat made").await?;
+        let outcome = if result.stdout == "inside\nok\n" {
+            Layer::Enforced
+        } else {
+            Layer::unavailable(format!("exit code {}: {}", result.exit_code, result.stderr.trim()))
+        };
+        Ok(Canary { attempt: "read and write inside the tree".to_owned(), outcome })
+    }
+
+    /// A command that must not print the secret.
+    async fn canary(self: &Arc<Self>, cage: &Cage, attempt: &str, script: &str) -> Result<Canary, Error> {
+        let result = self.try_out(cage, script).await?;
+        let outcome = if result.stdout.contains(SECRET) {
+            Layer::unavailable("it succeeded, and must not")
+        } else {
+            Layer::Enforced
+        };
+        Ok(Canary { attempt: attempt.to_owned(), outcome })
+    }
+
+    async fn try_out(self: &Arc<Self>, cage: &Cage, script: &str) -> Result<ExecResult, Error> {
+        let mounted = self.mounts();
+        let view = View {
+            tree: if mounted { policy::tree::WORKSPACE.into() } else { cage.tree.clone() },
+            scratch: if mounted { HOME.into() } else { cage.scratch.clone() },
+            sandbox_path: policy::tree::WORKSPACE.to_owned(),
+            aliases: Vec::new(),
+            owner: cage.owner,
+        };
+        let mut spec = RunSpec::new(view, "sh");
+        spec.recurs = false;
+        if mounted {
+            let attach = |at: &str, path: &Path, role| {
+                let directory = open_path(path).map_err(Error::resource("open"))?;
+                Ok(Attachment { at: at.to_owned(), directory: Arc::new(directory), role, generation: 0 })
+            };
+            spec.attachments = vec![
+                attach(policy::tree::WORKSPACE, &cage.tree, Role::Tree)?,
+                attach(HOME, &cage.scratch, Role::Home)?,
+            ];
+        }
+        spec.arguments = vec!["-c".to_owned(), script.to_owned()];
+        spec.environment = vec![("PATH".to_owned(), self.path_variable())];
+        spec.timeout = TIMEOUT;
+        spec.limits = RunLimits { output_bytes: 4096, ..RunLimits::default() };
+        self.run(spec).await
+    }
+
+    fn path_variable(&self) -> String {
+        let path: Vec<String> =
+            self.programs.search_path().iter().map(|path| path.display().to_string()).collect();
+        path.join(":")
+    }
+}
+
+/// A tree with a neighbour that must stay out of reach; removed when dropped.
+struct Cage {
+    root: PathBuf,
+    tree: PathBuf,
+    scratch: PathBuf,
+    outside: PathBuf,
+    owner: Option<u32>,
+}
+
+impl Cage {
+    fn build(directory: &Path, owner: Option<u32>) -> io::Result<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let root = directory.join(format!("probe-{}-{now}", std::process::id()));
+        fs::create_dir(&root)?;
+        let part = |name| root.join(name);
+        let cage =
+            Self { tree: part("tree"), scratch: part("scratch"), outside: part("outside"), root, owner };
+        for path in [&cage.tree, &cage.scratch, &cage.outside] {
+            fs::create_dir(path)?;
+        }
+        fs::write(cage.outside.join("secret"), SECRET)?;
+        fs::write(cage.tree.join("inside"), "inside\n")?;
+        fs::copy("/bin/sh", cage.tree.join("copy"))?;
+        if let Some(uid) = owner {
+            // The neighbour too: only Landlock stands between, not the owner of its files.
+            for path in [&cage.tree, &cage.scratch, &cage.outside] {
+                chown(path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid)))?;
+            }
+        }
+        Ok(cage)
+    }
+}
+
+impl Drop for Cage {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.root) {
+            tracing::warn!(
+                path = %self.root.display(), %error,
+                "failed to remove the directory of a probe: it stays"
+            );
+        }
+    }
+}

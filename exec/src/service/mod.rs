@@ -1,0 +1,12 @@
+//! The service's side of running commands: its handle on the launcher process, and what runs share and are lent.
+
+pub(crate) mod enforcement;
+pub(crate) mod host;
+pub(crate) mod host_namespaces;
+pub(crate) mod launcher;
+pub(crate) mod mounts;
+pub(crate) mod networks;
+pub(crate) mod owners;
+pub mod projects;
+pub(crate) mod residents;
+pub(crate) mod run;

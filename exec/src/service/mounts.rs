@@ -1,0 +1,120 @@
+//! Directories of the host that a mounted run sees besides the minimal root, cloned as mounts of the run's own.
+//!
+//! The service makes the clones, because a detached mount can be cloned only where it was made; the run's first
+//! process attaches them in its namespace.
+//!
+//! # References
+//! `open_tree(2)`, `mount_setattr(2)`; Documentation/filesystems/idmappings.rst of Linux.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::mount::{OpenTreeFlags, open_tree};
+
+use crate::error::Error;
+use crate::sys::{self, Extent, MountAttributes};
+use crate::wire::MOUNTS_MAX;
+
+/// A directory that a mounted run sees.
+#[derive(Clone, Debug)]
+pub struct Attachment {
+    /// Where it stands in the run: absolute, `/workspace`, below it, `/home/sandbox` or `/tmp`.
+    pub at: String,
+    /// The directory: of the host, or the root of a detached mount.
+    pub directory: Arc<OwnedFd>,
+    /// The role of the directory.
+    pub role: Role,
+    /// Tells directories apart that may come to have the same device and inode number one after the other, such as
+    /// the roots of overlay mounts. Equal for equal directories, 0 where an inode number is enough.
+    pub generation: u64,
+}
+
+/// The role of a directory in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The tree the command runs in; exactly one of these.
+    Tree,
+    /// A further skill.
+    Skill,
+    /// The home directory.
+    Home,
+    /// Temporary files; no program runs from here.
+    Temporary,
+}
+
+/// The mount points of [`Role::Home`] and [`Role::Temporary`] in the minimal root.
+pub const HOME: &str = "/home/sandbox";
+/// See [`HOME`].
+pub const TEMPORARY: &str = "/tmp";
+/// Where [`TEMPORARY`] leads: a Landlock rule on its parent holds for what is mounted there.
+const TEMPORARY_MOUNT: &str = "/private/tmp";
+
+/// The clones for one run, in the order in which they are attached: the tree before what stands below it.
+#[derive(Debug)]
+pub(crate) struct Clones {
+    pub(crate) at: Vec<String>,
+    pub(crate) mounts: Vec<OwnedFd>,
+    tree: usize,
+}
+
+impl Clones {
+    /// Clones what `attachments` name; with `code`, all but temporary files may hold code that is run.
+    ///
+    /// # Errors
+    /// [`Error::Attachments`] for none, too many, or other than one tree; [`Error::Resource`] when the kernel refuses.
+    pub(crate) fn of(attachments: &[Attachment], code: bool) -> Result<Self, Error> {
+        let trees = attachments.iter().filter(|attachment| attachment.role == Role::Tree).count();
+        if trees != 1 || attachments.len() > MOUNTS_MAX {
+            return Err(Error::Attachments { most: MOUNTS_MAX });
+        }
+        let mut sorted: Vec<&Attachment> = attachments.iter().collect();
+        sorted.sort_by_key(|attachment| attachment.at.matches('/').count());
+        let mut clones = Self { at: Vec::new(), mounts: Vec::new(), tree: 0 };
+        for attachment in sorted {
+            if attachment.role == Role::Tree {
+                clones.tree = clones.mounts.len();
+            }
+            let mut forbidden = MountAttributes::NO_SETUID.and(MountAttributes::NO_DEVICES);
+            if attachment.role == Role::Temporary || !code {
+                forbidden = forbidden.and(MountAttributes::NO_PROGRAMS);
+            }
+            let mount = clone_mount(attachment.directory.as_fd()).map_err(Error::resource("open_tree"))?;
+            sys::restrict_mount(mount.as_fd(), Extent::One, forbidden)
+                .map_err(Error::resource("mount_setattr"))?;
+            clones.mounts.push(mount);
+            clones.at.push(match attachment.at.as_str() {
+                TEMPORARY => TEMPORARY_MOUNT.to_owned(),
+                other => other.to_owned(),
+            });
+        }
+        Ok(clones)
+    }
+
+    /// The clone of the tree.
+    pub(crate) fn tree(&self) -> Option<BorrowedFd<'_>> {
+        self.mounts.get(self.tree).map(AsFd::as_fd)
+    }
+
+    /// The clone of the tree, of all that are here.
+    pub(crate) fn into_tree(self) -> Option<OwnedFd> {
+        self.mounts.into_iter().nth(self.tree)
+    }
+}
+
+/// A detached mount that shows what is below `directory`.
+fn clone_mount(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    Ok(open_tree(directory, "", flags)?)
+}
+
+/// A detached mount that shows what is below `directory` with the owners that `user_namespace` maps theirs to.
+///
+/// # Errors
+/// As `open_tree(2)` and `mount_setattr(2)`: `EPERM` without `CAP_SYS_ADMIN`, `EINVAL` where the file system cannot.
+pub(crate) fn clone_mapped(directory: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mount = clone_mount(directory)?;
+    sys::map_owners(mount.as_fd(), user_namespace)?;
+    Ok(mount)
+}

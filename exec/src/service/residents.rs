@@ -1,0 +1,341 @@
+//! [`Residents`]: first processes that have stayed after their run, for the next one that sees exactly the same.
+//!
+//! Most users run one short command after the other in the same place. A resident spares such a run the launcher, the
+//! making of namespaces and mounts, and most of the steps behind the walls. It ends as soon as its socket is closed, so it
+//! is enough to forget it.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::fstat;
+use rustix::net::{Shutdown, shutdown};
+
+use crate::error::Error;
+use crate::service::mounts::{Attachment, Role};
+use crate::service::networks::NetworkNamespace;
+use crate::wire::{Ceilings, Sockets, Whole};
+
+/// How long a resident waits for a run.
+const IDLE: Duration = Duration::from_secs(2);
+/// How many residents wait at once, for all users together. Each has a copy of the launcher's memory that no process
+/// writes to, a few mounts, and the process that is to become the next command.
+const WAITING_MAX: usize = 16;
+/// How many of them may be of one user: as many as it may have runs at once, unless configured; other users have some, too.
+const OWN_MAX: usize = 8;
+/// Residents count as processes of their user (`RLIMIT_NPROC`), whose runs may start so many less. One resident may
+/// wait for every so many processes that the user may have.
+const PROCESSES_EACH: u64 = 8;
+
+/// How long residents may take to end, all together, while a request waits for their end.
+const GOING: Duration = Duration::from_secs(1);
+/// How many surroundings are remembered, for [`IDLE`], to see that they recur.
+const SEEN_MAX: usize = 256;
+
+/// Everything that a run sees and may, but for its command, working directory and streams.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Surroundings {
+    pub(crate) identity: u32,
+    pub(crate) limits: Ceilings,
+    pub(crate) whole: Whole,
+    /// Which sockets, and the generation of the network namespace where it is the user's own.
+    pub(crate) network: (Sockets, Option<u64>),
+    /// Whether a Landlock ruleset is attached; which one follows from the rest.
+    pub(crate) has_walls: bool,
+    attached: Vec<Attached>,
+}
+
+/// A directory, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Attached {
+    at: String,
+    role: Role,
+    device: u64,
+    inode: u64,
+    generation: u64,
+}
+
+impl Surroundings {
+    /// The surroundings of a run in namespaces that sees `attachments`.
+    ///
+    /// # Errors
+    /// [`Error::Resource`] as `fstat(2)`.
+    pub(crate) fn new(
+        identity: u32,
+        (limits, whole): (Ceilings, Whole),
+        network: (Sockets, Option<u64>),
+        has_walls: bool,
+        attachments: &[Attachment],
+    ) -> Result<Self, Error> {
+        let attached = attachments.iter().map(|attachment| {
+            let stat = fstat(attachment.directory.as_fd()).map_err(Error::resource("fstat"))?;
+            Ok(Attached {
+                at: attachment.at.clone(),
+                role: attachment.role,
+                device: stat.st_dev,
+                inode: stat.st_ino,
+                generation: attachment.generation,
+            })
+        });
+        let attached = attached.collect::<Result<_, Error>>()?;
+        Ok(Self { identity, limits, whole, network, has_walls, attached })
+    }
+
+    /// How many of their user may wait.
+    fn most(&self) -> usize {
+        let share = usize::try_from(self.limits.processes / PROCESSES_EACH);
+        share.map_or(OWN_MAX, |share| share.min(OWN_MAX))
+    }
+
+    /// Tells whether a directory of this generation, which is not 0, is among what is seen.
+    fn has(&self, generation: u64) -> bool {
+        self.attached.iter().any(|attached| attached.generation == generation)
+    }
+}
+
+/// A first process that waits.
+#[derive(Debug)]
+pub(crate) struct Resident {
+    pub(crate) surroundings: Surroundings,
+    /// Its own mount of the tree, below which its runs begin.
+    pub(crate) tree: OwnedFd,
+    /// The socket of its runs.
+    pub(crate) socket: OwnedFd,
+    /// The socket of its launcher.
+    pub(crate) through: Arc<OwnedFd>,
+    /// The network namespace it lives in, which counts as in use for as long.
+    #[expect(
+        dead_code,
+        reason = "held, so that the table does not let go of a namespace with a process in it"
+    )]
+    pub(crate) namespace: Option<Arc<NetworkNamespace>>,
+}
+
+/// The residents that wait, the longest first.
+#[derive(Debug, Default)]
+pub(crate) struct Residents {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    residents: Vec<(Resident, Instant)>,
+    /// Whether a task ends the residents that have waited long enough.
+    is_tended: bool,
+    /// In what surroundings there were runs lately, by their hash, the longest ago first.
+    seen: VecDeque<(u64, Instant)>,
+}
+
+impl Residents {
+    /// Takes a resident with these `surroundings` that the launcher behind `through` has started.
+    pub(crate) fn take(&self, surroundings: &Surroundings, through: &Arc<OwnedFd>) -> Option<Resident> {
+        let mut waiting = self.waiting();
+        loop {
+            let fitting = |(resident, _): &(Resident, Instant)| resident.surroundings == *surroundings;
+            let index = waiting.residents.iter().rposition(fitting)?;
+            let (resident, _) = waiting.residents.remove(index);
+            if Arc::ptr_eq(&resident.through, through) && is_silent(&resident.socket) {
+                return Some(resident);
+            }
+        }
+    }
+
+    /// Tells whether there was another run in these surroundings a moment ago, so that a third is to be expected: a
+    /// caller who runs one command and goes shall not cost more than that. `false` also where none may wait.
+    pub(crate) fn recur(&self, surroundings: &Surroundings) -> bool {
+        if surroundings.most() == 0 {
+            return false;
+        }
+        let mut hasher = DefaultHasher::new();
+        surroundings.hash(&mut hasher);
+        let hash = hasher.finish();
+        let mut waiting = self.waiting();
+        let now = Instant::now();
+        let before = waiting.seen.iter().rposition(|(seen, _)| *seen == hash);
+        let before = before.and_then(|index| waiting.seen.remove(index));
+        if waiting.seen.len() >= SEEN_MAX {
+            waiting.seen.pop_front();
+        }
+        waiting.seen.push_back((hash, now));
+        before.is_some_and(|(_, when)| now.duration_since(when) < IDLE)
+    }
+
+    /// Lets one wait. Gives back what must be run so that it does not wait for ever, unless that is running.
+    #[must_use]
+    pub(crate) fn put(self: &Arc<Self>, resident: Resident) -> Option<Tending> {
+        let mut waiting = self.waiting();
+        let is_own =
+            |(other, _): &(Resident, Instant)| other.surroundings.identity == resident.surroundings.identity;
+        if waiting.residents.iter().filter(|other| is_own(other)).count() >= resident.surroundings.most()
+            && let Some(longest) = waiting.residents.iter().position(is_own)
+        {
+            waiting.residents.remove(longest);
+        }
+        if waiting.residents.len() >= WAITING_MAX {
+            waiting.residents.remove(0);
+        }
+        waiting.residents.push((resident, Instant::now()));
+        let is_tended = std::mem::replace(&mut waiting.is_tended, true);
+        (!is_tended).then(|| Tending { residents: Arc::downgrade(self) })
+    }
+
+    /// Lets go of those that see a directory of this generation, which is not 0, and waits until their mounts are gone, for
+    /// [`GOING`] at most.
+    pub(crate) fn let_go(&self, generation: u64) {
+        let fitting = |(resident, _): &mut (Resident, Instant)| resident.surroundings.has(generation);
+        let going: Vec<_> = self.waiting().residents.extract_if(.., fitting).collect();
+        let sockets: Vec<OwnedFd> = going.into_iter().map(|(resident, _)| resident.socket).collect();
+        for socket in &sockets {
+            let _ = shutdown(socket, Shutdown::Write);
+        }
+        let deadline = Instant::now() + GOING;
+        for socket in &sockets {
+            // The launcher, the last to have the other end, closes it when it has collected the process, which had given
+            // its mounts back by then.
+            let mut set = [PollFd::new(socket, PollFlags::empty())];
+            let patience = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
+            if !matches!(poll(&mut set, patience.as_ref()), Ok(1..)) {
+                tracing::warn!("a resident did not end in time: its mounts stay until it ends");
+            }
+        }
+    }
+
+    /// Lets go of those that have waited long enough; after how long there will be another, `None` when there is none.
+    fn tend(&self) -> Option<Duration> {
+        let mut waiting = self.waiting();
+        let now = Instant::now();
+        waiting.residents.retain(|(_, since)| now.duration_since(*since) < IDLE);
+        let next =
+            waiting.residents.first().map(|(_, since)| IDLE.saturating_sub(now.duration_since(*since)));
+        waiting.is_tended = next.is_some();
+        next
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing in the list is half-changed at a point that can panic.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets go of residents that have waited long enough.
+pub(crate) struct Tending {
+    residents: Weak<Residents>,
+}
+
+impl Tending {
+    /// Does so until none is left.
+    pub(crate) async fn until_none_waits(mut self) {
+        while let Some(wait) = self.residents.upgrade().and_then(|residents| residents.tend()) {
+            tokio::time::sleep(wait).await;
+        }
+        // From here on, another task tends the residents that wait.
+        self.residents = Weak::new();
+    }
+}
+
+impl Drop for Tending {
+    fn drop(&mut self) {
+        // Its runtime may have ended before it, as that of a probe does. Then no task tends the residents that wait.
+        if let Some(residents) = self.residents.upgrade() {
+            let mut waiting = residents.waiting();
+            waiting.is_tended = false;
+            waiting.residents.clear();
+        }
+    }
+}
+
+/// Tells whether nothing has come on the socket of a process that has nothing to say: not even its end.
+fn is_silent(socket: &OwnedFd) -> bool {
+    let mut set = [PollFd::new(socket, PollFlags::IN)];
+    matches!(poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A resident, and the end of its socket that its process has.
+    fn resident() -> (Resident, OwnedFd) {
+        resident_of(1)
+    }
+
+    fn resident_of(identity: u32) -> (Resident, OwnedFd) {
+        resident_among(identity, 256)
+    }
+
+    /// A resident of a user who may have so many `processes`.
+    fn resident_among(identity: u32, processes: u64) -> (Resident, OwnedFd) {
+        let limits = Ceilings { memory_bytes: 1, processes, cpu_seconds: 1, file_bytes: 1, open_files: 1 };
+        let whole = Whole { memory_bytes: 1, processes: 1 };
+        let surroundings =
+            Surroundings::new(identity, (limits, whole), (Sockets::Refused, None), false, &[]).unwrap();
+        let (socket, theirs) = crate::wire::packet_sockets().unwrap();
+        let (through, _) = crate::wire::packet_sockets().unwrap();
+        let (tree, _) = crate::wire::packet_sockets().unwrap();
+        (Resident { surroundings, tree, socket, through: Arc::new(through), namespace: None }, theirs)
+    }
+
+    #[test]
+    fn who_has_many_leaves_others_theirs() {
+        let residents = Arc::<Residents>::default();
+        let (others, theirs) = resident_of(2);
+        let _tending = residents.put(others);
+        let own: Vec<_> = (0..2 * WAITING_MAX)
+            .map(|_| {
+                let (own, theirs) = resident_of(1);
+                assert!(residents.put(own).is_none());
+                theirs
+            })
+            .collect();
+        assert!(is_silent(&theirs));
+        let waiting: Vec<bool> = own.iter().map(is_silent).collect();
+        assert_eq!(waiting.iter().filter(|waits| **waits).count(), OWN_MAX);
+        assert!(waiting.ends_with(&[true; OWN_MAX]));
+    }
+
+    #[test]
+    fn who_may_have_few_processes_has_few_of_them_waiting_or_none() {
+        for (processes, most) in [(40, 5), (16, 2), (8, 1)] {
+            let residents = Arc::<Residents>::default();
+            let own: Vec<_> = (0..10).map(|_| resident_among(1, processes)).collect();
+            let (own, theirs): (Vec<_>, Vec<_>) = own.into_iter().unzip();
+            let _tending: Vec<_> = own.into_iter().map(|own| residents.put(own)).collect();
+            assert_eq!(theirs.iter().filter(|theirs| is_silent(theirs)).count(), most, "{processes}");
+        }
+        let residents = Arc::<Residents>::default();
+        let (few, _) = resident_among(1, 7);
+        assert!(!residents.recur(&few.surroundings) && !residents.recur(&few.surroundings));
+        let (enough, _) = resident_among(1, 8);
+        assert!(!residents.recur(&enough.surroundings) && residents.recur(&enough.surroundings));
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_when_the_runtime_that_let_them_go_has_ended() {
+        let residents = Arc::<Residents>::default();
+        let (one, theirs) = resident();
+        let tending = residents.put(one).unwrap();
+        assert!(is_silent(&theirs));
+        drop(tending);
+        assert!(!is_silent(&theirs));
+        // And the next resident gets a task again.
+        assert!(residents.put(resident().0).is_some());
+    }
+
+    #[tokio::test]
+    async fn only_one_of_the_same_launcher_is_taken_and_somebody_comes_again_for_the_next() {
+        let residents = Arc::<Residents>::default();
+        let (one, theirs) = resident();
+        let (surroundings, through) = (one.surroundings.clone(), Arc::clone(&one.through));
+        let tending = residents.put(one).unwrap();
+        assert!(residents.put(resident().0).is_none());
+        let taken = residents.take(&surroundings, &through).unwrap();
+        assert!(residents.take(&surroundings, &through).is_none());
+        drop(taken);
+        assert!(!is_silent(&theirs));
+        tending.until_none_waits().await;
+        assert!(residents.put(resident().0).is_some());
+    }
+}

@@ -1,0 +1,177 @@
+//! Beginning a run: from its description to the hands of the launcher.
+//!
+//! The service makes the pipes and a socket of the run's own, hands their far stdio over, and then only waits (see
+//! [`watch`](super::watch)).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::hand_over::HandedOver;
+use super::handle::RunHandle;
+use super::live::Live;
+use super::result::ExecResult;
+use super::spec::{RunSpec, check, deadline};
+use super::stdio::StdioPipes;
+use crate::error::Error;
+use crate::service::launcher::Launcher;
+use crate::service::mounts::Role;
+use crate::service::networks::RunNetwork;
+use crate::service::residents::Surroundings;
+use crate::tier::Network;
+use crate::wire::{Ceilings, Command, Place, Request, Sockets, Whole};
+
+impl Launcher {
+    /// Runs one command and waits for its end, its deadline, or the death of the launcher.
+    ///
+    /// A command that fails, is killed or times out is a result. When the future is dropped, the whole tree of
+    /// processes is killed.
+    ///
+    /// # Errors
+    /// * [`Error::Unsupported`], [`Error::Identity`]: the host does not grant what is demanded.
+    /// * [`Error::ProgramNotAllowed`], [`Error::ProgramMissing`]: the program may not or cannot run.
+    /// * [`Error::TooLarge`], [`Error::Unpassable`]: input or arguments that cannot be handed_over over.
+    /// * [`Error::Tree`], [`Error::Directory`]: the tree or the working directory cannot be opened.
+    /// * [`Error::Step`]: confining the new process failed; the program did not start.
+    /// * [`Error::Networks`]: there are too many commands of too many users and agents at once.
+    /// * [`Error::LauncherStart`], [`Error::LauncherDied`], [`Error::Walls`], [`Error::Resource`]: the host failed.
+    pub async fn run(self: &Arc<Self>, spec: RunSpec) -> Result<ExecResult, Error> {
+        self.begin(spec, None).await?.end().await
+    }
+
+    /// As [`Launcher::run`], for a caller who takes part in the run while it is under way.
+    ///
+    /// # Errors
+    /// As [`Launcher::run`].
+    pub async fn run_live(self: &Arc<Self>, spec: RunSpec, live: Live) -> Result<ExecResult, Error> {
+        self.begin(spec, Some(live)).await?.end().await
+    }
+
+    /// Hands a command to the launcher, and is done: for a caller who has to leave the runtime's own threads on the way
+    /// there anyhow, and can come back while the command starts.
+    ///
+    /// Waits only for a launcher that is behind or gone.
+    ///
+    /// # Errors
+    /// As [`Launcher::run`], but for what happens later.
+    pub async fn begin(
+        self: &Arc<Self>,
+        mut spec: RunSpec,
+        mut live: Option<Live>,
+    ) -> Result<RunHandle, Error> {
+        let began = Instant::now();
+        check(&spec)?;
+        let floor = self.config.isolation.minimum;
+        self.require(spec.minimum.map_or(floor, |minimum| minimum.max(floor)))?;
+        if spec.network == Network::Proxy && !self.offers_proxy() {
+            return Err(Error::NoProxy);
+        }
+        let identity = self.identity(spec.view.owner)?;
+        let run_network = self.network_of(spec.network_of.as_ref(), spec.network).await?;
+        let mut request = self.request(&spec, identity)?;
+        request.sockets = run_network.sockets(spec.network);
+        request.is_live = live.is_some();
+        request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
+        let surroundings = self.common(&spec, &request, &run_network)?;
+        request.may_stay = surroundings.as_ref().is_some_and(|surroundings| self.recur(surroundings));
+        let stdin = spec.stdin.take();
+        let stdio = StdioPipes::open(stdin, live.as_mut())?;
+        let handed_over = match surroundings.as_ref().and_then(|surroundings| self.resident(surroundings)) {
+            Some(resident) => self.hand_on(&spec, resident, &stdio, request)?,
+            None => Err(request),
+        };
+        let is_residents = handed_over.is_ok();
+        let HandedOver { reports, through, tree, supervised } = match handed_over {
+            Ok(handed_over) => handed_over,
+            Err(request) => self.launch(&spec, &stdio, request, &run_network).await?,
+        };
+        let pipes = stdio.ours;
+        let has_own_uid = identity.is_some();
+        let launcher = Arc::clone(self);
+        Ok(RunHandle {
+            launcher,
+            spec,
+            live,
+            began,
+            has_own_uid,
+            run_network,
+            pipes,
+            reports,
+            through,
+            lasting: surroundings.zip(tree),
+            is_residents,
+            supervised,
+        })
+    }
+
+    /// The surroundings of a run, when its first process may stay for another run with the same.
+    fn common(
+        &self,
+        spec: &RunSpec,
+        request: &Request,
+        run_network: &RunNetwork,
+    ) -> Result<Option<Surroundings>, Error> {
+        let Some(identity) = request.identity.filter(|_| self.mounts()) else { return Ok(None) };
+        // A skill is mounted on a directory of the workspace: a process that removes that directory takes the mount
+        // off.
+        let may_lose = spec.attachments.iter().any(|attachment| attachment.role == Role::Skill);
+        let is_apart = spec.network_of.is_none() && run_network.namespace().is_some();
+        if request.has_terminal || !spec.recurs || may_lose || is_apart {
+            return Ok(None);
+        }
+        let limits = (request.limits, request.whole);
+        let network = (request.sockets, run_network.namespace().map(|namespace| namespace.generation()));
+        Surroundings::new(identity, limits, network, request.has_walls, &spec.attachments).map(Some)
+    }
+
+    /// The uid a run takes; `None` keeps the service's.
+    fn identity(&self, owner: Option<u32>) -> Result<Option<u32>, Error> {
+        match owner {
+            Some(uid) if uid == self.service.uid => Ok(None),
+            Some(uid) if !self.hello().can_change_identity => Err(Error::Identity { uid }),
+            other => Ok(other),
+        }
+    }
+
+    fn request(&self, spec: &RunSpec, identity: Option<u32>) -> Result<Request, Error> {
+        let program = self.programs.file(&spec.program)?.to_path_buf();
+        let limits = &spec.limits;
+        let mut arguments = Vec::with_capacity(spec.arguments.len() + 1);
+        arguments.push(spec.program.clone());
+        arguments.extend_from_slice(&spec.arguments);
+        let processes = match identity {
+            Some(_) => limits.processes,
+            // The supervisor counts the processes of the run.
+            None if self.supervises() => u64::MAX,
+            // The kernel counts them in the run's user namespace.
+            None if self.counts_apart() => limits.processes,
+            None => limits.processes.saturating_add(self.census.of(self.service.uid)),
+        };
+        Ok(Request {
+            command: Command {
+                program,
+                arguments,
+                environment: spec.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+            },
+            identity,
+            deadline_ms: u64::try_from(deadline(spec).as_millis()).unwrap_or(u64::MAX),
+            place: Place::Host { tree: spec.view.tree.clone() },
+            limits: Ceilings {
+                memory_bytes: limits.memory_bytes,
+                processes,
+                cpu_seconds: limits.cpu_seconds,
+                file_bytes: limits.file_bytes,
+                open_files: limits.open_files,
+            },
+            whole: Whole {
+                memory_bytes: limits.run_memory_bytes,
+                // The first process of a mounted run is none of the user's.
+                processes: limits.processes.saturating_add(u64::from(self.mounts())),
+            },
+            sockets: Sockets::Refused,
+            has_walls: self.landlock.is_ok(),
+            is_live: false,
+            has_terminal: false,
+            may_stay: false,
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! How a run gets to the process that starts it: a resident that waits for it, or the launcher.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use policy::RelPath;
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+
+use super::spec::RunSpec;
+use super::stdio::StdioPipes;
+use crate::error::Error;
+use crate::service::launcher::Launcher;
+use crate::service::mounts::{Clones, Role};
+use crate::service::networks::RunNetwork;
+use crate::service::residents::Resident;
+use crate::supervisor::Supervised;
+use crate::tier::Network;
+use crate::walls::landlock::{Own, open_path};
+use crate::wire::{self, Descriptors, MOUNTS_MAX, Next, Place, Request, packet_sockets};
+
+impl Launcher {
+    /// Gives a run to a resident. Gives the request back when the resident is gone.
+    pub(super) fn hand_on(
+        &self,
+        spec: &RunSpec,
+        resident: Resident,
+        stdio: &StdioPipes,
+        request: Request,
+    ) -> Result<Result<HandedOver, Request>, Error> {
+        let Resident { socket, through, tree, .. } = resident;
+        let directory = enter(tree.as_fd(), &spec.directory)?;
+        let Request { command, deadline_ms, is_live, .. } = request;
+        let next = Next { command, deadline_ms, is_live };
+        match wire::send_next(socket.as_fd(), &next, stdio.theirs(self.null.as_fd()), directory.as_fd()) {
+            Ok(()) => Ok(Ok(HandedOver { reports: socket, through, tree: Some(tree), supervised: None })),
+            Err(_) => Ok(Err(Request { command: next.command, ..request })),
+        }
+    }
+
+    /// Opens what the run needs and hands it over.
+    pub(super) async fn launch(
+        self: &Arc<Self>,
+        spec: &RunSpec,
+        stdio: &StdioPipes,
+        mut request: Request,
+        run_network: &RunNetwork,
+    ) -> Result<HandedOver, Error> {
+        let clones = match self.mounts() {
+            true => Some(Clones::of(&spec.attachments, self.config.code_in_trees)?),
+            false => None,
+        };
+        if let Some(clones) = &clones {
+            request.place = Place::Mounted { at: clones.at.clone(), leases: spec.leases.len() };
+        }
+        let Opened { directory, walls, own } = self.surroundings(spec, clones.as_ref())?;
+        let (reports, run) = packet_sockets().map_err(Error::resource("socketpair"))?;
+        let descriptors = Descriptors {
+            run: run.as_fd(),
+            stdio: stdio.theirs(self.null.as_fd()),
+            directory: directory.as_fd(),
+            walls: walls.as_ref().map(|ruleset| ruleset.as_fd()),
+            network: run_network.namespace().map(|namespace| namespace.as_fd()),
+            mounts: clones
+                .as_ref()
+                .map(|clones| clones.mounts.iter().map(AsFd::as_fd).collect())
+                .unwrap_or_default(),
+            leases: match &clones {
+                Some(_) => spec.leases.iter().map(|lease| lease.as_fd()).collect(),
+                None => Vec::new(),
+            },
+        };
+        let through = self.submit(&request, &descriptors).await?;
+        let tree = clones.filter(|_| request.may_stay).and_then(Clones::into_tree);
+        let is_supervised = request.identity.is_none() && self.supervises();
+        let processes = spec.limits.processes;
+        let supervised = is_supervised.then_some(Supervised { own, processes });
+        Ok(HandedOver { reports, through, tree, supervised })
+    }
+}
+
+/// A run that was handed over.
+pub(super) struct HandedOver {
+    /// Its socket.
+    pub(super) reports: OwnedFd,
+    /// The launcher's.
+    pub(super) through: Arc<OwnedFd>,
+    /// Its own mount of the tree, when its first process may stay.
+    pub(super) tree: Option<OwnedFd>,
+    /// The facts for its supervisor, when it has one.
+    pub(super) supervised: Option<Supervised>,
+}
+
+/// The descriptors that are opened for a run.
+struct Opened {
+    /// The working directory.
+    directory: OwnedFd,
+    walls: Option<Arc<OwnedFd>>,
+    /// The directories of its own that are not mounted for it.
+    own: Vec<OwnedFd>,
+}
+
+impl Launcher {
+    /// Opens the working directory, and finds or builds the walls around what the run sees.
+    fn surroundings(&self, spec: &RunSpec, clones: Option<&Clones>) -> Result<Opened, Error> {
+        let has_ports = clones.is_some() || spec.network == Network::Host;
+        let build = |own: &[Own<'_>]| {
+            let walls = self.walls().filter(|_| self.landlock.is_ok());
+            walls.map(|walls| walls.ruleset(own, has_ports).map_err(Error::Walls)).transpose()
+        };
+        if let Some(clones) = clones {
+            let tree = clones.tree().ok_or(Error::Attachments { most: MOUNTS_MAX })?;
+            // Rules on the parent hold for the temporary directory, another in every run.
+            let kept = spec.attachments.iter().filter(|attachment| attachment.role != Role::Temporary);
+            let own: Vec<Own<'_>> =
+                kept.map(|attachment| (attachment.directory.as_fd(), attachment.generation)).collect();
+            let directory = enter(tree, &spec.directory)?;
+            return Ok(Opened { directory, walls: build(&own)?, own: Vec::new() });
+        }
+        let place =
+            |path: &Path| open_path(path).map_err(|source| Error::Tree { path: path.to_path_buf(), source });
+        let tree = place(&spec.view.tree)?;
+        let scratch = place(&spec.view.scratch)?;
+        let directory = enter(tree.as_fd(), &spec.directory)?;
+        let walls = build(&[(tree.as_fd(), 0), (scratch.as_fd(), 0)])?;
+        Ok(Opened { directory, walls, own: vec![tree, scratch] })
+    }
+}
+
+/// Opens the working directory beneath the tree; the kernel refuses to leave it by any link.
+fn enter(tree: BorrowedFd<'_>, directory: &RelPath) -> Result<OwnedFd, Error> {
+    let path = if directory.is_root() { "." } else { directory.as_str() };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(tree, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+        .map_err(|error| Error::Directory { directory: directory.to_string(), source: error.into() })
+}

@@ -1,0 +1,225 @@
+//! [`Streams`]: the standard streams of a run under way.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+use tokio::time::Sleep;
+
+use super::next::{Event, LiveSink, next_input, passed, readable, reserve};
+use super::watched;
+use crate::error::Error;
+use crate::service::launcher::buffers::Buffers;
+use crate::service::run::input::{Input, Progress};
+use crate::service::run::live::{Chunk, Feed};
+use crate::service::run::output::{Capture, Stream};
+use crate::service::run::output_pipe::{LATE, OutputPipe};
+use crate::service::run::stdio::ServicePipes;
+
+/// The character that tells the reader of a terminal the end of input (`VEOF`, termios(3)).
+const END_OF_INPUT: u8 = 4;
+/// How often a pipe is read at the end of its run before it is watched: more than it holds at once.
+const READS_MAX: usize = 4;
+/// Size of a pipe whose writer fills it, in bytes; the system's default is 64 KiB (pipe(7)).
+const WIDE_PIPE_BYTES: i32 = 512 * 1024;
+
+/// The service's ends of the pipes of a run, and where its output goes.
+pub(super) struct Streams {
+    out: Option<OutputPipe>,
+    err: Option<OutputPipe>,
+    /// When standard output is watched from; `None` once it is.
+    late: Option<Pin<Box<Sleep>>>,
+    input: Option<Input<AsyncFd<OwnedFd>>>,
+    /// The buffer that output is read into.
+    pub(super) buffer: Box<[u8]>,
+    /// Where it goes as it comes, besides into the result.
+    sink: Option<LiveSink>,
+}
+
+impl Streams {
+    /// Writes as much of the input as the pipe takes, and watches the rest.
+    ///
+    /// # Errors
+    /// [`Error::Resource`]: the event loop takes no more descriptors.
+    pub(super) fn new(
+        pipes: ServicePipes,
+        buffer: Box<[u8]>,
+        output: Option<mpsc::Sender<Chunk>>,
+    ) -> Result<Self, Error> {
+        let input = match pipes.input {
+            Some(mut input) => match input.write_all_at_once() {
+                Progress::Over => None,
+                Progress::Done if input.more.is_none() => None,
+                Progress::Done | Progress::Blocked => Some(Input {
+                    pipe: watched(input.pipe, Interest::WRITABLE)?,
+                    bytes: input.bytes,
+                    written: input.written,
+                    more: input.more,
+                    is_terminal: input.is_terminal,
+                }),
+            },
+            None => None,
+        };
+        let mut streams = Self {
+            out: Some(OutputPipe::Unwatched(pipes.out)),
+            err: pipes.err.map(|err| OutputPipe::Unwatched(err).watched()).transpose()?,
+            late: Some(Box::pin(tokio::time::sleep(LATE))),
+            input,
+            buffer,
+            sink: output.map(|sender| LiveSink { sender, room: None }),
+        };
+        if streams.sink.is_some() {
+            streams.watch_output()?;
+        }
+        Ok(streams)
+    }
+
+    /// Waits for the next event on a stream. While the sink has no room, no output is read.
+    pub(super) async fn next(&mut self) -> Event {
+        let may_read = match &mut self.sink {
+            None => true,
+            Some(sink) => {
+                if sink.room.is_none() {
+                    sink.room = sink.sender.clone().try_reserve_owned().ok();
+                }
+                sink.room.is_some()
+            }
+        };
+        let waits_for_room = !may_read && !self.have_ended();
+        tokio::select! {
+            biased;
+            room = reserve(self.sink.as_ref()), if waits_for_room => Event::Room(room),
+            () = passed(self.late.as_mut()) => Event::Late,
+            () = readable(self.out.as_ref()), if may_read => Event::Output(Stream::Out),
+            () = readable(self.err.as_ref()), if may_read => Event::Output(Stream::Err),
+            event = next_input(self.input.as_mut()) => event,
+        }
+    }
+
+    /// Tells whether both pipes of output were read to their end.
+    pub(super) fn have_ended(&self) -> bool {
+        self.out.is_none() && self.err.is_none()
+    }
+
+    /// Tells whether output also goes to a sink.
+    pub(super) fn have_sink(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// Tells whether output waits only because the sink takes it slowly.
+    pub(super) fn wait_for_sink(&self) -> bool {
+        self.sink.as_ref().is_some_and(|sink| sink.sender.capacity() == 0)
+    }
+
+    /// The sink has room for a piece, or takes none any more.
+    pub(super) fn take_room(&mut self, room: Option<mpsc::OwnedPermit<Chunk>>) {
+        match (&mut self.sink, room) {
+            (Some(sink), Some(room)) => sink.room = Some(room),
+            _ => self.sink = None,
+        }
+    }
+
+    /// The command has lived for a moment: from now on its output is read as it comes.
+    ///
+    /// # Errors
+    /// As [`Streams::new`].
+    pub(super) fn become_late(&mut self, capture: &mut Capture) -> Result<(), Error> {
+        self.read(Stream::Out, capture);
+        self.watch_output()
+    }
+
+    /// Reads some output of the stream that has some.
+    ///
+    /// # Errors
+    /// As [`Streams::new`].
+    pub(super) fn take_output(&mut self, stream: Stream, capture: &mut Capture) -> Result<(), Error> {
+        if stream == Stream::Err && self.sink.is_none() {
+            // Output that was written before stands before it, noticed or not.
+            self.read(Stream::Out, capture);
+        }
+        if self.read(stream, capture) { self.watch_output() } else { Ok(()) }
+    }
+
+    /// The main process is gone: ends the input, and reads the output that is there at once.
+    ///
+    /// # Errors
+    /// As [`Streams::new`].
+    pub(super) fn finish(&mut self, capture: &mut Capture) -> Result<(), Error> {
+        self.input = None;
+        if self.late.is_none() {
+            return Ok(());
+        }
+        // There is no sink, which might have no room.
+        for stream in [Stream::Out, Stream::Err] {
+            for _ in 0..READS_MAX {
+                if !self.read(stream, capture) {
+                    break;
+                }
+            }
+        }
+        self.watch_output()
+    }
+
+    /// Writes what standard input takes now.
+    pub(super) fn write_input(&mut self) {
+        let Some(input) = &mut self.input else { return };
+        match input.write_some() {
+            Progress::Over => self.input = None,
+            Progress::Done if input.more.is_none() => self.input = None,
+            Progress::Done | Progress::Blocked => {}
+        }
+    }
+
+    /// Takes more input, or its end (`None`).
+    pub(super) fn take_feed(&mut self, feed: Option<Feed>) {
+        let Some(input) = &mut self.input else { return };
+        match feed {
+            Some(Feed::Bytes(bytes)) => (input.bytes, input.written) = (bytes, 0),
+            // The terminal stays open: the command writes to it, and may go on reading.
+            Some(Feed::End) if input.is_terminal => (input.bytes, input.written) = (vec![END_OF_INPUT], 0),
+            Some(Feed::End) | None => self.input = None,
+        }
+    }
+
+    fn watch_output(&mut self) -> Result<(), Error> {
+        if self.late.take().is_none() {
+            return Ok(());
+        }
+        self.out = self.out.take().map(OutputPipe::watched).transpose()?;
+        Ok(())
+    }
+
+    /// Reads some output; tells whether there was any.
+    fn read(&mut self, stream: Stream, capture: &mut Capture) -> bool {
+        let pipe = match stream {
+            Stream::Out => &mut self.out,
+            Stream::Err => &mut self.err,
+        };
+        let Some(open) = pipe else { return false };
+        match open.read(&mut self.buffer) {
+            Ok(length) if length > 0 => {
+                let bytes = self.buffer.get(..length).unwrap_or_default();
+                capture.push(stream, bytes);
+                if let Some(room) = self.sink.as_mut().and_then(|sink| sink.room.take()) {
+                    room.send(Chunk { stream, bytes: bytes.to_vec() });
+                }
+                if length == Buffers::BYTES {
+                    widen(open.as_fd());
+                }
+                return true;
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            _ => *pipe = None,
+        }
+        false
+    }
+}
+
+/// Gives a busy pipe more room; the default stays when the user's share of pipe memory is used up.
+fn widen(pipe: BorrowedFd<'_>) {
+    let _ = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(WIDE_PIPE_BYTES));
+}

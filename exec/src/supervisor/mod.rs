@@ -1,0 +1,156 @@
+//! The supervisor of one run that shares the uid of the service: it answers the system calls that a uid of the run's
+//! own would confine.
+//!
+//! Landlock mediates neither the calls that change the mode, the owner or the times of a file, nor those that make
+//! processes, nor, before Linux 6.12, those that send signals. A run with the service's uid could close any directory of
+//! the service with the first, keep every other run from forking with the second, and end the service with the third. So
+//! its closing filter sends these calls here (seccomp_unotify(2)):
+//!
+//! * a change of attributes is *made by this thread*, and only to a file that it has opened beneath one of the run's own
+//!   directories; nothing is left to the kernel after a look at what a pointer leads to, which the caller can change;
+//! * a call that makes a process is counted against the run's share, and then left to the kernel. Nothing behind a
+//!   pointer is judged;
+//! * a signal is left to the kernel when it goes to a process of the run's group, which none of them can leave. A process
+//!   that ended between the look and the kernel's act would have to have its number taken by another at once, after all
+//!   other numbers were given out.
+//!
+//! Each run has a supervisor of its own, one thread of the service with a low priority, so that a run which floods it
+//! waits for itself. The thread ends with the last process of the run. If it dies with the service, the kernel answers
+//! `ENOSYS`.
+//!
+//! | Module | Holds |
+//! | --- | --- |
+//! | [`call`] | what a call asks for, read from its number and arguments |
+//! | [`target`] | the thread that makes it: its memory, its directories |
+//! | [`beneath`] | opening what it names, beneath the run's own directories |
+//! | [`forks`] | how many processes the run has |
+//!
+//! # References
+//! seccomp_unotify(2), openat2(2), proc_pid_mem(5).
+
+mod beneath;
+mod call;
+mod forks;
+mod target;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use self::beneath::Grounds;
+use self::call::{Attribute, Call, Change, Object, Receiver};
+use self::forks::Forks;
+use self::target::Target;
+use crate::sys::{self, Answer, Notification};
+
+/// Size of the stack of a supervisor, in bytes.
+const STACK_BYTES: usize = 128 * 1024;
+/// How much a supervisor gives way to other threads (setpriority(2)).
+const NICENESS: i32 = 5;
+
+/// The facts of a run that its supervisor needs.
+#[derive(Debug)]
+pub(crate) struct Supervised {
+    /// The directories that are the run's own.
+    pub(crate) own: Vec<OwnedFd>,
+    /// Processes and threads that it may have.
+    pub(crate) processes: u64,
+}
+
+/// Starts the supervisor of the run whose group of processes is `group`, and whose calls arrive on `listener`.
+///
+/// # Errors
+/// As `pthread_create(3)`: `EAGAIN`. The kernel then answers the run's calls `ENOSYS`.
+pub(crate) fn start(supervised: Supervised, listener: OwnedFd, group: i32) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("supervisor".to_owned()).stack_size(STACK_BYTES);
+    let mut supervisor = Supervisor {
+        grounds: Grounds::new(supervised.own),
+        forks: Forks::new(group, supervised.processes),
+        group,
+        listener,
+    };
+    thread.spawn(move || supervisor.serve()).map(drop)
+}
+
+struct Supervisor {
+    listener: OwnedFd,
+    grounds: Grounds,
+    forks: Forks,
+    /// The group of the run's processes.
+    group: i32,
+}
+
+impl Supervisor {
+    /// Answers one call after the other until no process is left that could make one.
+    fn serve(&mut self) {
+        // A thread's own priority (setpriority(2), "C library/kernel differences").
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+        sys::wake_in_turn(self.listener.as_fd());
+        loop {
+            let mut set = [PollFd::new(&self.listener, PollFlags::IN)];
+            match poll(&mut set, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+            }
+            let happened = set.map(|entry| entry.revents());
+            if happened.iter().any(|events| events.contains(PollFlags::IN)) {
+                // `ENOENT`: the caller was killed.
+                if let Ok(notification) = sys::receive_notification(self.listener.as_fd()) {
+                    let answer = self.judge(&notification);
+                    let _ = sys::answer(self.listener.as_fd(), notification.id, answer);
+                }
+            } else if happened.iter().any(|events| events.intersects(PollFlags::HUP | PollFlags::ERR)) {
+                // Linux 5.9; Landlock is newer.
+                return;
+            }
+        }
+    }
+
+    fn judge(&mut self, notification: &Notification) -> Answer {
+        let made = match Call::read(notification.number, &notification.arguments) {
+            Ok(Call::Fork) if self.forks.admit() => return Answer::Continue,
+            Ok(Call::Fork) => Err(rustix::io::Errno::AGAIN),
+            Ok(Call::Change(change)) => self.make(notification, &change),
+            Ok(Call::Signal(receiver)) if self.is_own(receiver) => return Answer::Continue,
+            Ok(Call::Signal(_)) => Err(rustix::io::Errno::PERM),
+            Err(errno) => Err(errno),
+        };
+        match made {
+            Ok(()) => Answer::Made,
+            Err(errno) => Answer::Failed(errno.raw_os_error()),
+        }
+    }
+
+    /// Tells whether a signal stays within the run.
+    fn is_own(&self, receiver: Receiver) -> bool {
+        match receiver {
+            Receiver::Process(number) => (number > 0)
+                .then(|| rustix::process::Pid::from_raw(number))
+                .flatten()
+                .and_then(|process| rustix::process::getpgid(Some(process)).ok())
+                .is_some_and(|group| group.as_raw_pid() == self.group),
+            Receiver::Group(number) => number == self.group,
+            Receiver::OwnGroup => true,
+            Receiver::Everyone => false,
+        }
+    }
+
+    /// Makes a change to what the caller names, if that is beneath the run's own directories.
+    fn make(&self, notification: &Notification, change: &Change) -> rustix::io::Result<()> {
+        let target = Target::open(self.listener.as_fd(), notification)?;
+        let attribute = match change.attribute {
+            Attribute::Mode(mode) => beneath::Attribute::Mode(mode),
+            Attribute::Owner { uid, gid } => beneath::Attribute::Owner { uid, gid },
+            Attribute::Times(times) => beneath::Attribute::Times(target.times(times)?),
+        };
+        let found = match change.object {
+            Object::Descriptor(number) => target.descriptor(number)?,
+            Object::Path { from, address, follow, may_be_empty } => {
+                let path = target.path(address)?;
+                target.find(from, &path, follow, may_be_empty)?
+            }
+        };
+        self.grounds.change(&found, attribute)
+    }
+}

@@ -1,0 +1,295 @@
+//! Which files on this host are the programs that may run.
+//!
+//! Names become files once, when the launcher is prepared. A program that the host upgrades later is another file
+//! and stays refused until then, by design: what may run is what was looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use policy::command::{CommandPolicy, Profile};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::walls::binary::{self, Binary};
+
+/// Which programs may run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whitelist {
+    /// Only these.
+    Listed {
+        /// Names that a caller may start.
+        direct: Vec<String>,
+        /// Further names that running programs may start.
+        helpers: Vec<String>,
+    },
+    /// A caller may start these; running programs may start every program in the system directories.
+    Open {
+        /// Names that a caller may start.
+        direct: Vec<String>,
+    },
+}
+
+impl From<&CommandPolicy> for Whitelist {
+    fn from(policy: &CommandPolicy) -> Self {
+        let direct = policy.direct().map(str::to_owned).collect();
+        match policy.profile() {
+            Profile::Strict | Profile::Default => {
+                Self::Listed { direct, helpers: policy.helpers().map(str::to_owned).collect() }
+            }
+            Profile::Open => Self::Open { direct },
+        }
+    }
+}
+
+impl Whitelist {
+    fn direct(&self) -> &[String] {
+        match self {
+            Self::Listed { direct, .. } | Self::Open { direct } => direct,
+        }
+    }
+
+    fn helpers(&self) -> &[String] {
+        match self {
+            Self::Listed { helpers, .. } => helpers,
+            Self::Open { .. } => &[],
+        }
+    }
+}
+
+/// The search path of a host whose administrator says nothing.
+pub const SEARCH_PATH: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+
+/// How many interpreters an interpreter may have; the kernel's own bound (execve(2)).
+const INTERPRETERS_MAX: usize = 4;
+
+/// The programs of a whitelist as files of this host.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The file by which each direct name is started; `None` when the host has none.
+    direct: BTreeMap<String, Option<PathBuf>>,
+    /// All that may be executed, resolved: programs, loaders, interpreters.
+    executable: BTreeSet<PathBuf>,
+    /// Libraries of programs outside the system's directories.
+    libraries: BTreeSet<PathBuf>,
+    /// Names of helpers that the host lacks.
+    missing_helpers: Vec<String>,
+    /// The names a run may use, for messages.
+    names: BTreeSet<String>,
+    search_path: Vec<PathBuf>,
+    open: bool,
+}
+
+impl Programs {
+    /// Looks for every name of `whitelist` in `search_path`, in order.
+    ///
+    /// A real program is preferred over a script of the same name that comes earlier: such scripts are version
+    /// managers' shims, which choose another program by rules and files that a run cannot see.
+    #[must_use]
+    pub fn resolve(whitelist: &Whitelist, search_path: &[PathBuf]) -> Self {
+        let mut programs = Self {
+            direct: BTreeMap::new(),
+            executable: BTreeSet::new(),
+            libraries: BTreeSet::new(),
+            missing_helpers: Vec::new(),
+            names: BTreeSet::new(),
+            search_path: search_path.to_vec(),
+            open: matches!(whitelist, Whitelist::Open { .. }),
+        };
+        for name in whitelist.direct() {
+            let file = programs.admit(name, INTERPRETERS_MAX);
+            programs.direct.insert(name.clone(), file);
+        }
+        for name in whitelist.helpers() {
+            if programs.admit(name, INTERPRETERS_MAX).is_none() {
+                programs.missing_helpers.push(name.clone());
+            }
+        }
+        programs
+    }
+
+    /// The file to start for the direct name `name`.
+    ///
+    /// # Errors
+    /// * [`Error::ProgramNotAllowed`]: the name is not on the list (paths never are).
+    /// * [`Error::ProgramMissing`]: it is, but the host lacks it.
+    pub fn file(&self, name: &str) -> Result<&Path, Error> {
+        match self.direct.get(name) {
+            Some(Some(file)) => Ok(file),
+            Some(None) => Err(Error::ProgramMissing { program: name.to_owned() }),
+            None => {
+                let allowed: Vec<&str> = self.direct.keys().map(String::as_str).collect();
+                Err(Error::ProgramNotAllowed { program: shorten(name), allowed: allowed.join(" ") })
+            }
+        }
+    }
+
+    /// The names on the list that this host lacks, direct ones first.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&str> {
+        let direct = self.direct.iter().filter(|(_, file)| file.is_none()).map(|(name, _)| name.as_str());
+        direct.chain(self.missing_helpers.iter().map(String::as_str)).collect()
+    }
+
+    /// All names that a process of a run may execute, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// Tells whether running programs may start every program in the system directories.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// The directories searched, in order.
+    #[must_use]
+    pub fn search_path(&self) -> &[PathBuf] {
+        &self.search_path
+    }
+
+    /// The files that may be executed.
+    pub(crate) fn executable(&self) -> impl Iterator<Item = &Path> {
+        self.executable.iter().map(PathBuf::as_path)
+    }
+
+    /// The libraries of programs outside the system's directories.
+    pub(crate) fn libraries(&self) -> impl Iterator<Item = &Path> {
+        self.libraries.iter().map(PathBuf::as_path)
+    }
+
+    /// Allows the program called `name` and all that it needs; the file by which it is started.
+    fn admit(&mut self, name: &str, depth: usize) -> Option<PathBuf> {
+        if name.is_empty() || name.contains('/') {
+            return None;
+        }
+        let candidates: Vec<PathBuf> = self
+            .search_path
+            .iter()
+            .map(|directory| directory.join(name))
+            .filter(|path| is_program(path))
+            .collect();
+        let is_elf = |path: &&PathBuf| matches!(binary::inspect(path), Ok(Binary::Elf { .. }));
+        let chosen = candidates.iter().find(is_elf).or_else(|| candidates.first())?.clone();
+        self.admit_file(&chosen, depth)?;
+        self.names.insert(name.to_owned());
+        Some(chosen)
+    }
+
+    /// Allows the file at `path`, its loader and its interpreters.
+    fn admit_file(&mut self, path: &Path, depth: usize) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        let file = path.canonicalize().ok()?;
+        match binary::inspect(&file).ok()? {
+            Binary::Elf { loader } => {
+                if let Some(loader) = loader {
+                    self.executable.insert(loader.canonicalize().ok()?);
+                }
+            }
+            Binary::Script { interpreter, argument } => {
+                self.admit_file(&interpreter, depth)?;
+                if interpreter.file_name().is_some_and(|name| name == "env") {
+                    let name = argument.as_deref().and_then(env_program)?.to_owned();
+                    self.admit(&name, depth)?;
+                }
+            }
+            Binary::Unknown => return None,
+        }
+        self.libraries.extend(own_libraries(&file));
+        self.executable.insert(file);
+        Some(())
+    }
+}
+
+/// The program that `env` starts for the rest of a first line, such as `-S python3 -I`.
+fn env_program(argument: &str) -> Option<&str> {
+    argument.split_ascii_whitespace().find(|word| !word.starts_with('-') && !word.contains('='))
+}
+
+/// The library directories that belong to a program installed under a prefix of its own, such as `/opt/python`.
+fn own_libraries(file: &Path) -> Vec<PathBuf> {
+    let prefix =
+        file.parent().filter(|bin| bin.file_name().is_some_and(|name| name == "bin")).and_then(Path::parent);
+    match prefix {
+        Some(prefix) if !["/", "/usr", "/usr/local"].iter().any(|system| prefix == Path::new(system)) => {
+            ["lib", "lib64", "share", "include"].iter().map(|name| prefix.join(name)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// The beginning of a text from outside, for a message.
+pub(crate) fn shorten(text: &str) -> String {
+    const CHARACTERS: usize = 80;
+    match text.char_indices().nth(CHARACTERS) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn listed(direct: &[&str], helpers: &[&str]) -> Whitelist {
+        let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Whitelist::Listed { direct: own(direct), helpers: own(helpers) }
+    }
+
+    fn executable(directory: &Path, name: &str, text: &str) {
+        let path = directory.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[test]
+    fn a_program_brings_its_loader_and_a_script_its_interpreter() {
+        let directory = tempfile::tempdir().unwrap();
+        executable(directory.path(), "tool", "#!/bin/sh\n");
+        let path = [directory.path().to_path_buf()];
+        let programs = Programs::resolve(&listed(&["tool"], &[]), &path);
+        assert_eq!(programs.file("tool").unwrap(), directory.path().join("tool"));
+        let shell = Path::new("/bin/sh").canonicalize().unwrap();
+        assert!(programs.executable().any(|file| file == shell));
+        assert!(programs.executable().count() >= 3, "tool, shell, loader");
+    }
+
+    #[test]
+    fn a_shim_before_the_real_program_is_passed_over() {
+        let (shims, real) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        executable(shims.path(), "python3", "#!/usr/bin/env bash\n");
+        fs::copy("/bin/sh", real.path().join("python3")).unwrap();
+        let path = [shims.path().to_path_buf(), real.path().to_path_buf()];
+        let programs = Programs::resolve(&listed(&["python3"], &[]), &path);
+        assert_eq!(programs.file("python3").unwrap(), real.path().join("python3"));
+    }
+
+    #[test]
+    fn names_off_the_list_and_missing_ones_have_different_errors() {
+        let programs = Programs::resolve(
+            &listed(&["sh", "no-such-program"], &["nor-this"]),
+            &SEARCH_PATH.map(Into::into),
+        );
+        assert!(matches!(programs.file("perl"), Err(Error::ProgramNotAllowed { .. })));
+        assert!(matches!(programs.file("/bin/sh"), Err(Error::ProgramNotAllowed { .. })));
+        assert!(matches!(programs.file("no-such-program"), Err(Error::ProgramMissing { .. })));
+        assert_eq!(programs.missing(), ["no-such-program", "nor-this"]);
+    }
+
+    #[test]
+    fn scripts_that_interpret_each_other_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = directory.path().join("a").display().to_string();
+        executable(directory.path(), "a", &format!("#!{name}\n"));
+        executable(directory.path(), "b", "#!/usr/bin/env b\n");
+        let programs = Programs::resolve(&listed(&["a", "b"], &[]), &[directory.path().to_path_buf()]);
+        assert_eq!(programs.missing(), ["a", "b"]);
+    }
+}

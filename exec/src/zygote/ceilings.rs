@@ -1,0 +1,61 @@
+//! The resource limits of a command's own process (setrlimit(2)), and its claim to the processors.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::wire::Ceilings;
+
+/// How much a command gives way to the service (setpriority(2)): with the default of 0, other users' requests would wait for
+/// whole slices of the commands' time.
+const NICENESS: i32 = 10;
+/// The same as text, for the session of the command where the kernel groups processes by session (sched(7), "The autogroup
+/// feature").
+const SESSION: &str = "/proc/self/autogroup";
+const SESSION_NICENESS: &[u8] = b"10";
+
+/// Locked memory of a process, in bytes.
+const LOCKED_BYTES: u64 = 64 * 1024;
+/// Signals that may be queued for one uid.
+const PENDING_SIGNALS: u64 = 256;
+
+/// Lets the service go before the command, which has just got a session of its own, where both want a processor. Only a
+/// courtesy to other users: a kernel that refuses it is as fair as it is by itself.
+///
+/// Allocates nothing.
+pub(super) fn give_way() {
+    let _ = rustix::process::setpriority_process(None, NICENESS);
+    if let Ok(session) = rustix::fs::open(SESSION, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = rustix::io::write(&session, SESSION_NICENESS);
+    }
+}
+
+/// Limits what the steps before `execve` themselves may run into.
+pub(super) fn limit_space(ceilings: &Ceilings) -> nix::Result<()> {
+    lower(&[(Resource::RLIMIT_AS, ceilings.memory_bytes), (Resource::RLIMIT_NOFILE, ceilings.open_files)])
+}
+
+/// Sets every other limit.
+pub(super) fn limit(ceilings: &Ceilings) -> nix::Result<()> {
+    lower(&[
+        (Resource::RLIMIT_NPROC, ceilings.processes),
+        (Resource::RLIMIT_FSIZE, ceilings.file_bytes),
+        (Resource::RLIMIT_CORE, 0),
+        (Resource::RLIMIT_MEMLOCK, LOCKED_BYTES),
+        (Resource::RLIMIT_MSGQUEUE, 0),
+        (Resource::RLIMIT_SIGPENDING, PENDING_SIGNALS),
+    ])?;
+    // XCPU at the soft limit, which a program can report; KILL a second later, which it cannot ignore.
+    let (_, most) = getrlimit(Resource::RLIMIT_CPU)?;
+    let seconds = ceilings.cpu_seconds;
+    setrlimit(Resource::RLIMIT_CPU, seconds.min(most), seconds.saturating_add(1).min(most))
+}
+
+/// Sets limits, never above what this process itself may have.
+fn lower(wanted: &[(Resource, u64)]) -> nix::Result<()> {
+    for (resource, value) in wanted {
+        let (_, most) = getrlimit(*resource)?;
+        setrlimit(*resource, (*value).min(most), (*value).min(most))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! [`Closing`]: the closing filters of runs, compiled once.
+
+use crate::sys;
+use crate::walls::seccomp::{self, SharedUid, Surroundings};
+use crate::wire::{Request, Sockets};
+
+/// The closing filter by the sockets that it allows.
+struct Filters {
+    refused: Vec<libc::sock_filter>,
+    own: Vec<libc::sock_filter>,
+    host: Vec<libc::sock_filter>,
+}
+
+impl Filters {
+    fn new(surroundings: Surroundings, shared: SharedUid) -> Self {
+        let of = |sockets| seccomp::closing(sockets, surroundings, shared);
+        Self { refused: of(Sockets::Refused), own: of(Sockets::OwnNetwork), host: of(Sockets::HostNetwork) }
+    }
+
+    fn of(&self, sockets: Sockets) -> &[libc::sock_filter] {
+        match sockets {
+            Sockets::Refused => &self.refused,
+            Sockets::OwnNetwork => &self.own,
+            Sockets::HostNetwork => &self.host,
+        }
+    }
+}
+
+/// The closing filters of all runs.
+pub(super) struct Closing {
+    /// Of runs that have a uid of their own, or see nothing of others.
+    apart: Filters,
+    /// Of runs that share the uid of the service and see its files, and whether the service answers some of their calls.
+    shared: Option<(Filters, bool)>,
+}
+
+/// The closing filter of one run.
+#[derive(Clone, Copy)]
+pub(super) struct Filter<'a> {
+    pub(super) program: &'a [libc::sock_filter],
+    /// Whether the service answers some of the calls.
+    pub(super) listens: bool,
+}
+
+impl Closing {
+    pub(super) fn new(surroundings: Surroundings, supervises: bool) -> Self {
+        let signals = sys::landlock_abi().unwrap_or(0) < seccomp::ABI_SIGNALS;
+        let shared = if supervises { SharedUid::Supervised { signals } } else { SharedUid::Refused };
+        let is_host = surroundings == Surroundings::Host;
+        Self {
+            apart: Filters::new(surroundings, SharedUid::No),
+            shared: is_host.then(|| (Filters::new(surroundings, shared), supervises)),
+        }
+    }
+
+    pub(super) fn of(&self, request: &Request) -> Filter<'_> {
+        match &self.shared {
+            Some((filters, supervises)) if request.identity.is_none() => {
+                Filter { program: filters.of(request.sockets), listens: *supervises }
+            }
+            _ => Filter { program: self.apart.of(request.sockets), listens: false },
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The memory monitor: a process beside the launcher that watches runs which live for a while.
+//!
+//! The launcher must never wait: looking through `/proc` and moving processes between groups takes milliseconds. And
+//! when the launcher is killed, a process must be left to remove the groups.
+//!
+//! Its work is bounded: after each round it rests four times the processor time that the round took, and never less than
+//! [`ROUND`], so however much there is to watch, it takes a fifth of one processor at most.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::monitored_run::MonitoredRun;
+use super::processes::Family;
+use super::{Means, ROUND};
+use crate::sys;
+use crate::wire::{self, Whole};
+
+/// How many times the processor time of a round the memory monitor rests.
+const REST: u32 = 4;
+/// How long the processes of a launcher that is gone may take to be gone, too.
+const FAREWELL: Duration = Duration::from_secs(10);
+const FAREWELL_ROUND: Duration = Duration::from_millis(20);
+/// Largest message, in bytes.
+const MESSAGE_BYTES: usize = 512;
+
+/// A message of the launcher to its memory monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Word {
+    /// This run has lived for a while.
+    Watch(Charge),
+    /// This run has ended.
+    Forget {
+        /// Which.
+        run: u64,
+    },
+}
+
+/// A run as the memory monitor has to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::zygote) struct Charge {
+    pub(in crate::zygote) run: u64,
+    pub(in crate::zygote) first: i32,
+    /// Whether the first process adopts the orphans of the run.
+    pub(in crate::zygote) has_own_processes: bool,
+    pub(in crate::zygote) identity: Option<u32>,
+    /// Whether processes may have left the group of the first one.
+    pub(in crate::zygote) has_runaways: bool,
+    pub(in crate::zygote) whole: Whole,
+}
+
+/// The memory monitor's message: this run has more memory than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Exceeded {
+    pub(super) run: u64,
+}
+
+struct MemoryMonitor {
+    socket: OwnedFd,
+    means: Means,
+    launcher: i32,
+    runs: Vec<MonitoredRun>,
+    /// Groups of ended runs in which something was left.
+    remains: Vec<u64>,
+}
+
+/// Lives as the memory monitor until the launcher closes its end, then cleans up. Does not return.
+pub(super) fn live(socket: OwnedFd, means: Means, launcher: i32) -> ! {
+    let mut monitor = MemoryMonitor { socket, means, launcher, runs: Vec::new(), remains: Vec::new() };
+    // An error of the socket is treated as its end: no process is left to tell.
+    let _ = monitor.serve();
+    monitor.farewell();
+    sys::exit_now(0)
+}
+
+impl MemoryMonitor {
+    fn serve(&mut self) -> io::Result<()> {
+        let mut next = Instant::now();
+        loop {
+            let rests = self.runs.is_empty() && self.remains.is_empty();
+            if self.hears((!rests).then(|| next.saturating_duration_since(Instant::now())))? {
+                let mut buffer = [0; MESSAGE_BYTES];
+                let (length, _) = wire::receive(self.socket.as_fd(), &mut buffer)?;
+                if length == 0 {
+                    return Ok(());
+                }
+                match wire::decode(buffer.get(..length).unwrap_or_default())? {
+                    Word::Watch(charge) => self.watch(&charge),
+                    Word::Forget { run } => self.forget(run),
+                }
+            }
+            if Instant::now() >= next {
+                let before = processor_time();
+                self.round();
+                next = Instant::now() + ROUND.max(processor_time().saturating_sub(before) * REST);
+            }
+        }
+    }
+
+    /// Waits for a word; `false` when none came in time.
+    fn hears(&self, patience: Option<Duration>) -> io::Result<bool> {
+        let mut set = [PollFd::new(&self.socket, PollFlags::IN)];
+        let patience =
+            patience.map(|rest| Timespec::try_from(rest).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 }));
+        match poll(&mut set, patience.as_ref()) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn watch(&mut self, charge: &Charge) {
+        let Charge { run, first, has_own_processes, identity, has_runaways, whole } = *charge;
+        let family = Family {
+            first,
+            guardian: (!has_own_processes).then_some(self.launcher),
+            runaways: identity.filter(|_| has_runaways && !has_own_processes),
+        };
+        // Without a group the run is watched all the same.
+        let group = self.means.moving().and_then(|groups| groups.make(run, whole).ok());
+        let mut monitored =
+            MonitoredRun { run, family, identity, whole, group, joined: Default::default(), quiet: 0 };
+        // At once, because the next round may be far.
+        if self.means.proc.as_ref().is_ok_and(|proc| monitored.exceeds(proc)) {
+            self.tell(run);
+        }
+        self.runs.push(monitored);
+    }
+
+    fn forget(&mut self, run: u64) {
+        self.runs.retain(|monitored| monitored.run != run);
+        if let Some(groups) = &self.means.groups
+            && !groups.remove(run)
+        {
+            self.remains.push(run);
+        }
+    }
+
+    fn round(&mut self) {
+        if let Some(groups) = &self.means.groups {
+            self.remains.retain(|run| !groups.remove(*run));
+        }
+        let mut exceeding = Vec::new();
+        for run in &mut self.runs {
+            let wants =
+                run.group.is_some() && self.means.groups.as_ref().is_some_and(|groups| groups.wants(run.run));
+            if wants || self.means.proc.as_ref().is_ok_and(|proc| run.exceeds(proc)) {
+                exceeding.push(run.run);
+            }
+        }
+        exceeding.into_iter().for_each(|run| self.tell(run));
+    }
+
+    /// Tells the launcher; when it is behind, the next round does it again.
+    fn tell(&self, run: u64) {
+        let _ = wire::send_message(self.socket.as_fd(), &Exceeded { run });
+    }
+
+    /// Removes all groups once their processes are gone, which die with the launcher.
+    fn farewell(&self) {
+        let Some(groups) = &self.means.groups else { return };
+        let began = Instant::now();
+        while !groups.remove_all() && began.elapsed() < FAREWELL {
+            std::thread::sleep(FAREWELL_ROUND);
+        }
+    }
+}
+
+/// The processor time that this process has used.
+fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
+}

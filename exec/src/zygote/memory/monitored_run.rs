@@ -1,0 +1,77 @@
+//! One run that is watched: whether it is in its group by now, and whether it has more memory than it may.
+
+use std::collections::HashSet;
+use std::io;
+
+use super::super::cgroup::Group;
+use super::processes::{Family, Proc};
+use crate::wire::Whole;
+
+/// How often a round looks for processes that were forked meanwhile.
+const PASSES: usize = 16;
+/// After how many rounds without a new process a run in a group is looked at more seldom, and how seldom.
+const QUIET_ROUNDS: u32 = 3;
+const SELDOM: u32 = 10;
+
+/// A run that is watched.
+#[derive(Debug)]
+pub(super) struct MonitoredRun {
+    pub(super) run: u64,
+    pub(super) family: Family,
+    pub(super) identity: Option<u32>,
+    pub(super) whole: Whole,
+    /// The group it is being moved to, where there are any.
+    pub(super) group: Option<Group>,
+    /// Those that were moved.
+    pub(super) joined: HashSet<i32>,
+    /// Rounds since the last new process.
+    pub(super) quiet: u32,
+}
+
+impl MonitoredRun {
+    /// One round: moves what is not in the group yet, and tells whether the run has more memory than it may.
+    pub(super) fn exceeds(&mut self, proc: &Proc) -> bool {
+        if self.group.is_some() && self.quiet > QUIET_ROUNDS && !self.quiet.is_multiple_of(SELDOM) {
+            self.quiet = self.quiet.wrapping_add(1);
+            return false;
+        }
+        let members = self.gather(proc);
+        // Memory that was taken before the move is not counted in the group; and there may be no group.
+        let most = self.whole.memory_bytes;
+        proc.resident(&members) > most && proc.proportional(&members, self.identity) > most
+    }
+
+    /// The processes of the run, moved into its group as far as they are not in it.
+    fn gather(&mut self, proc: &Proc) -> Vec<i32> {
+        let mut members = proc.members(&self.family);
+        let Some(group) = &self.group else { return members };
+        let mut is_new = false;
+        for _ in 0..PASSES {
+            let strangers: Vec<i32> =
+                members.iter().copied().filter(|pid| !self.joined.contains(pid)).collect();
+            if strangers.is_empty() {
+                break;
+            }
+            is_new = true;
+            for pid in strangers {
+                match group.join(pid) {
+                    Ok(()) => drop(self.joined.insert(pid)),
+                    Err(error) if is_gone(&error) => {}
+                    Err(_) => {
+                        // From here on it is watched like a run without a group.
+                        self.group = None;
+                        return members;
+                    }
+                }
+            }
+            members = proc.members(&self.family);
+        }
+        self.joined.retain(|pid| members.contains(pid));
+        self.quiet = if is_new { 0 } else { self.quiet.wrapping_add(1) };
+        members
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ESRCH)
+}

@@ -1,0 +1,91 @@
+//! Who asks, and what the token lets them do.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+
+use crate::access::{Access, Action, Caller};
+use crate::http::problem::Problem;
+use crate::http::{App, request_log};
+
+/// Finds out who the sender is.
+pub(super) fn caller(access: &Access, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let token = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim());
+    let caller = access.caller(token)?;
+    request_log::caller(&caller);
+    Ok(caller)
+}
+
+/// Lets the caller make a change, unless its changes have filled its part of the audit log. To be asked when it is
+/// known who asks and about whom, and before anything is done.
+pub(super) fn admitted(app: &App) -> Result<(), Problem> {
+    if request_log::is_change() {
+        app.service.audit.admit(&request_log::account())?;
+    }
+    Ok(())
+}
+
+/// A caller with any valid token.
+pub(in crate::http) struct Known;
+
+impl FromRequestParts<App> for Known {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers).map(|_| Self)
+    }
+}
+
+/// A caller with any valid token, and who it is: what is sent depends on it.
+pub(in crate::http) struct Someone(pub(in crate::http) Caller);
+
+impl FromRequestParts<App> for Someone {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers).map(Self)
+    }
+}
+
+/// A caller who may have the registry made anew.
+pub(in crate::http) struct Rebuilder;
+
+impl FromRequestParts<App> for Rebuilder {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Rebuild)?;
+        admitted(app)?;
+        Ok(Self)
+    }
+}
+
+/// A caller who may issue tokens.
+pub(in crate::http) struct Issuer;
+
+impl FromRequestParts<App> for Issuer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Issue)?;
+        admitted(app)?;
+        Ok(Self)
+    }
+}
+
+/// A caller who may read figures about the service.
+pub(in crate::http) struct Observer;
+
+impl FromRequestParts<App> for Observer {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Observe)?;
+        Ok(Self)
+    }
+}

@@ -1,0 +1,32 @@
+//! The content of requests: the caller, the tree, the parameters. Each is checked before a handler sees it.
+
+mod body;
+mod caller;
+mod names;
+mod query;
+mod remote;
+mod run;
+mod sandbox;
+mod skills;
+mod snapshot;
+mod tree;
+
+pub(super) use self::body::{JsonBody, JsonLimit, parse_json};
+pub(super) use self::caller::{Issuer, Known, Observer, Rebuilder, Someone};
+pub(super) use self::query::{NoParams, Params, word};
+pub(super) use self::run::NamedRun;
+pub(super) use self::sandbox::{SandboxRequest, SandboxesRequest};
+pub(super) use self::skills::SkillsRequest;
+pub(super) use self::snapshot::SnapshotRequest;
+pub(super) use self::tree::{ChangingRequest, TreeQuestion, TreeRequest, dir_of, path_of};
+
+/// The message that says what to change, without the layers around it.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut innermost = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        innermost = inner.to_string();
+        source = inner.source();
+    }
+    innermost
+}

@@ -1,0 +1,116 @@
+//! A request for one tree.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::Method;
+use axum::http::request::Parts;
+use policy::{RelPath, TreeId};
+use storage::WorkspaceId;
+
+use super::caller::{admitted, caller};
+use super::names::named;
+use super::remote;
+use crate::access::{Action, Caller, Role};
+use crate::http::problem::Problem;
+use crate::http::{App, request_log};
+use crate::ops::remote::Backend;
+
+/// A request for one tree by a caller who may ask for it: reading for `GET` and `HEAD`, changing otherwise.
+pub(in crate::http) struct TreeRequest {
+    pub(in crate::http) id: TreeId,
+    /// The backend that holds the tree; `None` where this service does.
+    pub(in crate::http) backend: Option<Arc<Backend>>,
+}
+
+/// A request for one tree that reads under any method, because the question takes a body.
+pub(in crate::http) struct TreeQuestion {
+    pub(in crate::http) id: TreeId,
+}
+
+impl FromRequestParts<App> for TreeRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        let Allowed { tree, backend, .. } = used_tree(parts, app, !reads).await?;
+        Ok(Self { id: tree, backend })
+    }
+}
+
+impl FromRequestParts<App> for TreeQuestion {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Ok(Self { id: used_tree(parts, app, false).await?.tree })
+    }
+}
+
+/// A request that changes one tree under any method, such as one for a terminal.
+pub(in crate::http) struct ChangingRequest {
+    pub(in crate::http) id: TreeId,
+}
+
+impl FromRequestParts<App> for ChangingRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        Ok(Self { id: used_tree(parts, app, true).await?.tree })
+    }
+}
+
+/// A tree that the caller may ask for.
+pub(super) struct Allowed {
+    pub(super) tree: TreeId,
+    pub(super) role: Role,
+    /// The backend that holds it; `None` where this service does.
+    pub(super) backend: Option<Arc<Backend>>,
+}
+
+/// The tree that the path names, if the caller may read it, or change it when the request `changes` it.
+pub(super) async fn used_tree(parts: &mut Parts, app: &App, changes: bool) -> Result<Allowed, Problem> {
+    let allowed = allowed_tree(parts, app, changes).await?;
+    // A request to a backend is no use of what lies here.
+    if allowed.backend.is_none() {
+        app.service.note_use(WorkspaceId::of(&allowed.tree)).await?;
+    }
+    Ok(allowed)
+}
+
+/// As [`used_tree`], for a request that is no use of the tree.
+pub(super) async fn allowed_tree(parts: &mut Parts, app: &App, changes: bool) -> Result<Allowed, Problem> {
+    let Caller { role, .. } = caller(&app.access, &parts.headers)?;
+    let (Some(user), Some(agent), skill) = named(parts, app).await? else {
+        return Err(Problem::invalid("the path names no user and agent"));
+    };
+    request_log::tree(&user, &agent, skill.as_ref());
+    role.may(if changes { Action::Change(&user, &agent) } else { Action::Read(&user, &agent) })?;
+    admitted(app)?;
+    let tree = match skill {
+        Some(skill) => TreeId::Skill(user, agent, skill),
+        None => TreeId::Workspace(user, agent),
+    };
+    let backend = remote::backend(parts, app, &tree)?;
+    Ok(Allowed { tree, role, backend })
+}
+
+/// Reads the path of something in a tree, which must be there.
+///
+/// The tree itself is no such thing: a workspace or skill is never written, moved or removed as a file.
+pub(in crate::http) fn path_of(id: &TreeId, text: Option<&str>) -> Result<RelPath, Problem> {
+    let text = text.ok_or_else(|| Problem::invalid("the parameter `path` is missing"))?;
+    let path = id.resolve(text)?;
+    if path.is_root() {
+        return Err(Problem::invalid(format!("`{text}` is the tree itself: name a file or directory in it")));
+    }
+    request_log::path(&path);
+    Ok(path)
+}
+
+/// Reads the parameter `path` of a directory; absent or empty, it is the tree itself.
+pub(in crate::http) fn dir_of(id: &TreeId, text: Option<&str>) -> Result<RelPath, Problem> {
+    match text {
+        None | Some("") => Ok(RelPath::root()),
+        Some(text) => Ok(id.resolve(text)?),
+    }
+}

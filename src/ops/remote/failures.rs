@@ -1,0 +1,20 @@
+//! How far the failures of a backend are believed.
+
+use sandbox::ErrorKind;
+
+/// Whether `operation`, which is the name of a method of backends, can fail so. The routes promise no more.
+pub(super) fn is_possible(operation: &str, kind: ErrorKind) -> bool {
+    use ErrorKind::{AlreadyExists, IsDirectory, NotADirectory, NotEmpty, Quota, TooLarge};
+    match operation {
+        "workspace" | "shell" => {
+            !matches!(kind, AlreadyExists | IsDirectory | NotADirectory | NotEmpty | Quota | TooLarge)
+        }
+        "stat" => !matches!(kind, AlreadyExists | IsDirectory | NotEmpty | Quota | TooLarge),
+        "read_dir" => !matches!(kind, AlreadyExists | IsDirectory | NotEmpty | Quota),
+        "read_file" => !matches!(kind, AlreadyExists | NotEmpty | Quota),
+        "mkdir_all" => kind != IsDirectory,
+        "remove" | "remove_all" => kind != AlreadyExists,
+        "exec" => !matches!(kind, AlreadyExists | NotEmpty),
+        _ => true,
+    }
+}

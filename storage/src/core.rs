@@ -1,0 +1,19 @@
+//! The core: one root directory, the locks of its trees, and what they may take.
+
+pub(crate) mod access;
+pub(crate) mod accounts;
+pub(crate) mod count;
+pub(crate) mod flights;
+pub(crate) mod growth;
+pub(crate) mod lock;
+pub(crate) mod mount_points;
+pub(crate) mod occupants;
+pub mod open;
+pub(crate) mod snapshot_locks;
+pub mod spool;
+pub mod store;
+pub(crate) mod temporaries;
+pub(crate) mod uptime;
+pub mod usage;
+pub(crate) mod uses;
+pub(crate) mod views;

@@ -1,0 +1,309 @@
+//! [`Store`]: one root directory and everything in it.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use policy::{
+    AgentId, DiskLimits, FileLimits, RelPath, SkillId, SnapshotLimits, TreeId, UserId, WorkspaceId,
+};
+
+use crate::core::accounts::Accounts;
+use crate::core::flights::Flights;
+use crate::core::lock::Locks;
+use crate::core::mount_points::Points;
+use crate::core::occupants::Occupants;
+use crate::core::snapshot_locks::SnapshotLocks;
+use crate::core::temporaries::Slots;
+use crate::core::uptime::Uptime;
+use crate::core::uses::Uses;
+use crate::core::views::Views;
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::layers::durability::Durability;
+use crate::layers::plain::Plain;
+use crate::layers::projects::ProjectQuotas;
+use crate::layers::stage::{Draft, Stage};
+use crate::layers::trash::Closing;
+use crate::layers::tree::Tree;
+use crate::layers::union::Union;
+use crate::layers::view::LiveOptions;
+use crate::layout;
+use crate::stat::Kind;
+
+/// Entries of the service's own directory, of which it makes some twenty.
+const OWN_ENTRIES_MAX: usize = 1000;
+
+/// How a store behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// When a change counts as done.
+    pub durability: Durability,
+    /// Whether workspaces belong to a user id each. Without the privilege to give files away, they do not.
+    pub separate_owners: bool,
+    /// Former versions of a baseline skill that are kept although no overlay began with them.
+    pub keep_versions: usize,
+    /// Bounds on file operations.
+    pub files: FileLimits,
+    /// Bounds on what lies on the disk.
+    pub disk: DiskLimits,
+    /// Bounds on snapshots of workspaces.
+    pub snapshots: SnapshotLimits,
+    /// The time without use after which a sandbox may be swept; `None` for never.
+    pub idle: Option<Duration>,
+    /// For how long more a sandbox is kept aside that has gone for that; zero removes it at once.
+    pub keep: Duration,
+    /// Whether and how commands get live views of skills, where the host lets the service mount.
+    pub live: Option<LiveOptions>,
+    /// How the kernel is asked to keep the limits of trees, where the file system has project quotas.
+    pub projects: Option<Arc<dyn ProjectQuotas>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Strict,
+            separate_owners: false,
+            keep_versions: 3,
+            files: FileLimits::default(),
+            disk: DiskLimits::default(),
+            snapshots: SnapshotLimits::default(),
+            idle: None,
+            keep: Duration::ZERO,
+            live: None,
+            projects: None,
+        }
+    }
+}
+
+/// One root directory and everything in it. Cloning gives another handle of the same store.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    /// Dropped first: what it closes lies in what follows. Without live views, the reason.
+    pub(crate) live: Result<Views, String>,
+    /// Whether the kernel keeps the limits of trees, or why not.
+    pub(super) kernel_quotas: Result<(), String>,
+    pub(crate) root: Arc<Dir>,
+    pub(crate) root_path: PathBuf,
+    pub(crate) stage: Stage,
+    pub(crate) locks: Locks,
+    pub(crate) options: Options,
+    /// The known use of trees.
+    pub(crate) accounts: Arc<Accounts>,
+    /// The bytes of each user in flight.
+    pub(crate) flights: Flights,
+    /// Who is in which sandbox.
+    pub(crate) occupants: Occupants,
+    /// By which sandboxes grow idle.
+    pub(crate) uptime: Uptime,
+    /// Which sandboxes were used a moment ago.
+    pub(crate) uses: Uses,
+    /// Sandboxes whose snapshots a request works on.
+    pub(crate) in_hand: SnapshotLocks,
+    /// The mount points that workspaces hold for runs.
+    pub(crate) points: Points,
+    /// Which temporary directories runs have.
+    pub(crate) temporaries: Arc<Slots>,
+    /// Locked as long as this store is open.
+    pub(super) salt: layout::Salt,
+    pub(super) _trash: Closing,
+    pub(super) _lock: File,
+}
+
+impl Store {
+    /// The host path of the root, absolute.
+    #[must_use]
+    pub fn root_path(&self) -> &Path {
+        &self.inner.root_path
+    }
+
+    /// A directory of the service beside what is stored, made when it is missing. No command enters it.
+    ///
+    /// # Errors
+    /// [`Error::Path`] for a name that is none; [`Error::NoSpace`], [`Error::Io`].
+    pub fn service_directory(&self, name: &str) -> Result<Dir> {
+        let dir = self.inner.root.ensure_path(&RelPath::parse(layout::OWN)?.join(name)?)?;
+        dir.set_mode(0o700)?;
+        Ok(dir)
+    }
+
+    /// Tells whether the service can work on its data: there is room, its directories open, and a file can be made,
+    /// written and removed. What keeps it out of its own directories is undone first.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
+    pub fn check_usable(&self) -> Result<()> {
+        self.admit_space()?;
+        for directory in layout::DIRECTORIES {
+            drop(self.inner.root.open_dir(&RelPath::parse(directory)?)?);
+        }
+        // The directories of the audit log and the registry, which are reached in other ways, too.
+        let own = self.inner.root.open_dir(&RelPath::parse(layout::OWN)?)?;
+        for entry in
+            own.entries_at_most(OWN_ENTRIES_MAX)?.iter().filter(|entry| entry.kind == Kind::Directory)
+        {
+            drop(own.open_closed_dir(&entry.name)?);
+        }
+        let stage = self.inner.root.open_dir(&RelPath::parse(layout::STAGE)?)?;
+        let draft = self.inner.stage.draft();
+        let mut file = stage.create_file(&draft.name, 0o600)?;
+        file.write_all(b"ready").map_err(|error| Error::from_io("write", "probe", error))
+    }
+
+    /// A directory of the store in which a probe may make things of its own; swept at start.
+    #[must_use]
+    pub fn probe_directory(&self) -> PathBuf {
+        self.inner.root_path.join(layout::WORK)
+    }
+
+    /// A user id as sandboxes have it, for a probe; `None` where they have none of their own. Another at each call.
+    #[must_use]
+    pub fn probe_owner(&self) -> Option<u32> {
+        let separate = self.inner.options.separate_owners;
+        separate.then(|| layout::passing_owner(&self.inner.stage.fresh_name()))
+    }
+
+    /// How many things that were thrown away wait to be removed, and how many attempts to remove them have failed.
+    #[must_use]
+    pub fn trash_figures(&self) -> (usize, u64) {
+        self.inner.stage.trash().figures()
+    }
+
+    /// Calls `tell` with the sandbox of trash that cannot be removed because a run, which still has a descriptor of it,
+    /// goes on filling it.
+    pub fn when_trash_is_filled(&self, tell: impl Fn(&WorkspaceId) + Send + Sync + 'static) {
+        self.inner.stage.trash().tell(Arc::new(tell));
+    }
+
+    /// How many skills are mounted for commands.
+    #[must_use]
+    pub fn live_views(&self) -> usize {
+        self.inner.live.as_ref().map_or(0, Views::count)
+    }
+
+    /// How the store behaves.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// Tells whether changes wait for the disk.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.inner.options.durability == Durability::Strict
+    }
+
+    /// The user id that owns a tree's files, if trees have owners here.
+    pub(crate) fn owner(&self, id: &TreeId) -> Option<u32> {
+        self.inner.options.separate_owners.then(|| layout::owner(&self.inner.salt, id.user(), id.agent()))
+    }
+
+    /// The tree `id` as it is to be read. The caller holds it as it is.
+    ///
+    /// A workspace that was never written to is not there. A skill in which a command runs over a former baseline is
+    /// what that command sees.
+    pub(crate) fn tree(&self, id: &TreeId) -> Result<Box<dyn Tree>> {
+        match id {
+            TreeId::Skill(user, agent, skill) => {
+                let mut union = self.union(user, agent, skill, None)?;
+                union.seat = self.views().and_then(|views| views.sit_in_older(id));
+                Ok(Box::new(union))
+            }
+            TreeId::Workspace(..) => Ok(Box::new(self.plain(id, false)?)),
+        }
+    }
+
+    /// The tree `id` as it is to be changed. The caller holds it alone.
+    ///
+    /// A workspace that was never written to is not there, and is not made either.
+    pub(crate) fn tree_alone(&self, id: &TreeId) -> Result<Box<dyn Tree>> {
+        match id {
+            TreeId::Skill(user, agent, skill) => self.changing(user, agent, skill, None),
+            TreeId::Workspace(..) => {
+                drop(self.plain(id, false)?);
+                Ok(Box::new(self.plain(id, true)?))
+            }
+        }
+    }
+
+    /// A merged view. An overlay that its first write makes begins with `base`, else with the current baseline.
+    pub(crate) fn union(
+        &self,
+        user: &UserId,
+        agent: &AgentId,
+        skill: &SkillId,
+        base: Option<String>,
+    ) -> Result<Union> {
+        let store = self.clone();
+        let id = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
+        Ok(Union {
+            stage: self.inner.stage.clone(),
+            id: id.clone(),
+            root: Arc::clone(&self.inner.root),
+            baseline: layout::baseline(agent)?,
+            overlay: layout::overlay(user, agent)?,
+            skill: skill.clone(),
+            entries_max: self.inner.options.files.tree_entries,
+            seat: None,
+            before_first_write: Box::new(move || match &base {
+                Some(base) => store.record_base_text(&id, base),
+                None => store.record_base(&id),
+            }),
+        })
+    }
+
+    /// The workspace `id`.
+    pub(crate) fn plain(&self, id: &TreeId, make: bool) -> Result<Plain> {
+        let path = layout::workspace(id.user(), id.agent())?;
+        let owner = self.owner(id);
+        let dir = match self.inner.root.open_dir(&path) {
+            Err(Error::NotFound(_)) if make => self.inner.stage.ensure_path(&self.inner.root, &path)?,
+            opened => opened?,
+        };
+        if let Some(owner) = owner
+            && make
+            && dir.stat()?.owner != owner
+        {
+            // Just made, or the service died before it gave it away. No other process may look in, even when the next
+            // step fails.
+            dir.set_mode(0o700)?;
+            dir.set_owner(owner)?;
+        }
+        Ok(Plain { stage: self.inner.stage.clone(), id: id.clone(), dir, owner })
+    }
+
+    /// An empty workspace aside, for a first change that may yet be refused; see [`Store::place_draft`].
+    pub(crate) fn draft(&self, id: &TreeId) -> Result<(Plain, Draft)> {
+        let draft = self.inner.stage.draft();
+        let dir = self.inner.stage.dir().create_dir(&draft.name, 0o755)?;
+        self.begin_workspace(id, &dir)?;
+        let owner = self.owner(id);
+        if let Some(owner) = owner {
+            dir.set_mode(0o700)?;
+            dir.set_owner(owner)?;
+        }
+        Ok((Plain { stage: self.inner.stage.clone(), id: id.clone(), dir, owner }, draft))
+    }
+
+    /// Makes a draft the workspace `id`. Returns the directory to sync.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when a command has made the workspace meanwhile.
+    pub(crate) fn place_draft(&self, id: &TreeId, draft: &Draft) -> Result<Dir> {
+        let path = layout::workspace(id.user(), id.agent())?;
+        let user = path.parent().unwrap_or_else(RelPath::root);
+        let above = self.inner.stage.ensure_path(&self.inner.root, &user)?;
+        match self.inner.stage.dir().rename_new(&draft.name, &above, OsStr::new(id.agent().as_str())) {
+            Err(Error::AlreadyExists(_)) => {
+                Err(Error::Conflict("a command has begun in the workspace meanwhile: try again".to_owned()))
+            }
+            placed => placed.map(|()| above),
+        }
+    }
+}

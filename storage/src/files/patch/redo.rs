@@ -1,0 +1,151 @@
+//! [`Redo`]: what a patch does to several files is written down before the first of them, so that it is done again at
+//! the next start should the service die in between.
+//!
+//! It has a [record](crate::layers::record), as a [`Transaction`](crate::layers::journal) has, but its steps are changes of a tree: a patch
+//! may go through a live view, which nothing but changes of a tree may pass. The new files stand in a directory of the
+//! stage as second names of those that are put in their places. Doing a step again is harmless: a file that is in its
+//! place already is left alone.
+
+use std::ffi::OsString;
+
+use policy::{RelPath, TreeId};
+
+use crate::core::store::Store;
+use crate::dir::Dir;
+use crate::error::{Error, Result};
+use crate::layers::copy::copy_file;
+use crate::layers::journal::{Record, Staged, Steps, TreeStep};
+use crate::layers::stage::{Draft, Stage, StagedFile};
+use crate::layers::tree::{Aftermath, Tree};
+
+/// Steps that will be done, now or at the next start.
+#[must_use]
+pub(super) struct Redo {
+    stage: Stage,
+    draft: Option<Draft>,
+}
+
+impl Redo {
+    /// Writes down `steps` in the tree `id`. `files` are those that [`TreeStep::Put`] counts, staged and finished.
+    pub(super) fn commit(
+        stage: &Stage,
+        id: &TreeId,
+        steps: Vec<TreeStep>,
+        files: &[&StagedFile],
+    ) -> Result<Self> {
+        let draft = stage.draft();
+        let dir = stage.dir().create_dir(&draft.name, 0o700)?;
+        for (number, file) in files.iter().enumerate() {
+            file.link(&dir, &name(number))?;
+        }
+        let staged = Staged::of(&draft.name, &dir)?;
+        let steps = Steps::new(staged, id, steps);
+        let sync = |record: &std::fs::File| {
+            record.sync_all().map_err(|error| Error::from_io("fsync", "record", error))?;
+            dir.sync()?;
+            stage.dir().sync()
+        };
+        Record::Patch(steps).write(stage, &draft.name, false, sync)?;
+        Ok(Self { stage: stage.clone(), draft: Some(draft) })
+    }
+
+    /// Forgets the steps: all of them were done, or taken back.
+    pub(super) fn finish(mut self) {
+        let Some(draft) = self.draft.take() else { return };
+        // The record goes first: without it the rest is only garbage.
+        match self.stage.records().remove(&draft.name) {
+            Ok(()) => drop(draft),
+            Err(error) => {
+                std::mem::forget(draft);
+                tracing::warn!(
+                    %error,
+                    "failed to remove the record of a finished patch: it stays until the next start"
+                );
+            }
+        }
+    }
+}
+
+impl Drop for Redo {
+    fn drop(&mut self) {
+        // Not finished: it stays for the next start.
+        if let Some(draft) = self.draft.take() {
+            std::mem::forget(draft);
+        }
+    }
+}
+
+fn name(number: usize) -> OsString {
+    number.to_string().into()
+}
+
+impl Store {
+    /// Makes the patches that a crash interrupted. No request uses the store yet. Returns how many were made.
+    ///
+    /// A patch that cannot be made now, for want of space, stays for the next start.
+    pub(crate) fn redo_patches(&self, patches: Vec<(OsString, Steps)>) -> Result<usize> {
+        let mut made = 0;
+        let stage = &self.inner.stage;
+        for (record, steps) in patches {
+            // Without the files all was done, and the directory gone, when the machine lost its power.
+            if let Some(dir) = steps.staged().open(stage)? {
+                if let Err(error) = self.redo(&steps.tree(), &dir, steps.steps()) {
+                    let id = steps.tree();
+                    let (user, tree) = (id.user(), id.sandbox_path());
+                    tracing::error!(
+                        %error, %user, tree,
+                        "failed to make an interrupted patch: the next start tries again"
+                    );
+                    continue;
+                }
+                made += 1;
+            }
+            stage.records().remove(&record)?;
+            if let Err(error) = stage.dir().remove_tree(steps.staged().name()) {
+                tracing::warn!(
+                    %error,
+                    "failed to remove the stage of a patch: it stays until the next start"
+                );
+            }
+        }
+        Ok(made)
+    }
+
+    fn redo(&self, id: &TreeId, dir: &Dir, steps: &[TreeStep]) -> Result<()> {
+        let tree: Box<dyn Tree> = match id {
+            TreeId::Skill(user, agent, skill) => Box::new(self.union(user, agent, skill, None)?),
+            TreeId::Workspace(..) => Box::new(self.plain(id, true)?),
+        };
+        let mut aftermath = Aftermath::default();
+        for step in steps {
+            aftermath = aftermath.and(match step {
+                TreeStep::Put(number, path) => self.put_again(tree.as_ref(), id, dir, *number, path)?,
+                TreeStep::Remove(path) => match tree.remove(path) {
+                    Err(Error::NotFound(_) | Error::NotADirectory(_)) => Aftermath::default(),
+                    removed => removed?,
+                },
+            });
+        }
+        aftermath.settle(self.is_strict())
+    }
+
+    fn put_again(
+        &self,
+        tree: &dyn Tree,
+        id: &TreeId,
+        dir: &Dir,
+        number: usize,
+        path: &RelPath,
+    ) -> Result<Aftermath> {
+        let (file, stat) = dir.open_file_entry(&name(number))?;
+        if tree.stat(path).is_ok_and(|(there, _)| there.inode == stat.inode) {
+            return Ok(Aftermath::default());
+        }
+        let owner = self.owner(id).filter(|_| matches!(id, TreeId::Workspace(..)));
+        let mut copy = self.inner.stage.file(stat.mode, owner)?;
+        copy_file(file, copy.file(), &stat)?;
+        copy.finish_keeping_time()?;
+        let parent = path.parent().unwrap_or_else(RelPath::root);
+        Ok(tree.make_dirs(&parent)?.and(tree.put(path, copy)?))
+    }
+}

@@ -1,0 +1,27 @@
+//! Layers: the contract of a tree, the kinds of trees that keep it, and how changes come to be visible at once.
+//!
+//! | Module | Holds |
+//! | --- | --- |
+//! | [`tree`] | the contract of a tree; [`union`], [`live`] and [`plain`] keep it |
+//! | [`stage`], `journal`, `record` | building things aside and making them visible at once |
+//! | [`projects`] | the kernel keeps the limits of trees, where the file system does |
+//! | `trash` | what was thrown away, until it is removed |
+
+pub(crate) mod copy;
+pub(crate) mod copy_merged;
+pub(crate) mod destination;
+pub mod durability;
+pub(crate) mod journal;
+pub(crate) mod live;
+pub(crate) mod names;
+pub mod plain;
+pub mod projects;
+pub(crate) mod record;
+pub(crate) mod stack;
+pub mod stage;
+pub(crate) mod trash;
+pub mod tree;
+pub mod union;
+pub mod view;
+pub(crate) mod walk;
+pub(crate) mod whiteouts;

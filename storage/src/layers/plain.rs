@@ -1,0 +1,310 @@
+//! [`Plain`]: a directory as it is. A workspace, or a view that the kernel merges.
+
+use std::ffi::{OsStr, OsString};
+
+use policy::{RelPath, TreeId};
+
+use crate::dir::{DEPTH_MAX, Dir};
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::layers::copy_merged::{copy_tree, taken_by_copy};
+use crate::layers::durability::Durability;
+use crate::layers::stack::{Found, Layers};
+use crate::layers::stage::{Stage, StagedFile};
+use crate::layers::tree::{
+    Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked,
+};
+use crate::layers::walk::{LastLink, Level, walk};
+use crate::stat::Use;
+use crate::stat::{Kind, Layer, Stat};
+
+/// A tree without layers.
+pub struct Plain {
+    pub(crate) stage: Stage,
+    /// Which tree it is.
+    pub(crate) id: TreeId,
+    pub(crate) dir: Dir,
+    /// The user and group that owns everything made here; `None` keeps the service's own.
+    pub(crate) owner: Option<u32>,
+}
+
+impl Plain {
+    /// The directory that holds `path`, and its last name.
+    pub(crate) fn parent_of(&self, path: &RelPath) -> Result<(Dir, OsString)> {
+        match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => Ok((self.dir.open_dir(&parent)?, name.into())),
+            _ => Err(Error::IsDirectory(path.to_string())),
+        }
+    }
+
+    /// As [`Plain::parent_of`], but of what `path` leads to when it is a link.
+    pub(crate) fn target(&self, path: &RelPath) -> Result<(Dir, OsString)> {
+        let (parent, name) = self.parent_of(path)?;
+        if parent.stat_entry(&name)?.is_none_or(|stat| stat.kind != Kind::Symlink) {
+            return Ok((parent, name));
+        }
+        // The kernel follows a link but does not say in which directory it ended: walk by hand.
+        let top =
+            Level { name: OsString::new(), dirs: Layers { upper: Some(self.dir.reopen()?), lower: None } };
+        let names = path.segments().map(OsString::from).collect();
+        let mut resolved = walk(vec![top], names, 1, LastLink::Follow)?;
+        match (resolved.levels.pop(), resolved.last) {
+            (Some(Level { dirs: Layers { upper: Some(dir), .. }, .. }), Some((name, found))) => match found {
+                Some(Found::Directory(..)) => Err(Error::IsDirectory(path.to_string())),
+                _ => Ok((dir, name)),
+            },
+            _ => Err(Error::IsDirectory(path.to_string())),
+        }
+    }
+
+    fn children(dir: &Dir, entries: usize) -> Result<Vec<Child>> {
+        let mut children: Vec<Child> = dir
+            .entries_at_most(entries)?
+            .into_iter()
+            .map(|entry| Child { name: entry.name, kind: entry.kind, layer: Layer::Workspace })
+            .collect();
+        children.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(children)
+    }
+
+    /// Refuses a file with several names whose owner is not the tree's: a command linked in another owner's file.
+    fn check_links(&self, stat: &Stat, path: &RelPath) -> Result<()> {
+        match self.owner {
+            Some(owner) if stat.links > 1 && stat.owner != owner => Err(Error::Escape(path.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    fn walk_below(
+        dir: &Dir,
+        path: &RelPath,
+        options: WalkOptions,
+        levels: usize,
+        walked: &mut Met,
+    ) -> Result<()> {
+        let Some(levels) = levels.checked_sub(1) else { return Ok(()) };
+        if options.depth - levels > DEPTH_MAX {
+            return Err(Error::TooManyEntries(DEPTH_MAX));
+        }
+        for entry in walked.room.list(dir)? {
+            let Some(path) = entry.name.to_str().and_then(|name| path.join(name).ok()) else {
+                continue;
+            };
+            walked.room.take_path(path.as_str().len())?;
+            let stat = match options.look {
+                true => dir.stat_entry(&entry.name)?,
+                false => None,
+            };
+            walked.entries.push(Walked {
+                path: path.clone(),
+                kind: entry.kind,
+                layer: Layer::Workspace,
+                stat,
+            });
+            if entry.kind == Kind::Directory {
+                match dir.open_dir_entry(&entry.name) {
+                    Ok(below) => Self::walk_below(&below, &path, options, levels, walked)?,
+                    // A command removed or replaced it meanwhile.
+                    Err(Error::NotFound(_) | Error::NotADirectory(_)) => {}
+                    Err(other) => return Err(other),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tree for Plain {
+    fn stat(&self, path: &RelPath) -> Result<(Stat, Layer)> {
+        if path.is_root() {
+            return Ok((self.dir.stat()?, Layer::Workspace));
+        }
+        match self.stat_entry(path)? {
+            None => Err(Error::NotFound(path.to_string())),
+            Some((stat, _)) if stat.kind == Kind::Symlink => match self.dir.open_file(path) {
+                Ok((_, stat)) => Ok((stat, Layer::Workspace)),
+                Err(Error::IsDirectory(_)) => Ok((self.dir.open_dir(path)?.stat()?, Layer::Workspace)),
+                Err(other) => Err(other),
+            },
+            Some(found) => Ok(found),
+        }
+    }
+
+    fn stat_entry(&self, path: &RelPath) -> Result<Option<(Stat, Layer)>> {
+        if path.is_root() {
+            return self.stat(path).map(Some);
+        }
+        match self.parent_of(path) {
+            Ok((parent, name)) => Ok(parent.stat_entry(&name)?.map(|stat| (stat, Layer::Workspace))),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn open(&self, path: &RelPath) -> Result<Opened> {
+        let (file, stat) = self.dir.open_file(path)?;
+        self.check_links(&stat, path)?;
+        Ok(Opened { file, stat, layer: Layer::Workspace })
+    }
+
+    fn read_link(&self, path: &RelPath) -> Result<OsString> {
+        let (parent, name) = self.parent_of(path)?;
+        parent.read_link(&name)
+    }
+
+    fn list(&self, path: &RelPath) -> Result<Vec<Child>> {
+        Self::children(&self.dir.open_dir(path)?, LISTED_MAX)
+    }
+
+    fn list_looking(&self, path: &RelPath, entries: usize) -> Result<Vec<(Child, Option<Stat>)>> {
+        let dir = self.dir.open_dir(path)?;
+        let children = Self::children(&dir, entries)?;
+        let looked = children.into_iter().map(|child| {
+            let stat = dir.stat_entry(&child.name)?;
+            Ok((child, stat))
+        });
+        looked.collect()
+    }
+
+    fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>> {
+        let mut walked = Met::new(options);
+        Self::walk_below(&self.dir.open_dir(path)?, path, options, options.depth, &mut walked)?;
+        Ok(walked.entries)
+    }
+
+    fn put_if(&self, path: &RelPath, mut file: StagedFile, admit: &mut Admit<'_>) -> Result<Aftermath> {
+        let (parent, name) = match self.target(path) {
+            Err(Error::NotFound(missing)) => {
+                admit(Replaced::default(), &mut file)?;
+                return Err(Error::NotFound(missing));
+            }
+            target => target?,
+        };
+        let existing = parent.stat_entry(&name)?;
+        let there = existing.as_ref().map(|stat| (stat, Layer::Workspace));
+        admit(Replaced { existing: there, ..Replaced::default() }, &mut file)?;
+        replaceable(existing.as_ref(), path)?;
+        file.place(&parent, &name)?;
+        Ok(Aftermath::sync(parent))
+    }
+
+    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Aftermath> {
+        let (parent, name) = self.parent_of(path)?;
+        replaceable(parent.stat_entry(&name)?.as_ref(), path)?;
+        let draft = self.stage.draft();
+        self.stage.dir().create_symlink(target, &draft.name)?;
+        draft.place_over(&parent, &name)?;
+        Ok(Aftermath::sync(parent))
+    }
+
+    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+        let (parent, name) = match self.parent_of(path) {
+            Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
+            parent => parent?,
+        };
+        // Built aside, so that no reader sees it before it has its owner.
+        let draft = self.stage.draft();
+        let made = self.stage.dir().create_dir(&draft.name, mode)?;
+        if let Some(owner) = self.owner {
+            made.set_owner(owner)?;
+        }
+        match draft.place_new(&parent, &name) {
+            Ok(()) => Ok(Aftermath::sync(parent)),
+            Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(path.to_string())),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+        let Some((stat, _)) = self.stat_entry(path)? else {
+            return Err(Error::NotFound(path.to_string()));
+        };
+        match stat.kind {
+            Kind::Directory => self.dir.open_dir(path)?.set_mode(mode)?,
+            Kind::File => {
+                let (parent, name) = self.parent_of(path)?;
+                let (file, stat) = parent.open_file_entry(&name)?;
+                self.check_links(&stat, path)?;
+                rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(mode & 0o777))
+                    .map_err(|errno| Error::from_errno("chmod", path, errno))?;
+            }
+            Kind::Symlink | Kind::Other => return Err(Error::NotAFile(path.to_string())),
+        }
+        Ok(Aftermath::default())
+    }
+
+    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+        if to.starts_with(from) {
+            return Err(Error::IntoItself { from: from.to_string(), to: to.to_string() });
+        }
+        let (source, name) = self.parent_of(from)?;
+        let (target, to_name) = self.parent_of(to)?;
+        let Some(stat) = source.stat_entry(&name)? else {
+            return Err(Error::NotFound(from.to_string()));
+        };
+        match target.stat_entry(&to_name)?.map(|stat| stat.kind) {
+            Some(Kind::Directory) => return Err(Error::IsDirectory(to.to_string())),
+            Some(_) if stat.kind == Kind::Directory => return Err(Error::NotADirectory(to.to_string())),
+            _ => {}
+        }
+        let rename = || source.rename(&name, &target, &to_name);
+        let renamed = match self.id {
+            TreeId::Workspace(..) => self.stage.put_in(&source, &name, &target, rename),
+            // In a live view the kernel has other reasons to refuse.
+            TreeId::Skill(..) => rename(),
+        };
+        renamed.map_err(|error| match error {
+            // Through a link, which the spelling does not show (rename(2), EINVAL).
+            Error::Io { source, .. } if source.kind() == std::io::ErrorKind::InvalidInput => {
+                Error::IntoItself { from: from.to_string(), to: to.to_string() }
+            }
+            other => other,
+        })?;
+        Ok(Aftermath { sync: vec![source, target], ..Aftermath::default() })
+    }
+
+    fn taken_by_copy(&self, from: &RelPath, entries: usize) -> Result<Use> {
+        let source = Layers { upper: Some(self.dir.open_dir(from)?), lower: None };
+        Ok(taken_by_copy(&source, self.owner, entries)?.all)
+    }
+
+    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
+        let (parent, name) = self.parent_of(to)?;
+        let source = self.dir.open_dir(from)?;
+        let mode = source.stat()?.mode;
+        let draft = self.stage.draft();
+        let copy = self.stage.dir().create_dir(&draft.name, mode | 0o700)?;
+        self.stage.projects().mark_like(&copy, &parent)?;
+        copy_tree(&Layers { upper: Some(source), lower: None }, &copy, self.owner, DEPTH_MAX)?;
+        copy.set_mode(mode)?;
+        if let Some(owner) = self.owner {
+            copy.set_owner(owner)?;
+        }
+        if self.stage.durability() == Durability::Strict {
+            copy.sync_file_system()?;
+        }
+        interrupt::commit()?;
+        match draft.place_new(&parent, &name) {
+            Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(to.to_string())),
+            placed => placed.map(|()| Aftermath::sync(parent)),
+        }
+    }
+
+    fn remove(&self, path: &RelPath) -> Result<Aftermath> {
+        let (parent, name) = self.parent_of(path)?;
+        let trash = match self.stage.discard(&parent, &name, Some(&self.id)) {
+            Err(Error::NotFound(_)) => return Err(Error::NotFound(path.to_string())),
+            trash => trash?,
+        };
+        Ok(Aftermath { sync: vec![parent], trash: vec![trash], ..Aftermath::default() })
+    }
+}
+
+/// Refuses to put anything over a directory, or over what is no file.
+pub(crate) fn replaceable(existing: Option<&Stat>, path: &RelPath) -> Result<()> {
+    match existing.map(|stat| stat.kind) {
+        Some(Kind::Directory) => Err(Error::IsDirectory(path.to_string())),
+        Some(Kind::Other) => Err(Error::NotAFile(path.to_string())),
+        Some(Kind::File | Kind::Symlink) | None => Ok(()),
+    }
+}

@@ -1,0 +1,344 @@
+//! [`Tree`]: what every tree can do, with any layers below it.
+//!
+//! Three implementations: [`Union`](crate::layers::union::Union), a merged view in user space;
+//! [`Live`](crate::layers::live), the same while the kernel has it mounted for commands; and
+//! [`Plain`](crate::layers::plain::Plain), a directory as it is (a workspace). One suite holds all to this contract, and an
+//! oracle holds the first two to the kernel's own overlayfs.
+//!
+//! The words:
+//!
+//! * *leaf*: an entry that is not a directory;
+//! * *follow*: paths are walked through symbolic links as long as they stay in the tree; a link out of it, an
+//!   absolute link, and more than 40 links are [`Error::Escape`];
+//! * *no locks*: two calls on one tree are ordered by the caller (see [`crate::core::store`]).
+
+use std::ffi::OsString;
+use std::fs::File;
+
+use policy::RelPath;
+
+use crate::dir::{Dir, Entry};
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::layers::stage::StagedFile;
+use crate::layers::trash::Trash;
+use crate::layers::view::ViewLease;
+use crate::stat::Use;
+use crate::stat::{Kind, Layer, Stat};
+
+/// Symbolic links followed for one path, as many as the kernel follows (path_resolution(7)).
+pub(crate) const LINKS_MAX: usize = 40;
+
+/// Entries of a directory that is listed without a limit of the caller's: a command can make more names than memory
+/// holds.
+pub(crate) const LISTED_MAX: usize = 1_000_000;
+
+/// A file opened for reading.
+#[derive(Debug)]
+pub struct Opened {
+    /// The open file, regular and at its beginning.
+    pub file: File,
+    /// Its facts.
+    pub stat: Stat,
+    /// Which layer it comes from.
+    pub layer: Layer,
+}
+
+/// One entry of a directory of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child {
+    /// Its name; any bytes but `/` and NUL, because commands make names too.
+    pub name: OsString,
+    /// Its kind.
+    pub kind: Kind,
+    /// Which layer it comes from; of a merged directory, the upper one.
+    pub layer: Layer,
+}
+
+/// One entry met on a walk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// Path from the tree's root.
+    pub path: RelPath,
+    /// Its kind.
+    pub kind: Kind,
+    /// Which layer it comes from.
+    pub layer: Layer,
+    /// The facts of the entry; `None` unless the walk was to look.
+    pub stat: Option<Stat>,
+}
+
+/// How a walk goes.
+#[derive(Clone, Copy, Debug)]
+pub struct WalkOptions {
+    /// Levels below the beginning; 1 lists one directory.
+    pub depth: usize,
+    /// Entries before the walk is refused.
+    pub entries: usize,
+    /// Whether to look at each entry ([`Walked::stat`]).
+    pub look: bool,
+}
+
+/// Bytes that the paths of a tree may have for each entry that it may have, on average. Real ones have fewer than a
+/// hundred; a command can nest names until each has thousands.
+const PATH_BYTES: usize = 256;
+
+/// The rest of the entries and of the bytes of paths that one request may hold.
+///
+/// Entries are counted when a directory is listed, not when they are visited: a walk holds the lists of all levels.
+pub(crate) struct Room {
+    entries: usize,
+    entries_left: usize,
+    path_bytes: usize,
+    path_bytes_left: usize,
+}
+
+impl Room {
+    /// Room for a tree of at most `entries` entries.
+    pub(crate) fn of_entries(entries: usize) -> Self {
+        let path_bytes = entries.saturating_mul(PATH_BYTES);
+        Self { entries, entries_left: entries, path_bytes, path_bytes_left: path_bytes }
+    }
+
+    /// Lists `dir` and takes the room of its entries.
+    ///
+    /// # Errors
+    /// [`Error::TooManyEntries`] when there is no more; those of [`interrupt::check`].
+    pub(crate) fn list(&mut self, dir: &Dir) -> Result<Vec<Entry>> {
+        interrupt::check()?;
+        let listed = dir.first_entries(self.entries_left.saturating_add(1))?;
+        self.take_entries(listed.len())?;
+        Ok(listed)
+    }
+
+    /// Takes the room of `entries` entries.
+    ///
+    /// # Errors
+    /// [`Error::TooManyEntries`] when there is no more.
+    pub(crate) fn take_entries(&mut self, entries: usize) -> Result<()> {
+        self.entries_left =
+            self.entries_left.checked_sub(entries).ok_or(Error::TooManyEntries(self.entries))?;
+        Ok(())
+    }
+
+    /// Takes the room of one path.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] when there is no more; those of [`interrupt::check`].
+    pub(crate) fn take_path(&mut self, bytes: usize) -> Result<()> {
+        interrupt::check()?;
+        self.path_bytes_left = self.path_bytes_left.checked_sub(bytes).ok_or_else(|| Error::TooLarge {
+            what: "the list of all paths in the directory".to_owned(),
+            limit: u64::try_from(self.path_bytes).unwrap_or(u64::MAX),
+        })?;
+        Ok(())
+    }
+}
+
+/// The entries that a walk has met.
+pub(crate) struct Met {
+    pub(crate) entries: Vec<Walked>,
+    pub(crate) room: Room,
+}
+
+impl Met {
+    pub(crate) fn new(options: WalkOptions) -> Self {
+        Self { entries: Vec::new(), room: Room::of_entries(options.entries) }
+    }
+}
+
+/// The work left when a change is visible: after the locks are released.
+#[must_use]
+#[derive(Default)]
+pub struct Aftermath {
+    /// Directories to synchronise before the change is acknowledged.
+    pub(crate) sync: Vec<Dir>,
+    /// The replaced entries that are to be removed.
+    pub(crate) trash: Vec<Trash>,
+    /// The leases of the mounts that [`Aftermath::sync`] lies in.
+    pub(crate) seats: Vec<ViewLease>,
+}
+
+impl Aftermath {
+    pub(crate) fn sync(dir: Dir) -> Self {
+        Self { sync: vec![dir], ..Self::default() }
+    }
+
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.sync.extend(other.sync);
+        self.trash.extend(other.trash);
+        self.seats.extend(other.seats);
+        self
+    }
+
+    /// Waits for the disk, when `strict`, and removes what was replaced.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn settle(self, strict: bool) -> Result<()> {
+        if strict {
+            for dir in &self.sync {
+                dir.sync()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The entry that a file is to replace.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Replaced<'a> {
+    /// The present entry, and its layer; `None` when there is none.
+    pub existing: Option<(&'a Stat, Layer)>,
+    /// Directories that the change makes above it.
+    pub made_dirs: u64,
+    /// Whether what looks like nothing may be a whiteout.
+    pub may_be_whiteout: bool,
+}
+
+/// Decides whether a file may take the place of what is there.
+pub type Admit<'a> = dyn FnMut(Replaced<'_>, &mut StagedFile) -> Result<()> + 'a;
+
+/// A tree of files.
+pub trait Tree {
+    /// Tells what `path` is, following links; the root is a directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Escape`].
+    fn stat(&self, path: &RelPath) -> Result<(Stat, Layer)>;
+
+    /// Tells what `path` itself is, which may be a link; `None` when there is nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`], [`Error::Escape`].
+    fn stat_entry(&self, path: &RelPath) -> Result<Option<(Stat, Layer)>>;
+
+    /// Opens the regular file `path`, following links.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsDirectory`], [`Error::NotAFile`], [`Error::Escape`].
+    fn open(&self, path: &RelPath) -> Result<Opened>;
+
+    /// Reads where the link `path` points to.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Io`] when it is no link.
+    fn read_link(&self, path: &RelPath) -> Result<OsString>;
+
+    /// Lists the directory `path`, sorted by the bytes of the names.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::Escape`].
+    fn list(&self, path: &RelPath) -> Result<Vec<Child>>;
+
+    /// Lists the directory `path` as [`Tree::list`] does and looks at each of at most `entries` entries.
+    ///
+    /// An entry that a command removes meanwhile has no [`Stat`].
+    ///
+    /// # Errors
+    /// As [`Tree::list`]; [`Error::TooManyEntries`].
+    fn list_looking(&self, path: &RelPath, entries: usize) -> Result<Vec<(Child, Option<Stat>)>>;
+
+    /// Walks the directory `path`, following no link, and returns what it meets in no particular order.
+    ///
+    /// Names that no [`RelPath`] can hold (not UTF-8, control characters) are passed over.
+    ///
+    /// # Errors
+    /// As [`Tree::list`]; [`Error::TooManyEntries`]; [`Error::TooLarge`] for more bytes of paths than 256 an entry.
+    fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>>;
+
+    /// Brings a staged file to where this tree can place it, copying it when it is elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`].
+    fn suited(&self, file: StagedFile) -> Result<StagedFile> {
+        file.into_stage()
+    }
+
+    /// Makes `file` visible as `path`, replacing a leaf. A link there is followed. The parent must exist.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] without a parent, [`Error::IsDirectory`], [`Error::NotAFile`], [`Error::Escape`].
+    fn put(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath> {
+        self.put_if(path, file, &mut |_, _| Ok(()))
+    }
+
+    /// As [`Tree::put`], once `admit` agrees; before that, nothing is changed.
+    ///
+    /// `admit` gets what is at `path` now and may still change the file's mode. It may be asked twice.
+    ///
+    /// # Errors
+    /// The error of `admit`, else as [`Tree::put`].
+    fn put_if(&self, path: &RelPath, file: StagedFile, admit: &mut Admit<'_>) -> Result<Aftermath>;
+
+    /// Makes the link `path` with any `target`, replacing a leaf. The parent must exist.
+    ///
+    /// # Errors
+    /// As [`Tree::put`].
+    fn put_link(&self, path: &RelPath, target: &std::ffi::OsStr) -> Result<Aftermath>;
+
+    /// Makes the directory `path` with permission bits `mode`. The parent must exist.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] without a parent, [`Error::AlreadyExists`].
+    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<Aftermath>;
+
+    /// Sets the permission bits of the file or directory `path`; a link is not followed.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotAFile`].
+    fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath>;
+
+    /// Renames `from`, which may be a directory, to `to`, replacing a leaf but never a directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsDirectory`] when `to` is one, [`Error::NotADirectory`] when `from` is a
+    /// directory and `to` a leaf, [`Error::IntoItself`].
+    fn rename(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath>;
+
+    /// The room of the entries that [`Tree::rename`] of `from` copies from a layer below, and so adds to the tree; of
+    /// at most `entries` entries.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::TooManyEntries`].
+    fn copied_by_rename(&self, from: &RelPath, entries: usize) -> Result<Use> {
+        let _ = (from, entries);
+        Ok(Use::default())
+    }
+
+    /// The room that [`Tree::copy_dir`] of `from` adds to the tree; of at most `entries` entries.
+    ///
+    /// # Errors
+    /// As [`Tree::copy_dir`]; [`Error::Escape`] for another owner's file that a command linked in;
+    /// [`Error::TooManyEntries`].
+    fn taken_by_copy(&self, from: &RelPath, entries: usize) -> Result<Use>;
+
+    /// Copies the directory `from`, following a link there, with everything in it to `to`, where nothing may be. The
+    /// parent must exist. Sockets, pipes and devices are left out.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::AlreadyExists`] or its like when something is at `to`.
+    fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath>;
+
+    /// Removes `path`, a directory with everything in it; a link is not followed.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::IsDirectory`] for the root.
+    fn remove(&self, path: &RelPath) -> Result<Aftermath>;
+
+    /// Makes the directory `path` and every missing one above it, mode 0755; succeeds when it is there.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`], [`Error::Escape`].
+    fn make_dirs(&self, path: &RelPath) -> Result<Aftermath> {
+        let Some(parent) = path.parent() else { return Ok(Aftermath::default()) };
+        match self.stat(path) {
+            Ok((stat, _)) if stat.kind == Kind::Directory => return Ok(Aftermath::default()),
+            Ok(_) => return Err(Error::NotADirectory(path.to_string())),
+            Err(Error::NotFound(_)) => {}
+            Err(other) => return Err(other),
+        }
+        let aftermath = self.make_dirs(&parent)?;
+        Ok(aftermath.and(self.make_dir(path, 0o755)?))
+    }
+}

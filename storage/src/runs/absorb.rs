@@ -1,0 +1,318 @@
+//! Taking what a command did to a copy into the overlay, or the workspace, that it is of.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::time::{Duration, Instant};
+
+use policy::{RelPath, TreeId};
+
+use super::PreparedRun;
+use super::absorbed::Absorbed;
+use super::materialise::{Copy, Fingerprint, below};
+use super::steps::{Changed, Ready, adds_of, changes, deletions, growth_of, place};
+use crate::core::growth::Growth;
+use crate::dir::{DEPTH_MAX, Dir};
+use crate::error::{Error, Result};
+use crate::interrupt::Interrupt;
+use crate::layers::stage::StagedFile;
+use crate::layers::tree::{Room, Tree};
+use crate::stat::Kind;
+use crate::stat::Use;
+
+/// Entries that are placed while the tree is held: some milliseconds' work. Each has an open file until then.
+const BATCH: usize = 128;
+
+/// Entries named in [`Absorbed::skipped`].
+const SKIPPED_MAX: usize = 20;
+
+/// Characters of a path in [`Absorbed::skipped`].
+const SKIPPED_CHARACTERS: usize = 500;
+
+impl PreparedRun {
+    /// Takes what the command did into the overlay. Nothing may run in the view any more.
+    ///
+    /// A skill that would become larger than it may be stays as it was, which [`Absorbed::refused`] tells. The work is done
+    /// in batches, between which other requests go on: an entry that a request changes before its batch gives way to the
+    /// command's, one that it changes after it stays. What is not taken in after `limits.files.absorb_ms`, or because the
+    /// tree was replaced meanwhile, is left out, which [`Absorbed::left_out`] tells.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when the skill was removed meanwhile; [`Error::NoSpace`], [`Error::Io`]. Each entry is
+    /// then either taken over whole or as it was.
+    pub fn absorb(&self) -> Result<Absorbed> {
+        let mut absorbed = Absorbed::default();
+        for (id, copy) in self.copies() {
+            self.absorb_copy(id, copy, &mut absorbed)?;
+        }
+        Ok(absorbed)
+    }
+
+    fn absorb_copy(&self, id: &TreeId, copy: &Copy, absorbed: &mut Absorbed) -> Result<()> {
+        let begun = Instant::now();
+        let allowed = Duration::from_millis(self.store.options().files.absorb_ms);
+        let mut after = BTreeMap::new();
+        let limit = self.store.options().files.tree_entries;
+        let mode = copy.dir.stat()?.mode;
+        if mode & 0o700 != 0o700 {
+            copy.dir.set_mode(mode | 0o700)?;
+        }
+        let mut scan = Scan { room: Room::of_entries(limit), found: &mut after, absorbed };
+        match Interrupt::after(allowed).enter(|| scan.directory(&copy.dir, OsStr::new(""), DEPTH_MAX)) {
+            Err(Error::TooLong { .. }) => {
+                let ms = allowed.as_millis();
+                absorbed.refused =
+                    Some(format!("there is more than can be compared in {ms} ms (`limits.files.absorb_ms`)"));
+                return Ok(());
+            }
+            scanned => scanned?,
+        }
+        if after == copy.before {
+            return Ok(());
+        }
+        let taken = self.take_in(id, copy, &after, begun + allowed, absorbed);
+        let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        absorbed.absorb_ms = absorbed.absorb_ms.saturating_add(took.max(1));
+        taken
+    }
+
+    /// Takes the differences into the tree in batches, until `until`. The tree is held for the placing of each batch only:
+    /// what is placed is prepared before, and other requests go on between.
+    fn take_in(
+        &self,
+        id: &TreeId,
+        copy: &Copy,
+        after: &BTreeMap<OsString, Fingerprint>,
+        until: Instant,
+        absorbed: &mut Absorbed,
+    ) -> Result<()> {
+        if self.store.is_strict() {
+            // One call for the bytes of all files, before the first of them takes an old one's place.
+            self.store.inner.stage.dir().sync_file_system()?;
+        }
+        let deletions = deletions(copy, after);
+        let changes = changes(copy, after, absorbed);
+        if !self.admit_differences(id, copy, after, absorbed)? {
+            return Ok(());
+        }
+        let mut trash = Vec::new();
+        let mut left = deletions.len() + changes.len();
+        let mut stood = None;
+        let cut = 'batches: {
+            for batch in deletions.chunks(BATCH) {
+                if Instant::now() >= until {
+                    break 'batches Some(self.out_of_time());
+                }
+                let Some(tree) = self.hold(id, copy, &mut stood)? else { break 'batches Some(replaced()) };
+                for deletion in batch {
+                    match tree.tree.remove(&deletion.path) {
+                        Ok(removed) => trash.extend(removed.trash),
+                        Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => {}
+                        Err(other) => return Err(other),
+                    }
+                    absorbed.deleted += usize::from(!deletion.is_replaced);
+                }
+                left -= batch.len();
+                stood = Some(self.standing(id)?);
+            }
+            for batch in changes.chunks(BATCH) {
+                if Instant::now() >= until {
+                    break 'batches Some(self.out_of_time());
+                }
+                let ready: Vec<Ready> =
+                    batch.iter().map(|change| self.prepare(&copy.dir, change)).collect::<Result<_>>()?;
+                let Some(tree) = self.hold(id, copy, &mut stood)? else { break 'batches Some(replaced()) };
+                let mut made = None;
+                for (change, ready) in batch.iter().zip(ready) {
+                    match place(tree.tree.as_ref(), change, ready, &mut made) {
+                        // Only what is to be removed is kept: a descriptor for each entry would soon be too many.
+                        Ok(Some(placed)) => {
+                            trash.extend(placed.trash);
+                            match change.is_known {
+                                true => absorbed.modified += 1,
+                                false => absorbed.created += 1,
+                            }
+                        }
+                        Ok(None) => absorbed.skip(
+                            change.path.as_str().as_ref(),
+                            "it is neither a file, a directory nor a link",
+                        ),
+                        Err(Error::IsDirectory(_) | Error::NotADirectory(_) | Error::Escape(_)) => absorbed
+                            .skip(
+                                change.path.as_str().as_ref(),
+                                "another request put something else there meanwhile",
+                            ),
+                        Err(other) => return Err(other),
+                    }
+                }
+                left -= batch.len();
+                stood = Some(self.standing(id)?);
+            }
+            None
+        };
+        if let Some(reason) = cut {
+            absorbed.left_out += left;
+            absorbed.left_out_because = Some(reason);
+        }
+        if self.store.is_strict() {
+            // And one for all names, instead of one for each directory.
+            self.store.inner.stage.dir().sync_file_system()?;
+        }
+        drop(trash);
+        Ok(())
+    }
+
+    /// Admits what all differences together add to the tree; `false` when there is no room. From then on it counts, so
+    /// that no other request takes the room meanwhile.
+    fn admit_differences(
+        &self,
+        id: &TreeId,
+        copy: &Copy,
+        after: &BTreeMap<OsString, Fingerprint>,
+        absorbed: &mut Absorbed,
+    ) -> Result<bool> {
+        let touched = after.iter().filter(|(path, now)| copy.before.get(*path) != Some(now));
+        let gone = copy.before.keys().filter(|path| !after.contains_key(*path));
+        let all: Vec<(&OsString, Option<&Fingerprint>)> =
+            touched.map(|(path, now)| (path, Some(now))).chain(gone.map(|path| (path, None))).collect();
+        let mut growth = Growth { adds: Use::default(), takes: Use::default(), is_exact: false };
+        for batch in all.chunks(BATCH) {
+            let _held = self.store.inner.locks.read(id);
+            match self.store.tree(id) {
+                Ok(tree) => growth = growth.plus(&growth_of(tree.as_ref(), batch)),
+                Err(Error::NotFound(_)) => growth = growth.plus(&adds_of(batch)),
+                Err(other) => return Err(other),
+            }
+        }
+        let Some(_held) = self.hold(id, copy, &mut None)? else { return Ok(false) };
+        match self.store.admit(id, &growth) {
+            Err(refused @ (Error::Quota { .. } | Error::Countless(_) | Error::Full { .. })) => {
+                absorbed.refused = Some(refused.to_string());
+                Ok(false)
+            }
+            admitted => {
+                admitted?;
+                self.store.inner.accounts.change(id, &growth);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Holds the tree alone for one batch. `None` when another tree is in its place than the one that `stood` there.
+    fn hold<'a>(
+        &'a self,
+        id: &TreeId,
+        copy: &Copy,
+        stood: &mut Option<Option<u64>>,
+    ) -> Result<Option<Held<'a>>> {
+        let alone = self.store.inner.locks.write(id);
+        let tree = match id {
+            TreeId::Skill(user, agent, skill) => {
+                self.store.changing(user, agent, skill, Some(self.store.base_since(id, &copy.base)))?
+            }
+            TreeId::Workspace(..) => self.store.tree_alone(id)?,
+        };
+        if let Some(stood) = stood
+            && *stood != self.standing(id)?
+        {
+            return Ok(None);
+        }
+        if let Err(Error::NotFound(_)) = tree.stat(&RelPath::root()) {
+            let message = "the skill was removed while the command ran; what it wrote is dropped";
+            return Err(Error::Conflict(message.to_owned()));
+        }
+        Ok(Some(Held { tree, _alone: alone }))
+    }
+
+    /// The inode number of the directory that changes of the tree go to, as far as there is one.
+    fn standing(&self, id: &TreeId) -> Result<Option<u64>> {
+        let dirs = self.store.counted_dirs(id)?;
+        Ok(dirs.first().map(Dir::stat).transpose()?.map(|stat| stat.inode))
+    }
+
+    fn out_of_time(&self) -> String {
+        let ms = self.store.options().files.absorb_ms;
+        format!("taking it in takes longer than {ms} ms (`limits.files.absorb_ms`)")
+    }
+
+    /// Brings what a command left at a path to where one step places it.
+    ///
+    /// An entry that the command closed to its owner stays open to the service, which is the owner from now on.
+    fn prepare(&self, dir: &Dir, change: &Changed<'_>) -> Result<Ready> {
+        let (Some(parent), Some(name)) = (change.path.parent(), change.path.file_name()) else {
+            return Ok(Ready::Nothing);
+        };
+        let name = OsStr::new(name);
+        match change.now.kind {
+            Kind::Directory => Ok(Ready::Directory(change.now.mode & 0o777 | 0o700)),
+            Kind::File => {
+                let parent = dir.open_dir(&parent)?;
+                let stage = &self.store.inner.stage;
+                let file = StagedFile::adopt(stage, &parent, name, change.now.mode & 0o777 | 0o400)?;
+                match self.id {
+                    TreeId::Workspace(..) => self.view.owner.map_or(Ok(()), |owner| file.set_owner(owner))?,
+                    TreeId::Skill(..) => file.own()?,
+                }
+                Ok(Ready::File(file))
+            }
+            Kind::Symlink => Ok(Ready::Link(dir.open_dir(&parent)?.read_link(name)?)),
+            Kind::Other => Ok(Ready::Nothing),
+        }
+    }
+}
+
+/// A tree that is held for one batch.
+struct Held<'a> {
+    tree: Box<dyn Tree>,
+    _alone: crate::core::lock::TreeWrite<'a>,
+}
+
+fn replaced() -> String {
+    "another request replaced or reset the tree meanwhile".to_owned()
+}
+
+impl Absorbed {
+    pub(super) fn skip(&mut self, path: &OsStr, reason: &str) {
+        if self.skipped.len() < SKIPPED_MAX {
+            let path = path.to_string_lossy();
+            let shown: String = path.chars().take(SKIPPED_CHARACTERS).collect();
+            let rest = if shown.len() < path.len() { "…" } else { "" };
+            self.skipped.push(format!("`{shown}{rest}`: {reason}"));
+        }
+    }
+}
+
+/// A look at everything that a command left.
+pub(super) struct Scan<'a> {
+    pub(super) room: Room,
+    pub(super) found: &'a mut BTreeMap<OsString, Fingerprint>,
+    pub(super) absorbed: &'a mut Absorbed,
+}
+
+impl Scan<'_> {
+    /// Takes the fingerprints of everything below `dir`, opening up directories that the command closed.
+    ///
+    /// An entry that lies too deep, or under too long a path, is left out with its reason, so that it does not cost the
+    /// command the rest of its work.
+    pub(super) fn directory(&mut self, dir: &Dir, prefix: &OsStr, levels: usize) -> Result<()> {
+        let levels = levels.saturating_sub(1);
+        for entry in self.room.list(dir)? {
+            let Some(stat) = dir.stat_entry(&entry.name)? else { continue };
+            let path = below(prefix, &entry.name);
+            if path.len() > policy::path::PATH_BYTES_MAX {
+                self.absorbed.skip(&path, "its path is too long, and so is every path below it");
+                continue;
+            }
+            self.room.take_path(path.len())?;
+            if stat.kind == Kind::Directory {
+                if levels == 0 {
+                    self.absorbed.skip(&path, "it lies too deep, and so does everything below it");
+                    continue;
+                }
+                let below = dir.open_closed_dir(&entry.name)?;
+                self.directory(&below, &path, levels)?;
+            }
+            self.found.insert(path, Fingerprint::from(&stat));
+        }
+        Ok(())
+    }
+}

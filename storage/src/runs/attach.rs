@@ -1,0 +1,94 @@
+//! [`Attachment`]: the directories of a run that stands at paths of its own.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+
+use policy::TreeId;
+
+use super::{By, PreparedRun};
+use crate::error::Result;
+
+/// Where a command's home directory is attached.
+pub(super) const HOME: &str = "/home/sandbox";
+/// Where a command's temporary directory is attached.
+pub(super) const TEMPORARY: &str = "/tmp";
+
+/// A directory, and where a run finds it.
+#[derive(Debug)]
+pub struct Attachment {
+    /// The absolute path inside the run.
+    pub at: String,
+    /// The directory, open: the root of a live view's mount, or a directory of the store. To be cloned
+    /// (open_tree(2), `OPEN_TREE_CLONE` and `AT_EMPTY_PATH`), for paths only.
+    pub directory: OwnedFd,
+    /// The role of the directory.
+    pub role: Role,
+    /// Which live view it is, counted from 1: the roots of two mounts can have the same device and inode number one
+    /// after the other. 0 for a directory of the store.
+    pub generation: u64,
+}
+
+/// The role of a directory in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The tree that the command runs in.
+    Tree,
+    /// A skill that a run of the workspace asked for.
+    Skill,
+    /// The home directory.
+    Home,
+    /// The run's own temporary directory.
+    Temporary,
+}
+
+impl PreparedRun {
+    /// The directories of the run: its tree first, then what is attached inside it, then home and temporary.
+    ///
+    /// Only those of a run planned as [`Mounted`](super::Placement::Mounted) are of use. The paths of skills are
+    /// directories of the workspace, which other commands change: nothing may be attached through a link there.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) when descriptors run out; [`Error::NotFound`](crate::Error::NotFound) when a
+    /// command of the same user has removed one.
+    pub fn attachments(&self) -> Result<Vec<Attachment>> {
+        let mut attachments = Vec::new();
+        let is_copied = self.skills.iter().any(|seen| seen.id == self.id);
+        let tree = match &self.id {
+            TreeId::Workspace(..) if !is_copied => Some(self.store.plain(&self.id, false)?.dir),
+            TreeId::Workspace(..) | TreeId::Skill(..) => None,
+        };
+        if let Some(tree) = tree {
+            let directory = tree.duplicate()?;
+            let at = self.id.sandbox_path();
+            attachments.push(Attachment { at, directory, role: Role::Tree, generation: 0 });
+        }
+        for seen in &self.skills {
+            let (directory, generation) = match &seen.by {
+                By::Live(seat) => (seat.mount()?, seat.generation()),
+                By::Copy(copy) => (copy.dir.duplicate()?, 0),
+            };
+            let at = seen.id.sandbox_path();
+            let role = if seen.id == self.id { Role::Tree } else { Role::Skill };
+            attachments.push(Attachment { at, directory, role, generation });
+        }
+        let temporary = self.home.open_dir_entry(OsStr::new("tmp"))?.open_dir_entry(self.own.name())?;
+        for (at, dir, role) in [(HOME, &self.home, Role::Home), (TEMPORARY, &temporary, Role::Temporary)] {
+            let directory = dir.duplicate()?;
+            attachments.push(Attachment { at: at.to_owned(), directory, role, generation: 0 });
+        }
+        Ok(attachments)
+    }
+
+    /// Duplicates of the locks of the live views that the run is in. The first process of the run is to have them for
+    /// as long as it lives, so that no service mounts these views anew meanwhile, not even after this one has died.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) when descriptors run out.
+    pub fn leases(&self) -> Result<Vec<OwnedFd>> {
+        let seats = self.skills.iter().filter_map(|seen| match &seen.by {
+            By::Live(seat) => Some(seat),
+            By::Copy(_) => None,
+        });
+        seats.map(|seat| seat.lease()).collect()
+    }
+}

@@ -1,0 +1,164 @@
+//! [`Gauge`]: what a run may fill, to be looked at while it runs.
+
+use policy::TreeId;
+
+use super::{By, PreparedRun};
+use crate::core::count::Counted;
+use crate::core::store::Store;
+use crate::core::usage::Ceiling;
+use crate::dir::Dir;
+use crate::error::Result;
+use crate::stat::Use;
+
+/// The key of a measured tree: the tree, and the inode number of the directory that runs have of it.
+pub type GaugeKey = (TreeId, u64);
+
+/// One tree that a run may fill.
+///
+/// It measures what the run has, also when the service has put something else in the place of the tree meanwhile.
+pub struct Gauge {
+    store: Store,
+    id: TreeId,
+    inode: u64,
+    measured: Measured,
+    /// How far the run may let it grow.
+    ceiling: Ceiling,
+}
+
+enum Measured {
+    /// The tree itself.
+    Tree(Vec<Dir>),
+    /// A copy of a merged view. What is more in it than at first will be taken into the overlay.
+    Copy { dir: Dir, first: Use },
+    /// The directory that is in the place of the tree.
+    Place,
+}
+
+/// The findings of a look at a gauge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The room that the tree takes, or would take with the content of the copy.
+    pub taken: Use,
+    /// Whether that is all: not of trees with more names or levels than a look visits.
+    pub is_whole: bool,
+}
+
+impl PreparedRun {
+    /// The trees that the run may fill: the workspace with the home directory, then each skill that it sees.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) when descriptors run out.
+    pub fn gauges(&self) -> Result<Vec<Gauge>> {
+        let workspace = TreeId::Workspace(self.id.user().clone(), self.id.agent().clone());
+        let dirs = self.store.counted_dirs(&workspace)?;
+        let mut ceilings = self.ceilings.iter();
+        let mut next = || ceilings.next().copied().unwrap_or(Ceiling::Unknown);
+        let mut gauges = vec![Gauge::new(&self.store, workspace, Measured::Tree(dirs), next())?];
+        for seen in &self.skills {
+            let measured = match &seen.by {
+                By::Live(_) => Measured::Tree(self.store.counted_dirs(&seen.id)?),
+                By::Copy(copy) => Measured::Copy { dir: copy.dir.reopen()?, first: copy.taken() },
+            };
+            gauges.push(Gauge::new(&self.store, seen.id.clone(), measured, next())?);
+        }
+        for gauge in &gauges {
+            // A run may change everything that is known of the tree.
+            self.store.inner.accounts.doubt(&gauge.id);
+        }
+        Ok(gauges)
+    }
+}
+
+impl Gauge {
+    fn new(store: &Store, id: TreeId, measured: Measured, ceiling: Ceiling) -> Result<Self> {
+        let dir = match &measured {
+            Measured::Tree(dirs) => dirs.first(),
+            Measured::Copy { dir, .. } => Some(dir),
+            Measured::Place => None,
+        };
+        let inode = dir.map(Dir::stat).transpose()?.map_or(0, |stat| stat.inode);
+        Ok(Self { store: store.clone(), id, inode, measured, ceiling })
+    }
+
+    /// The key of the measured tree. Gauges with one key measure the same.
+    #[must_use]
+    pub fn key(&self) -> GaugeKey {
+        (self.id.clone(), self.inode)
+    }
+
+    /// How far the run may let it grow.
+    #[must_use]
+    pub fn ceiling(&self) -> Ceiling {
+        self.ceiling
+    }
+
+    /// The room that the tree may take.
+    #[must_use]
+    pub fn limits(&self) -> Use {
+        Use::from(self.store.disk_limits())
+    }
+
+    /// A gauge of the same tree for when nothing runs in it any more; it holds nothing open. `None` for a copy, which
+    /// goes with its run.
+    #[must_use]
+    pub fn afterwards(&self) -> Option<Self> {
+        let is_copy = matches!(self.measured, Measured::Copy { .. });
+        (!is_copy).then(|| Self {
+            store: self.store.clone(),
+            id: self.id.clone(),
+            inode: self.inode,
+            measured: Measured::Place,
+            ceiling: self.ceiling,
+        })
+    }
+
+    /// Counts, by a walk.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub fn look(&self) -> Result<Look> {
+        let accounts = &self.store.inner.accounts;
+        let mut counter = self.store.counter();
+        match &self.measured {
+            Measured::Tree(dirs) => {
+                let mut known = Vec::with_capacity(dirs.len());
+                for dir in dirs {
+                    counter.tree(dir)?;
+                    known.push(dir.stat()?.inode);
+                }
+                // The run's directory may have been thrown away meanwhile.
+                self.store.count_trash(&self.id, &known, &mut counter)?;
+                let counted = counter.end();
+                if self.is_current()? {
+                    accounts.counted(&self.id, counted, self.limits());
+                    // The run goes on and may change the tree.
+                    accounts.doubt(&self.id);
+                }
+                Ok(counted.into())
+            }
+            Measured::Place => Ok(self.store.count(&self.id)?.into()),
+            Measured::Copy { dir, first } => {
+                counter.tree(dir)?;
+                let copy = counter.end();
+                let overlay = match accounts.known(&self.id) {
+                    Some(known) => known.counted.taken,
+                    None => self.store.count(&self.id)?.taken,
+                };
+                Ok(Look { taken: overlay.plus(copy.taken.minus(*first)), is_whole: copy.is_whole })
+            }
+        }
+    }
+
+    /// Whether the tree is still what the run has.
+    fn is_current(&self) -> Result<bool> {
+        let dirs = self.store.counted_dirs(&self.id)?;
+        let current = dirs.first().map(Dir::stat).transpose()?;
+        Ok(current.is_some_and(|stat| stat.inode == self.inode))
+    }
+}
+
+impl From<Counted> for Look {
+    fn from(counted: Counted) -> Self {
+        Self { taken: counted.taken, is_whole: counted.is_whole }
+    }
+}

@@ -1,0 +1,233 @@
+//! The cost of one token to others: each thing that a user may have is spent to the end, while another user reads,
+//! writes and runs commands.
+//!
+//! A round measures the other user alone, beside the spender, and alone again. When the medians of the two figures alone
+//! differ too much, the machine itself was busy and the round is made again. Beside each request a plain process is started
+//! and a file written, without the service: how much longer that takes is the machine's part, because spender, service and
+//! test share its processors. What counts is the median, over the rounds, of how much longer the 99th percentile takes
+//! beside the spender, divided by the machine's part.
+//!
+//! It is measured when `FILESECBOX_LOAD_COST` is set, to the name of one spending or to nothing for all: it takes a machine on
+//! which nothing else works.
+
+mod spending;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::client::{Broken, Client};
+use crate::random;
+use crate::service::Service;
+use spending::{ALL, Spending};
+
+/// How often as long others may take at the 99th percentile.
+const TIMES_MAX: f64 = 3.0;
+/// The time that timer and scheduler of a test machine add to a percentile of a few requests.
+const GRACE: Duration = Duration::from_millis(4);
+/// Rounds that count.
+const ROUNDS: usize = 3;
+/// How long the rounds of one spending may take, those included in which the machine was busy.
+const ROUNDS_TIME: Duration = Duration::from_secs(8);
+/// How far the two figures alone of one round may lie apart.
+const QUIET: f64 = 2.0;
+/// How long one measurement goes on.
+const MEASURED: Duration = Duration::from_millis(300);
+/// How long a spender may take to reach its limit.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The measured cases; the last one is the control.
+const KINDS: [&str; 4] = ["read", "write", "run", "fork"];
+const FORK: usize = 3;
+const BYSTANDER: &str = "/v1/sandbox/bystander/agent";
+
+const SETTINGS: &str = "
+[limits.files]
+tree_entries = 20000
+[limits.disk]
+bytes = 100663296
+files = 2000
+in_flight_bytes = 33554432
+[limits.work]
+bodies_bytes_per_user = 33554432
+[limits.connections]
+connections = 400
+per_peer = 400
+[audit]
+account_bytes = 2097152
+";
+
+/// The service, and what its spender has come to.
+struct Arena {
+    url: String,
+    token: String,
+    /// Refusals at the limit.
+    refused: AtomicUsize,
+    /// Requests under way.
+    under_way: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+/// The median and the 99th percentile of each kind.
+type Figures = [[Duration; 2]; KINDS.len()];
+
+#[test]
+fn the_document_names_what_is_spent() {
+    let document = include_str!("../../../docs/SECURITY.md");
+    for Spending { name, .. } in ALL {
+        assert!(document.contains(&format!("*{name}*")), "docs/SECURITY.md does not name `{name}`");
+    }
+}
+
+#[test]
+fn what_one_user_spends_to_the_end_costs_others_three_times_the_time_at_most() {
+    let Ok(only) = std::env::var("FILESECBOX_LOAD_COST") else {
+        random::tell(
+            "SKIPPED: what a user can cost others is measured with `FILESECBOX_LOAD_COST=` on a quiet machine",
+        );
+        return;
+    };
+    let temp = tempfile::tempdir().unwrap();
+    let tokens = ["spender", "bystander"].map(|user| {
+        let digest = spending::digest(user);
+        format!("[[tokens]]\nsha256 = \"{digest}\"\nrole = \"user\"\nuser = \"{user}\"\n")
+    });
+    let mut complaints = Vec::new();
+    for spending in ALL.iter().filter(|spending| spending.name.contains(&only)) {
+        let place = temp.path().join(spending.name.replace(' ', "-"));
+        std::fs::create_dir(&place).unwrap();
+        let settings = format!("{SETTINGS}{}", tokens.concat());
+        let service = Service::start_configured(&settings, &place.join("root"), &place.join("log"));
+        complaints.extend(judge(spending, &service.url));
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+/// Measures one spending. What is wrong, if something is.
+fn judge(spending: &Spending, url: &str) -> Option<String> {
+    let bystander = Client::with_token(url, spending::token("bystander"));
+    sample(&bystander);
+    let arena = Arena {
+        url: url.to_owned(),
+        token: spending::token("spender"),
+        refused: AtomicUsize::new(0),
+        under_way: AtomicUsize::new(0),
+        is_over: AtomicBool::new(false),
+    };
+    (spending.prepare)(&arena);
+    let mut rounds: Vec<(Figures, Figures)> = Vec::new();
+    let begun = Instant::now();
+    while rounds.len() < ROUNDS {
+        let before = percentiles(&bystander);
+        let beside = spend(&arena, spending, || percentiles(&bystander));
+        let after = percentiles(&bystander);
+        let differs = |kind: usize| {
+            let ([one, _], [other, _]) = (before[kind], after[kind]);
+            times(one.max(other), one.min(other)) > QUIET
+        };
+        if !(0..KINDS.len()).any(differs) {
+            let alone = std::array::from_fn(|kind| before[kind].max(after[kind]));
+            rounds.push((alone, beside));
+        }
+        if begun.elapsed() > ROUNDS_TIME {
+            break;
+        }
+    }
+    if rounds.len() < ROUNDS {
+        random::tell(&format!("SKIPPED: {}: {} rounds on a quiet machine", spending.name, rounds.len()));
+        return None;
+    }
+    let complaints: Vec<String> = (0..FORK)
+        .filter_map(|kind| {
+            let mut ratios: Vec<(f64, f64, Duration, Duration)> = rounds
+                .iter()
+                .map(|(alone, beside)| {
+                    let machine = times(beside[FORK][1], alone[FORK][1]).max(1.0);
+                    let ([_, alone], [_, beside]) = (alone[kind], beside[kind]);
+                    (times(beside, alone) / machine, machine, alone, beside)
+                })
+                .collect();
+            ratios.sort_by(|one, other| one.0.total_cmp(&other.0));
+            let (ratio, machine, alone, beside) = ratios[ratios.len() / 2];
+            let (name, kind) = (spending.name, KINDS[kind]);
+            let line = format!(
+                "{name}: {kind} {alone:.1?} alone, {beside:.1?}: {:.1} times, machine {machine:.1}, service {ratio:.1}",
+                times(beside, alone)
+            );
+            random::tell(&line);
+            (ratio > TIMES_MAX && beside > alone.mul_f64(TIMES_MAX * machine) + GRACE).then_some(line)
+        })
+        .collect();
+    (!complaints.is_empty()).then(|| complaints.join("\n"))
+}
+
+fn times(one: Duration, other: Duration) -> f64 {
+    one.as_secs_f64() / other.as_secs_f64().max(1e-9)
+}
+
+/// Spends while `measure` goes on, which begins when the limit is reached.
+fn spend<T>(arena: &Arena, spending: &Spending, measure: impl FnOnce() -> T) -> T {
+    arena.is_over.store(false, Ordering::Relaxed);
+    arena.refused.store(0, Ordering::Relaxed);
+    thread::scope(|threads| {
+        for number in 0..spending.at_once {
+            threads.spawn(move || (spending.spend)(arena, number));
+        }
+        let begun = Instant::now();
+        while !(spending.is_spent)(arena) {
+            if begun.elapsed() > PATIENCE {
+                arena.is_over.store(true, Ordering::Relaxed);
+                panic!("the control: {} are never spent", spending.name);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let measured = measure();
+        arena.is_over.store(true, Ordering::Relaxed);
+        measured
+    })
+}
+
+/// Samples for a while, and tells the 99th percentile of each kind.
+fn percentiles(bystander: &Client) -> Figures {
+    let mut samples: [Vec<Duration>; KINDS.len()] = Default::default();
+    let begun = Instant::now();
+    while begun.elapsed() < MEASURED || samples[0].len() < 10 {
+        for (samples, took) in samples.iter_mut().zip(sample(bystander)) {
+            samples.push(took);
+        }
+    }
+    samples.map(|mut samples| {
+        samples.sort_unstable();
+        [50, 99].map(|percent| samples[(samples.len() * percent).div_ceil(100) - 1])
+    })
+}
+
+/// One read, one write and one run of the bystander, which must succeed, and the control.
+fn sample(bystander: &Client) -> [Duration; KINDS.len()] {
+    let timed = |ask: &dyn Fn() -> Result<u16, Broken>| {
+        let begun = Instant::now();
+        // A kept connection that is idle may have given way.
+        let status = ask().or_else(|Broken| ask()).expect("an answer");
+        assert!(matches!(status, 200 | 201), "the bystander gets {status}");
+        begun.elapsed()
+    };
+    let write = timed(&|| Ok(bystander.put(&format!("{BYSTANDER}/raw/f"), &[b'x'; 4096])?.status));
+    let read = timed(&|| Ok(bystander.get(&format!("{BYSTANDER}/raw/f"))?.status));
+    let echo = json!({ "command": "echo", "args": ["here"] });
+    let run = timed(&|| {
+        let ran = bystander.post(&format!("{BYSTANDER}/exec"), &echo)?;
+        assert_eq!(ran.json()["data"]["stdout"], "here\n", "{}", ran.text());
+        Ok(ran.status)
+    });
+    let fork = timed(&|| {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[b'x'; 4096]).unwrap();
+        let status = Command::new("true").stdin(Stdio::null()).status().unwrap();
+        Ok(if status.success() { 200 } else { 500 })
+    });
+    [read, write, run, fork]
+}
