@@ -17,6 +17,7 @@ use crate::core::growth::Growth;
 use crate::core::store::Store;
 use crate::encoding::{self, TextEncoding};
 use crate::error::{Error, Result, Unmet};
+use crate::layers::chain::Chain;
 use crate::layers::stage::StagedFile;
 use crate::layers::tree::{Aftermath, Child, Opened, Replaced, Tree, WalkOptions, Walked};
 use crate::stat::{ETag, Kind, Layer, Stat};
@@ -286,17 +287,19 @@ impl Files {
                 growth = Growth::of_file(&replaced, file)?;
                 self.store.admit(&self.id, &growth)
             };
-            let mut aftermath = Aftermath::default();
-            if options.parents
-                && let Some(parent) = path.parent().filter(|parent| !parent.is_root())
-                && let Err(Error::NotFound(_)) = tree.stat(&parent)
-            {
-                let made_dirs = dirs_to_make(tree, &parent)?;
-                admit(Replaced { made_dirs, ..Replaced::default() }, &mut file)?;
-                aftermath = tree.make_dirs(&parent)?;
-                self.account(&Growth::of_dirs(made_dirs));
-            }
-            aftermath = aftermath.and(tree.put_if(path, file, &mut admit)?);
+            let parent = path.parent().filter(|parent| options.parents && !parent.is_root());
+            let lacking = match parent {
+                Some(parent) => tree.first_missing(&parent)?.map(|_| parent),
+                None => None,
+            };
+            let aftermath = match lacking {
+                Some(parent) => {
+                    let made_dirs = dirs_to_make(tree, &parent)?;
+                    admit(Replaced { made_dirs, ..Replaced::default() }, &mut file)?;
+                    tree.put_with_parents(path, file)?
+                }
+                None => tree.put_if(path, file, &mut admit)?,
+            };
             self.account(&growth);
             // Looked at again: the rename moved the change time, which the tag holds.
             let stat = rustix::fs::fstat(&handle).map_err(|errno| Error::from_errno("stat", path, errno))?;
@@ -392,16 +395,16 @@ impl Files {
                 // Also when only some of the directories are made.
                 self.account(&growth);
             }
-            let mut aftermath = Aftermath::default();
-            if parents && let Some(parent) = path.parent() {
-                aftermath = tree.make_dirs(&parent)?;
-            }
-            match tree.make_dir(path, mode) {
-                Ok(made) => Ok((true, aftermath.and(made))),
+            let made = match parents.then(|| tree.first_missing(path)).transpose()?.flatten() {
+                Some(first) => tree.make_chain(&first, Chain::of_directories(&first, path).ending_with(mode)),
+                None => tree.make_dir(path, mode),
+            };
+            match made {
+                Ok(aftermath) => Ok((true, aftermath)),
                 Err(Error::AlreadyExists(_))
                     if parents && tree.stat(path).is_ok_and(|(stat, _)| stat.kind == Kind::Directory) =>
                 {
-                    Ok((false, aftermath))
+                    Ok((false, Aftermath::default()))
                 }
                 Err(other) => Err(other),
             }

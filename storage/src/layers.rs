@@ -7,6 +7,7 @@
 //! | [`projects`] | the kernel keeps the limits of trees, where the file system does |
 //! | `trash` | what was thrown away, until it is removed |
 
+pub mod chain;
 pub(crate) mod copy;
 pub(crate) mod copy_merged;
 pub(crate) mod destination;

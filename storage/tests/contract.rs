@@ -125,6 +125,73 @@ fn a_reader_beside_a_writer_sees_the_old_bytes_or_the_new_and_never_a_mix() {
     });
 }
 
+/// Does `change` for many numbers while a thread that knows no lock looks whether `first` is ever there without `last`.
+fn never_in_part(
+    root: &std::path::Path,
+    first: impl Fn(usize) -> String + Sync,
+    last: impl Fn(usize) -> String + Sync,
+    change: impl Fn(usize),
+) {
+    const CHANGES: usize = 200;
+    let at = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 0;
+            while number < CHANGES {
+                if root.join(first(number)).exists() {
+                    assert!(
+                        root.join(last(number)).exists(),
+                        "`{}` without `{}`",
+                        first(number),
+                        last(number)
+                    );
+                }
+                number = at.load(Ordering::Relaxed);
+            }
+        });
+        for number in 0..CHANGES {
+            at.store(number, Ordering::Relaxed);
+            change(number);
+        }
+        at.store(CHANGES, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn directories_and_what_they_were_made_for_come_in_one_step() {
+    every_tree(&Tree::of(&[("f", "1"), ("old/f", "1")]), |Subject { files, commands, .. }| {
+        let (first, last) = (|number| format!("d{number}"), |number| format!("d{number}/e/f"));
+        never_in_part(commands, first, last, |number| drop(put(files, &last(number), "1")));
+        let (first, last) = (|number| format!("m{number}"), |number| format!("m{number}/e/f"));
+        never_in_part(commands, first, last, |number| {
+            assert!(files.make_dir(&path(&last(number)), 0o700, true).unwrap());
+        });
+        assert_eq!(files.stat(&path("m7/e")).unwrap().0.mode, 0o755);
+        assert_eq!(files.stat(&path("m7/e/f")).unwrap().0.mode, 0o700);
+        assert_eq!(files.stat(&path("d7/e")).unwrap().0.mode, 0o755);
+        // Over a directory that was deleted, nothing of it comes back.
+        remove(files, "old").unwrap();
+        put(files, "old/new/g", "1");
+        assert_eq!(files.list(&path("old")).unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn a_new_skill_comes_with_its_first_entry_in_one_step() {
+    let fixture = Fixture::new();
+    let (first, last) = (|number| format!("s{number}"), |number| format!("s{number}/f"));
+    let overlay = fixture.overlay_path("u");
+    never_in_part(&overlay, first, last, |number| {
+        put(&fixture.skill("u", &first(number)), "f", "1");
+    });
+    let (first, last) = (|number| format!("t{number}"), |number| format!("t{number}/d/e"));
+    never_in_part(&overlay, first, last, |number| {
+        put(&fixture.skill("u", &first(number)), "d/e", "1");
+    });
+    assert_valid_upper(&overlay, &KERNEL_ATTRIBUTES);
+    fixture.assert_swept();
+}
+
 #[test]
 fn parents_are_made_when_asked_and_otherwise_missing() {
     every_tree(&Tree::of(&[("f", "1")]), |Subject { files, .. }| {

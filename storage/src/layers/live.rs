@@ -4,7 +4,7 @@
 //! inode numbers of its own for what was copied up, and a tag must not depend on whether a command runs.
 //!
 //! A new entry is made aside and gets its owner before it gets its name. Aside is the root of the mount: a file without
-//! a name ([`Dir::create_unnamed`]), or an entry of a temporary name for as long as two system calls take. A service
+//! a name ([`Dir::create_unnamed`]), or an entry of a temporary name for as long as it takes to fill it. A service
 //! that dies between them leaves that entry; the next one removes it.
 
 use std::ffi::{OsStr, OsString};
@@ -13,6 +13,7 @@ use policy::RelPath;
 
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
+use crate::layers::chain::Chain;
 use crate::layers::copy_merged::copy_tree;
 use crate::layers::durability::Durability;
 use crate::layers::plain::{Plain, replaceable};
@@ -229,14 +230,17 @@ impl Tree for Live {
         self.settled(&levels)
     }
 
-    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+    fn make_chain(&self, path: &RelPath, chain: Chain) -> Result<Aftermath> {
+        let chain = chain.try_map_file(|file| self.suited(file))?;
         let (parent, name) = match self.mounted.parent_of(path) {
             Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
             parent => parent?,
         };
         let levels = self.levels(path)?;
         let temporary = self.temporary();
-        self.give(&temporary.root.create_dir(&temporary.name, mode)?)?;
+        let made = temporary.root.create_dir(&temporary.name, chain.first_mode())?;
+        let durability = self.mounted.stage.durability();
+        chain.fill(&made, self.mounted.owner, durability, |file, dir, name| file.link(dir, name))?;
         match temporary.root.rename_new(&temporary.name, &parent, &name) {
             Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(path.to_string())),
             made => made.and_then(|()| self.settled(&levels)),

@@ -7,6 +7,7 @@ use policy::{RelPath, TreeId};
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::layers::chain::Chain;
 use crate::layers::copy_merged::{copy_tree, taken_by_copy};
 use crate::layers::durability::Durability;
 use crate::layers::stack::{Found, Layers};
@@ -197,17 +198,15 @@ impl Tree for Plain {
         Ok(Aftermath::sync(parent))
     }
 
-    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+    fn make_chain(&self, path: &RelPath, chain: Chain) -> Result<Aftermath> {
         let (parent, name) = match self.parent_of(path) {
             Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
             parent => parent?,
         };
         // Built aside, so that no reader sees it before it has its owner.
         let draft = self.stage.draft();
-        let made = self.stage.dir().create_dir(&draft.name, mode)?;
-        if let Some(owner) = self.owner {
-            made.set_owner(owner)?;
-        }
+        let made = self.stage.dir().create_dir(&draft.name, chain.first_mode())?;
+        chain.fill(&made, self.owner, self.stage.durability(), StagedFile::place)?;
         match draft.place_new(&parent, &name) {
             Ok(()) => Ok(Aftermath::sync(parent)),
             Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(path.to_string())),

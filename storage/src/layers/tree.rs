@@ -12,7 +12,7 @@
 //!   absolute link, and more than 40 links are [`Error::Escape`];
 //! * *no locks*: two calls on one tree are ordered by the caller (see [`crate::core::store`]).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 
 use policy::RelPath;
@@ -20,6 +20,7 @@ use policy::RelPath;
 use crate::dir::{Dir, Entry};
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::layers::chain::Chain;
 use crate::layers::stage::StagedFile;
 use crate::layers::trash::Trash;
 use crate::layers::view::ViewLease;
@@ -275,13 +276,40 @@ pub trait Tree {
     ///
     /// # Errors
     /// As [`Tree::put`].
-    fn put_link(&self, path: &RelPath, target: &std::ffi::OsStr) -> Result<Aftermath>;
+    fn put_link(&self, path: &RelPath, target: &OsStr) -> Result<Aftermath>;
 
     /// Makes the directory `path` with permission bits `mode`. The parent must exist.
     ///
     /// # Errors
     /// [`Error::NotFound`] without a parent, [`Error::AlreadyExists`].
-    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<Aftermath>;
+    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
+        self.make_chain(path, Chain::of_directory(mode))
+    }
+
+    /// Makes the directory `path` with what `chain` has in it, in one step. The parent must exist.
+    ///
+    /// # Errors
+    /// As [`Tree::make_dir`].
+    fn make_chain(&self, path: &RelPath, chain: Chain) -> Result<Aftermath>;
+
+    /// The uppermost directory on the way to `path`, or `path` itself, that is not there.
+    ///
+    /// # Errors
+    /// As [`Tree::stat`], but for what is not there.
+    fn first_missing(&self, path: &RelPath) -> Result<Option<RelPath>> {
+        let mut missing = None;
+        let mut next = Some(path.clone()).filter(|path| !path.is_root());
+        while let Some(path) = next {
+            match self.stat(&path) {
+                Ok(_) => break,
+                Err(Error::NotFound(_)) => {}
+                Err(other) => return Err(other),
+            }
+            next = path.parent().filter(|parent| !parent.is_root());
+            missing = Some(path);
+        }
+        Ok(missing)
+    }
 
     /// Sets the permission bits of the file or directory `path`; a link is not followed.
     ///
@@ -326,19 +354,33 @@ pub trait Tree {
     /// [`Error::NotFound`]; [`Error::IsDirectory`] for the root.
     fn remove(&self, path: &RelPath) -> Result<Aftermath>;
 
-    /// Makes the directory `path` and every missing one above it, mode 0755; succeeds when it is there.
+    /// Makes the directory `path` and every missing one above it, mode 0755, in one step; succeeds when it is there.
     ///
     /// # Errors
     /// [`Error::NotADirectory`], [`Error::Escape`].
     fn make_dirs(&self, path: &RelPath) -> Result<Aftermath> {
-        let Some(parent) = path.parent() else { return Ok(Aftermath::default()) };
-        match self.stat(path) {
-            Ok((stat, _)) if stat.kind == Kind::Directory => return Ok(Aftermath::default()),
-            Ok(_) => return Err(Error::NotADirectory(path.to_string())),
-            Err(Error::NotFound(_)) => {}
-            Err(other) => return Err(other),
+        match self.first_missing(path)? {
+            Some(first) => self.make_chain(&first, Chain::of_directories(&first, path)),
+            None if path.is_root() => Ok(Aftermath::default()),
+            None => match self.stat(path)?.0.kind {
+                Kind::Directory => Ok(Aftermath::default()),
+                _ => Err(Error::NotADirectory(path.to_string())),
+            },
         }
-        let aftermath = self.make_dirs(&parent)?;
-        Ok(aftermath.and(self.make_dir(path, 0o755)?))
+    }
+
+    /// As [`Tree::put`], with every missing directory above `path`, mode 0755: the file is there with them or none is.
+    ///
+    /// # Errors
+    /// As [`Tree::put`] and [`Tree::make_dirs`].
+    fn put_with_parents(&self, path: &RelPath, file: StagedFile) -> Result<Aftermath> {
+        let Some((parent, name)) = path.parent().zip(path.file_name()) else { return self.put(path, file) };
+        match self.first_missing(&parent)? {
+            Some(first) => {
+                let chain = Chain::of_directories(&first, &parent).holding(OsStr::new(name), file);
+                self.make_chain(&first, chain)
+            }
+            None => self.put(path, file),
+        }
     }
 }

@@ -20,6 +20,7 @@ use policy::{RelPath, SkillId, TreeId};
 
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::layers::chain::Chain;
 use crate::layers::copy_merged::taken_by_copy;
 use crate::layers::stack::{Found, Layers};
 use crate::layers::stage::{Stage, StagedFile};
@@ -166,8 +167,8 @@ impl Tree for Union {
         self.put_symlink(path, target)
     }
 
-    fn make_dir(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
-        self.make_directory(path, mode)
+    fn make_chain(&self, path: &RelPath, chain: Chain) -> Result<Aftermath> {
+        self.make_directory(path, chain)
     }
 
     fn set_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {

@@ -110,8 +110,16 @@ impl Actor for Keeper {
         let is_either = |of: fn(&State) -> &Model, found: &Model| {
             found == of(&self.acknowledged) || asked.as_ref().is_some_and(|asked| found == of(asked))
         };
-        assert!(is_either(|state| &state.tree, &tree), "the workspace is neither of two states");
-        assert!(is_either(|state| &state.fork, &fork), "the fork is neither of two states");
+        let told = |of: fn(&State) -> &Model, found: &Model| {
+            let asked = asked.as_ref().map(of).map(Model::outline);
+            format!(
+                "is neither: {:#?}, nor {asked:#?}: {:#?}",
+                of(&self.acknowledged).outline(),
+                found.outline()
+            )
+        };
+        assert!(is_either(|state| &state.tree, &tree), "the workspace {}", told(|state| &state.tree, &tree));
+        assert!(is_either(|state| &state.fork, &fork), "the fork {}", told(|state| &state.fork, &fork));
         let found = Self::found(client)?;
         let known: BTreeSet<String> = self.acknowledged.snapshots.keys().cloned().collect();
         let lost: Vec<&String> = known.difference(&found).collect();

@@ -102,6 +102,17 @@ impl Model {
         self
     }
 
+    /// Its names, with the size and a digest of each file, for people.
+    pub(super) fn outline(&self) -> Vec<String> {
+        let digest =
+            |bytes: &[u8]| bytes.iter().fold(0_u32, |sum, byte| sum.rotate_left(5) ^ u32::from(*byte));
+        let files = self
+            .files
+            .iter()
+            .map(|(path, bytes)| format!("{path}: {} bytes, {:08x}", bytes.len(), digest(bytes)));
+        self.dirs.iter().map(|dir| format!("{dir}/")).chain(files).collect()
+    }
+
     /// The tree as the service shows it.
     pub(super) fn read(client: &Client, tree: &str) -> Result<Self, Broken> {
         let mut model = Self::default();

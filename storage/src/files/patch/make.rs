@@ -337,12 +337,11 @@ impl Planned<'_> {
         let mut aftermath = Aftermath::default();
         if let Some(file) = after {
             if let Some(parent) = patch.to.parent().filter(|parent| !parent.is_root()) {
-                if let Some(missing) = first_missing(tree, &parent)? {
+                if let Some(missing) = tree.first_missing(&parent)? {
                     undo.push(Undo::Remove(missing));
                 }
-                aftermath = tree.make_dirs(&parent)?;
             }
-            aftermath = aftermath.and(tree.put(&patch.to, tree.suited(file)?)?);
+            aftermath = tree.put_with_parents(&patch.to, tree.suited(file)?)?;
             if patch.action != Action::Modified {
                 undo.push(Undo::Remove(patch.to.clone()));
             }
@@ -355,20 +354,4 @@ impl Planned<'_> {
         }
         Ok(aftermath)
     }
-}
-
-/// The uppermost directory on the way to `path` that is not there.
-fn first_missing(tree: &dyn Tree, path: &RelPath) -> Result<Option<RelPath>> {
-    let mut missing = None;
-    let mut next = Some(path.clone()).filter(|path| !path.is_root());
-    while let Some(path) = next {
-        match tree.stat(&path) {
-            Ok(_) => break,
-            Err(Error::NotFound(_)) => {}
-            Err(other) => return Err(other),
-        }
-        next = path.parent().filter(|parent| !parent.is_root());
-        missing = Some(path);
-    }
-    Ok(missing)
 }

@@ -145,7 +145,6 @@ impl Store {
         let mut copy = self.inner.stage.file(stat.mode, owner)?;
         copy_file(file, copy.file(), &stat)?;
         copy.finish_keeping_time()?;
-        let parent = path.parent().unwrap_or_else(RelPath::root);
-        Ok(tree.make_dirs(&parent)?.and(tree.put(path, copy)?))
+        tree.put_with_parents(path, copy)
     }
 }

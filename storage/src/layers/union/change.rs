@@ -9,6 +9,7 @@ use policy::{RelPath, TreeId};
 use super::Union;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::layers::chain::Chain;
 use crate::layers::copy::copy_file;
 use crate::layers::stack::{Found, Layers};
 use crate::layers::stage::{Stage, StagedFile};
@@ -34,20 +35,6 @@ impl Union {
     pub(super) fn target(&self, path: &RelPath, last_link: LastLink) -> Result<Target> {
         let resolved = self.resolve(path, last_link)?;
         self.target_of(path, resolved)
-    }
-
-    /// As [`Union::target`], but `path` may be the first entry of a skill that no layer has.
-    fn target_or_first(&self, path: &RelPath, last_link: LastLink) -> Result<Target> {
-        if path.is_root() {
-            return Err(Error::IsDirectory(path.to_string()));
-        }
-        match self.target(path, last_link) {
-            Err(Error::NotFound(_)) => {
-                self.ensure_skill(path)?;
-                self.target(path, last_link)
-            }
-            target => target,
-        }
     }
 
     pub(super) fn target_of(&self, path: &RelPath, resolved: Resolved) -> Result<Target> {
@@ -116,11 +103,12 @@ impl Union {
             return Err(Error::IsDirectory(path.to_string()));
         }
         let resolved = match self.resolve(path, LastLink::Follow) {
-            Err(Error::NotFound(_)) => {
-                // It may be the first entry of a skill that no layer has.
+            Err(Error::NotFound(missing)) => {
                 admit(Replaced { made_dirs: 1, ..Replaced::default() }, &mut file)?;
-                self.ensure_skill(path)?;
-                self.resolve(path, LastLink::Follow)?
+                return match self.is_first_entry(path)? {
+                    true => self.make_skill(Chain::of_directory(0o755).holding(&first_name(path)?, file)),
+                    false => Err(Error::NotFound(missing)),
+                };
             }
             resolved => resolved?,
         };
@@ -135,7 +123,10 @@ impl Union {
     }
 
     pub(super) fn put_symlink(&self, path: &RelPath, link: &OsStr) -> Result<Aftermath> {
-        let target = self.target_or_first(path, LastLink::Keep)?;
+        if self.is_first_entry(path)? {
+            let _settled_below = self.make_skill(Chain::of_directory(0o755))?;
+        }
+        let target = self.target(path, LastLink::Keep)?;
         check_replaceable(&target, path)?;
         let draft = self.stage.draft();
         self.stage.dir().create_symlink(link, &draft.name)?;
@@ -143,10 +134,9 @@ impl Union {
         Ok(Aftermath::sync(target.upper))
     }
 
-    pub(super) fn make_directory(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
-        match self.ensure_skill(path) {
-            Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
-            ensured => ensured?,
+    pub(super) fn make_directory(&self, path: &RelPath, chain: Chain) -> Result<Aftermath> {
+        if self.is_first_entry(path)? {
+            return self.make_skill(chain.within_parent(&first_name(path)?));
         }
         let target = match self.target(path, LastLink::Keep) {
             Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
@@ -155,17 +145,25 @@ impl Union {
         if target.found.is_some() {
             return Err(Error::AlreadyExists(path.to_string()));
         }
-        if target.upper.stat_entry(&target.name)?.is_none() {
-            target.upper.create_dir(&target.name, mode)?;
-            return Ok(Aftermath::sync(target.upper));
-        }
-        // A whiteout is there. The new directory is opaque, or what the whiteout hid would show again.
-        // Over a whiteout, which goes with the draft.
+        self.place_directory(target.upper, &target.name, chain)
+    }
+
+    /// Builds a new directory aside and makes it `name` in `upper`, where nothing may be but a whiteout.
+    fn place_directory(&self, upper: Dir, name: &OsStr, chain: Chain) -> Result<Aftermath> {
         let draft = self.stage.draft();
-        let made = self.stage.dir().create_dir(&draft.name, mode)?;
-        made.set_attribute(OPAQUE, b"y")?;
-        draft.exchange(&target.upper, &target.name)?;
-        Ok(Aftermath::sync(target.upper))
+        let made = self.stage.dir().create_dir(&draft.name, chain.first_mode())?;
+        let hides = upper.stat_entry(name)?.is_some_and(|stat| stat.is_whiteout());
+        if hides {
+            // Or what the whiteout hid would show again.
+            made.set_attribute(OPAQUE, b"y")?;
+        }
+        chain.fill(&made, None, self.stage.durability(), StagedFile::place)?;
+        match hides {
+            // The whiteout goes with the draft.
+            true => draft.exchange(&upper, name)?,
+            false => draft.place_new(&upper, name)?,
+        }
+        Ok(Aftermath::sync(upper))
     }
 
     pub(super) fn change_mode(&self, path: &RelPath, mode: u32) -> Result<Aftermath> {
@@ -223,34 +221,21 @@ impl Union {
         Ok(copy)
     }
 
-    /// Makes the skill itself in the overlay when no layer has it: the first entry of a new skill.
+    /// Tells whether `path` would be the first entry of a skill that no layer has.
     ///
-    /// Only an entry of the root is a first entry. Deeper ones lack their parent, and nothing may change.
-    fn ensure_skill(&self, path: &RelPath) -> Result<()> {
-        let name = OsStr::new(self.skill.as_str());
-        let exists = self.agent_level()?.lookup(name)?.is_some();
-        match path.parent() {
-            Some(_) if exists => return Ok(()),
-            Some(parent) if parent.is_root() => {}
-            None if exists => return Err(Error::IsDirectory(path.to_string())),
-            _ => return Err(Error::NotFound(path.to_string())),
+    /// Only an entry of the root can be. Deeper ones lack their parent, and nothing may change.
+    fn is_first_entry(&self, path: &RelPath) -> Result<bool> {
+        if path.parent().is_none_or(|parent| !parent.is_root()) {
+            return Ok(false);
         }
+        Ok(self.agent_level()?.lookup(OsStr::new(self.skill.as_str()))?.is_none())
+    }
+
+    /// Makes the skill itself in the overlay, where no layer has it.
+    fn make_skill(&self, chain: Chain) -> Result<Aftermath> {
         let upper = self.stage.ensure_path(&self.root, &self.overlay)?;
         (self.before_first_write)()?;
-        match upper.stat_entry(name)? {
-            None => drop(upper.create_dir(name, 0o755)?),
-            Some(stat) if stat.is_whiteout() => {
-                let draft = self.stage.draft();
-                let made = self.stage.dir().create_dir(&draft.name, 0o755)?;
-                made.set_attribute(OPAQUE, b"y")?;
-                draft.exchange(&upper, name)?;
-            }
-            Some(_) => {}
-        }
-        if self.is_strict() {
-            upper.sync()?;
-        }
-        Ok(())
+        self.place_directory(upper, OsStr::new(self.skill.as_str()), chain)
     }
 }
 
@@ -275,6 +260,11 @@ pub(crate) fn hide(
         }
         placed => placed.map(|()| None),
     }
+}
+
+/// The name of an entry of the root.
+fn first_name(path: &RelPath) -> Result<OsString> {
+    path.file_name().map(OsString::from).ok_or_else(|| Error::IsDirectory(path.to_string()))
 }
 
 fn check_replaceable(target: &Target, path: &RelPath) -> Result<()> {
