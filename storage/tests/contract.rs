@@ -161,7 +161,9 @@ fn never_in_part(
 fn directories_and_what_they_were_made_for_come_in_one_step() {
     every_tree(&Tree::of(&[("f", "1"), ("old/f", "1")]), |Subject { files, commands, .. }| {
         let (first, last) = (|number| format!("d{number}"), |number| format!("d{number}/e/f"));
-        never_in_part(commands, first, last, |number| drop(put(files, &last(number), "1")));
+        never_in_part(commands, first, last, |number| {
+            put(files, &last(number), "1");
+        });
         let (first, last) = (|number| format!("m{number}"), |number| format!("m{number}/e/f"));
         never_in_part(commands, first, last, |number| {
             assert!(files.make_dir(&path(&last(number)), 0o700, true).unwrap());

@@ -21,6 +21,9 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use policy::{AgentId, RelPath, SkillId, TreeId};
 
+use crate::error::Result;
+use crate::interrupt;
+
 const BASELINE_STRIPES: usize = 1024;
 const TREE_STRIPES: usize = 4096;
 const FILE_STRIPES: usize = 4096;
@@ -67,16 +70,18 @@ impl<'a> TreeWrite<'a> {
 }
 
 impl Baseline {
-    /// Calls `attempt` until it brings something. Readers of the baseline go on between two calls.
-    fn await_readers<T>(&self, attempt: impl Fn() -> Option<T>) -> T {
+    /// Calls `attempt` until it brings something, or the job is interrupted. Readers of the baseline go on between two
+    /// calls.
+    fn await_readers<T>(&self, attempt: impl Fn() -> Option<T>) -> Result<T> {
         if let Some(taken) = attempt() {
-            return taken;
+            return Ok(taken);
         }
         let _awaiting = Awaiting::new(&self.awaiting);
         loop {
             if let Some(taken) = attempt() {
-                return taken;
+                return Ok(taken);
             }
+            interrupt::check()?;
             thread::sleep(PAUSE);
         }
     }
@@ -117,18 +122,28 @@ impl Locks {
     }
 
     /// Holds the baseline of a skill alone, to publish another version.
-    pub(crate) fn write_baseline(&self, agent: &AgentId, skill: &SkillId) -> RwLockWriteGuard<'_, ()> {
+    ///
+    /// # Errors
+    /// Those of [`interrupt::check`], while readers hold it.
+    pub(crate) fn write_baseline(
+        &self,
+        agent: &AgentId,
+        skill: &SkillId,
+    ) -> Result<RwLockWriteGuard<'_, ()>> {
         let baseline = self.stripe(&self.baselines, (agent, skill));
         baseline.await_readers(|| baseline.lock.try_write_for(ATTEMPT))
     }
 
     /// Holds the baseline of a skill, and the tree of the user who publishes it, alone.
+    ///
+    /// # Errors
+    /// As [`Locks::write_baseline`].
     pub(crate) fn write_baseline_and(
         &self,
         agent: &AgentId,
         skill: &SkillId,
         tree: &TreeId,
-    ) -> (RwLockWriteGuard<'_, ()>, RwLockWriteGuard<'_, ()>) {
+    ) -> Result<(RwLockWriteGuard<'_, ()>, RwLockWriteGuard<'_, ()>)> {
         let baseline = self.stripe(&self.baselines, (agent, skill));
         baseline.await_readers(|| {
             let alone = baseline.lock.try_write_for(ATTEMPT)?;
@@ -198,6 +213,8 @@ mod tests {
     use policy::{AgentId, UserId};
 
     use super::*;
+    use crate::error::Error;
+    use crate::interrupt::Interrupt;
 
     fn skill(user: &str) -> (TreeId, AgentId, SkillId) {
         let (agent, skill) = (AgentId::parse("a").unwrap(), SkillId::parse("s").unwrap());
@@ -228,12 +245,31 @@ mod tests {
     #[test]
     fn a_publication_that_waits_for_one_reader_keeps_no_other_waiting() {
         let (long, agent, skill) = skill("long");
-        read_beside(&long, |locks| drop(locks.write_baseline(&agent, &skill)));
+        read_beside(&long, |locks| drop(locks.write_baseline(&agent, &skill).unwrap()));
         let (own, ..) = self::skill("publisher");
-        read_beside(&long, |locks| drop(locks.write_baseline_and(&agent, &skill, &own)));
+        read_beside(&long, |locks| drop(locks.write_baseline_and(&agent, &skill, &own).unwrap()));
         // The publisher's own tree is read for long: nothing is held meanwhile that others need.
         let workspace = TreeId::Workspace(UserId::parse("w").unwrap(), agent.clone());
-        read_beside(&workspace, |locks| drop(locks.write_baseline_and(&agent, &skill, &workspace)));
+        read_beside(&workspace, |locks| drop(locks.write_baseline_and(&agent, &skill, &workspace).unwrap()));
+    }
+
+    /// What `work` brings on a thread of its own.
+    fn beside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|threads| threads.spawn(work).join().unwrap())
+    }
+
+    #[test]
+    fn a_publication_whose_time_is_over_no_longer_waits_for_a_reader() {
+        let (long, agent, skill) = skill("long");
+        let locks = Locks::new();
+        let _held = locks.read(&long);
+        let (late, left) = (Interrupt::after(Duration::ZERO), Interrupt::after(Duration::MAX));
+        left.abandon();
+        let publish = || late.enter(|| locks.write_baseline(&agent, &skill).map(drop));
+        assert!(matches!(beside(publish), Err(Error::TooLong { .. })));
+        let publish = || left.enter(|| locks.write_baseline_and(&agent, &skill, &long).map(drop));
+        assert!(matches!(beside(publish), Err(Error::Abandoned)));
+        assert!(!locks.awaits_publication(&long));
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl Store {
     /// The caller holds no lock.
     pub(crate) fn collect_versions(&self, agent: &AgentId, skill: &SkillId) -> Result<Vec<Trash>> {
         let mut trash = Vec::new();
-        let _alone = self.inner.locks.write_baseline(agent, skill);
+        let _alone = self.inner.locks.write_baseline(agent, skill)?;
         let versions = match self.inner.root.open_dir(&layout::versions(agent, skill)?) {
             Err(Error::NotFound(_)) => return Ok(trash),
             versions => versions?,

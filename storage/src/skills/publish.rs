@@ -11,6 +11,7 @@ use crate::core::lock::TreeWrite;
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::layers::destination::Destination;
 use crate::layers::journal::Transaction;
 use crate::layers::stack::Layers;
@@ -164,24 +165,28 @@ impl Store {
             let applied = match change {
                 Change::Baseline(skill) => {
                     let apply = || committed.apply(&self.inner.root, index);
-                    let checked = || self.check_current(over.expected, agent, skill);
+                    // The job can be interrupted while it waits for the readers of the first skill. Once that is in its
+                    // place, the others follow.
+                    let checked = || {
+                        self.check_current(over.expected, agent, skill)?;
+                        interrupt::commit()
+                    };
                     match &over.promoting {
                         Some(promoting) => {
-                            let (alone, tree) =
-                                self.inner.locks.write_baseline_and(agent, skill, promoting.id);
-                            checked().and_then(|()| {
+                            let held = self.inner.locks.write_baseline_and(agent, skill, promoting.id);
+                            held.and_then(|(alone, tree)| {
+                                checked()?;
                                 let version = published.first().map(|published| &published.version);
                                 let applied = self.promoting(promoting, version, agent, skill, apply);
                                 promoter = Some((TreeWrite::after(alone, tree), promoting.id));
                                 applied
                             })
                         }
-                        None => {
-                            let _alone = self.inner.locks.write_baseline(agent, skill);
+                        None => self.inner.locks.write_baseline(agent, skill).and_then(|_alone| {
                             let applied = checked().and_then(|()| apply());
                             self.tell_views(agent, skill);
                             applied
-                        }
+                        }),
                     }
                 }
                 Change::Overlay(tree) => {
@@ -314,7 +319,7 @@ impl Store {
     pub fn remove_baseline(&self, agent: &AgentId, skill: &SkillId) -> Result<()> {
         let name = OsStr::new(skill.as_str());
         let trash = {
-            let _alone = self.inner.locks.write_baseline(agent, skill);
+            let _alone = self.inner.locks.write_baseline(agent, skill)?;
             let Some(version) = self.baseline_version(agent, skill)? else {
                 return Err(Error::NotFound(skill.to_string()));
             };
@@ -465,5 +470,34 @@ mod tests {
             assert_eq!(of_user, ["syncfs", "record", "rename s", "rename u"], "{durability:?}");
         }
         assert_eq!(order(Durability::Never)[0], ["record", "rename s"]);
+    }
+
+    #[test]
+    fn a_publication_that_waited_too_long_for_a_reader_is_refused_whole_and_stays_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let (user, agent) = (UserId::parse("u").unwrap(), AgentId::parse("a").unwrap());
+        let skills = ["s", "t"].map(|skill| SkillId::parse(skill).unwrap());
+        let fill = &mut |_: &SkillId, dir: &Dir| {
+            dir.create_file(OsStr::new("f"), 0o644)?.write_all(b"1").unwrap();
+            Ok(None)
+        };
+        {
+            let (store, _) = Store::open(temp.path(), Options::default()).unwrap();
+            let tree = TreeId::Skill(user.clone(), agent.clone(), skills[0].clone());
+            let reading = store.inner.locks.read(&tree);
+            let job = interrupt::Interrupt::after(std::time::Duration::ZERO);
+            let refused = std::thread::scope(|scope| {
+                let publish = || job.enter(|| store.publish(Scope::Baseline, &user, &agent, &skills, fill));
+                scope.spawn(publish).join().unwrap()
+            });
+            assert!(matches!(refused, Err(Error::TooLong { .. })), "{:?}", refused.map(|_| ()));
+            drop(reading);
+        }
+        // Nor does a start place it late.
+        let (store, _) = Store::open(temp.path(), Options::default()).unwrap();
+        for skill in &skills {
+            assert!(store.baseline_version(&agent, skill).unwrap().is_none(), "{skill}");
+        }
+        assert!(store.publish(Scope::Baseline, &user, &agent, &skills, fill).is_ok());
     }
 }

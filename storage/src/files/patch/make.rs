@@ -336,10 +336,10 @@ impl Planned<'_> {
         let Self { patch, before, after, .. } = self;
         let mut aftermath = Aftermath::default();
         if let Some(file) = after {
-            if let Some(parent) = patch.to.parent().filter(|parent| !parent.is_root()) {
-                if let Some(missing) = tree.first_missing(&parent)? {
-                    undo.push(Undo::Remove(missing));
-                }
+            if let Some(parent) = patch.to.parent()
+                && let Some(missing) = tree.first_missing(&parent)?
+            {
+                undo.push(Undo::Remove(missing));
             }
             aftermath = tree.put_with_parents(&patch.to, tree.suited(file)?)?;
             if patch.action != Action::Modified {
