@@ -27,9 +27,9 @@ use storage::Interrupt;
 use tokio::sync::oneshot;
 
 use self::holds::{Hold, Holds, Mode};
+use super::Service;
 use super::error::{Error, Result};
 use super::places::{Place, Purpose, RunPlaces};
-use super::{Service, blocking};
 
 /// How heavy a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,18 +231,9 @@ impl Admission {
         job: Job,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let admitted = self.admit(&job).await?;
-        let interrupt = Interrupt::after(self.longest);
-        let _caller = (!job.goes_on).then(|| Caller(interrupt.clone()));
-        blocking(move || {
-            let _admitted = admitted;
-            interrupt.enter(work)
-        })
-        .await
+        self.work_and_clear(job, || work().map(|done| (done, ()))).await
     }
-}
 
-impl Admission {
     /// As [`Admission::work`]. What `work` returns beside the result is dropped after the result is told, in the place of the
     /// job: removing what was replaced may take as long as the job itself. The tree is free by then.
     ///
