@@ -9,6 +9,7 @@ pub mod metadata;
 pub mod provenance;
 pub mod publish;
 pub mod pull;
+mod remove;
 pub mod sides;
 pub mod status;
 pub mod versions;

@@ -1,4 +1,4 @@
-//! Publishing whole skills: uploads, and the removal of what was uploaded.
+//! Publishing whole skills: they are built in the stage, and take their places in one transaction.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -13,9 +13,9 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::layers::destination::Destination;
-use crate::layers::journal::Transaction;
-use crate::layers::stack::Layers;
+use crate::layers::journal::{Committed, Transaction};
 use crate::layers::trash::{Leftovers, Trash};
+use crate::layers::view::ViewLease;
 use crate::layers::whiteouts::OPAQUE;
 use crate::layout;
 use crate::skills::base::{NO_BASE, Promotion};
@@ -67,6 +67,26 @@ enum Change {
     Base(TreeId),
 }
 
+/// Skills that are being built in the stage.
+struct Draft<'a> {
+    store: &'a Store,
+    user: &'a UserId,
+    agent: &'a AgentId,
+    transaction: Transaction,
+    published: Vec<Published>,
+    /// One for each step of the transaction, in its order.
+    changes: Vec<Change>,
+}
+
+/// What the steps of a publication leave to be done after the last one.
+#[derive(Default)]
+struct Applied<'a> {
+    /// The views of overlays that were replaced.
+    detached: Vec<ViewLease>,
+    /// The overlay that was promoted, held.
+    promoter: Option<(TreeWrite<'a>, &'a TreeId)>,
+}
+
 impl Store {
     /// Publishes skills: all of them, or nothing.
     ///
@@ -103,110 +123,22 @@ impl Store {
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Publication> {
         self.admit_space()?;
-        let mut transaction = Transaction::begin_publication(&self.inner.stage)?;
-        let mut published = Vec::new();
-        let mut changes = Vec::new();
+        let transaction = Transaction::begin_publication(&self.inner.stage)?;
+        let mut draft =
+            Draft { store: self, user, agent, transaction, published: Vec::new(), changes: Vec::new() };
         for skill in skills {
-            let item = transaction.next_name();
-            let dir = transaction.dir().create_dir(&item, 0o755)?;
-            if scope == Scope::Overlay {
-                self.inner.stage.projects().begin(&dir, None);
-            }
-            let contents = match fill(skill, &dir)? {
-                Some(contents) => contents,
-                None => version::contents(&dir)?,
-            };
-            let provenance = Provenance::now(user, &contents);
-            let version = contents.version;
-            let (replaced, unchanged);
-            match scope {
-                Scope::Baseline => {
-                    version::set_label(&dir, &version)?;
-                    provenance.mark(&dir)?;
-                    let current = self.baseline_version(agent, skill)?;
-                    (replaced, unchanged) = (current.is_some(), current.as_ref() == Some(&version));
-                    if unchanged {
-                        transaction.dir().remove_tree(&item)?;
-                    } else {
-                        let to = Destination::Baseline { agent: agent.clone(), skill: skill.clone() };
-                        transaction.place(to)?;
-                        changes.push(Change::Baseline(skill.clone()));
-                    }
-                }
-                Scope::Overlay => {
-                    dir.set_attribute(OPAQUE, b"y")?;
-                    replaced = self.overlay_has(user, agent, skill)?;
-                    unchanged = false;
-                    let tree = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
-                    let mut counter = self.counter();
-                    counter.tree(&dir)?;
-                    self.admit_whole(&tree, counter.end().taken)?;
-                    transaction.place(Destination::overlay(&tree)?)?;
-                    changes.push(Change::Overlay(tree.clone()));
-                    let mut base = transaction.dir().create_file(&transaction.next_name(), 0o600)?;
-                    let line = provenance.describing(dir, skill)?.line();
-                    base.write_all(format!("{}\n{line}", self.base_text(agent, skill)?).as_bytes())
-                        .map_err(|error| Error::from_io("write", "base", error))?;
-                    transaction.place(Destination::base(&tree)?)?;
-                    changes.push(Change::Base(tree));
-                }
-            }
-            published.push(Published { skill: skill.clone(), version, replaced, unchanged });
+            draft.build(scope, skill, fill)?;
         }
-        let mut leftovers = Leftovers::default();
+        let Draft { transaction, published, changes, .. } = draft;
         if changes.is_empty() {
-            return Ok(Publication { skills: published, leftovers });
+            return Ok(Publication { skills: published, leftovers: Leftovers::default() });
         }
         self.admit_space()?;
         let committed = transaction.commit(&self.inner.root)?;
-        let mut seats = Vec::new();
-        let mut promoter = None;
+        let version = published.first().map(|published| &published.version);
+        let mut applied = Applied::default();
         for (index, change) in changes.iter().enumerate() {
-            let applied = match change {
-                Change::Baseline(skill) => {
-                    let apply = || committed.apply(&self.inner.root, index);
-                    // The job can be interrupted while it waits for the readers of the first skill. Once that is in its
-                    // place, the others follow.
-                    let checked = || {
-                        self.check_current(over.expected, agent, skill)?;
-                        interrupt::commit()
-                    };
-                    match &over.promoting {
-                        Some(promoting) => {
-                            let held = self.inner.locks.write_baseline_and(agent, skill, promoting.id);
-                            held.and_then(|(alone, tree)| {
-                                checked()?;
-                                let version = published.first().map(|published| &published.version);
-                                let applied = self.promoting(promoting, version, agent, skill, apply);
-                                promoter = Some((TreeWrite::after(alone, tree), promoting.id));
-                                applied
-                            })
-                        }
-                        None => self.inner.locks.write_baseline(agent, skill).and_then(|_alone| {
-                            let applied = checked().and_then(|()| apply());
-                            self.tell_views(agent, skill);
-                            applied
-                        }),
-                    }
-                }
-                Change::Overlay(tree) => {
-                    let _alone = self.inner.locks.write(tree);
-                    let applied = committed.apply(&self.inner.root, index);
-                    if applied.is_ok() {
-                        self.inner.accounts.forget(tree);
-                    }
-                    // Also after a failure: the replacement may have been done before it.
-                    seats.extend(self.detach_view(tree));
-                    applied
-                }
-                // No view is detached for it: one that was made meanwhile is of the new directory, which would be
-                // mounted a second time.
-                Change::Base(tree) => {
-                    let _alone = self.inner.locks.write(tree);
-                    committed.apply(&self.inner.root, index)
-                }
-            };
-            if let Err(error) = applied {
+            if let Err(error) = self.apply(over, agent, version, change, &committed, index, &mut applied) {
                 if index == 0 {
                     // Nothing is placed yet: forget it, so that the next start does not place it late.
                     drop(committed.finish());
@@ -214,6 +146,7 @@ impl Store {
                 return Err(error);
             }
         }
+        let Applied { detached, promoter } = applied;
         if let Some((alone, id)) = promoter {
             // Its changes belong to all users now. A step that fails is settled later: the changes are published.
             if let Err(error) = self.close_unless_used(id) {
@@ -225,22 +158,87 @@ impl Store {
             }
             drop(alone);
         }
-        for trash in committed.finish().into_iter().map(Arc::new) {
-            // A former version that is still mounted stays until it is not.
-            seats.iter().for_each(|seat| seat.keep(Arc::clone(&trash)));
-            for change in &changes {
-                if let Change::Baseline(skill) = change {
-                    self.keep_for_views(agent, skill, &trash);
-                }
+        let leftovers = self.left_over(agent, &changes, committed.finish(), &detached);
+        Ok(Publication { skills: published, leftovers })
+    }
+
+    /// Puts one tree of a publication in its place, under its locks.
+    #[expect(clippy::too_many_arguments, reason = "one step of `publish_over`, between its variables")]
+    fn apply<'a>(
+        &'a self,
+        over: &Over<'a>,
+        agent: &AgentId,
+        version: Option<&Version>,
+        change: &Change,
+        committed: &Committed,
+        index: usize,
+        applied: &mut Applied<'a>,
+    ) -> Result<()> {
+        let apply = || committed.apply(&self.inner.root, index);
+        match change {
+            Change::Baseline(skill) => {
+                // The job can be interrupted while it waits for the readers of the first skill. Once that is in its
+                // place, the others follow.
+                let checked = || {
+                    self.check_current(over.expected, agent, skill)?;
+                    interrupt::commit()
+                };
+                let Some(promoting) = &over.promoting else {
+                    let _alone = self.inner.locks.write_baseline(agent, skill)?;
+                    let applied = checked().and_then(|()| apply());
+                    self.tell_views(agent, skill);
+                    return applied;
+                };
+                let (alone, tree) = self.inner.locks.write_baseline_and(agent, skill, promoting.id)?;
+                checked()?;
+                let promoted = self.promoting(promoting, version, agent, skill, apply);
+                applied.promoter = Some((TreeWrite::after(alone, tree), promoting.id));
+                promoted
             }
+            Change::Overlay(tree) => {
+                let _alone = self.inner.locks.write(tree);
+                let placed = apply();
+                if placed.is_ok() {
+                    self.inner.accounts.forget(tree);
+                }
+                // Also after a failure: the replacement may have been done before it.
+                applied.detached.extend(self.detach_view(tree));
+                placed
+            }
+            // No view is detached for it: one that was made meanwhile is of the new directory, which would be
+            // mounted a second time.
+            Change::Base(tree) => {
+                let _alone = self.inner.locks.write(tree);
+                apply()
+            }
+        }
+    }
+
+    /// What is to be removed after a publication: the trees that it replaced and versions that are too many. A tree that is
+    /// still mounted stays until it is not.
+    fn left_over(
+        &self,
+        agent: &AgentId,
+        changes: &[Change],
+        replaced: Vec<Trash>,
+        detached: &[ViewLease],
+    ) -> Leftovers {
+        let mut leftovers = Leftovers::default();
+        let baselines = || {
+            changes.iter().filter_map(|change| match change {
+                Change::Baseline(skill) => Some(skill),
+                Change::Overlay(_) | Change::Base(_) => None,
+            })
+        };
+        for trash in replaced.into_iter().map(Arc::new) {
+            detached.iter().for_each(|lease| lease.keep(Arc::clone(&trash)));
+            baselines().for_each(|skill| self.keep_for_views(agent, skill, &trash));
             leftovers.trash.push(trash);
         }
-        for change in &changes {
-            if let Change::Baseline(skill) = change {
-                leftovers.trash.extend(self.collect_versions_or_warn(agent, skill));
-            }
+        for skill in baselines() {
+            leftovers.trash.extend(self.collect_versions_or_warn(agent, skill));
         }
-        Ok(Publication { skills: published, leftovers })
+        leftovers
     }
 
     /// Applies the publication of what the tree `promoting` holds, and notes what the tree became: by that note the overlay is
@@ -288,7 +286,7 @@ impl Store {
     }
 
     /// Collects former versions after a change that is done: a failure here is no failure of the change.
-    fn collect_versions_or_warn(&self, agent: &AgentId, skill: &SkillId) -> Vec<Arc<Trash>> {
+    pub(super) fn collect_versions_or_warn(&self, agent: &AgentId, skill: &SkillId) -> Vec<Arc<Trash>> {
         let collected = self.collect_versions(agent, skill).unwrap_or_else(|error| {
             tracing::warn!(
                 %error, %agent, %skill,
@@ -311,126 +309,75 @@ impl Store {
             Err(other) => Err(other),
         }
     }
+}
 
-    /// Removes the application's version of a skill. Overlays that began with it keep it as their base.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] when the baseline has no such skill.
-    pub fn remove_baseline(&self, agent: &AgentId, skill: &SkillId) -> Result<()> {
-        let name = OsStr::new(skill.as_str());
-        let trash = {
-            let _alone = self.inner.locks.write_baseline(agent, skill)?;
-            let Some(version) = self.baseline_version(agent, skill)? else {
-                return Err(Error::NotFound(skill.to_string()));
-            };
-            let baseline = self.inner.root.open_dir(&layout::baseline(agent)?)?;
-            let versions =
-                self.inner.stage.ensure_path(&self.inner.root, &layout::versions(agent, skill)?)?;
-            let trash = match baseline.rename_new(name, &versions, OsStr::new(version.as_str())) {
-                // The same content is kept already.
-                Err(Error::AlreadyExists(_)) => Some(self.inner.stage.discard(&baseline, name, None)?),
-                moved => moved.map(|()| None)?,
-            };
-            self.tell_views(agent, skill);
-            let trash = trash.map(Arc::new);
-            if let Some(trash) = &trash {
-                self.keep_for_views(agent, skill, trash);
-            }
-            if self.is_strict() {
-                versions.sync()?;
-                baseline.sync()?;
-            }
-            trash
+impl Draft<'_> {
+    /// Builds one skill, and plans where it goes.
+    fn build(
+        &mut self,
+        scope: Scope,
+        skill: &SkillId,
+        fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
+    ) -> Result<()> {
+        let dir = self.transaction.dir().create_dir(&self.transaction.next_name(), 0o755)?;
+        if scope == Scope::Overlay {
+            self.store.inner.stage.projects().begin(&dir, None);
+        }
+        let contents = match fill(skill, &dir)? {
+            Some(contents) => contents,
+            None => version::contents(&dir)?,
         };
-        drop(trash);
-        drop(self.collect_versions_or_warn(agent, skill));
+        let provenance = Provenance::now(self.user, &contents);
+        let version = contents.version;
+        let (replaced, unchanged) = match scope {
+            Scope::Baseline => self.baseline(skill, &dir, &version, &provenance)?,
+            Scope::Overlay => (self.overlay(skill, dir, provenance)?, false),
+        };
+        self.published.push(Published { skill: skill.clone(), version, replaced, unchanged });
         Ok(())
     }
 
-    /// Removes a skill for one user: the user's own goes, one of the baseline is hidden. Others see no change.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] when the user has no such skill.
-    pub fn remove_for_user(&self, id: &TreeId) -> Result<()> {
-        let TreeId::Skill(user, agent, skill) = id else {
-            return Err(Error::NotFound(id.sandbox_path()));
-        };
-        let name = OsStr::new(skill.as_str());
-        let place = layout::overlay(user, agent)?;
-        let trash = {
-            let _alone = self.inner.locks.write(id);
-            let layers = Layers::open(&self.inner.root, &place, &layout::baseline(agent)?)?;
-            if layers.lookup(name)?.is_none() {
-                return Err(Error::NotFound(skill.to_string()));
-            }
-            let in_lower = layers.lower_stat(name)?.is_some();
-            let upper = self.inner.stage.ensure_path(&self.inner.root, &place)?;
-            let trash = crate::layers::union::hide(&self.inner.stage, id, &upper, name, in_lower)?;
-            let trash = self.discard_mounted(id, trash);
-            // After the deed: had the service died between, an overlay would stand on a base it did not begin with.
-            if in_lower {
-                self.record_base(id)?;
-            } else {
-                self.forget_base(id)?;
-            }
-            if self.is_strict() {
-                upper.sync()?;
-            }
-            trash
-        };
-        drop(trash);
-        Ok(())
+    /// Plans to put `dir` in the place of the application's version. Tells whether there is one, and whether it has the same
+    /// content: then nothing is planned.
+    fn baseline(
+        &mut self,
+        skill: &SkillId,
+        dir: &Dir,
+        version: &Version,
+        provenance: &Provenance,
+    ) -> Result<(bool, bool)> {
+        version::set_label(dir, version)?;
+        provenance.mark(dir)?;
+        let current = self.store.baseline_version(self.agent, skill)?;
+        let unchanged = current.as_ref() == Some(version);
+        if unchanged {
+            self.transaction.dir().remove_tree(&self.transaction.next_name())?;
+        } else {
+            let to = Destination::Baseline { agent: self.agent.clone(), skill: skill.clone() };
+            self.transaction.place(to)?;
+            self.changes.push(Change::Baseline(skill.clone()));
+        }
+        Ok((current.is_some(), unchanged))
     }
 
-    /// Lets what was an overlay be removed: now, or when the view of it has gone. The caller holds the tree alone.
-    fn discard_mounted(&self, id: &TreeId, trash: Option<Trash>) -> Option<Arc<Trash>> {
-        let trash = trash.map(Arc::new);
-        self.inner.accounts.forget(id);
-        if let (Some(seat), Some(trash)) = (self.detach_view(id), &trash) {
-            seat.keep(Arc::clone(trash));
-        }
-        trash
-    }
-
-    /// Drops a user's changes of a skill, deletions included: the baseline shows again. Tells whether there were
-    /// any.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] when neither layer has anything of the skill.
-    pub fn reset(&self, id: &TreeId) -> Result<bool> {
-        let trash = {
-            let _alone = self.inner.locks.write(id);
-            self.reset_held(id)?
-        };
-        Ok(trash.is_some())
-    }
-
-    /// As [`Store::reset`]; what is to be removed afterwards, if anything. The caller holds the tree alone.
-    pub(crate) fn reset_held(&self, id: &TreeId) -> Result<Option<Arc<Trash>>> {
-        let TreeId::Skill(user, agent, skill) = id else {
-            return Err(Error::NotFound(id.sandbox_path()));
-        };
-        let name = OsStr::new(skill.as_str());
-        if self.is_only_mounted(id)? {
-            return Ok(None);
-        }
-        let upper = match self.inner.root.open_dir(&layout::overlay(user, agent)?) {
-            Ok(upper) if upper.stat_entry(name)?.is_some() => upper,
-            Ok(_) | Err(Error::NotFound(_)) => {
-                return match self.baseline_dir(agent, skill)? {
-                    Some(_) => Ok(None),
-                    None => Err(Error::NotFound(skill.to_string())),
-                };
-            }
-            Err(other) => return Err(other),
-        };
-        let trash = self.inner.stage.discard(&upper, name, Some(id))?;
-        let trash = self.discard_mounted(id, Some(trash));
-        self.forget_base(id)?;
-        if self.is_strict() {
-            upper.sync()?;
-        }
-        Ok(trash)
+    /// Plans to make `dir` the user's overlay of a skill, with the record of what it begins with. Tells whether there is an
+    /// overlay.
+    fn overlay(&mut self, skill: &SkillId, dir: Dir, provenance: Provenance) -> Result<bool> {
+        dir.set_attribute(OPAQUE, b"y")?;
+        let replaced = self.store.overlay_has(self.user, self.agent, skill)?;
+        let tree = TreeId::Skill(self.user.clone(), self.agent.clone(), skill.clone());
+        let mut counter = self.store.counter();
+        counter.tree(&dir)?;
+        self.store.admit_whole(&tree, counter.end().taken)?;
+        self.transaction.place(Destination::overlay(&tree)?)?;
+        self.changes.push(Change::Overlay(tree.clone()));
+        let mut base = self.transaction.dir().create_file(&self.transaction.next_name(), 0o600)?;
+        let line = provenance.describing(dir, skill)?.line();
+        base.write_all(format!("{}\n{line}", self.store.base_text(self.agent, skill)?).as_bytes())
+            .map_err(|error| Error::from_io("write", "base", error))?;
+        self.transaction.place(Destination::base(&tree)?)?;
+        self.changes.push(Change::Base(tree));
+        Ok(replaced)
     }
 }
 
