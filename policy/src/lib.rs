@@ -14,10 +14,12 @@
 //! | [`command`] | which programs may run and where their arguments may point |
 //! | [`environment`] | the environment a command starts with |
 //! | [`front_matter`] | the YAML head of a Markdown file, read in bounded time and memory |
+//! | [`glob`] | patterns for paths, in two dialects |
 
 pub mod command;
 pub mod environment;
 pub mod front_matter;
+pub mod glob;
 pub mod id;
 pub mod limits;
 pub mod path;
