@@ -229,7 +229,7 @@ impl Service {
             let prepared = plan.prepare()?;
             let gauges = prepared.gauges()?;
             if launcher.mounts() {
-                spec.attachments = prepared.attachments()?.into_iter().map(attachment).collect();
+                spec.attachments = prepared.attachments()?;
                 spec.leases = prepared.leases()?.into_iter().map(Arc::new).collect();
                 spec.recurs = !prepared.is_copy();
             }
@@ -347,21 +347,6 @@ fn word(network: Network) -> &'static str {
         Network::None => "none",
         Network::Proxy => "proxy",
         Network::Host => "host",
-    }
-}
-
-/// Hands a directory of the one crate to the other.
-fn attachment(from: storage::Attachment) -> exec::Attachment {
-    exec::Attachment {
-        at: from.at,
-        directory: Arc::new(from.directory),
-        role: match from.role {
-            storage::Role::Tree => exec::Role::Tree,
-            storage::Role::Skill => exec::Role::Skill,
-            storage::Role::Home => exec::Role::Home,
-            storage::Role::Temporary => exec::Role::Temporary,
-        },
-        generation: from.generation,
     }
 }
 
