@@ -13,6 +13,7 @@
 //! | [`view`] | [`View`]: what a command may see, handed from storage to exec |
 //! | [`attachment`] | [`Attachment`](attachment::Attachment): a directory that stands at a path of its own in a run |
 //! | [`command`] | which programs may run and where their arguments may point |
+//! | [`signal`] | the names of signals |
 //! | [`environment`] | the environment a command starts with |
 //! | [`front_matter`] | the YAML head of a Markdown file, read in bounded time and memory |
 //! | [`glob`] | patterns for paths, in two dialects |
@@ -26,6 +27,7 @@ pub mod id;
 pub mod limits;
 pub mod path;
 pub mod scope;
+pub mod signal;
 pub mod tree;
 pub mod view;
 
