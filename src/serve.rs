@@ -19,9 +19,10 @@ use crate::http::{self, App};
 use crate::metrics::Metrics;
 use crate::ops::Service;
 use crate::ops::admission::Admission;
+use crate::ops::admission::permit_kind::PermitKind;
+use crate::ops::admission::permits::Permits;
 use crate::ops::backends::Backends;
 use crate::ops::events::EventTable;
-use crate::ops::places::{Purpose, RunPlaces};
 use crate::ops::readiness::Readiness;
 use crate::ops::run::table::RunTable;
 use crate::ops::run::under_way::UnderWay;
@@ -117,26 +118,26 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
         run_limits: config.limits.runs.clone(),
         readiness: Readiness::start()?,
         admission: Arc::new(Admission::new(&config.limits.work)),
-        places: RunPlaces::new(&config.limits.runs),
-        background: RunPlaces::without_queue(
-            Purpose::BACKGROUND,
+        permits: Permits::new(&config.limits.runs),
+        background: Permits::without_queue(
+            PermitKind::BACKGROUND,
             sessions.background,
             sessions.background_per_user,
         ),
-        terminals: RunPlaces::without_queue(
-            Purpose::TERMINALS,
+        terminals: Permits::without_queue(
+            PermitKind::TERMINALS,
             sessions.terminals,
             sessions.terminals_per_user,
         ),
-        undecided: RunPlaces::without_queue(
-            Purpose::UNDECIDED,
+        undecided: Permits::without_queue(
+            PermitKind::UNDECIDED,
             sessions.undecided,
             sessions.undecided_per_user,
         ),
         events: EventTable::new(config.limits.events.clone()),
         table: RunTable::new(sessions.clone()),
         under_way: UnderWay::default(),
-        snapshot_places: snapshots::places(config.limits.snapshots.at_once),
+        snapshot_permits: snapshots::permits(config.limits.snapshots.at_once),
         disk: Arc::default(),
         runs: TaskTracker::new(),
         audit,

@@ -1,6 +1,6 @@
 //! The environment a command starts with: built from an allow list, never inherited.
 //!
-//! Three sources, later ones winning: the fixed variables of [`Places`], those of the configuration
+//! Three sources, later ones winning: the fixed variables of [`RunDirs`], those of the configuration
 //! ([`Configured`]), those of the request. No source can pass a variable that could carry a secret of the
 //! platform, or that makes the loader or an interpreter run other code than the one that was named.
 
@@ -57,7 +57,7 @@ const OWN_NAMES: [&str; 3] = ["OLDPWD", "PWD", "WORKSPACE"];
 
 /// Where a run finds its directories, as absolute paths inside the run.
 #[derive(Clone, Copy, Debug)]
-pub struct Places<'a> {
+pub struct RunDirs<'a> {
     /// The tree, given to the command as `WORKSPACE`.
     pub tree: &'a str,
     /// The working directory: the tree or a directory in it.
@@ -133,18 +133,18 @@ impl Configured {
 /// # Errors
 /// [`Refusal::Invalid`]: a requested variable may not be passed, or all together are too long.
 pub fn build(
-    places: Places<'_>,
+    dirs: RunDirs<'_>,
     configured: &Configured,
     requested: &[(String, String)],
     environment_bytes: usize,
 ) -> Result<Vec<(String, String)>, Refusal> {
     let mut variables = BTreeMap::new();
-    if places.system_is_writable {
+    if dirs.system_is_writable {
         // Else pip finds out itself and installs below `PYTHONUSERBASE`. Forcing it always would break
         // `pip install --target` and virtual environments, which refuse to be combined with it.
         variables.insert("PIP_USER".to_owned(), "1".to_owned());
     }
-    for (name, value) in fixed(places) {
+    for (name, value) in fixed(dirs) {
         variables.insert(name.to_owned(), value);
     }
     variables.extend(configured.0.iter().cloned());
@@ -164,8 +164,8 @@ pub fn build(
 }
 
 /// The variables that every run has.
-fn fixed(places: Places<'_>) -> [(&'static str, String); 22] {
-    let Places { tree, dir, home, tmp, .. } = places;
+fn fixed(dirs: RunDirs<'_>) -> [(&'static str, String); 22] {
+    let RunDirs { tree, dir, home, tmp, .. } = dirs;
     [
         ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
         // The characters alone: for `LANG` or `LC_ALL` every program opens a dozen files more, a tenth of a millisecond,
@@ -231,7 +231,7 @@ fn shown(name: &str) -> String {
 mod tests {
     use super::*;
 
-    const PLACES: Places<'_> = Places {
+    const DIRS: RunDirs<'_> = RunDirs {
         tree: "/workspace",
         dir: "/workspace/src",
         home: "/scratch/home",
@@ -244,13 +244,13 @@ mod tests {
     }
 
     fn requested(name: &str, value: &str) -> Result<Vec<(String, String)>, Refusal> {
-        build(PLACES, &Configured::default(), &[pair(name, value)], 100_000)
+        build(DIRS, &Configured::default(), &[pair(name, value)], 100_000)
     }
 
     #[test]
     fn the_environment_is_sorted_unique_and_points_into_the_sandbox() {
         let configured = Configured::new(vec![pair("TERM", "xterm"), pair("A", "1")]).unwrap();
-        let environment = build(PLACES, &configured, &[pair("A", "2"), pair("A", "3")], 100_000).unwrap();
+        let environment = build(DIRS, &configured, &[pair("A", "2"), pair("A", "3")], 100_000).unwrap();
         let names: Vec<&String> = environment.iter().map(|(name, _)| name).collect();
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
         for wanted in [
@@ -270,8 +270,8 @@ mod tests {
     #[test]
     fn pip_is_kept_from_the_system_only_where_nothing_else_keeps_it() {
         for system_is_writable in [false, true] {
-            let places = Places { system_is_writable, ..PLACES };
-            let environment = build(places, &Configured::default(), &[], 100_000).unwrap();
+            let dirs = RunDirs { system_is_writable, ..DIRS };
+            let environment = build(dirs, &Configured::default(), &[], 100_000).unwrap();
             assert_eq!(environment.contains(&pair("PIP_USER", "1")), system_is_writable);
         }
     }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::connections::{Connections, Place};
+use super::connections::{ConnectionSlot, Connections};
 use crate::metrics::Shared;
 
 /// A connection of a caller.
@@ -22,7 +22,7 @@ pub(super) struct ClientConnection {
     stalled: Option<Pin<Box<Sleep>>>,
     connections: Arc<Connections>,
     /// Given back when the connection ends, also one that has become a WebSocket.
-    place: Arc<Place>,
+    place: Arc<ConnectionSlot>,
 }
 
 impl ClientConnection {
@@ -32,7 +32,7 @@ impl ClientConnection {
         metrics: Shared,
         patience: Duration,
         connections: Arc<Connections>,
-        place: Arc<Place>,
+        place: Arc<ConnectionSlot>,
     ) -> Self {
         metrics.connections.inc();
         Self { stream, metrics, patience, stalled: None, connections, place }

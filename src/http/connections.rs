@@ -3,7 +3,7 @@
 //! A connection *waits* while no request of it is under way: for the first one, or for the next. Waiting costs its caller
 //! nothing and the service a place, so that a waiting connection never keeps out a new one: when all places are taken,
 //! the address that has most of them loses the one that has waited longest. Callers on this host have a few places of
-//! their own, and a caller that gets none is still told whether the service is well ([`Place::is_spare`]).
+//! their own, and a caller that gets none is still told whether the service is well ([`ConnectionSlot::is_spare`]).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -47,14 +47,14 @@ pub(super) struct Connections {
 
 #[derive(Default)]
 struct Open {
-    places: HashMap<u64, Arc<Place>>,
+    places: HashMap<u64, Arc<ConnectionSlot>>,
     next: u64,
     spare: usize,
     of_peers: HashMap<IpAddr, Arc<AtomicUsize>>,
 }
 
 /// The place of one connection.
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     number: u64,
     peer: IpAddr,
     /// How many connections the same address has.
@@ -91,7 +91,7 @@ impl Connections {
 
     /// Finds a place for a connection of `peer`, who is on this host when `is_local`; none when even the spare ones are
     /// taken.
-    pub(super) fn admit(&self, peer: IpAddr, is_local: bool) -> Option<Arc<Place>> {
+    pub(super) fn admit(&self, peer: IpAddr, is_local: bool) -> Option<Arc<ConnectionSlot>> {
         let peer = whose(peer);
         let (limits, now) = (&self.limits, self.now());
         let mut open = self.open.lock();
@@ -111,7 +111,7 @@ impl Connections {
 
     /// Ends the connection that has waited longest, of the address that has most, among those that `may` go; else one
     /// whose caller takes nothing. Tells whether there was one.
-    fn end_one(&self, open: &mut Open, now: u64, may: impl Fn(&Place) -> bool) -> bool {
+    fn end_one(&self, open: &mut Open, now: u64, may: impl Fn(&ConnectionSlot) -> bool) -> bool {
         let candidates = open.places.values().filter(|place| !place.is_spare && may(place));
         let chosen =
             candidates.filter_map(|place| Some((place.rank(now)?, place))).max_by_key(|(rank, _)| *rank);
@@ -126,7 +126,7 @@ impl Connections {
     }
 
     /// Has a connection give way to another.
-    fn evict(&self, open: &mut Open, place: &Arc<Place>) -> bool {
+    fn evict(&self, open: &mut Open, place: &Arc<ConnectionSlot>) -> bool {
         let has_ended = self.end(open, place);
         if has_ended {
             self.metrics.evicted_connections.inc();
@@ -135,7 +135,7 @@ impl Connections {
     }
 
     /// Has a connection end. Its place is free at once.
-    fn end(&self, open: &mut Open, place: &Arc<Place>) -> bool {
+    fn end(&self, open: &mut Open, place: &Arc<ConnectionSlot>) -> bool {
         let state = place.state.load(Relaxed);
         let may_end = match state {
             WAITING => true,
@@ -158,14 +158,14 @@ impl Connections {
     }
 
     /// Gives a place back.
-    pub(super) fn leave(&self, place: &Place) {
+    pub(super) fn leave(&self, place: &ConnectionSlot) {
         self.forget_head(place);
         self.open.lock().remove(place);
     }
 
     /// Notes that bytes came. While a connection waits they are those of a head, and all heads together are bounded: the
     /// largest gives way.
-    pub(super) fn received(&self, place: &Place, bytes: usize) {
+    pub(super) fn received(&self, place: &ConnectionSlot, bytes: usize) {
         if place.state.load(Relaxed) != WAITING {
             return;
         }
@@ -185,7 +185,7 @@ impl Connections {
         }
     }
 
-    fn forget_head(&self, place: &Place) {
+    fn forget_head(&self, place: &ConnectionSlot) {
         let bytes = place.head_bytes.swap(0, Relaxed);
         if bytes > 0 {
             self.head_bytes.fetch_sub(bytes, Relaxed);
@@ -193,20 +193,20 @@ impl Connections {
     }
 
     /// Notes that a request has begun. Tells whether it may be answered: not when the connection has given way.
-    pub(super) fn begin(&self, place: &Place) -> bool {
+    pub(super) fn begin(&self, place: &ConnectionSlot) -> bool {
         self.forget_head(place);
         place.is_new.store(false, Relaxed);
         place.state.compare_exchange(WAITING, BUSY, Relaxed, Relaxed).is_ok()
     }
 
     /// Notes that the answer is complete, or on its way as a whole.
-    pub(super) fn finish(&self, place: &Place) {
+    pub(super) fn finish(&self, place: &ConnectionSlot) {
         place.waiting_since.store(self.now(), Relaxed);
         let _ = place.state.compare_exchange(BUSY, WAITING, Relaxed, Relaxed);
     }
 
     /// Notes whether the caller takes what is sent.
-    pub(super) fn sent(&self, place: &Place, is_stalled: bool) {
+    pub(super) fn sent(&self, place: &ConnectionSlot, is_stalled: bool) {
         if is_stalled {
             let _ = place.stalled_since.compare_exchange(0, self.now(), Relaxed, Relaxed);
         } else {
@@ -235,7 +235,7 @@ impl Connections {
     }
 
     /// Until when bytes must come, in milliseconds; `None` while a request is under way or an answer is being sent.
-    fn due(&self, place: &Place) -> Option<u64> {
+    fn due(&self, place: &ConnectionSlot) -> Option<u64> {
         if place.state.load(Relaxed) != WAITING || place.stalled_since.load(Relaxed) != 0 {
             return None;
         }
@@ -251,12 +251,12 @@ impl Connections {
 }
 
 impl Open {
-    fn add(&mut self, peer: IpAddr, is_spare: bool, now: u64) -> Arc<Place> {
+    fn add(&mut self, peer: IpAddr, is_spare: bool, now: u64) -> Arc<ConnectionSlot> {
         let of_peer = Arc::clone(self.of_peers.entry(peer).or_default());
         of_peer.fetch_add(1, Relaxed);
         self.spare += usize::from(is_spare);
         self.next += 1;
-        let place = Arc::new(Place {
+        let place = Arc::new(ConnectionSlot {
             number: self.next,
             peer,
             of_peer,
@@ -274,7 +274,7 @@ impl Open {
     }
 
     /// Takes a place out, once.
-    fn remove(&mut self, place: &Place) {
+    fn remove(&mut self, place: &ConnectionSlot) {
         if self.places.remove(&place.number).is_none() {
             return;
         }
@@ -285,7 +285,7 @@ impl Open {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Which of two connections gives way first: the greater one; `None` for one that does not.
     fn rank(&self, now: u64) -> Option<(bool, usize, u64)> {
         let stalled_since = self.stalled_since.load(Relaxed);
@@ -346,7 +346,7 @@ mod tests {
         IpAddr::from([10, 0, 0, number])
     }
 
-    fn has_ended(place: &Place) -> bool {
+    fn has_ended(place: &ConnectionSlot) -> bool {
         place.state.load(Relaxed) == ENDED
     }
 
@@ -431,7 +431,7 @@ mod tests {
         table.received(&places[2], 500);
         assert!(has_ended(&places[2]) && !has_ended(&places[1]));
         assert_eq!(table.head_bytes.load(Relaxed), 500);
-        let after = |place: &Place| table.due(place);
+        let after = |place: &ConnectionSlot| table.due(place);
         let (head, idle) = (table.limits.head_ms, table.limits.idle_ms);
         assert_eq!((after(&places[0]), after(&places[1])), (None, Some(head + 1)));
         table.finish(&places[0]);

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::client_connection::ClientConnection;
-use super::connections::{Connections, Place};
+use super::connections::{ConnectionSlot, Connections};
 use super::problem;
 use super::under_way::UnderWay;
 use crate::config::ConnectionLimits;
@@ -130,7 +130,7 @@ impl Server {
     }
 
     /// Serves a connection.
-    fn take(&self, link: ClientConnection, place: Arc<Place>) {
+    fn take(&self, link: ClientConnection, place: Arc<ConnectionSlot>) {
         let (service, connections) = (self.service.clone(), Arc::clone(&self.connections));
         let of_requests = Arc::clone(&place);
         let service = service_fn(move |request: Request<Incoming>| {
@@ -164,7 +164,7 @@ impl Server {
     }
 
     /// Tells a caller that there are too many; one who asks for the health of the service is told about it.
-    fn turn_away(&self, link: ClientConnection, place: Arc<Place>) {
+    fn turn_away(&self, link: ClientConnection, place: Arc<ConnectionSlot>) {
         let (service, connections) = (self.service.clone(), Arc::clone(&self.connections));
         let of_requests = Arc::clone(&place);
         let service = service_fn(move |request: Request<Incoming>| {

@@ -16,7 +16,7 @@ use storage::SnapshotId;
 use crate::access::{Caller, Role};
 use crate::audit::Account;
 use crate::ops::admission::Owner;
-use crate::ops::places::Place;
+use crate::ops::admission::permits::Permit;
 use crate::ops::run::id::ExecId;
 
 /// The header that carries the id of a request: of the sender's making in it, of the service's in its answer.
@@ -45,7 +45,7 @@ pub(super) struct RequestLog {
     pub(super) is_slow: AtomicBool,
     noted: Mutex<Noted>,
     /// Room that its body takes.
-    room: Mutex<Vec<Place<Owner>>>,
+    room: Mutex<Vec<Permit<Owner>>>,
 }
 
 /// The noted facts of a request.
@@ -172,7 +172,7 @@ pub(super) fn user_of() -> Option<UserId> {
 }
 
 /// Holds room until the request is answered.
-pub(super) fn hold(room: Place<Owner>) {
+pub(super) fn hold(room: Permit<Owner>) {
     let _ = FACTS.try_with(|facts| facts.room.lock().push(room));
 }
 

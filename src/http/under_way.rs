@@ -8,12 +8,12 @@ use axum::body::{Body, Bytes};
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
 
-use super::connections::{Connections, Place};
+use super::connections::{ConnectionSlot, Connections};
 
 /// A request that is under way.
 pub(super) struct UnderWay {
     connections: Arc<Connections>,
-    place: Arc<Place>,
+    place: Arc<ConnectionSlot>,
 }
 
 /// The body of an answer, with which its request ends.
@@ -24,7 +24,7 @@ pub(super) struct Sent {
 
 impl UnderWay {
     /// Begins a request; not on a connection that has given way.
-    pub(super) fn begin(connections: &Arc<Connections>, place: &Arc<Place>) -> Option<Self> {
+    pub(super) fn begin(connections: &Arc<Connections>, place: &Arc<ConnectionSlot>) -> Option<Self> {
         let may = connections.begin(place);
         may.then(|| Self { connections: Arc::clone(connections), place: Arc::clone(place) })
     }

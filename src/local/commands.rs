@@ -8,8 +8,8 @@ use policy::TreeId;
 use sandbox::{ExecResult, ExecSpec, HeadTail, OUTPUT_BYTES_MAX, Program, Result};
 
 use super::errors;
-use super::place::At;
 use super::record::{entry_of_command, recorded};
+use super::store_path::At;
 use crate::ops::Service;
 use crate::ops::run::event::{Event, Kind};
 use crate::ops::run::{Command, Commit, RunRequest, Skills};

@@ -11,8 +11,8 @@ use sandbox::{
 use storage::tree::Opened;
 use storage::{Condition, Kind, Stat};
 
-use super::place::At;
 use super::record::{entry, recorded};
+use super::store_path::At;
 use super::{errors, unmade};
 use crate::ops::Service;
 use crate::ops::pieces::pieces;

@@ -9,8 +9,8 @@
 mod commands;
 mod errors;
 mod files;
-mod place;
 mod record;
+mod store_path;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use sandbox::{
 };
 use storage::WorkspaceId;
 
-use self::place::{At, Place};
+use self::store_path::{At, StorePath};
 use crate::ops::Service;
 
 /// The workspaces of one agent in this process.
@@ -57,11 +57,11 @@ impl LocalSandbox {
     }
 
     /// Where `path` is. Asking is a use of the user's sandbox.
-    async fn place(&self, operation: &'static str, user: &UserId, path: &SandboxPath) -> Result<Place> {
+    async fn place(&self, operation: &'static str, user: &UserId, path: &SandboxPath) -> Result<StorePath> {
         self.check_open(operation)?;
-        let place = Place::of(user, &self.agent, self.skills, operation, path)?;
+        let place = StorePath::of(user, &self.agent, self.skills, operation, path)?;
         let sandbox = WorkspaceId { user: user.clone(), agent: self.agent.clone() };
-        if matches!(&place, Place::InTree(at) if matches!(at.tree, TreeId::Workspace(..)))
+        if matches!(&place, StorePath::InTree(at) if matches!(at.tree, TreeId::Workspace(..)))
             && let Some(backend) = self.service.backends.get(&sandbox)
         {
             let message = format!(
@@ -83,8 +83,8 @@ impl LocalSandbox {
         otherwise: ErrorKind,
     ) -> Result<At> {
         match self.place(operation, user, path).await? {
-            Place::InTree(at) => Ok(at),
-            Place::Skills => Err(Error::about(otherwise, operation, path)),
+            StorePath::InTree(at) => Ok(at),
+            StorePath::Skills => Err(Error::about(otherwise, operation, path)),
         }
     }
 }
@@ -135,15 +135,15 @@ impl Sandbox for LocalSandbox {
 
     async fn stat(&self, user: &UserId, path: &SandboxPath) -> Result<FileInfo> {
         match self.place("stat", user, path).await? {
-            Place::InTree(at) => files::stat(&self.service, at, path).await,
-            Place::Skills => Ok(unmade(path)),
+            StorePath::InTree(at) => files::stat(&self.service, at, path).await,
+            StorePath::Skills => Ok(unmade(path)),
         }
     }
 
     async fn read_dir(&self, user: &UserId, path: &SandboxPath) -> Result<Vec<DirEntry>> {
         match self.place("read_dir", user, path).await? {
-            Place::InTree(at) => files::read_dir(&self.service, at, path).await,
-            Place::Skills => {
+            StorePath::InTree(at) => files::read_dir(&self.service, at, path).await,
+            StorePath::Skills => {
                 let skills = self.service.skills(user.clone(), self.agent.clone()).await;
                 let skills = skills.map_err(|error| errors::at("read_dir", path, error))?;
                 let entry = |id: String| DirEntry { name: id, kind: FileKind::Directory, size: 0 };
@@ -155,8 +155,8 @@ impl Sandbox for LocalSandbox {
     async fn mkdir_all(&self, user: &UserId, path: &SandboxPath, permissions: u32) -> Result<()> {
         check_permissions(permissions, "mkdir_all", path)?;
         match self.place("mkdir_all", user, path).await? {
-            Place::InTree(at) => files::mkdir_all(&self.service, at, path, permissions).await,
-            Place::Skills => Ok(()),
+            StorePath::InTree(at) => files::mkdir_all(&self.service, at, path, permissions).await,
+            StorePath::Skills => Ok(()),
         }
     }
 

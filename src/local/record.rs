@@ -3,7 +3,7 @@
 use sandbox::{Error, Result};
 
 use super::errors;
-use super::place::At;
+use super::store_path::At;
 use crate::access::Role;
 use crate::audit::record::tree_name;
 use crate::audit::{Account, Effect, Entry, UNANSWERED};

@@ -4,18 +4,20 @@
 //! heavy it is and what it does to its tree, and gets a thread only when
 //!
 //! 1. no other job holds its tree for long ([`holds`]),
-//! 2. its user has a place left, and
-//! 3. there is one left in all ([`RunPlaces`]).
+//! 2. its user has a permit left, and
+//! 3. there is one left in all ([`Permits`]).
 //!
 //! Until then it waits without a thread, in the order of arrival among the jobs of its user, for a bounded time and with a
-//! bounded number of others; then it is [`Error::Full`], which says of what. Each weight has places of
+//! bounded number of others; then it is [`Error::Full`], which says of what. Each weight has permits of
 //! its own, so that long jobs of all users together leave threads for short ones, and no user has more than a part of any.
 //!
-//! A job whose caller leaves, or which takes too long, is interrupted ([`Interrupt`]). It keeps its place until it has
-//! ended. The places of runs, terminals, searches and snapshots are counted beside these, and so are those of reads for
+//! A job whose caller leaves, or which takes too long, is interrupted ([`Interrupt`]). It keeps its permit until it has
+//! ended. The permits of runs, terminals, searches and snapshots are counted beside these, and so are those of reads for
 //! answers that are on their way ([`reads`]).
 
 pub mod holds;
+pub mod permit_kind;
+pub mod permits;
 mod publications;
 pub mod reads;
 
@@ -27,9 +29,10 @@ use storage::Interrupt;
 use tokio::sync::oneshot;
 
 use self::holds::{Hold, Holds, Mode};
+use self::permit_kind::PermitKind;
+use self::permits::{Permit, Permits};
 use super::Service;
 use super::error::{Error, Result};
-use super::places::{Place, Purpose, RunPlaces};
 
 /// How heavy a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +67,13 @@ pub struct Job {
     pub goes_on: bool,
 }
 
-/// The places of all jobs.
+/// The permits of all jobs.
 pub struct Admission {
-    light: RunPlaces<Owner>,
-    scans: RunPlaces<Owner>,
-    long: RunPlaces<Owner>,
-    bodies: RunPlaces<Owner>,
-    reads: Arc<RunPlaces<Owner>>,
+    light: Permits<Owner>,
+    scans: Permits<Owner>,
+    long: Permits<Owner>,
+    bodies: Permits<Owner>,
+    reads: Arc<Permits<Owner>>,
     holds: Holds,
     longest: Duration,
 }
@@ -139,39 +142,39 @@ impl Job {
 }
 
 impl Admission {
-    /// As many places as `limits` says.
+    /// As many permits as `limits` says.
     #[must_use]
     pub fn new(limits: &WorkLimits) -> Self {
         let queue = Duration::from_millis(limits.queue_ms);
-        let places = |many, setting_per_user, setting, all, per_user| {
+        let permits = |many, setting_per_user, setting, all, per_user| {
             let next = "wait until one has ended";
-            let purpose = Purpose { many, state: "are being worked on", setting_per_user, setting, next };
-            RunPlaces::with(purpose, all, per_user, queue)
+            let kind = PermitKind { many, state: "are being worked on", setting_per_user, setting, next };
+            Permits::with(kind, all, per_user, queue)
         };
         Self {
-            light: places(
+            light: permits(
                 "requests for files",
                 "limits.work.light_per_user",
                 "limits.work.light",
                 limits.light,
                 limits.light_per_user,
             ),
-            scans: places(
+            scans: permits(
                 "requests that look through whole trees or texts",
                 "limits.work.scans_per_user",
                 "limits.work.scans",
                 limits.scans,
                 limits.scans_per_user,
             ),
-            long: places(
+            long: permits(
                 "downloads, uploads, copies and the like",
                 "limits.work.long_per_user",
                 "limits.work.long",
                 limits.long,
                 limits.long_per_user,
             ),
-            bodies: RunPlaces::with(
-                Purpose {
+            bodies: Permits::with(
+                PermitKind {
                     many: "KiB of request bodies",
                     state: "are held",
                     setting_per_user: "limits.work.bodies_bytes_per_user",
@@ -182,13 +185,13 @@ impl Admission {
                 kibibytes(limits.bodies_bytes_per_user),
                 queue,
             ),
-            reads: reads::places(),
+            reads: reads::permits(),
             holds: Holds::default(),
             longest: Duration::from_millis(limits.long_ms),
         }
     }
 
-    fn places(&self, weight: Weight) -> &RunPlaces<Owner> {
+    fn permits(&self, weight: Weight) -> &Permits<Owner> {
         match weight {
             Weight::Light => &self.light,
             Weight::Scan => &self.scans,
@@ -200,7 +203,7 @@ impl Admission {
     ///
     /// # Errors
     /// [`Error::Full`].
-    pub async fn hold_bytes(&self, user: Option<&UserId>, bytes: usize) -> Result<Place<Owner>> {
+    pub async fn hold_bytes(&self, user: Option<&UserId>, bytes: usize) -> Result<Permit<Owner>> {
         self.bodies.take_many(&Owner::of(user), kibibytes(bytes)).await
     }
 
@@ -208,21 +211,21 @@ impl Admission {
     ///
     /// # Errors
     /// [`Error::Full`].
-    async fn admit(&self, job: &Job) -> Result<(Option<Hold>, Place<Owner>)> {
-        let places = self.places(job.weight);
-        let Some((tree, mode)) = &job.hold else { return Ok((None, places.take(&job.owner).await?)) };
+    async fn admit(&self, job: &Job) -> Result<(Option<Hold>, Permit<Owner>)> {
+        let permits = self.permits(job.weight);
+        let Some((tree, mode)) = &job.hold else { return Ok((None, permits.take(&job.owner).await?)) };
         if let Some(hold) = self.holds.try_take(tree, *mode)
-            && let Some(place) = places.try_take(&job.owner)
+            && let Some(permit) = permits.try_take(&job.owner)
         {
-            return Ok((Some(hold), place));
+            return Ok((Some(hold), permit));
         }
-        let (hold, place) = places.take_behind(&job.owner, self.holds.take(tree, *mode)).await?;
-        Ok((Some(hold?), place))
+        let (hold, permit) = permits.take_behind(&job.owner, self.holds.take(tree, *mode)).await?;
+        Ok((Some(hold?), permit))
     }
 
     /// Does blocking work off the runtime when its turn has come.
     ///
-    /// Dropping the future interrupts the work, which keeps its place until it has ended.
+    /// Dropping the future interrupts the work, which keeps its permit until it has ended.
     ///
     /// # Errors
     /// [`Error::Full`]; what `work` returns.
@@ -234,7 +237,7 @@ impl Admission {
         self.work_and_clear(job, || work().map(|done| (done, ()))).await
     }
 
-    /// As [`Admission::work`]. What `work` returns beside the result is dropped after the result is told, in the place of the
+    /// As [`Admission::work`]. What `work` returns beside the result is dropped after the result is told, under the permit of the
     /// job: removing what was replaced may take as long as the job itself. The tree is free by then.
     ///
     /// # Errors
@@ -244,7 +247,7 @@ impl Admission {
         job: Job,
         work: impl FnOnce() -> Result<(T, L)> + Send + 'static,
     ) -> Result<T> {
-        let (hold, place) = self.admit(&job).await?;
+        let (hold, permit) = self.admit(&job).await?;
         let interrupt = Interrupt::after(self.longest);
         let _caller = (!job.goes_on).then(|| Caller(interrupt.clone()));
         let (tell, told) = oneshot::channel();
@@ -256,7 +259,7 @@ impl Admission {
             // A caller who has left is told nothing.
             drop(tell.send(done));
             drop(left);
-            drop(place);
+            drop(permit);
         });
         told.await.map_err(|_| Error::Panicked)?
     }

@@ -10,7 +10,7 @@ use sandbox::Sandbox;
 use storage::WorkspaceId;
 use thiserror::Error;
 
-use super::places::RunPlaces;
+use super::admission::permits::Permits;
 use super::remote::Backend;
 
 /// Workspaces that may be remote at once. Each stands for a machine or a container that a backend holds a connection to,
@@ -29,14 +29,14 @@ pub struct Backends {
     count: AtomicUsize,
     table: RwLock<HashMap<WorkspaceId, Arc<Backend>>>,
     /// How many commands run in remote workspaces at once. They take no processor here, so they have places of their own.
-    pub(super) places: RunPlaces,
+    pub(super) permits: Permits,
 }
 
 impl Backends {
     /// No workspace is remote. When some are, as many commands run there at once as `limits` allows here.
     #[must_use]
     pub fn new(limits: &RunLimits) -> Self {
-        Self { count: AtomicUsize::new(0), table: RwLock::default(), places: RunPlaces::new(limits) }
+        Self { count: AtomicUsize::new(0), table: RwLock::default(), permits: Permits::new(limits) }
     }
 
     /// Has `sandbox` answer for the workspace `id` from the next request on. Gives back what did so before.

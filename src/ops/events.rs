@@ -27,16 +27,17 @@ pub use self::history::{Event, EventId, Reason, What};
 pub use self::listener::{Heard, Listener};
 use super::Service;
 use super::admission::holds::Mode;
+use super::admission::permit_kind::PermitKind;
+use super::admission::permits::{Permit, Permits};
 use super::admission::{Job, Weight};
 use super::error::{Error, Result};
-use super::places::{Place, Purpose, RunPlaces};
 use feed::Feed;
 use shares::Shares;
 
 /// Which trees have feeds, and how many listen.
 pub struct EventTable {
     limits: EventLimits,
-    places: RunPlaces,
+    permits: Permits,
     feeds: Arc<Mutex<Feeds>>,
     shares: Shares,
 }
@@ -47,12 +48,12 @@ impl EventTable {
     /// No feeds yet.
     #[must_use]
     pub fn new(limits: EventLimits) -> Self {
-        let places = RunPlaces::without_queue(
-            Purpose::STREAMS,
+        let permits = Permits::without_queue(
+            PermitKind::STREAMS,
             limits.listeners.max(1),
             limits.listeners_per_user.max(1),
         );
-        Self { limits, places, feeds: Arc::default(), shares: Shares::default() }
+        Self { limits, permits, feeds: Arc::default(), shares: Shares::default() }
     }
 
     /// How many there may be.
@@ -61,8 +62,8 @@ impl EventTable {
         &self.limits
     }
 
-    async fn place(&self, user: &UserId) -> Result<Place> {
-        self.places.take(user).await
+    async fn permit(&self, user: &UserId) -> Result<Permit> {
+        self.permits.take(user).await
     }
 
     /// The feed of `id`, if it has one that has not ended, with another listener counted.
@@ -104,7 +105,7 @@ impl EventTable {
             feed.enter();
             return Ok(Arc::clone(feed));
         }
-        // Every listener has a place and listens to one tree, so there is an idle feed when there are too many. Those of
+        // Every listener has a permit and listens to one tree, so there is an idle feed when there are too many. Those of
         // the same user give way first: what is kept for others who come back is not theirs to push out.
         let of_user = |feeds: &Feeds| feeds.keys().filter(|tree| tree.user() == id.user()).count();
         while of_user(&feeds) >= self.limits.listeners_per_user.max(1) {
@@ -156,8 +157,8 @@ impl Service {
         if self.stop.is_cancelled() {
             return Err(Error::Stopping);
         }
-        let place = self.events.place(id.user()).await?;
+        let permit = self.events.permit(id.user()).await?;
         let feed = self.events.open(self, &id).await?;
-        Ok(Listener::new(feed, place, after))
+        Ok(Listener::new(feed, permit, after))
     }
 }

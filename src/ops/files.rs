@@ -172,12 +172,12 @@ impl Service {
             let (text, encoding) = part(bytes, &path, range, limit)?;
             return Ok(ReadText { text, encoding, stat, layer });
         }
-        let (small, place) = (files.clone(), path.clone());
+        let (small, permit) = (files.clone(), path.clone());
         let look = move || {
-            if small.stat(&place)?.0.size > LARGE_TEXT_BYTES {
+            if small.stat(&permit)?.0.size > LARGE_TEXT_BYTES {
                 return Ok(None);
             }
-            match read_from(&small, &place, range, limit.min(LARGE_TEXT_BYTES)) {
+            match read_from(&small, &permit, range, limit.min(LARGE_TEXT_BYTES)) {
                 // It has grown since, or many short lines are asked for.
                 Err(Error::Storage(storage::Error::TooLarge { .. })) => Ok(None),
                 read => read.map(Some),

@@ -10,7 +10,6 @@ pub mod error;
 pub mod events;
 pub mod files;
 pub mod pieces;
-pub mod places;
 pub mod readiness;
 pub mod registry;
 pub mod remote;
@@ -39,13 +38,13 @@ use crate::metrics::Metrics;
 use crate::registry::RegistrySync;
 use crate::telemetry::Spans;
 use admission::Admission;
+use admission::permits::Permits;
 use backends::Backends;
 pub use difference::Text;
 use disk::DiskWatch;
 use egress::Egress;
 pub use error::{Error, Result};
 use events::EventTable;
-use places::RunPlaces;
 use readiness::Readiness;
 use run::table::RunTable;
 use run::under_way::UnderWay;
@@ -82,13 +81,13 @@ pub struct Service {
     /// Who does how much else.
     pub admission: Arc<Admission>,
     /// Who is running how much.
-    pub places: RunPlaces,
+    pub permits: Permits,
     /// Who has how many runs in the background.
-    pub background: RunPlaces,
+    pub background: Permits,
     /// The terminals of each user.
-    pub terminals: RunPlaces,
+    pub terminals: Permits,
     /// The runs of each user with undecided changes.
-    pub undecided: RunPlaces,
+    pub undecided: Permits,
     /// Runs that have names.
     pub table: RunTable,
     /// The trees whose events have listeners.
@@ -96,7 +95,7 @@ pub struct Service {
     /// Which sandboxes have how many runs under way.
     pub under_way: UnderWay,
     /// Places for work on snapshots.
-    pub snapshot_places: RunPlaces,
+    pub snapshot_permits: Permits,
     /// The trees that runs may fill.
     pub disk: Arc<DiskWatch>,
     /// Runs under way, which outlive the request that started them.
@@ -111,7 +110,7 @@ pub struct Service {
     pub stop: CancellationToken,
 }
 
-/// Runs blocking work off the runtime: of runs and feeds, which have places of their own. Requests take [`Service::work`].
+/// Runs blocking work off the runtime: of runs and feeds, which have permits of their own. Requests take [`Service::work`].
 ///
 /// # Errors
 /// The result of `work`; [`Error::Panicked`] when it panics.

@@ -97,10 +97,10 @@ impl Service {
     /// As [`storage::Store::usage`]; [`Error::Busy`](super::Error::Busy).
     pub async fn usage(&self, id: WorkspaceId) -> Result<Usage> {
         let store = self.store.clone();
-        let place = search::place(&id.user).await?;
+        let permit = search::permit(&id.user).await?;
         let job = Job::of(&id.user, Weight::Scan);
         let counted = self.work(job, move || {
-            let _place = place;
+            let _permit = permit;
             let taken = store.usage(&id.workspace())?;
             Ok((store.sandbox_facts(&id)?, taken, store.overlays(&id)?, store.snapshots(&id)?))
         });

@@ -9,25 +9,26 @@ use storage::search::{GlobQuery, Globbed, GrepQuery, Grepped, Patience};
 
 use super::Service;
 use super::admission::holds::Mode;
+use super::admission::permit_kind::PermitKind;
+use super::admission::permits::{Permit, Permits};
 use super::admission::{Job, Weight};
 use super::error::Result;
-use super::places::{Place, Purpose, RunPlaces};
 
-/// Searches at once, of one user and of all; further ones wait for a place.
+/// Searches at once, of one user and of all; further ones wait for a permit.
 const SEARCHES_PER_USER: usize = 2;
 const SEARCHES_MAX: usize = 4;
 /// How long they wait.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// One for the process, because it stands for the processors, which a search takes all of.
-static PLACES: LazyLock<RunPlaces> =
-    LazyLock::new(|| RunPlaces::with(Purpose::SEARCHES, SEARCHES_MAX, SEARCHES_PER_USER, WAIT));
+static PLACES: LazyLock<Permits> =
+    LazyLock::new(|| Permits::with(PermitKind::SEARCHES, SEARCHES_MAX, SEARCHES_PER_USER, WAIT));
 
-/// Waits for a place to look through whole trees.
+/// Waits for a permit to look through whole trees.
 ///
 /// # Errors
 /// [`Error::Full`](super::Error::Full).
-pub(super) async fn place(user: &UserId) -> Result<Place> {
+pub(super) async fn permit(user: &UserId) -> Result<Permit> {
     PLACES.take(user).await
 }
 
@@ -70,13 +71,13 @@ impl Service {
         search: impl FnOnce(&Patience) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let longest = Duration::from_millis(self.file_limits.search_ms);
-        let place = place(user).await?;
+        let permit = permit(user).await?;
         let abandoned = Arc::new(AtomicBool::new(false));
         let waiting = Waiting(Arc::clone(&abandoned));
         let patience = Patience { deadline: Instant::now() + longest, abandoned };
         let found = self.work(job, move || {
             // Held by the search itself, which may go on for a moment when the caller has gone.
-            let _place = place;
+            let _permit = permit;
             search(&patience)
         });
         let found = found.await;

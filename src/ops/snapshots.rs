@@ -6,17 +6,18 @@ use policy::UserId;
 use storage::{Forked, Leftovers, Snapshot, SnapshotId, SnapshotNote, Snapshots, WorkspaceId};
 
 use super::Service;
+use super::admission::permit_kind::PermitKind;
+use super::admission::permits::{Permit, Permits};
 use super::admission::{Job, Weight};
 use super::error::{Error, Result};
-use super::places::{Place, Purpose, RunPlaces};
 
-/// How long work on a snapshot waits for a place.
+/// How long work on a snapshot waits for a permit.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// Places for work on snapshots: `at_once`, of which one user has half at most.
 #[must_use]
-pub fn places(at_once: usize) -> RunPlaces {
-    RunPlaces::with(Purpose::SNAPSHOTS, at_once, at_once.div_ceil(2), WAIT)
+pub fn permits(at_once: usize) -> Permits {
+    Permits::with(PermitKind::SNAPSHOTS, at_once, at_once.div_ceil(2), WAIT)
 }
 
 impl Service {
@@ -28,9 +29,9 @@ impl Service {
     pub async fn take_snapshot(&self, id: WorkspaceId, note: SnapshotNote) -> Result<Snapshot> {
         check_text("name", note.name.as_deref(), storage::snapshot::NAME_BYTES_MAX)?;
         check_text("note", note.note.as_deref(), storage::snapshot::NOTE_BYTES_MAX)?;
-        let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
+        let (store, permit) = (self.store.clone(), self.snapshot_permit(&id.user).await?);
         self.work(Job::of(&id.user, Weight::Long), move || {
-            let _place = place;
+            let _permit = permit;
             Ok(store.take_snapshot(&id, note)?)
         })
         .await
@@ -60,9 +61,9 @@ impl Service {
     /// [`Error::Busy`]; as [`storage::Store::restore_snapshot`].
     pub async fn restore_snapshot(&self, id: WorkspaceId, snapshot: SnapshotId) -> Result<Forked> {
         self.left_by_ended_runs(&id).await;
-        let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
+        let (store, permit) = (self.store.clone(), self.snapshot_permit(&id.user).await?);
         let job = Job::of(&id.user, Weight::Long).going_on();
-        self.restoring(job, place, move || Ok(store.restore_snapshot(&id, &snapshot)?)).await
+        self.restoring(job, permit, move || Ok(store.restore_snapshot(&id, &snapshot)?)).await
     }
 
     /// Makes what a workspace was another workspace.
@@ -78,9 +79,9 @@ impl Service {
     ) -> Result<Forked> {
         self.left_by_ended_runs(&to).await;
         self.note_use(to.clone()).await?;
-        let (store, place) = (self.store.clone(), self.snapshot_place(&from.user).await?);
+        let (store, permit) = (self.store.clone(), self.snapshot_permit(&from.user).await?);
         let job = Job::of(&from.user, Weight::Long).going_on();
-        self.restoring(job, place, move || Ok(store.fork_snapshot(&from, &snapshot, &to, replace)?)).await
+        self.restoring(job, permit, move || Ok(store.fork_snapshot(&from, &snapshot, &to, replace)?)).await
     }
 
     /// Removes a snapshot.
@@ -88,9 +89,9 @@ impl Service {
     /// # Errors
     /// [`Error::Busy`]; as [`storage::Store::remove_snapshot`].
     pub async fn remove_snapshot(&self, id: WorkspaceId, snapshot: SnapshotId) -> Result<()> {
-        let (store, place) = (self.store.clone(), self.snapshot_place(&id.user).await?);
+        let (store, permit) = (self.store.clone(), self.snapshot_permit(&id.user).await?);
         self.work(Job::of(&id.user, Weight::Long), move || {
-            let _place = place;
+            let _permit = permit;
             Ok(store.remove_snapshot(&id, &snapshot)?)
         })
         .await
@@ -98,22 +99,22 @@ impl Service {
 
     /// Makes a workspace, and removes what was replaced while the answer is on its way.
     ///
-    /// The work itself holds the place, because it goes on when the caller has left.
+    /// The work itself holds the permit, because it goes on when the caller has left.
     async fn restoring(
         &self,
         job: Job,
-        place: Place,
+        permit: Permit,
         restore: impl FnOnce() -> Result<(Forked, Leftovers)> + Send + 'static,
     ) -> Result<Forked> {
         let restored = self.admission.work_and_clear(job, move || {
             let (forked, leftovers) = restore()?;
-            Ok((forked, (leftovers, place)))
+            Ok((forked, (leftovers, permit)))
         });
         restored.await
     }
 
-    async fn snapshot_place(&self, user: &UserId) -> Result<Place> {
-        self.snapshot_places.take(user).await
+    async fn snapshot_permit(&self, user: &UserId) -> Result<Permit> {
+        self.snapshot_permits.take(user).await
     }
 }
 

@@ -49,14 +49,14 @@ pub(crate) struct Walls {
 
 #[derive(Debug, Default)]
 struct Kept {
-    rulesets: HashMap<Place, (Arc<OwnedFd>, u64)>,
+    rulesets: HashMap<RulesetKey, (Arc<OwnedFd>, u64)>,
     clock: u64,
 }
 
 /// The key of a ruleset: the directories that it is for. An inode with a rule is pinned, so its number cannot come to
 /// mean another while kept; where a whole file system may go, its generation tells.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct RulesetKey {
     own: Vec<(u64, u64, u64)>,
     has_ports: bool,
 }
@@ -137,7 +137,7 @@ impl Walls {
             let (device, number) = inode(*fd)?;
             Ok((device, number, *generation))
         });
-        let place = Place { own: inodes.collect::<io::Result<_>>()?, has_ports };
+        let place = RulesetKey { own: inodes.collect::<io::Result<_>>()?, has_ports };
         if let Some(ruleset) = self.kept().find(&place) {
             return Ok(ruleset);
         }
@@ -172,14 +172,14 @@ impl Walls {
 }
 
 impl Kept {
-    fn find(&mut self, place: &Place) -> Option<Arc<OwnedFd>> {
+    fn find(&mut self, place: &RulesetKey) -> Option<Arc<OwnedFd>> {
         self.clock += 1;
         let (ruleset, used) = self.rulesets.get_mut(place)?;
         *used = self.clock;
         Some(Arc::clone(ruleset))
     }
 
-    fn keep(&mut self, place: Place, ruleset: Arc<OwnedFd>) {
+    fn keep(&mut self, place: RulesetKey, ruleset: Arc<OwnedFd>) {
         if self.rulesets.len() >= KEPT_MAX {
             let oldest =
                 self.rulesets.iter().min_by_key(|(_, (_, used))| *used).map(|(place, _)| place.clone());

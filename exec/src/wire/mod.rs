@@ -90,7 +90,7 @@ pub(crate) struct Request {
     /// How long it may run, in milliseconds. The service ends it then; the launcher does when the service is stuck.
     pub(crate) deadline_ms: u64,
     /// Where the tree stands for it.
-    pub(crate) place: Place,
+    pub(crate) place: TreeLocation,
     /// Resource limits.
     pub(crate) limits: Ceilings,
     /// Limits on all processes together.
@@ -121,7 +121,7 @@ pub(crate) struct Next {
 
 /// Where the tree of a run stands.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Place {
+pub(crate) enum TreeLocation {
     /// Where it lies on the host, at this path.
     Host {
         /// For the test whether `identity` can reach it by its absolute path.

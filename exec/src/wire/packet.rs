@@ -15,7 +15,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Descriptors, Next, Order, Place, Report, Request, Sockets};
+use super::{Descriptors, Next, Order, Report, Request, Sockets, TreeLocation};
 
 /// Largest body inside a packet, in bytes; larger ones travel in a memory file. Far below a socket's buffer.
 const INLINE_BYTES: usize = 32 * 1024;
@@ -106,8 +106,8 @@ pub(crate) fn receive_order(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Re
     let walls = if request.has_walls { Some(next()?) } else { None };
     let network = if request.sockets == Sockets::OwnNetwork { Some(next()?) } else { None };
     let (mounts, leases) = match &request.place {
-        Place::Host { .. } => (0, 0),
-        Place::Mounted { at, leases } => (at.len(), *leases),
+        TreeLocation::Host { .. } => (0, 0),
+        TreeLocation::Mounted { at, leases } => (at.len(), *leases),
     };
     let mounts = (0..mounts).map(|_| next()).collect::<io::Result<Vec<_>>>()?;
     let leases = (0..leases).map(|_| next()).collect::<io::Result<Vec<_>>>()?;

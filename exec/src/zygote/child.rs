@@ -38,7 +38,7 @@ use super::users;
 use crate::step::Step;
 use crate::sys::{self, Program};
 use crate::walls::seccomp::Surroundings;
-use crate::wire::{self, Command, Descriptors, PACKET_BYTES_MAX, Place, Reach, Report, Request};
+use crate::wire::{self, Command, Descriptors, PACKET_BYTES_MAX, Reach, Report, Request, TreeLocation};
 
 /// Size of the stack on which a new process sets itself up, in bytes; a fraction of it is used.
 const STACK_BYTES: usize = 256 * 1024;
@@ -80,7 +80,7 @@ impl Spawner {
     /// As `clone(2)`, and `EINVAL` for a text with a NUL or a run of the other kind than this launcher is for.
     /// Failures of later steps are reported by the new process on the run's socket.
     pub(super) fn spawn(&mut self, request: &Request, descriptors: &Descriptors<OwnedFd>) -> io::Result<Pid> {
-        let (Place::Host { .. }, None) = (&request.place, &self.root) else {
+        let (TreeLocation::Host { .. }, None) = (&request.place, &self.root) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         start(&mut self.stack, self.closing.as_ref(), request, descriptors, Parent::Launcher(self.launcher))
@@ -280,7 +280,7 @@ fn identify(request: &Request, run: BorrowedFd<'_>) -> Result<(), Failure> {
         // below is made with the rights of the uid alone.
         rustix::thread::set_keep_capabilities(true).map_err(at(Step::Capabilities))?;
         rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(at(Step::Uid))?;
-        if let Place::Host { tree } = &request.place
+        if let TreeLocation::Host { tree } = &request.place
             && !can_reach(tree)
         {
             reach = closed_or_kept();

@@ -31,7 +31,7 @@ use super::root::{self, SHARED_MEMORY, WORKSPACE};
 use super::shared_clock::SharedClock;
 use crate::step::Step;
 use crate::sys;
-use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Place, Report, Request, Sockets};
+use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Report, Request, Sockets, TreeLocation};
 
 /// Size of the memory shared between the processes of a run, as `tmpfs(5)` takes it.
 const SHARED_MEMORY_SIZE: &str = "64m";
@@ -188,7 +188,7 @@ fn attach(
     descriptors: &Descriptors<OwnedFd>,
     host_network: BorrowedFd<'_>,
 ) -> Result<(), Failure> {
-    let Place::Mounted { at, .. } = &request.place else {
+    let TreeLocation::Mounted { at, .. } = &request.place else {
         return Err(Failure(Step::Request, io::ErrorKind::InvalidInput.into()));
     };
     attach_all(at, &descriptors.mounts)?;

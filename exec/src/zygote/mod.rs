@@ -62,7 +62,7 @@ use self::users::Users;
 use crate::limit::Limit;
 use crate::step::Step;
 use crate::sys;
-use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Place, Report, Request, Whole};
+use crate::wire::{self, Arrived, Descriptors, PACKET_BYTES_MAX, Report, Request, TreeLocation, Whole};
 
 /// How long until what the memory monitor had no room to hear is sent again.
 const OWED: Duration = Duration::from_millis(10);
@@ -243,7 +243,7 @@ impl Loop {
 
     /// Starts one run, or reports why not.
     fn launch(&mut self, request: &Request, descriptors: Descriptors<OwnedFd>) {
-        let has_own_processes = matches!(request.place, Place::Mounted { .. });
+        let has_own_processes = matches!(request.place, TreeLocation::Mounted { .. });
         let spawned = if has_own_processes {
             self.usual = Some(request.whole);
             self.hand_over(request, &descriptors)

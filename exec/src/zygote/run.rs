@@ -10,7 +10,7 @@ use super::memory::{Charge, ROUND};
 use super::shared_clock::SharedClock;
 use crate::limit::Limit;
 use crate::sys::Dead;
-use crate::wire::{Place, Report, Request};
+use crate::wire::{Report, Request, TreeLocation};
 
 /// A run under way.
 pub(super) struct Run {
@@ -57,7 +57,7 @@ impl Run {
         has_runaways: bool,
         due: Option<Instant>,
     ) -> Self {
-        let has_own_processes = matches!(request.place, Place::Mounted { .. });
+        let has_own_processes = matches!(request.place, TreeLocation::Mounted { .. });
         let identity = request.identity;
         let charge = Charge {
             run: number,
@@ -127,7 +127,7 @@ mod tests {
             command: Command { program: "/bin/true".into(), arguments: Vec::new(), environment: Vec::new() },
             identity: None,
             deadline_ms,
-            place: Place::Mounted { at: Vec::new(), leases: 0 },
+            place: TreeLocation::Mounted { at: Vec::new(), leases: 0 },
             limits: Ceilings { memory_bytes: 1, processes: 1, cpu_seconds: 1, file_bytes: 1, open_files: 1 },
             whole: Whole { memory_bytes: 1, processes: 1 },
             sockets: Sockets::Refused,

@@ -26,7 +26,7 @@ pub enum Refusal {
         hint: CommandHint,
     },
     /// An argument points outside the tree.
-    #[error("{}`{argument}` {rule}", Place(*.position))]
+    #[error("{}`{argument}` {rule}", ArgumentNumber(*.position))]
     PathEscape {
         /// The argument, or the word inside a script, shortened to 120 characters.
         argument: String,
@@ -102,9 +102,9 @@ impl fmt::Display for Rule {
 }
 
 /// Writes the position of an argument as the beginning of a sentence.
-struct Place(Option<usize>);
+struct ArgumentNumber(Option<usize>);
 
-impl fmt::Display for Place {
+impl fmt::Display for ArgumentNumber {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(position) => write!(formatter, "argument {position}: "),

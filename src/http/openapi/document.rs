@@ -5,7 +5,7 @@ use serde_yaml_ng::Mapping;
 
 use super::components::Components;
 use super::failure;
-use super::operation::{Place, Written};
+use super::operation::{Location, Written};
 use super::source::{Wrong, read};
 
 /// The version of OpenAPI.
@@ -70,7 +70,7 @@ fn add(paths: &mut Map<String, Value>, tag: &str, heading: &str, written: &Writt
         None => vec![(path.to_owned(), "")],
     };
     for (path, suffix) in places {
-        let operation = written.at(&Place { method, path: &path, heading, tag, suffix })?;
+        let operation = written.at(&Location { method, path: &path, heading, tag, suffix })?;
         let item = paths.entry(path).or_insert_with(|| json!({}));
         let others = item.as_object_mut().ok_or("a path is no object")?;
         if others.insert(method.to_lowercase(), operation).is_some() {

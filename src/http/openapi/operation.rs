@@ -102,7 +102,7 @@ struct Also {
 }
 
 /// Where an operation is.
-pub(super) struct Place<'a> {
+pub(super) struct Location<'a> {
     /// In upper case.
     pub(super) method: &'a str,
     /// As the router has it.
@@ -120,7 +120,7 @@ impl Written {
     ///
     /// # Errors
     /// A code that does not exist.
-    pub(super) fn at(&self, place: &Place<'_>) -> Result<Value, String> {
+    pub(super) fn at(&self, place: &Location<'_>) -> Result<Value, String> {
         let mut operation = json!({
             "operationId": format!("{}{}", self.id, place.suffix),
             "tags": [place.tag],
@@ -158,7 +158,7 @@ impl Written {
         in_path.chain(in_query).chain(self.headers.iter().map(|name| shared(name))).collect()
     }
 
-    fn request_body(&self, place: &Place<'_>) -> Option<Value> {
+    fn request_body(&self, place: &Location<'_>) -> Option<Value> {
         let of_skill = self.json_in_skill.as_ref().filter(|_| place.path.starts_with(SKILL));
         let Some(json) = of_skill.or(self.json.as_ref()) else { return self.body.clone() };
         let mut media = json!({ "schema": schema(json) });
@@ -168,7 +168,7 @@ impl Written {
         Some(json!({ "required": true, "content": { "application/json": media } }))
     }
 
-    fn responses(&self, place: &Place<'_>) -> Result<Map<String, Value>, String> {
+    fn responses(&self, place: &Location<'_>) -> Result<Map<String, Value>, String> {
         let is_head = place.method == "HEAD";
         let mut responses = Map::new();
         for (status, description) in [(self.status, Some("Success.")), (201, self.created.as_deref())] {
@@ -235,7 +235,7 @@ impl Written {
     }
 
     /// The codes that the operation may fail with, by status: its own, and those of everything that is like it.
-    fn codes(&self, place: &Place<'_>) -> Result<BTreeMap<StatusCode, BTreeSet<&str>>, String> {
+    fn codes(&self, place: &Location<'_>) -> Result<BTreeMap<StatusCode, BTreeSet<&str>>, String> {
         let mut words: BTreeSet<&str> = self.codes.iter().map(String::as_str).collect();
         words.extend(["invalid", "denied", "busy", "internal", "unsupported", "unsupported_media"]);
         if self.access == Access::Token {

@@ -1,8 +1,8 @@
 //! [`Reads`]: reads of opened files for answers that are on their way, and for readers of the events of runs.
 //!
 //! Such an answer reads its next piece when its receiver has taken the last one. A piece that the kernel has in memory is
-//! read at once ([`storage::cached::read_now`]). Every other read occupies a thread and the disk, so it takes a place:
-//! [`PER_USER`] for each user, [`IN_ALL`] together. A read without a place waits in the order of arrival, without a thread,
+//! read at once ([`storage::cached::read_now`]). Every other read occupies a thread and the disk, so it takes a permit:
+//! [`PER_USER`] for each user, [`IN_ALL`] together. A read without a permit waits in the order of arrival, without a thread,
 //! as long as it takes, because the head of its answer is sent already. The connections bound how many wait.
 
 use std::io;
@@ -12,7 +12,8 @@ use std::time::Duration;
 use policy::UserId;
 
 use super::{Admission, Owner};
-use crate::ops::places::{Purpose, RunPlaces};
+use crate::ops::admission::permit_kind::PermitKind;
+use crate::ops::admission::permits::Permits;
 
 /// Reads of one user at once.
 const PER_USER: usize = 8;
@@ -22,34 +23,34 @@ const IN_ALL: usize = 64;
 /// The reads of one user.
 #[derive(Clone)]
 pub struct Reads {
-    places: Arc<RunPlaces<Owner>>,
+    permits: Arc<Permits<Owner>>,
     owner: Owner,
 }
 
-/// The places of all reads.
-pub(super) fn places() -> Arc<RunPlaces<Owner>> {
-    let purpose = Purpose {
+/// The permits of all reads.
+pub(super) fn permits() -> Arc<Permits<Owner>> {
+    let purpose = PermitKind {
         many: "reads of opened files",
         state: "are under way",
         setting_per_user: "",
         setting: "",
         next: "wait until one has ended",
     };
-    Arc::new(RunPlaces::with(purpose, IN_ALL, PER_USER, Duration::MAX))
+    Arc::new(Permits::with(purpose, IN_ALL, PER_USER, Duration::MAX))
 }
 
 impl Admission {
     /// The reads of `user`.
     #[must_use]
     pub fn reads_of(&self, user: &UserId) -> Reads {
-        Reads { places: Arc::clone(&self.reads), owner: Owner::User(user.clone()) }
+        Reads { permits: Arc::clone(&self.reads), owner: Owner::User(user.clone()) }
     }
 }
 
 impl Reads {
-    /// Reads in a thread that may block, when the user has a place.
+    /// Reads in a thread that may block, when the user has a permit.
     ///
-    /// The read keeps its place until it has ended, also when its receiver has left.
+    /// The read keeps its permit until it has ended, also when its receiver has left.
     ///
     /// # Errors
     /// The error of `read`.
@@ -57,9 +58,9 @@ impl Reads {
         &self,
         read: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let place = self.places.take_in_turn(&self.owner).await.map_err(io::Error::other)?;
+        let permit = self.permits.take_in_turn(&self.owner).await.map_err(io::Error::other)?;
         let reading = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             read()
         });
         reading.await.map_err(io::Error::other)?
@@ -95,22 +96,22 @@ mod tests {
                 })
             })
             .collect();
-        while reads("a").places.waiting() < 4 * IN_ALL - PER_USER {
+        while reads("a").permits.waiting() < 4 * IN_ALL - PER_USER {
             tokio::task::yield_now().await;
         }
-        // Every place of the user is taken, and the reads of another do not wait for it.
+        // Every permit of the user is taken, and the reads of another do not wait for it.
         assert_eq!(reads("b").read(|| Ok("here")).await.unwrap(), "here");
-        assert_eq!(reads("a").places.taken(), PER_USER);
-        // One whose receiver has left keeps its place until it ends.
+        assert_eq!(reads("a").permits.taken(), PER_USER);
+        // One whose receiver has left keeps its permit until it ends.
         many.first().unwrap().abort();
         tokio::task::yield_now().await;
-        assert_eq!(reads("a").places.taken(), PER_USER);
+        assert_eq!(reads("a").permits.taken(), PER_USER);
         drop(ends);
         for (number, read) in many.into_iter().enumerate().skip(1) {
             assert_eq!(read.await.unwrap(), number);
         }
         let order: Vec<usize> = begins.try_iter().take(PER_USER).collect();
         assert_eq!(order.iter().max(), Some(&(PER_USER - 1)), "in the order of arrival: {order:?}");
-        assert_eq!((reads("a").places.users(), reads("a").places.waiting()), (0, 0));
+        assert_eq!((reads("a").permits.users(), reads("a").permits.waiting()), (0, 0));
     }
 }

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::feed::Feed;
 use super::history::{Event, EventId, Reason};
-use crate::ops::places::Place;
+use crate::ops::admission::permits::Permit;
 
 /// Events handed over at once.
 const EVENTS_MAX: usize = 128;
@@ -19,7 +19,7 @@ pub struct Listener {
     /// Whether what was asked for first was not there any more.
     is_late: bool,
     news: watch::Receiver<u64>,
-    _place: Place,
+    _permit: Permit,
 }
 
 /// An item that a listener gets.
@@ -34,14 +34,14 @@ pub enum Heard {
 }
 
 impl Listener {
-    pub(super) fn new(feed: Arc<Feed>, place: Place, after: Option<EventId>) -> Self {
+    pub(super) fn new(feed: Arc<Feed>, permit: Permit, after: Option<EventId>) -> Self {
         let news = feed.history.subscribe();
         let last = feed.history.last();
         let found = after.filter(|after| {
             after.history == feed.history.number && feed.history.behind(after.seq, 0).is_some()
         });
         let heard = found.map_or(last, |after| after.seq);
-        Self { feed, heard, is_late: after.is_some() && found.is_none(), news, _place: place }
+        Self { feed, heard, is_late: after.is_some() && found.is_none(), news, _permit: permit }
     }
 
     /// The event behind which it goes on.

@@ -33,7 +33,7 @@ impl Service {
         mut hear: impl FnMut(Event),
     ) -> Result<RunOutcome> {
         let id = ExecId::fresh()?;
-        // From before it begins: who goes away while it waits for a place gives that up as well.
+        // From before it begins: who goes away while it waits for a permit gives that up as well.
         let attended = Attended { service: Arc::clone(self), tree: tree.clone(), id: id.clone() };
         let recording =
             Recording { id: Some(id), purpose: Purpose::Attached, stdin_open: false, is_streamed: true };

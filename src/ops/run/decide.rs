@@ -65,8 +65,8 @@ impl Recorded {
 fn drop_aside(pending: Pending) {
     pending.prepared.begin_to_leave();
     tokio::task::spawn_blocking(move || {
-        let Pending { prepared, place } = pending;
+        let Pending { prepared, permit } = pending;
         drop(prepared);
-        drop(place);
+        drop(permit);
     });
 }

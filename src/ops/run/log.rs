@@ -105,7 +105,7 @@ pub(crate) struct Reader {
 
 impl Log {
     /// An empty log of at most `capacity` bytes, which waits `patience` for a reader that takes nothing. Its readers take the
-    /// places of `reads`; its writer needs none, because a run has one.
+    /// permits of `reads`; its writer needs none, because a run has one.
     pub(crate) fn new(
         store: Store,
         capacity: u64,

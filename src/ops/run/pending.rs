@@ -2,13 +2,13 @@
 
 use storage::PreparedRun;
 
-use crate::ops::places::Place;
+use crate::ops::admission::permits::Permit;
 
 /// Undecided changes. Dropping them discards them.
 pub(crate) struct Pending {
     pub(super) prepared: PreparedRun,
     /// Bounds how many there are.
-    pub(super) place: Place,
+    pub(super) permit: Permit,
 }
 
 /// The state of the changes of a run with `commit: ask`.
@@ -31,7 +31,7 @@ pub(super) struct Verdict {
 }
 
 impl Pending {
-    pub(super) fn new(prepared: PreparedRun, place: Place) -> Self {
-        Self { prepared, place }
+    pub(super) fn new(prepared: PreparedRun, permit: Permit) -> Self {
+        Self { prepared, permit }
     }
 }

@@ -26,7 +26,7 @@ const FEED_WAIT: Duration = Duration::from_secs(5);
 /// Largest outcome that is kept in memory, in bytes; larger ones are kept in a file.
 const OUTCOME_BYTES: usize = 16 * 1024;
 
-/// The purpose of a run, which decides its places and its deadline.
+/// The purpose of a run, which decides its permits and its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A caller waits for its end.
@@ -40,7 +40,7 @@ pub enum Purpose {
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It waits for a place, or is being set up.
+    /// It waits for a permit, or is being set up.
     Starting,
     /// Its command runs.
     Running,

@@ -22,7 +22,7 @@ use super::event::{Cutter, Kind};
 use super::record::{Phase, Purpose, Recorded};
 use super::session::Opening;
 use super::{Command, Commit, RunOutcome, RunRequest};
-use crate::ops::places::Place;
+use crate::ops::admission::permits::Permit;
 use crate::ops::remote::Backend;
 use crate::ops::{Error, Result, Service};
 use crate::telemetry::Context;
@@ -70,9 +70,9 @@ impl Service {
         request: RunRequest,
     ) -> Result<RunOutcome> {
         let errand = self.errand(&id, backend, request, None, self.run_limits.output_bytes).await?;
-        let place = self.backends.places.take(id.user()).await?;
+        let permit = self.backends.permits.take(id.user()).await?;
         let service = Arc::clone(self);
-        let run = self.runs.spawn(async move { service.carry_out_remotely(place, errand, pending()).await });
+        let run = self.runs.spawn(async move { service.carry_out_remotely(permit, errand, pending()).await });
         Ok(run.await.map_err(|_| Error::Panicked)??.outcome)
     }
 
@@ -87,20 +87,20 @@ impl Service {
         if has_feed {
             return Err(unsupported(&backend, "feed a command that runs: send all of its input as `stdin`"));
         }
-        let (longest, places) = match recorded.purpose {
+        let (longest, permits) = match recorded.purpose {
             Purpose::Background => (Some(self.table.limits().background_ms), &self.background),
-            Purpose::Attached | Purpose::Terminal(_) => (None, &self.backends.places),
+            Purpose::Attached | Purpose::Terminal(_) => (None, &self.backends.permits),
         };
         let is_read = is_streamed || longest.is_some();
         let kept_bytes = if is_read { STREAM_BYTES } else { self.run_limits.output_bytes };
         let errand = self.errand(&recorded.tree, backend, request, longest, kept_bytes).await?;
-        let place = places.take(recorded.tree.user()).await?;
+        let permit = permits.take(recorded.tree.user()).await?;
         let (told, hears) = oneshot::channel();
         // From here on the run's task looks after the name.
         opening.has_begun = true;
         let service = Arc::clone(self);
         let refusal = is_read.then_some(REFUSAL);
-        self.runs.spawn(service.record_remotely(recorded, place, errand, told, refusal));
+        self.runs.spawn(service.record_remotely(recorded, permit, errand, told, refusal));
         hears.await.unwrap_or(Err(Error::Panicked))
     }
 
@@ -108,7 +108,7 @@ impl Service {
     async fn record_remotely(
         self: Arc<Self>,
         recorded: Arc<Recorded>,
-        place: Place,
+        permit: Permit,
         errand: Errand,
         told: oneshot::Sender<Result<()>>,
         refusal: Option<Duration>,
@@ -122,7 +122,7 @@ impl Service {
                 pending::<()>().await;
             }
         };
-        let mut carried = std::pin::pin!(self.carry_out_remotely(place, errand, killed));
+        let mut carried = std::pin::pin!(self.carry_out_remotely(permit, errand, killed));
         let mut told = Some(told);
         let soon = async {
             match refusal {
@@ -214,7 +214,7 @@ impl Service {
     /// Does an errand, and gives it up when it is `killed`, which a backend takes for an order to kill the command.
     async fn carry_out_remotely(
         &self,
-        place: Place,
+        permit: Permit,
         errand: Errand,
         killed: impl Future<Output = ()>,
     ) -> Result<Done> {
@@ -233,7 +233,7 @@ impl Service {
             () = killed => Ok(None),
             () = self.stop.cancelled() => Err(Error::Stopping),
         };
-        drop(place);
+        drop(permit);
         let done = ended.map(|ended| {
             let took = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
             let confined = Confined::remote(backend.name());

@@ -59,7 +59,7 @@ pub(super) fn write_ring(file: &File, capacity: u64, at: u64, bytes: &[u8]) -> i
     Ok(())
 }
 
-/// Reads `length` bytes at `at`, from memory where the kernel has them there and else in the places of `reads`.
+/// Reads `length` bytes at `at`, from memory where the kernel has them there and else in the permits of `reads`.
 ///
 /// # Errors
 /// [`Error::Log`].

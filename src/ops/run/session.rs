@@ -11,12 +11,13 @@ use tokio::sync::{mpsc, oneshot};
 use super::event::{Cutter, Kind};
 use super::id::ExecId;
 use super::pending::{Decision, Pending, Verdict};
+use super::plan::Planned;
 use super::record::{Follower, Phase, Purpose, Recorded};
 use super::table::{Claim, Plan};
-use super::{Commit, Fingerprint, Planned, RunOutcome, RunRequest};
+use super::{Commit, Fingerprint, RunOutcome, RunRequest};
 use crate::audit::Entry;
 use crate::metrics::Outcome;
-use crate::ops::places::Place;
+use crate::ops::admission::permits::Permit;
 use crate::ops::remote::Backend;
 use crate::ops::{Error, Result, Service};
 
@@ -38,9 +39,9 @@ pub struct Recording {
     pub is_streamed: bool,
 }
 
-/// The parts of a run that has a place.
+/// The parts of a run that has a permit.
 struct Outset {
-    place: Place,
+    permit: Permit,
     planned: Planned,
     live: Live,
     output: mpsc::Receiver<Chunk>,
@@ -157,8 +158,8 @@ impl Service {
     ) -> Result<()> {
         let mut opening = Opening { service: self, recorded: Arc::clone(&recorded), has_begun: false };
         let limits = self.table.limits();
-        let (longest, places) = match recorded.purpose {
-            Purpose::Attached => (None, &self.places),
+        let (longest, permits) = match recorded.purpose {
+            Purpose::Attached => (None, &self.permits),
             Purpose::Background => (Some(limits.background_ms), &self.background),
             Purpose::Terminal(_) => (Some(limits.terminal_ms), &self.terminals),
         };
@@ -167,7 +168,7 @@ impl Service {
         if is_aside {
             planned.aside = Some(self.undecided.take(recorded.tree.user()).await?);
         }
-        let place = places.take(recorded.tree.user()).await?;
+        let permit = permits.take(recorded.tree.user()).await?;
         let (output_sender, output) = mpsc::channel(CHUNKS);
         let (begun, control) = oneshot::channel();
         let (told, hears) = oneshot::channel();
@@ -177,7 +178,7 @@ impl Service {
         };
         let kill = recorded.kill.subscribe();
         let live = Live { output: output_sender, input, begun, kill, terminal };
-        let outset = Outset { place, planned, live, output, control, told };
+        let outset = Outset { permit, planned, live, output, control, told };
         // From here on the run's task looks after the name.
         opening.has_begun = true;
         let service = Arc::clone(self);
@@ -188,8 +189,8 @@ impl Service {
     /// The life of a remembered run.
     async fn record(self: Arc<Self>, recorded: Arc<Recorded>, outset: Outset) {
         let mut opening = Opening { service: &self, recorded: Arc::clone(&recorded), has_begun: false };
-        let Outset { place, planned, live, output, control, told } = outset;
-        let run = self.run_planned(place, planned, Some(live));
+        let Outset { permit, planned, live, output, control, told } = outset;
+        let run = self.run_planned(permit, planned, Some(live));
         let write = write(&recorded, output, control, told);
         let (outcome, told) = tokio::join!(run, write);
         let outcome = match (told, outcome) {

@@ -22,7 +22,7 @@ const CROWDED_QUARTERS: u64 = 3;
 
 type Key = (TreeId, ExecId);
 
-/// The runs that have names. Those under way are bounded by their places, those that ended by limits.
+/// The runs that have names. Those under way are bounded by their permits, those that ended by limits.
 pub struct RunTable {
     limits: SessionLimits,
     budget: Arc<Budget>,

@@ -9,11 +9,11 @@ use policy::{SkillId, TreeId};
 /// than what runs under way ask for.
 #[derive(Default)]
 pub(crate) struct Points {
-    pub(crate) held: Mutex<HashMap<Place, Point>>,
+    pub(crate) held: Mutex<HashMap<PointKey, Point>>,
 }
 
 /// A workspace, and which directory of it: that of a skill, or the one that those lie in.
-pub(crate) type Place = (TreeId, Option<SkillId>);
+pub(crate) type PointKey = (TreeId, Option<SkillId>);
 
 #[derive(Default)]
 pub(crate) struct Point {

@@ -31,7 +31,7 @@ enum Measured {
     /// A copy of a merged view. What is more in it than at first will be taken into the overlay.
     Copy { dir: Dir, first: Use },
     /// The directory that is in the place of the tree.
-    Place,
+    PointKey,
 }
 
 /// The findings of a look at a gauge.
@@ -74,7 +74,7 @@ impl Gauge {
         let dir = match &measured {
             Measured::Tree(dirs) => dirs.first(),
             Measured::Copy { dir, .. } => Some(dir),
-            Measured::Place => None,
+            Measured::PointKey => None,
         };
         let inode = dir.map(Dir::stat).transpose()?.map_or(0, |stat| stat.inode);
         Ok(Self { store: store.clone(), id, inode, measured, ceiling })
@@ -107,7 +107,7 @@ impl Gauge {
             store: self.store.clone(),
             id: self.id.clone(),
             inode: self.inode,
-            measured: Measured::Place,
+            measured: Measured::PointKey,
             ceiling: self.ceiling,
         })
     }
@@ -136,7 +136,7 @@ impl Gauge {
                 }
                 Ok(counted.into())
             }
-            Measured::Place => Ok(self.store.count(&self.id)?.into()),
+            Measured::PointKey => Ok(self.store.count(&self.id)?.into()),
             Measured::Copy { dir, first } => {
                 counter.tree(dir)?;
                 let copy = counter.end();

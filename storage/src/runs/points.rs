@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 
 use policy::{SkillId, TreeId};
 
-use crate::core::mount_points::Place;
+use crate::core::mount_points::PointKey;
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ const SKILLS: &str = "skills";
 pub(super) struct MountPoints {
     store: Store,
     /// The directory above comes first.
-    places: Vec<Place>,
+    places: Vec<PointKey>,
 }
 
 impl Store {
@@ -65,7 +65,7 @@ impl Store {
 }
 
 impl MountPoints {
-    fn hold(&mut self, place: Place, was_made: bool) {
+    fn hold(&mut self, place: PointKey, was_made: bool) {
         let mut held = self.store.inner.points.held.lock();
         let point = held.entry(place.clone()).or_default();
         point.runs += 1;

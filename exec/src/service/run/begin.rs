@@ -19,7 +19,7 @@ use crate::service::launcher::Launcher;
 use crate::service::networks::RunNetwork;
 use crate::service::residents::Surroundings;
 use crate::tier::Network;
-use crate::wire::{Ceilings, Command, Place, Request, Sockets, Whole};
+use crate::wire::{Ceilings, Command, Request, Sockets, TreeLocation, Whole};
 
 impl Launcher {
     /// Runs one command and waits for its end, its deadline, or the death of the launcher.
@@ -155,7 +155,7 @@ impl Launcher {
             },
             identity,
             deadline_ms: u64::try_from(deadline(spec).as_millis()).unwrap_or(u64::MAX),
-            place: Place::Host { tree: spec.view.tree.clone() },
+            place: TreeLocation::Host { tree: spec.view.tree.clone() },
             limits: Ceilings {
                 memory_bytes: limits.memory_bytes,
                 processes,

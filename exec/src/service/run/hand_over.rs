@@ -18,7 +18,7 @@ use crate::service::residents::Resident;
 use crate::supervisor::Supervised;
 use crate::tier::Network;
 use crate::walls::landlock::{Own, open_path};
-use crate::wire::{self, Descriptors, MOUNTS_MAX, Next, Place, Request, packet_sockets};
+use crate::wire::{self, Descriptors, MOUNTS_MAX, Next, Request, TreeLocation, packet_sockets};
 
 impl Launcher {
     /// Gives a run to a resident. Gives the request back when the resident is gone.
@@ -52,7 +52,7 @@ impl Launcher {
             false => None,
         };
         if let Some(clones) = &clones {
-            request.place = Place::Mounted { at: clones.at.clone(), leases: spec.leases.len() };
+            request.place = TreeLocation::Mounted { at: clones.at.clone(), leases: spec.leases.len() };
         }
         let Opened { directory, walls, own } = self.surroundings(spec, clones.as_ref())?;
         let (reports, run) = packet_sockets().map_err(Error::resource("socketpair"))?;

@@ -1,4 +1,4 @@
-//! [`Place`]: where a path of the sandbox is in the store.
+//! [`StorePath`]: where a path of the sandbox is in the store.
 
 use policy::{AgentId, RelPath, TreeId, UserId};
 use sandbox::{Result, SandboxPath, TreePath};
@@ -15,14 +15,14 @@ pub(super) struct At {
 
 /// The meaning of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum StorePath {
     /// Something in a tree.
     InTree(At),
     /// The directory of all skills, which is no tree.
     Skills,
 }
 
-impl Place {
+impl StorePath {
     /// Finds the place of `path`. With `skills`, those of the user are at `/workspace/skills/<id>`.
     pub(super) fn of(
         user: &UserId,
@@ -58,15 +58,15 @@ mod tests {
 
     use super::*;
 
-    fn place(skills: bool, path: &str) -> Result<Place> {
+    fn place(skills: bool, path: &str) -> Result<StorePath> {
         let (user, agent) = (UserId::parse("爱丽").unwrap(), AgentId::parse("demo").unwrap());
-        Place::of(&user, &agent, skills, "stat", &path.parse().unwrap())
+        StorePath::of(&user, &agent, skills, "stat", &path.parse().unwrap())
     }
 
     fn at(skills: bool, path: &str) -> (bool, String) {
         match place(skills, path).unwrap() {
-            Place::InTree(At { tree, path }) => (matches!(tree, TreeId::Skill(..)), String::from(path)),
-            Place::Skills => panic!("the directory of skills"),
+            StorePath::InTree(At { tree, path }) => (matches!(tree, TreeId::Skill(..)), String::from(path)),
+            StorePath::Skills => panic!("the directory of skills"),
         }
     }
 
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(at(false, "/workspace/skills/数据/b.md"), (false, "skills/数据/b.md".to_owned()));
         assert_eq!(at(true, "/workspace/skillset"), (false, "skillset".to_owned()));
         assert_eq!(at(true, "/workspace"), (false, String::new()));
-        assert_eq!(place(true, "/workspace/skills").unwrap(), Place::Skills);
+        assert_eq!(place(true, "/workspace/skills").unwrap(), StorePath::Skills);
         assert_eq!(place(true, "/workspace/skills/.hidden").unwrap_err().kind(), ErrorKind::NotFound);
     }
 

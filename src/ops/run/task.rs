@@ -1,0 +1,185 @@
+//! A planned run, from its permit to its result: its view is prepared, the command runs, and its changes are taken in.
+
+use std::sync::Arc;
+
+use exec::{ExecResult, Launcher, Limit, Live, RunSpec};
+use storage::{Absorbed, PreparedRun};
+use tokio::runtime::Handle;
+
+use super::RunOutcome;
+use super::changes::{self, Changes, Watched};
+use super::confined::Confined;
+use super::pending::Pending;
+use super::plan::Planned;
+use crate::metrics::Outcome;
+use crate::ops::admission::permits::Permit;
+use crate::ops::disk::Watching;
+use crate::ops::error::{Error, Result};
+use crate::ops::{Service, blocking};
+use crate::telemetry::Context;
+use crate::telemetry::span::{Begun, Run};
+
+/// The trees that a run may change, and what was in them before.
+type Before = (Result<changes::Snapshot, String>, Watched);
+
+/// A run that may have begun.
+struct Prepared {
+    view: PreparedRun,
+    before: Option<Before>,
+    /// Looks after the disk while the command runs.
+    watching: Watching,
+    begun: Result<exec::RunHandle, exec::Error>,
+}
+
+impl Service {
+    /// Carries a planned run out, and counts and traces it.
+    ///
+    /// # Errors
+    /// As [`Service::run`].
+    pub(super) async fn run_planned(
+        &self,
+        permit: Permit,
+        mut planned: Planned,
+        live: Option<Live>,
+    ) -> Result<(RunOutcome, Option<Pending>)> {
+        let (traced, begun) = (planned.traced.take(), Begun::now());
+        let ended = self.carry_out(permit, planned, live).await;
+        self.tell(traced, begun, ended.as_ref().ok().map(|(outcome, _)| &outcome.result));
+        ended
+    }
+
+    /// Counts a run that is over, and tells of it where it has a span.
+    pub(super) fn tell(
+        &self,
+        traced: Option<(String, Context)>,
+        begun: Begun,
+        result: Option<&ExecResult<Confined>>,
+    ) {
+        match result {
+            Some(result) => self.metrics.ran(result.enforcement.word(), result),
+            None => self.metrics.ran_without_result(),
+        }
+        if let (Some(spans), Some((program, context))) = (&self.spans, traced) {
+            let run = Run {
+                program: &program,
+                outcome: result.map_or(Outcome::Failed, Outcome::of),
+                tier: result.map(|result| result.enforcement.word()),
+            };
+            spans.push(run.ended(&context, begun));
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        permit: Permit,
+        planned: Planned,
+        live: Option<Live>,
+    ) -> Result<(RunOutcome, Option<Pending>)> {
+        let is_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
+        let entry = self.under_way.enter(planned.plan.sandbox(), is_terminal);
+        let Planned { plan, spec, pass, watched, aside, traced: _ } = planned;
+        let Prepared { view, before, watching, begun } =
+            self.begin_command(plan, spec, watched, live).await?;
+        let ended = async { begun?.end().await };
+        let result = tokio::select! {
+            result = ended => Ok(result.map(|result| result.confined_by(|walls| Confined::Here(walls.into())))),
+            () = self.stop.cancelled() => Err(Error::Stopping),
+            () = entry.stop.cancelled() => Err(Error::Removed),
+        };
+        drop((entry, watching, pass));
+        let result = match result {
+            Ok(Ok(result)) => result,
+            // The dropped run kills its processes, which may be at it for a moment yet: nothing is taken in.
+            Err(reason) => return clean_up(permit, view, Err(reason)),
+            Ok(Err(error)) => return clean_up(permit, view, Err(error.into())),
+        };
+        match aside {
+            Some(aside) => {
+                let look = blocking(move || Ok((view.difference()?, view)));
+                let (difference, view) = look.await?;
+                let changes = Some(difference.into());
+                drop(permit);
+                let outcome = RunOutcome { result, absorbed: Absorbed::default(), changes };
+                Ok((outcome, Some(Pending::new(view, aside))))
+            }
+            None if view.is_copy() => {
+                let (absorbed, view) = blocking(move || Ok((view.absorb()?, view))).await?;
+                let changes = self.changes(before).await?;
+                let result = told(result, &absorbed);
+                clean_up(permit, view, Ok((RunOutcome { result, absorbed, changes }, None)))
+            }
+            None => {
+                let changes = self.changes(before).await;
+                let outcome = |changes| (RunOutcome { result, absorbed: Absorbed::default(), changes }, None);
+                clean_up(permit, view, changes.map(outcome))
+            }
+        }
+    }
+
+    /// Prepares the view of a run and begins its command.
+    async fn begin_command(
+        &self,
+        plan: storage::PlannedRun,
+        mut spec: RunSpec,
+        watched: Option<Watched>,
+        live: Option<Live>,
+    ) -> Result<Prepared> {
+        let (store, disk) = (self.store.clone(), Arc::clone(&self.disk));
+        let launcher: Arc<Launcher> = Arc::clone(&self.launcher);
+        let runtime = Handle::current();
+        // All of it away from the runtime, once: each thread that has to be woken costs a run a twentieth of a
+        // millisecond.
+        blocking(move || {
+            let view = plan.prepare()?;
+            let gauges = view.gauges()?;
+            if launcher.mounts() {
+                spec.attachments = view.attachments()?;
+                spec.leases = view.leases()?.into_iter().map(Arc::new).collect();
+                spec.recurs = !view.is_copy();
+            }
+            // Through the same door as afterwards: what the run sees is there by now.
+            let before = watched.map(|trees| (changes::look(&store, &trees), trees));
+            let watching = disk.watch(gauges);
+            spec.halt = Some(watching.halt.clone());
+            let begun = runtime.block_on(launcher.begin(spec, live));
+            Ok(Prepared { view, before, watching, begun })
+        })
+        .await
+    }
+
+    /// Looks again, where it was looked before.
+    async fn changes(&self, before: Option<Before>) -> Result<Option<Changes>> {
+        let Some((before, trees)) = before else { return Ok(None) };
+        let store = self.store.clone();
+        blocking(move || {
+            let after = changes::look(&store, &trees);
+            Ok(Some(changes::compare(&trees, before, after)))
+        })
+        .await
+    }
+}
+
+/// The result with a hint about changes that were not kept.
+fn told(mut result: ExecResult<Confined>, absorbed: &Absorbed) -> ExecResult<Confined> {
+    if let Some(reason) = &absorbed.refused {
+        result.limit = Some(Limit::Disk);
+        result.hint = Some(format!("nothing that the run changed in the skill was kept: {reason}"));
+    }
+    if let Some(reason) = &absorbed.left_out_because {
+        let left_out = absorbed.left_out;
+        result.hint = Some(format!("{left_out} changes that the run made were left out: {reason}"));
+    }
+    result
+}
+
+/// Removes what was made for a run while `answer` is on its way. The permit is free only afterwards, so that no more than a
+/// bounded number of runs wait to be cleaned up.
+fn clean_up<T>(permit: Permit, view: PreparedRun, answer: T) -> T {
+    // Before the answer: who has it may remove or replace the workspace next.
+    view.begin_to_leave();
+    tokio::task::spawn_blocking(move || {
+        drop(view);
+        drop(permit);
+    });
+    answer
+}
