@@ -30,10 +30,11 @@ mod zygote;
 
 pub use error::Error;
 pub use limit::Limit;
+pub use policy::attachment::{HOME, Role, TEMPORARY};
 pub use service::host::{Canary, HostReport};
 pub use service::host_namespaces::HostNamespaces;
 pub use service::launcher::{Launcher, LauncherConfig};
-pub use service::mounts::{Attachment, HOME, Role, TEMPORARY};
+pub use service::mounts::Attachment;
 pub use service::networks::{Listening, NetworkOwner};
 pub use service::owners::OwnerMaps;
 pub use service::projects;

@@ -11,17 +11,23 @@
 //! | [`tree`] | [`TreeId`]: which tree a request means, and its sandbox path |
 //! | [`limits`] | every bound, with its unit |
 //! | [`view`] | [`View`]: what a command may see, handed from storage to exec |
+//! | [`attachment`] | [`Attachment`](attachment::Attachment): a directory that stands at a path of its own in a run |
 //! | [`command`] | which programs may run and where their arguments may point |
+//! | [`signal`] | the names of signals |
 //! | [`environment`] | the environment a command starts with |
 //! | [`front_matter`] | the YAML head of a Markdown file, read in bounded time and memory |
+//! | [`glob`] | patterns for paths, in two dialects |
 
+pub mod attachment;
 pub mod command;
 pub mod environment;
 pub mod front_matter;
+pub mod glob;
 pub mod id;
 pub mod limits;
 pub mod path;
 pub mod scope;
+pub mod signal;
 pub mod tree;
 pub mod view;
 

@@ -45,15 +45,9 @@ pub const OUTPUT_BYTES_DEFAULT: usize = 1 << 20;
 /// The most bytes of each output stream that can be kept, however many a caller asks for: 64 MiB.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
 
-/// The name of a signal of Linux (signal(7)).
+/// The name of a signal, or its number where it has none.
 pub(crate) fn signal_name(number: i32) -> String {
-    const NAMES: [&str; 31] = [
-        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
-        "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
-        "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-    ];
-    let name = usize::try_from(number).ok().and_then(|number| NAMES.get(number.checked_sub(1)?));
-    name.map_or_else(|| format!("SIG{number}"), |name| format!("SIG{name}"))
+    policy::signal::name(number).map_or_else(|| format!("SIG{number}"), str::to_owned)
 }
 
 impl ExecSpec {

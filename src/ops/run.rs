@@ -79,18 +79,3 @@ impl Service {
         Ok(outcome)
     }
 }
-
-/// Hands a directory of the one crate to the other.
-fn attachment(from: storage::Attachment) -> exec::Attachment {
-    exec::Attachment {
-        at: from.at,
-        directory: Arc::new(from.directory),
-        role: match from.role {
-            storage::Role::Tree => exec::Role::Tree,
-            storage::Role::Skill => exec::Role::Skill,
-            storage::Role::Home => exec::Role::Home,
-            storage::Role::Temporary => exec::Role::Temporary,
-        },
-        generation: from.generation,
-    }
-}

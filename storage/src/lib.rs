@@ -44,9 +44,9 @@ pub use layers::trash::Leftovers;
 pub use layers::tree::{self, Tree};
 pub use layers::view::{self as live, Guests, LiveOptions, OwnerSwap};
 pub use policy::WorkspaceId;
+pub use policy::attachment::Role;
 pub use runs::{
     Absorbed, Attachment, Difference, Differing, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun,
-    Role,
 };
 pub use skills::list::Skill;
 pub use skills::provenance::{Shelf, Standing};

@@ -25,10 +25,11 @@ mod temporary;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use policy::attachment::{HOME, TEMPORARY};
 use policy::{RelPath, SkillId, TreeId, View, WorkspaceId};
 
 pub use self::absorbed::Absorbed;
-pub use self::attach::{Attachment, Role};
+pub use self::attach::Attachment;
 pub use self::difference::{Difference, Differing};
 pub use self::gauge::{Gauge, GaugeKey, Look};
 use self::materialise::{Copy, give};
@@ -134,8 +135,8 @@ impl Store {
             }
             Placement::Mounted => {
                 let aliases = if aliases.is_empty() { vec![tree] } else { aliases };
-                let (tree, scratch) = (PathBuf::from(&sandbox_path), PathBuf::from(attach::HOME));
-                (View { tree, scratch, sandbox_path, aliases, owner }, PathBuf::from(attach::TEMPORARY))
+                let (tree, scratch) = (PathBuf::from(&sandbox_path), PathBuf::from(HOME));
+                (View { tree, scratch, sandbox_path, aliases, owner }, PathBuf::from(TEMPORARY))
             }
         };
         let mut once: Vec<SkillId> = Vec::new();

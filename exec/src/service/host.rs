@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::unistd::{Gid, Uid, chown};
+use policy::attachment::{HOME, Role};
 use policy::{RunLimits, View};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::service::enforcement::Circumstances;
 use crate::service::launcher::Launcher;
-use crate::service::mounts::{Attachment, HOME, Role};
+use crate::service::mounts::Attachment;
 use crate::service::networks::RunNetwork;
 use crate::service::run::result::ExecResult;
 use crate::service::run::spec::RunSpec;

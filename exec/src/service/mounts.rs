@@ -10,43 +10,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use policy::attachment::{Role, TEMPORARY};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::error::Error;
 use crate::sys::{self, Extent, MountAttributes};
 use crate::wire::MOUNTS_MAX;
 
-/// A directory that a mounted run sees.
-#[derive(Clone, Debug)]
-pub struct Attachment {
-    /// Where it stands in the run: absolute, `/workspace`, below it, `/home/sandbox` or `/tmp`.
-    pub at: String,
-    /// The directory: of the host, or the root of a detached mount.
-    pub directory: Arc<OwnedFd>,
-    /// The role of the directory.
-    pub role: Role,
-    /// Tells directories apart that may come to have the same device and inode number one after the other, such as
-    /// the roots of overlay mounts. Equal for equal directories, 0 where an inode number is enough.
-    pub generation: u64,
-}
+/// A directory that a mounted run sees: of the host, or the root of a detached mount.
+pub type Attachment = policy::attachment::Attachment<Arc<OwnedFd>>;
 
-/// The role of a directory in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// The tree the command runs in; exactly one of these.
-    Tree,
-    /// A further skill.
-    Skill,
-    /// The home directory.
-    Home,
-    /// Temporary files; no program runs from here.
-    Temporary,
-}
-
-/// The mount points of [`Role::Home`] and [`Role::Temporary`] in the minimal root.
-pub const HOME: &str = "/home/sandbox";
-/// See [`HOME`].
-pub const TEMPORARY: &str = "/tmp";
 /// Where [`TEMPORARY`] leads: a Landlock rule on its parent holds for what is mounted there.
 const TEMPORARY_MOUNT: &str = "/private/tmp";
 

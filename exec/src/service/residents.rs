@@ -10,12 +10,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use policy::attachment::Role;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::fstat;
 use rustix::net::{Shutdown, shutdown};
 
 use crate::error::Error;
-use crate::service::mounts::{Attachment, Role};
+use crate::service::mounts::Attachment;
 use crate::service::networks::NetworkNamespace;
 use crate::wire::{Ceilings, Sockets, Whole};
 

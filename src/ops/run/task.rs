@@ -6,11 +6,11 @@ use exec::{ExecResult, Launcher, Limit, Live, RunSpec};
 use storage::{Absorbed, PreparedRun};
 use tokio::runtime::Handle;
 
+use super::RunOutcome;
 use super::changes::{self, Changes, Watched};
 use super::confined::Confined;
 use super::pending::Pending;
 use super::plan::Planned;
-use super::{RunOutcome, attachment};
 use crate::metrics::Outcome;
 use crate::ops::admission::permits::Permit;
 use crate::ops::disk::Watching;
@@ -133,7 +133,7 @@ impl Service {
             let view = plan.prepare()?;
             let gauges = view.gauges()?;
             if launcher.mounts() {
-                spec.attachments = view.attachments()?.into_iter().map(attachment).collect();
+                spec.attachments = view.attachments()?;
                 spec.leases = view.leases()?.into_iter().map(Arc::new).collect();
                 spec.recurs = !view.is_copy();
             }

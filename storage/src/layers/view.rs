@@ -50,7 +50,7 @@ pub trait OwnerSwap: Send + Sync + Debug {
 
 /// A keeper of clones of live views, for runs to come.
 pub trait Guests: Send + Sync + Debug {
-    /// Lets go of every clone of the view `generation` ([`Attachment::generation`](crate::Attachment::generation)), and waits
+    /// Lets go of every clone of the view `generation` ([`Attachment::generation`](policy::attachment::Attachment::generation)), and waits
     /// until they are gone. No run is in the view, and none comes.
     fn let_go(&self, generation: u64);
 }

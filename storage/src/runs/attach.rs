@@ -2,44 +2,17 @@
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use policy::TreeId;
+use policy::attachment::{HOME, Role, TEMPORARY};
 
 use super::{By, PreparedRun};
 use crate::error::Result;
 
-/// Where a command's home directory is attached.
-pub(super) const HOME: &str = "/home/sandbox";
-/// Where a command's temporary directory is attached.
-pub(super) const TEMPORARY: &str = "/tmp";
-
-/// A directory, and where a run finds it.
-#[derive(Debug)]
-pub struct Attachment {
-    /// The absolute path inside the run.
-    pub at: String,
-    /// The directory, open: the root of a live view's mount, or a directory of the store. To be cloned
-    /// (open_tree(2), `OPEN_TREE_CLONE` and `AT_EMPTY_PATH`), for paths only.
-    pub directory: OwnedFd,
-    /// The role of the directory.
-    pub role: Role,
-    /// Which live view it is, counted from 1: the roots of two mounts can have the same device and inode number one
-    /// after the other. 0 for a directory of the store.
-    pub generation: u64,
-}
-
-/// The role of a directory in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// The tree that the command runs in.
-    Tree,
-    /// A skill that a run of the workspace asked for.
-    Skill,
-    /// The home directory.
-    Home,
-    /// The run's own temporary directory.
-    Temporary,
-}
+/// A directory of a run, open for paths only: the root of a live view's mount, or a directory of the store. It is to be
+/// cloned (open_tree(2), `OPEN_TREE_CLONE` and `AT_EMPTY_PATH`).
+pub type Attachment = policy::attachment::Attachment<Arc<OwnedFd>>;
 
 impl PreparedRun {
     /// The directories of the run: its tree first, then what is attached inside it, then home and temporary.
@@ -58,7 +31,7 @@ impl PreparedRun {
             TreeId::Workspace(..) | TreeId::Skill(..) => None,
         };
         if let Some(tree) = tree {
-            let directory = tree.duplicate()?;
+            let directory = Arc::new(tree.duplicate()?);
             let at = self.id.sandbox_path();
             attachments.push(Attachment { at, directory, role: Role::Tree, generation: 0 });
         }
@@ -69,11 +42,11 @@ impl PreparedRun {
             };
             let at = seen.id.sandbox_path();
             let role = if seen.id == self.id { Role::Tree } else { Role::Skill };
-            attachments.push(Attachment { at, directory, role, generation });
+            attachments.push(Attachment { at, directory: Arc::new(directory), role, generation });
         }
         let temporary = self.home.open_dir_entry(OsStr::new("tmp"))?.open_dir_entry(self.own.name())?;
         for (at, dir, role) in [(HOME, &self.home, Role::Home), (TEMPORARY, &temporary, Role::Temporary)] {
-            let directory = dir.duplicate()?;
+            let directory = Arc::new(dir.duplicate()?);
             attachments.push(Attachment { at: at.to_owned(), directory, role, generation: 0 });
         }
         Ok(attachments)

@@ -12,9 +12,10 @@ use super::live::Live;
 use super::result::ExecResult;
 use super::spec::{RunSpec, check, deadline};
 use super::stdio::StdioPipes;
+use policy::attachment::Role;
+
 use crate::error::Error;
 use crate::service::launcher::Launcher;
-use crate::service::mounts::Role;
 use crate::service::networks::RunNetwork;
 use crate::service::residents::Surroundings;
 use crate::tier::Network;

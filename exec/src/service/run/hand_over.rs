@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use policy::RelPath;
+use policy::attachment::Role;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use super::spec::RunSpec;
 use super::stdio::StdioPipes;
 use crate::error::Error;
 use crate::service::launcher::Launcher;
-use crate::service::mounts::{Clones, Role};
+use crate::service::mounts::Clones;
 use crate::service::networks::RunNetwork;
 use crate::service::residents::Resident;
 use crate::supervisor::Supervised;

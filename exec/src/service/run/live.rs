@@ -67,8 +67,7 @@ pub struct Control {
 }
 
 /// The signals that a caller may send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Signal {
     /// `SIGHUP`
     Hup,
@@ -89,6 +88,16 @@ pub enum Signal {
 }
 
 impl Signal {
+    /// Every signal that a caller may send.
+    const ALL: [Self; 8] =
+        [Self::Hup, Self::Int, Self::Quit, Self::Term, Self::Usr1, Self::Usr2, Self::Stop, Self::Cont];
+
+    /// The signal of a name such as `SIGINT` ([`policy::signal::name`]), if a caller may send it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| policy::signal::name(signal.number()) == Some(name))
+    }
+
     fn number(self) -> i32 {
         match self {
             Self::Hup => libc::SIGHUP,
@@ -149,4 +158,28 @@ pub(crate) fn open_terminal(size: WindowSize) -> io::Result<(OwnedFd, OwnedFd)> 
     tcsetwinsize(&ours, size.into())?;
     let theirs = ioctl_tiocgptpeer(&ours, flags)?;
     Ok((ours, theirs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Signal;
+
+    #[test]
+    fn signals_that_a_caller_may_send_are_found_by_their_names() {
+        for (name, signal) in [
+            ("SIGHUP", Signal::Hup),
+            ("SIGINT", Signal::Int),
+            ("SIGQUIT", Signal::Quit),
+            ("SIGTERM", Signal::Term),
+            ("SIGUSR1", Signal::Usr1),
+            ("SIGUSR2", Signal::Usr2),
+            ("SIGSTOP", Signal::Stop),
+            ("SIGCONT", Signal::Cont),
+        ] {
+            assert_eq!(Signal::named(name), Some(signal), "{name}");
+        }
+        for name in ["SIGKILL", "SIGSEGV", "INT", "sigint", "SIGSIGINT", "SIG", ""] {
+            assert_eq!(Signal::named(name), None, "{name}");
+        }
+    }
 }

@@ -2,7 +2,6 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::limit::Limit;
@@ -183,5 +182,5 @@ impl<E> ExecResult<E> {
 }
 
 fn signal_name(number: i32) -> String {
-    Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
+    policy::signal::name(number).map_or_else(|| format!("signal {number}"), str::to_owned)
 }

@@ -1,7 +1,8 @@
 //! Patterns as arguments of find(1), which lists at least what they mean.
 
-use super::{Part, Pattern, Segment};
-use crate::tools::braces;
+use policy::glob::{Part, expand};
+
+use super::{Pattern, Segment};
 use crate::tools::shell::shell_escape;
 
 /// The arguments of find(1): where to begin, how deep to go, and which names to let through.
@@ -38,7 +39,7 @@ enum Test {
 /// `-path` crosses `/`. So what it lists is a superset, which [`Pattern::matches`] goes through.
 #[must_use]
 pub fn glob_to_find_args(pattern: &str) -> (String, String) {
-    let first = braces::expand(pattern).ok().and_then(|all| all.into_iter().next());
+    let first = expand(pattern).ok().and_then(|all| all.into_iter().next());
     let args = FindArgs::of_words(
         first.as_deref().unwrap_or(pattern).split('/').filter(|segment| !segment.is_empty()),
     );

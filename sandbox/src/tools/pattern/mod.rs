@@ -2,23 +2,19 @@
 
 mod find;
 
-use crate::tools::braces;
+use policy::glob::{Dialect, Glob, GlobError, Part, Piece};
 
 pub(crate) use find::FindArgs;
 pub use find::glob_to_find_args;
+pub use policy::glob::PATTERN_BYTES_MAX;
 
-/// Longest pattern, in bytes.
-pub const PATTERN_BYTES_MAX: usize = 1024;
 /// The directory of packages that a search skips unless the call names it.
 pub(super) const UNSEARCHED: &str = "node_modules";
 
-/// A pattern for paths relative to where a search begins.
+/// A pattern of [`Dialect::Shell`], for paths relative to where a search begins.
 ///
-/// * `*` and `?` match within a segment, never a `/`; `[a-z]` and `[!a-z]` one character; `{a,b}` either; `\` takes the
-///   next character as it is. A `[` that is never closed stands for itself.
-/// * A segment `**` is any number of segments, also none; at the end, at least one.
-/// * As in a shell, what begins with a dot is matched only by a segment that begins with a dot, and neither `*` nor
-///   `**` goes into `node_modules`.
+/// As in a shell, what begins with a dot is matched only by a segment that begins with a dot, and neither `*` nor `**`
+/// goes into `node_modules`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     alternatives: Vec<Vec<Segment>>,
@@ -33,50 +29,21 @@ pub(super) enum Segment {
     Name(Vec<Part>),
 }
 
-/// A part of a name's pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// One character, as it is.
-    Literal(char),
-    /// `*`.
-    Star,
-    /// `?`.
-    One,
-    /// A class: whether it is negated, and its ranges.
-    Class(bool, Vec<(char, char)>),
-}
-
 impl Pattern {
-    /// Reads a pattern; `/` at both ends, and `.` segments, are left out.
+    /// Reads a pattern.
     ///
     /// # Errors
     /// It is empty, too long, climbs by `..`, or its braces stand for too many.
     pub fn new(pattern: &str) -> Result<Self, String> {
-        if pattern.len() > PATTERN_BYTES_MAX {
-            return Err(format!(
-                "the pattern has {} bytes: at most {PATTERN_BYTES_MAX} are possible",
-                pattern.len()
-            ));
-        }
-        let mut alternatives = Vec::new();
-        for alternative in braces::expand(pattern)? {
-            let mut segments: Vec<Segment> = alternative
-                .split('/')
-                .filter(|segment| !matches!(*segment, "" | "."))
-                .map(|segment| if segment == "**" { Segment::Any } else { Segment::Name(parts(segment)) })
-                .collect();
-            segments.dedup_by(|next, before| *next == Segment::Any && *before == Segment::Any);
-            if alternative.split('/').any(|segment| segment == "..") {
-                return Err("the pattern has a `..` segment: name the directory in `path`".to_owned());
+        let glob = Glob::read(pattern, Dialect::Shell).map_err(|error| match error {
+            GlobError::TooLong => {
+                format!("the pattern has {} bytes: at most {PATTERN_BYTES_MAX} are possible", pattern.len())
             }
-            if !segments.is_empty() {
-                alternatives.push(segments);
-            }
-        }
-        if alternatives.is_empty() {
-            return Err("pattern is required".to_owned());
-        }
-        Ok(Self { alternatives })
+            GlobError::Parent => "the pattern has a `..` segment: name the directory in `path`".to_owned(),
+            GlobError::Empty => "pattern is required".to_owned(),
+            error => error.to_string(),
+        })?;
+        Ok(Self { alternatives: glob.alternatives().iter().map(|pieces| segments(pieces)).collect() })
     }
 
     /// Whether it means `path`, which is relative and has no empty segment.
@@ -107,6 +74,24 @@ impl Pattern {
     pub(super) fn alternatives(&self) -> &[Vec<Segment>] {
         &self.alternatives
     }
+}
+
+/// Divides an alternative into its segments.
+fn segments(pieces: &[Piece]) -> Vec<Segment> {
+    let (mut segments, mut name) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        match piece {
+            Piece::Part(part) => name.push(part.clone()),
+            Piece::Separator => segments.push(Segment::Name(std::mem::take(&mut name))),
+            Piece::Directories | Piece::Below => segments.push(Segment::Any),
+            // This dialect multiplies braces out before.
+            Piece::Open | Piece::Or | Piece::Close => {}
+        }
+    }
+    if !name.is_empty() {
+        segments.push(Segment::Name(name));
+    }
+    segments
 }
 
 /// Whether `segments` match all of `path`, by dynamic programming: the cost is the product of both lengths.
@@ -181,61 +166,9 @@ fn one_matches(part: &Part, character: char) -> bool {
         Part::Literal(literal) => *literal == character,
         Part::One => true,
         Part::Star => false,
-        Part::Class(is_negated, ranges) => {
+        Part::Class { is_negated, ranges } => {
             ranges.iter().any(|(first, last)| (*first..=*last).contains(&character)) != *is_negated
         }
-    }
-}
-
-/// Reads one segment.
-fn parts(segment: &str) -> Vec<Part> {
-    let characters: Vec<char> = segment.chars().collect();
-    let (mut parts, mut position) = (Vec::new(), 0);
-    while let Some(character) = characters.get(position) {
-        position += 1;
-        parts.push(match character {
-            '*' if parts.last() == Some(&Part::Star) => continue,
-            '*' => Part::Star,
-            '?' => Part::One,
-            '\\' => {
-                let literal = characters.get(position).copied().unwrap_or('\\');
-                position += 1;
-                Part::Literal(literal)
-            }
-            '[' => match class(characters.get(position..).unwrap_or_default()) {
-                Some((class, length)) => {
-                    position += length;
-                    class
-                }
-                None => Part::Literal('['),
-            },
-            literal => Part::Literal(*literal),
-        });
-    }
-    parts
-}
-
-/// Reads what follows a `[`, and how many characters that were; none when it is never closed.
-fn class(rest: &[char]) -> Option<(Part, usize)> {
-    let is_negated = matches!(rest.first(), Some('!' | '^'));
-    let first = usize::from(is_negated);
-    let (mut position, mut ranges) = (first, Vec::new());
-    let literal = |position: &mut usize| {
-        *position += usize::from(rest.get(*position) == Some(&'\\'));
-        let character = rest.get(*position).copied();
-        *position += 1;
-        character
-    };
-    loop {
-        if rest.get(position) == Some(&']') && position > first {
-            return Some((Part::Class(is_negated, ranges), position + 1));
-        }
-        let begin = literal(&mut position)?;
-        let is_range =
-            rest.get(position) == Some(&'-') && rest.get(position + 1).is_some_and(|next| *next != ']');
-        position += usize::from(is_range);
-        let end = if is_range { literal(&mut position)? } else { begin };
-        ranges.push((begin, end));
     }
 }
 

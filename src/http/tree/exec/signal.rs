@@ -25,21 +25,15 @@ pub(in crate::http) async fn signal(
 ) -> Answer {
     let name = body.signal.strip_prefix("SIG").unwrap_or(&body.signal);
     let recorded = app.service.table.find(&run.tree, &run.id)?;
-    match name {
-        "HUP" => recorded.signal(Signal::Hup)?,
-        "INT" => recorded.signal(Signal::Int)?,
-        "QUIT" => recorded.signal(Signal::Quit)?,
-        "TERM" => recorded.signal(Signal::Term)?,
-        "USR1" => recorded.signal(Signal::Usr1)?,
-        "USR2" => recorded.signal(Signal::Usr2)?,
-        "STOP" => recorded.signal(Signal::Stop)?,
-        "CONT" => recorded.signal(Signal::Cont)?,
-        "KILL" => recorded.kill(),
-        other => {
+    let full_name = format!("SIG{name}");
+    match Signal::named(&full_name) {
+        Some(signal) => recorded.signal(signal)?,
+        None if name == "KILL" => recorded.kill(),
+        None => {
             return Err(Problem::invalid(format!(
-                "`signal` is `{other}`: send HUP, INT, QUIT, TERM, KILL, USR1, USR2, STOP or CONT"
+                "`signal` is `{name}`: send HUP, INT, QUIT, TERM, KILL, USR1, USR2, STOP or CONT"
             )));
         }
     }
-    success(format!("SIG{name} was sent"))
+    success(format!("{full_name} was sent"))
 }

@@ -1,29 +1,17 @@
-//! [`Patterns`]: what a pattern for paths means. One meaning everywhere a pattern is taken.
-
-use std::iter::Peekable;
-use std::str::Chars;
+//! [`Patterns`]: lists of patterns for paths, as regular expressions. One meaning everywhere a route takes a pattern.
 
 use policy::PathError;
+use policy::glob::{Dialect, Glob, GlobError, Part, Piece};
 use regex::{RegexSet, RegexSetBuilder};
 
 use crate::error::{Error, Result};
 
-/// Longest pattern, in bytes.
-pub(super) const PATTERN_BYTES_MAX: usize = 1024;
-/// Braces within braces.
-const NESTING_MAX: usize = 8;
 /// The memory of the compiled patterns of a list, in bytes.
 const COMPILED_BYTES_MAX: usize = 1024 * 1024;
 /// Patterns in one list.
 pub const PATTERNS_MAX: usize = 64;
 
-/// Patterns in the manner of `.gitignore` (gitignore(5)), for paths relative to where a search begins.
-///
-/// * `*` and `?` match anything within a segment, `**` any number of segments, `[a-z]` and `[!a-z]` one character,
-///   `{a,b}` either; `\` takes a character as it is.
-/// * Without a `/`, a pattern matches at any depth; with one, from where the search begins, and a leading `/` only says
-///   so. A final `/` stands for everything in directories of the name.
-/// * There is no negation, and no `..`.
+/// Patterns of [`Dialect::Gitignore`], for paths relative to where a search begins.
 #[derive(Clone, Debug)]
 pub struct Patterns {
     set: RegexSet,
@@ -78,139 +66,38 @@ fn refused(pattern: &str, reason: impl ToString) -> Error {
 
 /// The regular expression for whole paths that a pattern stands for.
 fn expression(pattern: &str) -> Result<String> {
-    if pattern.is_empty() {
-        return Err(refused(pattern, "it is empty"));
-    }
-    if pattern.len() > PATTERN_BYTES_MAX {
-        return Err(refused(pattern, format!("it has more than {PATTERN_BYTES_MAX} bytes")));
-    }
-    if pattern.contains('\0') {
-        return Err(refused(pattern, "it has a NUL character"));
-    }
-    if pattern.starts_with('!') {
-        return Err(refused(pattern, "there is no negation: leave it out, or send it in `exclude`"));
-    }
-    if pattern.split('/').any(|segment| segment == "..") {
-        return Err(PathError::Parent(pattern.to_owned()).into());
-    }
-    let (body, within) = match pattern.strip_suffix('/') {
-        Some(body) => (body, "/.+"),
-        None => (pattern, ""),
-    };
-    let (body, is_rooted) = match body.strip_prefix('/') {
-        Some(body) => (body, true),
-        None => (body, body.contains('/')),
-    };
-    let at_any_depth = if is_rooted { "" } else { "(?:[^/]+/)*" };
-    let translated = Translation::of(body).map_err(|reason| refused(pattern, reason))?;
-    Ok(format!("(?s)^{at_any_depth}(?:{translated}){within}$"))
+    let glob = Glob::read(pattern, Dialect::Gitignore).map_err(|error| match error {
+        GlobError::Parent => PathError::Parent(pattern.to_owned()).into(),
+        error => refused(pattern, error),
+    })?;
+    let alternatives: Vec<String> =
+        glob.alternatives().iter().map(|pieces| pieces.iter().map(translated).collect()).collect();
+    Ok(format!("(?s)^(?:{})$", alternatives.join("|")))
 }
 
-/// A pattern on its way to a regular expression.
-struct Translation<'a> {
-    rest: Peekable<Chars<'a>>,
-    /// The character before the next one; `/` at the beginning.
-    before: char,
-    nesting: usize,
-    to: String,
+/// The regular expression for one piece of a pattern.
+fn translated(piece: &Piece) -> String {
+    match piece {
+        Piece::Part(part) => one_part(part),
+        Piece::Separator => "/".to_owned(),
+        Piece::Directories => "(?:[^/]+/)*".to_owned(),
+        Piece::Below => ".+".to_owned(),
+        Piece::Open => "(?:".to_owned(),
+        Piece::Or => "|".to_owned(),
+        Piece::Close => ")".to_owned(),
+    }
 }
 
-impl<'a> Translation<'a> {
-    /// Translates a whole pattern, or says what is wrong with it.
-    fn of(pattern: &'a str) -> Result<String, &'static str> {
-        let mut translation =
-            Self { rest: pattern.chars().peekable(), before: '/', nesting: 0, to: String::new() };
-        while let Some(character) = translation.rest.next() {
-            translation.character(character)?;
+fn one_part(part: &Part) -> String {
+    match part {
+        Part::Literal(character) => regex::escape(character.encode_utf8(&mut [0; 4])),
+        Part::Star => "[^/]*".to_owned(),
+        Part::One => "[^/]".to_owned(),
+        Part::Class { is_negated, ranges } => {
+            let negation = if *is_negated { "^" } else { "" };
+            let members: String = ranges.iter().map(|(first, last)| class_range(*first, *last)).collect();
+            format!("[[{negation}{members}]&&[^/]]")
         }
-        if translation.nesting > 0 {
-            return Err("a `{` is never closed");
-        }
-        Ok(translation.to)
-    }
-
-    fn character(&mut self, character: char) -> Result<(), &'static str> {
-        let before = std::mem::replace(&mut self.before, character);
-        match character {
-            '\\' => {
-                let literal = self.rest.next().ok_or("a `\\` at its end stands before nothing")?;
-                self.literal(literal);
-            }
-            '*' => self.stars(before),
-            '?' => self.to.push_str("[^/]"),
-            '[' => self.class()?,
-            '{' => {
-                self.nesting += 1;
-                if self.nesting > NESTING_MAX {
-                    return Err("its braces are nested too deep");
-                }
-                self.to.push_str("(?:");
-            }
-            ',' if self.nesting > 0 => self.to.push('|'),
-            '}' if self.nesting > 0 => {
-                self.nesting -= 1;
-                self.to.push(')');
-            }
-            '}' => return Err("a `}` was never opened"),
-            literal => self.literal(literal),
-        }
-        Ok(())
-    }
-
-    fn literal(&mut self, character: char) {
-        self.to.push_str(&regex::escape(character.encode_utf8(&mut [0; 4])));
-    }
-
-    /// One star, or two that are a whole segment; two stars elsewhere are as one.
-    fn stars(&mut self, before: char) {
-        let mut count = 1;
-        while self.rest.next_if_eq(&'*').is_some() {
-            count += 1;
-        }
-        let begins = matches!(before, '/' | '{' | ',');
-        match self.rest.peek() {
-            Some('/') if count == 2 && begins => {
-                self.before = self.rest.next().unwrap_or('/');
-                self.to.push_str("(?:[^/]+/)*");
-            }
-            None | Some('}' | ',') if count == 2 && begins => self.to.push_str(".+"),
-            _ => self.to.push_str("[^/]*"),
-        }
-    }
-
-    /// The text between brackets. It never holds a `/`.
-    fn class(&mut self) -> Result<(), &'static str> {
-        const OPEN: &str = "a `[` is never closed";
-        let is_negated = self.rest.next_if(|next| matches!(next, '!' | '^')).is_some();
-        let mut members = String::new();
-        let mut next = self.rest.next().ok_or(OPEN)?;
-        loop {
-            let first = if next == '\\' { self.rest.next().ok_or(OPEN)? } else { next };
-            let mut last = first;
-            if self.rest.next_if_eq(&'-').is_some() {
-                match self.rest.next().ok_or(OPEN)? {
-                    // A hyphen before the end stands for itself.
-                    ']' => {
-                        members.push_str(&class_range(first, first));
-                        members.push_str(&class_range('-', '-'));
-                        break;
-                    }
-                    '\\' => last = self.rest.next().ok_or(OPEN)?,
-                    end => last = end,
-                }
-            }
-            if last < first {
-                return Err("a range in brackets ends before it begins");
-            }
-            members.push_str(&class_range(first, last));
-            next = self.rest.next().ok_or(OPEN)?;
-            if next == ']' {
-                break;
-            }
-        }
-        let negation = if is_negated { "^" } else { "" };
-        self.to.push_str(&format!("[[{negation}{members}]&&[^/]]"));
-        Ok(())
     }
 }
 
@@ -228,6 +115,8 @@ fn begins_with_dot(pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use policy::glob::PATTERN_BYTES_MAX;
+
     use super::*;
 
     fn matches(pattern: &str, path: &str) -> bool {
