@@ -44,7 +44,7 @@ async fn exit_codes_and_signals_are_results() {
 #[tokio::test]
 async fn both_streams_are_kept_apart_and_in_order() {
     let sandbox = sandbox!();
-    let result = sandbox.bash("echo 1; sleep 0.05; echo 2 >&2; sleep 0.05; echo 3").await;
+    let result = sandbox.bash("echo 1; sleep 0.5; echo 2 >&2; sleep 0.5; echo 3").await;
     assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("1\n3\n", "2\n"));
     assert_eq!(result.output, "1\n2\n3\n");
 }

@@ -14,7 +14,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use fixture::{Fixture, Tree, agent, assert_valid_upper, path, put, read, relaxed, skill_tree, user_id};
-use policy::{Scope, TreeId};
+use policy::{FileLimits, Scope, TreeId};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 use rustix::process::Resource;
 use storage::{Absorbed, Change, Condition, Error, Options, Status};
@@ -358,7 +358,9 @@ fn thousands_of_files_in_hundreds_of_directories_are_absorbed() {
     let mut limit = rustix::process::getrlimit(Resource::Nofile);
     limit.current = limit.current.map(|current| current.min(1024)).or(Some(1024));
     rustix::process::setrlimit(Resource::Nofile, limit).unwrap();
-    let fixture = Fixture::new();
+    // However slow the machine is.
+    let files = FileLimits { absorb_ms: 600_000, ..FileLimits::default() };
+    let fixture = Fixture::with(Options { files, ..relaxed() });
     fixture.baseline("s", &baseline());
     let absorbed = run(&fixture, |tree| {
         for number in 0..300 {
@@ -445,7 +447,7 @@ fn a_workspace_is_seen_as_it_is() {
 #[test]
 fn a_view_larger_than_its_limits_is_not_prepared() {
     let limits = |bytes, entries| {
-        let files = policy::FileLimits { view_bytes: bytes, tree_entries: entries, ..Default::default() };
+        let files = FileLimits { view_bytes: bytes, tree_entries: entries, ..Default::default() };
         let fixture = Fixture::with(Options { files, ..relaxed() });
         fixture.baseline("s", &baseline());
         let prepared = fixture.store.prepare_run(&skill_tree("u", "s")).map(drop);

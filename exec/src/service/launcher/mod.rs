@@ -138,7 +138,8 @@ impl Launcher {
     }
 
     /// Lets go of the mounts that are kept for runs to come of an attached directory of this
-    /// [generation](policy::attachment::Attachment::generation), which is not 0, and waits for that: some milliseconds, a second at most.
+    /// [generation](policy::attachment::Attachment::generation), which is not 0, and waits for that: some milliseconds, a
+    /// second at most.
     pub fn let_go(&self, generation: u64) {
         self.residents.let_go(generation);
     }
