@@ -3,7 +3,7 @@
 //! Each method makes the calls of [`ops`](crate::ops) that the route of the same purpose makes; there is no other way to
 //! the files. As with requests, each use of a workspace is noted, and each change is in the audit log.
 //!
-//! * [`place`]: paths as trees. [`errors`]: failures of the service as kinds of errors. [`record`]: the audit log.
+//! * [`store_path`]: paths as trees. [`errors`]: failures of the service as kinds of errors. [`record`]: the audit log.
 //! * [`files`] and [`commands`]: the operations.
 
 mod commands;

@@ -35,8 +35,8 @@ impl Service {
     /// `longest` replaces the latest deadline of [`RunLimits`](policy::RunLimits), in milliseconds.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for what policy or the limits refuse, [`Error::Unsupported`], [`Error::NotFound`] for a skill,
-    /// [`Error::Busy`] when a publication waits for ten seconds.
+    /// [`Error::Refused`] and [`Error::Invalid`] for what policy and the limits do not let through; [`Error::Unsupported`];
+    /// [`Error::Storage`]; [`Error::Busy`] when a publication waits for ten seconds.
     pub(super) async fn plan(
         &self,
         id: &TreeId,
