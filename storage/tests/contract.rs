@@ -20,7 +20,7 @@ use fixture::{
     Fixture, KERNEL_ATTRIBUTES, Node, Tree, assert_valid_upper, path, put, read, skill_tree, write,
 };
 use policy::{RelPath, Scope};
-use rustix::fs::{CWD, FileType, Mode};
+use rustix::fs::{CWD, FileType, Gid, Mode, Uid};
 use storage::{Condition, Dir, ETag, Error, Files, Kind, WriteOptions};
 
 /// One tree under test.
@@ -175,6 +175,45 @@ fn directories_and_what_they_were_made_for_come_in_one_step() {
         remove(files, "old").unwrap();
         put(files, "old/new/g", "1");
         assert_eq!(files.list(&path("old")).unwrap().len(), 1);
+    });
+}
+
+/// Does `law` as a user who is not root, where the test may become one.
+fn as_ordinary_user(law: impl FnOnce() + Send) {
+    let ordinary = || {
+        if rustix::process::geteuid().is_root() {
+            rustix::thread::set_thread_gid(Gid::from_raw(65534)).unwrap();
+            rustix::thread::set_thread_uid(Uid::from_raw(65534)).unwrap();
+        }
+        law();
+    };
+    std::thread::scope(|scope| scope.spawn(ordinary).join().unwrap());
+}
+
+#[test]
+fn a_directory_that_its_owner_may_not_write_to_is_made_moved_copied_and_removed_by_a_service_without_root() {
+    as_ordinary_user(|| {
+        let fixture = Fixture::new();
+        fixture.baseline("s", &Tree::of(&[("f", "1"), ("old/f", "1")]));
+        for files in [fixture.workspace("u"), fixture.skill("u", "s")] {
+            put(&files, "to/f", "1");
+            assert!(files.make_dir(&path("closed"), 0o555, false).unwrap());
+            assert!(files.make_dir(&path("a/b"), 0o500, true).unwrap());
+            rename(&files, "closed", "to/closed").unwrap();
+            let mode = |at| files.stat(&path(at)).unwrap().0.mode;
+            assert_eq!(["to/closed", "a/b"].map(mode), [0o555, 0o500]);
+            files.copy(&path("to/closed"), &path("copy"), false, true, &Condition::Always).unwrap();
+            assert_eq!(mode("copy"), 0o555);
+            remove(&files, "to").unwrap();
+            remove(&files, "a").unwrap();
+        }
+        let files = fixture.skill("u", "s");
+        remove(&files, "old").unwrap();
+        // In the place of a whiteout.
+        assert!(files.make_dir(&path("old"), 0o555, false).unwrap());
+        assert_eq!(files.stat(&path("old")).unwrap().0.mode, 0o555);
+        assert_valid_upper(&fixture.overlay_path("u"), &[]);
+        fixture.assert_swept();
     });
 }
 

@@ -151,11 +151,16 @@ impl Union {
     /// Builds a new directory aside and makes it `name` in `upper`, where nothing may be but a whiteout.
     fn place_directory(&self, upper: Dir, name: &OsStr, chain: Chain) -> Result<Aftermath> {
         let draft = self.stage.draft();
-        let made = self.stage.dir().create_dir(&draft.name, chain.first_mode())?;
+        let mode = chain.first_mode();
+        // An attribute is set by who may write (xattr(7)).
+        let made = self.stage.dir().create_dir(&draft.name, mode | 0o200)?;
         let hides = upper.stat_entry(name)?.is_some_and(|stat| stat.is_whiteout());
         if hides {
             // Or what the whiteout hid would show again.
             made.set_attribute(OPAQUE, b"y")?;
+        }
+        if mode & 0o200 == 0 {
+            made.set_mode(mode)?;
         }
         chain.fill(&made, None, self.stage.durability(), StagedFile::place)?;
         match hides {
