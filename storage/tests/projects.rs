@@ -110,7 +110,7 @@ fn inodes(dir: &Path, found: &mut HashSet<u64>) {
     }
 }
 
-/// Everything in `dirs` is of one project, and nothing else is: the kernel counts links and whiteouts, too, which tell nobody
+/// Everything in `dirs` is of one project, and nothing else is: the kernel counts links and whiteouts, too, which do not tell
 /// their project.
 #[track_caller]
 fn assert_one_project(fixture: &Fixture, dirs: &[&Path]) -> u32 {
@@ -254,7 +254,7 @@ fn a_command_on_a_copy_takes_no_more_than_could_be_taken_in() {
     }
 }
 
-/// Changes a skill and a workspace of `u` in every way that requests have, through whatever door is open.
+/// Changes a skill and a workspace of `u` in every way that requests have, through either way that is open.
 fn change_everything(fixture: &Fixture) {
     let id = skill_tree("u", "s");
     let files = fixture.skill("u", "s");
@@ -368,7 +368,7 @@ fn a_tree_from_before_is_given_to_a_project_by_the_first_run_in_it() {
     let Some(fixture) = kept(reopened) else { return };
     let [workspace_dir, home] = fixture.places("u");
     assert_eq!([marked(&upper), marked(&workspace_dir)], [0, 0]);
-    // As a service leaves it that dies in the middle: some of it is of a project that nobody knows any more.
+    // As a service leaves it that dies in the middle: some of it is of a project that no tree has any more.
     for (number, part) in [upper.join("newer"), workspace_dir.join("empty")].iter().enumerate() {
         let id = 0x1234_5678 + u32::try_from(number).unwrap();
         projects::set_project(open(part).as_fd(), projects::Project { id, is_inherited: true }).unwrap();

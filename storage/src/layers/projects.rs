@@ -235,7 +235,7 @@ impl Projects {
     }
 
     /// Gives `dir` and everything in it to the project `id`, or to one of its own: at most `most` entries, none that another
-    /// than `owner` has linked in. `dir` itself comes last, so that whoever finds it marked knows that all of it is.
+    /// than `owner` has linked in. `dir` itself comes last, so that a tree whose directory is marked is marked as a whole.
     ///
     /// Nothing else may be changing it.
     ///

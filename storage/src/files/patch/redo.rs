@@ -52,17 +52,12 @@ impl Redo {
     /// Forgets the steps: all of them were done, or taken back.
     pub(super) fn finish(mut self) {
         let Some(draft) = self.draft.take() else { return };
-        // The record goes first: without it the rest is only garbage.
-        match self.stage.records().remove(&draft.name) {
-            Ok(()) => drop(draft),
-            Err(error) => {
-                std::mem::forget(draft);
-                tracing::warn!(
-                    %error,
-                    "failed to remove the record of a finished patch: it stays until the next start"
-                );
-            }
+        // The record goes first: without it the rest is only garbage. When it stays, the files must go all the same: a
+        // start that found both would make the patch again, over what was changed since.
+        if let Err(error) = self.stage.records().remove(&draft.name) {
+            tracing::warn!(%error, "failed to remove the record of a finished patch: the next start removes it");
         }
+        drop(draft);
     }
 }
 
@@ -146,5 +141,29 @@ impl Store {
         copy_file(file, copy.file(), &stat)?;
         copy.finish_keeping_time()?;
         tree.put_with_parents(path, copy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::{AgentId, UserId};
+
+    use super::*;
+    use crate::core::store::Options;
+
+    #[test]
+    fn a_finished_patch_whose_record_stays_is_not_made_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(temp.path(), Options::default()).unwrap();
+        let id = TreeId::Workspace(UserId::parse("u").unwrap(), AgentId::parse("a").unwrap());
+        let redo = Redo::commit(&store.inner.stage, &id, Vec::new(), &[]).unwrap();
+        let staged = redo.draft.as_ref().unwrap().name.clone();
+        // No file can be removed under the name of a directory.
+        let record = temp.path().join(".filesecbox/journal").join(&staged);
+        std::fs::remove_file(&record).unwrap();
+        std::fs::create_dir(&record).unwrap();
+        redo.finish();
+        assert!(record.exists(), "the control: the record stays");
+        assert!(!temp.path().join(".filesecbox/stage").join(&staged).exists());
     }
 }

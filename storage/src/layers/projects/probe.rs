@@ -1,8 +1,8 @@
 //! Trying out whether the kernel keeps limits of projects: for commands, and not for the service itself.
 //!
 //! The service counts what its own requests add, and must be able to put a second copy in the place of the first, or a
-//! whiteout into a tree that is full. On ext4 the kernel exempts from limits whoever has `CAP_SYS_RESOURCE` (dquot.c,
-//! `ignore_hardlimit`); xfs exempts nobody. Overlayfs writes without that capability (super.c, `ovl_fill_super`), so that what
+//! whiteout into a tree that is full. On ext4 the kernel exempts processes with `CAP_SYS_RESOURCE` from limits (dquot.c,
+//! `ignore_hardlimit`); xfs exempts no process. Overlayfs writes without that capability (super.c, `ovl_fill_super`), so that what
 //! commands do in a live view is bound like everything else that they do.
 
 use std::ffi::OsStr;

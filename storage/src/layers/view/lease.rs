@@ -18,7 +18,8 @@ use crate::layers::whiteouts::cast;
 
 /// One live view. Three descriptors: the mount, the lower layer, the lease.
 ///
-/// Dropping it unmounts it; see [`Mount`]. Runs may keep clones of the mount, which no process uses by then.
+/// Dropping it unmounts it; see [`Mount`]. The first processes of runs may have clones of the mount still, in which no command
+/// is.
 pub(crate) struct View {
     // In the order in which they must go.
     mount: Mount,
