@@ -12,7 +12,7 @@ use crate::ops::admission::{Admission, Job, Weight};
 
 pub(super) type Answer<T = Response> = Result<T, Problem>;
 
-/// Size from which an answer is written in a place of its caller, in bytes: the runtime's threads belong to all requests,
+/// Size from which an answer is written with a permit of its caller, in bytes: the runtime's threads belong to all requests,
 /// and four lists of 90 000 entries at once kept `/healthz` waiting for 0.9 s.
 const LARGE_BYTES: usize = 256 * 1024;
 
@@ -42,8 +42,8 @@ pub(super) fn success_with(data: impl Serialize, beside: impl Serialize) -> Answ
     Ok(([(header::CONTENT_TYPE, json)], body).into_response())
 }
 
-/// Makes an answer of about `bytes` bytes: a large one off the runtime, in one of the few places that the caller has for work
-/// on whole trees and texts.
+/// Makes an answer of about `bytes` bytes: a large one off the runtime, with one of the few permits that the caller has for
+/// work on whole trees and texts. Only for requests that change nothing, because it may refuse what has been worked out.
 ///
 /// # Errors
 /// The error of `make`; `busy` when the caller has too many of them.
