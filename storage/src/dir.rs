@@ -1,18 +1,9 @@
 //! [`Dir`]: an open directory, the only way to anything stored.
 
 mod list;
+mod make;
 mod remove;
-/// The directory `name` in `dir`; `None` where there is none.
-///
-/// # Errors
-/// [`Error::Io`].
-pub(crate) fn subdirectory(dir: Option<&Dir>, name: &OsStr) -> Result<Option<Dir>> {
-    match dir.map(|dir| dir.open_dir_entry(name)) {
-        None | Some(Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_))) => Ok(None),
-        Some(opened) => opened.map(Some),
-    }
-}
-
+mod rename;
 #[cfg(test)]
 pub(crate) mod trace;
 mod unnamed;
@@ -24,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use policy::RelPath;
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
 pub use self::list::Entry;
@@ -266,104 +257,6 @@ impl Dir {
         regular(fd, || shown(name))
     }
 
-    /// Makes the regular file `name`, which must not exist, and opens it for reading and writing.
-    ///
-    /// `mode` is given exactly, under any umask of the process.
-    ///
-    /// # Errors
-    /// [`Error::AlreadyExists`], [`Error::NoSpace`].
-    pub fn create_file(&self, name: &OsStr, mode: u32) -> Result<File> {
-        let name = segment(name)?;
-        let fd = self
-            .with_access(|| rustix::fs::openat(&self.fd, name, NEW_FILE, Mode::from_raw_mode(mode)))
-            .map_err(|errno| Error::from_errno("create", shown(name), errno))?;
-        make_exact(&fd, mode, || shown(name))?;
-        Ok(fd.into())
-    }
-
-    /// Makes the regular file `path` as [`Dir::create_file`] does, in a directory that is there.
-    ///
-    /// No link on the way is followed.
-    ///
-    /// # Errors
-    /// [`Error::AlreadyExists`], [`Error::NotFound`] without the directory, [`Error::Escape`] for a link,
-    /// [`Error::NoSpace`].
-    pub(crate) fn create_file_beneath(&self, path: &RelPath, mode: u32) -> Result<File> {
-        let resolve = BENEATH.union(ResolveFlags::NO_SYMLINKS);
-        let fd = rustix::fs::openat2(&self.fd, path.as_str(), NEW_FILE, Mode::from_raw_mode(mode), resolve)
-            .map_err(|errno| Error::from_errno("create", path, errno))?;
-        make_exact(&fd, mode, || path.to_string())?;
-        Ok(fd.into())
-    }
-
-    /// Makes the directory `name`, which must not exist, and opens it. `mode` is given exactly.
-    ///
-    /// # Errors
-    /// [`Error::AlreadyExists`], [`Error::NoSpace`].
-    pub fn create_dir(&self, name: &OsStr, mode: u32) -> Result<Self> {
-        let name = segment(name)?;
-        self.with_access(|| rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode | 0o700)))
-            .map_err(|errno| Error::from_errno("mkdir", shown(name), errno))?;
-        let dir = self.open_dir_entry(name)?;
-        make_exact(&dir.fd, mode, || shown(name))?;
-        Ok(dir)
-    }
-
-    /// Opens the directory `name`, making it (mode 0755) when it is not there.
-    ///
-    /// # Errors
-    /// [`Error::NotADirectory`], [`Error::NoSpace`].
-    pub fn ensure_dir(&self, name: &OsStr) -> Result<Self> {
-        match self.open_dir_entry(name) {
-            Err(Error::NotFound(_)) => match self.create_dir(name, 0o755) {
-                Err(Error::AlreadyExists(_)) => self.open_dir_entry(name),
-                made => made,
-            },
-            opened => opened,
-        }
-    }
-
-    /// Opens the directory `path`, making each missing level (mode 0755).
-    ///
-    /// # Errors
-    /// As [`Dir::ensure_dir`].
-    pub fn ensure_path(&self, path: &RelPath) -> Result<Self> {
-        match self.ensure_each(path) {
-            Err(Error::Closed(_)) if self.own == Own::Below => {
-                self.open_up_path(path)?;
-                self.ensure_each(path)
-            }
-            ensured => ensured,
-        }
-        .map(|dir| self.below(dir.fd))
-    }
-
-    fn ensure_each(&self, path: &RelPath) -> Result<Self> {
-        let mut dir = self.reopen()?;
-        for name in path.segments() {
-            dir = dir.ensure_dir(OsStr::new(name))?;
-        }
-        Ok(dir)
-    }
-
-    /// Makes the kernel's whiteout under `name`: a character device 0:0, which needs no privilege (Linux 5.8).
-    ///
-    /// # Errors
-    /// [`Error::AlreadyExists`], [`Error::NoSpace`].
-    pub fn create_whiteout(&self, name: &OsStr) -> Result<()> {
-        rustix::fs::mknodat(&self.fd, segment(name)?, FileType::CharacterDevice, Mode::empty(), 0)
-            .map_err(|errno| Error::from_errno("mknod", shown(name), errno))
-    }
-
-    /// Makes the symbolic link `name` to `target`, which may be any text.
-    ///
-    /// # Errors
-    /// [`Error::AlreadyExists`], [`Error::NoSpace`].
-    pub fn create_symlink(&self, target: &OsStr, name: &OsStr) -> Result<()> {
-        rustix::fs::symlinkat(target, &self.fd, segment(name)?)
-            .map_err(|errno| Error::from_errno("symlink", shown(name), errno))
-    }
-
     /// Reads the target of the symbolic link `name`.
     ///
     /// # Errors
@@ -393,72 +286,6 @@ impl Dir {
     /// [`Error::Io`].
     pub fn stat(&self) -> Result<Stat> {
         rustix::fs::fstat(&self.fd).map(Stat::from).map_err(|errno| Error::from_errno("stat", ".", errno))
-    }
-
-    /// Renames the entry `name` to `to_name` in `to`, replacing what a rename may replace (rename(2)).
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], [`Error::NotEmpty`], [`Error::IsDirectory`], [`Error::NotADirectory`].
-    pub fn rename(&self, name: &OsStr, to: &Self, to_name: &OsStr) -> Result<()> {
-        self.rename_with(name, to, to_name, RenameFlags::empty())
-    }
-
-    /// Renames as [`Dir::rename`] but replaces nothing.
-    ///
-    /// # Errors
-    /// [`Error::AlreadyExists`], [`Error::NotFound`].
-    pub fn rename_new(&self, name: &OsStr, to: &Self, to_name: &OsStr) -> Result<()> {
-        self.rename_with(name, to, to_name, RenameFlags::NOREPLACE)
-    }
-
-    /// Lets `name` here and `to_name` in `to` change places in one step, of any kind.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] when either is missing.
-    pub fn exchange(&self, name: &OsStr, to: &Self, to_name: &OsStr) -> Result<()> {
-        self.rename_with(name, to, to_name, RenameFlags::EXCHANGE)
-    }
-
-    /// Renames and leaves a whiteout under the old name, in one step (renameat2(2), `RENAME_WHITEOUT`).
-    ///
-    /// # Errors
-    /// As [`Dir::rename`].
-    pub fn rename_leaving_whiteout(&self, name: &OsStr, to: &Self, to_name: &OsStr) -> Result<()> {
-        self.rename_with(name, to, to_name, RenameFlags::WHITEOUT)
-    }
-
-    fn rename_with(&self, name: &OsStr, to: &Self, to_name: &OsStr, flags: RenameFlags) -> Result<()> {
-        #[cfg(test)]
-        trace::note("rename", to_name);
-        let (name, to_name) = (segment(name)?, segment(to_name)?);
-        let rename = || rustix::fs::renameat_with(&self.fd, name, &to.fd, to_name, flags);
-        let renamed = match to.with_access(|| self.with_access(rename)) {
-            Err(Errno::ACCESS) => {
-                let also = flags.contains(RenameFlags::EXCHANGE).then_some((to, to_name));
-                let opened = self.open_up_moved(name)?.into_iter();
-                let opened =
-                    opened.chain(also.map(|(to, name)| to.open_up_moved(name)).transpose()?.flatten());
-                let opened: Vec<(Self, u32)> = opened.collect();
-                let renamed = if opened.is_empty() { Err(Errno::ACCESS) } else { rename() };
-                opened.iter().try_for_each(|(dir, mode)| dir.set_mode(*mode))?;
-                renamed
-            }
-            renamed => renamed,
-        };
-        renamed.map_err(|errno| Error::from_errno("rename", shown(to_name), errno))
-    }
-
-    /// Lets the owner of the directory `name` write to it, and tells the permission bits that it had; `None` when it is no
-    /// directory or its owner may write to it.
-    ///
-    /// A directory is written to when it comes to lie in another one: it holds the name `..` (rename(2), EACCES).
-    fn open_up_moved(&self, name: &OsStr) -> Result<Option<(Self, u32)>> {
-        match self.stat_entry(name)? {
-            Some(stat) if stat.kind == Kind::Directory && stat.mode & 0o200 == 0 => {
-                Ok(Some((self.open_closed_dir(name)?, stat.mode)))
-            }
-            _ => Ok(None),
-        }
     }
 
     /// Sets the permission bits of this directory.
@@ -543,16 +370,15 @@ impl AsFd for Dir {
     }
 }
 
-/// Gives what was just made with `mode` the bits that the umask or a default access list kept from it (open(2)).
+/// The directory `name` in `dir`; `None` where there is none.
 ///
-/// Mostly there are none, and looking is cheaper than changing.
-fn make_exact(fd: &OwnedFd, mode: u32, path: impl Fn() -> String) -> Result<()> {
-    let stat = rustix::fs::fstat(fd).map_err(|errno| Error::from_errno("stat", path(), errno))?;
-    if stat.st_mode & 0o7777 == mode {
-        return Ok(());
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn subdirectory(dir: Option<&Dir>, name: &OsStr) -> Result<Option<Dir>> {
+    match dir.map(|dir| dir.open_dir_entry(name)) {
+        None | Some(Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_))) => Ok(None),
+        Some(opened) => opened.map(Some),
     }
-    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
-        .map_err(|errno| Error::from_errno("chmod", path(), errno))
 }
 
 /// Names that the service is kept out of a directory of its own, which is a failure of the service.
@@ -573,6 +399,8 @@ fn regular(fd: OwnedFd, path: impl Fn() -> String) -> Result<(File, Stat)> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+
+    use rustix::fs::FileType;
 
     use super::*;
 

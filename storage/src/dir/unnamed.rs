@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
 
-use super::{Dir, make_exact, segment, shown};
+use super::make::make_exact;
+use super::{Dir, segment, shown};
 use crate::error::{Error, Result};
 
 impl Dir {

@@ -159,11 +159,11 @@ mod tests {
         let redo = Redo::commit(&store.inner.stage, &id, Vec::new(), &[]).unwrap();
         let staged = redo.draft.as_ref().unwrap().name.clone();
         // No file can be removed under the name of a directory.
-        let record = temp.path().join(".filesecbox/journal").join(&staged);
-        std::fs::remove_file(&record).unwrap();
-        std::fs::create_dir(&record).unwrap();
+        let records = store.inner.root.open_dir(&RelPath::parse(".filesecbox/journal").unwrap()).unwrap();
+        records.remove_file(&staged).unwrap();
+        records.create_dir(&staged, 0o700).unwrap();
         redo.finish();
-        assert!(record.exists(), "the control: the record stays");
-        assert!(!temp.path().join(".filesecbox/stage").join(&staged).exists());
+        assert!(records.stat_entry(&staged).unwrap().is_some(), "the control: the record stays");
+        assert!(store.inner.stage.dir().stat_entry(&staged).unwrap().is_none());
     }
 }
