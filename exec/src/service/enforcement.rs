@@ -21,24 +21,97 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) run_network: &'a RunNetwork,
 }
 
+/// The walls that the launcher has, without their reasons.
+#[derive(Clone, Copy, Debug)]
+struct WhatHolds {
+    /// Landlock's ABI; 0 without Landlock.
+    abi: u32,
+    /// Whether system calls are filtered.
+    is_filtered: bool,
+    /// Whether a run sees mounts of its own.
+    is_mounted: bool,
+    /// Whether the service judges some of a run's system calls.
+    is_supervised: bool,
+    /// Whether a run is root.
+    is_root: bool,
+}
+
 /// Landlock ABI from which device commands are mediated (`landlock(7)`).
 const ABI_IOCTL: u32 = 5;
 
 impl Launcher {
     /// Describes the confinement of a run in `circumstances`.
     pub(crate) fn enforcement(&self, circumstances: Circumstances<'_>) -> Enforcement {
-        let Circumstances { own_uid, reach, network, run_network } = circumstances;
-        let abi = self.landlock.as_ref().copied().unwrap_or(0);
+        let own_uid = circumstances.own_uid;
+        let held = self.held(own_uid);
         let filter = self.hello().filter;
-        let filtered = filter.is_ok();
-        let mounted = self.mounts();
-        let as_root = !own_uid && self.service.uid == 0;
+        let (memory_bound, shortfall) = self.hello().memory;
         let landlock = match (&self.landlock, self.distrusted()) {
             (Ok(_), None) => Layer::Enforced,
             (Ok(_), Some(reason)) => Layer::unavailable(reason.to_owned()),
             (Err(reason), _) => Layer::unavailable(reason.clone()),
         };
-        let (memory_bound, shortfall) = self.hello().memory;
+        Enforcement {
+            tier: self.tier(),
+            landlock_abi: held.abi,
+            files: landlock.clone(),
+            programs: landlock,
+            system_calls: filter.map_or_else(Layer::unavailable, |()| Layer::Enforced),
+            identity: if own_uid { Layer::Enforced } else { Layer::unavailable(self.shared_uid()) },
+            namespaces: match self.without_namespaces() {
+                None => Layer::Enforced,
+                Some(reason) => Layer::unavailable(reason.to_owned()),
+            },
+            signals: if held.is_mounted || own_uid || held.is_supervised || held.abi >= ABI_SIGNALS {
+                Layer::Enforced
+            } else {
+                Layer::unavailable(
+                    "the command has the service's uid and this kernel's Landlock does not stop signals",
+                )
+            },
+            network: network(circumstances, held),
+            limits: if held.is_root && !held.is_supervised && memory_bound != MemoryBound::CgroupV2 {
+                Layer::unavailable("the kernel limits no processes of root; all other limits hold")
+            } else {
+                Layer::Enforced
+            },
+            memory: match (memory_bound, shortfall) {
+                (MemoryBound::CgroupV2 | MemoryBound::CgroupV2Later | MemoryBound::CgroupV1, _) => {
+                    Layer::Enforced
+                }
+                (bound, reason) => Layer::unavailable(format!("{bound}: {}", reason.unwrap_or_default())),
+            },
+            memory_bound,
+            termination: if held.is_mounted || held.is_filtered || own_uid {
+                Layer::Enforced
+            } else {
+                Layer::unavailable("a process that leaves its group outlives the run")
+            },
+            notes: self.notes(circumstances, held, memory_bound),
+        }
+    }
+
+    /// What holds for every run that has a uid of its own, or for every one that has none.
+    fn held(&self, own_uid: bool) -> WhatHolds {
+        let is_mounted = self.mounts();
+        WhatHolds {
+            abi: self.landlock.as_ref().copied().unwrap_or(0),
+            is_filtered: self.hello().filter.is_ok(),
+            is_mounted,
+            is_supervised: !is_mounted && self.supervises(),
+            is_root: !own_uid && self.service.uid == 0,
+        }
+    }
+
+    /// The gaps that a run should know of, each a sentence.
+    fn notes(
+        &self,
+        circumstances: Circumstances<'_>,
+        held: WhatHolds,
+        memory_bound: MemoryBound,
+    ) -> Vec<Cow<'static, str>> {
+        let Circumstances { own_uid, reach, run_network, network: _ } = circumstances;
+        let WhatHolds { abi, is_filtered, is_mounted, is_supervised, is_root } = held;
         let mut notes: Vec<Cow<'static, str>> = Vec::new();
         match memory_bound {
             MemoryBound::CgroupV2 => {}
@@ -54,7 +127,7 @@ impl Launcher {
                 notes.push("memory is limited for each process, not for the run".into());
             }
         }
-        if !mounted || self.config.code_in_trees {
+        if !is_mounted || self.config.code_in_trees {
             notes.push(
                 "a native program in the tree can be loaded through an allowed one; it stays inside the same walls"
                     .into(),
@@ -80,7 +153,7 @@ impl Launcher {
             ),
         }
         if abi != 0 && abi < ABI_TRUNCATE {
-            let what = match (mounted, filtered) {
+            let what = match (is_mounted, is_filtered) {
                 (true, _) => "the command sees no file of others",
                 (false, true) => "`truncate` by a file's name is refused, in the tree as well",
                 (false, false) => "only the owner of a file does",
@@ -90,11 +163,10 @@ impl Launcher {
         if abi != 0 && abi < ABI_IOCTL {
             notes.push("this kernel's Landlock does not stop device commands".into());
         }
-        if mounted && let Some(Err(reason)) = self.offers().map(|offers| offers.processes) {
+        if is_mounted && let Some(Err(reason)) = self.offers().map(|offers| offers.processes) {
             notes.push(format!("there is no /proc: {reason}").into());
         }
-        let supervised = !mounted && self.supervises();
-        if !own_uid && !as_root && !supervised && !self.counts_apart() {
+        if !own_uid && !is_root && !is_supervised && !self.counts_apart() {
             notes.push(
                 "the limit on processes counts those of the service's uid, at most a quarter of a second old"
                     .into(),
@@ -103,58 +175,9 @@ impl Launcher {
         if self.programs.is_open() {
             notes.push("every program of the system directories may run".into());
         }
-        Enforcement {
-            tier: self.tier(),
-            landlock_abi: abi,
-            files: landlock.clone(),
-            programs: landlock,
-            system_calls: filter.map_or_else(Layer::unavailable, |()| Layer::Enforced),
-            identity: if own_uid { Layer::Enforced } else { Layer::unavailable(self.shared_uid()) },
-            namespaces: match self.without_namespaces() {
-                None => Layer::Enforced,
-                Some(reason) => Layer::unavailable(reason.to_owned()),
-            },
-            signals: if mounted || own_uid || supervised || abi >= ABI_SIGNALS {
-                Layer::Enforced
-            } else {
-                Layer::unavailable(
-                    "the command has the service's uid and this kernel's Landlock does not stop signals",
-                )
-            },
-            network: match network {
-                Network::Host => {
-                    Layer::unavailable("mode `host`: every address that the host reaches is within reach")
-                }
-                Network::Proxy if let RunNetwork::Without(reason) = run_network => {
-                    Layer::unavailable(format!("{reason}: the command ran with network `none`"))
-                }
-                Network::None | Network::Proxy if mounted => Layer::Enforced,
-                Network::None if filtered => Layer::Enforced,
-                Network::Proxy => Layer::unavailable("mode `proxy` needs tier `namespaces`"),
-                Network::None => {
-                    Layer::unavailable("sockets are refused by the filter, which this kernel lacks")
-                }
-            },
-            limits: if as_root && !supervised && memory_bound != MemoryBound::CgroupV2 {
-                Layer::unavailable("the kernel limits no processes of root; all other limits hold")
-            } else {
-                Layer::Enforced
-            },
-            memory: match (memory_bound, shortfall) {
-                (MemoryBound::CgroupV2 | MemoryBound::CgroupV2Later | MemoryBound::CgroupV1, _) => {
-                    Layer::Enforced
-                }
-                (bound, reason) => Layer::unavailable(format!("{bound}: {}", reason.unwrap_or_default())),
-            },
-            memory_bound,
-            termination: if mounted || filtered || own_uid {
-                Layer::Enforced
-            } else {
-                Layer::unavailable("a process that leaves its group outlives the run")
-            },
-            notes,
-        }
+        notes
     }
+
     /// The note about a run that has the service's uid.
     fn shared_uid(&self) -> String {
         let shared = "the command runs as the service's own uid, without capabilities";
@@ -176,5 +199,22 @@ impl Launcher {
                 format!("{shared}: it can change mode and times of files that the service owns")
             }
         }
+    }
+}
+
+/// The wall around the network of a run.
+fn network(circumstances: Circumstances<'_>, held: WhatHolds) -> Layer {
+    let Circumstances { network, run_network, .. } = circumstances;
+    match network {
+        Network::Host => {
+            Layer::unavailable("mode `host`: every address that the host reaches is within reach")
+        }
+        Network::Proxy if let RunNetwork::Without(reason) = run_network => {
+            Layer::unavailable(format!("{reason}: the command ran with network `none`"))
+        }
+        Network::None | Network::Proxy if held.is_mounted => Layer::Enforced,
+        Network::None if held.is_filtered => Layer::Enforced,
+        Network::Proxy => Layer::unavailable("mode `proxy` needs tier `namespaces`"),
+        Network::None => Layer::unavailable("sockets are refused by the filter, which this kernel lacks"),
     }
 }
