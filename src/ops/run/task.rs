@@ -104,9 +104,10 @@ impl Service {
             }
             None if view.is_copy() => {
                 let (absorbed, view) = blocking(move || Ok((view.absorb()?, view))).await?;
-                let changes = self.changes(before).await?;
+                let changes = self.changes(before).await;
                 let result = told(result, &absorbed);
-                clean_up(permit, view, Ok((RunOutcome { result, absorbed, changes }, None)))
+                let outcome = |changes| (RunOutcome { result, absorbed, changes }, None);
+                clean_up(permit, view, changes.map(outcome))
             }
             None => {
                 let changes = self.changes(before).await;
