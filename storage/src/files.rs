@@ -389,18 +389,20 @@ impl Files {
     /// [`Error::AlreadyExists`] unless `parents`; [`Error::Quota`]; else as [`Tree::make_dir`].
     pub fn make_dir(&self, path: &RelPath, mode: u32, parents: bool) -> Result<bool> {
         self.change(|tree| {
+            let mut growth = Growth::REMOVAL;
             if let (Some(parent), None) = (path.parent(), tree.stat_entry(path)?) {
-                let growth = Growth::of_dirs(dirs_to_make(tree, &parent)?.saturating_add(1));
+                growth = Growth::of_dirs(dirs_to_make(tree, &parent)?.saturating_add(1));
                 self.store.admit(&self.id, &growth)?;
-                // Also when only some of the directories are made.
-                self.account(&growth);
             }
             let made = match parents.then(|| tree.first_missing(path)).transpose()?.flatten() {
                 Some(first) => tree.make_chain(&first, Chain::of_directories(&first, path).ending_with(mode)),
                 None => tree.make_dir(path, mode),
             };
             match made {
-                Ok(aftermath) => Ok((true, aftermath)),
+                Ok(aftermath) => {
+                    self.account(&growth);
+                    Ok((true, aftermath))
+                }
                 Err(Error::AlreadyExists(_))
                     if parents && tree.stat(path).is_ok_and(|(stat, _)| stat.kind == Kind::Directory) =>
                 {

@@ -55,7 +55,12 @@ impl Dir {
                     opened.chain(also.map(|(to, name)| to.open_up_moved(name)).transpose()?.flatten());
                 let opened: Vec<(Self, u32)> = opened.collect();
                 let renamed = if opened.is_empty() { Err(Errno::ACCESS) } else { rename() };
-                opened.iter().try_for_each(|(dir, mode)| dir.set_mode(*mode))?;
+                for (dir, mode) in &opened {
+                    // The rename is done, or not, whatever becomes of the mode.
+                    if let Err(error) = dir.set_mode(*mode) {
+                        tracing::warn!(%error, "failed to close a directory that was moved: its owner may write to it");
+                    }
+                }
                 renamed
             }
             renamed => renamed,
