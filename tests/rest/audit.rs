@@ -331,7 +331,10 @@ fn whoever_changes_removes_or_inserts_a_record_is_found_out() {
         assert!(!is_whole && told.contains("seals"), "{told}");
     }
     // A start goes on all the same, and its record tells what it found for ever.
-    kill(&mut again(root.path()));
+    let mut started = again(root.path());
+    // Its record is before that of an acknowledged change, and so on the disk with it.
+    started.client.write("/v1/sandbox/u/a", "f", "x");
+    kill(&mut started);
     let (is_whole, told) = verify(root.path(), &[]);
     assert!(!is_whole && told.contains("the seals are forged"), "{told}");
 }
