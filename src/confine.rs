@@ -94,7 +94,8 @@ fn start_launcher(
     without_namespaces: Option<String>,
 ) -> Result<(Arc<Launcher>, CommandPolicy), ServeError> {
     let commands = CommandPolicy::new(config.commands.profile, &config.commands.extra)?
-        .with_arguments_bytes(config.limits.runs.arguments_bytes);
+        .with_arguments_bytes(config.limits.runs.arguments_bytes)
+        .with_scan(config.commands.scan);
     let mut launcher = LauncherConfig::new(Whitelist::from(&commands));
     launcher.isolation = Isolation { minimum: floor, ..config.isolation };
     launcher.without_namespaces = without_namespaces;
@@ -264,6 +265,21 @@ async fn serve_network(egress: Arc<Egress>, listening: exec::Listening, stop: Ca
             return;
         }
     }
+}
+
+/// The directories in which commands find programs, separated by `:`: those of the host, and one with the further names
+/// of programs that the host lacks.
+///
+/// # Errors
+/// Those of [`Store::name_programs`].
+pub fn search_path(launcher: &Launcher, store: &Store) -> storage::Result<String> {
+    let programs = launcher.programs();
+    let aliases = match launcher.mounts() {
+        true => std::path::PathBuf::from(exec::ALIASES),
+        false => store.name_programs(programs.aliases())?,
+    };
+    let directories = programs.search_path().iter().chain([&aliases]);
+    Ok(directories.map(|path| path.to_string_lossy()).collect::<Vec<_>>().join(":"))
 }
 
 /// The network of commands, when they are not to have the best there is.

@@ -26,6 +26,8 @@ use crate::ops::events::EventTable;
 use crate::ops::readiness::Readiness;
 use crate::ops::run::table::RunTable;
 use crate::ops::run::under_way::UnderWay;
+use crate::ops::run::unnamed::UnnamedRuns;
+use crate::ops::stopping::Stopping;
 use crate::ops::{snapshots, sweep};
 use crate::registry::RegistrySync;
 pub use crate::serve_error::ServeError;
@@ -80,6 +82,8 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     let Confined { launcher, commands, store, recovery, host } =
         confine::start(config, config.isolation.minimum)?;
     let network = confine::network(config, &launcher)?;
+    let search_path =
+        confine::search_path(&launcher, &store).map_err(|source| store_error(config, source))?;
     if recovery != Recovery::default() {
         let Recovery { finished, swept, refused } = recovery;
         tracing::info!(
@@ -110,6 +114,7 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
         host,
         commands,
         environment,
+        search_path,
         network,
         egress,
         registry,
@@ -129,6 +134,13 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
             sessions.terminals,
             sessions.terminals_per_user,
         ),
+        port_permits: Permits::with(
+            PermitKind::PORTS,
+            config.limits.ports.connections,
+            config.limits.ports.connections_per_user,
+            Duration::from_millis(config.limits.runs.queue_ms),
+        ),
+        port_limits: config.limits.ports.clone(),
         undecided: Permits::without_queue(
             PermitKind::UNDECIDED,
             sessions.undecided,
@@ -136,6 +148,8 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
         ),
         events: EventTable::new(config.limits.events.clone()),
         table: RunTable::new(sessions.clone()),
+        unnamed: UnnamedRuns::default(),
+        stopping: Stopping::default(),
         under_way: UnderWay::default(),
         snapshot_permits: snapshots::permits(config.limits.snapshots.at_once),
         disk: Arc::default(),
@@ -162,16 +176,6 @@ pub fn tend(service: &Arc<Service>) {
     });
 }
 
-/// Waits for the end of the runs under way, and kills those that take longer than `grace`.
-async fn drain(service: &Service, grace: Duration) {
-    service.runs.close();
-    if tokio::time::timeout(grace, service.runs.wait()).await.is_err() {
-        tracing::warn!("killing runs that did not end within `shutdown_ms`");
-        service.stop.cancel();
-        service.runs.wait().await;
-    }
-}
-
 /// Closes live views and flushes the audit log after the last request.
 async fn lay_down(service: &Service) {
     let store = service.store.clone();
@@ -194,7 +198,7 @@ async fn lay_down(service: &Service) {
 /// Stops a service that is used as a library: runs may end within `grace`. Afterwards the runtime is to be dropped, and
 /// then [`close`] to be called.
 pub async fn stop(service: &Service, grace: Duration) {
-    drain(service, grace).await;
+    service.drain(grace).await;
     service.stop.cancel();
     lay_down(service).await;
 }
@@ -290,23 +294,17 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    tracing::info!("stopping: no further connections, runs may end within {} ms", config.shutdown_ms);
-    stopping.cancel();
-    let mut drain = std::pin::pin!(drain(&service, Duration::from_millis(config.shutdown_ms)));
-    let mut served = false;
-    // The server goes on meanwhile: it is what stops listening and what sends the answers of runs that end.
+    let grace = config.shutdown_ms;
+    tracing::info!("stopping: no further runs, those under way may end within {grace} ms");
+    // Reads are answered meanwhile, and who asks whether the service is ready is told that it stops.
     tokio::select! {
-        () = &mut server => { served = true; drain.await; }
-        () = &mut drain => {}
+        () = &mut server => {}
+        () = service.drain(Duration::from_millis(grace)) => {}
     }
+    stopping.cancel();
     service.stop.cancel();
-    if !served {
-        // Answers on their way may still leave; a client that does not read them does not hold us up.
-        tokio::select! {
-            () = &mut server => served = true,
-            () = tokio::time::sleep(FAREWELL) => {}
-        }
-    }
+    // Answers on their way may still leave; a client that does not read them does not hold us up.
+    let served = tokio::time::timeout(FAREWELL, &mut server).await.is_ok();
     lay_down(&service).await;
     tracing::info!(all_answered = served, "the service stopped");
     Ok(())

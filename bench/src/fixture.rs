@@ -16,7 +16,8 @@ pub(crate) const LINES: usize = 2_000;
 /// Size of the large file.
 pub(crate) const LARGE_BYTES: usize = 16 * 1024 * 1024;
 
-const HEADER: &[u8] = b"---\nname: bench\ndescription: A skill to measure with.\n---\n\n# Bench\n";
+// Without a name: the skill is called as its archive is.
+const HEADER: &[u8] = b"---\ndescription: A skill to measure with.\n---\n\n# Bench\n";
 
 /// Four KiB of text.
 #[must_use]

@@ -35,6 +35,23 @@ pub enum Error {
     /// There is no network in which the proxy could be reached.
     #[error("network `proxy` needs tier `namespaces`, which this host does not grant: ask for `none`")]
     NoProxy,
+    /// Runs live in no networks of their own, so that nothing of theirs listens.
+    #[error(
+        "nothing can listen here, because commands have no network of their own ({reason}): ports need tier \
+         `namespaces`"
+    )]
+    NoPorts {
+        /// The missing grant.
+        reason: String,
+    },
+    /// No server of the user and agent is at the port.
+    #[error(
+        "nothing listens at port {port}: start a server there in a background run, on `127.0.0.1` or all addresses"
+    )]
+    NothingListens {
+        /// The port.
+        port: u16,
+    },
     /// The program is not among those that may be started directly.
     #[error("`{program}` may not run here; allowed: {allowed}")]
     ProgramNotAllowed {
@@ -46,6 +63,12 @@ pub enum Error {
     /// The program may run, but the host does not have it.
     #[error("`{program}` is allowed but not installed on this host: use another program or install it")]
     ProgramMissing {
+        /// The name sent.
+        program: String,
+    },
+    /// The host has replaced the program since it was looked up, which was done again.
+    #[error("`{program}` was replaced on this host while the service ran: repeat the command")]
+    ProgramReplaced {
         /// The name sent.
         program: String,
     },

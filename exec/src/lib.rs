@@ -37,6 +37,8 @@ pub use service::launcher::{Launcher, LauncherConfig};
 pub use service::mounts::Attachment;
 pub use service::networks::{Listening, NetworkOwner};
 pub use service::owners::OwnerMaps;
+pub use service::ports::holders::Holder;
+pub use service::ports::{ListeningSocket, Protocol};
 pub use service::projects;
 pub use service::run::handle::RunHandle;
 pub use service::run::live::{Chunk, Control, Feed, Live, Signal, Stream, WindowSize};
@@ -46,7 +48,7 @@ pub use service::run::spec::{Halt, RunSpec};
 pub use step::Step;
 pub use sys::{return_large_allocations, watch as watch_descriptor};
 pub use tier::{Enforcement, Isolation, Layer, MemoryBound, Network, Tier};
-pub use walls::programs::{Programs, SEARCH_PATH, Whitelist};
+pub use walls::programs::{ALIASES, Programs, SEARCH_PATH, Whitelist};
 pub use zygote::launcher_main;
 
 /// The argument by which the service's binary is told to be a launcher.

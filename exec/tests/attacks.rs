@@ -137,7 +137,11 @@ async fn executing_a_program_off_the_list_in_every_way() {
 
 #[tokio::test]
 async fn executing_an_uploaded_copy_of_an_allowed_program() {
-    let sandbox = sandbox!();
+    // The control: elsewhere than in this profile, code may run from the tree.
+    let open = sandbox!();
+    open.file("mine", std::fs::read("/bin/sh").unwrap());
+    assert_eq!(open.bash("./mine -c 'echo ran'").await.stdout, "ran\n");
+    let Some(sandbox) = Sandbox::with(config(Profile::Strict), is_root()) else { return };
     sandbox.file("mine", std::fs::read("/bin/sh").unwrap());
     refused(
         &sandbox,
@@ -210,7 +214,7 @@ async fn a_refused_program_is_told_by_name() {
         );
     }
     sandbox.file("run.sh", "echo hi");
-    let hint = sandbox.bash("./run.sh").await.hint.unwrap_or_default();
+    let hint = sandbox.bash("chmod -x run.sh; ./run.sh").await.hint.unwrap_or_default();
     assert!(hint.contains("bash ./run.sh"), "{hint}");
 }
 
@@ -344,7 +348,7 @@ for family in (1, 2, 10, 16, 17, 40):
         except OSError as e: assert e.errno == 97, e
 print('done')";
     // In a network of its own a run may talk to itself.
-    let own = "open 2 1\nopen 2 2\nopen 10 1\nopen 10 2\n";
+    let own = "open 1 1\nopen 1 2\nopen 2 1\nopen 2 2\nopen 10 1\nopen 10 2\n";
     let expected = if sandbox.launcher.mounts() { own } else { "" };
     assert_eq!(sandbox.python(script).await.stdout, format!("{expected}done\n"));
 }
@@ -544,8 +548,38 @@ async fn the_strict_profile_has_no_helpers_and_the_open_one_has_the_systems_prog
     assert_eq!(strict.bash("echo x | head -n 1").await.exit_code, 126);
     let Some(open) = Sandbox::with(config(Profile::Open), is_root()) else { return };
     assert_eq!(open.bash("uname -s; echo x | head -n 1").await.stdout, "Linux\nx\n");
-    open.file("mine", std::fs::read("/bin/sh").unwrap());
-    assert_eq!(open.bash("./mine -c 'echo ran'").await.exit_code, 126);
+    assert_eq!(
+        strict
+            .bash("printf '#!/bin/sh\\necho ran' > s; python3 -c 'import os; os.chmod(\"s\", 0o755)'; ./s")
+            .await
+            .exit_code,
+        126
+    );
+}
+
+#[tokio::test]
+async fn a_script_of_the_tree_runs_when_its_interpreter_is_on_the_list_and_only_then() {
+    let sandbox = sandbox!();
+    for (name, first_line, ran) in [
+        ("a.sh", "#!/bin/sh", true),
+        ("a.py", "#!/usr/bin/env python3", true),
+        ("a", "#!/usr/bin/python3 -I", true),
+    ] {
+        let text = if first_line.contains("python") { "print('ran')" } else { "echo ran" };
+        sandbox.file(name, format!("{first_line}\n{text}\n"));
+        let result = sandbox.bash(&format!("chmod +x {name} && ./{name}")).await;
+        assert_eq!(result.stdout == "ran\n", ran, "{name}: {}", result.stderr);
+    }
+    if !has("perl", Path::new("/usr/bin/perl").exists()) {
+        return;
+    }
+    sandbox.file("a.pl", "#!/usr/bin/perl\nprint 'ran'\n");
+    let result = sandbox.bash("chmod +x a.pl && ./a.pl").await;
+    let hint = result.hint.unwrap_or_default();
+    assert!(!result.stdout.contains("ran") && hint.contains("`perl` may not run here"), "{hint}");
+    // Nor by a copy of the interpreter: it cannot be read.
+    let result = sandbox.bash("cp /usr/bin/perl ./p && ./p -e 'print 1'").await;
+    assert_ne!(result.exit_code, 0, "{}", result.stdout);
 }
 
 #[tokio::test]

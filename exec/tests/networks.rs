@@ -316,3 +316,69 @@ async fn a_run_keeps_no_other_user_from_the_host() {
     );
     assert_eq!(python(&sandbox, owner("u", "a"), Network::None, &script).await.stdout, format!("{port}\n"));
 }
+
+/// The service's connections to what a run serves, and what it lists.
+#[tokio::test]
+async fn the_service_lists_and_reaches_the_servers_of_one_user_and_agent_and_nothing_else() {
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+    use tokio::io::AsyncReadExt;
+    let Some(sandbox) = sandbox() else { return };
+    // A server of the host is at no port of a user's.
+    let of_host = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host_port = of_host.local_addr().unwrap().port();
+    let spec = RunSpec {
+        network_of: owner("u", "a"),
+        network: Network::Proxy,
+        ..sandbox.spec("python3", &["-c", SERVER])
+    };
+    let launcher = sandbox.launcher.clone();
+    let server = tokio::spawn(async move { launcher.run(spec).await.unwrap() });
+    while !fs::exists(sandbox.tree.join("ready")).unwrap() {
+        assert!(!server.is_finished(), "{:?}", server.await);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (of, launcher) = (owner("u", "a").unwrap(), &sandbox.launcher);
+    let listed = launcher.listening(&of).unwrap();
+    let facts: Vec<_> =
+        listed.iter().map(|socket| (socket.port, socket.protocol, socket.address, socket.network)).collect();
+    let (all, v6) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::LOCALHOST));
+    assert_eq!(
+        facts,
+        [
+            (8000, exec::Protocol::Tcp, all, Network::Proxy),
+            (8001, exec::Protocol::Tcp, v6, Network::Proxy),
+            (8002, exec::Protocol::Udp, IpAddr::V4(Ipv4Addr::LOCALHOST), Network::Proxy),
+        ]
+    );
+    for socket in &listed {
+        assert_eq!(socket.holder.as_ref().map(|holder| holder.program.as_str()), Some("python3"));
+    }
+    for other in [owner("u", "b").unwrap(), owner("v", "a").unwrap()] {
+        assert!(launcher.listening(&other).unwrap().is_empty());
+        let refused = launcher.connect(&other, 8000).await.unwrap_err();
+        assert!(matches!(refused, exec::Error::NothingListens { port: 8000 }), "{refused:?}");
+    }
+    // The host's, the egress proxy's, and one of datagrams only.
+    for port in [host_port, PORT, 8002] {
+        let refused = launcher.connect(&of, port).await.unwrap_err();
+        assert!(matches!(refused, exec::Error::NothingListens { .. }), "{port}: {refused:?}");
+    }
+    for port in [8000, 8001] {
+        let mut said = String::new();
+        launcher.connect(&of, port).await.unwrap().read_to_string(&mut said).await.unwrap();
+        assert_eq!(said, "hello over tcp");
+    }
+    // The threads that were in the namespace are gone, and this process is where it was.
+    assert!(TcpStream::connect(("127.0.0.1", host_port)).is_ok());
+    server.abort();
+}
+
+#[tokio::test]
+async fn where_runs_have_no_network_of_their_own_no_port_is_reached() {
+    let isolation = exec::Isolation { maximum: Tier::Landlock, ..exec::Isolation::default() };
+    let config = LauncherConfig { isolation, proxy_port: Some(PORT), ..config(Profile::Default) };
+    let Some(sandbox) = Sandbox::with(config, is_root()) else { return };
+    let of = owner("u", "a").unwrap();
+    assert!(matches!(sandbox.launcher.listening(&of), Err(exec::Error::NoPorts { .. })));
+    assert!(matches!(sandbox.launcher.connect(&of, 8000).await, Err(exec::Error::NoPorts { .. })));
+}

@@ -1,13 +1,21 @@
 //! Running commands end to end: output, input, endings, deadlines.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stderr)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    clippy::disallowed_methods
+)]
 
 mod support;
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use exec::{Encoding, Error, Tier};
-use policy::RelPath;
-use support::{Sandbox, assert_gone, wait_for};
+use exec::{Encoding, Error, Tier, Whitelist};
+use policy::{CommandPolicy, Profile, RelPath};
+use support::{Sandbox, assert_gone, has, is_root, wait_for};
 
 macro_rules! sandbox {
     () => {
@@ -397,4 +405,33 @@ async fn a_signal_without_a_name_ends_one_command_and_no_other() {
         let result = sandbox.bash("exit 7").await;
         assert_eq!((result.exit_code, result.timed_out), (7, false), "{result:?}");
     }
+}
+
+#[tokio::test]
+async fn a_program_that_the_host_replaces_is_found_again_by_the_run_that_meets_it() {
+    if !has("root", is_root()) {
+        return;
+    }
+    // What lies in the temporary directory of the host is not where programs are looked for.
+    let programs = tempfile::tempdir_in("/opt").unwrap();
+    fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let install = |text: &str| {
+        let draft = programs.path().join("draft");
+        fs::write(&draft, format!("#!/bin/sh\necho {text}\n")).unwrap();
+        fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(&draft, programs.path().join("tool")).unwrap();
+    };
+    install("old");
+    let policy = CommandPolicy::new(Profile::Default, &["tool".to_owned()]).unwrap();
+    let mut config = support::config(Profile::Default);
+    config.whitelist = Whitelist::from(&policy);
+    config.search_path = vec![programs.path().to_path_buf(), "/usr/bin".into(), "/bin".into()];
+    let Some(sandbox) = Sandbox::with(config, is_root()) else { return };
+    assert_eq!(sandbox.run("tool", &[]).await.stdout, "old\n");
+    install("new");
+    let met = sandbox.launcher.run(sandbox.spec("tool", &[])).await;
+    assert!(matches!(&met, Err(Error::ProgramReplaced { program }) if program == "tool"), "{met:?}");
+    assert_eq!(sandbox.run("tool", &[]).await.stdout, "new\n");
+    let by_path = programs.path().join("tool").display().to_string();
+    assert_eq!(sandbox.bash(&by_path).await.stdout, "new\n");
 }

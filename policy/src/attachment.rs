@@ -27,7 +27,7 @@ pub enum Role {
     Skill,
     /// The home directory.
     Home,
-    /// The run's own temporary directory; no program runs from here.
+    /// The directory for temporary files of the user and agent.
     Temporary,
 }
 

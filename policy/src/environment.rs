@@ -66,6 +66,9 @@ pub struct RunDirs<'a> {
     pub home: &'a str,
     /// The private directory for temporary files.
     pub tmp: &'a str,
+    /// The directories of the system's programs, separated by `:`. Those of packages in the home come before them, those
+    /// of packages in the tree after them.
+    pub programs: &'a str,
     /// The run could write the system's Python packages, as far as access(2) tells: it is root, and neither a
     /// change of user nor a read-only system stands in between.
     pub system_is_writable: bool,
@@ -165,9 +168,9 @@ pub fn build(
 
 /// The variables that every run has.
 fn fixed(dirs: RunDirs<'_>) -> [(&'static str, String); 22] {
-    let RunDirs { tree, dir, home, tmp, .. } = dirs;
+    let RunDirs { tree, dir, home, tmp, programs, .. } = dirs;
     [
-        ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+        ("PATH", format!("{home}/.local/bin:{programs}:{tree}/node_modules/.bin")),
         // The characters alone: for `LANG` or `LC_ALL` every program opens a dozen files more, a tenth of a millisecond,
         // to learn that all else is as in C.
         ("LC_CTYPE", "C.UTF-8".to_owned()),
@@ -236,6 +239,7 @@ mod tests {
         dir: "/workspace/src",
         home: "/scratch/home",
         tmp: "/scratch/tmp",
+        programs: "/usr/bin:/bin",
         system_is_writable: false,
     };
 
@@ -254,7 +258,7 @@ mod tests {
         let names: Vec<&String> = environment.iter().map(|(name, _)| name).collect();
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
         for wanted in [
-            pair("PATH", "/usr/local/bin:/usr/bin:/bin"),
+            pair("PATH", "/scratch/home/.local/bin:/usr/bin:/bin:/workspace/node_modules/.bin"),
             pair("HOME", "/scratch/home"),
             pair("PIP_CACHE_DIR", "/scratch/home/.cache/pip"),
             pair("PYTHONUSERBASE", "/scratch/home/.local"),

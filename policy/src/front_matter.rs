@@ -12,6 +12,8 @@
 //!
 //! A copy is counted before it is made. Tags (`!name`) are passed over, and `<<` is a key like any other.
 
+mod lines;
+
 use std::cell::Cell;
 use std::fmt;
 
@@ -19,6 +21,8 @@ use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 use serde_yaml_ng::{Mapping, Value};
+
+pub use lines::{by_line, field, property, scalar};
 
 /// The longest head that is read as YAML, in bytes.
 pub const BYTES_MAX: usize = 16 * 1024;

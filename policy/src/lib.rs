@@ -16,6 +16,7 @@
 //! | [`signal`] | the names of signals |
 //! | [`environment`] | the environment a command starts with |
 //! | [`front_matter`] | the YAML head of a Markdown file, read in bounded time and memory |
+//! | [`skill_md`] | what a skill says of itself: the one reader of `SKILL.md` |
 //! | [`glob`] | patterns for paths, in two dialects |
 
 pub mod attachment;
@@ -28,13 +29,14 @@ pub mod limits;
 pub mod path;
 pub mod scope;
 pub mod signal;
+pub mod skill_md;
 pub mod tree;
 pub mod view;
 
 pub use command::{Anchors, CheckedCommand, CommandPolicy, Profile, Refusal};
 pub use id::{AgentId, IdError, SkillId, UserId};
 pub use limits::{
-    ArchiveLimits, DiskLimits, EventLimits, FileLimits, NetworkLimits, RunLimits, SessionLimits,
+    ArchiveLimits, DiskLimits, EventLimits, FileLimits, NetworkLimits, PortLimits, RunLimits, SessionLimits,
     SnapshotLimits, WorkLimits,
 };
 pub use path::{PathError, RelPath};

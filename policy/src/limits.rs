@@ -202,6 +202,9 @@ pub struct SessionLimits {
     pub terminal_ms: u64,
     /// How long a terminal lives in which nothing is typed and nothing is written, in milliseconds.
     pub terminal_idle_ms: u64,
+    /// How long a terminal that no caller is connected to waits for the next one, in milliseconds; 0: it ends with its
+    /// connection.
+    pub terminal_resume_ms: u64,
     /// Terminals of one user at once.
     pub terminals_per_user: usize,
     /// Terminals of all users at once.
@@ -226,6 +229,7 @@ impl Default for SessionLimits {
             background: 32,
             terminal_ms: 3_600_000,
             terminal_idle_ms: 600_000,
+            terminal_resume_ms: 60_000,
             terminals_per_user: 4,
             terminals: 32,
             undecided_per_user: 4,
@@ -249,6 +253,39 @@ pub struct NetworkLimits {
 impl Default for NetworkLimits {
     fn default() -> Self {
         Self { held: 256, held_per_user: 32, idle_ms: 600_000 }
+    }
+}
+
+/// Bounds on connections to what commands serve, and on links to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PortLimits {
+    /// Connections to ports of one user at once.
+    pub connections_per_user: usize,
+    /// Connections to ports of all users at once.
+    pub connections: usize,
+    /// How long a server may take to begin its answer, once nothing more of the request comes, in milliseconds.
+    pub head_ms: u64,
+    /// How long nothing may come of an answer that has begun, and nothing go through a WebSocket, in milliseconds.
+    pub idle_ms: u64,
+    /// The longest time for which a link counts, in seconds; at most a day.
+    pub link_seconds_max: u64,
+}
+
+impl PortLimits {
+    /// The most that [`PortLimits::link_seconds_max`] can be.
+    pub const LINK_SECONDS_MAX: u64 = 86_400;
+}
+
+impl Default for PortLimits {
+    fn default() -> Self {
+        Self {
+            connections_per_user: 64,
+            connections: 512,
+            head_ms: 60_000,
+            idle_ms: 600_000,
+            link_seconds_max: Self::LINK_SECONDS_MAX,
+        }
     }
 }
 

@@ -37,7 +37,7 @@ pub enum PathError {
     #[error("`{0}` has a `..` segment: send the path without it")]
     Parent(String),
     /// A segment is empty or `.`, or the path ends in `/`.
-    #[error("`{0}` has an empty or `.` segment: send `a/b`, without `./`, `//` or a final `/`")]
+    #[error("`{0}` has an empty or `.` segment: send `a/b`, not `a//b` or `a/./b`")]
     EmptySegment(String),
     /// A control character, NUL included.
     #[error("the path has a control character (U+{0:04X}): remove it")]

@@ -14,6 +14,9 @@ pub struct View {
     /// Where the command finds a private directory for `HOME` and caches, absolute: on the host a directory on the
     /// tree's file system, which holds `TMPDIR` too; for a run to which its tree is attached, `/home/sandbox`.
     pub scratch: PathBuf,
+    /// The directories of further skills that the command sees and may write, absolute paths of the host; none for a run
+    /// to which they are attached.
+    pub skills: Vec<PathBuf>,
     /// The path by which callers know the tree, such as `/workspace/skills/demo`.
     pub sandbox_path: String,
     /// Further host paths that callers may use for the same tree, absolute: the overlay's and the baseline's of a

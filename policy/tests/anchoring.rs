@@ -37,6 +37,7 @@ fn anchors() -> Anchors {
             "/data/overlay/li/演示".to_owned(),
             "/data/baseline/演示/".to_owned(),
         ],
+        temporary: None,
     }
 }
 
@@ -110,7 +111,11 @@ fn no_refusal_tells_where_the_tree_stands() {
 
 #[test]
 fn a_tree_whose_name_needs_quotes_is_quoted_as_the_word_was() {
-    let anchors = Anchors { inside: "/d/my 'tree' $x".to_owned(), aliases: vec!["/workspace".to_owned()] };
+    let anchors = Anchors {
+        inside: "/d/my 'tree' $x".to_owned(),
+        aliases: vec!["/workspace".to_owned()],
+        temporary: None,
+    };
     let script = r#"cat /workspace/a "/workspace/b" '/workspace/c'"#;
     let expected = r#"cat /d/my\ \'tree\'\ \$x/a "/d/my 'tree' \$x/b" '/d/my '\''tree'\'' $x/c'"#;
     assert_eq!(policy().check_script(script, &anchors).unwrap().args[1], expected);

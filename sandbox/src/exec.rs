@@ -93,6 +93,8 @@ pub struct ExecResult {
     pub timed_out: bool,
     /// From the call to the end.
     pub duration: Duration,
+    /// What to do about a wall that refused something, where the backend tells; one line.
+    pub hint: Option<String>,
 }
 
 impl ExecResult {

@@ -5,10 +5,12 @@
 //! | `role` | roles and the one function that decides |
 //! | `token` | static tokens, known by their digest |
 //! | `signed` | signed tokens of users, and keys |
+//! | `port_link` | signed rights to one port, for browsers |
 //! | `key_file` | the key file that the service makes for itself |
 //! | `reload` | noticing that the files behind all that have changed |
 
 pub mod key_file;
+pub mod port_link;
 mod reload;
 mod role;
 pub mod signed;
@@ -20,6 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
 
+use self::port_link::PortLink;
 use self::reload::Watch;
 pub use self::reload::{Credentials, Sources};
 pub use self::role::{Action, Reach, Refused, Role};
@@ -93,6 +96,35 @@ impl Access {
     pub fn issue(&self, claims: &Claims) -> Option<String> {
         self.look(false);
         self.current.read().keys.sign(claims)
+    }
+
+    /// When the token that a caller sent expires, in seconds since the epoch; `None` for one that does not.
+    #[must_use]
+    pub fn expiry(&self, token: Option<&str>) -> Option<u64> {
+        let known = Arc::clone(&self.current.read());
+        let text = token?;
+        if text.starts_with(signed::PREFIX) {
+            return known.keys.verify(text, now()).map(|claims| claims.expires);
+        }
+        let digest = token::digest(text);
+        known.tokens.iter().find(|token| token.is(&digest))?.expires()
+    }
+
+    /// Signs a link to a port; `None` when the service has no key.
+    #[must_use]
+    pub fn issue_link(&self, link: &PortLink) -> Option<String> {
+        self.look(false);
+        link.sign(&self.current.read().keys)
+    }
+
+    /// Reads the token of a link to a port.
+    ///
+    /// # Errors
+    /// [`Refused::Unauthenticated`]: no key of the service signed it, or it has expired.
+    pub fn link(&self, token: &str) -> Result<PortLink, Refused> {
+        self.look(false);
+        let known = Arc::clone(&self.current.read());
+        PortLink::verify(&known.keys, token, now()).ok_or(Refused::Unauthenticated)
     }
 
     /// Reads the sources again if they have changed, or in any case when `is_asked`.

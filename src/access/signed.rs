@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use policy::{AgentId, UserId};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -152,7 +153,6 @@ impl Keys {
     /// Signs claims; `None` without a key.
     #[must_use]
     pub fn sign(&self, claims: &Claims) -> Option<String> {
-        let key = self.0.first()?;
         let written = Written {
             user: claims.user.to_string(),
             agent: claims.agent.as_ref().map(ToString::to_string),
@@ -160,27 +160,13 @@ impl Keys {
             iat: claims.issued,
             exp: claims.expires,
         };
-        let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&written).ok()?);
-        let signed = format!("{PREFIX}{}.{payload}", key.id);
-        let mac = URL_SAFE_NO_PAD.encode(key.mac(signed.as_bytes())?.finalize().into_bytes());
-        Some(format!("{signed}.{mac}"))
+        self.sign_as(PREFIX, &written)
     }
 
     /// Reads a token that one of these keys signed and that has not expired at `now`, in seconds since the epoch.
-    ///
-    /// The comparison of the signature takes a time that does not depend on it.
     #[must_use]
     pub fn verify(&self, token: &str, now: u64) -> Option<Claims> {
-        if token.len() > TOKEN_BYTES_MAX {
-            return None;
-        }
-        let (signed, mac) = token.rsplit_once('.')?;
-        let (id, payload) = signed.strip_prefix(PREFIX)?.split_once('.')?;
-        let key = self.0.iter().find(|key| key.id == id)?;
-        let mac = URL_SAFE_NO_PAD.decode(mac).ok()?;
-        key.mac(signed.as_bytes())?.verify_slice(&mac).ok()?;
-        // Only what was signed is read.
-        let written: Written = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
+        let written: Written = self.verify_as(PREFIX, token)?;
         let claims = Claims {
             user: UserId::parse(&written.user).ok()?,
             agent: written.agent.as_deref().map(AgentId::parse).transpose().ok()?,
@@ -189,6 +175,37 @@ impl Keys {
             expires: written.exp,
         };
         (now < claims.expires).then_some(claims)
+    }
+
+    /// Signs what is `written`, in a token that begins with `prefix`; `None` without a key.
+    pub(super) fn sign_as(&self, prefix: &str, written: &impl Serialize) -> Option<String> {
+        let key = self.0.first()?;
+        let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(written).ok()?);
+        let signed = format!("{prefix}{}.{payload}", key.id);
+        let mac = URL_SAFE_NO_PAD.encode(key.mac(signed.as_bytes())?.finalize().into_bytes());
+        Some(format!("{signed}.{mac}"))
+    }
+
+    /// Reads what one of these keys signed in a token that begins with `prefix`.
+    ///
+    /// The comparison of the signature takes a time that does not depend on it.
+    pub(super) fn verify_as<T: DeserializeOwned>(&self, prefix: &str, token: &str) -> Option<T> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        let (signed, mac) = token.rsplit_once('.')?;
+        let (id, payload) = signed.strip_prefix(prefix)?.split_once('.')?;
+        let key = self.0.iter().find(|key| key.id == id)?;
+        let mac = URL_SAFE_NO_PAD.decode(mac).ok()?;
+        key.mac(signed.as_bytes())?.verify_slice(&mac).ok()?;
+        // Only what was signed is read.
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
+    }
+
+    /// Keys of one line of a key file.
+    #[cfg(test)]
+    pub(super) fn of_line(line: &str) -> Self {
+        Self::parse(line, "test").unwrap()
     }
 }
 
@@ -217,7 +234,7 @@ fn key_id(bytes: &[u8]) -> String {
     digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn random_hex<const BYTES: usize>() -> Result<String, KeyError> {
+pub(super) fn random_hex<const BYTES: usize>() -> Result<String, KeyError> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(KeyError::Random)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

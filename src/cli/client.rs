@@ -1,6 +1,7 @@
 //! A client of a running service, for the command line.
 
 use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -35,6 +36,18 @@ pub(super) enum ClientError {
         /// As given.
         server: String,
     },
+    /// More than the service takes in one upload.
+    #[error(
+        "{path} has {bytes} bytes, the service takes at most {limit} in one upload: send less of it at once"
+    )]
+    TooLarge {
+        /// As given.
+        path: String,
+        /// Its size.
+        bytes: u64,
+        /// The service's limit, in bytes.
+        limit: u64,
+    },
     /// A local file.
     #[error("{path}")]
     File {
@@ -56,6 +69,22 @@ pub(super) struct Client {
 #[derive(Deserialize)]
 struct Envelope<T> {
     data: T,
+}
+
+/// What `/v1/info` says of uploads.
+#[derive(Deserialize)]
+struct Info {
+    limits: Limits,
+}
+
+#[derive(Deserialize)]
+struct Limits {
+    archive: ArchiveLimits,
+}
+
+#[derive(Deserialize)]
+struct ArchiveLimits {
+    upload_bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -102,17 +131,45 @@ impl Client {
         self.checked(self.authorized(request).call())
     }
 
-    /// Sends `bytes` bytes of `body`.
+    /// Sends `bytes` bytes of `body`; all of it, in pieces, where that is not known.
     pub(super) fn post(
         &self,
         url: &str,
         content_type: &str,
-        bytes: u64,
+        bytes: Option<u64>,
         mut body: impl Read,
     ) -> Result<ureq::http::Response<ureq::Body>, ClientError> {
         let request = self.agent.post(url).header("content-type", content_type);
-        let request = self.authorized(request).header("content-length", bytes.to_string());
+        let request = self.authorized(request);
+        let request = match bytes {
+            Some(bytes) => request.header("content-length", bytes.to_string()),
+            None => request,
+        };
         self.checked(request.send(ureq::SendBody::from_reader(&mut body)))
+    }
+
+    /// Refuses an upload that the service would break off in the middle, where its reason would be lost.
+    pub(super) fn check_upload(&self, path: &Path, bytes: u64) -> Result<(), ClientError> {
+        let info: Info = self.data(self.get(&self.url(&["v1", "info"], &[]))?)?;
+        let limit = info.limits.archive.upload_bytes;
+        if bytes > limit {
+            return Err(ClientError::TooLarge { path: path.display().to_string(), bytes, limit });
+        }
+        Ok(())
+    }
+
+    /// Replaces a text, if it has this tag still.
+    pub(super) fn put_text(
+        &self,
+        url: &str,
+        text: &str,
+        tag: Option<&str>,
+    ) -> Result<ureq::http::Response<ureq::Body>, ClientError> {
+        let mut request = self.authorized(self.agent.put(url)).header("content-type", "text/plain");
+        if let Some(tag) = tag {
+            request = request.header("if-match", tag);
+        }
+        self.checked(request.send(text.as_bytes()))
     }
 
     /// Reads the `data` of an answer.
@@ -120,11 +177,16 @@ impl Client {
         &self,
         response: ureq::http::Response<ureq::Body>,
     ) -> Result<T, ClientError> {
+        self.whole::<Envelope<T>>(response).map(|envelope| envelope.data)
+    }
+
+    /// Reads an answer with what stands beside `data`.
+    pub(super) fn whole<T: for<'a> Deserialize<'a>>(
+        &self,
+        response: ureq::http::Response<ureq::Body>,
+    ) -> Result<T, ClientError> {
         let text = self.text(response)?;
-        let envelope: Result<Envelope<T>, _> = serde_json::from_slice(&text);
-        envelope
-            .map(|envelope| envelope.data)
-            .map_err(|_| ClientError::Foreign { server: self.server.clone() })
+        serde_json::from_slice(&text).map_err(|_| ClientError::Foreign { server: self.server.clone() })
     }
 
     fn text(&self, response: ureq::http::Response<ureq::Body>) -> Result<Vec<u8>, ClientError> {

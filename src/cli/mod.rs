@@ -3,11 +3,18 @@
 mod audit;
 mod check;
 mod client;
+mod diff;
 mod doctor;
+mod edit;
+mod exec;
+mod folder;
 mod health;
 mod registry;
+mod rollback;
 mod skill;
+mod target;
 mod token;
+mod user;
 mod workspace;
 
 use std::io::IsTerminal;
@@ -17,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::{Config, ConfigError, CredentialSources, Durability, LogFormat};
+use crate::config::{Config, ConfigError, CredentialSources, Durability, LogFormat, listen_address};
 use crate::serve::serve;
 
 /// Layered skills and private workspaces for AI agents, with isolated command execution, over REST.
@@ -60,6 +67,17 @@ enum Command {
     /// Upload, list, download and remove skills of a running service
     #[command(subcommand)]
     Skill(skill::SkillCommand),
+    /// Run a command in a workspace or a skill of a running service, and exit as it did
+    Exec(exec::ExecArgs),
+    /// Change a text file in a workspace or a skill of a running service
+    Edit(edit::EditArgs),
+    /// Show what a user changed in a skill, as a patch
+    Diff(diff::DiffArgs),
+    /// Go back to a former version of an application's skill, for all users
+    Rollback(rollback::RollbackArgs),
+    /// List, show and remove users of a running service, with everything of theirs
+    #[command(subcommand)]
+    User(user::UserCommand),
     /// List, measure and remove workspaces of a running service
     #[command(subcommand)]
     Workspace(workspace::WorkspaceCommand),
@@ -70,8 +88,8 @@ struct ServeArgs {
     /// Configuration file (TOML); see docs/CONFIGURATION.md
     #[arg(long, env = "FILESECBOX_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Address and port; port 0 picks a free one [default: 127.0.0.1:8003]
-    #[arg(long, env = "FILESECBOX_LISTEN", value_name = "ADDRESS")]
+    /// Address or `localhost`, and port; port 0 picks a free one [default: 127.0.0.1:8003]
+    #[arg(long, env = "FILESECBOX_LISTEN", value_name = "ADDRESS", value_parser = listen_address)]
     listen: Option<SocketAddr>,
     /// Data directory, on ext4, xfs or btrfs [default: ./data]
     #[arg(long, env = "FILESECBOX_ROOT", value_name = "DIRECTORY")]
@@ -135,6 +153,11 @@ pub fn main() -> ExitCode {
         Some(Command::Token(command)) => token::run(command),
         Some(Command::Registry(command)) => registry::run(&command),
         Some(Command::Skill(command)) => skill::run(command),
+        Some(Command::Exec(args)) => exec::run(args),
+        Some(Command::Edit(args)) => edit::run(args),
+        Some(Command::Diff(args)) => diff::run(&args),
+        Some(Command::Rollback(args)) => rollback::run(&args),
+        Some(Command::User(command)) => user::run(command),
         Some(Command::Workspace(command)) => workspace::run(command),
     };
     match result {

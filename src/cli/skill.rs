@@ -1,7 +1,7 @@
 //! `filesecbox skill upload|list|download|rm`, against a running service.
 
 use std::fs::File;
-use std::io::{Cursor, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,10 +12,11 @@ use serde::Deserialize;
 
 use super::Outcome;
 use super::client::{Client, ClientError};
+use super::folder::Folder;
 
 #[derive(Subcommand)]
 pub(super) enum SkillCommand {
-    /// Upload a skill archive (ZIP)
+    /// Upload skills: an archive (ZIP, tar, tar.gz, tar.zst), or a folder, which is packed on the way
     Upload {
         #[command(flatten)]
         target: Target,
@@ -25,8 +26,12 @@ pub(super) enum SkillCommand {
         /// Encoding of names that the archive does not mark
         #[arg(long, default_value = "auto", value_name = "auto|utf-8|gbk")]
         charset: String,
-        /// The archive
-        file: PathBuf,
+        /// Publish nothing; tell what would be
+        #[arg(long)]
+        dry_run: bool,
+        /// The archive or the folder
+        #[arg(value_name = "FILE|DIR")]
+        path: PathBuf,
     },
     /// List the skills that a user sees
     List {
@@ -100,7 +105,9 @@ struct Listed {
 
 pub(super) fn run(command: SkillCommand) -> Outcome {
     match command {
-        SkillCommand::Upload { target, scope, charset, file } => upload(&target, scope, &charset, &file)?,
+        SkillCommand::Upload { target, scope, charset, dry_run, path } => {
+            upload(&target, scope, &charset, dry_run, &path)?;
+        }
         SkillCommand::List { target, json } => list(&target, json)?,
         SkillCommand::Download { target, skill, output } => download(&target, &skill, output.as_deref())?,
         SkillCommand::Rm { target, scope, skill } => {
@@ -122,30 +129,135 @@ impl Target {
     }
 }
 
-fn upload(target: &Target, scope: Scope, charset: &str, path: &Path) -> Result<(), ClientError> {
-    let client = target.client();
-    let at_path = |source| ClientError::File { path: path.display().to_string(), source };
-    #[expect(clippy::disallowed_methods, reason = "a file of the person at the command line")]
-    let file = File::open(path).map_err(at_path)?;
-    let bytes = file.metadata().map_err(at_path)?.len();
-    let name = path.file_name().map(|name| name.to_string_lossy().replace(['"', '\r', '\n'], "_"));
-    let name = name.unwrap_or_default();
+/// The answer of an upload, as far as it is shown.
+#[derive(Deserialize)]
+struct Uploaded {
+    data: String,
+    result: UploadOutcome,
+}
 
-    // RFC 7578: one part, between two boundaries that no ZIP holds by chance.
-    let boundary = format!("filesecbox-{:016x}{:016x}", random(), random());
-    let head = format!(
-        "--{boundary}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\
-         content-type: application/zip\r\n\r\n"
-    );
-    let tail = format!("\r\n--{boundary}--\r\n");
-    let total = bytes + u64::try_from(head.len() + tail.len()).unwrap_or(0);
-    let bar = progress(Some(bytes));
-    let body = Cursor::new(head).chain(bar.wrap_read(file)).chain(Cursor::new(tail));
-    let url = client.url(&target.route(&["upload"]), &[("scope", scope.as_str()), ("charset", charset)]);
-    let sent = client.post(&url, &format!("multipart/form-data; boundary={boundary}"), total, body);
-    bar.finish_and_clear();
-    say(&client.data::<String>(sent?)?);
+#[derive(Deserialize)]
+struct UploadOutcome {
+    skills: Vec<UploadedSkill>,
+    skipped: Vec<Skipped>,
+    skipped_total: usize,
+    doubtful: Vec<Doubt>,
+    warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct UploadedSkill {
+    skill_id: String,
+    warnings: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Skipped {
+    path: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct Doubt {
+    skill_id: String,
+    doubt: String,
+}
+
+fn upload(
+    target: &Target,
+    scope: Scope,
+    charset: &str,
+    dry_run: bool,
+    path: &Path,
+) -> Result<(), ClientError> {
+    let client = target.client();
+    let dry_run = if dry_run { "true" } else { "false" };
+    let query = [("scope", scope.as_str()), ("charset", charset), ("dry_run", dry_run)];
+    let url = client.url(&target.route(&["upload"]), &query);
+    let at_path = |source| ClientError::File { path: path.display().to_string(), source };
+    let sent = if path.metadata().map_err(at_path)?.is_dir() {
+        let folder = Folder::look(path)?;
+        client.check_upload(path, folder.bytes)?;
+        let form = Form::new(&format!("{}.tar", folder.name), "application/x-tar");
+        let bar = progress(Some(folder.bytes));
+        let mut packing = folder.pack()?;
+        let sent = client.post(&url, &form.content_type(), None, form.around(bar.wrap_read(&mut packing)));
+        bar.finish_and_clear();
+        if let Some(failure) = packing.failure() {
+            return Err(failure);
+        }
+        sent
+    } else {
+        #[expect(clippy::disallowed_methods, reason = "a file of the person at the command line")]
+        let file = File::open(path).map_err(at_path)?;
+        let bytes = file.metadata().map_err(at_path)?.len();
+        client.check_upload(path, bytes)?;
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let form = Form::new(&name, "application/octet-stream");
+        let bar = progress(Some(bytes));
+        let total = bytes + form.bytes();
+        let sent = client.post(&url, &form.content_type(), Some(total), form.around(bar.wrap_read(file)));
+        bar.finish_and_clear();
+        sent
+    };
+    let Uploaded { data, result } = client.whole(sent?)?;
+    say(&data);
+    result.tell();
     Ok(())
+}
+
+impl UploadOutcome {
+    /// Says what a person should know, apart from the result.
+    fn tell(&self) {
+        for warning in &self.warnings {
+            note(&format!("warning: {warning}"));
+        }
+        for Doubt { skill_id, doubt } in &self.doubtful {
+            note(&format!("{skill_id}: {doubt}"));
+        }
+        for UploadedSkill { skill_id, warnings } in &self.skills {
+            warnings.iter().for_each(|warning| note(&format!("{skill_id}: warning: {warning}")));
+        }
+        for Skipped { path, reason } in &self.skipped {
+            note(&format!("skipped: {path} ({})", reason.replace('_', " ")));
+        }
+        if self.skipped_total > self.skipped.len() {
+            note(&format!("skipped: {} more", self.skipped_total - self.skipped.len()));
+        }
+    }
+}
+
+/// A form of one part named `file`, between two boundaries that no archive holds by chance (RFC 7578).
+struct Form {
+    boundary: String,
+    head: String,
+    tail: String,
+}
+
+impl Form {
+    fn new(file_name: &str, content_type: &str) -> Self {
+        let boundary = format!("filesecbox-{:016x}{:016x}", random(), random());
+        let file_name = file_name.replace(['"', '\r', '\n'], "_");
+        let head = format!(
+            "--{boundary}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{file_name}\"\r\n\
+             content-type: {content_type}\r\n\r\n"
+        );
+        let tail = format!("\r\n--{boundary}--\r\n");
+        Self { boundary, head, tail }
+    }
+
+    fn content_type(&self) -> String {
+        format!("multipart/form-data; boundary={}", self.boundary)
+    }
+
+    /// The bytes around the file.
+    fn bytes(&self) -> u64 {
+        u64::try_from(self.head.len() + self.tail.len()).unwrap_or(0)
+    }
+
+    fn around<'a>(&'a self, file: impl Read + 'a) -> impl Read + 'a {
+        self.head.as_bytes().chain(file).chain(self.tail.as_bytes())
+    }
 }
 
 fn random() -> u64 {
@@ -208,4 +320,9 @@ fn progress(bytes: Option<u64>) -> ProgressBar {
 #[expect(clippy::print_stdout, reason = "the command line speaks to a person")]
 fn say(line: &str) {
     println!("{line}");
+}
+
+#[expect(clippy::print_stderr, reason = "the command line speaks to a person")]
+fn note(line: &str) {
+    eprintln!("{line}");
 }

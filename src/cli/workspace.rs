@@ -2,12 +2,13 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Outcome;
 use super::client::{Client, ClientError};
+use super::target::{Server, say};
 
 #[derive(Subcommand)]
 pub(super) enum WorkspaceCommand {
@@ -53,23 +54,6 @@ pub(super) enum WorkspaceCommand {
         #[arg(long)]
         snapshots: bool,
     },
-}
-
-/// Which service.
-#[derive(Args)]
-pub(super) struct Server {
-    /// Address of the service
-    #[arg(long, env = "FILESECBOX_SERVER", default_value = "http://127.0.0.1:8003", value_name = "URL")]
-    server: String,
-    /// Token, when the service wants one
-    #[arg(long, env = "FILESECBOX_TOKEN", value_name = "TOKEN", hide_env_values = true)]
-    token: Option<String>,
-}
-
-impl Server {
-    fn client(self) -> Client {
-        Client::new(&self.server, self.token)
-    }
 }
 
 #[derive(Deserialize)]
@@ -153,9 +137,4 @@ fn usage(client: &Client, user: &str, agent: &str, json: bool) -> Result<(), Cli
         line(&format!("skill {skill_id}"), &taken);
     }
     Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "the command line speaks to a person")]
-fn say(line: &str) {
-    println!("{line}");
 }

@@ -10,6 +10,7 @@
 
 mod credentials;
 mod environment;
+mod listen;
 mod operation;
 mod telemetry;
 mod tokens;
@@ -19,9 +20,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use exec::Isolation;
-use policy::command::Profile;
+use policy::command::{Profile, ScanOf};
 use policy::{
-    ArchiveLimits, DiskLimits, EventLimits, FileLimits, NetworkLimits, RunLimits, SessionLimits,
+    ArchiveLimits, DiskLimits, EventLimits, FileLimits, NetworkLimits, PortLimits, RunLimits, SessionLimits,
     SnapshotLimits, WorkLimits,
 };
 use serde::Deserialize;
@@ -29,6 +30,7 @@ use thiserror::Error;
 
 pub use self::credentials::{CredentialSources, SIGNING_KEY};
 pub use self::environment::VARIABLE_PREFIX;
+pub use self::listen::listen_address;
 pub use self::operation::{
     AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat, WhenFull,
     WorkspacesConfig,
@@ -43,7 +45,8 @@ use egress::{EgressConfig, ProxySettings, SettingsError};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Address and port to listen on; port 0 picks a free one.
+    /// Address and port to listen on, or `localhost` and a port; port 0 picks a free one.
+    #[serde(deserialize_with = "listen::read")]
     pub listen: SocketAddr,
     /// The data directory: a volume with a local file system that keeps user attributes (ext4, xfs, btrfs).
     pub root: PathBuf,
@@ -89,8 +92,10 @@ pub enum Durability {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Commands {
-    /// `strict`, `default` or `open`: which further programs a running command may start.
+    /// `strict`, `default`, `developer` or `open`: which further programs a running command may start.
     pub profile: Profile,
+    /// `founding` or `all`: what is scanned for paths that lead out of the tree, before the kernel judges.
+    pub scan: ScanOf,
     /// Programs that callers may start besides the 17.
     pub extra: Vec<String>,
     /// Variables that every command gets.
@@ -144,6 +149,8 @@ pub struct Limits {
     pub connections: ConnectionLimits,
     /// Network namespaces of users and agents.
     pub networks: NetworkLimits,
+    /// Connections to what commands serve.
+    pub ports: PortLimits,
     /// Mounted skills that are held while no command runs in them, 1 or more.
     pub views: usize,
 }
@@ -161,6 +168,7 @@ impl Default for Limits {
             work: WorkLimits::default(),
             connections: ConnectionLimits::default(),
             networks: NetworkLimits::default(),
+            ports: PortLimits::default(),
             views: 256,
         }
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use policy::PortLimits;
 use serde::{Deserialize, Serialize};
 
 use super::{Config, ConfigError};
@@ -237,6 +238,15 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let networks = &config.limits.networks;
     least("limits.networks.held", number(networks.held), 1, "set 1 or more")?;
     least("limits.networks.held_per_user", number(networks.held_per_user), 1, "set 1 or more")?;
+    let ports = &config.limits.ports;
+    least("limits.ports.connections", number(ports.connections), 1, "set 1 or more")?;
+    least("limits.ports.connections_per_user", number(ports.connections_per_user), 1, "set 1 or more")?;
+    least("limits.ports.head_ms", ports.head_ms, 1, "set 1 or more")?;
+    least("limits.ports.idle_ms", ports.idle_ms, 1, "set 1 or more")?;
+    if !(1..=PortLimits::LINK_SECONDS_MAX).contains(&ports.link_seconds_max) {
+        let (setting, value) = ("limits.ports.link_seconds_max", ports.link_seconds_max.to_string());
+        return Err(ConfigError::Value { setting, value, advice: "set 1 to 86400, which is a day" });
+    }
     least("limits.snapshots.at_once", number(config.limits.snapshots.at_once), 1, "set 1 or more")?;
     least("access.token_seconds_max", config.access.token_seconds_max, 1, "set 1 or more")?;
     if let Some(origin) = config.access.allowed_origins.iter().find(|origin| !is_origin(origin)) {

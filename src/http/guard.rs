@@ -14,13 +14,20 @@ use super::problem::{Code, Problem};
 
 /// Where a browser says that a page is (`same-origin`, `same-site`, `cross-site`), or that no page asked (`none`).
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Read by people, who may come from a page that links there; it is the same for all callers.
-const PAGE: &str = "/docs";
+/// Read by people, who may come from a page that links there; they are the same for all callers.
+const PAGES: [&str; 2] = ["/", "/docs"];
+
+/// The beginning of the paths of links to ports.
+const LINKS: &str = "/v1/ports/";
 
 /// Refuses a request that a foreign page may have sent, or that is for no proper host.
 pub(super) fn same_origin(app: &App, request: &Request) -> Result<(), Problem> {
     let host = Host::of(request)?;
-    check_page(request.headers(), request.uri().path(), host, &app.allowed_origins)?;
+    // A page of a sandbox is of no origin, and what it may reach is what the link in the path says: whoever has that needs
+    // no visitor's help.
+    if !request.uri().path().starts_with(LINKS) {
+        check_page(request.headers(), request.uri().path(), host, &app.allowed_origins)?;
+    }
     // With tokens, a page that rebinds a name has none.
     if app.access.is_closed() || app.is_guarded || host.is_none_or(|host| host.is_address_or_local()) {
         return Ok(());
@@ -52,7 +59,7 @@ fn check_page(
     }
     match text(SITE) {
         None | Some("same-origin" | "none") => Ok(()),
-        Some(_) if path == PAGE => Ok(()),
+        Some(_) if PAGES.contains(&path) => Ok(()),
         Some(_) => denied(),
     }
 }

@@ -1,7 +1,7 @@
 //! `GET /healthz`, `GET /readyz`, `GET /metrics` and `GET /v1/info`
 
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::IntoResponse;
 use serde::Serialize;
 
@@ -16,6 +16,9 @@ use crate::metrics::{self, Moment};
 pub(super) async fn healthz() -> Answer {
     success("ok")
 }
+
+const STOPPING: &str = "the service is stopping: it starts no more runs";
+const NOT_READY: &str = "the service is not ready: what is false below is missing";
 
 /// The answer of a service that is ready. Every caller may ask, so the answer is three words.
 #[derive(Serialize)]
@@ -33,19 +36,25 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer {
     let disk = app.service.readiness.look(&app.service.store).await.is_some_and(|found| found.is_writable);
     let ready =
         Readiness { disk, isolation: app.service.host.is_sound(), audit: app.service.audit.is_writable() };
-    if ready.disk && ready.isolation && ready.audit {
+    let is_stopping = app.service.stopping.has_begun();
+    if ready.disk && ready.isolation && ready.audit && !is_stopping {
         return success(ready);
     }
-    let problem =
-        Problem::new(Code::Disconnected, "the service is not ready: what is false below is missing");
+    let problem = Problem::new(Code::Disconnected, if is_stopping { STOPPING } else { NOT_READY });
     Err(problem
+        .with("stopping", is_stopping)
         .with("disk", ready.disk)
         .with("isolation", ready.isolation)
         .with("audit", ready.audit)
         .with_header(header::RETRY_AFTER, "5"))
 }
 
-pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoParams) -> Answer {
+pub(super) async fn metrics(
+    State(app): State<App>,
+    _observer: Observer,
+    _: NoParams,
+    headers: HeaderMap,
+) -> Answer {
     let service = &app.service;
     let found = service.readiness.look(&service.store).await;
     let (free_bytes, live_views, (trash_waiting, trash_failures)) =
@@ -61,8 +70,10 @@ pub(super) async fn metrics(State(app): State<App>, _observer: Observer, _: NoPa
         trash_failures,
         is_audited: app.service.audit.is_writable(),
     };
-    let text = service.metrics.text(moment);
-    let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let form = metrics::Form::of(accepted);
+    let text = service.metrics.text(moment, form);
+    let kind = HeaderValue::from_static(form.content_type());
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
@@ -86,6 +97,7 @@ struct Limits<'a> {
     runs: &'a policy::RunLimits,
     sessions: &'a policy::SessionLimits,
     events: &'a policy::EventLimits,
+    ports: &'a policy::PortLimits,
     workspaces: Kept,
     keep_versions: usize,
     audit: Option<AuditLimits>,
@@ -142,6 +154,7 @@ pub(super) async fn info(State(app): State<App>, _known: Known, _: NoParams) -> 
             runs: &service.run_limits,
             sessions: service.table.limits(),
             events: service.events.limits(),
+            ports: &service.port_limits,
             workspaces: Kept {
                 idle_ms: options.idle.map_or(0, |idle| idle.as_millis()),
                 keep_ms: options.keep.as_millis(),

@@ -32,13 +32,14 @@ mod time;
 mod tokens;
 mod tree;
 mod under_way;
+mod users;
 
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, delete, get, post, put};
+use axum::routing::{MethodRouter, any, delete, get, post, put};
 use axum::{Router, middleware};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -71,6 +72,7 @@ pub struct App {
 pub fn router(app: App) -> Router {
     let skill = "/v1/skills/{u}/{a}/{s}";
     Router::new()
+        .route("/", get(openapi::root))
         .route("/healthz", get(meta::healthz))
         .route("/readyz", get(meta::readyz))
         .route("/metrics", get(meta::metrics))
@@ -80,6 +82,10 @@ pub fn router(app: App) -> Router {
         .route("/v1/tokens", post(tokens::issue))
         .route("/v1/registry", get(registry::list))
         .route("/v1/registry/rebuild", post(registry::rebuild))
+        .route("/v1/users", get(users::list::list))
+        .route("/v1/users/{u}", get(users::one::one).delete(users::remove::remove))
+        .route("/v1/agents", get(users::agents::list))
+        .route("/v1/runs", get(users::runs::list))
         .route("/v1/skills/{u}/{a}/upload", post(skills::upload::upload))
         .route("/v1/skills/{u}/{a}/list", get(skills::list::list))
         .route("/v1/skills/{u}/{a}/catalog", get(skills::catalog::catalog))
@@ -102,6 +108,8 @@ pub fn router(app: App) -> Router {
         )
         .route("/v1/sandbox/{u}/{a}/snapshots/{snapshot}/restore", post(sandbox::restore::restore))
         .route("/v1/sandbox/{u}/{a}/snapshots/{snapshot}/fork", post(sandbox::restore::fork))
+        .route("/v1/ports/{token}/", any(tree::ports::pass::of_link))
+        .route("/v1/ports/{token}/{*path}", any(tree::ports::pass::of_link))
         .merge(tree_routes(skill))
         .merge(tree_routes("/v1/sandbox/{u}/{a}"))
         .fallback(problem::no_route)
@@ -124,7 +132,7 @@ async fn enter(State(app): State<App>, request: Request, next: Next) -> Response
 }
 
 fn tree_routes(tree: &str) -> Router<App> {
-    let routes: [(&str, MethodRouter<App>); 23] = [
+    let routes: [(&str, MethodRouter<App>); 26] = [
         ("files", get(tree::files::files)),
         ("content", get(tree::content::content)),
         ("edit", put(tree::edit::edit)),
@@ -137,6 +145,9 @@ fn tree_routes(tree: &str) -> Router<App> {
         ("exec/{exec_id}/stdin", post(tree::exec::stdin::stdin)),
         ("exec/{exec_id}/signal", post(tree::exec::signal::signal)),
         ("terminal", get(tree::terminal::terminal)),
+        ("ports", get(tree::ports::list).post(tree::ports::link)),
+        ("ports/{port}/", any(tree::ports::pass::of_tree)),
+        ("ports/{port}/{*path}", any(tree::ports::pass::of_tree)),
         ("replace", post(tree::replace::replace)),
         ("patch", post(tree::patch::patch)),
         ("copy", post(tree::copy::copy)),

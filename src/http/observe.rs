@@ -110,8 +110,10 @@ fn effect(noted: &Noted, response: &Response) -> Effect {
 
 /// Tells whether a request may change something, by what it asks for and not by what comes of it.
 fn is_change(method: &str, route: &str) -> bool {
-    // A terminal is a `GET` only because a WebSocket begins with one, a search a `POST` only because it has a body.
-    let reads = matches!(method, "GET" | "HEAD" | "OPTIONS") || route.ends_with("/grep");
+    // A terminal is a `GET` only because a WebSocket begins with one, a search a `POST` only because it has a body. What is
+    // passed on to a server in a sandbox changes nothing that is the service's.
+    let is_passed_on = route.contains("/ports/{");
+    let reads = matches!(method, "GET" | "HEAD" | "OPTIONS") || route.ends_with("/grep") || is_passed_on;
     !reads || route.ends_with("/terminal")
 }
 
@@ -203,6 +205,9 @@ mod tests {
             ("POST", "/v1/sandbox/{u}/{a}/grep", false),
             ("GET", "/v1/sandbox/{u}/{a}/terminal", true),
             ("POST", "/v1/sandbox/{u}/{a}/exec", true),
+            ("POST", "/v1/sandbox/{u}/{a}/ports", true),
+            ("POST", "/v1/sandbox/{u}/{a}/ports/{port}/{*path}", false),
+            ("DELETE", "/v1/ports/{token}/{*path}", false),
             ("PUT", "/v1/sandbox/{u}/{a}/raw/{*path}", true),
             ("DELETE", "/v1/skills/{u}/{a}/{s}", true),
             ("other", "/v1/skills/{u}/{a}/{s}", true),

@@ -223,6 +223,8 @@ impl From<Error> for Problem {
                 Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")
             }
             Error::Stopping => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5"),
+            Error::PortSilent { .. } => Self::new(Code::Timeout, message),
+            Error::PortBroken { .. } => Self::new(Code::Disconnected, message),
             Error::Path(error) => error.into(),
             Error::Refused(refusal) => refusal.into(),
             Error::Storage(error) => error.into(),
@@ -355,11 +357,14 @@ impl From<exec::Error> for Problem {
             E::Unsupported { wanted, granted, .. } => Self::new(Code::Unsupported, message)
                 .with("wanted", wanted.to_string())
                 .with("granted", granted.to_string()),
-            E::ProgramMissing { .. } | E::NoProxy => Self::new(Code::Unsupported, message),
+            E::ProgramMissing { .. } | E::NoProxy | E::NoPorts { .. } => {
+                Self::new(Code::Unsupported, message)
+            }
             E::ProgramNotAllowed { .. } => Self::new(Code::CommandNotAllowed, message),
-            E::Directory { .. } => Self::new(Code::NotFound, message),
+            E::Directory { .. } | E::NothingListens { .. } => Self::new(Code::NotFound, message),
             E::TooLarge { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
             E::Unpassable { .. } => Self::invalid(message),
+            E::ProgramReplaced { .. } => Self::new(Code::Conflict, message),
             E::Networks { .. } => Self::busy(message, 1),
             E::LauncherDied => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "1"),
             other => Self::internal(&other),

@@ -35,6 +35,7 @@ pub(super) async fn run(service: &Arc<Service>, at: At, spec: ExecSpec, skills: 
         network: None,
         encoding: Encoding::Text,
         changes: false,
+        tty: false,
         commit: Commit::Now,
     };
     let most = spec.output_bytes_max.min(OUTPUT_BYTES_MAX);
@@ -60,6 +61,7 @@ pub(super) async fn run(service: &Arc<Service>, at: At, spec: ExecSpec, skills: 
             signal: result.signal.filter(|_| !result.timed_out),
             timed_out: result.timed_out,
             duration: begin.elapsed(),
+            hint: result.hint,
         })
     };
     recorded(service, "exec", entry, run).await

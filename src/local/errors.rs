@@ -42,7 +42,8 @@ fn kind(error: &ops::Error) -> ErrorKind {
         E::Busy { .. } | E::Full { .. } | E::NameTaken(_) | E::NotNow(_) | E::Removed => ErrorKind::Busy,
         E::Unsupported(_) => ErrorKind::Unsupported,
         E::NoRun(_) | E::Gone(_) => ErrorKind::NotFound,
-        E::Stopping | E::RunFailed(_) | E::Registry(_) => ErrorKind::Disconnected,
+        E::Stopping | E::RunFailed(_) | E::Registry(_) | E::PortBroken { .. } => ErrorKind::Disconnected,
+        E::PortSilent { .. } => ErrorKind::Timeout,
         E::Path(error) => of_path(error),
         E::Refused(refusal) => of_refusal(refusal),
         E::Storage(error) => of_storage(error),
@@ -109,7 +110,7 @@ fn of_exec(error: &exec::Error) -> ErrorKind {
         E::ProgramNotAllowed { .. } | E::Directory { .. } => ErrorKind::NotFound,
         E::TooLarge { .. } => ErrorKind::TooLarge,
         E::Unpassable { .. } => ErrorKind::Invalid,
-        E::LauncherDied => ErrorKind::Disconnected,
+        E::LauncherDied | E::ProgramReplaced { .. } => ErrorKind::Disconnected,
         // Steps of ours that failed; that crate may add some.
         _ => ErrorKind::Internal,
     }

@@ -3,6 +3,7 @@
 //! Every label has a bounded set of values: templates of routes, methods, statuses, codes, tiers, outcomes. No user,
 //! agent, skill or path is a label, so that the memory taken depends on the program and not on its users.
 
+mod form;
 mod runs;
 
 use std::sync::Arc;
@@ -17,10 +18,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+pub use self::form::Form;
 pub use self::runs::Outcome;
-
-/// The `Content-Type` of [`Metrics::text`] (OpenMetrics 1.0.0, which Prometheus reads since its version 2.5).
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Answered {
@@ -273,9 +272,9 @@ impl Metrics {
         self.runs.get_or_create(&Ran { outcome: Outcome::Failed.word(), tier }).inc();
     }
 
-    /// All figures as text (OpenMetrics 1.0.0).
+    /// All figures as text.
     #[must_use]
-    pub fn text(&self, moment: Moment) -> String {
+    pub fn text(&self, moment: Moment, form: Form) -> String {
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         self.moment.running.set(count(moment.running));
         self.moment.waiting.set(count(moment.waiting));
@@ -288,7 +287,7 @@ impl Metrics {
         let mut out = String::new();
         // Writing to a text cannot fail.
         let _ = text::encode(&mut out, &self.registry);
-        out
+        form.of_open_metrics(out)
     }
 }
 
@@ -312,7 +311,8 @@ mod tests {
         metrics.answered("/v1/x/{u}", "GET", 507, Some("quota"), Duration::from_millis(3));
         metrics.ran_without_result();
         metrics.received.inc_by(7);
-        let text = metrics.text(Moment { running: 2, is_audited: true, ..Moment::default() });
+        let text =
+            metrics.text(Moment { running: 2, is_audited: true, ..Moment::default() }, Form::OpenMetrics);
         for line in [
             "filesecbox_http_requests_total{route=\"/v1/x/{u}\",method=\"GET\",status=\"507\"} 2",
             "filesecbox_http_failures_total{code=\"quota\"} 2",

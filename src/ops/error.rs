@@ -56,6 +56,22 @@ pub enum Error {
     /// The events of a run could not be read or written.
     #[error("the events of the run cannot be read or written")]
     Log(#[source] std::io::Error),
+    /// The server at a port of a sandbox does not answer.
+    #[error("the server at port {port} did not answer within {seconds} s: look at its output")]
+    PortSilent {
+        /// The port.
+        port: u16,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The server at a port of a sandbox broke off, or answered with something else than HTTP.
+    #[error(
+        "the server at port {port} closed the connection, or its answer is none of HTTP/1.1: look at its output"
+    )]
+    PortBroken {
+        /// The port.
+        port: u16,
+    },
     /// An id cannot be spelled.
     #[error(transparent)]
     Id(#[from] policy::IdError),

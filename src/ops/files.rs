@@ -5,6 +5,7 @@ use std::io::Read;
 
 use policy::{RelPath, TreeId};
 use storage::encoding::{self, TextEncoding};
+use storage::files::Entry;
 use storage::patch::{FilePatch, PatchOptions, Patched};
 use storage::text::{self, Lines, Replacement};
 use storage::tree::{Child, Opened, Walked};
@@ -191,6 +192,26 @@ impl Service {
                 self.work(job, move || read_from(&files, &path, range, limit)).await
             }
         }
+    }
+
+    /// Tells what `path` itself is, and of a link where it points to.
+    ///
+    /// # Errors
+    /// As [`storage::Files::look`].
+    pub async fn look(&self, id: TreeId, path: RelPath) -> Result<(Stat, Layer, Option<String>)> {
+        let job = Job::read(&id);
+        let files = self.store.files(id);
+        self.work(job, move || Ok(files.look(&path)?)).await
+    }
+
+    /// Lists the directory `path`, each link with where it points to.
+    ///
+    /// # Errors
+    /// As [`storage::Files::list_with_links`].
+    pub async fn list_with_links(&self, id: TreeId, path: RelPath) -> Result<Vec<Entry>> {
+        let job = Job::read(&id);
+        let files = self.store.files(id);
+        self.work(job, move || Ok(files.list_with_links(&path)?)).await
     }
 
     /// Lists the directory `path`.

@@ -10,6 +10,7 @@ pub mod error;
 pub mod events;
 pub mod files;
 pub mod pieces;
+pub mod ports;
 pub mod readiness;
 pub mod registry;
 pub mod remote;
@@ -19,8 +20,10 @@ pub mod sandboxes;
 pub mod search;
 pub mod skills;
 pub mod snapshots;
+pub mod stopping;
 pub mod sweep;
 pub mod upload;
+pub mod users;
 pub mod versions;
 pub mod write;
 
@@ -28,7 +31,7 @@ use std::sync::Arc;
 
 use exec::{HostReport, Launcher};
 use policy::environment::Configured;
-use policy::{ArchiveLimits, CommandPolicy, FileLimits, RunLimits};
+use policy::{ArchiveLimits, CommandPolicy, FileLimits, PortLimits, RunLimits};
 use storage::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -48,6 +51,8 @@ use events::EventTable;
 use readiness::Readiness;
 use run::table::RunTable;
 use run::under_way::UnderWay;
+use run::unnamed::UnnamedRuns;
+use stopping::Stopping;
 pub use versions::FileDifference;
 
 /// Everything an operation needs.
@@ -64,6 +69,8 @@ pub struct Service {
     pub commands: CommandPolicy,
     /// Variables that every command gets.
     pub environment: Configured,
+    /// The directories of programs, as commands find them, separated by `:`.
+    pub search_path: String,
     /// The network that commands may reach at most, and without a word of the request.
     pub network: exec::Network,
     /// The way out for commands that may use it.
@@ -86,10 +93,16 @@ pub struct Service {
     pub background: Permits,
     /// The terminals of each user.
     pub terminals: Permits,
+    /// The connections to ports of each user.
+    pub port_permits: Permits,
+    /// Bounds on connections to ports.
+    pub port_limits: PortLimits,
     /// The runs of each user with undecided changes.
     pub undecided: Permits,
     /// Runs that have names.
     pub table: RunTable,
+    /// Runs under way that have none.
+    pub unnamed: UnnamedRuns,
     /// The trees whose events have listeners.
     pub events: EventTable,
     /// Which sandboxes have how many runs under way.
@@ -106,7 +119,9 @@ pub struct Service {
     pub metrics: Arc<Metrics>,
     /// The way of spans to a collector, where there is one.
     pub spans: Option<Arc<Spans>>,
-    /// Set when runs are to be killed.
+    /// How far a stop of the service has come.
+    pub stopping: Stopping,
+    /// Set when runs are to be dropped.
     pub stop: CancellationToken,
 }
 

@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | [`request`], [`fingerprint`] | what is asked for, and whether it is the same as before |
 //! | [`id`], [`table`], [`record`] | runs that have a name, and what can be done with them by it |
+//! | [`unnamed`] | runs without a name, as long as they go on |
 //! | [`under_way`] | which sandboxes have how many runs, named or not |
 //! | [`plan`], [`task`] | what a command will see, and a run from its permit to its result |
 //! | [`session`] | how a run that has a name begins, and its task |
 //! | [`remote`], [`confined`] | one that a remote backend makes, and what is said of the walls around a run |
+//! | [`seat`] | who sits before a terminal |
 //! | [`attended`] | one that ends with the caller that waits for it |
 //! | [`pending`] | what a run did aside, until a caller decides about it |
 //! | [`changes`] | which files a run made, changed and removed |
@@ -28,16 +30,21 @@ pub mod record;
 mod remote;
 mod request;
 mod ring;
+pub mod seat;
 pub mod session;
 pub mod table;
 mod task;
 pub mod under_way;
+pub mod unnamed;
 
 use std::sync::Arc;
 
+use exec::Live;
 use policy::TreeId;
+use tokio::sync::{mpsc, oneshot};
 
 use self::fingerprint::Fingerprint;
+use self::id::ExecId;
 pub use self::request::{Command, Commit, RunOutcome, RunRequest, Skills};
 use super::Service;
 use super::error::{Error, Result};
@@ -65,17 +72,33 @@ impl Service {
         backend: Option<Arc<Backend>>,
         request: RunRequest,
     ) -> Result<RunOutcome> {
-        if self.stop.is_cancelled() {
+        if self.stopping.has_begun() {
             return Err(Error::Stopping);
         }
         if let Some(backend) = backend {
             return self.run_remotely(id, backend, request).await;
         }
+        let command = request.command.shown();
         let planned = self.plan(&id, request, None).await?;
         let permit = self.permits.take(id.user()).await?;
         let service = Arc::clone(self);
-        let run = self.runs.spawn(async move { service.run_planned(permit, planned, None).await });
-        let (outcome, _) = run.await.map_err(|_| Error::Panicked)??;
-        Ok(outcome)
+        let listed = self.unnamed.enter(ExecId::fresh()?, id, command);
+        let run = self.runs.spawn(async move {
+            // Nobody takes its output as it comes; the result has all of it.
+            let live = Live {
+                output: mpsc::channel(1).0,
+                input: None,
+                begun: oneshot::channel().0,
+                kill: listed.killed.clone(),
+                terminal: None,
+            };
+            let ended = service.run_planned(permit, planned, Some(live)).await;
+            drop(listed);
+            ended.map(|(mut outcome, _)| {
+                service.stopping.explain(&mut outcome.result);
+                outcome
+            })
+        });
+        run.await.map_err(|_| Error::Panicked)?
     }
 }

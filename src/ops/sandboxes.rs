@@ -151,7 +151,7 @@ impl Service {
     }
 
     /// Waits until `until` at most for the runs of a sandbox that are to end before it is removed, and ends them with `force`.
-    async fn empty_until(&self, id: &WorkspaceId, removal: Removal, until: Instant) {
+    pub(super) async fn empty_until(&self, id: &WorkspaceId, removal: Removal, until: Instant) {
         if removal.force {
             self.under_way.stop(id);
             self.table.discard_in(id);

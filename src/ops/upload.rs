@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use policy::{AgentId, Scope, SkillId, UserId};
-use storage::archive::{self, Charset, NameEncoding, Options, Plan, Skipped};
-use storage::{Published, Shelf, Spool};
+use policy::{AgentId, ArchiveLimits, Scope, SkillId, UserId};
+use storage::archive::{self, Charset, Compression, NameEncoding, Options, Plan, PlannedSkill, Skipped};
+use storage::{Leftovers, Published, Shelf, Spool, Store};
 
 use super::Service;
 use super::admission::{Job, Weight};
@@ -14,8 +14,17 @@ use super::error::{Error, Result};
 pub struct Archive {
     /// The spool it was received in.
     pub spool: Spool,
-    /// The name it was sent under, without directories.
+    /// The name it was sent under.
     pub file_name: Option<String>,
+}
+
+/// How archives are taken in.
+#[derive(Clone, Copy, Debug)]
+struct Intake {
+    scope: Scope,
+    charset: Charset,
+    /// Whether nothing is published.
+    dry_run: bool,
 }
 
 /// The outcome of an upload.
@@ -29,17 +38,24 @@ pub struct Uploaded {
     pub skipped: Vec<Skipped>,
     /// How many paths were left out.
     pub skipped_total: usize,
+    /// What is wrong with an archive as a whole, one sentence each.
+    pub warnings: Vec<String>,
 }
 
 /// One skill of an upload.
 #[derive(Debug)]
 pub struct UploadedSkill {
-    /// The published skills.
+    /// What it became, or would become.
     pub published: Published,
-    /// Files in it.
-    pub files: usize,
-    /// Bytes in them.
-    pub bytes: u64,
+    /// What was found in the archive.
+    pub planned: PlannedSkill,
+}
+
+/// The archives of one upload, planned.
+struct Planned {
+    plans: Vec<(Spool, Plan)>,
+    /// Of each skill: its archive, and its number there.
+    sources: HashMap<SkillId, (usize, usize)>,
 }
 
 impl Service {
@@ -55,84 +71,125 @@ impl Service {
         charset: Charset,
         archives: Vec<Archive>,
     ) -> Result<Uploaded> {
+        self.take_in(Intake { scope, charset, dry_run: false }, user, agent, archives).await
+    }
+
+    /// Does everything that [`Service::upload`] does but publish, and tells what would be published.
+    ///
+    /// # Errors
+    /// As [`Service::upload`].
+    pub async fn rehearse_upload(
+        &self,
+        scope: Scope,
+        user: UserId,
+        agent: AgentId,
+        charset: Charset,
+        archives: Vec<Archive>,
+    ) -> Result<Uploaded> {
+        self.take_in(Intake { scope, charset, dry_run: true }, user, agent, archives).await
+    }
+
+    async fn take_in(
+        &self,
+        intake: Intake,
+        user: UserId,
+        agent: AgentId,
+        archives: Vec<Archive>,
+    ) -> Result<Uploaded> {
         let store = self.store.clone();
         let limits = self.archive_limits.clone();
         let job = Job::of(&user, Weight::Long);
         let uploaded = self.publishing(job, move |shelves| {
-            let mut plans: Vec<(Spool, Plan)> = Vec::new();
-            let mut sources: HashMap<SkillId, (usize, usize)> = HashMap::new();
-            for Archive { spool, file_name } in archives {
-                let fallback_name = file_name.as_deref().map(stem);
-                let options = Options { limits: limits.clone(), charset, fallback_name };
-                let plan = archive::plan(spool.file(), &options)?;
-                for (index, skill) in plan.skills.iter().enumerate() {
-                    if sources.insert(skill.id.clone(), (plans.len(), index)).is_some() {
-                        let message = format!("skill `{}` is in two archives: send it once", skill.id);
-                        return Err(Error::Invalid(message));
-                    }
-                }
-                plans.push((spool, plan));
-            }
-            let mut ids: Vec<SkillId> = sources.keys().cloned().collect();
+            let Intake { scope, dry_run, .. } = intake;
+            let planned = Planned::read(&store, &limits, intake, &user, &agent, archives)?;
+            let mut ids: Vec<SkillId> = planned.sources.keys().cloned().collect();
             ids.sort_unstable();
-            let owner = (scope == Scope::Overlay).then(|| user.clone());
-            let shelf =
-                |skill: &SkillId| Shelf { agent: agent.clone(), skill: skill.clone(), user: owner.clone() };
-            shelves.extend(ids.iter().map(shelf));
-            let mut counts = HashMap::new();
-            // Unpacked files are in no tree before all of them are.
             let mut flight = store.flight(&user);
-            let unpacked = plans.iter().flat_map(|(_, plan)| &plan.skills);
+            // Unpacked files are in no tree before all of them are.
+            let unpacked = planned.plans.iter().flat_map(|(_, plan)| &plan.skills);
             flight.take(unpacked.fold(0_u64, |sum, skill| sum.saturating_add(skill.bytes)))?;
-            let publication = store.publish(scope, &user, &agent, &ids, &mut |id, into| {
-                let source = sources.get(id).and_then(|(plan, skill)| {
-                    let (spool, plan) = plans.get(*plan)?;
-                    Some((spool.file(), plan.skills.get(*skill)?))
-                });
-                let Some((file, skill)) = source else {
-                    return Err(storage::Error::NotFound(id.to_string()));
-                };
-                let extracted = archive::extract(file, skill, into)?;
-                counts.insert(id.clone(), (extracted.files, extracted.bytes));
-                Ok(Some(extracted))
-            })?;
-            let skills = publication.skills.into_iter().map(|published| {
-                let (files, bytes) = counts.get(&published.skill).copied().unwrap_or_default();
-                UploadedSkill { published, files, bytes }
-            });
-            let skills = skills.collect();
-            let plans = plans.into_iter().map(|(_, plan)| plan);
-            let (mut charsets, mut skipped, mut skipped_total) = (Vec::new(), Vec::new(), 0);
-            for plan in plans {
-                charsets.push(plan.charset);
-                skipped.extend(plan.skipped);
-                skipped_total += plan.skipped_total;
-            }
-            Ok((Uploaded { skills, charsets, skipped, skipped_total }, publication.leftovers))
+            let mut fill = |id: &SkillId, into: &storage::Dir| {
+                let (file, skill) =
+                    planned.source(id).ok_or_else(|| storage::Error::NotFound(id.to_string()))?;
+                archive::extract(file, skill, into).map(Some)
+            };
+            let (published, leftovers) = if dry_run {
+                (store.rehearse(scope, &user, &agent, &ids, &mut fill)?, Leftovers::default())
+            } else {
+                let owner = (scope == Scope::Overlay).then(|| user.clone());
+                shelves.extend(ids.iter().map(|skill| Shelf {
+                    agent: agent.clone(),
+                    skill: skill.clone(),
+                    user: owner.clone(),
+                }));
+                let publication = store.publish(scope, &user, &agent, &ids, &mut fill)?;
+                (publication.skills, publication.leftovers)
+            };
+            Ok((planned.outcome(published), leftovers))
         });
         uploaded.await
     }
 }
 
-/// A file's name without directories and without its last ending.
-fn stem(name: &str) -> String {
-    let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
-    match name.rsplit_once('.') {
-        Some((stem, _)) if !stem.is_empty() => stem.to_owned(),
-        _ => name.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_stem_of_an_upload_names_the_skill() {
-        for (name, expected) in
-            [("demo.zip", "demo"), ("C:\\up\\数据.zip", "数据"), ("a/b.tar.zip", "b.tar"), (".zip", ".zip")]
-        {
-            assert_eq!(stem(name), expected);
+impl Planned {
+    fn read(
+        store: &Store,
+        limits: &ArchiveLimits,
+        intake: Intake,
+        user: &UserId,
+        agent: &AgentId,
+        archives: Vec<Archive>,
+    ) -> Result<Self> {
+        let mut planned = Self { plans: Vec::new(), sources: HashMap::new() };
+        for Archive { spool, file_name } in archives {
+            let spool = match Compression::of(spool.file())? {
+                None => spool,
+                Some(compression) => {
+                    let mut plain = store.spool(user)?;
+                    compression.unpack(spool.file(), limits, |bytes| plain.write(bytes))?;
+                    plain
+                }
+            };
+            let options = Options { limits: limits.clone(), charset: intake.charset, file_name };
+            let mut is_known = |id: &SkillId, name: &str| store.declares(intake.scope, user, agent, id, name);
+            let plan = archive::plan_beside(spool.file(), &options, &mut is_known)?;
+            for (index, skill) in plan.skills.iter().enumerate() {
+                if planned.sources.insert(skill.id.clone(), (planned.plans.len(), index)).is_some() {
+                    let message = format!("skill `{}` is in two archives: send it once", skill.id);
+                    return Err(Error::Invalid(message));
+                }
+            }
+            planned.plans.push((spool, plan));
         }
+        Ok(planned)
+    }
+
+    fn source(&self, id: &SkillId) -> Option<(&std::fs::File, &PlannedSkill)> {
+        let (archive, skill) = self.sources.get(id)?;
+        let (spool, plan) = self.plans.get(*archive)?;
+        Some((spool.file(), plan.skills.get(*skill)?))
+    }
+
+    fn outcome(mut self, published: Vec<Published>) -> Uploaded {
+        let mut uploaded = Uploaded {
+            skills: Vec::with_capacity(published.len()),
+            charsets: Vec::new(),
+            skipped: Vec::new(),
+            skipped_total: 0,
+            warnings: Vec::new(),
+        };
+        let mut found: HashMap<SkillId, PlannedSkill> = HashMap::new();
+        for (_, plan) in &mut self.plans {
+            found.extend(plan.skills.drain(..).map(|skill| (skill.id.clone(), skill)));
+            uploaded.charsets.push(plan.charset);
+            uploaded.skipped.append(&mut plan.skipped);
+            uploaded.skipped_total += plan.skipped_total;
+            uploaded.warnings.append(&mut plan.warnings);
+        }
+        uploaded.skills.extend(published.into_iter().filter_map(|published| {
+            let planned = found.remove(&published.skill)?;
+            Some(UploadedSkill { published, planned })
+        }));
+        uploaded
     }
 }

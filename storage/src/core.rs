@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod accounts;
+pub(crate) mod copies;
 pub(crate) mod count;
 pub(crate) mod flights;
 pub(crate) mod growth;
@@ -12,7 +13,6 @@ pub mod open;
 pub(crate) mod snapshot_locks;
 pub mod spool;
 pub mod store;
-pub(crate) mod temporaries;
 pub(crate) mod uptime;
 pub mod usage;
 pub(crate) mod uses;

@@ -2,10 +2,13 @@
 
 pub mod cached;
 mod copy;
+mod look;
 pub mod patch;
 pub mod search;
 pub mod text;
 pub mod watch;
+
+pub use self::look::Entry;
 
 use std::borrow::Cow;
 use std::ffi::OsString;

@@ -22,6 +22,7 @@
 //!   manifests/{snapshot}                    what a snapshot of the workspace holds
 //!   objects/{xx}/{digest}                   contents of files that snapshots hold
 //!   unfinished                              there while objects may lie about that no manifest names
+//! .filesecbox/aliases/{name}               links to programs that the host has under another name; made at each start
 //! .filesecbox/keys/, audit/, registry/      the service's, which lie here for company only
 //! ```
 
@@ -52,10 +53,15 @@ pub(crate) const WORK: &str = ".filesecbox/work";
 /// The directories of live views.
 pub(crate) const VIEWS: &str = ".filesecbox/views";
 
+/// Links to programs that the host has under another name.
+pub(crate) const ALIASES: &str = ".filesecbox/aliases";
+
 /// The baselines of all agents.
 pub(crate) const BASELINE: &str = "skill/baseline";
 /// The bases of all overlays.
 pub(crate) const BASES: &str = ".filesecbox/bases";
+/// All overlays.
+pub(crate) const OVERLAYS: &str = "skill/overlay";
 /// All workspaces.
 pub(crate) const WORKSPACES: &str = "sandbox";
 /// All home directories of commands.
@@ -66,9 +72,9 @@ pub(crate) const KEPT: &str = ".filesecbox/kept";
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 15] = [
+pub(crate) const DIRECTORIES: [&str; 16] = [
     BASELINE,
-    "skill/overlay",
+    OVERLAYS,
     WORKSPACES,
     OWN,
     STAGE,
@@ -82,6 +88,7 @@ pub(crate) const DIRECTORIES: [&str; 15] = [
     HOMES,
     KEPT,
     SANDBOXES,
+    ALIASES,
 ];
 
 /// Every file in [`OWN`] that a start reads.
@@ -107,7 +114,7 @@ pub(crate) fn baseline(agent: &AgentId) -> Result<RelPath> {
 
 /// The overlays of one user with one agent.
 pub(crate) fn overlay(user: &UserId, agent: &AgentId) -> Result<RelPath> {
-    place(&["skill/overlay", user.as_str(), agent.as_str()])
+    place(&[OVERLAYS, user.as_str(), agent.as_str()])
 }
 
 /// A workspace.

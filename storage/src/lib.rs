@@ -45,9 +45,11 @@ pub use layers::tree::{self, Tree};
 pub use layers::view::{self as live, Guests, LiveOptions, OwnerSwap};
 pub use policy::WorkspaceId;
 pub use policy::attachment::Role;
+pub use policy::skill_md as metadata;
 pub use runs::{
     Absorbed, Attachment, Difference, Differing, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun,
 };
+pub use skills::archive;
 pub use skills::list::Skill;
 pub use skills::provenance::{Shelf, Standing};
 pub use skills::publish::{Publication, Published};
@@ -55,8 +57,7 @@ pub use skills::pull::{Prefer, Pulled};
 pub use skills::sides::{Side, Sides};
 pub use skills::status::{Change, Changed, SkillStatus, Status};
 pub use skills::versions::KeptVersion;
-pub use skills::{archive, metadata};
 pub use stat::{ETag, Kind, Layer, Stat, Use};
 pub use version::{Contents, Version};
 pub use workspaces::snapshots::{self as snapshot, Forked, Snapshot, SnapshotId, SnapshotNote, Snapshots};
-pub use workspaces::{SandboxFacts, Swept};
+pub use workspaces::{Agent, AgentFacts, SandboxFacts, Swept};

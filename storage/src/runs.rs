@@ -6,7 +6,8 @@
 //! * through its *live view* ([`crate::layers::live`]), where the host lets the service mount: what the command changes is
 //!   changed, at once;
 //! * *materialised*: copied into `work/`, run in, and compared with what it was before; the difference is *absorbed*
-//!   into the overlay, deletions as whiteouts. Changes that the service makes to the overlay during the run stay,
+//!   into the overlay, deletions as whiteouts. Runs at the same time share the copy, and it stays for the next one
+//!   ([`crate::core::copies`]). Changes that the service makes to the overlay during the run stay,
 //!   unless the command changed the same entry: then the command, which ended later, wins.
 //!
 //! Where a run stands ([`Placement`]) is another matter: at the paths of the host, or at paths of its own to which the
@@ -20,10 +21,10 @@ mod gauge;
 mod materialise;
 mod points;
 mod steps;
-mod temporary;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use policy::attachment::{HOME, TEMPORARY};
 use policy::{RelPath, SkillId, TreeId, View, WorkspaceId};
@@ -32,9 +33,9 @@ pub use self::absorbed::Absorbed;
 pub use self::attach::Attachment;
 pub use self::difference::{Difference, Differing};
 pub use self::gauge::{Gauge, GaugeKey, Look};
-use self::materialise::{Copy, give};
+use self::materialise::give;
 use self::points::MountPoints;
-use self::temporary::Temporary;
+use crate::core::copies::{Copy, CopyLease, copy_name};
 use crate::core::store::Store;
 use crate::core::usage::Ceiling;
 use crate::dir::Dir;
@@ -43,9 +44,10 @@ use crate::layers::view::ViewLease;
 use crate::layout;
 use crate::workspaces::Occupant;
 
-/// Entries of the directory of temporary directories that are looked at, at the start of a run. A command may put any
-/// number there.
-const LEFT_OVER_MAX: usize = 1000;
+/// The name of the directory for temporary files in a home. It belongs to the user and agent, outlives their runs and
+/// counts with their home.
+const TEMPORARY_NAME: &str = "tmp";
+const TEMPORARY_MODE: u32 = 0o700;
 
 /// Skills that one run of a workspace may see.
 pub const RUN_SKILLS_MAX: usize = 64;
@@ -76,8 +78,9 @@ pub struct PreparedRun {
     /// The mount points that the workspace holds for the run.
     _points: Option<MountPoints>,
     home: Dir,
-    own: Temporary,
     run: OsString,
+    /// Whether what it did to copies that it shares was taken in.
+    is_absorbed: AtomicBool,
     /// Given back last: until then no request removes home and workspace.
     occupant: Occupant,
 }
@@ -90,7 +93,18 @@ struct Seen {
 
 enum By {
     Live(ViewLease),
+    /// A copy that other runs in the skill share.
+    Shared(CopyLease),
+    /// A copy of the run's own.
     Copy(Copy),
+}
+
+/// How a run is to see a skill.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    Live,
+    Shared,
+    Apart,
 }
 
 /// A run that nothing was made for yet: what it will see, known before it costs anything.
@@ -111,10 +125,9 @@ impl Store {
     /// Plans a run in the tree `id`; one in a workspace may see `skills` too, of the same user and agent.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for more than [`RUN_SKILLS_MAX`] skills, and for any of them in a run of a skill or
-    /// one that is not [`Placement::Mounted`].
+    /// [`Error::Unsupported`] for more than [`RUN_SKILLS_MAX`] skills, and for any of them in a run of a skill.
     pub fn plan_run(&self, id: &TreeId, placement: Placement, skills: &[SkillId]) -> Result<PlannedRun> {
-        check_skills(id, placement, skills)?;
+        check_skills(id, skills)?;
         let run = self.inner.stage.fresh_name();
         let place = |place: RelPath| self.root_path().join(place.as_str());
         let home = place(layout::packages(id.user(), id.agent())?);
@@ -122,7 +135,7 @@ impl Store {
             TreeId::Workspace(user, agent) => (place(layout::workspace(user, agent)?), Vec::new()),
             TreeId::Skill(user, agent, skill) => {
                 let layers = [layout::overlay(user, agent)?, layout::baseline(agent)?];
-                let tree = place(RelPath::parse(layout::WORK)?).join(&run);
+                let tree = self.copy_path(&copy_name(id));
                 (tree, layers.map(|layer| place(layer).join(skill.as_str())).to_vec())
             }
         };
@@ -130,13 +143,14 @@ impl Store {
         let owner = self.owner(id);
         let (view, temporary) = match placement {
             Placement::InPlace => {
-                let temporary = home.join("tmp").join(&run);
-                (View { tree, scratch: home, sandbox_path, aliases, owner }, temporary)
+                let temporary = home.join(TEMPORARY_NAME);
+                (View { tree, scratch: home, skills: Vec::new(), sandbox_path, aliases, owner }, temporary)
             }
             Placement::Mounted => {
                 let aliases = if aliases.is_empty() { vec![tree] } else { aliases };
                 let (tree, scratch) = (PathBuf::from(&sandbox_path), PathBuf::from(HOME));
-                (View { tree, scratch, sandbox_path, aliases, owner }, PathBuf::from(TEMPORARY))
+                let skills = Vec::new();
+                (View { tree, scratch, skills, sandbox_path, aliases, owner }, PathBuf::from(TEMPORARY))
             }
         };
         let mut once: Vec<SkillId> = Vec::new();
@@ -144,6 +158,10 @@ impl Store {
             if !once.contains(skill) {
                 once.push(skill.clone());
             }
+        }
+        let mut view = view;
+        if placement == Placement::InPlace {
+            view.skills = once.iter().map(|skill| self.copy_path(&copy_name(&skill_of(id, skill)))).collect();
         }
         Ok(PlannedRun {
             store: self.clone(),
@@ -165,9 +183,9 @@ impl Store {
         self.plan_run(id, Placement::InPlace, &[])?.prepare()
     }
 
-    /// The directory of the runs' temporary directories, swept of those that a crash left.
-    fn temporaries(&self, id: &TreeId, home: &Dir) -> Result<Dir> {
-        let name = OsStr::new("tmp");
+    /// The directory for temporary files in the home of the workspace `id`; it belongs to `owner`.
+    fn temporary_dir(&self, id: &TreeId, home: &Dir, owner: Option<u32>) -> Result<Dir> {
+        let name = OsStr::new(TEMPORARY_NAME);
         let dir = match home.ensure_dir(name) {
             // A command may put anything in its home. It must not lock itself out for ever.
             Err(Error::NotADirectory(_) | Error::Escape(_)) => {
@@ -177,22 +195,25 @@ impl Store {
             Err(Error::Closed(_)) => home.open_closed_dir(name)?,
             made => made?,
         };
-        for entry in dir.first_entries(LEFT_OVER_MAX)? {
-            if self.inner.stage.is_left_over(&entry.name)
-                && let Err(error) = dir.remove_tree(&entry.name)
-            {
-                tracing::warn!(
-                    %error,
-                    "failed to remove temporary files of an ended run: they stay until the next run"
-                );
-            }
+        if dir.stat()?.mode != TEMPORARY_MODE {
+            dir.set_mode(TEMPORARY_MODE)?;
         }
+        give(&dir, owner)?;
         Ok(dir)
     }
 
-    /// Lets a command see the skill `id`.
-    fn see(&self, id: TreeId, placement: Placement, copy: &OsStr) -> Result<Seen> {
-        if placement == Placement::Mounted && self.live().is_ok() {
+    /// The path of the copy `name` on the host.
+    fn copy_path(&self, name: &OsStr) -> PathBuf {
+        self.root_path().join(layout::WORK).join(name)
+    }
+
+    /// Lets a command see the skill `id`; `copy` is the name of a copy of its own, if it is to have one.
+    fn see(&self, id: TreeId, sight: Sight, copy: &OsStr) -> Result<Seen> {
+        if sight == Sight::Shared {
+            let lease = self.enter_copy(&id, self.owner(&id))?;
+            return Ok(Seen { id, by: By::Shared(lease) });
+        }
+        if sight == Sight::Live && self.live().is_ok() {
             match self.enter(&id) {
                 Ok(seat) => return Ok(Seen { id, by: By::Live(seat) }),
                 // A mount that the kernel refuses this once must not cost the user the run.
@@ -211,7 +232,12 @@ impl Store {
     }
 }
 
-fn check_skills(id: &TreeId, placement: Placement, skills: &[SkillId]) -> Result<()> {
+/// A skill of the user and agent of `id`.
+fn skill_of(id: &TreeId, skill: &SkillId) -> TreeId {
+    TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone())
+}
+
+fn check_skills(id: &TreeId, skills: &[SkillId]) -> Result<()> {
     let refused = |message: &str| Err(Error::Unsupported(message.to_owned()));
     if skills.is_empty() {
         return Ok(());
@@ -219,14 +245,11 @@ fn check_skills(id: &TreeId, placement: Placement, skills: &[SkillId]) -> Result
     if skills.len() > RUN_SKILLS_MAX {
         return refused(&format!("a command sees at most {RUN_SKILLS_MAX} skills: name fewer"));
     }
-    match (id, placement) {
-        (TreeId::Skill(..), _) => {
+    match id {
+        TreeId::Skill(..) => {
             refused("a command of a skill sees that skill only: run it in the workspace to see several")
         }
-        (TreeId::Workspace(..), Placement::InPlace) => refused(
-            "skills cannot be mounted into the workspace on this host: run the command in the skill itself",
-        ),
-        (TreeId::Workspace(..), Placement::Mounted) => Ok(()),
+        TreeId::Workspace(..) => Ok(()),
     }
 }
 
@@ -253,7 +276,7 @@ impl PlannedRun {
             || self.skills.iter().map(skill).any(|skill| self.store.awaits_publication(&skill))
     }
 
-    /// The run's own temporary directory, as the command knows it.
+    /// The directory for temporary files, as the command knows it.
     #[must_use]
     pub fn temporary(&self) -> &std::path::Path {
         &self.temporary
@@ -266,6 +289,9 @@ impl PlannedRun {
     pub fn aside(mut self) -> Result<Self> {
         self.is_aside = true;
         if !matches!(self.id, TreeId::Workspace(..)) {
+            if self.placement == Placement::InPlace {
+                self.view.tree = self.store.copy_path(&self.run);
+            }
             return Ok(self);
         }
         if !self.skills.is_empty() {
@@ -274,7 +300,7 @@ impl PlannedRun {
             return Err(Error::Unsupported(message.to_owned()));
         }
         if self.placement == Placement::InPlace {
-            let copy = self.store.root_path().join(layout::WORK).join(&self.run);
+            let copy = self.store.copy_path(&self.run);
             self.view.aliases.push(std::mem::replace(&mut self.view.tree, copy));
         }
         Ok(self)
@@ -305,15 +331,7 @@ impl PlannedRun {
         }
         give(&home, owner)?;
         store.unite(&WorkspaceId::of(&id));
-        let temporaries = store.temporaries(&WorkspaceId::of(&id).workspace(), &home)?;
-        give(&temporaries, owner)?;
-        let own = match placement {
-            // The directory's path is the run's own, and is told before the directory is made.
-            Placement::InPlace => Temporary::make(run.clone(), &temporaries, owner)?,
-            Placement::Mounted => {
-                Temporary::reuse(&store.inner.temporaries, home_place, &temporaries, &run, owner)?
-            }
-        };
+        drop(store.temporary_dir(&WorkspaceId::of(&id).workspace(), &home, owner)?);
         // From here on, dropping it removes what was made.
         let mut prepared = PreparedRun {
             store,
@@ -324,13 +342,13 @@ impl PlannedRun {
             ceilings,
             _points: None,
             home,
-            own,
             run,
+            is_absorbed: AtomicBool::new(false),
             occupant,
         };
         let store = &prepared.store;
         match &prepared.id {
-            TreeId::Workspace(user, agent) => {
+            TreeId::Workspace(..) => {
                 {
                     // Not while a first change is about to put its own directory in place.
                     let _held = store.inner.locks.read(&prepared.id);
@@ -341,18 +359,27 @@ impl PlannedRun {
                     let copy = store.materialise(&prepared.id, &prepared.run, prepared.view.owner)?;
                     prepared.skills.push(Seen { id: prepared.id.clone(), by: By::Copy(copy) });
                 }
+                let sight = match placement {
+                    Placement::Mounted => Sight::Live,
+                    Placement::InPlace => Sight::Shared,
+                };
                 for skill in &skills {
-                    let tree = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
-                    let seen = store.see(tree, placement, &store.inner.stage.fresh_name())?;
+                    let tree = skill_of(&prepared.id, skill);
+                    let seen = store.see(tree, sight, &store.inner.stage.fresh_name())?;
                     prepared.skills.push(seen);
                 }
                 if !skills.is_empty() {
-                    prepared._points = Some(store.mount_points(&prepared.id, &skills)?);
+                    let links = (placement == Placement::InPlace).then_some(prepared.view.skills.as_slice());
+                    prepared._points = Some(store.mount_points(&prepared.id, &skills, links)?);
                 }
             }
             TreeId::Skill(..) => {
-                let placement_of_skill = if is_aside { Placement::InPlace } else { placement };
-                let seen = store.see(prepared.id.clone(), placement_of_skill, &prepared.run)?;
+                let sight = match placement {
+                    _ if is_aside => Sight::Apart,
+                    Placement::Mounted => Sight::Live,
+                    Placement::InPlace => Sight::Shared,
+                };
+                let seen = store.see(prepared.id.clone(), sight, &prepared.run)?;
                 prepared.skills.push(seen);
             }
         }
@@ -369,7 +396,7 @@ impl PreparedRun {
         &self.view
     }
 
-    /// The run's own temporary directory, as the command knows it.
+    /// The directory for temporary files, as the command knows it.
     #[must_use]
     pub fn temporary(&self) -> &std::path::Path {
         &self.temporary
@@ -384,7 +411,7 @@ impl PreparedRun {
     /// Tells whether there will be anything to absorb: a command works on copies, not on the trees themselves.
     #[must_use]
     pub fn is_copy(&self) -> bool {
-        self.copies().next().is_some()
+        self.skills.iter().any(|seen| !matches!(seen.by, By::Live(_)))
     }
 
     /// Has the kernel keep the trees of the run within what they may take.
@@ -399,31 +426,35 @@ impl PreparedRun {
         for (seen, ceiling) in self.skills.iter().zip(ceilings) {
             match &seen.by {
                 By::Live(_) => self.store.allot(&seen.id, *ceiling),
+                By::Shared(lease) => {
+                    if let Some(copy) = &lease.copy().copy.lock().made {
+                        self.store.allot_copy(&seen.id, &copy.dir, copy.taken(), *ceiling);
+                    }
+                }
                 By::Copy(copy) => self.store.allot_copy(&seen.id, &copy.dir, copy.taken(), *ceiling),
             }
         }
     }
 
+    /// The copies that are the run's own.
     fn copies(&self) -> impl Iterator<Item = (&TreeId, &Copy)> {
         self.skills.iter().filter_map(|seen| match &seen.by {
             By::Copy(copy) => Some((&seen.id, copy)),
-            By::Live(_) => None,
+            By::Live(_) | By::Shared(_) => None,
         })
     }
 }
 
 impl Drop for PreparedRun {
     fn drop(&mut self) {
-        // Each for itself: the command may have removed or replaced `tmp`.
-        let temporary = || match self.home.open_dir_entry(OsStr::new("tmp")) {
-            Err(Error::NotFound(_) | Error::NotADirectory(_)) => Ok(()),
-            tmp => self.own.end(&tmp?, self.view.owner),
-        };
-        if let Err(error) = temporary() {
-            tracing::warn!(
-                %error, run = ?self.run,
-                "failed to remove the temporary directory of a run: it stays until the next start"
-            );
+        if self.is_absorbed.load(Ordering::Relaxed) {
+            return;
+        }
+        for seen in &self.skills {
+            if let By::Shared(lease) = &seen.by {
+                // Its changes were not taken in. The next run that finds it alone begins with another copy.
+                lease.copy().copy.lock().is_doubtful = true;
+            }
         }
     }
 }

@@ -5,7 +5,6 @@ pub(crate) mod base;
 mod carry;
 mod download;
 pub mod list;
-pub mod metadata;
 pub mod provenance;
 pub mod publish;
 pub mod pull;

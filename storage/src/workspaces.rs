@@ -7,6 +7,7 @@
 //! | `used` | when each was used last |
 //! | `list` | which sandboxes there are, and what is known of them |
 //! | `kept` | setting an unused one aside, and bringing it back |
+//! | `users` | users and agents as a whole |
 //! | `remove` | removing one, on a request or because it is not used |
 
 mod kept;
@@ -15,7 +16,9 @@ mod occupants;
 mod remove;
 pub mod snapshots;
 mod used;
+mod users;
 
 pub use self::list::SandboxFacts;
 pub(crate) use self::occupants::Occupant;
 pub use self::remove::Swept;
+pub use self::users::{Agent, AgentFacts};

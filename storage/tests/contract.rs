@@ -368,6 +368,63 @@ fn a_link_that_stays_inside_is_followed_by_reads_and_writes_alike() {
 }
 
 #[test]
+fn an_absolute_link_leads_where_it_leads_inside_a_run() {
+    let mut content = Tree::of(&[("d/f", "1"), ("f", "own")]);
+    for (form, root) in [("skill", "/workspace/skills/s"), ("workspace", "/workspace")] {
+        content
+            .link(&format!("{form}-file"), &format!("{root}/d/f"))
+            .link(&format!("{form}-dir"), &format!("{root}//d/."))
+            .link(&format!("{form}-chain"), &format!("{root}/{form}-dir/../{form}-file"))
+            .link(&format!("{form}-new"), &format!("{root}/d/{form}-made"))
+            .link(&format!("{form}-root"), root)
+            .link(&format!("{form}-up"), &format!("{root}/../../../f"))
+            .link(&format!("{form}-loop"), &format!("{root}/{form}-loop"))
+            .link(&format!("{form}-beside"), &format!("{root}-2/f"))
+            .link(&format!("d/{form}-below"), &format!("{root}/f"));
+    }
+    content.link("host", "/etc/passwd").link("bare", "/").link("workspace-2", "/workspace2/f");
+    every_tree(&content, |Subject { files, kind, commands, .. }| {
+        let (own, other) = if kind == "workspace" { ("workspace", "skill") } else { ("skill", "workspace") };
+        for at in ["file", "dir/f", "chain", "root/d/f"] {
+            assert_eq!(read(files, &format!("{own}-{at}")).unwrap(), "1", "{kind}: {at}");
+        }
+        assert_eq!(read(files, &format!("d/{own}-below")).unwrap(), "own");
+        assert_eq!(files.stat(&path(&format!("{own}-dir"))).unwrap().0.kind, Kind::Directory);
+        assert_eq!(files.list(&path(&format!("{own}-dir"))).unwrap().len(), 3);
+        let walked = files.walk(&path(&format!("{own}-root")), 1, false).unwrap();
+        assert_eq!(walked.len(), files.list(&RelPath::root()).unwrap().len());
+        put(files, &format!("{own}-file"), "2");
+        append(files, &format!("{own}-dir/f"), "3").unwrap();
+        put(files, &format!("{own}-new"), "4");
+        assert_eq!(read(files, "d/f").unwrap(), "23");
+        assert_eq!(read(files, &format!("d/{own}-made")).unwrap(), "4");
+        files.make_dir(&path(&format!("{own}-dir/sub")), 0o755, false).unwrap();
+        rename(files, &format!("{own}-dir/sub"), &format!("{own}-root/moved")).unwrap();
+        remove(files, "moved").unwrap();
+        remove(files, &format!("d/{own}-made")).unwrap();
+        // What leads out of the tree, upwards, in circles, or to another tree, is no entry of this one.
+        let refused = ["up", "loop", "beside"].map(|link| format!("{own}-{link}"));
+        let foreign = ["host", "bare", "workspace-2"].map(str::to_owned);
+        for link in refused.iter().chain(&foreign) {
+            for result in [
+                files.stat(&path(link)).map(drop),
+                files.open(&path(link)).map(drop),
+                files.open(&path(&format!("{link}/passwd"))).map(drop),
+                files.list(&path(link)).map(drop),
+                write(files, link, b"2", &WriteOptions::default()).map(drop),
+                rename(files, "f", &format!("{link}/f")),
+            ] {
+                assert!(matches!(result, Err(Error::Escape(_))), "{kind}: {link}: {result:?}");
+            }
+        }
+        let elsewhere = files.open(&path(&format!("{other}-file"))).map(drop);
+        assert!(matches!(elsewhere, Err(Error::Escape(_) | Error::NotFound(_))), "{kind}: {elsewhere:?}");
+        assert_eq!(read(files, "f").unwrap(), "own");
+        assert!(!commands.join("workspace").exists() && !commands.join("skills").exists());
+    });
+}
+
+#[test]
 fn a_link_that_leaves_or_turns_in_circles_is_refused_by_every_operation() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("f"), "secret").unwrap();

@@ -672,7 +672,6 @@ fn a_workspace_has_the_places_of_skills_as_long_as_runs_need_them() {
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(matches!(prepare(&many).map(drop), Err(Error::Unsupported(_))));
         let plan = |id: &TreeId, placement| fixture.store.plan_run(id, placement, &[skill_id("s")]).map(drop);
-        assert!(matches!(plan(&workspace, Placement::InPlace), Err(Error::Unsupported(_))));
         assert!(matches!(plan(&s(), Placement::Mounted), Err(Error::Unsupported(_))));
     });
 }

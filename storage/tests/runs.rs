@@ -389,7 +389,7 @@ fn what_lies_too_deep_is_dropped_by_name_and_the_rest_is_absorbed() {
 }
 
 #[test]
-fn a_run_that_is_dropped_absorbs_nothing_and_leaves_nothing() {
+fn a_run_that_is_dropped_absorbs_nothing_and_its_changes_go_to_no_later_run() {
     let fixture = Fixture::new();
     fixture.baseline("s", &baseline());
     let prepared = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
@@ -399,7 +399,10 @@ fn a_run_that_is_dropped_absorbs_nothing_and_leaves_nothing() {
     drop(prepared);
     assert_eq!(read(&fixture.skill("u", "s"), "f").unwrap(), "1");
     fixture.assert_swept();
-    assert_eq!(fixture.own("packages/u/agent/tmp"), Vec::<String>::new());
+    assert_eq!(fixture.own("packages/u/agent/tmp"), ["t"]);
+    let next = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
+    assert_eq!(fs::read_to_string(next.view().tree.join("f")).unwrap(), "1");
+    assert_eq!(counts(&next.absorb().unwrap()), (0, 0, 0));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use fixture::{Fixture, Node, Tree, skip};
 use policy::{RelPath, Scope};
 use storage::Files;
 use storage::patch::{PatchOptions, parse};
-use storage::search::{GlobQuery, GrepQuery, Patience, Patterns};
+use storage::search::{GlobQuery, GrepQuery, Kinds, Patience, Patterns};
 
 const NAMES: [&str; 7] =
     ["a.txt", "src/b.py", "src/deep/c.py", "文档/说明.md", "with space.txt", "q\"uote.md", "d.md"];
@@ -265,6 +265,7 @@ fn lines_are_those_that_rg_finds() {
         let args = ["--no-config", "--no-ignore", "--files", "--glob", pattern];
         let Some(by_rg) = output("rg", &args, &root) else { return };
         let query = GlobQuery {
+            kinds: Kinds::File,
             include: Patterns::new(&[pattern]).unwrap(),
             exclude: Patterns::new::<&str>(&[]).unwrap(),
             path: RelPath::root(),

@@ -8,7 +8,7 @@ use crate::read;
 
 const EXAMPLE: &str = "docs/filesecbox.example.toml";
 /// The tables of a configuration; the first is the file itself.
-const TABLES: [&str; 17] = [
+const TABLES: [&str; 18] = [
     "",
     "isolation",
     "commands",
@@ -20,6 +20,7 @@ const TABLES: [&str; 17] = [
     "limits.snapshots",
     "limits.runs",
     "limits.sessions",
+    "limits.ports",
     "limits.connections",
     "workspaces",
     "access",
@@ -139,7 +140,7 @@ fn what_goes_by_itself_is_told_with_every_default() {
     // nothing that is kept.
     let is_about_keeping = |name: &str| {
         let is_of_connections =
-            name.starts_with("limits.connections.") || name.starts_with("commands.proxy.");
+            ["limits.connections.", "limits.ports.", "commands.proxy."].iter().any(|of| name.starts_with(of));
         let ends =
             ["idle_ms", "keep_ms", "keep_days", "keep_versions", ".ended", "ended_ms", "ended_per_user"];
         !is_of_connections && ends.iter().any(|end| name.ends_with(end))

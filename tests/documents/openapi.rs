@@ -23,14 +23,16 @@ fn operations() -> impl Iterator<Item = (String, &'static Value)> {
 fn the_openapi_document_the_router_and_the_api_document_list_the_same_operations() {
     let promised: BTreeSet<String> =
         operations().map(|(_, operation)| operation["x-heading"].as_str().unwrap().to_owned()).collect();
-    let routed = routed(&read("src/http/mod.rs"));
+    // What is passed on to other servers is no promise of this one's.
+    let is_promised = |operation: &String| !operation.starts_with("ANY ");
+    let routed: BTreeSet<String> = routed(&read("src/http/mod.rs")).into_iter().filter(is_promised).collect();
     let missing: Vec<_> = routed.difference(&promised).collect();
     let invented: Vec<_> = promised.difference(&routed).collect();
     assert!(
         missing.is_empty() && invented.is_empty(),
         "src/http/openapi lacks {missing:?} and has {invented:?}, which the router does not have"
     );
-    assert_eq!(promised, described());
+    assert_eq!(promised, described().into_iter().filter(is_promised).collect());
 }
 
 #[test]

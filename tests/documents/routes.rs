@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 const SKILL: &str = "/v1/skills/{u}/{a}/{s}";
-const METHODS: [&str; 6] = ["get", "head", "put", "post", "delete", "patch"];
+/// `any` is a route that takes every method, because what is sent there is for another server.
+const METHODS: [&str; 7] = ["get", "head", "put", "post", "delete", "patch", "any"];
 
 /// The operations of the router whose source this is, as `GET /path`; a route of both trees as `GET T/path`.
 pub(crate) fn routed(source: &str) -> BTreeSet<String> {
@@ -48,7 +49,7 @@ fn path_of(argument: &str) -> String {
     let literal = argument.trim_start_matches("&format!(").trim_end_matches(')');
     match literal {
         "skill" => SKILL.to_owned(),
-        literal => literal.trim_matches('"').replace("{skill}", SKILL),
+        literal => literal.trim_matches('"').replace("{skill}", SKILL).replace("{*path}", "{path}"),
     }
 }
 

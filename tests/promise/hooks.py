@@ -48,6 +48,8 @@ UNSAYABLE = [
     "none that this list gave out|is no cursor",  # a cursor that is made up
     "condition in the header or `etags`",
     "goes with `Accept",  # `after` without a stream
+    "`skills` goes with a command in a workspace",  # one parameter of the routes of both trees
+    "^`etags` has `(.|\\n)*`, which the patch has not",  # `etags` and the text of `patch`
     "needs a WebSocket",
     "^the pattern `.+` is refused",  # the syntax of regular expressions and of patterns for paths
     "^the script ",  # quotes of a shell that never end

@@ -116,6 +116,7 @@ impl Sandbox for Hostile {
                 signal: Some("SIG".repeat(10_000)),
                 timed_out: false,
                 duration: Duration::MAX,
+                hint: Some("hint".repeat(10_000)),
             }),
         }
     }

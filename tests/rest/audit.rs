@@ -372,7 +372,10 @@ fn an_orderly_stop_seals_the_end_so_that_nothing_can_be_cut_off_until_the_next_s
     let shorter: String = text.lines().take(2).map(|line| format!("{line}\n")).collect();
     fs::write(&file, shorter).unwrap();
     assert!(!verify(root.path(), &[]).0);
-    kill(&mut again(root.path()));
+    let mut next = again(root.path());
+    // Acknowledged, so that the record of the start is written.
+    next.client.write("/v1/sandbox/u/a", "f", "y");
+    kill(&mut next);
     let (is_whole, told) = verify(root.path(), &[]);
     assert!(!is_whole && told.contains("missing or cut off"), "{told}");
 }

@@ -44,13 +44,29 @@ fn help_names_every_command_and_what_it_needs() {
         (&["skill", "--help"], &["upload", "list", "download", "rm"]),
         (
             &["skill", "upload", "--help"],
-            &["--scope", "baseline", "overlay", "--charset", "--user", "--agent", "FILESECBOX_SERVER"],
+            &[
+                "--scope",
+                "baseline",
+                "overlay",
+                "--charset",
+                "--dry-run",
+                "FILE|DIR",
+                "--user",
+                "--agent",
+                "FILESECBOX_SERVER",
+            ],
         ),
         (&["skill", "list", "--help"], &["--json", "--user"]),
         (&["skill", "download", "--help"], &["--output", "standard output"]),
         (&["skill", "rm", "--help"], &["--scope", "baseline"]),
         (&["workspace", "--help"], &["list", "usage", "rm"]),
         (&["workspace", "rm", "--help"], &["--force", "--snapshots", "skills stay"]),
+        (&["exec", "--help"], &["--skill", "--shell", "--stdin", "exit as it did"]),
+        (&["edit", "--help"], &["--old", "--new", "--from", "--editor", "EDITOR"]),
+        (&["diff", "--help"], &["as a patch", "--json"]),
+        (&["rollback", "--help"], &["for all users", "[VERSION]"]),
+        (&["user", "--help"], &["list", "show", "delete"]),
+        (&["user", "delete", "--help"], &["--yes", "snapshots"]),
         (&["--version"], &[env!("CARGO_PKG_VERSION")]),
     ] {
         let output = run_program(args, &[("FILESECBOX_TOKEN", "never-shown")]);
@@ -269,6 +285,81 @@ fn skills_go_up_are_listed_come_down_and_are_removed() {
 }
 
 #[test]
+fn a_folder_goes_up_as_it_is_and_says_what_was_odd() {
+    let service = Service::start();
+    let folder = service.outside().join("我的 repo");
+    let write = |path: &str, text: &str| {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let long = "l".repeat(150);
+    write(".git/config", "secret");
+    write("README.md", "# Repository\n");
+    write("skills/pdf/SKILL.md", "---\nname: pdf\ndescription: d\nversion: 1\n---\n");
+    write(&format!("skills/pdf/数据/{long}.txt"), "long");
+    write("skills/pdf/run.sh", "#!/bin/sh\n");
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    std::fs::set_permissions(folder.join("skills/pdf/run.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    symlink("SKILL.md", folder.join("skills/pdf/AGENTS.md")).unwrap();
+    symlink("/etc/passwd", folder.join("CLAUDE.md")).unwrap();
+
+    let output = call(&service, &["upload", "--dry-run", "我的 repo"]);
+    assert_eq!(
+        stdout(&output),
+        "Dry run, nothing was uploaded: skill 'pdf' to 'overlay/张三/代理/pdf'\n",
+        "{output:?}"
+    );
+    assert_eq!(stdout(&call(&service, &["list"])), "");
+    let output = call(&service, &["upload", "./我的 repo/"]);
+    assert_eq!(stdout(&output), "Upload successful: skill 'pdf' to 'overlay/张三/代理/pdf'\n", "{output:?}");
+    let told = stderr(&output);
+    for line in [
+        "pdf: warning: the front matter has fields",
+        "skipped: 我的 repo/CLAUDE.md (link)",
+        "README.md (beside skills)",
+    ] {
+        assert!(told.contains(line), "{told}");
+    }
+    assert!(!told.contains(".git"), "{told}");
+    let tree = skill("张三", "代理", "pdf");
+    let file = format!("数据/{long}.txt");
+    assert_eq!(service.client.files(&tree), ["AGENTS.md", "SKILL.md", "run.sh", &file]);
+    let ran = service.client.execute(&tree, "bash", &["-c", "test -x run.sh && cat AGENTS.md"]);
+    assert!(ran["result"]["stdout"].as_str().unwrap().contains("name: pdf"), "{ran}");
+
+    // A skill's own folder, from within.
+    let server = format!("http://{}", service.client.address);
+    let mut command = program();
+    command.current_dir(folder.join("skills/pdf")).args(["skill", "upload", "."]);
+    command.env("FILESECBOX_SERVER", server).env("FILESECBOX_USER", "李四").env("FILESECBOX_AGENT", "代理");
+    assert_eq!(
+        stdout(&command.output().unwrap()),
+        "Upload successful: skill 'pdf' to 'overlay/李四/代理/pdf'\n"
+    );
+
+    symlink("/etc/passwd", folder.join("skills/pdf/out")).unwrap();
+    let output = call(&service, &["upload", "我的 repo"]);
+    assert!(!output.status.success() && stderr(&output).contains("skills/pdf/out"), "{output:?}");
+    let output = call(&service, &["upload", "gone"]);
+    assert!(!output.status.success() && stderr(&output).contains("gone"), "{output:?}");
+    assert!(!stderr(&output).contains("cannot be reached"), "{output:?}");
+}
+
+#[test]
+fn what_is_larger_than_an_upload_may_be_is_refused_before_it_is_sent() {
+    let service = Service::configured("[limits.archive]\nupload_bytes = 100000\n");
+    let folder = service.outside().join("big");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("SKILL.md"), "x".repeat(200_000)).unwrap();
+    for path in ["big", "big/SKILL.md"] {
+        let output = call(&service, &["upload", path]);
+        let told = stderr(&output);
+        assert!(!output.status.success() && told.contains("at most 100000 in one upload"), "{told}");
+    }
+}
+
+#[test]
 fn workspaces_are_listed_measured_and_removed() {
     let service = Service::start();
     for agent in ["代理", "x"] {
@@ -373,13 +464,21 @@ fn sigterm_lets_a_run_finish_and_answers_it() {
     let processes = children_of(service.pid());
     assert!(!processes.is_empty());
     service.terminate();
-    // It still runs, and accepts no new caller.
+    // It still runs. What reads is answered, and no further run begins.
+    let (client, tree) = (&service.client, workspace("u", "stopping"));
     let begin = Instant::now();
-    while std::net::TcpStream::connect(service.client.address).is_ok()
-        && begin.elapsed() < Duration::from_secs(20)
-    {
+    let told = loop {
+        let ready = client.get("/readyz");
+        if ready.status != 200 {
+            break ready.refused(503, "disconnected");
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20), "the service does not say that it stops");
         std::thread::sleep(Duration::from_millis(5));
-    }
+    };
+    assert_eq!((&told["stopping"], &told["disk"]), (&json!(true), &json!(true)), "{told}");
+    assert_eq!(client.text(&tree, "begun"), "x\n");
+    client.get("/healthz").ok();
+    client.try_execute(&tree, "ls", &[]).refused(503, "disconnected");
     std::fs::write(service.root.join("sandbox/u/stopping/stop"), "").unwrap();
     assert!(answer(stream).contains("finished"));
     assert_eq!(service.wait().code(), Some(0));
@@ -389,7 +488,7 @@ fn sigterm_lets_a_run_finish_and_answers_it() {
 #[test]
 fn sigterm_kills_what_does_not_end_and_leaves_no_process() {
     let mut service = Service::configured("shutdown_ms = 100\n");
-    let stream = begin_run(&service, "(setsid sleep 1000 &); echo x > begun; sleep 1000; true");
+    let stream = begin_run(&service, "(setsid sleep 1000 &); echo partial; echo x > begun; sleep 1000; true");
     // The launcher, bash and what bash waits for.
     let mut processes = children_of(service.pid());
     while processes.len() < 3 {
@@ -398,7 +497,9 @@ fn sigterm_kills_what_does_not_end_and_leaves_no_process() {
     }
     service.terminate();
     let text = answer(stream);
-    assert!(text.starts_with("HTTP/1.1 503") && text.contains("\"disconnected\""), "{text}");
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("Exit Code: -1\\n"), "{text}");
+    assert!(text.contains("\"stdout\":\"partial\\n\""), "{text}");
+    assert!(text.contains("the service is stopping and ended the run"), "{text}");
     assert_eq!(service.wait().code(), Some(0));
     assert_gone(&processes);
 }
@@ -427,4 +528,97 @@ fn an_interrupt_stops_the_service_as_well() {
     let pid = service.pid().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     assert_eq!(service.wait().code(), Some(0));
+}
+
+/// The program against a service, as `u` with agent `a`.
+fn asked(service: &Service, args: &[&str]) -> Output {
+    let server = format!("http://{}", service.client.address);
+    let env = [("FILESECBOX_SERVER", server.as_str()), ("FILESECBOX_USER", "u"), ("FILESECBOX_AGENT", "a")];
+    run_program(args, &env)
+}
+
+#[test]
+fn a_command_is_run_and_its_output_and_exit_code_are_those_of_the_program() {
+    let service = Service::start();
+    service.client.upload("/v1/skills/u/a", "baseline", &skill_zip("s", &[("f.txt", "in the skill\n")]));
+    let ran = asked(&service, &["exec", "--shell", "echo out; echo err >&2; exit 7"]);
+    assert_eq!((stdout(&ran), ran.status.code()), ("out\n".to_owned(), Some(7)));
+    assert!(stderr(&ran).starts_with("err\n"), "{}", stderr(&ran));
+    let ran = asked(&service, &["exec", "--skill", "s", "--", "cat", "f.txt"]);
+    assert_eq!((stdout(&ran), ran.status.code()), ("in the skill\n".to_owned(), Some(0)));
+    let ran = asked(&service, &["exec", "--skills", "all", "--", "cat", "skills/s/f.txt"]);
+    assert_eq!(stdout(&ran), "in the skill\n", "{}", stderr(&ran));
+    // Bytes that are no text come as they are.
+    let ran = asked(&service, &["exec", "--shell", "printf '\\377\\000x'"]);
+    assert_eq!(ran.stdout, b"\xff\0x");
+    let ran = asked(&service, &["exec", "--timeout-ms", "200", "--shell", "echo begun; sleep 60"]);
+    assert_eq!((stdout(&ran), ran.status.code()), ("begun\n".to_owned(), Some(124)));
+    let ran = asked(&service, &["exec", "--", "perl"]);
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(stderr(&ran).contains("command_not_allowed"), "{}", stderr(&ran));
+    assert_eq!(asked(&service, &["exec"]).status.code(), Some(2));
+    assert_eq!(asked(&service, &["exec", "--shell", "ls", "--", "ls"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_text_is_edited_and_the_change_shown_and_an_older_version_comes_back() {
+    let service = Service::start();
+    let client = &service.client;
+    for text in ["one\n", "two\n"] {
+        client.upload("/v1/skills/u/a", "baseline", &skill_zip("s", &[("f.txt", text)]));
+    }
+    let edit = |rest: &[&str]| asked(&service, &[&["edit"], rest].concat());
+    // In the workspace, from a file; with a replacement; in an editor.
+    let file = service.outside().join("text");
+    std::fs::write(&file, "new\n").unwrap();
+    let done = edit(&["notes.md", "--from", file.to_str().unwrap()]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    assert!(edit(&["notes.md", "--old", "new", "--new", "newer"]).status.success());
+    assert!(edit(&["notes.md", "--editor", "sed -i s/newer/newest/"]).status.success());
+    assert_eq!(client.text(&workspace("u", "a"), "notes.md"), "newest\n");
+    assert_eq!(stdout(&edit(&["notes.md", "--editor", "true"])), "Nothing changed.\n");
+    let failed = edit(&["notes.md", "--editor", "false"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(stderr(&failed).contains("nothing was changed"), "{}", stderr(&failed));
+    // What another changes meanwhile is not overwritten.
+    let url = format!("http://{}/v1/sandbox/u/a/edit?path=notes.md", client.address);
+    let rival = service.outside().join("rival");
+    std::fs::write(&rival, format!("curl -s -X PUT --data-binary theirs {url}\necho mine > \"$1\"\n"))
+        .unwrap();
+    let refused = edit(&["notes.md", "--editor", &format!("sh {}", rival.display())]);
+    assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
+    assert!(stderr(&refused).contains("stale"), "{}", stderr(&refused));
+    assert_eq!(client.text(&workspace("u", "a"), "notes.md"), "theirs");
+
+    assert!(edit(&["f.txt", "--skill", "s", "--old", "two", "--new", "mine"]).status.success());
+    let shown = stdout(&asked(&service, &["diff", "s"]));
+    assert!(shown.contains("--- a/f.txt\n+++ b/f.txt\n") && shown.contains("-two\n+mine\n"), "{shown}");
+    client.post(format!("{}/reset", skill("u", "a", "s")), "").ok();
+    assert_eq!(stdout(&asked(&service, &["diff", "s"])), "");
+
+    let kept = stdout(&asked(&service, &["rollback", "s"]));
+    let versions: Vec<&str> = kept.lines().collect();
+    assert!(versions.len() == 2 && versions[0].ends_with("current"), "{kept}");
+    let former = versions[1].split(' ').next().unwrap();
+    assert!(asked(&service, &["rollback", "s", former]).status.success());
+    assert_eq!(client.text(&skill("u", "a", "s"), "f.txt"), "one\n");
+}
+
+#[test]
+fn users_are_listed_shown_and_removed_only_when_that_is_meant() {
+    let service = Service::start();
+    for user in ["alice", "bob"] {
+        service.client.write(&workspace(user, "demo"), "a", "x");
+    }
+    assert_eq!(stdout(&asked(&service, &["user", "list"])), "alice\nbob\n");
+    let shown = stdout(&asked(&service, &["user", "show", "alice"]));
+    assert!(shown.contains("demo: skills 0, workspace yes"), "{shown}");
+    let unsure = asked(&service, &["user", "delete", "alice"]);
+    assert_eq!(unsure.status.code(), Some(1));
+    assert!(stdout(&unsure).contains("--yes"), "{}", stdout(&unsure));
+    assert_eq!(stdout(&asked(&service, &["user", "list"])), "alice\nbob\n");
+    let removed = asked(&service, &["user", "delete", "alice", "--yes"]);
+    assert_eq!(stdout(&removed), "User 'alice' removed\n");
+    assert_eq!(stdout(&asked(&service, &["user", "list"])), "bob\n");
+    assert_eq!(asked(&service, &["user", "show", "alice"]).status.code(), Some(1));
 }

@@ -216,7 +216,7 @@ fn d10_what_an_allowed_program_starts_is_confined_as_well() {
     let theirs = service.root.join("sandbox/victim/a/theirs.txt");
     for tree in [workspace("u", "a"), skill("u", "a", "s")] {
         client.write(&tree, "in.txt", "found\n");
-        client.write(&tree, "evil.sh", "#!/bin/sh\necho TREASURE\n");
+        client.write(&tree, "evil.pl", "#!/usr/bin/perl\nprint \"TREASURE\\n\";\n");
         for place in [secret.to_str().unwrap(), theirs.to_str().unwrap()] {
             // Spelled so that no scan can know it.
             let hidden = format!("p=$(printf %s '{}' | tr _ /)", place.replace('/', "_"));
@@ -260,7 +260,7 @@ fn d10_what_an_allowed_program_starts_is_confined_as_well() {
             }
         }
         // Programs outside the lists, also by way of an allowed one, and those of the tree itself.
-        for script in ["perl -e 'print 1'", "nc -h", "mount", "ssh -V", "chmod +x evil.sh; ./evil.sh"] {
+        for script in ["perl -e 'print 1'", "nc -h", "mount", "ssh -V", "chmod +x evil.pl; ./evil.pl"] {
             let (output, code) = bash(&service, &tree, script);
             assert!(code != 0 && !output.contains("TREASURE"), "{script}: {code} {output}");
         }

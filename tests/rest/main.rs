@@ -19,6 +19,7 @@ mod cli;
 mod contract;
 mod defects;
 mod heads;
+mod natural;
 mod promised;
 mod quota;
 mod registry;

@@ -82,11 +82,16 @@ const ROWS: &[Row] = &[
     Row("GET /readyz", "", "", 200, ANYBODY),
     Row("GET /metrics", "", "", 200, OBSERVE),
     Row("GET /openapi.json", "", "", 200, ANYBODY),
+    Row("GET /", "", "", 307, ANYBODY),
     Row("GET /docs", "", "", 200, ANYBODY),
     Row("GET /v1/info", "", "", 200, ANY_TOKEN),
     Row("POST /v1/tokens", "", r#"{"user":"w"}"#, 200, ISSUE),
     Row("GET /v1/registry", "", "", 200, ANY_BUT_MONITOR),
     Row("POST /v1/registry/rebuild", "", "", 200, ADMIN),
+    Row("GET /v1/users", "", "", 200, ISSUE),
+    Row("GET /v1/users/{u}", "", "", 200, OF_USER),
+    Row("GET /v1/agents", "", "", 200, ANY_BUT_MONITOR),
+    Row("GET /v1/runs", "", "", 200, ANY_BUT_MONITOR),
     Row("POST /v1/skills/{u}/{a}/upload", "", "ZIP", 200, CHANGE),
     Row("POST /v1/skills/{u}/{a}/upload", "?scope=baseline", "ZIP", 200, BASELINE),
     Row("GET /v1/skills/{u}/{a}/list", "", "", 200, READ),
@@ -132,6 +137,14 @@ const ROWS: &[Row] = &[
     Row("POST T/exec/{exec_id}/signal", "", r#"{"signal":"TERM"}"#, 404, CHANGE),
     Row("POST T/exec/{exec_id}/stdin", "", "x", 404, CHANGE),
     Row("GET T/terminal", "", "", 400, CHANGE),
+    // What comes after the check of the role depends on the tier.
+    Row("GET T/ports", "?none=1", "", 400, READ),
+    Row("POST T/ports", "", r#"{"port":0}"#, 400, CHANGE),
+    Row("ANY T/ports/{port}/", "", "", 400, CHANGE),
+    Row("ANY T/ports/{port}/{path}", "f", "", 400, CHANGE),
+    // The right to it is in the path: here there is none.
+    Row("ANY /v1/ports/{token}/", "", "", 401, ANYBODY),
+    Row("ANY /v1/ports/{token}/{path}", "f", "", 401, ANYBODY),
     Row(
         "POST T/replace",
         "",
@@ -155,6 +168,7 @@ const ROWS: &[Row] = &[
     // Last: nothing is left afterwards.
     Row("DELETE /v1/sandbox/{u}/{a}", "", "", 200, CHANGE),
     Row("DELETE /v1/sandbox/{u}", "", "", 200, OF_USER),
+    Row("DELETE /v1/users/{u}", "", "", 200, OF_USER),
 ];
 
 /// Every place where a document lists what needs no token.
@@ -243,6 +257,8 @@ fn targets(path: &str, user: &str, agent: &str, rest: &str) -> Vec<String> {
             .replace("{s}", "s")
             .replace("{exec_id}", "none")
             .replace("{snapshot}", SNAPSHOT)
+            .replace("{port}", "none")
+            .replace("{token}", "none")
     };
     trees.into_iter().map(named).collect()
 }

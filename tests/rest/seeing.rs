@@ -1,8 +1,11 @@
 //! Request ids, log lines, figures, readiness.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 
-use crate::support::{Service, Settings, digest, landlocked};
+use crate::support::{Service, Settings, digest, have, landlocked};
 
 /// A service that logs requests as JSON.
 fn logging(config: &str) -> Service {
@@ -111,10 +114,7 @@ fn figures_count_requests_runs_bytes_and_refusals_and_name_nobody() {
         client.try_execute("/v1/sandbox/u/a", "bash", &["-c", "exit 3"]);
     }
     let reply = client.get("/metrics");
-    assert_eq!(
-        reply.header("content-type"),
-        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
-    );
+    assert_eq!(reply.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let text = String::from_utf8(reply.bytes(200).to_vec()).unwrap();
     let edits =
         "filesecbox_http_requests_total{route=\"/v1/sandbox/{u}/{a}/edit\",method=\"PUT\",status=\"200\"}";
@@ -134,6 +134,36 @@ fn figures_count_requests_runs_bytes_and_refusals_and_name_nobody() {
         assert!(exited.is_some_and(|line| line.ends_with(" 1")), "{text}");
     }
     assert!(!text.contains("secret"), "{text}");
+}
+
+#[test]
+fn prometheus_finds_no_fault_in_the_figures() {
+    let service = Service::start();
+    let client = &service.client;
+    client.write("/v1/sandbox/u/a", "a", "x");
+    client.get("/v1/none");
+    if landlocked(client) {
+        client.execute("/v1/sandbox/u/a", "ls", &[]);
+    }
+    let asked =
+        client.request("GET", "/metrics").header("accept", "application/openmetrics-text;version=1.0.0");
+    let open = asked.send();
+    assert_eq!(
+        open.header("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    assert!(open.bytes(200).ends_with(b"# EOF\n"));
+    if !have("promtool") {
+        return;
+    }
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::piped());
+    let mut check = promtool.spawn().unwrap();
+    check.stdin.take().unwrap().write_all(client.get("/metrics").bytes(200)).unwrap();
+    let checked = check.wait_with_output().unwrap();
+    let told = [checked.stdout, checked.stderr].concat();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&told));
+    assert!(told.is_empty(), "{}", String::from_utf8_lossy(&told));
 }
 
 #[test]

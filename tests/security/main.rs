@@ -49,6 +49,7 @@ mod others;
 mod paths;
 mod payload;
 mod planting;
+mod ports;
 mod processes;
 mod programs;
 mod publishing;
@@ -59,6 +60,7 @@ mod records;
 mod resources;
 mod revival;
 mod scene;
+mod sockets;
 mod stage;
 mod table;
 mod washing;
@@ -87,6 +89,8 @@ const THEMES: &[Theme] = &[
     ("The kernel", kernel::ATTACKS),
     ("The network", network::ATTACKS),
     ("Other users on the network", neighbours::ATTACKS),
+    ("Ports", ports::ATTACKS),
+    ("UNIX sockets between runs", sockets::ATTACKS),
     ("What outlives a run", processes::ATTACKS),
     ("Resources", resources::ATTACKS),
     ("The disk", disk::ATTACKS),

@@ -27,6 +27,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
             .process(Expected::NotRun("the command itself reads every file that it could link")),
     ),
     Attack::driven("uploading_links_and_climbing_names", uploading_links).everywhere(),
+    Attack::driven("uploading_tars_with_links_and_climbing_names", uploading_tars).everywhere(),
     Attack::driven("planting_a_pipe_that_nobody_writes", |scene| {
         odd_entry(scene, rustix::fs::FileType::Fifo)
     })
@@ -221,6 +222,68 @@ fn uploading_links(scene: &Scene<'_>) -> Finding {
         if let Some(path) = strayed {
             return Finding::Through(path.display().to_string());
         }
+    }
+    finding(loot(scene, replies))
+}
+
+/// The same as a tar, whose links are symbolic or hard, and may come after what is written through them.
+fn uploading_tars(scene: &Scene<'_>) -> Finding {
+    use tar::EntryType::{Link, Regular, Symlink};
+    let skills = format!("/v1/skills/{}/{AGENT}", scene.user);
+    let (targets, outside) = targets(scene);
+    let before = outside.as_ref().map(|outside| host::inventory(outside));
+    let tar = |entries: &[(tar::EntryType, &str, &str)]| {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (kind, name, target) in entries {
+            let content: &[u8] = if *kind == Regular { b"planted" } else { b"" };
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(0o644);
+            header.set_entry_type(*kind);
+            header.set_size(content.len() as u64);
+            let fields = header.as_gnu_mut().unwrap();
+            fields.name[..name.len()].copy_from_slice(name.as_bytes());
+            let target = target.as_bytes().get(..100).unwrap_or(target.as_bytes());
+            fields.linkname[..target.len()].copy_from_slice(target);
+            header.set_cksum();
+            builder.append(&header, content).unwrap();
+        }
+        builder.into_inner().unwrap()
+    };
+    let good =
+        tar(&[(Regular, "good/SKILL.md", ""), (Symlink, "good/link", "SKILL.md"), (Regular, "good/own", "")]);
+    scene.client().upload(&skills, "overlay", &good);
+    let mut replies = read_everyhow(scene, &format!("{skills}/good"), "link");
+    assert!(replies.iter().any(|reply| reply.body.windows(7).any(|text| text == b"planted")), "the control");
+    for (number, target) in targets.iter().enumerate() {
+        let [marker, link, below] = ["SKILL.md", "link", "link/made"].map(|name| format!("t{number}/{name}"));
+        for kind in [Symlink, Link] {
+            for entries in [
+                vec![(Regular, marker.as_str(), ""), (kind, link.as_str(), target.as_str())],
+                vec![(Regular, marker.as_str(), ""), (kind, &link, target), (Regular, &below, "")],
+                vec![(Regular, below.as_str(), ""), (kind, &link, target), (Regular, &marker, "")],
+                vec![(kind, marker.as_str(), target.as_str()), (Regular, below.as_str(), "")],
+            ] {
+                replies.push(scene.client().try_upload(&skills, "overlay", &tar(&entries)));
+                for name in ["link", "SKILL.md"] {
+                    replies.extend(read_everyhow(scene, &format!("{skills}/t{number}"), name));
+                }
+            }
+        }
+    }
+    for climb in [
+        "../../../../made-by-archive",
+        "/made-by-archive",
+        "..\\..\\made-by-archive",
+        "x/../../made-by-archive",
+    ] {
+        let name = format!("c/{climb}");
+        for name in [name.as_str(), climb] {
+            let entries = [(Regular, "c/SKILL.md", ""), (Regular, name, "")];
+            scene.client().try_upload(&skills, "overlay", &tar(&entries));
+        }
+    }
+    if outside.as_ref().map(|outside| host::inventory(outside)) != before {
+        return Finding::Through("an archive wrote outside".into());
     }
     finding(loot(scene, replies))
 }

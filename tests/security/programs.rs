@@ -9,7 +9,7 @@ use crate::host;
 use crate::scene::Scene;
 
 const LOADED: Expected = Expected::NotStopped(
-    "what is in the tree can be mapped, as Python packages need; it runs behind the same walls as a script",
+    "what is in the tree can be run and mapped, as scripts and packages need; it runs behind the same walls",
 );
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -22,9 +22,11 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::hunting("programs.py", "executing_a_copy_or_a_link_of_perl", perl),
     Attack::hunting("programs.py", "naming_perl_through_proc", perl),
     Attack::hunting("programs.py", "loading_perl_with_the_dynamic_loader", perl),
-    Attack::hunting("programs.py", "executing_an_uploaded_program", uploaded),
+    Attack::hunting("programs.py", "executing_an_uploaded_program", uploaded)
+        .expecting(Expectations::WALLED.landlock(LOADED).namespaces(LOADED)),
     Attack::hunting("programs.py", "executing_a_memory_file", uploaded),
-    Attack::hunting("programs.py", "executing_a_file_without_a_name", uploaded),
+    Attack::hunting("programs.py", "executing_a_file_without_a_name", uploaded)
+        .expecting(Expectations::WALLED.landlock(LOADED).namespaces(LOADED)),
     Attack::hunting("programs.py", "loading_an_uploaded_program_with_the_dynamic_loader", uploaded)
         .expecting(Expectations::WALLED.landlock(LOADED).namespaces(LOADED)),
     Attack::hunting("programs.py", "loading_a_memory_file_with_the_dynamic_loader", uploaded)

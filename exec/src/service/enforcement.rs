@@ -172,7 +172,7 @@ impl Launcher {
                     .into(),
             );
         }
-        if self.programs.is_open() {
+        if self.programs().is_open() {
             notes.push("every program of the system directories may run".into());
         }
         notes

@@ -84,10 +84,17 @@ impl Launcher {
                 )
                 .await?,
             );
-            canaries.push(
-                self.canary(&cage, "execute a program from the tree", &format!("./copy -c 'echo {SECRET}'"))
-                    .await?,
-            );
+            let (attempt, program) = match (self.config.code_in_trees, self.mounts()) {
+                (false, _) => ("execute a program from the tree", "./copy".to_owned()),
+                (true, true) => {
+                    ("execute a program from shared memory", "cp copy /dev/shm && /dev/shm/copy".to_owned())
+                }
+                (true, false) => (
+                    "execute a program outside the tree",
+                    format!("'{}'", cage.outside.join("copy").display()),
+                ),
+            };
+            canaries.push(self.canary(&cage, attempt, &format!("{program} -c 'echo {SECRET}'")).await?);
             let attempt = format!("kill -0 {service} && echo {SECRET}");
             // In a namespace of its own the number may be one of the attempt's own processes, as in a container, where
             // numbers are small.
@@ -125,7 +132,7 @@ impl Launcher {
         Ok(HostReport {
             enforcement: self.usual(owner),
             canaries,
-            missing_programs: self.programs.missing().into_iter().map(str::to_owned).collect(),
+            missing_programs: self.programs().missing().into_iter().map(str::to_owned).collect(),
         })
     }
 
@@ -169,6 +176,7 @@ impl Launcher {
         let view = View {
             tree: if mounted { policy::tree::WORKSPACE.into() } else { cage.tree.clone() },
             scratch: if mounted { HOME.into() } else { cage.scratch.clone() },
+            skills: Vec::new(),
             sandbox_path: policy::tree::WORKSPACE.to_owned(),
             aliases: Vec::new(),
             owner: cage.owner,
@@ -194,7 +202,7 @@ impl Launcher {
 
     fn path_variable(&self) -> String {
         let path: Vec<String> =
-            self.programs.search_path().iter().map(|path| path.display().to_string()).collect();
+            self.programs().search_path().iter().map(|path| path.display().to_string()).collect();
         path.join(":")
     }
 }
@@ -221,7 +229,9 @@ impl Cage {
         }
         fs::write(cage.outside.join("secret"), SECRET)?;
         fs::write(cage.tree.join("inside"), "inside\n")?;
-        fs::copy("/bin/sh", cage.tree.join("copy"))?;
+        for directory in [&cage.tree, &cage.outside] {
+            fs::copy("/bin/sh", directory.join("copy"))?;
+        }
         if let Some(uid) = owner {
             // The neighbour too: only Landlock stands between, not the owner of its files.
             for path in [&cage.tree, &cage.scratch, &cage.outside] {

@@ -7,6 +7,7 @@ pub(crate) mod launcher;
 pub(crate) mod mounts;
 pub(crate) mod networks;
 pub(crate) mod owners;
+pub(crate) mod ports;
 pub mod projects;
 pub(crate) mod residents;
 pub(crate) mod run;

@@ -32,7 +32,7 @@ pub(crate) struct Clones {
 }
 
 impl Clones {
-    /// Clones what `attachments` name; with `code`, all but temporary files may hold code that is run.
+    /// Clones what `attachments` name; with `code`, they may hold code that is run.
     ///
     /// # Errors
     /// [`Error::Attachments`] for none, too many, or other than one tree; [`Error::Resource`] when the kernel refuses.
@@ -49,7 +49,7 @@ impl Clones {
                 clones.tree = clones.mounts.len();
             }
             let mut forbidden = MountAttributes::NO_SETUID.and(MountAttributes::NO_DEVICES);
-            if attachment.role == Role::Temporary || !code {
+            if !code {
                 forbidden = forbidden.and(MountAttributes::NO_PROGRAMS);
             }
             let mount = clone_mount(attachment.directory.as_fd()).map_err(Error::resource("open_tree"))?;

@@ -44,8 +44,8 @@ pub(crate) struct Surroundings {
     pub(crate) whole: Whole,
     /// Which sockets, and the generation of the network namespace where it is the user's own.
     pub(crate) network: (Sockets, Option<u64>),
-    /// Whether a Landlock ruleset is attached; which one follows from the rest.
-    pub(crate) has_walls: bool,
+    /// Which walls the Landlock ruleset is of, if one is attached; the ruleset follows from the rest.
+    pub(crate) walls: Option<u64>,
     attached: Vec<Attached>,
 }
 
@@ -68,7 +68,7 @@ impl Surroundings {
         identity: u32,
         (limits, whole): (Ceilings, Whole),
         network: (Sockets, Option<u64>),
-        has_walls: bool,
+        walls: Option<u64>,
         attachments: &[Attachment],
     ) -> Result<Self, Error> {
         let attached = attachments.iter().map(|attachment| {
@@ -82,7 +82,7 @@ impl Surroundings {
             })
         });
         let attached = attached.collect::<Result<_, Error>>()?;
-        Ok(Self { identity, limits, whole, network, has_walls, attached })
+        Ok(Self { identity, limits, whole, network, walls, attached })
     }
 
     /// How many of their user may wait.
@@ -272,7 +272,7 @@ mod tests {
         let limits = Ceilings { memory_bytes: 1, processes, cpu_seconds: 1, file_bytes: 1, open_files: 1 };
         let whole = Whole { memory_bytes: 1, processes: 1 };
         let surroundings =
-            Surroundings::new(identity, (limits, whole), (Sockets::Refused, None), false, &[]).unwrap();
+            Surroundings::new(identity, (limits, whole), (Sockets::Refused, None), None, &[]).unwrap();
         let (socket, theirs) = crate::wire::packet_sockets().unwrap();
         let (through, _) = crate::wire::packet_sockets().unwrap();
         let (tree, _) = crate::wire::packet_sockets().unwrap();

@@ -34,16 +34,23 @@ const LIST: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadDir});
 const RUN: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | Execute});
 const RUN_TREE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir | Execute});
 const DEVICE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate});
-// No devices, sockets or FIFOs: nothing that makes a later reader of the tree wait or reach further. No EXECUTE:
-// a script is run by naming its interpreter. No IOCTL_DEV, as there are no devices.
+// No devices or FIFOs: nothing that makes a later reader of the tree wait or reach further. No IOCTL_DEV, as there are no
+// devices. EXECUTE comes besides where code may run from what runs write: for scripts, whose interpreter has to be a
+// program of the list, and for what packages bring.
 const OWN: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | MakeSym | RemoveFile | RemoveDir | Refer
+});
+// Landlock does not mediate connecting to a socket with a path, so only runs make some that see no path of another's.
+const OWN_MOUNTED: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
+    ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | MakeSym | MakeSock | RemoveFile | RemoveDir | Refer
 });
 
 /// Builds and keeps the rulesets of runs.
 #[derive(Debug)]
 pub(crate) struct Walls {
     common: Vec<(OwnedFd, BitFlags<AccessFs>)>,
+    /// The rights to the directories of a run.
+    own: BitFlags<AccessFs>,
     kept: Mutex<Kept>,
 }
 
@@ -68,8 +75,15 @@ impl Walls {
     /// Opens what every run may read: the paths that [`host_paths`] lists, `programs`, and the `read_only` trees.
     ///
     /// With `root`, the minimal root of mounted runs, what is of its making counts instead of the host's. What does
-    /// not exist on this host is left out.
-    pub(crate) fn prepare(programs: &Programs, read_only: &[PathBuf], root: Option<BorrowedFd<'_>>) -> Self {
+    /// not exist on this host is left out. With `code`, runs may execute files of their own directories.
+    pub(crate) fn prepare(
+        programs: &Programs,
+        read_only: &[PathBuf],
+        root: Option<BorrowedFd<'_>>,
+        code: bool,
+    ) -> Self {
+        let own = if root.is_some() { OWN_MOUNTED } else { OWN };
+        let rights = if code { own | AccessFs::Execute } else { own };
         let mut common: HashMap<(u64, u64), (OwnedFd, BitFlags<AccessFs>)> = HashMap::new();
         // Many paths are links to one place (`/bin` is `/usr/bin`); one rule each is enough.
         let mut grant = |opened: io::Result<OwnedFd>, access: BitFlags<AccessFs>| {
@@ -83,8 +97,8 @@ impl Walls {
                 (".", LIST),
                 ("etc", READ_TREE),
                 ("kernel", READ_TREE),
-                ("dev", OWN | DEVICE),
-                ("private", OWN),
+                ("dev", OWN_MOUNTED | DEVICE),
+                ("private", rights),
             ];
             for (path, access) in own {
                 grant(open_below(root, path), access);
@@ -119,10 +133,13 @@ impl Walls {
                 add(Path::new(path), RUN_TREE);
             }
         }
+        for path in programs.directories() {
+            add(path, RUN_TREE);
+        }
         for path in programs.executable() {
             add(path, RUN);
         }
-        Self { common: common.into_values().collect(), kept: Mutex::default() }
+        Self { common: common.into_values().collect(), own: rights, kept: Mutex::default() }
     }
 
     /// The ruleset of runs that have the directories `own`, kept or new.
@@ -160,7 +177,7 @@ impl Walls {
             created = created.add_rule(PathBeneath::new(file, *access))?;
         }
         for (directory, _) in own {
-            created = created.add_rule(PathBeneath::new(directory, OWN))?;
+            created = created.add_rule(PathBeneath::new(directory, self.own))?;
         }
         Ok(created.into())
     }

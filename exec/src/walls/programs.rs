@@ -1,10 +1,10 @@
 //! Which files on this host are the programs that may run.
 //!
-//! Names become files once, when the launcher is prepared. A program that the host upgrades later is another file
-//! and stays refused until then, by design: what may run is what was looked at.
+//! Names become files when the launcher is prepared. A program that the host upgrades later is another file and is refused,
+//! until a run fails and the programs are looked up again: what may run is what was looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use policy::command::{CommandPolicy, Profile};
@@ -23,22 +23,33 @@ pub enum Whitelist {
         direct: Vec<String>,
         /// Further names that running programs may start.
         helpers: Vec<String>,
+        /// Further names of direct programs: the name, and the program's.
+        aliases: Vec<(String, String)>,
+        /// Directories, absolute, whose programs running programs may start.
+        directories: Vec<PathBuf>,
     },
     /// A caller may start these; running programs may start every program in the system directories.
     Open {
         /// Names that a caller may start.
         direct: Vec<String>,
+        /// Further names of direct programs: the name, and the program's.
+        aliases: Vec<(String, String)>,
     },
 }
 
 impl From<&CommandPolicy> for Whitelist {
     fn from(policy: &CommandPolicy) -> Self {
         let direct = policy.direct().map(str::to_owned).collect();
+        let aliases =
+            policy.aliases().map(|(alias, program)| (alias.to_owned(), program.to_owned())).collect();
         match policy.profile() {
-            Profile::Strict | Profile::Default => {
-                Self::Listed { direct, helpers: policy.helpers().map(str::to_owned).collect() }
-            }
-            Profile::Open => Self::Open { direct },
+            Profile::Strict | Profile::Default | Profile::Developer => Self::Listed {
+                direct,
+                helpers: policy.helpers().map(str::to_owned).collect(),
+                aliases,
+                directories: policy.directories().map(PathBuf::from).collect(),
+            },
+            Profile::Open => Self::Open { direct, aliases },
         }
     }
 }
@@ -46,7 +57,7 @@ impl From<&CommandPolicy> for Whitelist {
 impl Whitelist {
     fn direct(&self) -> &[String] {
         match self {
-            Self::Listed { direct, .. } | Self::Open { direct } => direct,
+            Self::Listed { direct, .. } | Self::Open { direct, .. } => direct,
         }
     }
 
@@ -56,7 +67,23 @@ impl Whitelist {
             Self::Open { .. } => &[],
         }
     }
+
+    fn directories(&self) -> &[PathBuf] {
+        match self {
+            Self::Listed { directories, .. } => directories,
+            Self::Open { .. } => &[],
+        }
+    }
+
+    fn aliases(&self) -> &[(String, String)] {
+        match self {
+            Self::Listed { aliases, .. } | Self::Open { aliases, .. } => aliases,
+        }
+    }
 }
+
+/// Where further names of programs are in mounted runs, such as `python`.
+pub const ALIASES: &str = "/run/aliases";
 
 /// The search path of a host whose administrator says nothing.
 pub const SEARCH_PATH: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
@@ -65,20 +92,26 @@ pub const SEARCH_PATH: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 const INTERPRETERS_MAX: usize = 4;
 
 /// The programs of a whitelist as files of this host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
     /// The file by which each direct name is started; `None` when the host has none.
     direct: BTreeMap<String, Option<PathBuf>>,
+    /// Further names that the host's search path lacks, and the file of each.
+    aliases: BTreeMap<String, PathBuf>,
     /// All that may be executed, resolved: programs, loaders, interpreters.
     executable: BTreeSet<PathBuf>,
     /// Libraries of programs outside the system's directories.
     libraries: BTreeSet<PathBuf>,
+    /// Directories whose programs may be executed.
+    directories: Vec<PathBuf>,
     /// Names of helpers that the host lacks.
     missing_helpers: Vec<String>,
     /// The names a run may use, for messages.
     names: BTreeSet<String>,
     search_path: Vec<PathBuf>,
     open: bool,
+    /// The device, inode and change time of each file that may be executed, by which a replaced one is known.
+    identities: BTreeMap<PathBuf, (u64, u64, i64)>,
 }
 
 impl Programs {
@@ -90,12 +123,15 @@ impl Programs {
     pub fn resolve(whitelist: &Whitelist, search_path: &[PathBuf]) -> Self {
         let mut programs = Self {
             direct: BTreeMap::new(),
+            aliases: BTreeMap::new(),
             executable: BTreeSet::new(),
             libraries: BTreeSet::new(),
+            directories: whitelist.directories().iter().filter(|path| path.is_dir()).cloned().collect(),
             missing_helpers: Vec::new(),
             names: BTreeSet::new(),
             search_path: search_path.to_vec(),
             open: matches!(whitelist, Whitelist::Open { .. }),
+            identities: BTreeMap::new(),
         };
         for name in whitelist.direct() {
             let file = programs.admit(name, INTERPRETERS_MAX);
@@ -106,7 +142,26 @@ impl Programs {
                 programs.missing_helpers.push(name.clone());
             }
         }
+        for (alias, name) in whitelist.aliases() {
+            // A program of that name that the host has is the one that scripts mean.
+            if programs.admit(alias, INTERPRETERS_MAX).is_none()
+                && let Some(Some(file)) = programs.direct.get(name)
+            {
+                programs.aliases.insert(alias.clone(), file.clone());
+                programs.names.insert(alias.clone());
+            }
+        }
+        let identity = |file: &PathBuf| {
+            let meta = file.metadata().ok()?;
+            Some((file.clone(), (meta.dev(), meta.ino(), meta.ctime())))
+        };
+        programs.identities = programs.executable.iter().filter_map(identity).collect();
         programs
+    }
+
+    /// Further names of direct programs that the host's search path lacks, such as `python`, and the file of each.
+    pub fn aliases(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.aliases.iter().map(|(alias, file)| (alias.as_str(), file.as_path()))
     }
 
     /// The file to start for the direct name `name`.
@@ -157,6 +212,11 @@ impl Programs {
     /// The libraries of programs outside the system's directories.
     pub(crate) fn libraries(&self) -> impl Iterator<Item = &Path> {
         self.libraries.iter().map(PathBuf::as_path)
+    }
+
+    /// The directories whose programs may be executed.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = &Path> {
+        self.directories.iter().map(PathBuf::as_path)
     }
 
     /// Allows the program called `name` and all that it needs; the file by which it is started.
@@ -240,7 +300,12 @@ mod tests {
 
     fn listed(direct: &[&str], helpers: &[&str]) -> Whitelist {
         let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Whitelist::Listed { direct: own(direct), helpers: own(helpers) }
+        Whitelist::Listed {
+            direct: own(direct),
+            helpers: own(helpers),
+            aliases: Vec::new(),
+            directories: Vec::new(),
+        }
     }
 
     fn executable(directory: &Path, name: &str, text: &str) {
@@ -269,6 +334,25 @@ mod tests {
         let path = [shims.path().to_path_buf(), real.path().to_path_buf()];
         let programs = Programs::resolve(&listed(&["python3"], &[]), &path);
         assert_eq!(programs.file("python3").unwrap(), real.path().join("python3"));
+    }
+
+    #[test]
+    fn a_further_name_leads_to_the_program_unless_the_host_has_one_of_that_name() {
+        let directory = tempfile::tempdir().unwrap();
+        executable(directory.path(), "real", "#!/bin/sh\n");
+        let path = [directory.path().to_path_buf()];
+        let aliases = vec![("other".to_owned(), "real".to_owned()), ("none".to_owned(), "absent".to_owned())];
+        let whitelist = Whitelist::Listed {
+            direct: vec!["real".to_owned(), "absent".to_owned()],
+            helpers: Vec::new(),
+            aliases,
+            directories: Vec::new(),
+        };
+        let real = directory.path().join("real");
+        let programs = Programs::resolve(&whitelist, &path);
+        assert_eq!(programs.aliases().collect::<Vec<_>>(), [("other", real.as_path())]);
+        executable(directory.path(), "other", "#!/bin/sh\n");
+        assert_eq!(Programs::resolve(&whitelist, &path).aliases().count(), 0);
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(crate) struct Setup {
 pub(crate) struct RootPlan {
     /// Directories and files of the host that stand in it under their own paths, read-only.
     pub(crate) bound: Vec<PathBuf>,
+    /// Further names of programs, and the program of each; see [`ALIASES`](crate::walls::programs::ALIASES).
+    pub(crate) aliases: Vec<(String, PathBuf)>,
     /// The port on the loopback address of each network namespace at which the proxy listens.
     pub(crate) proxy_port: Option<u16>,
 }
@@ -141,7 +143,7 @@ pub(crate) enum TreeLocation {
 pub(crate) enum Sockets {
     /// None: the filter refuses them.
     Refused,
-    /// TCP and UDP in a network namespace of its user's, which is attached.
+    /// TCP, UDP and UNIX sockets in a network namespace of its user's, which is attached.
     OwnNetwork,
     /// TCP and UDP in the network of the host.
     HostNetwork,

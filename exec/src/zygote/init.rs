@@ -27,7 +27,7 @@ use rustix::process::{WaitOptions, wait as wait_for_any};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::failure::Failure;
-use super::root::{self, SHARED_MEMORY, WORKSPACE};
+use super::root::{self, PasswdFile, SHARED_MEMORY, WORKSPACE};
 use super::shared_clock::SharedClock;
 use crate::step::Step;
 use crate::sys;
@@ -85,6 +85,7 @@ pub(super) fn live(
     // Before there is a command, which may be quick.
     let as_new = Memory::look();
     let started = prepared
+        .and_then(|passwd| name_user(&passwd, &request))
         .and_then(|()| attach(&request, &descriptors, surroundings.host_network))
         .and_then(|()| {
             start(Start::First(&request, &descriptors)).map_err(|error| Failure(Step::Clone, error))
@@ -170,7 +171,7 @@ fn hand_over(command: Pid, request: &Request, descriptors: &Descriptors<OwnedFd>
 }
 
 /// Does what no run changes.
-fn prepare(surroundings: &Surroundings<'_>) -> Result<(), Failure> {
+fn prepare(surroundings: &Surroundings<'_>) -> Result<PasswdFile, Failure> {
     die_with(surroundings.launcher).map_err(|error| Failure(Step::ParentDeath, error))?;
     let memory = root::memory_files("1777", SHARED_MEMORY_SIZE, NO_PROGRAMS);
     memory
@@ -179,7 +180,15 @@ fn prepare(surroundings: &Surroundings<'_>) -> Result<(), Failure> {
     if surroundings.has_proc {
         root::own_processes().map_err(|error| Failure(Step::Proc, error))?;
     }
-    Ok(())
+    PasswdFile::prepare().map_err(|error| Failure(Step::MemoryFiles, error))
+}
+
+/// Gives the user of the run a name.
+fn name_user(passwd: &PasswdFile, request: &Request) -> Result<(), Failure> {
+    match request.identity.unwrap_or_else(|| rustix::process::getuid().as_raw()) {
+        0 => Ok(()),
+        uid => passwd.add(uid).map_err(|error| Failure(Step::MemoryFiles, error)),
+    }
 }
 
 /// Lets the run see what is its own.

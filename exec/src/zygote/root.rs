@@ -3,8 +3,8 @@
 //! ```text
 //! /usr /bin /lib …      the host's, read-only            /workspace      empty; a run's tree or skills go over it
 //! /etc                  copies of what programs look for /home/sandbox   empty; a run's home goes over it
-//! /dev                  six devices, shm                 /private/tmp    empty; a run's own, /tmp leads here
-//! /kernel/proc          /proc leads here
+//! /dev                  six devices, shm                 /private/tmp    empty; temporary files, /tmp leads here
+//! /kernel/proc          /proc leads here                 /run/aliases    further names of programs
 //! ```
 //!
 //! Two links instead of plain mount points, because a Landlock rule holds for what is below a directory and skips the
@@ -31,8 +31,11 @@ use rustix::mount::{
     unmount,
 };
 
+use policy::attachment::HOME;
+
 use crate::sys::{self, Extent, MountAttributes};
 use crate::walls::host_paths;
+use crate::walls::programs::ALIASES;
 use crate::wire::{Namespaces, RootPlan};
 
 /// Where the processes of a run are shown; `/proc` leads here.
@@ -41,6 +44,13 @@ const PROC: &str = "/kernel/proc";
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 /// Where a workspace, or a directory that holds skills, is mounted.
 pub(super) const WORKSPACE: &str = "/workspace";
+
+/// The users that runs see, which every mounted run has as a file of its own.
+const PASSWD: &str = "/etc/passwd";
+/// The users of every system.
+const USERS: &str = "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
+/// Size of the file system that holds a run's own users, as `tmpfs(5)` takes it.
+const PASSWD_SIZE: &str = "4k";
 
 /// The name of the machine inside runs.
 const HOST_NAME: &[u8] = b"sandbox";
@@ -68,10 +78,7 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
 ];
 /// Files of `/etc` that say nothing of the host.
 const SYNTHETIC: [(&str, &str); 4] = [
-    (
-        "etc/passwd",
-        "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-    ),
+    ("etc/passwd", USERS),
     ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
     ("etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"),
     ("etc/hostname", "sandbox\n"),
@@ -133,6 +140,7 @@ pub(super) fn enter(plan: &RootPlan) -> Result<(Root, OwnedFd), Failure> {
     let new = Path::new(FOOTHOLD);
     fill(new).map_err(at("mkdir"))?;
     copy_etc(new).map_err(at("copy(/etc)"))?;
+    name_programs(new, &plan.aliases).map_err(at("symlink"))?;
     make_devices(new, &devices).map_err(at("mknod"))?;
     for (path, tree) in &bound {
         bind(new, path, tree).map_err(at("bind"))?;
@@ -174,6 +182,37 @@ fn fill(root: &Path) -> io::Result<()> {
         symlink(target, root.join("dev").join(name))?;
     }
     Ok(())
+}
+
+/// Makes the links of [`ALIASES`].
+fn name_programs(root: &Path, aliases: &[(String, PathBuf)]) -> io::Result<()> {
+    let directory = root.join(ALIASES.trim_start_matches('/'));
+    make_dirs(&directory)?;
+    aliases.iter().try_for_each(|(name, file)| symlink(file, directory.join(name)))
+}
+
+/// A `/etc/passwd` of a run's own, which has no line for its user yet.
+pub(super) struct PasswdFile(OwnedFd);
+
+impl PasswdFile {
+    /// Puts an own file over that of the root.
+    pub(super) fn prepare() -> io::Result<Self> {
+        let files = memory_files("0755", PASSWD_SIZE, MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&files, "passwd", flags, Mode::from_raw_mode(0o644))?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
+        rustix::io::write(&file, USERS.as_bytes())?;
+        let tree = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        attach(&open_tree(&files, "passwd", tree)?, PASSWD)?;
+        Ok(Self(file))
+    }
+
+    /// Adds the user of the run.
+    pub(super) fn add(&self, uid: u32) -> io::Result<()> {
+        let line = format!("sandbox:x:{uid}:{uid}::{HOME}:/bin/bash\n");
+        rustix::io::write(&self.0, line.as_bytes())?;
+        Ok(())
+    }
 }
 
 /// Copies what the host's `/etc` has of the files that every run may read.

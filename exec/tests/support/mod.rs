@@ -63,6 +63,7 @@ pub fn config(profile: Profile) -> LauncherConfig {
         program: env!("CARGO_BIN_EXE_exec-test-launcher").into(),
         arguments: Vec::new(),
         isolation: Isolation { maximum: maximum(), ..Isolation::default() },
+        code_in_trees: profile != Profile::Strict,
         ..LauncherConfig::new(Whitelist::from(&policy))
     }
 }
@@ -96,6 +97,7 @@ impl Sandbox {
         let view = View {
             tree: if mounts { "/workspace".into() } else { tree.clone() },
             scratch: if mounts { exec::HOME.into() } else { scratch.clone() },
+            skills: Vec::new(),
             sandbox_path: "/workspace".to_owned(),
             aliases: Vec::new(),
             owner,

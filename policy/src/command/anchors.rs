@@ -13,7 +13,13 @@ pub struct Anchors {
     pub inside: String,
     /// Other absolute paths that callers may use for it; they are rewritten to [`Anchors::inside`].
     pub aliases: Vec<String>,
+    /// The directory inside the run, absolute, that `/tmp` and `/var/tmp` are rewritten to; `None` for a run that finds
+    /// its own temporary directory there, or whose arguments must not name it.
+    pub temporary: Option<String>,
 }
+
+/// The paths of temporary directories that programs and people know.
+const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// Where a path points, as far as its spelling tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +29,11 @@ pub(crate) enum Aim {
     /// Into the tree, in the form of an alias: the first `bytes` are to be replaced.
     Alias {
         /// Length of the alias as it is written in the path.
+        bytes: usize,
+    },
+    /// Into the temporary directory: the first `bytes` are to be replaced by [`Anchors::temporary`].
+    Temporary {
+        /// Length of the beginning that is replaced.
         bytes: usize,
     },
     /// Elsewhere, against this rule.
@@ -49,8 +60,16 @@ impl Anchors {
             (Some(inside), Some(alias)) if alias > inside => Aim::Alias { bytes: alias },
             (Some(_), _) => Aim::Inside,
             (None, Some(bytes)) => Aim::Alias { bytes },
-            (None, None) => elsewhere(path),
+            (None, None) => self.temporary(path).unwrap_or_else(|| elsewhere(path)),
         }
+    }
+
+    fn temporary(&self, path: &str) -> Option<Aim> {
+        let temporary = self.temporary.as_deref()?;
+        if covered(path, temporary).is_some() {
+            return Some(Aim::Inside);
+        }
+        TEMPORARY.iter().find_map(|known| covered(path, known)).map(|bytes| Aim::Temporary { bytes })
     }
 }
 
@@ -102,6 +121,7 @@ mod tests {
         Anchors {
             inside: "/data/work/u1".to_owned(),
             aliases: vec!["/workspace".to_owned(), "/workspace/skills/演示/".to_owned(), "/".to_owned()],
+            temporary: None,
         }
     }
 
@@ -131,7 +151,11 @@ mod tests {
 
     #[test]
     fn the_tree_inside_an_alias_is_not_rewritten() {
-        let anchors = Anchors { inside: "/workspace/skills/a".into(), aliases: vec!["/workspace".into()] };
+        let anchors = Anchors {
+            inside: "/workspace/skills/a".into(),
+            aliases: vec!["/workspace".into()],
+            temporary: None,
+        };
         assert_eq!(anchors.aim("/workspace/skills/a/x"), Aim::Inside);
     }
 }

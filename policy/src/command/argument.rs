@@ -115,6 +115,11 @@ impl<'a> Reader<'a> {
                 self.edits.push(Edit { range: start..start + bytes, text });
                 Ok(())
             }
+            Aim::Temporary { bytes } => {
+                let text = self.anchors.temporary.clone().unwrap_or_default();
+                self.edits.push(Edit { range: start..start + bytes, text });
+                Ok(())
+            }
             Aim::Out(rule) => Err(rule),
         }
     }

@@ -32,6 +32,6 @@ mod whitelist;
 mod word;
 
 pub use anchors::Anchors;
-pub use policy::{CheckedCommand, CommandPolicy, PolicyError};
+pub use policy::{CheckedCommand, CommandPolicy, PolicyError, ScanOf};
 pub use refusal::{CommandHint, Refusal, Rule};
 pub use whitelist::Profile;

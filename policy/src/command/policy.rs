@@ -1,12 +1,13 @@
 //! [`CommandPolicy`]: the whitelist, and the one entrance to the scan of arguments.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::anchors::Anchors;
 use super::refusal::{Refusal, excerpt};
 use super::rules::Rules;
 use super::shell::Commands;
-use super::vector::Scan;
+use super::vector::{Judging, Scan};
 use super::whitelist::{Profile, Whitelist};
 use super::word::{Edit, Edits, Word, edited};
 use crate::RunLimits;
@@ -46,6 +47,18 @@ pub struct CheckedCommand {
 pub struct CommandPolicy {
     whitelist: Whitelist,
     arguments_bytes: usize,
+    scans: ScanOf,
+}
+
+/// What is scanned for paths that lead out of the tree, before the kernel sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScanOf {
+    /// The arguments of direct programs. In lines for the shell the kernel alone judges.
+    #[default]
+    Founding,
+    /// Lines for the shell, too.
+    All,
 }
 
 impl CommandPolicy {
@@ -65,8 +78,14 @@ impl CommandPolicy {
                 extra.push(name.clone());
             }
         }
+        if profile == Profile::Developer {
+            let further = rules.developer.iter().map(|program| program.name.clone());
+            let further: Vec<String> = further.filter(|name| !extra.contains(name)).collect();
+            extra.extend(further);
+        }
         let whitelist = Whitelist { profile, rules, extra };
-        Ok(Self { whitelist, arguments_bytes: RunLimits::default().arguments_bytes })
+        let arguments_bytes = RunLimits::default().arguments_bytes;
+        Ok(Self { whitelist, arguments_bytes, scans: ScanOf::default() })
     }
 
     /// The same policy with another bound on all arguments together, in bytes
@@ -74,6 +93,13 @@ impl CommandPolicy {
     #[must_use]
     pub fn with_arguments_bytes(mut self, bytes: usize) -> Self {
         self.arguments_bytes = bytes;
+        self
+    }
+
+    /// The same policy, with `scans` for what is scanned.
+    #[must_use]
+    pub fn with_scan(mut self, scans: ScanOf) -> Self {
+        self.scans = scans;
         self
     }
 
@@ -86,6 +112,22 @@ impl CommandPolicy {
     /// Names of the programs that a caller may start, configured ones last.
     pub fn direct(&self) -> impl Iterator<Item = &str> {
         self.whitelist.direct()
+    }
+
+    /// Directories, absolute, whose programs descendants may execute because a program of the list starts them.
+    pub fn directories(&self) -> impl Iterator<Item = &str> {
+        let is_listed = self.whitelist.profile == Profile::Developer;
+        let programs = self.whitelist.rules.developer.iter().filter(move |_| is_listed);
+        programs.flat_map(|program| program.directories.iter().map(String::as_str))
+    }
+
+    /// Further names of direct programs, such as `python`, each with the program's own.
+    pub fn aliases(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.whitelist
+            .rules
+            .direct
+            .iter()
+            .flat_map(|program| program.aliases.iter().map(|alias| (alias.as_str(), program.name.as_str())))
     }
 
     /// Names of the further programs that descendants may execute; none in [`Profile::Strict`].
@@ -111,10 +153,26 @@ impl CommandPolicy {
     ) -> Result<CheckedCommand, Refusal> {
         let program = self.whitelist.program(command)?;
         self.check_size(args)?;
+        let edits = self.scan(program, args, anchors, Judging::Refuse)?;
+        self.rewritten(program, args, edits)
+    }
+
+    /// Reads the arguments of `program` and returns the rewriting they need.
+    fn scan(
+        &self,
+        program: &str,
+        args: &[String],
+        anchors: &Anchors,
+        judging: Judging,
+    ) -> Result<Edits, Refusal> {
         let words: Vec<Word> =
             args.iter().enumerate().map(|(index, text)| Word::argument(index, text)).collect();
         let mut edits = Edits::new();
-        Scan::new(&self.whitelist, anchors).arguments(program, &words, &mut edits)?;
+        Scan::new(&self.whitelist, anchors, judging).arguments(program, &words, &mut edits)?;
+        Ok(edits)
+    }
+
+    fn rewritten(&self, program: &str, args: &[String], edits: Edits) -> Result<CheckedCommand, Refusal> {
         let mut edits_of: Vec<Vec<Edit>> = vec![Vec::new(); args.len()];
         for (index, edit) in edits {
             if let Some(edits) = edits_of.get_mut(index) {
@@ -126,18 +184,36 @@ impl CommandPolicy {
         Ok(CheckedCommand { program: program.to_owned(), args })
     }
 
-    /// Checks a line for the shell, which becomes `bash -c <script>`.
+    /// Checks or only rewrites a line for the shell, which becomes `bash -c <script>`, as [`ScanOf`] says.
+    ///
+    /// # Errors
+    /// As [`CommandPolicy::check_script`] or [`CommandPolicy::rewrite_script`].
+    pub fn line(&self, script: &str, anchors: &Anchors) -> Result<CheckedCommand, Refusal> {
+        match self.scans {
+            ScanOf::Founding => self.rewrite_script(script, anchors),
+            ScanOf::All => self.check_script(script, anchors),
+        }
+    }
+
+    /// Checks a line for the shell, which becomes `bash -c <script>`, as [`CommandPolicy::check`] does arguments.
     ///
     /// # Errors
     /// As [`CommandPolicy::check`]; a [`Refusal::PathEscape`] then has no position.
     pub fn check_script(&self, script: &str, anchors: &Anchors) -> Result<CheckedCommand, Refusal> {
-        let mut args = vec!["-c".to_owned()];
-        // bash would take such a script for an option.
-        if script.starts_with(['-', '+']) {
-            args.push("--".to_owned());
-        }
-        args.push(script.to_owned());
-        self.check("bash", &args, anchors).map_err(Refusal::nowhere)
+        self.check("bash", &shell_arguments(script), anchors).map_err(Refusal::nowhere)
+    }
+
+    /// Prepares a line for the shell, which becomes `bash -c <script>`: paths in an alias form are rewritten, and the
+    /// kernel judges where the others lead.
+    ///
+    /// # Errors
+    /// [`Refusal::Invalid`]: a NUL byte or too many bytes.
+    pub fn rewrite_script(&self, script: &str, anchors: &Anchors) -> Result<CheckedCommand, Refusal> {
+        let args = shell_arguments(script);
+        self.check_size(&args).map_err(Refusal::nowhere)?;
+        // A script that this scan cannot read to its end is left as it is; the shell tells what is wrong with it.
+        let edits = self.scan("bash", &args, anchors, Judging::RewriteOnly).unwrap_or_default();
+        self.rewritten("bash", &args, edits).map_err(Refusal::nowhere)
     }
 
     fn check_size(&self, args: &[String]) -> Result<(), Refusal> {
@@ -167,6 +243,13 @@ impl CommandPolicy {
     }
 }
 
+/// The arguments of the shell for a script.
+fn shell_arguments(script: &str) -> Vec<String> {
+    // bash would take a script that begins so for an option.
+    let end_of_options = script.starts_with(['-', '+']).then(|| "--".to_owned());
+    std::iter::once("-c".to_owned()).chain(end_of_options).chain(std::iter::once(script.to_owned())).collect()
+}
+
 fn is_bare_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -182,7 +265,7 @@ mod tests {
     }
 
     fn anchors() -> Anchors {
-        Anchors { inside: "/workspace".to_owned(), aliases: Vec::new() }
+        Anchors { inside: "/workspace".to_owned(), ..Anchors::default() }
     }
 
     fn texts(words: &[&str]) -> Vec<String> {
@@ -193,10 +276,8 @@ mod tests {
     fn every_example_in_the_rules_is_decided_as_it_says() {
         let policy = policy(Profile::Default);
         let anchors = anchors();
-        let decide = |name: &str, args: &[String]| {
-            let words: Vec<Word> = args.iter().enumerate().map(|(i, text)| Word::argument(i, text)).collect();
-            Scan::new(&policy.whitelist, &anchors).arguments(name, &words, &mut Edits::new())
-        };
+        let decide =
+            |name: &str, args: &[String]| policy.scan(name, args, &anchors, Judging::Refuse).map(drop);
         for program in policy.whitelist.rules.direct.iter().chain(&policy.whitelist.rules.helpers) {
             for args in &program.allowed {
                 assert_eq!(decide(&program.name, args), Ok(()), "{} {args:?}", program.name);
@@ -236,6 +317,24 @@ mod tests {
         assert!(policy(Profile::Default).helpers().any(|name| name == "head"));
         for profile in [Profile::Strict, Profile::Default, Profile::Open] {
             assert_eq!(policy(profile).direct().count(), 17);
+            assert_eq!(policy(profile).directories().count(), 0);
+        }
+    }
+
+    #[test]
+    fn developers_may_start_more_programs_with_all_their_parts() {
+        let policy = policy(Profile::Developer);
+        assert!(policy.check("git", &texts(&["status"]), &anchors()).is_ok());
+        assert!(policy.check("git", &texts(&["-C", "/etc", "status"]), &anchors()).is_err());
+        assert!(policy.directories().any(|directory| directory == "/usr/lib/git-core"));
+        assert!(
+            policy
+                .directories()
+                .all(|directory| directory.starts_with("/usr/") || directory.starts_with("/opt/"))
+        );
+        assert!(policy.helpers().any(|name| name == "head"));
+        for name in ["ssh", "nc", "mount", "sudo"] {
+            assert!(policy.check(name, &[], &anchors()).is_err(), "{name}");
         }
     }
 
@@ -272,6 +371,30 @@ mod tests {
         assert!(small.check("cat", &texts(&[&"a".repeat(92)]), &anchors()).is_err());
         assert!(small.check("cat", &texts(&[&"a".repeat(91)]), &anchors()).is_ok());
         assert!(small.check("cat", &vec![String::new(); 12], &anchors()).is_err());
+    }
+
+    #[test]
+    fn a_line_for_the_kernel_to_judge_is_rewritten_and_never_refused_for_where_it_leads() {
+        let policy = policy(Profile::Default);
+        let anchors = Anchors {
+            inside: "/data/w".to_owned(),
+            aliases: vec!["/workspace".to_owned()],
+            temporary: Some("/data/home/tmp/1".to_owned()),
+        };
+        for (line, expected) in [
+            ("cd src && cat ../README.md", "cd src && cat ../README.md"),
+            ("cat /etc/os-release | head -1", "cat /etc/os-release | head -1"),
+            ("cat /workspace/a /etc/b", "cat /data/w/a /etc/b"),
+            ("echo x > /tmp/x; ls /tmp", "echo x > /data/home/tmp/1/x; ls /data/home/tmp/1"),
+            ("cat '/var/tmp/x'", "cat '/data/home/tmp/1/x'"),
+            ("/usr/bin/perl -e 1", "/usr/bin/perl -e 1"),
+            ("cat 'never ends", "cat 'never ends"),
+            ("cat /workspace/../x", "cat /workspace/../x"),
+        ] {
+            assert_eq!(policy.rewrite_script(line, &anchors).unwrap().args[1], expected);
+        }
+        assert!(policy.rewrite_script("cat a\0b", &anchors).is_err());
+        assert!(policy.rewrite_script(&"$(".repeat(20_000), &anchors).is_ok());
     }
 
     #[test]

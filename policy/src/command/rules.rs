@@ -8,6 +8,7 @@ use super::argument::Role;
 
 const DIRECT: &str = include_str!("../../rules/direct.toml");
 const HELPERS: &str = include_str!("../../rules/helpers.toml");
+const DEVELOPER: &str = include_str!("../../rules/developer.toml");
 const GRAMMARS: &str = include_str!("../../rules/grammars.toml");
 const BUILTINS: &str = include_str!("../../rules/builtins.toml");
 
@@ -31,6 +32,19 @@ pub(crate) struct Program {
     #[cfg_attr(not(test), expect(dead_code, reason = "examples are run by the tests"))]
     #[serde(default)]
     pub(crate) refused: Vec<Vec<String>>,
+}
+
+/// A program of the profile `developer`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeveloperProgram {
+    pub(crate) name: String,
+    /// Why it is on its list. Read by people, and by the test that asks for it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "documentation inside the data"))]
+    pub(crate) reason: String,
+    /// Directories, absolute, of parts that it starts itself.
+    #[serde(default)]
+    pub(crate) directories: Vec<String>,
 }
 
 /// How a command's words are read.
@@ -108,6 +122,7 @@ impl Grammar {
 pub(crate) struct Rules {
     pub(crate) direct: Vec<Program>,
     pub(crate) helpers: Vec<Program>,
+    pub(crate) developer: Vec<DeveloperProgram>,
     grammars: HashMap<String, Grammar>,
     /// Grammar names of direct programs, helpers and the shell's own words.
     names: HashMap<String, String>,
@@ -119,11 +134,18 @@ struct Programs {
     program: Vec<Program>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeveloperPrograms {
+    program: Vec<DeveloperProgram>,
+}
+
 impl Rules {
     /// Reads the data compiled into this crate.
     pub(crate) fn load() -> Result<Self, toml::de::Error> {
         let direct = toml::from_str::<Programs>(DIRECT)?.program;
         let helpers = toml::from_str::<Programs>(HELPERS)?.program;
+        let developer = toml::from_str::<DeveloperPrograms>(DEVELOPER)?.program;
         let mut grammars: HashMap<String, Grammar> = toml::from_str(GRAMMARS)?;
         for grammar in grammars.values_mut() {
             for (role, options) in &grammar.options {
@@ -140,7 +162,7 @@ impl Rules {
                 names.insert(name.clone(), program.grammar.clone());
             }
         }
-        Ok(Self { direct, helpers, grammars, names })
+        Ok(Self { direct, helpers, developer, grammars, names })
     }
 
     /// The grammar of a program or of one of the shell's own words.
@@ -176,6 +198,10 @@ mod tests {
             assert!(program.reason.len() > 10, "`{}` has no reason", program.name);
             assert!(!program.allowed.is_empty(), "`{}` has no example", program.name);
             assert!(rules.grammar(&program.name).is_some(), "`{}` has no grammar", program.name);
+        }
+        for program in &rules.developer {
+            assert!(seen.insert(program.name.clone()), "`{}` is listed twice", program.name);
+            assert!(program.reason.len() > 10, "`{}` has no reason", program.name);
         }
     }
 

@@ -8,6 +8,15 @@ use super::shell::{self, Commands};
 use super::whitelist::Whitelist;
 use super::word::{Edit, Edits, Word};
 
+/// Whether a scan refuses what leads out of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judging {
+    /// It does.
+    Refuse,
+    /// It only rewrites the paths that stand for the tree in another form; the kernel judges the rest.
+    RewriteOnly,
+}
+
 /// Commands inside commands (`bash -c`, `$(…)`, `xargs`, `env`, `find -exec`) that are followed before giving up.
 pub(crate) const NESTING_MAX: usize = 16;
 
@@ -19,12 +28,13 @@ const PROGRAM_DIRECTORIES: [&str; 3] = ["/bin/", "/usr/bin/", "/usr/local/bin/"]
 pub(crate) struct Scan<'a> {
     whitelist: &'a Whitelist,
     anchors: &'a Anchors,
+    judging: Judging,
     depth: usize,
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(whitelist: &'a Whitelist, anchors: &'a Anchors) -> Self {
-        Self { whitelist, anchors, depth: 0 }
+    pub(crate) fn new(whitelist: &'a Whitelist, anchors: &'a Anchors, judging: Judging) -> Self {
+        Self { whitelist, anchors, judging, depth: 0 }
     }
 
     /// Judges a word in command position and returns the name that its grammar goes by.
@@ -37,7 +47,8 @@ impl<'a> Scan<'a> {
         if let Some(name) = system.filter(|name| !name.contains('/'))
             && self.anchors.aim(text) != Aim::Inside
         {
-            if name.contains(UNKNOWN) || self.whitelist.permits(name) {
+            if name.contains(UNKNOWN) || self.whitelist.permits(name) || self.judging == Judging::RewriteOnly
+            {
                 return Ok(name);
             }
             return Err(self.whitelist.not_allowed(text));
@@ -62,8 +73,12 @@ impl<'a> Scan<'a> {
                 Err(Refusal::Invalid { .. }) if text.contains(UNKNOWN) => {}
                 Err(refusal) => return Err(refusal.at(word.index)),
             },
-            _ => judge(if is_listing { Role::Path } else { role }, text, self.anchors, &mut found)
-                .map_err(|rule| Refusal::escape(&word.text, rule).at(word.index))?,
+            _ => match judge(if is_listing { Role::Path } else { role }, text, self.anchors, &mut found) {
+                Err(rule) if self.judging == Judging::Refuse => {
+                    return Err(Refusal::escape(&word.text, rule).at(word.index));
+                }
+                Ok(()) | Err(_) => {}
+            },
         }
         edits.extend(found.into_iter().map(|edit| {
             let range = edit.range.start + start..edit.range.end + start;

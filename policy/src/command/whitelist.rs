@@ -14,6 +14,8 @@ pub enum Profile {
     /// Descendants may execute the direct commands and the helpers.
     #[default]
     Default,
+    /// As [`Profile::Default`], and the programs of developers where the host has them, which callers may start, too.
+    Developer,
     /// Descendants may execute anything in the read-only system directories.
     Open,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
+use policy::front_matter::property;
 use serde_yaml_ng::Value;
 
 use super::cache::{Cache, Clock, Weigh};
@@ -48,21 +49,22 @@ impl Agent {
     /// Why it is none, in a sentence.
     pub fn parse(stem: &str, text: &str) -> Result<Self, String> {
         let head = front_matter(text);
-        if head.fields.is_null() && head.name.is_none() {
+        if head.fields.is_none() && head.name.is_none() {
             return Err("it has no front matter".to_owned());
         }
         // Without them it could do everything.
         if head.has_unread_rights {
             return Err("its front matter is no YAML, and says what it may do: quote its texts".to_owned());
         }
-        let name = head.name.unwrap_or_else(|| stem.to_owned());
+        let (tools, capabilities) = (head.right("tools")?, head.right("capabilities")?);
+        let name = head.name.clone().unwrap_or_else(|| stem.to_owned());
         if !is_agent_name(&name) {
             return Err(format!(
                 "the name `{}` may have letters, digits, `-` and `_` only",
                 name.escape_debug()
             ));
         }
-        let tools = match head.fields.get("tools") {
+        let tools = match tools {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Sequence(tools)) => tools
                 .iter()
@@ -82,19 +84,16 @@ impl Agent {
             return Err(format!("`{}` is no name of a tool", tool.escape_debug()));
         }
         let capability = |name: &str, default: bool| {
-            head.fields
-                .get("capabilities")
-                .and_then(|all| all.get(name))
-                .and_then(Value::as_bool)
-                .unwrap_or(default)
+            let named = capabilities.and_then(Value::as_mapping).and_then(|all| property(all, name));
+            named.and_then(Value::as_bool).unwrap_or(default)
         };
         Ok(Self {
-            description: head.description.unwrap_or_default(),
             tools,
             memory: capability("memory", false),
             send_message: capability("send_message", false),
             spawn_agent: capability("spawn_agent", true),
             system_prompt: head.body.trim().to_owned(),
+            description: head.description.unwrap_or_default(),
             name,
         })
     }

@@ -1,7 +1,10 @@
 //! The head of a Markdown file: fields between two lines `---`.
 
-use policy::front_matter::{fields, split};
-use serde_yaml_ng::Value;
+use policy::front_matter::{by_line, fields, property, scalar, split};
+use serde_yaml_ng::{Mapping, Value};
+
+/// The fields that say what an agent may do.
+const RIGHTS: [&str; 2] = ["tools", "capabilities"];
 
 /// The fields of a head that this crate knows, and what follows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,7 +14,7 @@ pub struct FrontMatter {
     /// `description`.
     pub description: Option<String>,
     /// All fields, where the head is YAML.
-    pub(super) fields: Value,
+    pub(super) fields: Option<Mapping>,
     /// Whether the head is not YAML and names tools or capabilities, which then cannot be read.
     pub(super) has_unread_rights: bool,
     /// The text after the head; all of it where there is none.
@@ -21,44 +24,44 @@ pub struct FrontMatter {
 /// Reads the head of a Markdown file.
 ///
 /// It is YAML within the bounds of [`policy::front_matter`]; where it is not, as with a description that holds `: `, the
-/// lines `name:` and `description:` are taken as they are.
+/// lines `name:` and `description:` are taken as they are. Keys count in any case of letters.
 #[must_use]
 pub fn front_matter(text: &str) -> FrontMatter {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim_start();
     let Some((head, body)) = split(text) else {
         return FrontMatter { body: text.to_owned(), ..FrontMatter::default() };
     };
-    let fields = fields(head).map_or(Value::Null, Value::Mapping);
+    let fields = fields(head).ok();
+    let lines = by_line(head);
     let field = |key: &str| {
-        let value = fields.get(key).and_then(scalar).or_else(|| line(head, key));
+        let value = fields.as_ref().and_then(|fields| property(fields, key)).and_then(scalar);
+        let value = value.filter(|value| !value.is_empty()).or_else(|| lines.get(key).cloned());
         value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     };
-    let has_unread_rights = fields.is_null() && head.lines().any(names_rights);
+    let has_unread_rights = fields.is_none() && head.lines().any(names_rights);
     let (name, description) = (field("name"), field("description"));
     FrontMatter { name, description, body: body.to_owned(), fields, has_unread_rights }
 }
 
 /// Whether a line looks as if it said what an agent may do.
 fn names_rights(line: &str) -> bool {
-    let line = line.trim_start_matches(|character: char| !character.is_alphanumeric());
-    ["tools", "capabilities"].iter().any(|key| line.starts_with(key))
+    let line = line.trim_start_matches(|character: char| !character.is_alphanumeric()).to_lowercase();
+    RIGHTS.iter().any(|key| line.starts_with(key))
 }
 
-fn scalar(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(flag) => Some(flag.to_string()),
-        Value::Null | Value::Sequence(_) | Value::Mapping(_) | Value::Tagged(_) => None,
+impl FrontMatter {
+    /// The value of a key, in any case of letters.
+    ///
+    /// # Errors
+    /// The key is there more than once, in different cases: readers differ in which counts.
+    pub(super) fn right(&self, key: &str) -> Result<Option<&Value>, String> {
+        let Some(fields) = &self.fields else { return Ok(None) };
+        let is_key = |other: &&Value| other.as_str().is_some_and(|other| other.eq_ignore_ascii_case(key));
+        if fields.keys().filter(is_key).count() > 1 {
+            return Err(format!("its front matter has `{key}` more than once"));
+        }
+        Ok(property(fields, key))
     }
-}
-
-/// The last line `key: value`, without quotes around the value.
-fn line(head: &str, key: &str) -> Option<String> {
-    let mut values = head.lines().filter_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':'));
-    let value = values.next_back()?.trim();
-    let unquoted = ['"', '\''].into_iter().find_map(|quote| value.strip_prefix(quote)?.strip_suffix(quote));
-    Some(unquoted.unwrap_or(value).to_owned())
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //!
 //! * [`SkillStore`], [`AgentStore`]: read, kept for five minutes for each user, and rendered for a prompt.
 //! * [`Watched`]: a sandbox whose changes make them forget at once.
-//! * [`front_matter()`], [`Agent::parse`]: the heads of `SKILL.md` and of agents' files.
+//! * [`front_matter()`], [`Agent::parse`]: the heads of agents' files. What a skill says of itself is read as the service reads it.
 
 mod agents;
 mod cache;
+pub(crate) mod described;
 mod front_matter;
 mod render;
 mod skills;
@@ -17,10 +18,12 @@ pub use front_matter::{FrontMatter, front_matter};
 pub use skills::{Skill, SkillStore, Skills};
 pub use watched::{Forget, Watched};
 
-/// The file that makes a directory a skill.
+/// The file that makes a directory a skill, in any case of letters; without one a `README.md` does.
 pub const SKILL_FILE: &str = "SKILL.md";
 /// Where a workspace has its skills.
 pub const SKILLS_DIRECTORY: &str = "skills";
+/// Where it has further ones, which those in [`SKILLS_DIRECTORY`] come before.
+pub const HIDDEN_SKILLS_DIRECTORY: &str = ".skills";
 /// Where it has its agents.
 pub const AGENTS_DIRECTORY: &str = "agents";
 /// The most skills, or agents, of one directory.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use futures_util::{StreamExt, stream};
 
 use super::cache::{Cache, Clock, Weigh};
+use super::described::{Described, describe};
 use super::render::{CHARACTERS_MAX, element};
-use super::{ENTRIES_MAX, Forget, HEAD_BYTES_MAX, READS_MAX, SKILL_FILE, SKILLS_DIRECTORY, front_matter};
+use super::{ENTRIES_MAX, Forget, HIDDEN_SKILLS_DIRECTORY, READS_MAX, SKILLS_DIRECTORY};
 use crate::place::Directory;
 use crate::text::truncate;
 use crate::{FileKind, Place, Result, Sandbox, UserId};
@@ -17,7 +18,7 @@ use crate::{FileKind, Place, Result, Sandbox, UserId};
 pub struct Skill {
     /// From its front matter, else its directory's name.
     pub name: String,
-    /// From its front matter; may be empty.
+    /// From its front matter, else its first paragraph; may be empty.
     pub description: String,
 }
 
@@ -30,7 +31,8 @@ pub struct Skills {
     pub problems: Vec<String>,
 }
 
-/// The skills that all users share, and those in each user's `skills`, which take the place of shared ones of their name.
+/// The skills that all users share, and those in each user's `.skills` and `skills`, which take the place of shared ones of
+/// their name, the latter before the former.
 #[derive(Debug)]
 pub struct SkillStore {
     shared: Vec<Place>,
@@ -65,6 +67,7 @@ impl SkillStore {
         let workspace = self.sandbox.workspace(user).await?;
         let workspace = Directory { sandbox: &*self.sandbox, user, root: workspace };
         let mut directories: Vec<Directory<'_>> = self.shared.iter().map(Place::directory).collect();
+        directories.push(workspace.below(HIDDEN_SKILLS_DIRECTORY)?);
         directories.push(workspace.below(SKILLS_DIRECTORY)?);
         let (mut skills, mut problems) = (BTreeMap::new(), Vec::new());
         for directory in directories {
@@ -84,7 +87,7 @@ impl Forget for SkillStore {
     }
 }
 
-/// Adds the skills of a directory: its directories that hold a `SKILL.md`.
+/// Adds the skills of a directory: its directories that hold a `SKILL.md` or `README.md`.
 async fn scan(
     directory: &Directory<'_>,
     skills: &mut BTreeMap<String, Skill>,
@@ -105,17 +108,17 @@ async fn scan(
     }
     let mut reads = stream::iter(names)
         .map(|name| async move {
-            let head = directory.head(&format!("{name}/{SKILL_FILE}"), HEAD_BYTES_MAX).await;
-            (name, head)
+            let described = async { describe(&directory.below(&name)?, &name).await };
+            let described = described.await;
+            (name, described)
         })
         .buffered(READS_MAX);
-    while let Some((name, head)) = reads.next().await {
-        match head {
-            Ok(Some(head)) => {
-                let head = front_matter(&String::from_utf8_lossy(&head));
+    while let Some((name, described)) = reads.next().await {
+        match described {
+            Ok(Some(Described { name, description, .. })) => {
                 let skill = Skill {
-                    name: truncate(&head.name.unwrap_or(name), CHARACTERS_MAX),
-                    description: truncate(&head.description.unwrap_or_default(), CHARACTERS_MAX),
+                    name: truncate(&name, CHARACTERS_MAX),
+                    description: truncate(&description, CHARACTERS_MAX),
                 };
                 skills.insert(skill.name.clone(), skill);
             }

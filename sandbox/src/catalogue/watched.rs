@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{AGENTS_DIRECTORY, SKILLS_DIRECTORY};
+use super::{AGENTS_DIRECTORY, HIDDEN_SKILLS_DIRECTORY, SKILLS_DIRECTORY};
 use crate::{
     ByteStream, DirEntry, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result, Sandbox,
     SandboxPath, UserId, WriteOptions,
@@ -20,7 +20,7 @@ pub trait Forget: Debug + Send + Sync {
     fn forget_all(&self);
 }
 
-/// A sandbox whose changes below `skills` and `agents` of a workspace, and whose commands, make stores forget the user.
+/// A sandbox whose changes below `skills`, `.skills` and `agents` of a workspace, and whose commands, make stores forget the user.
 ///
 /// Code that changes files through it, such as an upload, *Edit* or an installation, need not know of the stores.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Watched {
             // The workspace itself, and a directory above, hold both; a link may lead there from anywhere else, which is
             // found out when the time is over.
             let first = below.split('/').next().unwrap_or_default();
-            if !matches!(first, "" | SKILLS_DIRECTORY | AGENTS_DIRECTORY) {
+            if !matches!(first, "" | SKILLS_DIRECTORY | HIDDEN_SKILLS_DIRECTORY | AGENTS_DIRECTORY) {
                 return None;
             }
         }

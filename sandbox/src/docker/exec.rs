@@ -142,6 +142,7 @@ pub(super) async fn run(containers: &Arc<Containers>, owner: &Owner, spec: ExecS
         signal,
         timed_out,
         duration: begin.elapsed(),
+        hint: None,
     })
 }
 

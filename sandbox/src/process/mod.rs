@@ -98,6 +98,7 @@ fn result(
         signal: status.signal().map(signal_name),
         timed_out,
         duration: begin.elapsed(),
+        hint: None,
     }
 }
 

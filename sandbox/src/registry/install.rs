@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::package::copy_in;
 use super::{AGENT_BYTES_MAX, Entry, Kind, Registry, RegistryError, Result, UNFINISHED, check_name};
-use crate::catalogue::{AGENTS_DIRECTORY, SKILL_FILE, SKILLS_DIRECTORY};
+use crate::catalogue::{AGENTS_DIRECTORY, SKILL_FILE, SKILLS_DIRECTORY, described};
 use crate::{ErrorKind, FileKind, UserId, WriteMode};
 
 impl Registry {
@@ -84,8 +84,10 @@ impl Registry {
         let path = format!("{directory}/{file}");
         if kind == Kind::Skill {
             // From here on the skill counts as unfinished, until all of it is gone.
+            let marker = described::skill_file(&workspace.below(&path)?).await?;
             workspace.write(&format!("{path}/{UNFINISHED}"), Bytes::new(), WriteMode::Replace, None).await?;
-            workspace.remove_all(&format!("{path}/{SKILL_FILE}")).await?;
+            let marker = marker.as_deref().unwrap_or(SKILL_FILE);
+            workspace.remove_all(&format!("{path}/{marker}")).await?;
         }
         Ok(workspace.remove_all(&path).await?)
     }

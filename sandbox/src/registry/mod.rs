@@ -19,9 +19,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::catalogue::{
-    AGENTS_DIRECTORY, Agent, Clock, HEAD_BYTES_MAX, SKILL_FILE, SKILLS_DIRECTORY, front_matter,
-};
+use crate::catalogue::{AGENTS_DIRECTORY, Agent, Clock, SKILLS_DIRECTORY, described, described::UNFINISHED};
 use crate::place::Directory;
 use crate::text::truncate;
 use crate::{ErrorKind, FileKind, Place, Sandbox, UserId};
@@ -38,8 +36,6 @@ pub const ENTRIES_MAX: usize = 10_000;
 pub const AUTHOR_ENTRIES_MAX: usize = 200;
 /// Entries in one answer.
 pub const RESULTS_MAX: usize = 100;
-/// Stands in a skill's directory while it is not whole.
-const UNFINISHED: &str = ".unfinished";
 /// Longest name, in characters.
 const NAME_CHARACTERS_MAX: usize = 64;
 /// Longest tags of an entry, in characters.
@@ -116,7 +112,7 @@ impl Registry {
         let _turn = self.turn(author, kind, name)?;
         self.index.lock().await.may_publish(author, kind, name)?;
         let workspace = self.workspace(author).await?;
-        let description = truncate(&described(&workspace, kind, name).await?, DESCRIPTION_CHARACTERS_MAX);
+        let description = truncate(&description(&workspace, kind, name).await?, DESCRIPTION_CHARACTERS_MAX);
         let store = self.place.directory();
         let package = random_name()?;
         let root = store.below(&format!("packages/{package}"))?;
@@ -233,9 +229,11 @@ impl Registry {
         let published = newest(self.index.lock().await.entries.iter().filter(|entry| entry.author == *user));
         let workspace = self.workspace(user).await?;
         let mut installed = Vec::new();
-        for entry in workspace.below(SKILLS_DIRECTORY)?.entries().await? {
-            let file = format!("{SKILLS_DIRECTORY}/{}/{SKILL_FILE}", entry.name);
-            if entry.kind == FileKind::Directory && workspace.kind(&file).await? == Some(FileKind::File) {
+        let skills = workspace.below(SKILLS_DIRECTORY)?;
+        for entry in skills.entries().await? {
+            if entry.kind == FileKind::Directory
+                && described::skill_file(&skills.below(&entry.name)?).await?.is_some()
+            {
                 installed.push(format!("{}:{}", Kind::Skill, entry.name));
             }
         }
@@ -263,14 +261,13 @@ impl Registry {
 }
 
 /// The description of what is to be published, which proves that it is there and what it says it is.
-async fn described(workspace: &Directory<'_>, kind: Kind, name: &str) -> Result<String> {
+async fn description(workspace: &Directory<'_>, kind: Kind, name: &str) -> Result<String> {
     let missing = || RegistryError::NotYours { kind, name: name.to_owned() };
     match kind {
         Kind::Skill => {
-            let head =
-                workspace.head(&format!("{SKILLS_DIRECTORY}/{name}/{SKILL_FILE}"), HEAD_BYTES_MAX).await?;
-            let head = head.ok_or_else(missing)?;
-            Ok(front_matter(&String::from_utf8_lossy(&head)).description.unwrap_or_default())
+            let skill = workspace.below(&format!("{SKILLS_DIRECTORY}/{name}"))?;
+            described::skill_file(&skill).await?.ok_or_else(missing)?;
+            Ok(described::describe(&skill, name).await?.ok_or_else(missing)?.description)
         }
         Kind::Agent => {
             let text = workspace.read(&format!("{AGENTS_DIRECTORY}/{name}.md"), AGENT_BYTES_MAX).await?;

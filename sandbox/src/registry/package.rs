@@ -9,7 +9,9 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::{AGENT_BYTES_MAX, Kind, RegistryError, Result, UNFINISHED};
-use crate::catalogue::{AGENTS_DIRECTORY, SKILL_FILE, SKILLS_DIRECTORY};
+use policy::skill_md;
+
+use crate::catalogue::{AGENTS_DIRECTORY, SKILLS_DIRECTORY};
 use crate::place::Directory;
 use crate::{Error, ErrorKind, FileKind, ReadOptions, SandboxExt, WriteMode, WriteOptions};
 
@@ -71,8 +73,9 @@ pub(super) async fn copy_in(
         bytes: 0,
         files: 0,
     };
+    let marker = skill_md::marker(listed.files.iter().map(String::as_str)).skill_md.map(str::to_owned);
     let (last, first): (Vec<String>, Vec<String>) =
-        listed.files.into_iter().partition(|path| path == SKILL_FILE);
+        listed.files.into_iter().partition(|path| Some(path) == marker.as_ref());
     let damaged = || {
         RegistryError::Content(
             "the package of this entry was changed just now, or is damaged: try again, or ask its author to \
@@ -93,7 +96,9 @@ pub(super) async fn copy_in(
     if copy.bytes + head != bytes {
         return Err(damaged());
     }
-    copy.file(SKILL_FILE, SKILL_FILE).await?;
+    for path in &last {
+        copy.file(path, path).await?;
+    }
     Ok(())
 }
 

@@ -20,6 +20,8 @@ use crate::{
     Error, ErrorKind, ExecResult, ExecSpec, OUTPUT_BYTES_DEFAULT, OUTPUT_BYTES_MAX, Program, Result,
 };
 
+/// Characters of a hint that are kept.
+const HINT_CHARACTERS: usize = 2000;
 /// How much longer than a command may take its answer may: it may wait for a place, and its end for a moment.
 const BEYOND: Duration = Duration::from_secs(60);
 /// The longest time of a command without a deadline of its own: longer than the services' configured deadline.
@@ -59,6 +61,8 @@ struct Ended {
     exit_code: i32,
     signal: Option<String>,
     timed_out: bool,
+    #[serde(default)]
+    hint: Option<String>,
     stdout_bytes: u64,
     stderr_bytes: u64,
 }
@@ -161,7 +165,13 @@ fn result(ended: &Ended, stdout: (Bytes, u64), stderr: (Bytes, u64), begin: Inst
         signal: ended.signal.clone().filter(|_| !ended.timed_out),
         timed_out: ended.timed_out,
         duration: begin.elapsed(),
+        hint: ended.hint.as_deref().map(short),
     }
+}
+
+/// The beginning of a hint: as much as anybody reads.
+fn short(hint: &str) -> String {
+    hint.chars().take(HINT_CHARACTERS).collect()
 }
 
 async fn streamed(

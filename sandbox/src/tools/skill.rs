@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::read::text;
 use super::tool::parse;
 use super::{Context, Refusal, Tool};
-use crate::catalogue::{HEAD_BYTES_MAX, SKILL_FILE, front_matter};
+use crate::catalogue::described::{self, Described};
+use crate::catalogue::{HIDDEN_SKILLS_DIRECTORY, SKILLS_DIRECTORY};
 use crate::place::Directory;
 use crate::text::shown;
 use crate::{FileKind, Place, SandboxExt};
@@ -25,7 +26,7 @@ const SKILLS_MAX: usize = 1_000;
 /// Entries of a skill that are looked at.
 const ENTRIES_MAX: usize = 2_000;
 /// Where a workspace has skills, in this order.
-const DIRECTORIES: [&str; 2] = ["skills", ".skills"];
+const DIRECTORIES: [&str; 2] = [SKILLS_DIRECTORY, HIDDEN_SKILLS_DIRECTORY];
 
 /// The tool *Skill*.
 #[derive(Clone, Debug, Default)]
@@ -80,15 +81,15 @@ impl Tool for Skill {
         if name.is_empty() {
             return Err(Refusal::new("name is required"));
         }
-        if name.contains("..") || name.contains(['/', '\\']) {
+        if matches!(name.as_str(), "." | "..") || name.contains(['/', '\\']) {
             return Err(Refusal::new("invalid skill name: it may have neither `..` nor `/` nor `\\`"));
         }
-        if file.contains("..") || file.starts_with('/') {
+        if file.split(['/', '\\']).any(|segment| segment == "..") || file.starts_with('/') {
             return Err(Refusal::new("invalid file: send a path in the skill, without `..`"));
         }
-        let skill = self.find(context, &name).await?;
+        let (skill, described_by) = self.find(context, &name).await?;
         match action.as_str() {
-            "" | "load" => load(&skill, &name, if file.is_empty() { SKILL_FILE } else { &file }).await,
+            "" | "load" => load(&skill, &name, if file.is_empty() { &described_by } else { &file }).await,
             "list_files" => list_files(&skill, &name).await,
             other => {
                 Err(Refusal(format!("unknown action `{}`: use load or list_files", other.escape_debug())))
@@ -98,8 +99,13 @@ impl Tool for Skill {
 }
 
 impl Skill {
-    /// The skill's directory: by its own name in any place, else by the name in its front matter.
-    async fn find<'a>(&'a self, context: &Context<'a>, name: &str) -> Result<Directory<'a>, Refusal> {
+    /// The skill's directory, and the file that describes it: by the directory's own name in any place, else by the name that
+    /// the skill gives itself.
+    async fn find<'a>(
+        &'a self,
+        context: &Context<'a>,
+        name: &str,
+    ) -> Result<(Directory<'a>, String), Refusal> {
         let workspace = context.session.workspace().clone();
         let workspace = Directory { sandbox: context.sandbox, user: context.session.user(), root: workspace };
         let mut places = Vec::new();
@@ -109,8 +115,8 @@ impl Skill {
         places.extend(self.shared.iter().map(Place::directory));
         for place in &places {
             let Ok(skill) = place.below(name) else { continue };
-            if skill.kind(SKILL_FILE).await? == Some(FileKind::File) {
-                return Ok(skill);
+            if let Some(file) = described::file(&skill).await? {
+                return Ok((skill, file));
             }
         }
         for place in &places {
@@ -120,9 +126,9 @@ impl Skill {
             {
                 let Ok(skill) = place.below(&entry.name) else { continue };
                 // A skill that cannot be read is not the wanted one.
-                let Ok(Some(bytes)) = skill.head(SKILL_FILE, HEAD_BYTES_MAX).await else { continue };
-                if front_matter(&String::from_utf8_lossy(&bytes)).name.as_deref() == Some(name) {
-                    return Ok(skill);
+                match described::describe(&skill, &entry.name).await {
+                    Ok(Some(Described { file, name: own, .. })) if own == name => return Ok((skill, file)),
+                    _ => {}
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use sandbox::catalogue::{AgentStore, Clock, Forget, SkillStore, TTL, Watched, system_clock};
+use sandbox::catalogue::{Agent, AgentStore, Clock, Forget, SkillStore, TTL, Watched, system_clock};
 use sandbox::offload::{Call, OffloadOptions, OffloadStore};
 use sandbox::registry::{Kind, Registry, Sharing};
 use sandbox::tools::{Context, Session, Toolbox};
@@ -13,7 +13,7 @@ use sandbox::{
 };
 use serde_json::json;
 
-use crate::support::user;
+use crate::support::{Bench, user};
 use crate::tapped::{Fault, Tapped};
 
 fn path(text: &str) -> SandboxPath {
@@ -235,4 +235,62 @@ async fn the_oldest_results_of_a_conversation_go_when_there_are_too_many() {
     assert_eq!(store.recall("s", &ids[2]).await.unwrap(), Some(("Shell".into(), "2".into())));
     let (files, _) = sandbox.walk(&user("server"), &path("kept"), 10_000).await.unwrap();
     assert_eq!(files.len(), sandbox::offload::RESULTS_MAX + 1);
+}
+
+#[tokio::test]
+async fn what_is_a_skill_for_the_service_is_one_for_the_catalogue_and_the_tool() {
+    let bench = Bench::memory().await;
+    let head = |name: &str| format!("---\nname: {name}\ndescription: about {name}\n---\nbody of {name}\n");
+    bench.put("skills/small/skill.md", head("small")).await;
+    bench.put("skills/any/Skill.MD", head("any")).await;
+    bench.put("skills/old/README.md", "# Old\n\nAn old one.\n".to_owned()).await;
+    bench.put(".skills/hidden/SKILL.md", head("hidden")).await;
+    bench.put("skills/both/SKILL.md", head("both")).await;
+    bench.put(".skills/both/SKILL.md", head("both").replace("about", "not")).await;
+    bench
+        .put("skills/capitals/SKILL.md", "---\nNAME: loud\nDescription: use: when loud\n---\n".to_owned())
+        .await;
+    bench.put("skills/not/notes.md", "text".to_owned()).await;
+    bench.put("skills/half/README.md", "# Half\n\ntext\n".to_owned()).await;
+    bench.put("skills/half/.unfinished", String::new()).await;
+    let store = SkillStore::new(Vec::new(), Arc::clone(&bench.sandbox), system_clock());
+    let skills = store.skills(bench.session.user()).await.unwrap();
+    let told: Vec<(&str, &str)> =
+        skills.skills.iter().map(|skill| (skill.name.as_str(), skill.description.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            ("any", "about any"),
+            ("both", "about both"),
+            ("hidden", "about hidden"),
+            ("loud", "use: when loud"),
+            ("old", "An old one."),
+            ("small", "about small"),
+        ]
+    );
+    for (name, file) in
+        [("small", "skill.md"), ("any", "Skill.MD"), ("old", "README.md"), ("loud", "SKILL.md")]
+    {
+        let loaded = bench.call("Skill", &json!({ "name": name })).await.text;
+        assert!(loaded.contains(&format!("File: {file}")), "{loaded}");
+    }
+    bench.put("skills/small/notes..md", "dots".to_owned()).await;
+    let loaded = bench.call("Skill", &json!({ "name": "small", "file": "notes..md" })).await.text;
+    assert!(loaded.ends_with("dots"), "{loaded}");
+    for file in ["../old/README.md", "a/../../x", "/etc/passwd"] {
+        let refused = bench.call("Skill", &json!({ "name": "small", "file": file })).await.text;
+        assert!(refused.contains("invalid file"), "{refused}");
+    }
+}
+
+#[test]
+fn what_an_agent_may_do_is_read_or_refused_in_any_case_of_letters() {
+    let parse = |text: &str| Agent::parse("x", text);
+    let agent = parse("---\nName: a\nTOOLS: [Read]\nCapabilities:\n  Spawn_Agent: false\n---\n").unwrap();
+    assert_eq!((agent.name.as_str(), agent.tools, agent.spawn_agent), ("a", vec!["Read".to_owned()], false));
+    for unread in ["Tools: [Read]", "TOOLS: [Read]", "**Capabilities**: {}", "tools: [Read]"] {
+        let refused = parse(&format!("---\nname: a\ndescription: use: when\n{unread}\n---\n"));
+        assert!(refused.is_err(), "{unread}: {refused:?}");
+    }
+    assert!(parse("---\nname: a\ntools: [Read]\nTools: [Shell]\n---\n").is_err());
 }

@@ -10,15 +10,19 @@ use crate::http::{App, request_log};
 
 /// Finds out who the sender is.
 pub(super) fn caller(access: &Access, headers: &HeaderMap) -> Result<Caller, Problem> {
-    let token = headers
+    let caller = access.caller(bearer(headers))?;
+    request_log::caller(&caller);
+    Ok(caller)
+}
+
+/// The token that a request brings.
+pub(in crate::http) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .map(|(_, token)| token.trim());
-    let caller = access.caller(token)?;
-    request_log::caller(&caller);
-    Ok(caller)
+        .map(|(_, token)| token.trim())
 }
 
 /// Lets the caller make a change, unless its changes have filled its part of the audit log. To be asked when it is

@@ -3,6 +3,7 @@
 mod body;
 mod caller;
 mod names;
+mod place;
 mod query;
 mod remote;
 mod run;
@@ -12,13 +13,14 @@ mod snapshot;
 mod tree;
 
 pub(super) use self::body::{JsonBody, JsonLimit, parse_json};
-pub(super) use self::caller::{Issuer, Known, Observer, Rebuilder, Someone};
+pub(super) use self::caller::{Issuer, Known, Observer, Rebuilder, Someone, bearer};
+pub(super) use self::place::{Above, Place, dir_of};
 pub(super) use self::query::{NoParams, Params, word};
 pub(super) use self::run::NamedRun;
 pub(super) use self::sandbox::{SandboxRequest, SandboxesRequest};
 pub(super) use self::skills::SkillsRequest;
 pub(super) use self::snapshot::SnapshotRequest;
-pub(super) use self::tree::{ChangingRequest, TreeQuestion, TreeRequest, dir_of, path_of};
+pub(super) use self::tree::{ChangingRequest, TreeQuestion, TreeRequest};
 
 /// The message that says what to change, without the layers around it.
 fn innermost(error: &dyn std::error::Error) -> String {

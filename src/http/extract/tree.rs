@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::Method;
 use axum::http::request::Parts;
-use policy::{RelPath, TreeId};
+use policy::TreeId;
 use storage::WorkspaceId;
 
 use super::caller::{admitted, caller};
@@ -24,9 +24,7 @@ pub(in crate::http) struct TreeRequest {
 }
 
 /// A request for one tree that reads under any method, because the question takes a body.
-pub(in crate::http) struct TreeQuestion {
-    pub(in crate::http) id: TreeId,
-}
+pub(in crate::http) struct TreeQuestion(pub(in crate::http) TreeRequest);
 
 impl FromRequestParts<App> for TreeRequest {
     type Rejection = Problem;
@@ -42,7 +40,8 @@ impl FromRequestParts<App> for TreeQuestion {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        Ok(Self { id: used_tree(parts, app, false).await?.tree })
+        let Allowed { tree, backend, .. } = used_tree(parts, app, false).await?;
+        Ok(Self(TreeRequest { id: tree, backend }))
     }
 }
 
@@ -92,25 +91,4 @@ pub(super) async fn allowed_tree(parts: &mut Parts, app: &App, changes: bool) ->
     };
     let backend = remote::backend(parts, app, &tree)?;
     Ok(Allowed { tree, role, backend })
-}
-
-/// Reads the path of something in a tree, which must be there.
-///
-/// The tree itself is no such thing: a workspace or skill is never written, moved or removed as a file.
-pub(in crate::http) fn path_of(id: &TreeId, text: Option<&str>) -> Result<RelPath, Problem> {
-    let text = text.ok_or_else(|| Problem::invalid("the parameter `path` is missing"))?;
-    let path = id.resolve(text)?;
-    if path.is_root() {
-        return Err(Problem::invalid(format!("`{text}` is the tree itself: name a file or directory in it")));
-    }
-    request_log::path(&path);
-    Ok(path)
-}
-
-/// Reads the parameter `path` of a directory; absent or empty, it is the tree itself.
-pub(in crate::http) fn dir_of(id: &TreeId, text: Option<&str>) -> Result<RelPath, Problem> {
-    match text {
-        None | Some("") => Ok(RelPath::root()),
-        Some(text) => Ok(id.resolve(text)?),
-    }
 }

@@ -11,8 +11,9 @@ use super::source::{Wrong, read};
 /// The version of OpenAPI.
 const OPENAPI: &str = "3.1.1";
 /// The groups of operations, in the order of the page.
-const AREAS: [(&str, &str); 6] = [
+const AREAS: [(&str, &str); 7] = [
     ("Service", include_str!("operations/service.yaml")),
+    ("Users", include_str!("operations/users.yaml")),
     ("Skills", include_str!("operations/skills.yaml")),
     ("Reading", include_str!("operations/reading.yaml")),
     ("Changing", include_str!("operations/changing.yaml")),

@@ -26,7 +26,7 @@ mod source;
 use std::sync::LazyLock;
 
 use axum::body::Bytes;
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 
 pub use self::document::build;
@@ -59,6 +59,12 @@ fn ready() -> Result<&'static Ready, Problem> {
 pub(super) async fn json() -> Answer {
     let kind = HeaderValue::from_static("application/json");
     Ok(([(header::CONTENT_TYPE, kind)], ready()?.json.clone()).into_response())
+}
+
+/// `GET /`: a person who opens the service in a browser finds the page.
+pub(super) async fn root() -> Answer {
+    let page = HeaderValue::from_static("/docs");
+    Ok((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, page)]).into_response())
 }
 
 /// `GET /docs`

@@ -59,6 +59,8 @@ pub(super) struct Written {
     example: Option<Value>,
     /// The media type of an answer without envelope.
     bytes: Option<String>,
+    /// Another, for callers whose `Accept` names it.
+    bytes_when_asked: Option<String>,
     /// The schema of what is streamed to who asks for a stream.
     streams: Option<Value>,
     /// The status of a success.
@@ -219,7 +221,7 @@ impl Written {
             }
             content.insert("application/json".to_owned(), media);
         }
-        if let Some(kind) = &self.bytes {
+        for kind in self.bytes.iter().chain(&self.bytes_when_asked) {
             content.insert(kind.clone(), of_bytes(kind));
         }
         if let Some(element) = &self.streams {

@@ -45,12 +45,12 @@ pub(in crate::http) async fn catalog(
     let skills = app.service.skills(user.clone(), agent.clone()).await?;
     let told: Vec<Told> = skills
         .into_iter()
-        .map(|Skill { id, metadata, .. }| {
+        .map(|Skill { id, metadata, described_by, .. }| {
             let tree = TreeId::Skill(user.clone(), agent.clone(), id).sandbox_path();
             Told {
                 name: metadata.name,
                 description: metadata.description,
-                location: format!("{tree}/SKILL.md"),
+                location: described_by.map_or_else(|| tree.clone(), |file| format!("{tree}/{file}")),
             }
         })
         .collect();

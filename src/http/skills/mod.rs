@@ -3,6 +3,7 @@
 pub(super) mod catalog;
 pub(super) mod diff;
 pub(super) mod download;
+mod file_name;
 mod form;
 pub(super) mod list;
 pub(super) mod promote;

@@ -1,4 +1,4 @@
-//! `POST /v1/skills/{u}/{a}/upload?scope&charset`
+//! `POST /v1/skills/{u}/{a}/upload?scope&charset&dry_run`
 
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::header;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use storage::Spool;
 use storage::archive::{Charset, Skipped};
 
-use super::form;
+use super::{file_name, form};
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
 use crate::http::body::broken;
@@ -18,6 +18,10 @@ use crate::ops::upload::{Archive, Uploaded, UploadedSkill};
 
 /// Archives in one request.
 const ARCHIVES_MAX: usize = 32;
+/// Characters of a description in the answer; the whole is in the list of skills.
+const DESCRIPTION_CHARS_MAX: usize = 1024;
+/// Doubts in one answer.
+const DOUBTFUL_MAX: usize = 100;
 /// Bytes collected before they are written at once.
 const WRITE_BYTES: usize = 512 * 1024;
 
@@ -26,6 +30,8 @@ const WRITE_BYTES: usize = 512 * 1024;
 pub(in crate::http) struct Query {
     scope: Option<String>,
     charset: Option<String>,
+    #[serde(default)]
+    dry_run: bool,
 }
 
 #[derive(Serialize)]
@@ -36,20 +42,55 @@ struct Beside {
 #[derive(Serialize)]
 struct Outcome {
     scope: Scope,
+    dry_run: bool,
     skills: Vec<Published>,
     charset: Vec<&'static str>,
     skipped: Vec<Skipped>,
     skipped_total: usize,
+    doubtful: Vec<Doubt>,
+    doubtful_total: usize,
+    warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct Published {
     skill_id: String,
+    name: String,
+    description: String,
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plugin: Option<String>,
     version: String,
     files: usize,
     bytes: u64,
     replaced: bool,
     unchanged: bool,
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Doubt {
+    skill_id: String,
+    path: String,
+    doubt: String,
+}
+
+impl From<UploadedSkill> for Published {
+    fn from(UploadedSkill { published, planned }: UploadedSkill) -> Self {
+        Self {
+            skill_id: published.skill.into(),
+            name: planned.metadata.name,
+            description: planned.metadata.description.chars().take(DESCRIPTION_CHARS_MAX).collect(),
+            path: planned.path,
+            plugin: planned.plugin,
+            version: published.version.into(),
+            files: planned.files,
+            bytes: planned.bytes,
+            replaced: published.replaced,
+            unchanged: published.unchanged,
+            warnings: planned.metadata.warnings,
+        }
+    }
 }
 
 pub(in crate::http) async fn upload(
@@ -66,32 +107,42 @@ pub(in crate::http) async fn upload(
         Scope::Baseline => format!("baseline/{}", skills.agent),
         Scope::Overlay => format!("overlay/{}/{}", skills.user, skills.agent),
     };
-    let uploaded = app.service.upload(scope, skills.user, skills.agent, charset, archives).await?;
-    answer(scope, &place, uploaded)
+    let SkillsRequest { user, agent, .. } = skills;
+    let uploaded = if query.dry_run {
+        app.service.rehearse_upload(scope, user, agent, charset, archives).await?
+    } else {
+        app.service.upload(scope, user, agent, charset, archives).await?
+    };
+    answer(scope, query.dry_run, &place, uploaded)
 }
 
-fn answer(scope: Scope, place: &str, uploaded: Uploaded) -> Answer {
+fn answer(scope: Scope, dry_run: bool, place: &str, uploaded: Uploaded) -> Answer {
     let one = |skill: &UploadedSkill| {
         let skill = &skill.published.skill;
         format!("skill '{skill}' to '{place}/{skill}'")
     };
     let message: Vec<String> = uploaded.skills.iter().map(one).collect();
-    let skills = uploaded.skills.into_iter().map(|skill| Published {
-        skill_id: skill.published.skill.into(),
-        version: skill.published.version.into(),
-        files: skill.files,
-        bytes: skill.bytes,
-        replaced: skill.published.replaced,
-        unchanged: skill.published.unchanged,
+    let doubts = uploaded.skills.iter().flat_map(|skill| {
+        let planned = &skill.planned;
+        planned.doubts.iter().map(|doubt| Doubt {
+            skill_id: planned.id.to_string(),
+            path: planned.path.clone(),
+            doubt: doubt.clone(),
+        })
     });
     let result = Outcome {
         scope,
-        skills: skills.collect(),
+        dry_run,
+        doubtful_total: doubts.clone().count(),
+        doubtful: doubts.take(DOUBTFUL_MAX).collect(),
+        skills: uploaded.skills.into_iter().map(Published::from).collect(),
         charset: uploaded.charsets.into_iter().map(|charset| charset.as_str()).collect(),
         skipped: uploaded.skipped,
         skipped_total: uploaded.skipped_total,
+        warnings: uploaded.warnings,
     };
-    success_with(format!("Upload successful: {}", message.join(", ")), Beside { result })
+    let done = if dry_run { "Dry run, nothing was uploaded" } else { "Upload successful" };
+    success_with(format!("{done}: {}", message.join(", ")), Beside { result })
 }
 
 /// Receives the archives of a request: the parts named `file` of a form, or the body itself.
@@ -130,7 +181,7 @@ async fn receive(app: &App, user: &UserId, request: Request) -> Result<Vec<Archi
                 "the form has more than {ARCHIVES_MAX} archives: send several"
             )));
         }
-        let file_name = part.file_name().map(str::to_owned);
+        let file_name = file_name::of(part.headers());
         let stream = part.map(|chunk| {
             undelivered.clear();
             chunk.map_err(|_| broken())

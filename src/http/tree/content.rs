@@ -8,7 +8,7 @@ use storage::encoding::TextEncoding;
 use crate::http::App;
 use crate::http::answer::{Answer, bare, made, success_with, tagged};
 use crate::http::conditional::{self, Fresh};
-use crate::http::extract::{Params, TreeRequest, path_of};
+use crate::http::extract::{Params, Place, TreeRequest};
 use crate::ops::files::{LineRange, ReadText, Text};
 
 #[derive(Deserialize)]
@@ -45,14 +45,14 @@ pub(in crate::http) async fn content(
     Params(query): Params<Query>,
     headers: axum::http::HeaderMap,
 ) -> Answer {
-    let path = path_of(&request.id, query.path.as_deref())?;
+    let Place { id, path, backend, .. } = request.file(&app, query.path.as_deref()).await?;
     let range = LineRange { start: query.start, end: query.end };
-    if let Some(backend) = request.backend {
+    if let Some(backend) = backend {
         conditional::of_untagged_read(&headers)?;
         let (text, encoding, size) = backend.read_text(&path, range, app.service.text_work()).await?;
         return answer(&app, text, About { encoding, size, layer: None }).await;
     }
-    let read = app.service.read_text(request.id, path.clone(), range).await?;
+    let read = app.service.read_text(id, path.clone(), range).await?;
     let ReadText { text, encoding, stat, layer } = read;
     let etag = stat.etag();
     if let Fresh::NotModified = conditional::of_read(&headers, &etag, path.as_str())? {

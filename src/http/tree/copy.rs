@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::written;
 use crate::http::answer::{Answer, success};
-use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest};
 use crate::http::{App, conditional};
 use crate::ops::files::Copy;
 
@@ -30,11 +30,11 @@ pub(in crate::http) async fn copy(
     headers: HeaderMap,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
-    let from = path_of(&tree.id, Some(&body.from))?;
-    let to = path_of(&tree.id, Some(&body.to))?;
+    let (from, to) = tree.entries(&app, &body.from, &body.to).await?;
     let condition = conditional::of_change(&headers)?;
-    let copy = Copy { from, to: to.clone(), overwrite: body.overwrite, recursive: body.recursive, condition };
-    match app.service.copy(tree.id, copy).await? {
+    let Body { overwrite, recursive, .. } = body;
+    let copy = Copy { from: from.path, to: to.path.clone(), overwrite, recursive, condition };
+    match app.service.copy(from.id, copy).await? {
         Some(file) => written("Copied.", &to, &file, None),
         None => success("Copied."),
     }

@@ -2,12 +2,13 @@
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
+use storage::files::Entry;
 
 use super::EntryFacts;
 use super::files::bytes;
 use crate::http::App;
 use crate::http::answer::{Answer, made, success_with};
-use crate::http::extract::{Params, TreeRequest, dir_of};
+use crate::http::extract::{Params, Place, TreeRequest};
 use crate::http::page;
 
 #[derive(Deserialize)]
@@ -30,9 +31,9 @@ pub(in crate::http) async fn dir(
     tree: TreeRequest,
     Params(query): Params<Query>,
 ) -> Answer {
-    let path = dir_of(&tree.id, query.path.as_deref())?;
+    let Place { id, path, backend, .. } = tree.dir(&app, query.path.as_deref()).await?;
     let most = app.service.file_limits.list_entries;
-    if let Some(backend) = tree.backend {
+    if let Some(backend) = backend {
         let entries = backend.list_dir(&path).await?;
         let bytes = bytes(entries.len(), true);
         let answer = move || {
@@ -43,12 +44,12 @@ pub(in crate::http) async fn dir(
         };
         return made(&app.service.admission, bytes, answer).await;
     }
-    let children = app.service.list_dir(tree.id, path).await?;
-    made(&app.service.admission, bytes(children.len(), true), move || {
+    let entries = app.service.list_with_links(id, path).await?;
+    made(&app.service.admission, bytes(entries.len(), true), move || {
         // Names that no path can hold have no stat, and no request could ask for them.
-        let listed = children.into_iter().filter_map(|(child, stat)| {
+        let listed = entries.into_iter().filter_map(|Entry { child, stat, target }| {
             let name = child.name.into_string().ok()?;
-            Some(Listed { name, facts: EntryFacts::new(&stat?, child.layer) })
+            Some(Listed { name, facts: EntryFacts::new(&stat?, child.layer).pointing(target) })
         });
         answer(listed.collect(), &query, most)
     })

@@ -7,7 +7,7 @@ use storage::encoding::TextEncoding;
 use super::{edited_remotely, written};
 use crate::http::App;
 use crate::http::answer::Answer;
-use crate::http::extract::{Params, TreeRequest, path_of};
+use crate::http::extract::{Params, TreeRequest};
 use crate::http::problem::Problem;
 use crate::http::{body, conditional};
 use crate::ops::files::LineRange;
@@ -30,19 +30,19 @@ pub(in crate::http) async fn edit(
     Params(query): Params<Query>,
     request: Request,
 ) -> Answer {
-    let path = path_of(&tree.id, query.path.as_deref())?;
+    let place = tree.file(&app, query.path.as_deref()).await?;
     let condition = conditional::of_change(request.headers())?;
     let encoding = encoding(query.encoding.as_deref())?;
     let body = body::collect_text(&app, request.into_body(), app.service.file_limits.text_bytes).await?;
     let range = LineRange { start: query.start, end: query.end };
-    if let Some(backend) = tree.backend {
+    if let Some(backend) = &place.backend {
         let mode = conditional::untagged(&condition)?;
-        let edited = backend.edit(&path, range, body, encoding, mode, app.service.text_work()).await?;
-        return edited_remotely(&path, edited);
+        let edited = backend.edit(&place.path, range, body, encoding, mode, app.service.text_work()).await?;
+        return edited_remotely(&place, edited);
     }
     let (edited, encoding) =
-        app.service.edit(tree.id, path.clone(), range, body, encoding, condition).await?;
-    written(UPDATED, &path, &edited, Some(encoding))
+        app.service.edit(place.id.clone(), place.path.clone(), range, body, encoding, condition).await?;
+    written(UPDATED, &place, &edited, Some(encoding))
 }
 
 /// Reads the name of an encoding.

@@ -104,7 +104,11 @@ impl Sending {
             Heard::Missed(reason) => {
                 self.write(&Told::rescan(reason, self.listener.position()), &mut piece);
             }
-            Heard::End => return None,
+            Heard::End => {
+                self.is_over = true;
+                let position = self.listener.position();
+                self.write(&Told { reason: Some("stopped"), ..Told::new("end", position) }, &mut piece);
+            }
         }
         Some(piece)
     }

@@ -15,13 +15,15 @@ use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use exec::{Encoding, Network, Tier};
-use policy::{SkillId, TreeId};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use storage::Absorbed;
 
 use self::list::Summary;
 use super::execute::is_nothing;
+use super::run_skills::{skills, workspace};
+use super::terminal::TERM;
+use super::walls::{Told, Walls};
 use crate::http::answer::{Answer, success, success_with};
 use crate::http::extract::{JsonBody, JsonLimit, Params, TreeRequest, dir_of};
 use crate::http::object::Word;
@@ -32,7 +34,7 @@ use crate::ops::run::changes::Changes;
 use crate::ops::run::id::ExecId;
 use crate::ops::run::record::Purpose;
 use crate::ops::run::session::{BeganRun, Recording};
-use crate::ops::run::{Command, Commit, RunRequest, Skills};
+use crate::ops::run::{Command, Commit, RunRequest};
 
 /// A run as a caller describes it.
 #[derive(Deserialize)]
@@ -49,6 +51,8 @@ pub(in crate::http) struct ExecSpec {
     stdin_base64: Option<String>,
     #[serde(default)]
     stdin_open: bool,
+    #[serde(default)]
+    tty: bool,
     timeout_ms: Option<u64>,
     isolation: Option<Word<Tier>>,
     network: Option<Word<Network>>,
@@ -59,6 +63,8 @@ pub(in crate::http) struct ExecSpec {
     #[serde(default)]
     commit: Word<Commit>,
     skills: Option<bounded::Skills>,
+    #[serde(default)]
+    workspace: bool,
     // Only whether they are there matters; a tree of values would take 16 times the bytes of its text.
     limits: Option<IgnoredAny>,
     exec_id: Option<String>,
@@ -77,6 +83,8 @@ impl JsonLimit for ExecSpec {
 pub(in crate::http) struct Query {
     #[serde(default)]
     background: bool,
+    #[serde(default)]
+    enforcement: Told,
 }
 
 #[derive(Serialize)]
@@ -98,6 +106,7 @@ pub(in crate::http) async fn exec(
 ) -> Answer {
     refuse_what_is_not_there(&spec)?;
     let form = Form::of(&headers);
+    let walls = Walls::of(&app, query.enforcement);
     let id = spec.exec_id.as_deref().map(ExecId::parse).transpose()?;
     request_log::program(spec.command.as_deref().unwrap_or("bash"));
     let command = match (spec.command, spec.shell) {
@@ -108,25 +117,36 @@ pub(in crate::http) async fn exec(
         (Some(_), Some(_)) => return Err(Problem::invalid("send `command` or `shell`, not both")),
     };
     let stdin = stdin(spec.stdin, spec.stdin_base64)?;
+    let mut env = spec.env;
+    if spec.tty {
+        if tree.backend.is_some() {
+            let message =
+                "a command with `tty` can run in this service only, and this workspace is elsewhere";
+            return Err(Problem::new(Code::Unsupported, message));
+        }
+        env.entry("TERM".to_owned()).or_insert_with(|| TERM.to_owned());
+    }
     let run = RunRequest {
         command,
-        dir: dir_of(&tree.id, spec.dir.as_deref())?,
-        env: spec.env,
+        dir: dir_of(&tree.id, spec.dir.as_deref().unwrap_or_default())?,
+        env,
         stdin,
-        skills: skills(&tree.id, spec.skills)?,
+        skills: if spec.workspace { workspace(&tree.id)? } else { skills(&tree.id, spec.skills)? },
         timeout_ms: spec.timeout_ms,
         isolation: spec.isolation.map(|Word(tier)| tier),
         network: spec.network.map(|Word(network)| network),
         encoding: spec.encoding.0,
+        tty: spec.tty,
         changes: spec.changes,
         commit: spec.commit.0,
     };
     let is_asking = spec.commit.0 == Commit::Ask;
-    let is_remembered = query.background || id.is_some() || form.is_stream() || spec.stdin_open || is_asking;
+    let is_remembered =
+        query.background || id.is_some() || form.is_stream() || spec.stdin_open || spec.tty || is_asking;
     if !is_remembered {
         let outcome = app.service.run(tree.id, tree.backend, run).await?;
         return success_with(
-            outcome.result,
+            walls.result(outcome.result),
             Beside { exec_id: None, absorbed: outcome.absorbed, changes: outcome.changes },
         );
     }
@@ -136,16 +156,19 @@ pub(in crate::http) async fn exec(
     let begun = app.service.begin(tree.id, tree.backend, run, recording).await?;
     request_log::run(&begun.recorded.id);
     if form.is_stream() {
-        return Ok(events::answer(form, begun.follow()?, encoding, true));
+        return Ok(events::answer(form, begun.follow()?, encoding, true, walls));
     }
     let BeganRun { recorded, is_new, .. } = begun;
     if query.background {
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-        return Ok((status, success(Summary::of(&recorded))?).into_response());
+        return Ok((status, success(Summary::of_named(&recorded, &walls))?).into_response());
     }
     let outcome = recorded.outcome().await?;
     let exec_id = Some(recorded.id.to_string());
-    success_with(outcome.result, Beside { exec_id, absorbed: outcome.absorbed, changes: outcome.changes })
+    success_with(
+        walls.result(outcome.result),
+        Beside { exec_id, absorbed: outcome.absorbed, changes: outcome.changes },
+    )
 }
 
 fn stdin(text: Option<String>, base64: Option<String>) -> Result<Option<Vec<u8>>, Problem> {
@@ -157,25 +180,6 @@ fn stdin(text: Option<String>, base64: Option<String>) -> Result<Option<Vec<u8>>
             decoded
                 .map(Some)
                 .map_err(|error| Problem::invalid(format!("`stdin_base64` is not base64: {error}")))
-        }
-    }
-}
-
-fn skills(id: &TreeId, wanted: Option<bounded::Skills>) -> Result<Skills, Problem> {
-    if wanted.is_some() && !matches!(id, TreeId::Workspace(..)) {
-        return Err(Problem::invalid(
-            "`skills` goes with a command in a workspace: one in a skill sees that skill",
-        ));
-    }
-    match wanted {
-        None => Ok(Skills::None),
-        Some(bounded::Skills::Word(word)) if word == "all" => Ok(Skills::All),
-        Some(bounded::Skills::Word(_)) => {
-            Err(Problem::invalid("`skills` is a list of skill ids, or \"all\""))
-        }
-        Some(bounded::Skills::List(list)) => {
-            let parsed: Result<Vec<SkillId>, _> = list.iter().map(|text| SkillId::parse(text)).collect();
-            Ok(Skills::Named(parsed.map_err(crate::ops::Error::from)?))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `POST T/execute?command&timeout_ms`
+//! `POST T/execute?command&timeout_ms&skills&enforcement`
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,16 @@ use axum::extract::{Request, State};
 use exec::{Encoding, ExecResult};
 use policy::RelPath;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use storage::Absorbed;
 
+use super::run_skills::{listed, skills};
+use super::walls::{Told, Walls};
 use crate::http::answer::{Answer, success_with};
 use crate::http::extract::{Params, TreeRequest, parse_json};
 use crate::http::problem::Problem;
 use crate::http::{App, body, request_log};
-use crate::ops::run::confined::Confined;
-use crate::ops::run::{Command, Commit, RunRequest, Skills};
+use crate::ops::run::{Command, Commit, RunRequest};
 
 /// Largest body, in bytes: arguments have their own limit, this one is for JSON around them.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -23,11 +25,15 @@ const BODY_BYTES_MAX: usize = 1024 * 1024;
 pub(in crate::http) struct Query {
     command: Option<String>,
     timeout_ms: Option<u64>,
+    /// As `skills` of `exec`: `all`, or ids between commas.
+    skills: Option<String>,
+    #[serde(default)]
+    enforcement: Told,
 }
 
 #[derive(Serialize)]
 struct Beside {
-    result: ExecResult<Confined>,
+    result: ExecResult<Value>,
     #[serde(skip_serializing_if = "is_nothing")]
     absorbed: Absorbed,
 }
@@ -53,17 +59,19 @@ pub(in crate::http) async fn execute(
         stdin: None,
         timeout_ms: query.timeout_ms,
         isolation: None,
-        skills: Skills::None,
+        skills: skills(&tree.id, query.skills.map(listed).transpose()?)?,
         network: None,
         encoding: Encoding::Text,
         changes: false,
+        tty: false,
         commit: Commit::Now,
     };
     let outcome = app.service.run(tree.id, tree.backend, run).await?;
     let mut text = format!("Exit Code: {}\nOutput:\n{}", outcome.result.exit_code, outcome.result.output);
-    if let (Some(_), Some(hint)) = (&outcome.absorbed.refused, &outcome.result.hint) {
-        // An exit code of 0 says nothing about it.
-        text.push_str(&format!("\n[{hint}]"));
+    if let Some(hint) = &outcome.result.hint {
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        text.push_str(&format!("{end}[{hint}]"));
     }
-    success_with(text, Beside { result: outcome.result, absorbed: outcome.absorbed })
+    let walls = Walls::of(&app, query.enforcement);
+    success_with(text, Beside { result: walls.result(outcome.result), absorbed: outcome.absorbed })
 }

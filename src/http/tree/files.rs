@@ -8,7 +8,7 @@ use storage::tree::Walked;
 use super::EntryFacts;
 use crate::http::App;
 use crate::http::answer::{Answer, made, success_with};
-use crate::http::extract::{Params, TreeRequest, dir_of};
+use crate::http::extract::{Above, Params, Place, TreeRequest};
 use crate::http::page;
 use crate::http::problem::Problem;
 
@@ -47,10 +47,11 @@ pub(in crate::http) async fn files(
     request: TreeRequest,
     Params(query): Params<Query>,
 ) -> Answer {
-    let dir = dir_of(&request.id, query.path.as_deref())?;
+    let place = request.dir(&app, query.path.as_deref()).await?;
+    let Place { id, path: dir, above, backend } = place;
     let limits = &app.service.file_limits;
     let most = limits.list_entries;
-    if let Some(backend) = request.backend {
+    if let Some(backend) = backend {
         let met = backend.walk(&dir, depth(&query)?, limits.tree_entries).await?;
         let bytes = bytes(met.len(), query.detail);
         let answer = move || {
@@ -65,11 +66,11 @@ pub(in crate::http) async fn files(
         };
         return made(&app.service.admission, bytes, answer).await;
     }
-    let mut files = app.service.walk(request.id, dir, depth(&query)?, query.detail).await?;
+    let mut files = app.service.walk(id, dir, depth(&query)?, query.detail).await?;
     made(&app.service.admission, bytes(files.len(), query.detail), move || {
         files.retain(|entry| matches!(entry.kind, Kind::File | Kind::Symlink));
         let page = page::cut(files, |entry| entry.path.as_str(), query.limit, query.cursor.as_deref(), most)?;
-        entries(page.elements, query.detail, page.beside)
+        entries(page.elements, &above, query.detail, page.beside)
     })
     .await
 }
@@ -79,15 +80,24 @@ pub(in crate::http) fn bytes(entries: usize, detail: bool) -> usize {
     entries.saturating_mul(if detail { DETAILED_BYTES } else { PATH_BYTES })
 }
 
+/// The path of an entry in a list of paths: of a directory, with a final `/`.
+fn path(entry: &Walked, above: &Above) -> String {
+    let mut path = above.path(entry.path.as_str());
+    if entry.kind == Kind::Directory {
+        path.push('/');
+    }
+    path
+}
+
 /// Answers with entries that were met: their paths, or with `detail` what is known of each.
-pub(super) fn entries(met: Vec<Walked>, detail: bool, beside: impl Serialize) -> Answer {
+pub(super) fn entries(met: Vec<Walked>, above: &Above, detail: bool, beside: impl Serialize) -> Answer {
     if !detail {
-        let paths: Vec<String> = met.into_iter().map(|entry| entry.path.into()).collect();
+        let paths: Vec<String> = met.iter().map(|entry| path(entry, above)).collect();
         return success_with(paths, beside);
     }
     let detailed = met.into_iter().filter_map(|entry| {
         let facts = EntryFacts::new(entry.stat.as_ref()?, entry.layer);
-        Some(Detailed { path: entry.path.into(), facts })
+        Some(Detailed { path: above.path(entry.path.as_str()), facts })
     });
     success_with(detailed.collect::<Vec<_>>(), beside)
 }

@@ -1,14 +1,14 @@
-//! `GET T/glob?pattern&path&hidden&detail&limit&cursor`
+//! `GET T/glob?pattern&path&type&hidden&detail&limit&cursor`
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use storage::search::{GlobQuery, Globbed, Patterns, Stop};
+use storage::search::{GlobQuery, Globbed, Kinds, Patterns, Stop};
 
 use super::files::{bytes, entries};
 use super::patterns;
 use crate::http::App;
 use crate::http::answer::{Answer, made};
-use crate::http::extract::{Params, TreeRequest, dir_of};
+use crate::http::extract::{Params, TreeRequest};
 use crate::http::problem::Problem;
 
 #[derive(Deserialize)]
@@ -16,6 +16,8 @@ use crate::http::problem::Problem;
 pub(in crate::http) struct Query {
     pattern: Option<String>,
     path: Option<String>,
+    #[serde(default, rename = "type")]
+    kinds: Kinds,
     hidden: Option<bool>,
     #[serde(default)]
     detail: bool,
@@ -38,8 +40,8 @@ pub(in crate::http) async fn glob(
     Params(query): Params<Query>,
 ) -> Answer {
     let pattern = query.pattern.ok_or_else(|| Problem::invalid("the parameter `pattern` is missing"))?;
-    let path = dir_of(&tree.id, query.path.as_deref())?;
-    let include = patterns(&tree.id, &path, &[pattern])?;
+    let place = tree.dir(&app, query.path.as_deref()).await?;
+    let include = patterns(&place, &[pattern])?;
     let most = app.service.file_limits.list_entries;
     if query.limit == Some(0) {
         return Err(Problem::invalid("`limit` is 1 or more"));
@@ -48,15 +50,16 @@ pub(in crate::http) async fn glob(
         hidden: query.hidden.unwrap_or_else(|| include.names_hidden()),
         include,
         exclude: Patterns::new::<&str>(&[])?,
-        path,
+        path: place.path,
+        kinds: query.kinds,
         after: query.cursor,
         limit: query.limit.unwrap_or(most).min(most),
         look: query.detail,
     };
-    let Globbed { entries: found, stop, next } = app.service.glob(tree.id, wanted).await?;
+    let Globbed { entries: found, stop, next } = app.service.glob(place.id, wanted).await?;
     let beside = Beside { truncated: stop.is_some(), stopped_by: stop, next };
     made(&app.service.admission, bytes(found.len(), query.detail), move || {
-        entries(found, query.detail, beside)
+        entries(found, &place.above, query.detail, beside)
     })
     .await
 }

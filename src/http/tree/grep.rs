@@ -7,7 +7,7 @@ use storage::search::{GrepCursor, GrepQuery, PATTERNS_MAX, Stop};
 
 use super::patterns;
 use crate::http::answer::{Answer, made, success_with};
-use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeQuestion, dir_of};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeQuestion};
 use crate::http::problem::Problem;
 use crate::http::{App, bounded};
 
@@ -60,13 +60,13 @@ struct Beside {
 
 pub(in crate::http) async fn grep(
     State(app): State<App>,
-    tree: TreeQuestion,
+    TreeQuestion(tree): TreeQuestion,
     _: NoParams,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
-    let path = dir_of(&tree.id, body.path.as_deref())?;
-    let include = patterns(&tree.id, &path, &body.include)?;
-    let exclude = patterns(&tree.id, &path, &body.exclude)?;
+    let place = tree.dir(&app, body.path.as_deref()).await?;
+    let include = patterns(&place, &body.include)?;
+    let exclude = patterns(&place, &body.exclude)?;
     if body.context > CONTEXT_MAX {
         return Err(Problem::invalid(format!("`context` is {CONTEXT_MAX} lines or less")));
     }
@@ -77,7 +77,7 @@ pub(in crate::http) async fn grep(
         expression: body.pattern,
         literal: body.literal,
         ignore_case: body.ignore_case,
-        path,
+        path: place.path,
         hidden: body.hidden.unwrap_or_else(|| include.names_hidden()),
         include,
         exclude,
@@ -85,7 +85,10 @@ pub(in crate::http) async fn grep(
         limit: body.limit.unwrap_or(MATCHES).min(MATCHES_MAX),
         after: body.cursor.as_deref().map(parse).transpose()?,
     };
-    let found = app.service.grep(tree.id, query).await?;
+    let mut found = app.service.grep(place.id, query).await?;
+    for found in &mut found.matches {
+        found.path = place.above.path(&found.path);
+    }
     let beside = Beside {
         truncated: found.stop.is_some(),
         stopped_by: found.stop,

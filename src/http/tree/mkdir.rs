@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::mode;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
-use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, Place, TreeRequest};
 use crate::http::problem::Problem;
 
 /// The answer of a success.
@@ -34,11 +34,11 @@ pub(in crate::http) async fn mkdir(
     _: NoParams,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
-    let path = path_of(&tree.id, Some(&body.path))?;
+    let Place { id, path, backend, .. } = tree.entry(&app, Some(&body.path)).await?;
     let mode = mode_of(&body)?;
-    let created = match tree.backend {
+    let created = match backend {
         Some(backend) => backend.make_dir(&path, mode, body.parents).await?,
-        None => app.service.make_dir(tree.id, path, mode, body.parents).await?,
+        None => app.service.make_dir(id, path, mode, body.parents).await?,
     };
     success_with(MADE, Beside { created })
 }

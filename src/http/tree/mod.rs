@@ -12,14 +12,16 @@ pub(super) mod glob;
 pub(super) mod grep;
 pub(super) mod mkdir;
 pub(super) mod patch;
+pub(super) mod ports;
 pub(super) mod raw;
 pub(super) mod remove;
 pub(super) mod rename;
 pub(super) mod replace;
+mod run_skills;
 pub(super) mod stat;
 pub(super) mod terminal;
+pub(in crate::http) mod walls;
 
-use policy::{RelPath, TreeId};
 use sandbox::{FileInfo, FileKind};
 use serde::Serialize;
 use storage::encoding::TextEncoding;
@@ -27,6 +29,7 @@ use storage::search::Patterns;
 use storage::{ETag, Kind, Layer, Stat, Written};
 
 use super::answer::{Answer, success_with, tagged};
+use super::extract::Place;
 use super::problem::Problem;
 use super::time::{nanoseconds, rfc3339};
 use crate::ops::remote::Edited;
@@ -47,9 +50,17 @@ pub(super) struct EntryFacts {
     /// As the header `ETag` has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     etag: Option<String>,
+    /// Where a link points to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
 }
 
 impl EntryFacts {
+    /// With where a link points to.
+    fn pointing(self, target: Option<String>) -> Self {
+        Self { target, ..self }
+    }
+
     fn new(stat: &Stat, layer: Layer) -> Self {
         Self {
             kind: stat.kind,
@@ -58,6 +69,7 @@ impl EntryFacts {
             modified_at: Some(rfc3339(stat.modified_ns)),
             layer: Some(layer),
             etag: Some(stat.etag().to_string()),
+            target: None,
         }
     }
 
@@ -79,7 +91,7 @@ impl EntryFacts {
             FileKind::Other => Kind::Other,
         };
         let size = if kind == Kind::Directory { 0 } else { size };
-        Self { kind, size, mode: None, modified_at: None, layer: None, etag: None }
+        Self { kind, size, mode: None, modified_at: None, layer: None, etag: None, target: None }
     }
 
     /// Without the layer, where the operation did not look for it.
@@ -103,10 +115,10 @@ pub(super) struct WrittenFacts {
 }
 
 /// Answers a change of a file.
-fn written(sentence: &str, path: &RelPath, written: &Written, encoding: Option<TextEncoding>) -> Answer {
+fn written(sentence: &str, place: &Place, written: &Written, encoding: Option<TextEncoding>) -> Answer {
     let etag: ETag = written.stat.etag();
     let facts = WrittenFacts {
-        path: path.to_string(),
+        path: place.shown(),
         etag: Some(etag.to_string()),
         size: written.stat.size,
         created: Some(written.created),
@@ -116,10 +128,10 @@ fn written(sentence: &str, path: &RelPath, written: &Written, encoding: Option<T
 }
 
 /// Answers a change of a text that a remote backend holds.
-pub(super) fn edited_remotely(path: &RelPath, edited: Edited) -> Answer {
+pub(super) fn edited_remotely(place: &Place, edited: Edited) -> Answer {
     let Edited { bytes, created, encoding } = edited;
     let facts = WrittenFacts {
-        path: path.to_string(),
+        path: place.shown(),
         etag: None,
         size: bytes,
         created: Some(created),
@@ -128,10 +140,14 @@ pub(super) fn edited_remotely(path: &RelPath, edited: Edited) -> Answer {
     success_with(edit::UPDATED, facts)
 }
 
-/// Reads patterns for paths below the directory `base`. In sandbox form, they are brought to where they are relative to.
-fn patterns(id: &TreeId, base: &RelPath, texts: &[String]) -> Result<Patterns, Problem> {
+/// Reads patterns for paths below the directory `base`. In sandbox form, they are brought to where they are relative to,
+/// as they are with `./` before them.
+fn patterns(Place { id, path: base, .. }: &Place, texts: &[String]) -> Result<Patterns, Problem> {
     let root = format!("{}/", id.sandbox_path());
     let relative = |text: &String| -> Result<String, Problem> {
+        if let Some(below) = text.strip_prefix("./") {
+            return Ok(format!("/{below}"));
+        }
         let Some(below) = text.strip_prefix(&root) else { return Ok(text.clone()) };
         let inside =
             if base.is_root() { Some(below) } else { below.strip_prefix(&format!("{}/", base.as_str())) };

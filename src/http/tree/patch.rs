@@ -10,7 +10,7 @@ use storage::encoding::TextEncoding;
 use storage::patch::{self, Action, Patched};
 
 use crate::http::answer::{Answer, success_with};
-use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest};
 use crate::http::problem::Problem;
 use crate::http::{App, bounded, conditional, request_log};
 use crate::ops::files::Conditions;
@@ -67,7 +67,7 @@ pub(in crate::http) async fn patch(
 ) -> Answer {
     let mut named = std::collections::HashMap::new();
     for (path, tag) in &body.etags {
-        let path = path_of(&tree.id, Some(path))?;
+        let path = tree.id.resolve(path)?;
         let condition = match tag {
             Some(tag) => conditional::one_tag(tag)?,
             None => Condition::Missing,
@@ -88,6 +88,8 @@ pub(in crate::http) async fn patch(
         app.service.light(tree.id.user(), read).await?
     };
     for file in &patch {
+        tree.check_own(&app, &file.from).await?;
+        tree.check_own(&app, &file.to).await?;
         request_log::path(&file.from);
         if file.to != file.from {
             request_log::path(&file.to);

@@ -5,7 +5,7 @@ use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use futures_util::TryStreamExt;
-use policy::{RelPath, TreeId};
+use policy::RelPath;
 use sandbox::{FileInfo, ReadOptions, WriteMode};
 use serde::Deserialize;
 use storage::tree::Opened;
@@ -16,7 +16,7 @@ use super::{WrittenFacts, mode, written};
 use crate::http::answer::{Answer, bare, success_with, tagged};
 use crate::http::conditional::{self, ByteRange, Fresh};
 use crate::http::disposition;
-use crate::http::extract::{NoParams, Params, TreeRequest, path_of};
+use crate::http::extract::{NoParams, Params, Place, TreeRequest};
 use crate::http::problem::Problem;
 use crate::http::time::{http_date, nanoseconds};
 use crate::http::{App, body, stream};
@@ -51,8 +51,8 @@ pub(in crate::http) struct FileHead<'a> {
     pub(in crate::http) etag: Option<&'a ETag>,
 }
 
-pub(in crate::http) fn path(id: &TreeId, params: &RawPathParams) -> Result<RelPath, Problem> {
-    path_of(id, params.iter().find(|(name, _)| *name == "path").map(|(_, value)| value))
+fn path(params: &RawPathParams) -> Option<&str> {
+    params.iter().find(|(name, _)| *name == "path").map(|(_, value)| value)
 }
 
 pub(in crate::http) async fn get(
@@ -62,12 +62,12 @@ pub(in crate::http) async fn get(
     _: NoParams,
     headers: HeaderMap,
 ) -> Answer {
-    let path = path(&tree.id, &params)?;
-    if let Some(backend) = tree.backend {
+    let Place { id, path, backend, .. } = tree.file(&app, path(&params)).await?;
+    if let Some(backend) = backend {
         return get_remotely(&backend, &path, &headers).await;
     }
-    let reads = app.service.admission.reads_of(tree.id.user());
-    let Opened { file, stat, .. } = app.service.open(tree.id, path.clone()).await?;
+    let reads = app.service.admission.reads_of(id.user());
+    let Opened { file, stat, .. } = app.service.open(id, path.clone()).await?;
     let range = conditional::range(&headers, stat.size, Some(&stat.etag()));
     let (response, range) = match head_of(&headers, &stat, &path, range)? {
         Ok(headed) => headed,
@@ -85,12 +85,12 @@ pub(in crate::http) async fn head(
     _: NoParams,
     headers: HeaderMap,
 ) -> Answer {
-    let path = path(&tree.id, &params)?;
-    if let Some(backend) = tree.backend {
+    let Place { id, path, backend, .. } = tree.file(&app, path(&params)).await?;
+    if let Some(backend) = backend {
         conditional::of_untagged_read(&headers)?;
         return Ok(remote_head(&path, &backend.stat_file(&path).await?).answer(None).0);
     }
-    let Opened { stat, .. } = app.service.open(tree.id, path.clone()).await?;
+    let Opened { stat, .. } = app.service.open(id, path.clone()).await?;
     // Ranges are defined for `GET` only (RFC 9110, section 14.2).
     match head_of(&headers, &stat, &path, Ok(None))? {
         Ok((response, _)) => Ok(response),
@@ -191,25 +191,25 @@ pub(in crate::http) async fn put(
     Params(query): Params<PutQuery>,
     request: Request,
 ) -> Answer {
-    let path = path(&tree.id, &params)?;
+    let place = tree.file(&app, path(&params)).await?;
     let condition = conditional::of_change(request.headers())?;
     let permissions = mode(query.mode.as_deref())?;
     let limit = app.service.file_limits.raw_bytes;
     check_announced(request.headers(), limit)?;
-    if let Some(backend) = tree.backend {
+    if let Some(backend) = &place.backend {
         let mode = conditional::untagged(&condition)?;
         if query.parents {
-            backend.make_parents(&path).await?;
+            backend.make_parents(&place.path).await?;
         }
         let options = sandbox::WriteOptions { mode, permissions };
         let pieces = request.into_body().into_data_stream().map_err(|_| body::broken());
-        let size = backend.write(&path, pieces, options, limit).await?;
-        return written_remotely(&path, size, mode);
+        let size = backend.write(&place.path, pieces, options, limit).await?;
+        return written_remotely(&place, size, mode);
     }
     let options = WriteOptions { condition, parents: query.parents, mode: permissions };
     let pieces = request.into_body().into_data_stream().map_err(|_| body::broken());
-    let result = app.service.write(tree.id, path.clone(), pieces, options, limit).await?;
-    let mut response = written("File written.", &path, &result, None)?;
+    let result = app.service.write(place.id.clone(), place.path.clone(), pieces, options, limit).await?;
+    let mut response = written("File written.", &place, &result, None)?;
     if result.created {
         *response.status_mut() = StatusCode::CREATED;
     }
@@ -217,10 +217,10 @@ pub(in crate::http) async fn put(
 }
 
 /// Answers a write of a file that a remote backend holds.
-fn written_remotely(path: &RelPath, size: u64, mode: WriteMode) -> Answer {
+fn written_remotely(place: &Place, size: u64, mode: WriteMode) -> Answer {
     // Whether there was a file before, no backend tells; but a file that was to be new is new.
     let created = (mode == WriteMode::Create).then_some(true);
-    let facts = WrittenFacts { path: path.to_string(), etag: None, size, created, encoding: None };
+    let facts = WrittenFacts { path: place.shown(), etag: None, size, created, encoding: None };
     let mut response = success_with("File written.", facts)?;
     if created.is_some() {
         *response.status_mut() = StatusCode::CREATED;
@@ -235,6 +235,6 @@ pub(in crate::http) async fn delete(
     headers: HeaderMap,
     Params(query): Params<DeleteQuery>,
 ) -> Answer {
-    let path = path(&tree.id, &params)?;
-    removed(&app, tree, path, query.recursive, &headers).await
+    let place = tree.entry(&app, path(&params)).await?;
+    removed(&app, place, query.recursive, &headers).await
 }

@@ -2,11 +2,10 @@
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use policy::RelPath;
 use serde::Deserialize;
 
 use crate::http::answer::{Answer, success};
-use crate::http::extract::{Params, TreeRequest, path_of};
+use crate::http::extract::{Params, Place, TreeRequest};
 use crate::http::{App, conditional};
 
 #[derive(Deserialize)]
@@ -23,25 +22,20 @@ pub(in crate::http) async fn remove(
     headers: HeaderMap,
     Params(query): Params<Query>,
 ) -> Answer {
-    let path = path_of(&tree.id, query.path.as_deref())?;
-    removed(&app, tree, path, query.recursive, &headers).await
+    let place = tree.entry(&app, query.path.as_deref()).await?;
+    removed(&app, place, query.recursive, &headers).await
 }
 
 /// Removes what is at `path`, on the condition that the request names.
-pub(super) async fn removed(
-    app: &App,
-    tree: TreeRequest,
-    path: RelPath,
-    recursive: bool,
-    headers: &HeaderMap,
-) -> Answer {
+pub(super) async fn removed(app: &App, place: Place, recursive: bool, headers: &HeaderMap) -> Answer {
     let condition = conditional::of_change(headers)?;
-    match tree.backend {
+    let Place { id, path, backend, .. } = place;
+    match backend {
         Some(backend) => {
             conditional::none(&condition)?;
             backend.remove(&path, recursive).await?;
         }
-        None => app.service.remove(tree.id, path, recursive, condition).await?,
+        None => app.service.remove(id, path, recursive, condition).await?,
     }
     success("Removed.")
 }

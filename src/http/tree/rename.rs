@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 
 use crate::http::answer::{Answer, success};
-use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest};
 use crate::http::{App, conditional};
 
 #[derive(Deserialize)]
@@ -26,9 +26,8 @@ pub(in crate::http) async fn rename(
     headers: HeaderMap,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
-    let from = path_of(&tree.id, Some(&body.from))?;
-    let to = path_of(&tree.id, Some(&body.to))?;
+    let (from, to) = tree.entries(&app, &body.from, &body.to).await?;
     let condition = conditional::of_change(&headers)?;
-    app.service.rename(tree.id, from, to, body.overwrite, condition).await?;
+    app.service.rename(from.id, from.path, to.path, body.overwrite, condition).await?;
     success("Moved.")
 }

@@ -8,7 +8,7 @@ use storage::text::Replacement;
 use super::edit::UPDATED;
 use super::{edited_remotely, written};
 use crate::http::answer::Answer;
-use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest, path_of};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest};
 use crate::http::object::Object;
 use crate::http::{App, bounded, conditional};
 use crate::ops::files::EDITS_MAX;
@@ -60,13 +60,14 @@ pub(in crate::http) async fn replace(
     headers: HeaderMap,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
-    let path = path_of(&tree.id, Some(&body.path))?;
+    let place = tree.file(&app, Some(&body.path)).await?;
     let condition = conditional::of_change(&headers)?;
-    if let Some(backend) = tree.backend {
+    if let Some(backend) = &place.backend {
         let mode = conditional::untagged(&condition)?;
-        let edited = backend.replace(&path, body.edits(), mode, app.service.text_work()).await?;
-        return edited_remotely(&path, edited);
+        let edited = backend.replace(&place.path, body.edits(), mode, app.service.text_work()).await?;
+        return edited_remotely(&place, edited);
     }
-    let (replaced, encoding) = app.service.replace(tree.id, path.clone(), body.edits(), condition).await?;
-    written(UPDATED, &path, &replaced, Some(encoding))
+    let (id, path) = (place.id.clone(), place.path.clone());
+    let (replaced, encoding) = app.service.replace(id, path, body.edits(), condition).await?;
+    written(UPDATED, &place, &replaced, Some(encoding))
 }

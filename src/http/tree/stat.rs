@@ -1,4 +1,4 @@
-//! `GET T/stat?path`
+//! `GET T/stat?path&follow`
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,15 @@ use serde::{Deserialize, Serialize};
 use super::EntryFacts;
 use crate::http::App;
 use crate::http::answer::{Answer, success, tagged};
-use crate::http::extract::{Params, TreeRequest, dir_of};
+use crate::http::extract::{Params, TreeRequest};
+use crate::http::problem::{Code, Problem};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Query {
     pub(in crate::http) path: Option<String>,
+    /// Whether a link at the end of the path is followed.
+    pub(in crate::http) follow: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -26,12 +29,21 @@ pub(in crate::http) async fn stat(
     tree: TreeRequest,
     Params(query): Params<Query>,
 ) -> Answer {
-    let path = dir_of(&tree.id, query.path.as_deref())?;
-    if let Some(backend) = tree.backend {
-        let facts = EntryFacts::remote(&backend.stat(&path).await?);
-        return success(Facts { path: path.to_string(), facts });
+    let place = tree.dir(&app, query.path.as_deref()).await?;
+    let follows = query.follow.unwrap_or(true);
+    if let Some(backend) = &place.backend {
+        if !follows {
+            let message = "`follow=false` is for workspaces that this service holds: leave it out";
+            return Err(Problem::new(Code::Unsupported, message));
+        }
+        let facts = EntryFacts::remote(&backend.stat(&place.path).await?);
+        return success(Facts { path: place.shown(), facts });
     }
-    let (stat, layer) = app.service.stat(tree.id, path.clone()).await?;
-    let facts = Facts { path: path.to_string(), facts: EntryFacts::new(&stat, layer) };
+    let (id, path) = (place.id.clone(), place.path.clone());
+    let (stat, layer, target) = match follows {
+        true => app.service.stat(id, path).await.map(|(stat, layer)| (stat, layer, None))?,
+        false => app.service.look(id, path).await?,
+    };
+    let facts = Facts { path: place.shown(), facts: EntryFacts::new(&stat, layer).pointing(target) };
     Ok(tagged(success(facts)?, &stat.etag()))
 }

@@ -2,7 +2,7 @@
 //!
 //! Binary messages are what is typed and what is shown. Text messages are JSON: from the caller
 //! `{"type":"resize","rows":…,"cols":…}` and `{"type":"input","text":…}`; from the service first
-//! `{"type":"started",…}` and last `{"type":"exit",…}`. The shell ends with the connection.
+//! `{"type":"started",…}` and last `{"type":"exit",…}`. When the connection ends, the shell waits a while to be taken up again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,17 +14,20 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use exec::{Encoding, WindowSize};
-use policy::RelPath;
+use policy::{RelPath, TreeId};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::walls::{Told, Walls};
 use crate::http::extract::{ChangingRequest, Params};
 use crate::http::object::Object;
 use crate::http::problem::Problem;
 use crate::http::{App, request_log};
 use crate::ops::run::event::Kind;
+use crate::ops::run::id::ExecId;
 use crate::ops::run::record::{Follower, Found, Purpose, Recorded};
+use crate::ops::run::seat::Seat;
 use crate::ops::run::session::Recording;
 use crate::ops::run::{Command, Commit, RunRequest, Skills};
 
@@ -37,23 +40,19 @@ const PULSE: Duration = Duration::from_secs(30);
 /// Largest side of a terminal, in characters.
 const SIDE_MAX: u16 = 1000;
 /// The kind of terminal that the shell is told; every emulator understands it.
-const TERM: &str = "xterm-256color";
+pub(super) const TERM: &str = "xterm-256color";
+/// The size of a terminal whose caller names none.
+const USUAL: WindowSize = WindowSize { rows: 24, cols: 80 };
+/// The output of a terminal that is taken up again which comes once more, in bytes.
+const LATEST_BYTES: u64 = 256 * 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Query {
-    #[serde(default = "usual_rows")]
-    rows: u16,
-    #[serde(default = "usual_cols")]
-    cols: u16,
-}
-
-fn usual_rows() -> u16 {
-    24
-}
-
-fn usual_cols() -> u16 {
-    80
+    rows: Option<u16>,
+    cols: Option<u16>,
+    /// The terminal to take up again; `None`: a new one.
+    exec_id: Option<String>,
 }
 
 /// A text message from the caller.
@@ -70,6 +69,8 @@ enum Over {
     Ended,
     /// Nothing happened for too long.
     Idle,
+    /// Another caller has it now.
+    Taken,
 }
 
 pub(in crate::http) async fn terminal(
@@ -79,9 +80,37 @@ pub(in crate::http) async fn terminal(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     request_log::program("bash");
-    let size = size(query.rows, query.cols)?;
+    let asked = (query.rows.is_some() || query.cols.is_some()).then_some(());
+    let size = size(query.rows.unwrap_or(USUAL.rows), query.cols.unwrap_or(USUAL.cols))?;
     let upgrade = upgrade
         .map_err(|_| Problem::invalid("a terminal needs a WebSocket: connect with `ws://` and `Upgrade`"))?;
+    let (seat, follower) = match query.exec_id {
+        Some(id) => resume(&app, &tree.id, &id, asked.map(|()| size))?,
+        None => begin(&app, tree.id, size).await?,
+    };
+    let idle = Duration::from_millis(app.service.table.limits().terminal_idle_ms);
+    let upgrade = upgrade
+        .max_message_size(MESSAGE_BYTES_MAX)
+        .max_frame_size(MESSAGE_BYTES_MAX)
+        .write_buffer_size(0)
+        .max_write_buffer_size(WAITING_BYTES_MAX);
+    let walls = Walls::of(&app, Told::Differing);
+    Ok(upgrade.on_upgrade(move |socket| async move { sit(socket, seat, follower, idle, &walls).await }))
+}
+
+/// Takes a terminal up again, with what it has shown last.
+fn resume(app: &App, tree: &TreeId, id: &str, size: Option<WindowSize>) -> Result<(Seat, Follower), Problem> {
+    let recorded = app.service.table.find(tree, &ExecId::parse(id)?)?;
+    request_log::run(&recorded.id);
+    let seat = app.service.sit(&recorded)?;
+    if let Some(size) = size {
+        recorded.resize(size)?;
+    }
+    Ok((seat, recorded.follow_latest(LATEST_BYTES)?))
+}
+
+/// Starts a shell in a terminal.
+async fn begin(app: &App, tree: TreeId, size: WindowSize) -> Result<(Seat, Follower), Problem> {
     let run = RunRequest {
         command: Command::Program { name: "bash".to_owned(), args: Vec::new() },
         dir: RelPath::root(),
@@ -93,35 +122,17 @@ pub(in crate::http) async fn terminal(
         network: None,
         encoding: Encoding::Text,
         changes: false,
+        tty: false,
         commit: Commit::Now,
     };
     let recording =
         Recording { id: None, purpose: Purpose::Terminal(size), stdin_open: true, is_streamed: true };
     // Before the answer, so that a refusal has its status.
-    let begun = app.service.begin(tree.id, None, run, recording).await?;
+    let begun = app.service.begin(tree, None, run, recording).await?;
     request_log::run(&begun.recorded.id);
-    let ended = Ends(Arc::clone(&begun.recorded));
-    let follower = begun.follow()?;
-    let idle = Duration::from_millis(app.service.table.limits().terminal_idle_ms);
-    let upgrade = upgrade
-        .max_message_size(MESSAGE_BYTES_MAX)
-        .max_frame_size(MESSAGE_BYTES_MAX)
-        .write_buffer_size(0)
-        .max_write_buffer_size(WAITING_BYTES_MAX);
-    Ok(upgrade.on_upgrade(move |socket| async move {
-        let ended = ended;
-        sit(socket, follower, idle).await;
-        drop(ended);
-    }))
-}
-
-/// Kills the shell when its connection is gone, or never came to be.
-struct Ends(Arc<Recorded>);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.kill();
-    }
+    // From here on the shell ends also when no connection ever comes.
+    let seat = app.service.sit(&begun.recorded)?;
+    Ok((seat, begun.follow()?))
 }
 
 fn size(rows: u16, cols: u16) -> Result<WindowSize, Problem> {
@@ -133,7 +144,7 @@ fn size(rows: u16, cols: u16) -> Result<WindowSize, Problem> {
 }
 
 /// Carries messages both ways until one side ends.
-async fn sit(mut socket: WebSocket, mut follower: Follower, idle: Duration) {
+async fn sit(mut socket: WebSocket, mut seat: Seat, mut follower: Follower, idle: Duration, walls: &Walls) {
     let recorded = Arc::clone(&follower.recorded);
     let started = json!({ "type": "started", "exec_id": recorded.id.as_str() });
     if socket.send(Message::text(started.to_string())).await.is_err() {
@@ -176,16 +187,25 @@ async fn sit(mut socket: WebSocket, mut follower: Follower, idle: Duration) {
                 }
             }
             () = tokio::time::sleep_until(silent_until) => break Over::Idle,
+            () = seat.taken() => break Over::Taken,
         }
     };
-    if let Over::Idle = over {
-        recorded.kill();
-        let _ = recorded.outcome().await;
+    match over {
+        Over::Ended => {}
+        Over::Idle => {
+            recorded.kill();
+            let _ = recorded.outcome().await;
+        }
+        Over::Taken => {
+            let _ = socket.send(Message::text(json!({ "type": "taken" }).to_string())).await;
+            let _ = socket.send(Message::Close(None)).await;
+            return;
+        }
     }
     let exit = json!({
         "type": "exit",
         "idle": matches!(over, Over::Idle),
-        "result": recorded.exit(),
+        "result": recorded.exit().map(|exit| walls.exit(exit)),
     });
     let _ = socket.send(Message::text(exit.to_string())).await;
     let _ = socket.send(Message::Close(None)).await;

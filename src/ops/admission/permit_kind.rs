@@ -56,6 +56,14 @@ impl PermitKind {
         setting: "limits.events.listeners",
         next: "close one",
     };
+    /// Connections to ports.
+    pub const PORTS: Self = Self {
+        many: "connections to ports",
+        state: "are open",
+        setting_per_user: "limits.ports.connections_per_user",
+        setting: "limits.ports.connections",
+        next: "wait until one has ended",
+    };
     /// Searches.
     pub const SEARCHES: Self = Self {
         many: "searches",

@@ -240,6 +240,26 @@ impl Log {
         }
     }
 
+    /// Reads the latest events, of at most `bytes` bytes, to the precision of the marks.
+    ///
+    /// # Errors
+    /// As [`Log::reader`].
+    pub(crate) fn latest(self: &Arc<Self>, bytes: u64) -> Result<Reader> {
+        loop {
+            let after = {
+                let state = self.state.lock();
+                let least = state.next.at.saturating_sub(bytes).max(state.first.at);
+                let mark = state.marks.iter().find(|mark| mark.at >= least);
+                mark.map_or(state.next, |mark| *mark).seq.max(state.first.seq) - 1
+            };
+            match self.reader(after) {
+                // The writer was faster.
+                Err(Error::Gone(_)) => {}
+                reader => return reader,
+            }
+        }
+    }
+
     /// Reads on after the event `after`; 0 is from the first one on.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use egress::{Pass, Who};
 use exec::{Network, NetworkOwner, RunSpec};
 use policy::environment::{self, RunDirs};
-use policy::{Anchors, SkillId, TreeId, View};
+use policy::{Anchors, RelPath, SkillId, TreeId, View, WorkspaceId};
 use storage::{Placement, PlannedRun};
 
 use super::changes::Watched;
@@ -51,26 +51,33 @@ impl Service {
         }
         let network = self.network_for(request.network)?;
         let placement = if self.launcher.mounts() { Placement::Mounted } else { Placement::InPlace };
-        let skills = self.skills_of(id, request.skills).await?;
+        if request.skills == Skills::Workspace && self.backends.get(&WorkspaceId::of(id)).is_some() {
+            let message = "the workspace of this user and agent is elsewhere: run the command in it";
+            return Err(Error::Unsupported(message.to_owned()));
+        }
+        let (id, dir, wanted) = seen_from(id, request.dir, request.skills)?;
+        let id = &id;
+        let skills = self.skills_of(id, wanted).await?;
         let watched = request.changes.then(|| trees(id, &skills));
         let plan = self.store.plan_run(id, placement, &skills)?;
         let plan = if request.commit == Commit::Ask { plan.aside()? } else { plan };
         let view = plan.view().clone();
         let tree = text(&view.tree)?;
-        let anchors = anchors(&view)?;
+        let anchors = anchors(&view, plan.temporary(), &request.command)?;
         let checked = match &request.command {
             Command::Program { name, args } => self.commands.check(name, args, &anchors)?,
-            Command::Shell(line) => self.commands.check_script(line, &anchors)?,
+            Command::Shell(line) => self.commands.line(line, &anchors)?,
         };
         let traced = Context::current().and_then(|request| request.child());
         let traced = traced.map(|context| (request.command.program().to_owned(), context));
         let pass = self.pass(id, network)?;
-        let dir = if request.dir.is_root() { tree.to_owned() } else { format!("{tree}/{}", request.dir) };
+        let workdir = if dir.is_root() { tree.to_owned() } else { format!("{tree}/{dir}") };
         let dirs = RunDirs {
             tree,
-            dir: &dir,
+            dir: &workdir,
             home: text(&view.scratch)?,
             tmp: text(plan.temporary())?,
+            programs: &self.search_path,
             system_is_writable: view.owner.is_none() && rustix::process::geteuid().is_root(),
         };
         let environment = self.environment_of(dirs, request.env.into_iter().collect(), pass.as_ref())?;
@@ -81,7 +88,7 @@ impl Service {
             program: checked.program,
             arguments: checked.args,
             environment,
-            directory: request.dir,
+            directory: dir,
             stdin: request.stdin,
             timeout: limits.deadline(request.timeout_ms),
             limits,
@@ -133,7 +140,7 @@ impl Service {
 
     pub(super) async fn skills_of(&self, id: &TreeId, wanted: Skills) -> Result<Vec<SkillId>> {
         match wanted {
-            Skills::None => Ok(Vec::new()),
+            Skills::None | Skills::Workspace => Ok(Vec::new()),
             Skills::Named(skills) => Ok(skills),
             Skills::All => {
                 let skills = self.skills(id.user().clone(), id.agent().clone()).await?;
@@ -155,6 +162,20 @@ impl Service {
     }
 }
 
+/// The tree that a run stands in, its working directory there, and the skills that it sees: a run of a skill that is to see
+/// the workspace stands in the workspace, in the directory of that skill.
+fn seen_from(id: &TreeId, dir: RelPath, wanted: Skills) -> Result<(TreeId, RelPath, Skills)> {
+    match (id, wanted) {
+        (TreeId::Skill(user, agent, skill), Skills::Workspace) => {
+            let place = format!("skills/{skill}");
+            let place = if dir.is_root() { place } else { format!("{place}/{dir}") };
+            let workspace = TreeId::Workspace(user.clone(), agent.clone());
+            Ok((workspace, RelPath::parse(&place)?, Skills::Named(vec![skill.clone()])))
+        }
+        (id, wanted) => Ok((id.clone(), dir, wanted)),
+    }
+}
+
 /// The trees that a run may change, each with the beginning that its paths get.
 fn trees(id: &TreeId, skills: &[SkillId]) -> Watched {
     let skill = |skill: &SkillId| {
@@ -164,13 +185,17 @@ fn trees(id: &TreeId, skills: &[SkillId]) -> Watched {
     std::iter::once((String::new(), id.clone())).chain(skills.iter().map(skill)).collect()
 }
 
-/// The spellings of the tree's directory that arguments may have.
-fn anchors(view: &View) -> Result<Anchors> {
+/// The spellings of the tree's directory that arguments may have. A line for the shell may name temporary files, too.
+fn anchors(view: &View, temporary: &Path, command: &Command) -> Result<Anchors> {
     let mut aliases = vec![view.sandbox_path.clone()];
     for alias in &view.aliases {
         aliases.push(text(alias)?.to_owned());
     }
-    Ok(Anchors { inside: text(&view.tree)?.to_owned(), aliases })
+    let temporary = match command {
+        Command::Shell(_) => Some(text(temporary)?.to_owned()),
+        Command::Program { .. } => None,
+    };
+    Ok(Anchors { inside: text(&view.tree)?.to_owned(), aliases, temporary })
 }
 
 fn text(path: &Path) -> Result<&str> {

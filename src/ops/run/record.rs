@@ -66,6 +66,8 @@ pub struct Recorded {
     pub(super) log: Arc<Log>,
     pub(super) reads: Reads,
     pub(super) kill: watch::Sender<bool>,
+    /// How many callers have taken its terminal so far; the last has it.
+    pub(super) seats: watch::Sender<u64>,
     pub(super) feed: Mutex<Option<mpsc::Sender<Feed>>>,
     /// While it runs: afterwards it would only keep descriptors.
     pub(super) control: Mutex<Option<Control>>,
@@ -117,6 +119,14 @@ impl Recorded {
         Ok(Follower { recorded: Arc::clone(self), reader: self.log.reader(after)? })
     }
 
+    /// Reads its latest events, about `bytes` of them at most, and those to come.
+    ///
+    /// # Errors
+    /// None but those of the log.
+    pub fn follow_latest(self: &Arc<Self>, bytes: u64) -> Result<Follower> {
+        Ok(Follower { recorded: Arc::clone(self), reader: self.log.latest(bytes)? })
+    }
+
     /// Waits until its command runs or will not.
     pub async fn begun(&self) -> Phase {
         let mut phase = self.phase.subscribe();
@@ -162,6 +172,12 @@ impl Recorded {
         let control = self.control.lock();
         let Some(control) = control.as_ref() else { return Err(gone) };
         if control.signal(signal)? { Ok(()) } else { Err(gone) }
+    }
+
+    /// The number of the process namespace of its command, while that runs and the service may see it.
+    #[must_use]
+    pub fn process_namespace(&self) -> Option<u64> {
+        self.control.lock().as_ref()?.process_namespace()
     }
 
     /// Gives its terminal another size.

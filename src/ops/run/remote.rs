@@ -268,6 +268,7 @@ impl Done {
             signal: Some("SIGKILL".to_owned()),
             timed_out: false,
             duration: Duration::ZERO,
+            hint: None,
         });
         let (stdout, stdout_dropped) = cut(ended.stdout, ended.stdout_dropped_bytes.min(BYTES_MAX), most);
         let (stderr, stderr_dropped) = cut(ended.stderr, ended.stderr_dropped_bytes.min(BYTES_MAX), most);

@@ -31,7 +31,7 @@ pub enum Command {
     Shell(String),
 }
 
-/// Which skills a command of a workspace sees, at `/workspace/skills/<id>`.
+/// What a command sees besides its tree: skills in a workspace, at `/workspace/skills/<id>`, or the workspace around a skill.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Skills {
     /// None.
@@ -41,6 +41,8 @@ pub enum Skills {
     All,
     /// These.
     Named(Vec<SkillId>),
+    /// In a command of a skill, the workspace of the same user and agent.
+    Workspace,
 }
 
 /// When what a run does to a skill counts.
@@ -75,6 +77,8 @@ pub struct RunRequest {
     pub network: Option<Network>,
     /// Whether the result also carries raw bytes.
     pub encoding: Encoding,
+    /// Whether the standard streams are a terminal.
+    pub tty: bool,
     /// Whether the outcome tells which files it changed.
     pub changes: bool,
     /// When what it does to a skill counts.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use exec::{Chunk, Control, Live, Stream};
+use exec::{Chunk, Control, Live, Stream, WindowSize};
 use policy::TreeId;
 use sandbox::ErrorKind;
 use tokio::sync::{mpsc, oneshot};
@@ -25,6 +25,11 @@ use crate::ops::{Error, Result, Service};
 const CHUNKS: usize = 2;
 /// Pieces of input on their way to the command.
 const FEEDS: usize = 4;
+/// The size of a terminal that no caller looks at, in characters.
+const UNSEEN: WindowSize = WindowSize { rows: 24, cols: 80 };
+/// What a terminal reads as the end of what was typed: the first of them ends a line, the second is the end (`VEOF`,
+/// termios(3)).
+const END_OF_TYPING: [u8; 2] = [4, 4];
 
 /// A run that is to be remembered.
 #[derive(Clone, Debug)]
@@ -105,7 +110,7 @@ impl Service {
         request: RunRequest,
         recording: Recording,
     ) -> Result<BeganRun> {
-        if self.stop.is_cancelled() {
+        if self.stopping.has_begun() {
             return Err(Error::Stopping);
         }
         let fingerprint = Fingerprint::of(&request, &recording);
@@ -153,7 +158,7 @@ impl Service {
     async fn set_out(
         self: &Arc<Self>,
         recorded: Arc<Recorded>,
-        request: RunRequest,
+        mut request: RunRequest,
         input: Option<mpsc::Receiver<exec::Feed>>,
     ) -> Result<()> {
         let mut opening = Opening { service: self, recorded: Arc::clone(&recorded), has_begun: false };
@@ -164,6 +169,14 @@ impl Service {
             Purpose::Terminal(_) => (Some(limits.terminal_ms), &self.terminals),
         };
         let is_aside = request.commit == Commit::Ask;
+        let terminal = match recorded.purpose {
+            Purpose::Terminal(size) => Some(size),
+            Purpose::Attached | Purpose::Background => request.tty.then_some(UNSEEN),
+        };
+        if terminal.is_some() && input.is_none() {
+            // A pipe is closed; a terminal has to be told.
+            request.stdin.get_or_insert_default().extend(END_OF_TYPING);
+        }
         let mut planned = self.plan(&recorded.tree, request, longest).await?;
         if is_aside {
             planned.aside = Some(self.undecided.take(recorded.tree.user()).await?);
@@ -172,10 +185,6 @@ impl Service {
         let (output_sender, output) = mpsc::channel(CHUNKS);
         let (begun, control) = oneshot::channel();
         let (told, hears) = oneshot::channel();
-        let terminal = match recorded.purpose {
-            Purpose::Terminal(size) => Some(size),
-            Purpose::Attached | Purpose::Background => None,
-        };
         let kill = recorded.kill.subscribe();
         let live = Live { output: output_sender, input, begun, kill, terminal };
         let outset = Outset { permit, planned, live, output, control, told };
@@ -193,6 +202,10 @@ impl Service {
         let run = self.run_planned(permit, planned, Some(live));
         let write = write(&recorded, output, control, told);
         let (outcome, told) = tokio::join!(run, write);
+        let outcome = outcome.map(|(mut outcome, pending)| {
+            self.stopping.explain(&mut outcome.result);
+            (outcome, pending)
+        });
         let outcome = match (told, outcome) {
             (Some(told), Err(error)) => {
                 // The command never ran.

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use policy::{SessionLimits, TreeId, UserId};
+use policy::{AgentId, SessionLimits, TreeId, UserId};
 use storage::{Store, WorkspaceId};
 use tokio::sync::{mpsc, watch};
 
@@ -88,6 +88,7 @@ impl RunTable {
             log: Arc::new(log),
             reads: plan.reads,
             kill: watch::Sender::new(false),
+            seats: watch::Sender::new(0),
             feed: Mutex::new(plan.feed),
             control: Mutex::new(None),
             phase: watch::Sender::new(Phase::Starting),
@@ -117,6 +118,45 @@ impl RunTable {
         drop(runs);
         found.sort_by(|one, other| (one.asked, &one.id).cmp(&(other.asked, &other.id)));
         found
+    }
+
+    /// The runs of a user and agent that go on, in all their trees.
+    #[must_use]
+    pub fn running_of(&self, user: &UserId, agent: &AgentId) -> Vec<Arc<Recorded>> {
+        let runs = self.runs.lock();
+        let is_theirs = |run: &&Arc<Recorded>| run.tree.user() == user && run.tree.agent() == agent;
+        runs.values().filter(is_theirs).filter(|run| run.phase() == Phase::Running).cloned().collect()
+    }
+
+    /// All runs, of one user or of all, that are remembered.
+    #[must_use]
+    pub fn all(&self, user: Option<&UserId>) -> Vec<Arc<Recorded>> {
+        self.forget_old();
+        let runs = self.runs.lock();
+        runs.values().filter(|run| user.is_none_or(|user| run.tree.user() == user)).cloned().collect()
+    }
+
+    /// Those of them that go on.
+    #[must_use]
+    pub fn under_way(&self, user: Option<&UserId>) -> Vec<Arc<Recorded>> {
+        let mut runs = self.all(user);
+        runs.retain(|run| run.end.get().is_none());
+        runs
+    }
+
+    /// Forgets the runs of a user that have ended, with their output and their undecided changes.
+    pub(in crate::ops) fn forget_user(&self, user: &UserId) {
+        let mut runs = self.runs.lock();
+        let is_over = |run: &Arc<Recorded>| run.tree.user() == user && run.end.get().is_some();
+        let over: Vec<_> = runs.extract_if(|_, run| is_over(run)).collect();
+        drop(runs);
+        // Closing a large file frees its blocks.
+        tokio::task::spawn_blocking(move || drop(over));
+    }
+
+    /// Kills every run that goes on.
+    pub(in crate::ops) fn kill_all(&self) {
+        self.under_way(None).iter().for_each(|run| run.kill());
     }
 
     /// Drops the undecided changes of the runs of a sandbox.

@@ -14,7 +14,7 @@
 //! publication has its turn.
 
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -37,12 +37,41 @@ pub(crate) struct Locks {
     hasher: RandomState,
     files: Box<[Mutex<()>]>,
     baselines: Box<[Baseline]>,
-    trees: Box<[RwLock<()>]>,
+    trees: Box<[TreeStripe]>,
+}
+
+/// How often the tree and its baseline were held to be changed. A tree whose generation is the same was not changed by a
+/// request; one whose generation is another may be as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Generation {
+    tree: u64,
+    baseline: u64,
+}
+
+impl Generation {
+    /// The generation after `times` further changes of the tree.
+    pub(crate) fn after(self, times: u64) -> Self {
+        Self { tree: self.tree.wrapping_add(times), ..self }
+    }
+}
+
+#[derive(Default)]
+struct TreeStripe {
+    lock: RwLock<()>,
+    changes: AtomicU64,
+}
+
+impl TreeStripe {
+    /// Counts a change that is about to be made; the caller holds the lock alone.
+    fn count(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
 struct Baseline {
     lock: RwLock<()>,
+    changes: AtomicU64,
     /// Publications that wait for its readers.
     awaiting: AtomicUsize,
 }
@@ -106,7 +135,7 @@ impl Locks {
             hasher: RandomState::new(),
             files: (0..FILE_STRIPES).map(|_| Mutex::new(())).collect(),
             baselines: (0..BASELINE_STRIPES).map(|_| Baseline::default()).collect(),
-            trees: (0..TREE_STRIPES).map(|_| RwLock::new(())).collect(),
+            trees: (0..TREE_STRIPES).map(|_| TreeStripe::default()).collect(),
         }
     }
 
@@ -131,7 +160,9 @@ impl Locks {
         skill: &SkillId,
     ) -> Result<RwLockWriteGuard<'_, ()>> {
         let baseline = self.stripe(&self.baselines, (agent, skill));
-        baseline.await_readers(|| baseline.lock.try_write_for(ATTEMPT))
+        let alone = baseline.await_readers(|| baseline.lock.try_write_for(ATTEMPT))?;
+        baseline.changes.fetch_add(1, Ordering::Relaxed);
+        Ok(alone)
     }
 
     /// Holds the baseline of a skill, and the tree of the user who publishes it, alone.
@@ -145,11 +176,26 @@ impl Locks {
         tree: &TreeId,
     ) -> Result<(RwLockWriteGuard<'_, ()>, RwLockWriteGuard<'_, ()>)> {
         let baseline = self.stripe(&self.baselines, (agent, skill));
-        baseline.await_readers(|| {
+        let tree = self.stripe(&self.trees, tree);
+        let alone = baseline.await_readers(|| {
             let alone = baseline.lock.try_write_for(ATTEMPT)?;
             // A reader of the tree may take long: it must not keep the readers of the baseline waiting.
-            Some((alone, self.stripe(&self.trees, tree).try_write_for(ATTEMPT)?))
-        })
+            Some((alone, tree.lock.try_write_for(ATTEMPT)?))
+        })?;
+        baseline.changes.fetch_add(1, Ordering::Relaxed);
+        tree.count();
+        Ok(alone)
+    }
+
+    /// The generation of a skill, for who holds it as it is.
+    pub(crate) fn generation(&self, tree: &TreeId, _held: &TreeRead<'_>) -> Generation {
+        let baseline = match tree {
+            TreeId::Skill(_, agent, skill) => {
+                self.stripe(&self.baselines, (agent, skill)).changes.load(Ordering::Relaxed)
+            }
+            TreeId::Workspace(..) => 0,
+        };
+        Generation { tree: self.stripe(&self.trees, tree).changes.load(Ordering::Relaxed), baseline }
     }
 
     /// Tells whether a publication waits for the readers of a tree. A request that is about to read it for long waits
@@ -177,7 +223,7 @@ impl Locks {
 
     /// Holds a tree, baseline included, as it is.
     pub(crate) fn read(&self, tree: &TreeId) -> TreeRead<'_> {
-        TreeRead { _baseline: self.baseline_of(tree), _tree: self.stripe(&self.trees, tree).read() }
+        TreeRead { _baseline: self.baseline_of(tree), _tree: self.stripe(&self.trees, tree).lock.read() }
     }
 
     /// Holds a tree, baseline included, as it is, if no other request has to be waited for.
@@ -188,7 +234,7 @@ impl Locks {
             }
             TreeId::Workspace(..) => None,
         };
-        Some(TreeRead { _baseline: baseline, _tree: self.stripe(&self.trees, tree).try_read()? })
+        Some(TreeRead { _baseline: baseline, _tree: self.stripe(&self.trees, tree).lock.try_read()? })
     }
 
     /// Holds a tree alone and its baseline as it is, if no other request has to be waited for.
@@ -199,12 +245,19 @@ impl Locks {
             }
             TreeId::Workspace(..) => None,
         };
-        Some(TreeWrite { _baseline: baseline, _tree: self.stripe(&self.trees, tree).try_write()? })
+        let tree = self.stripe(&self.trees, tree);
+        let alone = tree.lock.try_write()?;
+        tree.count();
+        Some(TreeWrite { _baseline: baseline, _tree: alone })
     }
 
     /// Holds a tree alone and its baseline as it is.
     pub(crate) fn write(&self, tree: &TreeId) -> TreeWrite<'_> {
-        TreeWrite { _baseline: self.baseline_of(tree), _tree: self.stripe(&self.trees, tree).write() }
+        let baseline = self.baseline_of(tree);
+        let tree = self.stripe(&self.trees, tree);
+        let alone = tree.lock.write();
+        tree.count();
+        TreeWrite { _baseline: baseline, _tree: alone }
     }
 }
 

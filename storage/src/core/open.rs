@@ -119,7 +119,7 @@ impl Store {
         let options = Options { separate_owners, ..options };
         let salt = secret(&own, layout::SALT)?;
         let uptime = Uptime::resume(&root.open_dir(&RelPath::parse(layout::SANDBOXES)?)?)?;
-        let (points, temporaries) = (Points::default(), Arc::default());
+        let (points, copies) = (Points::default(), Arc::default());
         let holding = views::probe(&root, &stage, options.live.clone(), options.separate_owners);
         let inner = Arc::new_cyclic(|inner: &Weak<Inner>| {
             let views = |(options, holding)| Views::new(options, holding, Weak::<Inner>::clone(inner));
@@ -140,7 +140,7 @@ impl Store {
                 uses: Uses::default(),
                 in_hand: SnapshotLocks::default(),
                 points,
-                temporaries,
+                copies,
                 _trash: closing,
                 _lock: lock,
             }

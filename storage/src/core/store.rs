@@ -12,12 +12,12 @@ use policy::{
 };
 
 use crate::core::accounts::Accounts;
+use crate::core::copies::Copies;
 use crate::core::flights::Flights;
 use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
 use crate::core::snapshot_locks::SnapshotLocks;
-use crate::core::temporaries::Slots;
 use crate::core::uptime::Uptime;
 use crate::core::uses::Uses;
 use crate::core::views::Views;
@@ -109,8 +109,8 @@ pub(crate) struct Inner {
     pub(crate) in_hand: SnapshotLocks,
     /// The mount points that workspaces hold for runs.
     pub(crate) points: Points,
-    /// Which temporary directories runs have.
-    pub(crate) temporaries: Arc<Slots>,
+    /// The copies of skills that runs share where nothing can be mounted.
+    pub(crate) copies: Arc<Copies>,
     /// Locked as long as this store is open.
     pub(super) salt: layout::Salt,
     pub(super) _trash: Closing,
@@ -132,6 +132,23 @@ impl Store {
         let dir = self.inner.root.ensure_path(&RelPath::parse(layout::OWN)?.join(name)?)?;
         dir.set_mode(0o700)?;
         Ok(dir)
+    }
+
+    /// Makes a directory of links, one for each name and the program of the host that it stands for; its path. What was
+    /// in the directory before is removed, and nothing of it is read.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`].
+    pub fn name_programs<'a>(&self, programs: impl Iterator<Item = (&'a str, &'a Path)>) -> Result<PathBuf> {
+        let dir = self.inner.root.open_dir(&RelPath::parse(layout::ALIASES)?)?;
+        dir.set_mode(0o755)?;
+        for entry in dir.entries()? {
+            dir.remove_tree(&entry.name)?;
+        }
+        for (name, file) in programs {
+            dir.create_symlink(file.as_os_str(), OsStr::new(name))?;
+        }
+        Ok(self.inner.root_path.join(layout::ALIASES))
     }
 
     /// Tells whether the service can work on its data: there is room, its directories open, and a file can be made,

@@ -10,8 +10,10 @@ const EXCERPT_CHARS: usize = 80;
 /// Why an archive was refused. Whenever planning fails, nothing has been written.
 #[derive(Debug, Error)]
 pub enum ArchiveError {
-    /// No ZIP structure at all.
-    #[error("the upload is not a ZIP archive: send a `.zip` file (not RAR, 7z or tar)")]
+    /// None of the formats that are read.
+    #[error(
+        "the upload is no archive that is read here: send a `.zip`, `.tar`, `.tar.gz` or `.tar.zst` (not RAR or 7z)"
+    )]
     NotZip,
     /// It begins as a ZIP and has no end record.
     #[error("the archive ends too early: it was cut while being made or sent, send it again")]
@@ -50,6 +52,20 @@ pub enum ArchiveError {
     BadDirectory {
         /// Which, from 0.
         index: u64,
+    },
+    /// Something in a tar could be read in two ways, or in none.
+    #[error("entry {index} of the tar cannot be read: {fault}; pack the files again with an ordinary tool")]
+    BadTar {
+        /// Which, from 0.
+        index: usize,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+    /// A file with holes that a tar leaves out.
+    #[error("`{name}` is packed as a sparse file: pack it again without `--sparse`")]
+    Sparse {
+        /// The entry.
+        name: String,
     },
     /// An entry's data would lie outside the file.
     #[error("`{name}` points past the end of the archive: the archive is damaged, send it again")]
@@ -137,10 +153,28 @@ pub enum ArchiveError {
     /// The requested charset has no such name.
     #[error("`{0}` is not a charset of names: send `auto`, `utf-8` or `gbk`")]
     UnknownCharset(String),
-    /// A symbolic link.
-    #[error("`{name}` is a symbolic link: replace it by the file it means")]
-    Symlink {
-        /// The entry.
+    /// A link in a skill to something outside of it.
+    #[error("`{name}` is a link to `{target}`, which is not in its skill: replace it by what it means")]
+    LinkLeaves {
+        /// The link.
+        name: String,
+        /// Where it leads, as it is written.
+        target: String,
+    },
+    /// A link in a skill to something that is not there.
+    #[error("`{name}` is a link to `{target}`, which is not in the archive: replace it or leave it out")]
+    LinkDangling {
+        /// The link.
+        name: String,
+        /// Where it leads, as it is written.
+        target: String,
+    },
+    /// A link in a skill that leads to itself, to a directory around it, or through too many links.
+    #[error(
+        "`{name}` is a link that leads round in a circle, or through too many links: replace it by what it means"
+    )]
+    LinkLoop {
+        /// The link.
         name: String,
     },
     /// A device, a socket, or a pipe without data.
@@ -160,6 +194,14 @@ pub enum ArchiveError {
     Duplicate {
         /// The path.
         name: String,
+    },
+    /// Two names that are one path to a program which takes `\\` for a separator.
+    #[error("`{name}` and `{other}` are one file to some programs and two to others: rename one")]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// The other name.
+        other: String,
     },
     /// One path is a file and a directory.
     #[error("`{name}` is both a file and a directory: rename one")]
@@ -242,8 +284,20 @@ pub enum ArchiveError {
     /// A skill without a directory and without a usable name.
     #[error("`SKILL.md` lies in the root and nothing names the skill: put the files into a directory")]
     Nameless,
+    /// Two skills of one name.
+    #[error(
+        "`{first}` and `{second}` are both the skill `{id}`: give one another `name` in its SKILL.md, or leave one out"
+    )]
+    SameSkill {
+        /// The id that both would get.
+        id: String,
+        /// The folder of one.
+        first: String,
+        /// The folder of the other.
+        second: String,
+    },
     /// A directory whose name cannot be a skill's id.
-    #[error("the directory `{name}` cannot become a skill: rename it")]
+    #[error("the directory `{name}` cannot become a skill: rename it, or give its SKILL.md a valid `name`")]
     SkillName {
         /// The directory.
         name: String,

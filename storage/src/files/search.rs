@@ -30,7 +30,7 @@ use std::time::Instant;
 use policy::{RelPath, TreeId};
 use serde::Serialize;
 
-pub use self::glob::{GlobQuery, Globbed};
+pub use self::glob::{GlobQuery, Globbed, Kinds};
 pub use self::pattern::{PATTERNS_MAX, Patterns};
 pub use self::query::{GrepCursor, GrepQuery, Grepped};
 pub use self::sink::Match;
@@ -76,7 +76,7 @@ impl Store {
                 union.open_layers(path)
             }
             TreeId::Workspace(..) => {
-                Ok(Layers { upper: Some(self.plain(id, false)?.dir.open_dir(path)?), lower: None })
+                Ok(Layers { upper: Some(self.plain(id, false)?.open_dir(path)?), lower: None })
             }
         }
     }

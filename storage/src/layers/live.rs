@@ -166,6 +166,10 @@ impl Tree for Live {
         self.union.read_link(path)
     }
 
+    fn read_links(&self, path: &RelPath, children: &[Child]) -> Result<Vec<Option<OsString>>> {
+        self.union.read_links(path, children)
+    }
+
     fn list(&self, path: &RelPath) -> Result<Vec<Child>> {
         self.union.list(path)
     }

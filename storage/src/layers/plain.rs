@@ -1,6 +1,7 @@
 //! [`Plain`]: a directory as it is. A workspace, or a view that the kernel merges.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 
 use policy::{RelPath, TreeId};
 
@@ -13,9 +14,9 @@ use crate::layers::durability::Durability;
 use crate::layers::stack::{Found, Layers};
 use crate::layers::stage::{Stage, StagedFile};
 use crate::layers::tree::{
-    Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked,
+    Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked, targets,
 };
-use crate::layers::walk::{LastLink, Level, walk};
+use crate::layers::walk::{Bounds, LastLink, Level, Resolved, renamed, walk};
 use crate::stat::Use;
 use crate::stat::{Kind, Layer, Stat};
 
@@ -30,10 +31,54 @@ pub struct Plain {
 }
 
 impl Plain {
+    /// Opens the directory `path`.
+    pub(crate) fn open_dir(&self, path: &RelPath) -> Result<Dir> {
+        match self.dir.open_dir(path) {
+            Err(Error::Escape(_)) => {
+                let mut resolved = self.walk_by_hand(path)?;
+                match (resolved.levels.pop(), resolved.last) {
+                    (_, Some((_, Some(Found::Directory(Layers { upper: Some(dir), .. }, ..))))) => Ok(dir),
+                    (Some(Level { dirs: Layers { upper: Some(dir), .. }, .. }), None) => Ok(dir),
+                    (_, Some((_, None))) => Err(Error::NotFound(path.to_string())),
+                    _ => Err(Error::NotADirectory(path.to_string())),
+                }
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens the regular file `path`.
+    fn open_file(&self, path: &RelPath) -> Result<(File, Stat)> {
+        match self.dir.open_file(path) {
+            Err(Error::Escape(_)) => {
+                let mut resolved = self.walk_by_hand(path)?;
+                match (resolved.levels.pop(), resolved.last) {
+                    (
+                        Some(Level { dirs: Layers { upper: Some(dir), .. }, .. }),
+                        Some((name, Some(Found::Leaf(..)))),
+                    ) => dir.open_file_entry(&name).map_err(|error| renamed(error, path)),
+                    (_, Some((_, None))) => Err(Error::NotFound(path.to_string())),
+                    _ => Err(Error::IsDirectory(path.to_string())),
+                }
+            }
+            opened => opened,
+        }
+    }
+
+    /// Walks `path` one name after the other: the kernel does not say in which directory a link ended, and refuses the
+    /// absolute links of runs, which lead into the tree.
+    fn walk_by_hand(&self, path: &RelPath) -> Result<Resolved> {
+        let top =
+            Level { name: OsString::new(), dirs: Layers { upper: Some(self.dir.reopen()?), lower: None } };
+        let names = path.segments().map(OsString::from).collect();
+        let bounds = Bounds { floor: 1, root: self.id.sandbox_path() };
+        walk(vec![top], names, &bounds, LastLink::Follow).map_err(|error| renamed(error, path))
+    }
+
     /// The directory that holds `path`, and its last name.
     pub(crate) fn parent_of(&self, path: &RelPath) -> Result<(Dir, OsString)> {
         match (path.parent(), path.file_name()) {
-            (Some(parent), Some(name)) => Ok((self.dir.open_dir(&parent)?, name.into())),
+            (Some(parent), Some(name)) => Ok((self.open_dir(&parent)?, name.into())),
             _ => Err(Error::IsDirectory(path.to_string())),
         }
     }
@@ -44,11 +89,7 @@ impl Plain {
         if parent.stat_entry(&name)?.is_none_or(|stat| stat.kind != Kind::Symlink) {
             return Ok((parent, name));
         }
-        // The kernel follows a link but does not say in which directory it ended: walk by hand.
-        let top =
-            Level { name: OsString::new(), dirs: Layers { upper: Some(self.dir.reopen()?), lower: None } };
-        let names = path.segments().map(OsString::from).collect();
-        let mut resolved = walk(vec![top], names, 1, LastLink::Follow)?;
+        let mut resolved = self.walk_by_hand(path)?;
         match (resolved.levels.pop(), resolved.last) {
             (Some(Level { dirs: Layers { upper: Some(dir), .. }, .. }), Some((name, found))) => match found {
                 Some(Found::Directory(..)) => Err(Error::IsDirectory(path.to_string())),
@@ -122,9 +163,9 @@ impl Tree for Plain {
         }
         match self.stat_entry(path)? {
             None => Err(Error::NotFound(path.to_string())),
-            Some((stat, _)) if stat.kind == Kind::Symlink => match self.dir.open_file(path) {
+            Some((stat, _)) if stat.kind == Kind::Symlink => match self.open_file(path) {
                 Ok((_, stat)) => Ok((stat, Layer::Workspace)),
-                Err(Error::IsDirectory(_)) => Ok((self.dir.open_dir(path)?.stat()?, Layer::Workspace)),
+                Err(Error::IsDirectory(_)) => Ok((self.open_dir(path)?.stat()?, Layer::Workspace)),
                 Err(other) => Err(other),
             },
             Some(found) => Ok(found),
@@ -143,7 +184,7 @@ impl Tree for Plain {
     }
 
     fn open(&self, path: &RelPath) -> Result<Opened> {
-        let (file, stat) = self.dir.open_file(path)?;
+        let (file, stat) = self.open_file(path)?;
         self.check_links(&stat, path)?;
         Ok(Opened { file, stat, layer: Layer::Workspace })
     }
@@ -153,12 +194,17 @@ impl Tree for Plain {
         parent.read_link(&name)
     }
 
+    fn read_links(&self, path: &RelPath, children: &[Child]) -> Result<Vec<Option<OsString>>> {
+        let dir = self.open_dir(path)?;
+        targets(children, |child| dir.read_link(&child.name))
+    }
+
     fn list(&self, path: &RelPath) -> Result<Vec<Child>> {
-        Self::children(&self.dir.open_dir(path)?, LISTED_MAX)
+        Self::children(&self.open_dir(path)?, LISTED_MAX)
     }
 
     fn list_looking(&self, path: &RelPath, entries: usize) -> Result<Vec<(Child, Option<Stat>)>> {
-        let dir = self.dir.open_dir(path)?;
+        let dir = self.open_dir(path)?;
         let children = Self::children(&dir, entries)?;
         let looked = children.into_iter().map(|child| {
             let stat = dir.stat_entry(&child.name)?;
@@ -169,7 +215,7 @@ impl Tree for Plain {
 
     fn walk(&self, path: &RelPath, options: WalkOptions) -> Result<Vec<Walked>> {
         let mut walked = Met::new(options);
-        Self::walk_below(&self.dir.open_dir(path)?, path, options, options.depth, &mut walked)?;
+        Self::walk_below(&self.open_dir(path)?, path, options, options.depth, &mut walked)?;
         Ok(walked.entries)
     }
 
@@ -219,7 +265,7 @@ impl Tree for Plain {
             return Err(Error::NotFound(path.to_string()));
         };
         match stat.kind {
-            Kind::Directory => self.dir.open_dir(path)?.set_mode(mode)?,
+            Kind::Directory => self.open_dir(path)?.set_mode(mode)?,
             Kind::File => {
                 let (parent, name) = self.parent_of(path)?;
                 let (file, stat) = parent.open_file_entry(&name)?;
@@ -263,13 +309,13 @@ impl Tree for Plain {
     }
 
     fn taken_by_copy(&self, from: &RelPath, entries: usize) -> Result<Use> {
-        let source = Layers { upper: Some(self.dir.open_dir(from)?), lower: None };
+        let source = Layers { upper: Some(self.open_dir(from)?), lower: None };
         Ok(taken_by_copy(&source, self.owner, entries)?.all)
     }
 
     fn copy_dir(&self, from: &RelPath, to: &RelPath) -> Result<Aftermath> {
         let (parent, name) = self.parent_of(to)?;
-        let source = self.dir.open_dir(from)?;
+        let source = self.open_dir(from)?;
         let mode = source.stat()?.mode;
         let draft = self.stage.draft();
         let copy = self.stage.dir().create_dir(&draft.name, mode | 0o700)?;

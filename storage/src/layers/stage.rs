@@ -399,6 +399,21 @@ impl StagedFile {
         Ok(staged)
     }
 
+    /// A copy of the file `name` in `from`, with its content and time. See [`StagedFile::adopt`].
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when it has not `size` bytes any more.
+    pub(crate) fn copied(stage: &Stage, from: &Dir, name: &OsStr, mode: u32, size: u64) -> Result<Self> {
+        from.open_up_file(name)?;
+        let (file, stat) = from.open_file_entry(name)?;
+        if stat.size != size {
+            return Err(Error::NotFound(name.to_string_lossy().into_owned()));
+        }
+        let copy = stage.file(mode, None)?;
+        crate::layers::copy::copy_file(file, copy.file(), &stat)?;
+        Ok(copy)
+    }
+
     /// Gives the file to the service, when it is another user's.
     pub(crate) fn own(&self) -> Result<()> {
         let own = rustix::process::geteuid();

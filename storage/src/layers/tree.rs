@@ -8,8 +8,9 @@
 //! The words:
 //!
 //! * *leaf*: an entry that is not a directory;
-//! * *follow*: paths are walked through symbolic links as long as they stay in the tree; a link out of it, an
-//!   absolute link, and more than 40 links are [`Error::Escape`];
+//! * *follow*: paths are walked through symbolic links as long as they stay in the tree; an absolute link leads where it
+//!   leads inside a run, `/workspace/a` to `a` of a workspace; a link out of the tree, and more than 40 links, are
+//!   [`Error::Escape`];
 //! * *no locks*: two calls on one tree are ordered by the caller (see [`crate::core::store`]).
 
 use std::ffi::{OsStr, OsString};
@@ -136,6 +137,29 @@ impl Room {
     }
 }
 
+/// Reads the links among `children` with `read`.
+pub(crate) fn targets(
+    children: &[Child],
+    read: impl Fn(&Child) -> Result<OsString>,
+) -> Result<Vec<Option<OsString>>> {
+    let mut room = Room::of_entries(children.len());
+    let target = |child: &Child| {
+        if child.kind != Kind::Symlink {
+            return Ok(None);
+        }
+        match read(child) {
+            Ok(target) => {
+                room.take_path(target.len())?;
+                Ok(Some(target))
+            }
+            // A command removed or replaced it meanwhile.
+            Err(Error::NotFound(_) | Error::Io { .. }) => Ok(None),
+            Err(other) => Err(other),
+        }
+    };
+    children.iter().map(target).collect()
+}
+
 /// The entries that a walk has met.
 pub(crate) struct Met {
     pub(crate) entries: Vec<Walked>,
@@ -225,6 +249,13 @@ pub trait Tree {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Io`] when it is no link.
     fn read_link(&self, path: &RelPath) -> Result<OsString>;
+
+    /// Reads where the links among `children`, entries of the directory `path`, point to; `None` for other entries and
+    /// for links that are gone.
+    ///
+    /// # Errors
+    /// As [`Tree::list`]; [`Error::TooLarge`] for more bytes of targets than 256 an entry.
+    fn read_links(&self, path: &RelPath, children: &[Child]) -> Result<Vec<Option<OsString>>>;
 
     /// Lists the directory `path`, sorted by the bytes of the names.
     ///

@@ -24,9 +24,9 @@ use crate::layers::chain::Chain;
 use crate::layers::copy_merged::taken_by_copy;
 use crate::layers::stack::{Found, Layers};
 use crate::layers::stage::{Stage, StagedFile};
-use crate::layers::tree::{Admit, Aftermath, Child, Met, Opened, Tree, WalkOptions, Walked};
+use crate::layers::tree::{Admit, Aftermath, Child, Met, Opened, Tree, WalkOptions, Walked, targets};
 use crate::layers::view::ViewLease;
-use crate::layers::walk::{LastLink, Level, Resolved, renamed, walk};
+use crate::layers::walk::{Bounds, LastLink, Level, Resolved, renamed, walk};
 use crate::stat::Use;
 use crate::stat::{Layer, Stat};
 
@@ -64,14 +64,15 @@ impl Union {
         let mut names: VecDeque<OsString> = path.segments().map(OsString::from).collect();
         let name = OsString::from(self.skill.as_str());
         // Links may climb to the skill's root, never above it.
+        let bounds = Bounds { floor: 2, root: self.id.sandbox_path() };
         let resolved = match &self.seat {
             Some(seat) => {
                 let dirs = mounted_layers(&top.dirs, &name, seat)?;
-                walk(vec![top, Level { name, dirs }], names, 2, last_link)
+                walk(vec![top, Level { name, dirs }], names, &bounds, last_link)
             }
             None => {
                 names.push_front(name);
-                walk(vec![top], names, 2, last_link)
+                walk(vec![top], names, &bounds, last_link)
             }
         };
         resolved.map_err(|error| renamed(error, path))
@@ -143,6 +144,11 @@ impl Tree for Union {
             }
             _ => Err(Error::NotFound(path.to_string())),
         }
+    }
+
+    fn read_links(&self, path: &RelPath, children: &[Child]) -> Result<Vec<Option<OsString>>> {
+        let dirs = self.open_layers(path)?;
+        targets(children, |child| dirs.at(child.layer)?.read_link(&child.name))
     }
 
     fn list(&self, path: &RelPath) -> Result<Vec<Child>> {

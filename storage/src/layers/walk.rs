@@ -50,13 +50,30 @@ pub(crate) enum LastLink {
     Keep,
 }
 
-/// Walks `names` from the last of `levels`; links never lead above the first `floor` of them.
+/// The tree that a walk stays in.
+pub(crate) struct Bounds {
+    /// Links never lead above the first so many levels, of which the last is the tree itself.
+    pub(crate) floor: usize,
+    /// The path of the tree inside a run: an absolute link below it leads into the tree, as it does there.
+    pub(crate) root: String,
+}
+
+impl Bounds {
+    /// The part below the tree of an absolute `target`; `None` for one that leads elsewhere.
+    fn below<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
+        let below = target.strip_prefix(self.root.as_bytes())?;
+        if below.is_empty() { Some(below) } else { below.strip_prefix(b"/") }
+    }
+}
+
+/// Walks `names` from the last of `levels`, within `bounds`.
 pub(crate) fn walk(
     mut levels: Vec<Level>,
     mut names: VecDeque<OsString>,
-    floor: usize,
+    bounds: &Bounds,
     last_link: LastLink,
 ) -> Result<Resolved> {
+    let floor = bounds.floor;
     let mut links = 0;
     while let Some(name) = names.pop_front() {
         if name.is_empty() || name == "." {
@@ -83,10 +100,20 @@ pub(crate) fn walk(
             {
                 links += 1;
                 let target = level.dirs.at(layer)?.read_link(&name)?;
-                if links > LINKS_MAX || target.as_bytes().starts_with(b"/") {
-                    return Err(Error::Escape(name.to_string_lossy().into_owned()));
+                let escape = || Error::Escape(name.to_string_lossy().into_owned());
+                if links > LINKS_MAX {
+                    return Err(escape());
                 }
-                for part in target.as_bytes().split(|byte| *byte == b'/').rev() {
+                let mut target = target.as_bytes();
+                if target.starts_with(b"/") {
+                    // What the tree itself lies in belongs to no user.
+                    if levels.len() < floor {
+                        return Err(escape());
+                    }
+                    target = bounds.below(target).ok_or_else(escape)?;
+                    levels.truncate(floor);
+                }
+                for part in target.split(|byte| *byte == b'/').rev() {
                     names.push_front(OsStr::from_bytes(part).to_owned());
                 }
             }

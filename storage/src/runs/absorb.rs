@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use policy::{RelPath, TreeId};
 
-use super::PreparedRun;
 use super::absorbed::Absorbed;
-use super::materialise::{Copy, Fingerprint, below};
+use super::materialise::below;
 use super::steps::{Changed, Ready, adds_of, changes, deletions, growth_of, place};
+use super::{By, PreparedRun};
+use crate::core::copies::{Copy, CopyState, Entries, Fingerprint};
 use crate::core::growth::Growth;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
@@ -41,13 +43,57 @@ impl PreparedRun {
     /// then either taken over whole or as it was.
     pub fn absorb(&self) -> Result<Absorbed> {
         let mut absorbed = Absorbed::default();
-        for (id, copy) in self.copies() {
-            self.absorb_copy(id, copy, &mut absorbed)?;
+        for seen in &self.skills {
+            match &seen.by {
+                By::Live(_) => {}
+                By::Copy(copy) => {
+                    self.absorb_copy(&seen.id, copy, Taking::Away, &mut absorbed)?;
+                }
+                By::Shared(lease) => {
+                    self.absorb_shared(&seen.id, &mut lease.copy().copy.lock(), &mut absorbed)?;
+                }
+            }
         }
+        // Not before: of several skills, those after one that fails were not taken in.
+        self.is_absorbed.store(true, Ordering::Relaxed);
         Ok(absorbed)
     }
 
-    fn absorb_copy(&self, id: &TreeId, copy: &Copy, absorbed: &mut Absorbed) -> Result<()> {
+    /// Takes in what the runs in a shared copy did, and notes how far the copy is as the tree is.
+    fn absorb_shared(&self, id: &TreeId, state: &mut CopyState, absorbed: &mut Absorbed) -> Result<()> {
+        let Some(copy) = &mut state.made else { return Ok(()) };
+        let (skipped, left_out) = (absorbed.skipped.len(), absorbed.left_out);
+        // Until the end: an error leaves a copy of which nothing is certain.
+        state.is_doubtful = true;
+        let Some(taken) = self.absorb_copy(id, copy, Taking::Copies, absorbed)? else {
+            state.is_doubtful = false;
+            return Ok(());
+        };
+        if absorbed.refused.is_some() || absorbed.left_out > left_out {
+            return Ok(());
+        }
+        let Taken { mut after, gone, held } = taken;
+        for path in &gone {
+            after.remove(path);
+        }
+        copy.sources.retain(|path, _| copy.before.get(path).is_some_and(|was| after.get(path) == Some(was)));
+        copy.before = after;
+        let locks = &self.store.inner.locks;
+        let now = locks.generation(id, &locks.read(id));
+        let is_own = copy.generation.map(|generation| generation.after(held)) == Some(now);
+        copy.generation = (is_own && gone.is_empty() && absorbed.skipped.len() == skipped).then_some(now);
+        state.is_doubtful = false;
+        Ok(())
+    }
+
+    /// Takes the differences of a copy into its tree; `None` when there are none, or none that could be looked at.
+    fn absorb_copy(
+        &self,
+        id: &TreeId,
+        copy: &Copy,
+        taking: Taking,
+        absorbed: &mut Absorbed,
+    ) -> Result<Option<Taken>> {
         let begun = Instant::now();
         let allowed = Duration::from_millis(self.store.options().files.absorb_ms);
         let mut after = BTreeMap::new();
@@ -62,47 +108,48 @@ impl PreparedRun {
                 let ms = allowed.as_millis();
                 absorbed.refused =
                     Some(format!("there is more than can be compared in {ms} ms (`limits.files.absorb_ms`)"));
-                return Ok(());
+                return Ok(Some(Taken { after, gone: Vec::new(), held: 0 }));
             }
             scanned => scanned?,
         }
         if after == copy.before {
-            return Ok(());
+            return Ok(None);
         }
-        let taken = self.take_in(id, copy, &after, begun + allowed, absorbed);
+        let mut standing = Standing::default();
+        let gone = self.take_in(id, copy, &after, (begun + allowed, taking), &mut standing, absorbed);
         let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         absorbed.absorb_ms = absorbed.absorb_ms.saturating_add(took.max(1));
-        taken
+        Ok(Some(Taken { after, gone: gone?, held: standing.held }))
     }
 
     /// Takes the differences into the tree in batches, until `until`. The tree is held for the placing of each batch only:
-    /// what is placed is prepared before, and other requests go on between.
+    /// what is placed is prepared before, and other requests go on between. Returns what had gone meanwhile.
     fn take_in(
         &self,
         id: &TreeId,
         copy: &Copy,
-        after: &BTreeMap<OsString, Fingerprint>,
-        until: Instant,
+        after: &Entries,
+        (until, taking): (Instant, Taking),
+        standing: &mut Standing,
         absorbed: &mut Absorbed,
-    ) -> Result<()> {
+    ) -> Result<Vec<OsString>> {
         if self.store.is_strict() {
             // One call for the bytes of all files, before the first of them takes an old one's place.
             self.store.inner.stage.dir().sync_file_system()?;
         }
         let deletions = deletions(copy, after);
         let changes = changes(copy, after, absorbed);
-        if !self.admit_differences(id, copy, after, absorbed)? {
-            return Ok(());
+        if !self.admit_differences(id, copy, after, standing, absorbed)? {
+            return Ok(Vec::new());
         }
-        let mut trash = Vec::new();
+        let (mut trash, mut gone) = (Vec::new(), Vec::new());
         let mut left = deletions.len() + changes.len();
-        let mut stood = None;
         let cut = 'batches: {
             for batch in deletions.chunks(BATCH) {
                 if Instant::now() >= until {
                     break 'batches Some(self.out_of_time());
                 }
-                let Some(tree) = self.hold(id, copy, &mut stood)? else { break 'batches Some(replaced()) };
+                let Some(tree) = self.hold(id, copy, standing)? else { break 'batches Some(replaced()) };
                 for deletion in batch {
                     match tree.tree.remove(&deletion.path) {
                         Ok(removed) => trash.extend(removed.trash),
@@ -112,17 +159,23 @@ impl PreparedRun {
                     absorbed.deleted += usize::from(!deletion.is_replaced);
                 }
                 left -= batch.len();
-                stood = Some(self.standing(id)?);
+                standing.inode = Some(self.standing(id)?);
             }
             for batch in changes.chunks(BATCH) {
                 if Instant::now() >= until {
                     break 'batches Some(self.out_of_time());
                 }
-                let ready: Vec<Ready> =
-                    batch.iter().map(|change| self.prepare(&copy.dir, change)).collect::<Result<_>>()?;
-                let Some(tree) = self.hold(id, copy, &mut stood)? else { break 'batches Some(replaced()) };
+                let ready: Vec<Ready> = batch
+                    .iter()
+                    .map(|change| self.prepare(&copy.dir, change, taking))
+                    .collect::<Result<_>>()?;
+                let Some(tree) = self.hold(id, copy, standing)? else { break 'batches Some(replaced()) };
                 let mut made = None;
                 for (change, ready) in batch.iter().zip(ready) {
+                    if matches!(ready, Ready::Gone) {
+                        gone.push(OsString::from(change.path.as_str()));
+                        continue;
+                    }
                     match place(tree.tree.as_ref(), change, ready, &mut made) {
                         // Only what is to be removed is kept: a descriptor for each entry would soon be too many.
                         Ok(Some(placed)) => {
@@ -145,7 +198,7 @@ impl PreparedRun {
                     }
                 }
                 left -= batch.len();
-                stood = Some(self.standing(id)?);
+                standing.inode = Some(self.standing(id)?);
             }
             None
         };
@@ -158,7 +211,7 @@ impl PreparedRun {
             self.store.inner.stage.dir().sync_file_system()?;
         }
         drop(trash);
-        Ok(())
+        Ok(gone)
     }
 
     /// Admits what all differences together add to the tree; `false` when there is no room. From then on it counts, so
@@ -167,7 +220,8 @@ impl PreparedRun {
         &self,
         id: &TreeId,
         copy: &Copy,
-        after: &BTreeMap<OsString, Fingerprint>,
+        after: &Entries,
+        standing: &mut Standing,
         absorbed: &mut Absorbed,
     ) -> Result<bool> {
         let touched = after.iter().filter(|(path, now)| copy.before.get(*path) != Some(now));
@@ -183,7 +237,7 @@ impl PreparedRun {
                 Err(other) => return Err(other),
             }
         }
-        let Some(_held) = self.hold(id, copy, &mut None)? else { return Ok(false) };
+        let Some(_held) = self.hold(id, copy, standing)? else { return Ok(false) };
         match self.store.admit(id, &growth) {
             Err(refused @ (Error::Quota { .. } | Error::Countless(_) | Error::Full { .. })) => {
                 absorbed.refused = Some(refused.to_string());
@@ -198,12 +252,8 @@ impl PreparedRun {
     }
 
     /// Holds the tree alone for one batch. `None` when another tree is in its place than the one that `stood` there.
-    fn hold<'a>(
-        &'a self,
-        id: &TreeId,
-        copy: &Copy,
-        stood: &mut Option<Option<u64>>,
-    ) -> Result<Option<Held<'a>>> {
+    fn hold<'a>(&'a self, id: &TreeId, copy: &Copy, standing: &mut Standing) -> Result<Option<Held<'a>>> {
+        standing.held += 1;
         let alone = self.store.inner.locks.write(id);
         let tree = match id {
             TreeId::Skill(user, agent, skill) => {
@@ -211,8 +261,8 @@ impl PreparedRun {
             }
             TreeId::Workspace(..) => self.store.tree_alone(id)?,
         };
-        if let Some(stood) = stood
-            && *stood != self.standing(id)?
+        if let Some(inode) = standing.inode
+            && inode != self.standing(id)?
         {
             return Ok(None);
         }
@@ -237,7 +287,24 @@ impl PreparedRun {
     /// Brings what a command left at a path to where one step places it.
     ///
     /// An entry that the command closed to its owner stays open to the service, which is the owner from now on.
-    fn prepare(&self, dir: &Dir, change: &Changed<'_>) -> Result<Ready> {
+    fn prepare(&self, dir: &Dir, change: &Changed<'_>, taking: Taking) -> Result<Ready> {
+        match (self.made_ready(dir, change, taking), taking) {
+            // A command of another run goes on in the copy.
+            (
+                Err(
+                    Error::NotFound(_)
+                    | Error::NotADirectory(_)
+                    | Error::IsDirectory(_)
+                    | Error::NotAFile(_)
+                    | Error::Escape(_),
+                ),
+                Taking::Copies,
+            ) => Ok(Ready::Gone),
+            (ready, _) => ready,
+        }
+    }
+
+    fn made_ready(&self, dir: &Dir, change: &Changed<'_>, taking: Taking) -> Result<Ready> {
         let (Some(parent), Some(name)) = (change.path.parent(), change.path.file_name()) else {
             return Ok(Ready::Nothing);
         };
@@ -247,7 +314,15 @@ impl PreparedRun {
             Kind::File => {
                 let parent = dir.open_dir(&parent)?;
                 let stage = &self.store.inner.stage;
-                let file = StagedFile::adopt(stage, &parent, name, change.now.mode & 0o777 | 0o400)?;
+                let mode = change.now.mode & 0o777 | 0o400;
+                let file = match taking {
+                    Taking::Away => StagedFile::adopt(stage, &parent, name, mode)?,
+                    // One that grows meanwhile was not admitted with its new size.
+                    Taking::Copies => {
+                        let size = change.now.size().unwrap_or_default();
+                        StagedFile::copied(stage, &parent, name, mode, size)?
+                    }
+                };
                 match self.id {
                     TreeId::Workspace(..) => self.view.owner.map_or(Ok(()), |owner| file.set_owner(owner))?,
                     TreeId::Skill(..) => file.own()?,
@@ -258,6 +333,33 @@ impl PreparedRun {
             Kind::Other => Ok(Ready::Nothing),
         }
     }
+}
+
+/// How files of a copy come into the tree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taking {
+    /// They are moved: the copy goes with its run.
+    Away,
+    /// They are copied: the next run goes on in the copy.
+    Copies,
+}
+
+/// What was taken of a copy.
+struct Taken {
+    /// The entries of the copy.
+    after: Entries,
+    /// Those of them that had gone when they were to be taken.
+    gone: Vec<OsString>,
+    /// How often the tree was held alone.
+    held: u64,
+}
+
+/// Where the changes of a tree go, as far as it was looked at, and how often it was held alone.
+#[derive(Default)]
+struct Standing {
+    /// The inode number of the directory, where there was one.
+    inode: Option<Option<u64>>,
+    held: u64,
 }
 
 /// A tree that is held for one batch.
@@ -308,8 +410,15 @@ impl Scan<'_> {
                     self.absorbed.skip(&path, "it lies too deep, and so does everything below it");
                     continue;
                 }
-                let below = dir.open_closed_dir(&entry.name)?;
+                let below = match dir.open_closed_dir(&entry.name) {
+                    // Of another run in the same copy.
+                    Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => continue,
+                    opened => opened?,
+                };
                 self.directory(&below, &path, levels)?;
+                // To open it may have changed its mode.
+                self.found.insert(path, Fingerprint::from(&below.stat()?));
+                continue;
             }
             self.found.insert(path, Fingerprint::from(&stat));
         }

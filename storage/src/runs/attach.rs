@@ -7,7 +7,7 @@ use std::sync::Arc;
 use policy::TreeId;
 use policy::attachment::{HOME, Role, TEMPORARY};
 
-use super::{By, PreparedRun};
+use super::{By, PreparedRun, TEMPORARY_NAME};
 use crate::error::Result;
 
 /// A directory of a run, open for paths only: the root of a live view's mount, or a directory of the store. It is to be
@@ -39,12 +39,13 @@ impl PreparedRun {
             let (directory, generation) = match &seen.by {
                 By::Live(seat) => (seat.mount()?, seat.generation()),
                 By::Copy(copy) => (copy.dir.duplicate()?, 0),
+                By::Shared(_) => continue,
             };
             let at = seen.id.sandbox_path();
             let role = if seen.id == self.id { Role::Tree } else { Role::Skill };
             attachments.push(Attachment { at, directory: Arc::new(directory), role, generation });
         }
-        let temporary = self.home.open_dir_entry(OsStr::new("tmp"))?.open_dir_entry(self.own.name())?;
+        let temporary = self.home.open_dir_entry(OsStr::new(TEMPORARY_NAME))?;
         for (at, dir, role) in [(HOME, &self.home, Role::Home), (TEMPORARY, &temporary, Role::Temporary)] {
             let directory = Arc::new(dir.duplicate()?);
             attachments.push(Attachment { at: at.to_owned(), directory, role, generation: 0 });
@@ -60,7 +61,7 @@ impl PreparedRun {
     pub fn leases(&self) -> Result<Vec<OwnedFd>> {
         let seats = self.skills.iter().filter_map(|seen| match &seen.by {
             By::Live(seat) => Some(seat),
-            By::Copy(_) => None,
+            By::Copy(_) | By::Shared(_) => None,
         });
         seats.map(|seat| seat.lease()).collect()
     }

@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use super::PreparedRun;
 use super::absorb::Scan;
 use super::absorbed::Absorbed;
-use super::materialise::Fingerprint;
+use crate::core::copies::Fingerprint;
 use crate::dir::DEPTH_MAX;
 use crate::error::Result;
 use crate::layers::tree::Room;

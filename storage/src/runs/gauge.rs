@@ -3,6 +3,7 @@
 use policy::TreeId;
 
 use super::{By, PreparedRun};
+use crate::core::copies::Copy;
 use crate::core::count::Counted;
 use crate::core::store::Store;
 use crate::core::usage::Ceiling;
@@ -34,6 +35,12 @@ enum Measured {
     PointKey,
 }
 
+impl Measured {
+    fn of(copy: &Copy) -> Result<Self> {
+        Ok(Self::Copy { dir: copy.dir.reopen()?, first: copy.taken() })
+    }
+}
+
 /// The findings of a look at a gauge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
@@ -57,7 +64,11 @@ impl PreparedRun {
         for seen in &self.skills {
             let measured = match &seen.by {
                 By::Live(_) => Measured::Tree(self.store.counted_dirs(&seen.id)?),
-                By::Copy(copy) => Measured::Copy { dir: copy.dir.reopen()?, first: copy.taken() },
+                By::Copy(copy) => Measured::of(copy)?,
+                By::Shared(lease) => match &lease.copy().copy.lock().made {
+                    Some(copy) => Measured::of(copy)?,
+                    None => Measured::PointKey,
+                },
             };
             gauges.push(Gauge::new(&self.store, seen.id.clone(), measured, next())?);
         }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use policy::RelPath;
 
 use super::absorbed::Absorbed;
-use super::materialise::{Copy, Fingerprint};
+use crate::core::copies::{Copy, Fingerprint};
 use crate::core::growth::Growth;
 use crate::error::{Error, Result};
 use crate::layers::stage::StagedFile;
@@ -36,6 +36,8 @@ pub(super) enum Ready {
     Link(OsString),
     /// Nothing that a tree holds.
     Nothing,
+    /// Nothing any more: another run has removed it.
+    Gone,
 }
 
 /// The entries that a command removed, each directory once.
@@ -92,7 +94,7 @@ pub(super) fn place(
     let path = &change.path;
     let mut aftermath = Aftermath::default();
     if let Some(parent) = path.parent()
-        && !matches!(ready, Ready::Nothing)
+        && !matches!(ready, Ready::Nothing | Ready::Gone)
         && made.as_ref() != Some(&parent)
     {
         aftermath = tree.make_dirs(&parent)?;
@@ -114,7 +116,7 @@ pub(super) fn place(
             tree.put(path, file)?
         }
         Ready::Link(target) => tree.put_link(path, &target)?,
-        Ready::Nothing => return Ok(None),
+        Ready::Nothing | Ready::Gone => return Ok(None),
     };
     Ok(Some(aftermath.and(placed)))
 }

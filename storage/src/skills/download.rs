@@ -13,7 +13,7 @@ use policy::{RelPath, SkillId, TreeId};
 use crate::core::spool::Spool;
 use crate::core::store::Store;
 use crate::error::{Error, Result};
-use crate::layers::tree::{Opened, WalkOptions};
+use crate::layers::tree::{Opened, Tree, WalkOptions};
 use crate::skills::archive::{self, PackEntry, PackLimits, PackSource};
 use crate::stat::Kind;
 
@@ -26,7 +26,7 @@ impl Store {
     /// Writes the merged view of a skill as a ZIP into a spool of its user and returns it with its size in bytes, at its
     /// beginning.
     ///
-    /// Links are left out. A ZIP knows neither holes nor second names, so that each name is packed by itself, in all its
+    /// A link to a file of the skill becomes that file; other links are left out. A ZIP knows neither holes nor second names, so that each name is packed by itself, in all its
     /// size, up to `limits.files.download_bytes`.
     ///
     /// # Errors
@@ -88,7 +88,8 @@ impl Store {
                         Err(other) => return Some(Err(other)),
                     }
                 }
-                Kind::Symlink | Kind::Other => return None,
+                Kind::Symlink => return linked(&*tree, entry.path).transpose(),
+                Kind::Other => return None,
             };
             let (mode, modified_ns) = (stat.mode, stat.modified_ns);
             Some(Ok(PackEntry { path: entry.path, mode, modified_ns, source }))
@@ -100,5 +101,23 @@ impl Store {
             Err(_) if has_changed.get() => Ok(false),
             packed => packed.map(|_| true),
         }
+    }
+}
+
+/// The file that a link leads to, under the link's name; none where that is no file of the skill.
+fn linked(tree: &dyn Tree, path: RelPath) -> Result<Option<PackEntry>> {
+    match tree.open(&path) {
+        Ok(Opened { file, stat, .. }) => {
+            let (mode, modified_ns) = (stat.mode, stat.modified_ns);
+            Ok(Some(PackEntry { path, mode, modified_ns, source: PackSource::File(file) }))
+        }
+        Err(
+            Error::NotFound(_)
+            | Error::IsDirectory(_)
+            | Error::NotADirectory(_)
+            | Error::NotAFile(_)
+            | Error::Escape(_),
+        ) => Ok(None),
+        Err(other) => Err(other),
     }
 }

@@ -3,13 +3,13 @@
 use std::ffi::OsStr;
 use std::io::Read;
 
-use policy::{AgentId, SkillId, TreeId, UserId};
+use policy::skill_md::{self as metadata, HEADER_BYTES_MAX, Metadata};
+use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
 use crate::core::store::Store;
 use crate::error::{Error, Result};
 use crate::layers::stack::{Found, Layers};
 use crate::layout;
-use crate::skills::metadata::{self, HEADER_BYTES_MAX, Metadata};
 use crate::skills::status::{SkillStatus, Status};
 use crate::stat::{Kind, Layer};
 use crate::version::{self, Version};
@@ -21,6 +21,8 @@ pub struct Skill {
     pub id: SkillId,
     /// Its description of itself.
     pub metadata: Metadata,
+    /// The name of the file that describes it: its `SKILL.md` in any case of letters, else its `README.md`.
+    pub described_by: Option<String>,
     /// The layer it comes from; the overlay as soon as the user changed anything.
     pub layer: Layer,
     /// How it stands to the baseline.
@@ -73,20 +75,50 @@ impl Store {
             }
             let version = baseline.as_ref().map(version::of).transpose()?;
             let modified_ns = status.overlay_modified_ns.unwrap_or(stat.modified_ns);
-            skills.push(Skill { metadata: describe(&dirs, &id)?, id, layer, status, version, modified_ns });
+            let (metadata, described_by) = describe(&dirs, &id)?;
+            skills.push(Skill { metadata, described_by, id, layer, status, version, modified_ns });
         }
         Ok(skills)
     }
 }
 
-/// Reads what a skill says of itself.
-pub(crate) fn describe(dirs: &Layers, id: &SkillId) -> Result<Metadata> {
+impl Store {
+    /// Tells whether the skill `id` is there and declares `name`: the one that `user` sees, or that of the baseline.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn declares(
+        &self,
+        scope: Scope,
+        user: &UserId,
+        agent: &AgentId,
+        id: &SkillId,
+        name: &str,
+    ) -> Result<bool> {
+        let tree = TreeId::Skill(user.clone(), agent.clone(), id.clone());
+        let _held = self.inner.locks.read(&tree);
+        let baseline = layout::baseline(agent)?;
+        let upper = match scope {
+            Scope::Overlay => layout::overlay(user, agent)?,
+            Scope::Baseline => baseline.clone(),
+        };
+        let layers = Layers::open(&self.inner.root, &upper, &baseline)?;
+        match layers.lookup(OsStr::new(id.as_str()))? {
+            Some(Found::Directory(dirs, ..)) => Ok(describe(&dirs, id)?.0.name == name),
+            Some(Found::Leaf(..)) | None => Ok(false),
+        }
+    }
+}
+
+/// Reads what a skill says of itself, and tells which file says it.
+pub(crate) fn describe(dirs: &Layers, id: &SkillId) -> Result<(Metadata, Option<String>)> {
     let children = dirs.children()?;
     let names = children.iter().filter(|child| child.kind == Kind::File).map(|child| child.name.as_os_str());
     let markers = metadata::marker(names);
     let skill_md = markers.skill_md.map(|name| head(dirs, name)).transpose()?.flatten();
     let readme = markers.readme.map(|name| head(dirs, name)).transpose()?.flatten();
-    Ok(metadata::parse(skill_md.as_deref(), readme.as_deref(), id.as_str()))
+    let file = markers.skill_md.or(markers.readme).map(|name| name.to_string_lossy().into_owned());
+    Ok((metadata::parse(skill_md.as_deref(), readme.as_deref(), id.as_str()), file))
 }
 
 /// Reads the beginning of a file; `None` when it has gone.

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use policy::skill_md::Metadata;
 use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,6 @@ use crate::error::{Error, Result};
 use crate::layers::stack::Layers;
 use crate::layout;
 use crate::skills::list::describe;
-use crate::skills::metadata::Metadata;
 use crate::stat::Kind;
 use crate::version::{self, Contents, Version};
 
@@ -99,7 +99,8 @@ impl Provenance {
 
     /// With what the skill `id` in `dir` says of itself, for a tree that will be changed.
     pub(crate) fn describing(self, dir: Dir, id: &SkillId) -> Result<Self> {
-        let Metadata { name, description, .. } = describe(&Layers { upper: None, lower: Some(dir) }, id)?;
+        let (Metadata { name, description, .. }, _) =
+            describe(&Layers { upper: None, lower: Some(dir) }, id)?;
         Ok(Self { name: Some(name), description: Some(description), ..self })
     }
 
@@ -160,7 +161,7 @@ impl Store {
                 (version::contents(&dir)?, None, at_ms)
             }
         };
-        let said = describe(&Layers { upper: None, lower: Some(dir) }, skill)?;
+        let (said, _) = describe(&Layers { upper: None, lower: Some(dir) }, skill)?;
         Ok(Some(Standing { contents, name: said.name, description: said.description, by, at_ms }))
     }
 

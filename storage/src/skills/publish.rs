@@ -109,7 +109,42 @@ impl Store {
         self.publish_over(&Over::default(), scope, user, agent, skills, fill)
     }
 
-    /// The same, over what `over` says.
+    /// Does everything that [`Store::publish`] does before the first skill takes its place, and drops it: tells what would
+    /// be published.
+    ///
+    /// # Errors
+    /// As [`Store::publish`].
+    pub fn rehearse(
+        &self,
+        scope: Scope,
+        user: &UserId,
+        agent: &AgentId,
+        skills: &[SkillId],
+        fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
+    ) -> Result<Vec<Published>> {
+        Ok(self.draft_skills(scope, user, agent, skills, fill)?.published)
+    }
+
+    /// Builds skills in the stage, where they are dropped with the draft.
+    fn draft_skills<'a>(
+        &'a self,
+        scope: Scope,
+        user: &'a UserId,
+        agent: &'a AgentId,
+        skills: &[SkillId],
+        fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
+    ) -> Result<Draft<'a>> {
+        self.admit_space()?;
+        let transaction = Transaction::begin_publication(&self.inner.stage)?;
+        let mut draft =
+            Draft { store: self, user, agent, transaction, published: Vec::new(), changes: Vec::new() };
+        for skill in skills {
+            draft.build(scope, skill, fill)?;
+        }
+        Ok(draft)
+    }
+
+    /// As [`Store::publish`], over what `over` says.
     ///
     /// # Errors
     /// As [`Store::publish`]; [`Error::Conflict`] when another publication came between. Then nothing has changed.
@@ -122,14 +157,8 @@ impl Store {
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Publication> {
-        self.admit_space()?;
-        let transaction = Transaction::begin_publication(&self.inner.stage)?;
-        let mut draft =
-            Draft { store: self, user, agent, transaction, published: Vec::new(), changes: Vec::new() };
-        for skill in skills {
-            draft.build(scope, skill, fill)?;
-        }
-        let Draft { transaction, published, changes, .. } = draft;
+        let Draft { transaction, published, changes, .. } =
+            self.draft_skills(scope, user, agent, skills, fill)?;
         if changes.is_empty() {
             return Ok(Publication { skills: published, leftovers: Leftovers::default() });
         }

@@ -87,6 +87,7 @@ impl Store {
     pub(crate) fn discard_mounted(&self, id: &TreeId, trash: Option<Trash>) -> Option<Arc<Trash>> {
         let trash = trash.map(Arc::new);
         self.inner.accounts.forget(id);
+        self.inner.copies.forget(id);
         if let (Some(seat), Some(trash)) = (self.detach_view(id), &trash) {
             seat.keep(Arc::clone(trash));
         }

@@ -369,5 +369,5 @@ fn twenty_thousand_entries_are_too_many() {
 
 #[test]
 fn a_path_of_five_hundred_levels_is_too_deep() {
-    refused!(zip([file("a/".repeat(500), b"")]), TooDeep { .. });
+    refused!(zip([file("a/".repeat(500) + "x", b"")]), TooDeep { .. });
 }

@@ -9,6 +9,7 @@
 
 mod builder;
 mod charsets;
+mod corpus;
 mod extracting;
 mod lies;
 mod metadata;
@@ -16,5 +17,9 @@ mod mutations;
 mod names;
 mod packing;
 mod shapes;
+
 mod taking;
+mod tar_lies;
+mod tars;
 mod tools;
+mod validator;

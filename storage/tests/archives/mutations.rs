@@ -193,7 +193,7 @@ fn what_is_planned_can_always_be_extracted_and_stays_inside() {
     let taken = std::cell::Cell::new(0_u32);
     runner
         .run(&entries(), |entries| {
-            let options = Options { fallback_name: Some("root".to_owned()), ..Options::default() };
+            let options = Options { file_name: Some("root".to_owned()), ..Options::default() };
             match take_with(&zip(entries), &options) {
                 Ok(result) => {
                     taken.set(taken.get() + 1);

@@ -42,7 +42,7 @@ fn packed(skill: &str, input: &Input<'_>) -> Result<(Packed, Vec<u8>), Error> {
 }
 
 const TREE: &Input<'_> = &[
-    ("SKILL.md", Some(b"---\nname: x\n---\n")),
+    ("SKILL.md", Some("---\nname: 技能\n---\n".as_bytes())),
     ("empty", None),
     ("scripts", None),
     ("scripts/run.sh", Some(b"#!/bin/sh\n")),
@@ -72,7 +72,7 @@ fn checked(taken: &Taken) {
 #[test]
 fn what_is_packed_is_taken_in_again_the_same() {
     let (packed, bytes) = packed("技能", TREE).unwrap();
-    assert_eq!(packed, Packed { files: 3, bytes: 32 });
+    assert_eq!(packed, Packed { files: 3, bytes: 37 });
     checked(&take(&bytes).unwrap());
 }
 

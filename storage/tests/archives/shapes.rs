@@ -14,49 +14,6 @@ fn shaped(names: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn shapes_become_these_trees() {
-    let table: [(&str, &[&str], &[&str]); 14] = [
-        ("one skill", &["a/SKILL.md", "a/x/y"], &["a", "a/SKILL.md", "a/x", "a/x/y"]),
-        ("two skills", &["a/SKILL.md", "b/SKILL.md"], &["a", "a/SKILL.md", "b", "b/SKILL.md"]),
-        ("no SKILL.md", &["a/run.py"], &["a", "a/run.py"]),
-        ("a wrapper", &["w/a/SKILL.md", "w/b/x"], &["a", "a/SKILL.md", "b", "b/x"]),
-        (
-            "a wrapper with readmes",
-            &["w/README.md", "w/LICENSE", "w/.gitignore", "w/a/skill.md"],
-            &["a", "a/skill.md"],
-        ),
-        ("three wrappers", &["u/v/w/a/SKILL.md"], &["a", "a/SKILL.md"]),
-        (
-            "no wrapper: it has a script",
-            &["w/run.sh", "w/a/SKILL.md"],
-            &["w", "w/a", "w/a/SKILL.md", "w/run.sh"],
-        ),
-        ("no wrapper: no skill below", &["w/a/x", "w/b/y"], &["w", "w/a", "w/a/x", "w/b", "w/b/y"]),
-        (
-            "no wrapper: a skill itself",
-            &["w/SKILL.md", "w/a/SKILL.md"],
-            &["w", "w/SKILL.md", "w/a", "w/a/SKILL.md"],
-        ),
-        ("repeated", &["a/a/SKILL.md", "a/a/x"], &["a", "a/SKILL.md", "a/x"]),
-        ("repeated without SKILL.md", &["a/a/run.py"], &["a", "a/run.py"]),
-        (
-            "repeated in a wrapper",
-            &["w/a/a/SKILL.md", "w/b/b/SKILL.md"],
-            &["a", "a/SKILL.md", "b", "b/SKILL.md"],
-        ),
-        ("not repeated: it is a skill", &["a/SKILL.md", "a/a/x"], &["a", "a/SKILL.md", "a/a", "a/a/x"]),
-        (
-            "empty directories",
-            &["a/", "a/SKILL.md", "a/e/", "a/f/g/"],
-            &["a", "a/SKILL.md", "a/e", "a/f", "a/f/g"],
-        ),
-    ];
-    for (shape, names, expected) in table {
-        assert_eq!(take(&shaped(names)).unwrap().paths(), expected, "{shape}");
-    }
-}
-
-#[test]
 fn what_macos_and_windows_leave_behind_is_skipped_and_reported() {
     let taken = take(&shaped(&[
         "a/SKILL.md",
@@ -100,12 +57,16 @@ fn the_list_of_skipped_paths_is_bounded_and_the_count_is_not() {
 fn a_skill_in_the_root_is_named_by_the_upload_or_by_itself() {
     let entries = || [file("SKILL.md", b"---\nname: from-header\n---\n"), file("x/y", b"")];
     let with = |name: Option<&str>, bytes: &[u8]| {
-        let options = Options { fallback_name: name.map(str::to_owned), ..Options::default() };
+        let options = Options { file_name: name.map(str::to_owned), ..Options::default() };
         take_with(bytes, &options)
     };
     let taken = with(Some("我的技能"), &zip(entries())).unwrap();
-    assert_eq!(taken.paths(), ["我的技能", "我的技能/SKILL.md", "我的技能/x", "我的技能/x/y"]);
+    assert_eq!(taken.paths(), ["from-header", "from-header/SKILL.md", "from-header/x", "from-header/x/y"]);
     assert_eq!(with(None, &zip(entries())).unwrap().ids(), ["from-header"]);
+    let unnamed = || zip([file("SKILL.md", b"---\nname: From Header\n---\n"), file("x/y", b"")]);
+    assert_eq!(with(Some("我的技能.zip"), &unnamed()).unwrap().ids(), ["我的技能"]);
+    assert_eq!(with(Some("我的技能 (2).tar.gz"), &unnamed()).unwrap().ids(), ["我的技能"]);
+    assert_eq!(with(None, &unnamed()).unwrap().ids(), ["From Header"]);
     assert_eq!(with(Some("../x"), &zip(entries())).unwrap().ids(), ["from-header"]);
     refused!(zip([file("SKILL.md", b"no header\n\nname: body\n")]), Nameless);
     refused!(zip([file("SKILL.md", b"---\nname: ../evil\n---\n")]), Nameless);
@@ -137,14 +98,16 @@ fn a_directory_that_cannot_be_an_id_is_refused() {
 }
 
 #[test]
-fn wrappers_are_taken_off_only_up_to_a_bound() {
+fn wrappers_are_taken_off_at_any_depth() {
     let ten = format!("{}a/SKILL.md", "w/v/".repeat(5));
-    assert_eq!(take(&shaped(&[&ten])).unwrap().ids(), ["w"]);
+    assert_eq!(take(&shaped(&[&ten])).unwrap().ids(), ["a"]);
+    let deep = format!("{}a/SKILL.md", "w/".repeat(480));
+    assert_eq!(take(&shaped(&[&deep])).unwrap().ids(), ["a"]);
 }
 
 #[test]
 fn a_skill_is_counted_as_it_is_written() {
-    let bytes = zip([file("a/SKILL.md", b"12345"), file("a/b/c", b"678"), file("b/x", b"9")]);
+    let bytes = zip([file("a/SKILL.md", b"12345"), file("a/b/c", b"678"), file("b/skill.md", b"9")]);
     let plan = take(&bytes).unwrap().plan;
     let counts: Vec<(&str, usize, u64)> =
         plan.skills.iter().map(|skill| (skill.id.as_str(), skill.files, skill.bytes)).collect();

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 
-use storage::archive::{self, Options, Plan};
+use storage::archive::{self, Compression, Options, Plan};
 use storage::{Dir, Error, Kind};
 
 /// What a path holds; `None` is a directory.
@@ -57,6 +57,14 @@ pub(crate) fn take_with(bytes: &[u8], options: &Options) -> Result<Taken, Error>
 }
 
 pub(crate) fn take_file(file: &File, options: &Options) -> Result<Taken, Error> {
+    if let Some(compression) = Compression::of(file)? {
+        let mut plain = upload(b"");
+        compression.unpack(file, &options.limits, |bytes| {
+            plain.write_all(bytes).unwrap();
+            Ok(())
+        })?;
+        return take_file(&plain, options);
+    }
     // Planning is given no directory, so that it cannot write.
     let plan = archive::plan(file, options)?;
     let place = tempfile::tempdir().unwrap();

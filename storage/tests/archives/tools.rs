@@ -1,7 +1,7 @@
 //! Archives that other programs make of one Chinese tree, and our archives read by other programs.
 //!
 //! A program that is not installed skips its test loudly; `FILESECBOX_REQUIRE=zip-tools` makes that a failure.
-//! Debian: `zip`, `unzip`, `python3`, `default-jdk-headless`, `7zip`, `libarchive-tools`, `git`.
+//! Debian: `zip`, `unzip`, `python3`, `default-jdk-headless`, `7zip`, `libarchive-tools`, `git`, `zstd`.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::taking::{Taken, Tree, read_back, take};
 
-const SKILL: &str = "数据分析";
+pub(crate) const SKILL: &str = "数据分析";
 
 /// Every file of the tree, with its mode; `脚本/空` is an empty directory beside them.
 fn files() -> Vec<(&'static str, u32, Vec<u8>)> {
@@ -30,7 +30,7 @@ fn files() -> Vec<(&'static str, u32, Vec<u8>)> {
 }
 
 /// The tree on disk, in a directory of its own.
-fn source() -> TempDir {
+pub(crate) fn source() -> TempDir {
     let place = tempfile::tempdir().unwrap();
     let skill = Dir::ambient_open(place.path()).unwrap().create_dir(OsStr::new(SKILL), 0o755).unwrap();
     for (path, mode, content) in files() {
@@ -43,7 +43,7 @@ fn source() -> TempDir {
     place
 }
 
-fn expected(has_empty_directory: bool) -> Tree {
+pub(crate) fn expected(has_empty_directory: bool) -> Tree {
     let mut tree = Tree::new();
     for directory in ["", "/脚本", "/参考", "/参考/系统"] {
         tree.insert(format!("{SKILL}{directory}"), None);
@@ -67,7 +67,7 @@ fn without_modes(mut tree: Tree) -> Tree {
 
 /// Runs a program; `None`, loudly, when it is not installed.
 #[expect(clippy::print_stderr, reason = "a skip is loud")]
-fn run(place: &TempDir, program: &str, arguments: &[&str]) -> Option<Vec<u8>> {
+pub(crate) fn run(place: &TempDir, program: &str, arguments: &[&str]) -> Option<Vec<u8>> {
     let result = Command::new(program)
         .args(arguments)
         .current_dir(place.path())
@@ -91,20 +91,23 @@ fn run(place: &TempDir, program: &str, arguments: &[&str]) -> Option<Vec<u8>> {
     Some(output.stdout)
 }
 
-/// What `program` makes of the tree, taken in; the archive is its standard output or the file `out.zip`.
-fn made_by(program: &str, arguments: &[&str]) -> Option<Taken> {
+/// What `program` makes of the tree, taken in; the archive is its standard output or the file `out.…`.
+pub(crate) fn made_by(program: &str, arguments: &[&str]) -> Option<Taken> {
     let place = source();
     let output = run(&place, program, arguments)?;
-    let bytes = if arguments.contains(&"out.zip") {
-        let out = RelPath::parse("out.zip").unwrap();
-        let (mut file, _) = Dir::ambient_open(place.path()).unwrap().open_file(&out).unwrap();
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).unwrap();
-        bytes
-    } else {
-        output
+    let bytes = match arguments.iter().find(|argument| argument.starts_with("out.")) {
+        Some(out) => read(&place, out),
+        None => output,
     };
     Some(take(&bytes).unwrap_or_else(|error| panic!("{program} {arguments:?}: {error:?}")))
+}
+
+fn read(place: &TempDir, name: &str) -> Vec<u8> {
+    let name = RelPath::parse(name).unwrap();
+    let (mut file, _) = Dir::ambient_open(place.path()).unwrap().open_file(&name).unwrap();
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    bytes
 }
 
 #[test]

@@ -212,6 +212,11 @@ fn streams_are_as_many_as_they_may_be_are_their_users_and_end_with_the_service()
     let (mut last, _) = listen(&engine, &workspace("x", "a"), "");
     service.terminate();
     let told: Vec<Value> = last.by_ref().collect();
-    assert!(told.iter().all(|event| event["event"] == "end"), "{told:?}");
+    let end = told.last().unwrap_or_else(|| panic!("the stream ended without a word"));
+    assert_eq!(
+        (told.len(), &end["event"], &end["reason"]),
+        (1, &json!("end"), &json!("stopped")),
+        "{told:?}"
+    );
     assert!(service.wait().success());
 }

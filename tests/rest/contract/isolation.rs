@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{Client, Entry, Service, encoded, granted, skill, skill_zip, skills, workspace, zip};
 
 /// Tells whether runs of `client`'s service live in namespaces; the test that asks is skipped loudly elsewhere.
-fn in_namespaces(client: &Client) -> bool {
+pub(super) fn in_namespaces(client: &Client) -> bool {
     let info = client.get("/v1/info").ok();
     granted("namespaces", info["data"]["host"]["enforcement"]["tier"] == "namespaces")
 }

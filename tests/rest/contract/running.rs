@@ -5,6 +5,34 @@ use serde_json::{Value, json};
 use crate::support::{Service, skill, skill_zip, skills, workspace};
 
 #[test]
+fn a_result_tells_the_tier_and_what_differs_unless_all_is_asked_for() {
+    let service = Service::start();
+    let (client, tree) = (&service.client, workspace("u", "a"));
+    let host = client.get("/v1/info").ok()["data"]["host"]["enforcement"].clone();
+    let short = client.execute(&tree, "ls", &[])["result"]["enforcement"].clone();
+    assert_eq!(short["tier"], host["tier"]);
+    for (name, value) in short.as_object().unwrap() {
+        assert!(name == "tier" || host[name] != *value, "{name} is as in /v1/info: {short}");
+    }
+    let full = client.post(format!("{tree}/execute?command=ls&enforcement=full"), "").ok();
+    let full = &full["result"]["enforcement"];
+    assert!(full["files"]["state"].is_string() && full["notes"].is_array(), "{full}");
+    // Together with what /v1/info says, the short one is the full one.
+    for (name, value) in full.as_object().unwrap().iter().filter(|(name, _)| *name != "notes") {
+        assert_eq!(short.get(name).unwrap_or(&host[name]), value, "{name}");
+    }
+    let exec = |query: &str, body: Value| client.post_json(format!("{tree}/exec{query}"), &body).ok();
+    assert_eq!(exec("", json!({"command": "ls"}))["data"]["enforcement"], short);
+    assert_eq!(exec("?enforcement=full", json!({"command": "ls"}))["data"]["enforcement"], *full);
+    exec("", json!({"command": "ls", "exec_id": "x"}));
+    let told =
+        |query: &str| client.get(format!("{tree}/exec/x?{query}")).ok()["result"]["enforcement"].clone();
+    assert_eq!((told(""), told("enforcement=full")), (short.clone(), full.clone()));
+    assert_eq!(client.get(format!("{tree}/exec")).ok()["data"][0]["exit"]["enforcement"], short);
+    client.post(format!("{tree}/execute?command=ls&enforcement=none"), "").refused(400, "invalid");
+}
+
+#[test]
 fn execute_answers_the_founding_text_and_the_result_beside_it() {
     let service = Service::start();
     let tree = workspace("用户", "代理");
@@ -145,7 +173,11 @@ fn the_deadline_ends_a_run_and_is_a_result() {
         &json!(["-c", "echo begun; sleep 600"]),
     );
     let answer = run.ok();
-    assert_eq!(answer["data"], "Exit Code: -1\nOutput:\nbegun\n");
+    let told = answer["data"].as_str().unwrap();
+    assert!(
+        told.starts_with("Exit Code: -1\nOutput:\nbegun\n[the deadline ended the run after 400 ms"),
+        "{told}"
+    );
     assert_eq!((&answer["result"]["timed_out"], &answer["result"]["exit_code"]), (&json!(true), &json!(-1)));
 }
 

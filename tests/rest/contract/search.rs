@@ -216,11 +216,11 @@ fn a_search_that_makes_no_sense_or_costs_too_much_is_refused() {
         json!({"pattern": "x", "include": "a"}),
         json!({"pattern": "x", "cursor": "f"}),
         json!({"pattern": "x", "include": vec!["a"; 65]}),
-        json!({"pattern": "x", "path": "f/"}),
         json!({"pattern": "x", "multiline": true}),
     ] {
         grepped(&service, &tree, &body).refused(400, "invalid");
     }
+    grepped(&service, &tree, &json!({"pattern": "x", "path": "f/"})).refused(409, "not_a_directory");
     for query in ["", "pattern=", "pattern=%5B", "pattern=x&limit=0", "pattern=x&depth=1", "pattern=%7Ba"] {
         service.client.get(format!("{tree}/glob?{query}")).refused(400, "invalid");
     }

@@ -290,15 +290,18 @@ fn the_changes_of_a_run_are_named_up_to_a_number() {
 fn a_stopping_service_ends_background_runs_and_leaves_no_process() {
     let mut service = Service::configured("shutdown_ms = 200\n");
     let (client, tree) = (service.client.clone(), workspace("u", "a"));
-    begin(&client, &tree, &json!({"shell": "sleep 1000 & sleep 1000", "exec_id": "x"}));
+    begin(&client, &tree, &json!({"shell": "echo partial; sleep 1000 & sleep 1000", "exec_id": "x"}));
     let mut events = client.resume(&tree, "x", 0);
     assert_eq!(events.next().unwrap()["event"], "started");
+    assert_eq!(events.next().unwrap()["text"], "partial\n");
     let children = children_of(service.pid());
     assert!(!children.is_empty());
     service.terminate();
     let last = events.last().unwrap();
     assert_eq!(last["event"], "exit", "{last}");
-    assert!(last["result"]["error"].is_string(), "{last}");
+    let hint = last["result"]["hint"].as_str().unwrap();
+    assert!(hint.starts_with("the service is stopping"), "{last}");
+    assert_eq!(last["result"]["exit_code"], -1, "{last}");
     service.wait();
     assert_gone(&children);
 }

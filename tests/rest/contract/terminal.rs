@@ -1,4 +1,4 @@
-//! Terminals over WebSocket: a shell with a size, under the same policy, that ends with its connection.
+//! Terminals over WebSocket: a shell with a size, under the same policy, that can be taken up again.
 
 use std::time::{Duration, Instant};
 
@@ -59,9 +59,70 @@ fn a_terminal_is_held_by_the_same_walls() {
     assert!(!shown.contains("root:"), "{shown}");
 }
 
+/// Waits until the run of a tree that was asked for first has ended.
+fn until_ended(service: &Service, tree: &str) {
+    let begun = Instant::now();
+    while service.client.get(format!("{tree}/exec")).ok()["data"][0]["state"] != "ended" {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
-fn a_terminal_ends_with_its_connection() {
-    let service = Service::start();
+fn a_terminal_goes_on_without_its_connection_and_is_taken_up_again() {
+    let service =
+        Service::configured("[limits.sessions]\nterminal_resume_ms = 2000\nterminals_per_user = 1\n");
+    let (client, tree) = (&service.client, workspace("u", "a"));
+    let mut socket = open(&service, &tree);
+    let id = socket.told("started")["exec_id"].as_str().unwrap().to_owned();
+    socket.type_in("stty -echo; x=remem; python3 -c 'print(\"y\" * 600000 + \"last\")'; echo up-$((1+1))\n");
+    socket.shown_until("up-2");
+    drop(socket);
+    // It counts as open meanwhile.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(client.websocket(&format!("{tree}/terminal"), "").err(), Some(429));
+    let again = |query: &str| client.websocket(&format!("{tree}/terminal?exec_id={id}{query}"), "");
+    let mut first = again("&rows=40&cols=90").expect("a WebSocket");
+    assert_eq!(first.told("started")["exec_id"], id);
+    first.type_in("echo ${x}bered; python3 -c 'import os; print(os.get_terminal_size())'\n");
+    let shown = first.shown_until("(columns=90, lines=40)");
+    assert!(shown.contains("remembered") && shown.contains("last"), "{}", shown.len());
+    let old = shown.matches('y').count();
+    assert!((150_000..=262_144).contains(&old), "{old}");
+    // The caller who comes last has it.
+    let mut second = again("").expect("a WebSocket");
+    first.told("taken");
+    assert_eq!(first.next(), Message::Close);
+    second.type_in("echo second-$((1+1))\n");
+    second.shown_until("second-2");
+    // The first one's time ends nothing.
+    std::thread::sleep(Duration::from_millis(2500));
+    second.type_in("echo still-$((1+1))\n");
+    second.shown_until("still-2");
+    drop(second);
+    let begun = Instant::now();
+    until_ended(&service, &tree);
+    assert!(begun.elapsed() > Duration::from_millis(1500), "{:?}", begun.elapsed());
+    // What it showed last can still be seen, and nothing else be done.
+    let mut after = again("").expect("a WebSocket");
+    after.shown_until("still-2");
+    assert_eq!(after.told("exit")["result"]["signal"], "SIGKILL");
+    for (other, status) in [("none", 404), ("-", 400)] {
+        let target = format!("{tree}/terminal?exec_id={other}");
+        assert_eq!(client.websocket(&target, "").err(), Some(status), "{other}");
+    }
+    assert_eq!(
+        client.websocket(&format!("{}/terminal?exec_id={id}", workspace("v", "a")), "").err(),
+        Some(404)
+    );
+    let run = json!({"command": "echo", "exec_id": "no-terminal"});
+    client.post_json(format!("{tree}/exec"), &run).ok();
+    assert_eq!(client.websocket(&format!("{tree}/terminal?exec_id=no-terminal"), "").err(), Some(409));
+}
+
+#[test]
+fn a_terminal_ends_with_its_connection_where_it_is_not_to_wait() {
+    let service = Service::configured("[limits.sessions]\nterminal_resume_ms = 0\n");
     let (client, tree) = (&service.client, workspace("u", "a"));
     let mut socket = open(&service, &tree);
     socket.type_in("echo up-$((1+1)); sleep 1000\n");
@@ -73,11 +134,7 @@ fn a_terminal_ends_with_its_connection() {
         "{listed}"
     );
     drop(socket);
-    let begun = Instant::now();
-    while client.get(format!("{tree}/exec")).ok()["data"][0]["state"] != "ended" {
-        assert!(begun.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_ended(&service, &tree);
     // And it can be ended from elsewhere.
     let mut socket = open(&service, &tree);
     let id = socket.told("started")["exec_id"].as_str().unwrap().to_owned();
@@ -132,4 +189,32 @@ fn a_flood_of_output_passes_a_terminal_whole() {
     socket.type_in("stty -echo 2>/dev/null; python3 -c 'print(\"x\" * 3000000)'; echo end-$((1+1))\n");
     let shown = socket.shown_until("end-2");
     assert!(shown.matches('x').count() >= 3_000_000, "{}", shown.len());
+}
+
+#[test]
+fn a_command_can_have_a_terminal_without_a_connection() {
+    let service = Service::start();
+    let (client, tree) = (&service.client, workspace("u", "a"));
+    let run = |body: serde_json::Value| client.post_json(format!("{tree}/exec"), &body).ok()["data"].clone();
+    let looks = "import os, sys; print([os.isatty(n) for n in range(3)], os.get_terminal_size(), os.environ['TERM']); \
+                 print('to error', file=sys.stderr); print(repr(sys.stdin.read()))";
+    let seen = run(json!({"command": "python3", "args": ["-c", looks], "tty": true, "stdin": "typed"}));
+    let told = seen["stdout"].as_str().unwrap();
+    for part in [
+        "[True, True, True] os.terminal_size(columns=80, lines=24) xterm-256color\r\n",
+        "to error\r\n",
+        "'typed'\r\n",
+    ] {
+        assert!(told.contains(part), "{part}: {seen}");
+    }
+    assert_eq!((&seen["stderr"], &seen["exit_code"]), (&json!(""), &json!(0)));
+    let seen = run(json!({"shell": "test -t 1; echo $?", "tty": true, "env": {"TERM": "dumb"}}));
+    assert_eq!(seen["stdout"], "0\r\n");
+    assert_eq!(run(json!({"shell": "test -t 1; echo $?"}))["stdout"], "1\n");
+    // In the background it takes what is typed later.
+    let body = json!({"shell": "read x; echo got-$x", "tty": true, "stdin_open": true, "exec_id": "t"});
+    assert_eq!(client.post_json(format!("{tree}/exec?background=true"), &body).status, 201);
+    client.post(format!("{tree}/exec/t/stdin"), "later\n").ok();
+    let end = client.get(format!("{tree}/exec/t?follow")).ok();
+    assert!(end["result"]["stdout"].as_str().unwrap().contains("got-later\r\n"), "{end}");
 }

@@ -52,6 +52,90 @@ fn files_are_listed_relative_and_sorted() {
 }
 
 #[test]
+fn paths_are_taken_as_people_write_them() {
+    let service = Service::start();
+    let client = &service.client;
+    for (tree, inside) in trees(&service) {
+        let below = encoded("文档");
+        for path in
+            [format!("./{below}/"), format!("{below}/"), format!("{inside}/{below}/"), format!("././{below}")]
+        {
+            for route in ["files", "dir"] {
+                let found = client.get(format!("{tree}/{route}?path={path}")).ok();
+                assert_eq!(found["data"].as_array().unwrap().len(), 1, "{route} {path}");
+            }
+            assert_eq!(client.get(format!("{tree}/stat?path={path}")).ok()["data"]["path"], "文档");
+            let found = client.get(format!("{tree}/glob?pattern=./*.md&path={path}")).ok();
+            assert_eq!(found["data"], json!(["文档/说明.md"]), "{path}");
+            let found =
+                client.post_json(format!("{tree}/grep"), &json!({"pattern": "说", "path": "./文档/"})).ok();
+            assert_eq!(found["data"][0]["path"], "文档/说明.md");
+        }
+        assert_eq!(client.get(format!("{tree}/glob?pattern=./*.txt")).ok()["data"], json!(["a.txt"]));
+        for path in [".", "./", "%2E/"] {
+            assert_eq!(client.get(format!("{tree}/stat?path={path}")).ok()["data"]["path"], ".");
+        }
+        let ran = client.post_json(format!("{tree}/exec"), &json!({"command": "ls", "dir": "./文档/"})).ok();
+        assert_eq!(ran["data"]["stdout"], "说明.md\n");
+
+        client.put(format!("{tree}/edit?path=./b/c.txt"), "1\n").ok();
+        assert_eq!(client.put(format!("{tree}/raw/./b/d.txt"), "2").status, 201);
+        assert_eq!(client.get(format!("{tree}/content?path=./b/c.txt")).ok()["data"], "1\n");
+        let edits = json!({"path": "./b/c.txt", "edits": [{"old_string": "1", "new_string": "3"}]});
+        assert_eq!(client.post_json(format!("{tree}/replace"), &edits).ok()["path"], "b/c.txt");
+        let patch = "--- ./b/c.txt\n+++ ./b/c.txt\n@@ -1 +1 @@\n-3\n+4\n";
+        let etags = json!({"./b/c.txt": client.get(format!("{tree}/raw/b/c.txt")).etag()});
+        client.post_json(format!("{tree}/patch"), &json!({"patch": patch, "etags": etags})).ok();
+        client.post_json(format!("{tree}/mkdir"), &json!({"path": "./e/"})).ok();
+        client.post_json(format!("{tree}/move"), &json!({"from": "./b/", "to": "e/b/"})).ok();
+        client
+            .post_json(format!("{tree}/copy"), &json!({"from": "e/b/", "to": "./b/", "recursive": true}))
+            .ok();
+        assert_eq!(client.text(&tree, "e/b/c.txt"), "4\n");
+        client.delete(format!("{tree}/file?path=e/b/c.txt")).ok();
+        client.delete(format!("{tree}/file?path=./e/&recursive=true")).ok();
+        client.delete(format!("{tree}/raw/./b/?recursive=true")).ok();
+        assert_eq!(client.files(&tree), ["SKILL.md", "a.txt", "文档/说明.md"]);
+    }
+}
+
+#[test]
+fn a_final_slash_names_a_directory_and_nothing_else() {
+    let service = Service::start();
+    let client = &service.client;
+    for (tree, _) in trees(&service) {
+        for route in ["content?path=a.txt/", "raw/a.txt/", "content?path=new/"] {
+            client.get(format!("{tree}/{route}")).refused(400, "invalid");
+        }
+        for route in ["edit?path=a.txt/", "edit?path=new/", "raw/a.txt/", "raw/new/"] {
+            client.put(format!("{tree}/{route}"), "evil").refused(400, "invalid");
+        }
+        let edits = json!({"path": "a.txt/", "edits": [{"old_string": "a", "new_string": "b"}]});
+        client.post_json(format!("{tree}/replace"), &edits).refused(400, "invalid");
+        for (route, body) in [
+            ("move", json!({"from": "a.txt/", "to": "x"})),
+            ("move", json!({"from": "a.txt", "to": "x/"})),
+            ("copy", json!({"from": "a.txt/", "to": "x"})),
+            ("copy", json!({"from": "a.txt", "to": "x/"})),
+            ("grep", json!({"pattern": "a", "path": "a.txt/"})),
+            ("mkdir", json!({"path": "a.txt/"})),
+        ] {
+            client.post_json(format!("{tree}/{route}"), &body).refused(409, "not_a_directory");
+        }
+        for route in ["stat?path=a.txt/", "dir?path=a.txt/", "glob?pattern=*&path=a.txt/"] {
+            client.get(format!("{tree}/{route}")).refused(409, "not_a_directory");
+        }
+        for route in ["file?path=a.txt/&recursive=true", "raw/a.txt/?recursive=true"] {
+            client.delete(format!("{tree}/{route}")).refused(409, "not_a_directory");
+        }
+        for path in ["./..", "../", "./../x", "文档/../a.txt", ".//etc/passwd"] {
+            client.get(format!("{tree}/content?path={}", encoded(path))).refused(403, "path_escape");
+        }
+        assert_eq!(client.files(&tree), ["SKILL.md", "a.txt", "文档/说明.md"]);
+    }
+}
+
+#[test]
 fn a_long_listing_is_paged_by_a_cursor() {
     let service = Service::start();
     let tree = workspace("u", "a");

@@ -25,6 +25,10 @@ impl Promise {
             // It could not be read as a request.
             return Vec::new();
         }
+        if is_passed_on(target) {
+            // The answer of a server in a sandbox, which this service promises nothing about.
+            return Vec::new();
+        }
         let Some((pointer, is_asked)) = self.operation(method, target) else {
             return self.failure(&["method_not_allowed", "not_found", "invalid", "denied", "busy"], body);
         };
@@ -106,6 +110,18 @@ impl Promise {
             None => (value, at),
         }
     }
+}
+
+/// Whether a target is a path of a server in a sandbox.
+fn is_passed_on(target: &str) -> bool {
+    let segments: Vec<&str> =
+        target.split(['?', '#']).next().unwrap_or_default().split('/').skip(1).collect();
+    matches!(
+        segments.as_slice(),
+        ["v1", "ports", _, _, ..]
+            | ["v1", "sandbox", _, _, "ports", _, _, ..]
+            | ["v1", "skills", _, _, _, "ports", _, _, ..]
+    )
 }
 
 fn matches(template: &str, segments: &[&str]) -> bool {

@@ -32,6 +32,11 @@ impl Entry {
         Self { name: name.into(), flags: UTF8, mode: 0o120_777, data: target.into() }
     }
 
+    /// The same as a directory; its name ends in `/`.
+    pub(crate) fn directory(self) -> Self {
+        Self { mode: 0o040_755, ..self }
+    }
+
     /// The same with other permission bits.
     pub(crate) fn mode(self, mode: u32) -> Self {
         Self { mode: self.mode & !0o777 | mode, ..self }

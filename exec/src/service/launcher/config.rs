@@ -22,8 +22,8 @@ pub struct LauncherConfig {
     pub search_path: Vec<PathBuf>,
     /// Directories that every run may read besides the system's libraries and data.
     pub read_only: Vec<PathBuf>,
-    /// Whether code is run from what runs can write to, as native parts of Python packages need it. Only runs in
-    /// namespaces can be refused it.
+    /// Whether code is run from what runs can write to, as scripts of the tree and native parts of packages need it.
+    /// Without namespaces a program that is mapped into an allowed one cannot be refused.
     pub code_in_trees: bool,
     /// Why runs are to live in no namespaces although the configuration allows it: they were tried and did not hold.
     pub without_namespaces: Option<String>,

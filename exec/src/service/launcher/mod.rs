@@ -3,6 +3,7 @@
 pub(crate) mod buffers;
 mod config;
 mod grants;
+mod known;
 mod network;
 mod process;
 
@@ -15,6 +16,7 @@ use rustix::fs::{Mode, OFlags};
 
 use self::buffers::Buffers;
 pub use self::config::LauncherConfig;
+use self::known::Known;
 use self::process::{Process, root_plan, start_best};
 use crate::census::Census;
 use crate::error::Error;
@@ -36,7 +38,7 @@ const DYING_MS: u64 = 200;
 #[derive(Debug)]
 pub struct Launcher {
     pub(crate) config: LauncherConfig,
-    pub(crate) programs: Programs,
+    known: Known,
     pub(crate) landlock: Result<u32, String>,
     pub(crate) census: Census,
     pub(crate) buffers: Buffers,
@@ -82,7 +84,7 @@ impl Launcher {
         let networks = Networks::new(config.networks.clone());
         let launcher = Self {
             config,
-            programs,
+            known: Known::new(programs),
             namespaces,
             networks,
             landlock,
@@ -97,12 +99,6 @@ impl Launcher {
         };
         launcher.require(launcher.config.isolation.minimum)?;
         Ok(Arc::new(launcher))
-    }
-
-    /// The programs of this host that may run.
-    #[must_use]
-    pub fn programs(&self) -> &Programs {
-        &self.programs
     }
 
     /// The process id of the launcher of the moment, for the service's own accounting.
@@ -206,8 +202,9 @@ impl Launcher {
                 pid = process.hello.pid,
                 "the launcher process ended, its runs with it: starting another"
             );
-            let plan = self.mounts().then(|| root_plan(&self.config, &self.programs));
-            let started = Process::start(&self.config, &self.programs, plan, self.landlock.is_ok())?;
+            let programs = self.programs();
+            let plan = self.mounts().then(|| root_plan(&self.config, &programs));
+            let started = Process::start(&self.config, &programs, plan, self.landlock.is_ok())?;
             if let Some(Err(reason)) = &started.hello.namespaces {
                 // The former launcher granted namespaces: rather no launcher than a weaker one.
                 return Err(io::Error::other(reason.clone()));

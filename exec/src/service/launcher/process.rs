@@ -31,6 +31,9 @@ pub(super) struct Process {
     pub(super) hello: Hello,
     /// `None` where the kernel has no Landlock.
     pub(super) walls: Option<Arc<Walls>>,
+    /// The root of mounted runs.
+    root: Option<OwnedFd>,
+    has_landlock: bool,
     /// Where network namespaces come from; `None` where runs have none.
     pub(super) networks: Option<Arc<NetworkMaker>>,
     /// Why the proxy's listener cannot be made.
@@ -42,6 +45,7 @@ pub(super) fn root_plan(config: &LauncherConfig, programs: &Programs) -> RootPla
     let system = host_paths::BOUND.iter().map(PathBuf::from);
     let own = programs.libraries().chain(programs.executable()).map(Path::to_path_buf);
     let further = programs.search_path().iter().chain(&config.read_only).cloned();
+    let further = further.chain(programs.directories().map(Path::to_path_buf));
     let mut bound: Vec<PathBuf> = Vec::new();
     for path in system.chain(own).chain(further) {
         // Through a link such as /bin the file is there already, below what the link leads to.
@@ -52,7 +56,8 @@ pub(super) fn root_plan(config: &LauncherConfig, programs: &Programs) -> RootPla
             bound.push(path);
         }
     }
-    RootPlan { bound, proxy_port: config.proxy_port }
+    let aliases = programs.aliases().map(|(name, file)| (name.to_owned(), file.to_path_buf())).collect();
+    RootPlan { bound, aliases, proxy_port: config.proxy_port }
 }
 
 /// Starts the process for the strongest tier that the configuration allows and the host grants; why it is not
@@ -117,6 +122,8 @@ impl Process {
             socket: Arc::new(ours),
             hello: nothing,
             walls: None,
+            root: None,
+            has_landlock,
             networks: None,
             no_proxy: None,
         };
@@ -126,9 +133,8 @@ impl Process {
         )?;
         let (hello, attached) = process.receive_hello()?;
         let mut attached = attached.into_iter();
-        let root = attached.next();
-        process.walls = has_landlock
-            .then(|| Arc::new(Walls::prepare(programs, &config.read_only, root.as_ref().map(AsFd::as_fd))));
+        process.root = attached.next();
+        process.build_walls(config, programs);
         process.hello = hello;
         if let Some(networks) = attached.next() {
             let maker = NetworkMaker::new(networks)?;
@@ -140,6 +146,14 @@ impl Process {
             process.networks = Some(Arc::new(maker));
         }
         Ok(process)
+    }
+
+    /// Builds the walls of runs to come around `programs`, where the kernel has Landlock.
+    pub(super) fn build_walls(&mut self, config: &LauncherConfig, programs: &Programs) {
+        self.walls = self.has_landlock.then(|| {
+            let root = self.root.as_ref().map(AsFd::as_fd);
+            Arc::new(Walls::prepare(programs, &config.read_only, root, config.code_in_trees))
+        });
     }
 
     /// Waits for the end of the process and collects it.

@@ -172,6 +172,12 @@ impl Networks {
         table.make_room(owner, &self.limits, false).map(|()| None)
     }
 
+    /// The namespace of `owner` for runs with `network`, if it is kept; that is no use of it.
+    pub(crate) fn kept(&self, owner: &NetworkOwner, network: Network) -> Option<Arc<NetworkNamespace>> {
+        let table = self.table();
+        table.held.get(&(owner.clone(), network)).map(|held| Arc::clone(&held.namespace))
+    }
+
     /// Gives a new namespace to `owner`, unless another run was faster: then that one's counts.
     ///
     /// # Errors

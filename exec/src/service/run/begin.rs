@@ -3,6 +3,7 @@
 //! The service makes the pipes and a socket of the run's own, hands their far stdio over, and then only waits (see
 //! [`watch`](super::watch)).
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -67,6 +68,7 @@ impl Launcher {
             return Err(Error::NoProxy);
         }
         let identity = self.identity(spec.view.owner)?;
+        let programs = self.programs();
         let run_network = self.network_of(spec.network_of.as_ref(), spec.network).await?;
         let mut request = self.request(&spec, identity)?;
         request.sockets = run_network.sockets(spec.network);
@@ -101,6 +103,7 @@ impl Launcher {
             lasting: surroundings.zip(tree),
             is_residents,
             supervised,
+            programs,
         })
     }
 
@@ -121,7 +124,8 @@ impl Launcher {
         }
         let limits = (request.limits, request.whole);
         let network = (request.sockets, run_network.namespace().map(|namespace| namespace.generation()));
-        Surroundings::new(identity, limits, network, request.has_walls, &spec.attachments).map(Some)
+        let walls = request.has_walls.then(|| self.walls_generation());
+        Surroundings::new(identity, limits, network, walls, &spec.attachments).map(Some)
     }
 
     /// The uid a run takes; `None` keeps the service's.
@@ -133,8 +137,19 @@ impl Launcher {
         }
     }
 
+    /// The file of a program; one that was installed since the last look is found.
+    fn program_file(&self, name: &str) -> Result<PathBuf, Error> {
+        let programs = self.programs();
+        match programs.file(name) {
+            Err(Error::ProgramMissing { .. }) if self.programs_are_others(&programs) => {
+                Ok(self.programs().file(name)?.to_path_buf())
+            }
+            file => Ok(file?.to_path_buf()),
+        }
+    }
+
     fn request(&self, spec: &RunSpec, identity: Option<u32>) -> Result<Request, Error> {
-        let program = self.programs.file(&spec.program)?.to_path_buf();
+        let program = self.program_file(&spec.program)?;
         let limits = &spec.limits;
         let mut arguments = Vec::with_capacity(spec.arguments.len() + 1);
         arguments.push(spec.program.clone());

@@ -121,10 +121,13 @@ impl Launcher {
         let place =
             |path: &Path| open_path(path).map_err(|source| Error::Tree { path: path.to_path_buf(), source });
         let tree = place(&spec.view.tree)?;
-        let scratch = place(&spec.view.scratch)?;
         let directory = enter(tree.as_fd(), &spec.directory)?;
-        let walls = build(&[(tree.as_fd(), 0), (scratch.as_fd(), 0)])?;
-        Ok(Opened { directory, walls, own: vec![tree, scratch] })
+        let mut own = vec![tree, place(&spec.view.scratch)?];
+        for skill in &spec.view.skills {
+            own.push(place(skill)?);
+        }
+        let walls = build(&own.iter().map(|directory| (directory.as_fd(), 0)).collect::<Vec<Own<'_>>>())?;
+        Ok(Opened { directory, walls, own })
     }
 }
 

@@ -16,7 +16,9 @@ use crate::service::run::result::ExecResult;
 use crate::service::run::spec::{RunSpec, deadline};
 use crate::service::run::stdio::ServicePipes;
 use crate::service::run::watch::Watch;
+use crate::step::Step;
 use crate::supervisor::Supervised;
+use crate::walls::programs::Programs;
 
 /// A run that the launcher has. Dropping it kills the whole tree of processes.
 #[must_use]
@@ -38,6 +40,8 @@ pub struct RunHandle {
     pub(crate) is_residents: bool,
     /// The facts for its supervisor, when it has one.
     pub(crate) supervised: Option<Supervised>,
+    /// The programs as they were looked up when it began.
+    pub(crate) programs: Arc<Programs>,
 }
 
 impl RunHandle {
@@ -60,9 +64,11 @@ impl RunHandle {
             lasting,
             is_residents,
             supervised,
+            programs,
         } = self;
         let mut capture = Capture::new(spec.limits.output_bytes);
-        let deadline = tokio::time::Instant::from_std(began + deadline(&spec));
+        let allowed = deadline(&spec);
+        let deadline = tokio::time::Instant::from_std(began + allowed);
         let mut watch = Watch::new(pipes, reports, deadline, launcher.buffers.lend(), live)?;
         watch.halt = spec.halt.take();
         watch.supervised = supervised;
@@ -71,6 +77,11 @@ impl RunHandle {
         if matches!(watched, Err(Error::LauncherDied)) {
             // Before the error is told, so that a caller who repeats the command finds a launcher.
             launcher.replace_soon(Arc::clone(&through)).await?;
+        }
+        if let Err(Error::Step { step: Step::Execute, .. }) = watched
+            && launcher.looks_again(&programs).await
+        {
+            return Err(Error::ProgramReplaced { program: spec.program });
         }
         let ending = watched?;
         let reach = watch.reach;
@@ -85,15 +96,22 @@ impl RunHandle {
             run_network: &run_network,
         });
         let exit_code = ending.code.unwrap_or(-1);
+        // "Found but not executable", and not found (bash(1), EXIT STATUS).
+        let is_replaced = matches!(ending.code, Some(126 | 127)) && launcher.looks_again(&programs).await;
         let hint = match (ending.limit(), capture.total(Stream::Err)) {
             (Some(limit), _) => Some(hint::of_limit(limit, &spec.limits)),
+            (None, _) if ending.timed_out => Some(hint::of_deadline(allowed, spec.limits.timeout_ms)),
+            _ if is_replaced => Some(hint::PROGRAMS_REPLACED.to_owned()),
             (None, 0) => None,
-            _ => hint::of(
-                &launcher.programs,
-                &spec.limits,
-                exit_code,
-                &capture.end(Stream::Err, hint::LOOK_BYTES),
-            ),
+            _ => {
+                let met = hint::Met {
+                    programs: &programs,
+                    limits: &spec.limits,
+                    own: [&spec.view.tree, &spec.view.scratch],
+                    network: spec.network,
+                };
+                hint::of(met, exit_code, &capture.end(Stream::Err, hint::LOOK_BYTES))
+            }
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let result = ExecResult::new(&capture, ending, spec.encoding, duration_ms, enforcement, hint);

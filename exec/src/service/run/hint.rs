@@ -1,43 +1,120 @@
-//! A word of advice when the kernel refused a program or memory, or a limit ended the run.
+//! A word of advice when a wall refused a program, a file, memory or the network, or a limit ended the run.
 //!
-//! The kernel says `EACCES` and the shell prints `Permission denied`; neither tells an agent that a list exists.
-//! Refusals are guessed from the messages of bash, dash, env, find, xargs, timeout, Python, C and C++: a wrong guess
+//! The kernel says `EACCES` and the shell prints `Permission denied`; neither tells an agent which wall it met and what to
+//! do. Refusals are guessed from the messages of bash, dash, env, find, xargs, timeout, Python, C and C++: a wrong guess
 //! costs a misleading sentence, a missed one nothing.
 
 use std::path::Path;
+use std::time::Duration;
 
 use policy::RunLimits;
 
 use crate::limit::Limit;
+use crate::tier::Network;
 use crate::walls::programs::{Programs, shorten};
 
 /// How much of the end of standard error is looked at, in bytes.
 pub(crate) const LOOK_BYTES: u64 = 4096;
 
 const REFUSAL: &str = "Permission denied";
+const READ_ONLY: &str = "Read-only file system";
+/// What bash says of a script whose interpreter may not run or is not there.
+const BAD_INTERPRETER: &str = "bad interpreter";
+const NO_INTERPRETER: &str = "cannot execute: required file not found";
+const NOT_FOUND: &str = "command not found";
 /// Messages of programs that were refused memory: `strerror(ENOMEM)`, Python, C++, and programs with words of their
 /// own.
 const NO_MEMORY: [&str; 4] = ["Cannot allocate memory", "MemoryError", "bad_alloc", "ut of memory"];
+/// Messages of programs that reached no name or address: glibc, curl, Python, pip, node.
+const NO_NETWORK: [&str; 9] = [
+    "Could not resolve host",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "Network is unreachable",
+    "Address family not supported by protocol",
+    "Failed to establish a new connection",
+    "No matching distribution found",
+    "getaddrinfo ENOTFOUND",
+    "getaddrinfo EAI_AGAIN",
+];
+/// Messages of programs that the proxy refused a tunnel.
+const REFUSED_BY_PROXY: [&str; 3] = [
+    "CONNECT tunnel failed, response 403",
+    "Tunnel connection failed: 403",
+    "Received HTTP code 403 from proxy",
+];
 /// Where programs live that are on no search path of ours.
 const SYSTEM_DIRECTORIES: [&str; 4] = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
 
+/// The advice for a run that could not start a program which the host has replaced or installed since.
+pub(crate) const PROGRAMS_REPLACED: &str = "programs of this host were replaced or installed while the service ran; it has looked them up again: repeat the command";
+
+/// What a run met, as far as the advice needs it.
+#[derive(Clone, Copy)]
+pub(crate) struct Met<'a> {
+    pub(crate) programs: &'a Programs,
+    pub(crate) limits: &'a RunLimits,
+    /// The directories of the run's own, as it knows them.
+    pub(crate) own: [&'a Path; 2],
+    pub(crate) network: Network,
+}
+
 /// The advice for a run that ended with `exit_code` and wrote `messages` last to standard error.
-pub(crate) fn of(programs: &Programs, limits: &RunLimits, exit_code: i32, messages: &str) -> Option<String> {
+pub(crate) fn of(met: Met<'_>, exit_code: i32, messages: &str) -> Option<String> {
     if exit_code == 0 {
         return None;
     }
-    let refused = messages.lines().filter(|line| line.contains(REFUSAL));
-    refused.filter_map(|line| advice(programs, line, exit_code)).next().or_else(|| {
-        // A group whose limit is reached refuses a system call memory where it would end a process that touches some.
-        NO_MEMORY.iter().any(|words| messages.contains(words)).then(|| {
-            format!(
-                "a process was refused memory: one may have {} MiB of address space, and all of the run together \
-                 {} MiB of memory",
-                limits.memory_bytes >> 20,
-                limits.run_memory_bytes >> 20
-            )
-        })
+    messages
+        .lines()
+        .find_map(|line| about_program(met, line, exit_code))
+        .or_else(|| messages.lines().find_map(|line| about_file(met, line)))
+        .or_else(|| about_memory(met.limits, messages))
+        .or_else(|| about_network(met.network, messages))
+}
+
+/// The advice for a run that its deadline ended, of `most` at most.
+pub(crate) fn of_deadline(deadline: Duration, most: u64) -> String {
+    let after = deadline.as_millis();
+    if after >= u128::from(most) {
+        return format!(
+            "the deadline ended the run after {after} ms, the longest that is possible here: work in smaller pieces, \
+             or start it in the background"
+        );
+    }
+    format!(
+        "the deadline ended the run after {after} ms: ask for more with `timeout_ms`, {most} at most, or start it in \
+         the background"
+    )
+}
+
+fn about_memory(limits: &RunLimits, messages: &str) -> Option<String> {
+    // A group whose limit is reached refuses a system call memory where it would end a process that touches some.
+    NO_MEMORY.iter().any(|words| messages.contains(words)).then(|| {
+        format!(
+            "a process was refused memory: one may have {} MiB of address space, and all of the run together {} MiB \
+             of memory",
+            limits.memory_bytes >> 20,
+            limits.run_memory_bytes >> 20
+        )
     })
+}
+
+fn about_network(network: Network, messages: &str) -> Option<String> {
+    let has = |words: &[&str]| words.iter().any(|words| messages.contains(words));
+    let advice = match network {
+        Network::Proxy if has(&REFUSED_BY_PROXY) => {
+            "the egress rules refuse this host: ask the operator to allow it (`commands.proxy`)"
+        }
+        Network::Proxy if has(&NO_NETWORK) => {
+            "names and addresses outside are reached over HTTP and HTTPS through the proxy of `HTTP_PROXY` and \
+             `HTTPS_PROXY` only: have the program use it"
+        }
+        Network::None if has(&NO_NETWORK) => {
+            "this command has no network (`none`): ask for `proxy` where the operator allows it (`commands.network`)"
+        }
+        Network::None | Network::Proxy | Network::Host => return None,
+    };
+    Some(advice.to_owned())
 }
 
 /// The advice for a run that went beyond `limit`.
@@ -62,32 +139,78 @@ pub(crate) fn of_limit(limit: Limit, limits: &RunLimits) -> String {
     }
 }
 
-fn advice(programs: &Programs, line: &str, exit_code: i32) -> Option<String> {
-    let (before, after) = line.split_once(REFUSAL)?;
-    // Python names the file after the reason, everyone else before it.
-    let named = after.trim_start_matches(':').trim();
-    let word = if named.is_empty() {
-        before.trim_end().trim_end_matches(':').rsplit(' ').next()?
-    } else {
-        named.split(" -> ").next()?
+/// The advice for a line that tells of a program that could not be started.
+fn about_program(met: Met<'_>, line: &str, exit_code: i32) -> Option<String> {
+    if let Some((before, _)) = line.split_once(NO_INTERPRETER) {
+        let script = last_word(before)?;
+        return Some(format!(
+            "the interpreter that the first line of `{}` names is not installed here",
+            shorten(script)
+        ));
+    }
+    if exit_code == 127
+        && let Some((before, _)) = line.split_once(NOT_FOUND)
+    {
+        return Some(format!("`{}` is not installed here", shorten(last_word(before)?)));
+    }
+    let (before, _) = line.split_once(REFUSAL)?;
+    let word = match before.split_once(BAD_INTERPRETER) {
+        Some((before, _)) => last_word(before)?,
+        None => refused_word(line)?,
     };
-    let word = word.trim_matches(['\'', '"', '`', '‘', '’', ':']);
     let name = Path::new(word).file_name()?.to_str()?;
     let by_path = word.contains('/');
-    if is_system_program(programs, word, name) {
-        if programs.names().any(|allowed| allowed == name) {
+    if is_system_program(met.programs, word, name) {
+        if met.programs.names().any(|allowed| allowed == name) {
             return None;
         }
-        let allowed: Vec<&str> = programs.names().collect();
+        let allowed: Vec<&str> = met.programs.names().collect();
         return Some(format!("`{}` may not run here; allowed: {}", shorten(name), allowed.join(" ")));
     }
     // 126: "found but not executable" (bash(1), EXIT STATUS).
     (by_path && exit_code == 126).then(|| {
         format!(
-            "`{0}` cannot be started by its path here: name its interpreter, as in `bash {0}` or `python3 {0}`",
+            "`{0}` cannot be started by its path here: give it the execute bit (`chmod +x {0}`), or name its \
+             interpreter, as in `bash {0}` or `python3 {0}`",
             shorten(word)
         )
     })
+}
+
+/// The advice for a line that tells of a file outside the run's own directories.
+fn about_file(met: Met<'_>, line: &str) -> Option<String> {
+    if line.contains(READ_ONLY) {
+        return Some(
+            "the system is read-only here: write to the tree, to `$HOME` or to `$TMPDIR`".to_owned(),
+        );
+    }
+    let path = Path::new(refused_word(line)?);
+    let is_outside = path.is_absolute() && !met.own.iter().any(|own| path.starts_with(own));
+    is_outside.then(|| {
+        format!(
+            "`{}` is closed to commands, which reach their tree, `$HOME`, `$TMPDIR` and the system's libraries: have \
+             what is needed copied into the tree",
+            shorten(&path.display().to_string())
+        )
+    })
+}
+
+/// The word of a line that says what was refused.
+fn refused_word(line: &str) -> Option<&str> {
+    let (before, after) = line.split_once(REFUSAL)?;
+    // Python names the file after the reason, everyone else before it.
+    let named = after.trim_start_matches(':').trim();
+    if named.is_empty() { last_word(before) } else { named.split(" -> ").next().map(bare) }
+}
+
+/// The last word before a reason.
+fn last_word(text: &str) -> Option<&str> {
+    let word = bare(text.trim_end().trim_end_matches(':').rsplit(' ').next()?);
+    (!word.is_empty()).then_some(word)
+}
+
+fn bare(word: &str) -> &str {
+    word.trim_matches(['\'', '"', '`', '‘', '’', ':'])
 }
 
 fn is_system_program(programs: &Programs, word: &str, name: &str) -> bool {
@@ -106,10 +229,20 @@ mod tests {
     use super::*;
     use crate::walls::programs::{SEARCH_PATH, Whitelist};
 
-    fn hint(exit_code: i32, messages: &str) -> Option<String> {
-        let whitelist = Whitelist::Listed { direct: vec!["sh".to_owned()], helpers: vec![] };
+    fn hint_in(network: Network, exit_code: i32, messages: &str) -> Option<String> {
+        let whitelist = Whitelist::Listed {
+            direct: vec!["sh".to_owned()],
+            helpers: vec![],
+            aliases: vec![],
+            directories: vec![],
+        };
         let programs = Programs::resolve(&whitelist, &SEARCH_PATH.map(Into::into));
-        of(&programs, &RunLimits::default(), exit_code, messages)
+        let (limits, own) = (RunLimits::default(), [Path::new("/workspace"), Path::new("/home/sandbox")]);
+        of(Met { programs: &programs, limits: &limits, own, network }, exit_code, messages)
+    }
+
+    fn hint(exit_code: i32, messages: &str) -> Option<String> {
+        hint_in(Network::None, exit_code, messages)
     }
 
     #[test]
@@ -122,6 +255,7 @@ mod tests {
             "xargs: cat: Permission denied",
             "timeout: failed to run command 'cat': Permission denied",
             "Traceback (most recent call last):\nPermissionError: [Errno 13] Permission denied: 'cat'\n",
+            "bash: line 1: ./p.pl: /usr/bin/cat: bad interpreter: Permission denied",
         ] {
             assert_eq!(
                 hint(126, message).as_deref(),
@@ -154,10 +288,59 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_installed_is_named() {
+        for (message, name) in [
+            ("bash: line 1: nc: command not found", "`nc` is not installed"),
+            ("bash: ./x.rb: cannot execute: required file not found", "first line of `./x.rb`"),
+        ] {
+            let advice = hint(127, message).unwrap();
+            assert!(advice.contains(name), "{advice}");
+        }
+        assert_eq!(hint(1, "make: nc: command not found"), None);
+    }
+
+    #[test]
     fn a_refused_file_is_no_refused_program() {
-        assert_eq!(hint(1, "cat: /etc/shadow: Permission denied"), None);
-        assert_eq!(hint(1, "ls: cannot open directory '/root': Permission denied"), None);
+        for message in [
+            "cat: /etc/shadow: Permission denied",
+            "PermissionError: [Errno 13] Permission denied: '/etc/shadow'",
+            "bash: line 1: /etc/shadow: Permission denied",
+        ] {
+            let advice = hint(1, message).unwrap();
+            assert!(
+                advice.contains("`/etc/shadow` is closed") && !advice.contains("may not run"),
+                "{advice}"
+            );
+        }
+        assert_eq!(hint(1, "cat: /workspace/a: Permission denied"), None);
         assert_eq!(hint(0, "sh: 1: cat: Permission denied"), None);
         assert_eq!(hint(1, "Permission denied"), None);
+        let advice = hint(1, "touch: cannot touch '/usr/x': Read-only file system").unwrap();
+        assert!(advice.contains("`$HOME`"), "{advice}");
+    }
+
+    #[test]
+    fn a_program_without_a_network_is_told_which_it_has() {
+        let pip = "ERROR: No matching distribution found for rich";
+        let refused = "curl: (56) CONNECT tunnel failed, response 403";
+        for (network, message, expected) in [
+            (Network::None, pip, Some("`none`")),
+            (Network::Proxy, "curl: (6) Could not resolve host: a.example", Some("`HTTPS_PROXY`")),
+            (Network::Proxy, refused, Some("egress rules")),
+            (Network::Host, pip, None),
+            (Network::None, refused, None),
+        ] {
+            let advice = hint_in(network, 1, message);
+            assert_eq!(advice.is_some(), expected.is_some(), "{message}");
+            assert!(advice.unwrap_or_default().contains(expected.unwrap_or_default()), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_tells_itself_and_the_longest() {
+        let advice = of_deadline(Duration::from_millis(500), 300_000);
+        assert!(advice.contains("after 500 ms") && advice.contains("300000"), "{advice}");
+        let advice = of_deadline(Duration::from_secs(300), 300_000);
+        assert!(advice.contains("longest"), "{advice}");
     }
 }

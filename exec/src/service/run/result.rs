@@ -56,7 +56,7 @@ pub struct ExecResult<E = Enforcement> {
     pub duration_ms: u64,
     /// The walls around the run.
     pub enforcement: E,
-    /// Advice about a program that was refused; a guess from the messages of shells.
+    /// Advice about what a wall refused, or which limit ended the run; a guess from the messages of programs.
     pub hint: Option<String>,
     /// Whether it ran in a process namespace that an earlier run in the same surroundings had left. Callers are not
     /// told: it makes no difference but in time.

@@ -274,7 +274,7 @@ fn an_ordinary_call_takes_few_instructions_and_the_closing_stage_is_short() {
     for (sockets, surroundings, most) in [
         (Sockets::Refused, Surroundings::Host, 28),
         (Sockets::Refused, Surroundings::Namespaces, 40),
-        (Sockets::OwnNetwork, Surroundings::Namespaces, 60),
+        (Sockets::OwnNetwork, Surroundings::Namespaces, 76),
     ] {
         let closing = ours(&closing(sockets, surroundings, SharedUid::No)).len();
         assert!(closing <= most, "{sockets:?} {surroundings:?}: {closing}");

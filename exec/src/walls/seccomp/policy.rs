@@ -333,7 +333,9 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
         libc::SYS_socket,
         match sockets {
             Sockets::Refused => Verdict::Always(Action::Errno(EAFNOSUPPORT)),
-            Sockets::OwnNetwork | Sockets::HostNetwork => tcp_and_udp_only(),
+            Sockets::OwnNetwork => of_families(&[AF_INET, AF_INET6, AF_UNIX]),
+            // Abstract names of UNIX sockets belong to a network: a run could take one that programs of the host trust.
+            Sockets::HostNetwork => of_families(&[AF_INET, AF_INET6]),
         },
     ));
     Policy { rules: rules.into_iter().flatten().collect(), newest: u32::MAX - 1, unknown: Action::Allow }
@@ -358,17 +360,20 @@ const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
 const SOCK_STREAM: u32 = 1;
 const SOCK_DGRAM: u32 = 2;
+const SOCK_SEQPACKET: u32 = 5;
 /// The kind within the second argument of `socket(2)`; the rest are flags (linux/net.h, SOCK_TYPE_MASK).
 const SOCK_KIND: u32 = 0xF;
 const IPPROTO_TCP: u32 = 6;
 const IPPROTO_UDP: u32 = 17;
 
-/// Refuses every socket that is neither TCP nor UDP over IPv4 or IPv6.
-fn tcp_and_udp_only() -> Verdict {
-    let families = vec![is_not(0, AF_INET), is_not(0, AF_INET6)];
-    let kinds = vec![kind_is_not(SOCK_STREAM), kind_is_not(SOCK_DGRAM)];
-    let protocols = vec![is_not(2, 0), is_not(2, IPPROTO_TCP), is_not(2, IPPROTO_UDP)];
-    Verdict::When(vec![families, kinds, protocols], Action::Errno(EAFNOSUPPORT))
+/// Refuses every socket but streams, datagrams and sequenced packets of UNIX where that is among `families`, and TCP and
+/// UDP over the others.
+fn of_families(families: &[u32]) -> Verdict {
+    let others = families.iter().map(|family| is_not(0, *family)).collect();
+    let kinds = vec![kind_is_not(SOCK_STREAM), kind_is_not(SOCK_DGRAM), kind_is_not(SOCK_SEQPACKET)];
+    let internet_kinds = vec![is_not(0, AF_UNIX), kind_is_not(SOCK_STREAM), kind_is_not(SOCK_DGRAM)];
+    let protocols = vec![is_not(0, AF_UNIX), is_not(2, 0), is_not(2, IPPROTO_TCP), is_not(2, IPPROTO_UDP)];
+    Verdict::When(vec![others, kinds, internet_kinds, protocols], Action::Errno(EAFNOSUPPORT))
 }
 
 fn rule(number: c_long, verdict: Verdict) -> Option<Rule> {

@@ -155,7 +155,7 @@ pub fn render(command: &str, result: &ExecResult, timeout_seconds: u64) -> Strin
         text.push_str(&errors);
     }
     let heading = if result.timed_out {
-        Some(format!("[TIMEOUT after {timeout_seconds}s] {name}"))
+        Some(format!("[TIMEOUT after {}s] {name}", allowed_seconds(result.duration, timeout_seconds)))
     } else if let Some(signal) = &result.signal {
         Some(format!("[KILLED by {signal}] {name}"))
     } else if result.exit_code != 0 {
@@ -169,12 +169,24 @@ pub fn render(command: &str, result: &ExecResult, timeout_seconds: u64) -> Strin
         (None, true) => "Command executed successfully (no output)".to_owned(),
         (None, false) => text,
     };
+    if let Some(hint) = result.hint.as_deref().filter(|_| !result.timed_out) {
+        text.push_str(&format!("\n[{}]", shown(hint)));
+    }
     if command.lines().any(|line| matches!(line.split_whitespace().next(), Some("cd" | "pushd"))) {
         text.push_str(
             "\n\nTip: `cd` lasts for this command only; use the tool Cd to change the current directory.",
         );
     }
     text
+}
+
+/// The deadline that ended a command, in seconds: a backend may allow less than was asked for.
+fn allowed_seconds(took: Duration, asked: u64) -> u64 {
+    match took.as_secs() {
+        // Not told.
+        0 => asked,
+        took => took.min(asked),
+    }
 }
 
 /// A stream without final newlines; what was left out is told where it is missing.
@@ -201,6 +213,7 @@ mod tests {
             signal: None,
             timed_out: false,
             duration: Duration::ZERO,
+            hint: None,
         }
     }
 
@@ -212,6 +225,10 @@ mod tests {
         assert_eq!(render("false", &ended("", "", 1), 120), "[EXIT 1] false");
         let late = ExecResult { timed_out: true, exit_code: -1, ..ended("part\n", "", -1) };
         assert_eq!(render("sleep 9", &late, 2), "[TIMEOUT after 2s] sleep 9\npart");
+        let capped = ExecResult { duration: Duration::from_millis(300_040), ..late.clone() };
+        assert!(render("sleep 900", &capped, 600).starts_with("[TIMEOUT after 300s]"));
+        let told = ExecResult { hint: Some("`perl` may not run here".into()), ..ended("", "", 126) };
+        assert!(render("perl", &told, 600).ends_with("\n[`perl` may not run here]"));
         let killed = ExecResult { signal: Some("SIGKILL".into()), ..ended("", "", -1) };
         assert_eq!(render("x", &killed, 2), "[KILLED by SIGKILL] x");
         assert!(render("cd a && ls", &ended("x", "", 0), 2).contains("Tip: `cd`"));

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::http::streamed::{Form, PULSE};
+use crate::http::tree::walls::Walls;
 use crate::ops::run::event::{Event, Kind};
 use crate::ops::run::record::{Follower, Found, Recorded};
 
@@ -28,7 +29,7 @@ struct Told<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<&'a Value>,
+    result: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     first_seq: Option<u64>,
 }
@@ -40,13 +41,20 @@ struct Sending {
     encoding: Encoding,
     follow: bool,
     is_over: bool,
+    walls: Walls,
 }
 
 /// Answers with events as they come, up to the end of the run when `follow` says so, else those that are there.
 ///
 /// Nothing is read from the log that the receiver has no room for.
-pub(super) fn answer(form: Form, follower: Follower, encoding: Encoding, follow: bool) -> Response {
-    let sending = Sending { follower, form, encoding, follow, is_over: false };
+pub(super) fn answer(
+    form: Form,
+    follower: Follower,
+    encoding: Encoding,
+    follow: bool,
+    walls: Walls,
+) -> Response {
+    let sending = Sending { follower, form, encoding, follow, is_over: false, walls };
     let body = Body::from_stream(stream::unfold(sending, |mut sending| async move {
         let piece = sending.next().await?;
         Some((Ok::<_, Infallible>(Bytes::from(piece)), sending))
@@ -102,7 +110,7 @@ impl Sending {
                 text = String::from_utf8_lossy(&event.payload);
                 told.text = Some(&text);
             }
-            Kind::Exit => told.result = recorded.exit(),
+            Kind::Exit => told.result = recorded.exit().map(|exit| self.walls.exit(exit)),
         }
         self.form.write(told.event, told.seq, &told, piece);
     }

@@ -1,8 +1,10 @@
 //! `GET T/exec`
 
-use std::time::UNIX_EPOCH;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::State;
+use policy::TreeId;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -10,13 +12,68 @@ use crate::http::App;
 use crate::http::answer::{Answer, success};
 use crate::http::extract::{NoParams, TreeRequest};
 use crate::http::time::rfc3339;
+use crate::http::tree::walls::{Told, Walls};
 use crate::ops::run::pending::Decision;
 use crate::ops::run::record::{Phase, Purpose, Recorded};
+use crate::ops::run::unnamed::Unnamed;
+
+/// A run, named or not.
+pub(in crate::http) enum Run {
+    /// One that is remembered by its name.
+    Named(Arc<Recorded>),
+    /// One that nobody named, which goes on.
+    Unnamed(Arc<Unnamed>),
+}
+
+impl Run {
+    /// All runs that are under way or remembered, in no particular order.
+    pub(in crate::http) fn all(app: &App) -> Vec<Self> {
+        let named = app.service.table.all(None).into_iter().map(Self::Named);
+        named.chain(app.service.unnamed.all().into_iter().map(Self::Unnamed)).collect()
+    }
+
+    pub(in crate::http) fn tree(&self) -> &TreeId {
+        match self {
+            Self::Named(run) => &run.tree,
+            Self::Unnamed(run) => &run.tree,
+        }
+    }
+
+    /// What runs are sorted by: user, agent, skill and id. The runs of a workspace come first.
+    pub(in crate::http) fn key(&self) -> String {
+        let (tree, id) = match self {
+            Self::Named(run) => (&run.tree, &run.id),
+            Self::Unnamed(run) => (&run.tree, &run.id),
+        };
+        let skill = match tree {
+            TreeId::Skill(.., skill) => skill.as_str(),
+            TreeId::Workspace(..) => "",
+        };
+        format!("{}/{}/{skill}/{id}", tree.user(), tree.agent())
+    }
+
+    /// How far it has come, in a word.
+    pub(in crate::http) fn state(&self) -> &'static str {
+        match self {
+            Self::Named(run) => state(run),
+            Self::Unnamed(_) => "running",
+        }
+    }
+
+    fn asked(&self) -> SystemTime {
+        match self {
+            Self::Named(run) => run.asked,
+            Self::Unnamed(run) => run.asked,
+        }
+    }
+}
 
 /// A run at a glance.
 #[derive(Serialize)]
-pub(super) struct Summary<'a> {
+pub(in crate::http) struct Summary<'a> {
     exec_id: &'a str,
+    /// Whether it is remembered by its id. One that is not is listed, and can be killed, while it goes on.
+    named: bool,
     /// `starting`, `running` or `ended`.
     state: &'a str,
     /// `attached`, `background` or `terminal`.
@@ -31,29 +88,41 @@ pub(super) struct Summary<'a> {
     /// decision, or goes on.
     decision: Option<&'a str>,
     /// How it ended, without its output; null while it goes on.
-    exit: Option<&'a Value>,
+    exit: Option<Value>,
 }
 
 impl<'a> Summary<'a> {
-    pub(super) fn of(recorded: &'a Recorded) -> Self {
+    pub(in crate::http) fn of(run: &'a Run, walls: &Walls) -> Self {
+        match run {
+            Run::Named(recorded) => Self::of_named(recorded, walls),
+            Run::Unnamed(unnamed) => Self {
+                exec_id: unnamed.id.as_str(),
+                named: false,
+                state: run.state(),
+                kind: "attached",
+                command: &unnamed.command,
+                asked_at: time(unnamed.asked),
+                first_seq: 0,
+                last_seq: 0,
+                decision: None,
+                exit: None,
+            },
+        }
+    }
+
+    pub(in crate::http) fn of_named(recorded: &'a Recorded, walls: &Walls) -> Self {
         let (first_seq, next_seq) = recorded.events();
-        let asked = recorded.asked.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         Self {
             exec_id: recorded.id.as_str(),
-            state: match recorded.phase() {
-                // A caller that has read the last event finds the run ended.
-                _ if recorded.exit().is_some() => "ended",
-                Phase::Starting => "starting",
-                Phase::Running => "running",
-                Phase::Ended | Phase::NeverBegan => "ended",
-            },
+            named: true,
+            state: state(recorded),
             kind: match recorded.purpose {
                 Purpose::Attached => "attached",
                 Purpose::Background => "background",
                 Purpose::Terminal(_) => "terminal",
             },
             command: &recorded.command,
-            asked_at: rfc3339(i128::try_from(asked).unwrap_or(i128::MAX)),
+            asked_at: time(recorded.asked),
             first_seq,
             last_seq: next_seq - 1,
             decision: recorded.decision().map(|decision| match decision {
@@ -62,12 +131,30 @@ impl<'a> Summary<'a> {
                 Decision::Committed => "committed",
                 Decision::Discarded => "discarded",
             }),
-            exit: recorded.exit(),
+            exit: recorded.exit().map(|exit| walls.exit(exit)),
         }
     }
 }
 
+fn state(recorded: &Recorded) -> &'static str {
+    match recorded.phase() {
+        // A caller that has read the last event finds the run ended.
+        _ if recorded.exit().is_some() => "ended",
+        Phase::Starting => "starting",
+        Phase::Running => "running",
+        Phase::Ended | Phase::NeverBegan => "ended",
+    }
+}
+
+fn time(asked: SystemTime) -> String {
+    let since = asked.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    rfc3339(i128::try_from(since).unwrap_or(i128::MAX))
+}
+
 pub(in crate::http) async fn list(State(app): State<App>, tree: TreeRequest, _: NoParams) -> Answer {
-    let runs = app.service.table.of(&tree.id);
-    success(runs.iter().map(|recorded| Summary::of(recorded)).collect::<Vec<_>>())
+    let walls = Walls::of(&app, Told::Differing);
+    let mut runs = Run::all(&app);
+    runs.retain(|run| *run.tree() == tree.id);
+    runs.sort_by_cached_key(|run| (run.asked(), run.key()));
+    success(runs.iter().map(|run| Summary::of(run, &walls)).collect::<Vec<_>>())
 }

@@ -1,6 +1,7 @@
 //! Names that match patterns.
 
 use policy::{RelPath, TreeId};
+use serde::Deserialize;
 
 use super::order::{Ordered, Selection};
 use super::{Patience, Patterns, Stop};
@@ -8,6 +9,19 @@ use crate::error::{Error, Result};
 use crate::files::Files;
 use crate::layers::tree::Walked;
 use crate::stat::{Kind, Layer};
+
+/// Which kinds of entries are looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kinds {
+    /// Files and links.
+    #[default]
+    File,
+    /// Directories.
+    Directory,
+    /// All of them.
+    Any,
+}
 
 /// Which names are looked for.
 #[derive(Clone, Debug)]
@@ -18,6 +32,8 @@ pub struct GlobQuery {
     pub exclude: Patterns,
     /// Directory to begin at.
     pub path: RelPath,
+    /// Kinds of entries to return.
+    pub kinds: Kinds,
     /// Whether names that begin with a dot are met.
     pub hidden: bool,
     /// The path to go on after.
@@ -31,7 +47,7 @@ pub struct GlobQuery {
 /// Names that match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Globbed {
-    /// Files and links, sorted by path.
+    /// Sorted by path, a directory by its path with a final `/`.
     pub entries: Vec<Walked>,
     /// Why there may be more.
     pub stop: Option<Stop>,
@@ -40,7 +56,7 @@ pub struct Globbed {
 }
 
 impl Files {
-    /// Finds the files and links below a directory that match.
+    /// Finds the entries below a directory that match.
     ///
     /// # Errors
     /// As [`Files::walk`].
@@ -62,13 +78,19 @@ impl Files {
             hidden: query.hidden,
             from: query.after.as_deref(),
             after: true,
+            directories: query.kinds != Kinds::File,
         };
         let is_workspace = matches!(id, TreeId::Workspace(..));
         let mut walk = Ordered::new(dirs, selection, patience, store.options().files.tree_entries)?;
         let mut globbed = Globbed::default();
         while let Some(batch) = walk.next_batch()? {
             for (path, child) in batch.files {
-                if !matches!(child.kind, Kind::File | Kind::Symlink) {
+                let is_wanted = match child.kind {
+                    Kind::File | Kind::Symlink => query.kinds != Kinds::Directory,
+                    Kind::Directory => true,
+                    Kind::Other => false,
+                };
+                if !is_wanted {
                     continue;
                 }
                 if globbed.entries.len() >= query.limit {
@@ -96,6 +118,9 @@ impl Files {
 impl Globbed {
     fn stop_after_last(&mut self, stop: Stop) {
         self.stop = Some(stop);
-        self.next = self.entries.last().map(|entry| entry.path.as_str().to_owned());
+        self.next = self.entries.last().map(|entry| match entry.kind {
+            Kind::Directory => format!("{}/", entry.path),
+            _ => entry.path.as_str().to_owned(),
+        });
     }
 }

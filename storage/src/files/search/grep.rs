@@ -81,6 +81,7 @@ impl Files {
         let matcher = matcher(&query.expression, query.literal, query.ignore_case)?;
         let (store, id) = self.parts();
         let selection = Selection {
+            directories: false,
             base: &query.path,
             include: &query.include,
             exclude: &query.exclude,

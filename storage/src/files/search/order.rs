@@ -1,4 +1,4 @@
-//! [`Ordered`]: a walk in the order of paths, one batch of files at a time.
+//! [`Ordered`]: a walk in the order of paths, one batch of entries at a time.
 //!
 //! Paths are ordered by their bytes, so a directory stands where its name with a `/` would: `a-b`, `a.txt`, `a/x`, `a0`.
 //! The open directories are those on the way down, and those that batches under way still use.
@@ -35,6 +35,8 @@ pub(super) struct Selection<'a> {
     pub(super) from: Option<&'a str>,
     /// Whether [`Selection::from`] itself is passed over, too.
     pub(super) after: bool,
+    /// Whether directories that match are met, too, each in a batch of its own before what is in it.
+    pub(super) directories: bool,
 }
 
 /// A walk under way.
@@ -55,7 +57,7 @@ struct Level {
     children: std::iter::Peekable<std::vec::IntoIter<Child>>,
 }
 
-/// Some files of one directory, next to each other in the order.
+/// Some files of one directory, next to each other in the order, or a directory in it.
 pub(super) struct Batch {
     /// Counted from 0.
     pub(super) number: usize,
@@ -89,6 +91,16 @@ impl Selection<'_> {
             !is_on_the_way && text.bytes().chain([b'/']).lt(from.bytes())
         });
         !passed && (self.exclude.is_empty() || !self.exclude.matches(self.relative(path)))
+    }
+
+    /// Tells whether a directory, which stands where its path with a `/` does, is itself one to be met.
+    fn has_dir_itself(&self, path: &RelPath) -> bool {
+        let is_passed = self.from.is_some_and(|from| path.as_str().bytes().chain([b'/']).le(from.bytes()));
+        let relative = self.relative(path);
+        self.directories
+            && !is_passed
+            && self.has_dir(path)
+            && (self.include.is_empty() || self.include.matches(relative))
     }
 
     fn shows(&self, child: &Child) -> bool {
@@ -173,12 +185,27 @@ impl<'a> Ordered<'a> {
                 return Ok(Some(Batch { number, dirs: Arc::clone(&level.dirs), files }));
             }
             match level.children.next_if(|child| child.kind == Kind::Directory) {
-                Some(child) => self.descend(&child)?,
+                Some(child) => {
+                    let met = Self::directory(&self.selection, level, &child);
+                    self.descend(&child)?;
+                    if let Some((path, dirs)) = met {
+                        self.room.take_path(path.as_str().len())?;
+                        let number = self.batches;
+                        self.batches += 1;
+                        return Ok(Some(Batch { number, dirs, files: vec![(path, child)] }));
+                    }
+                }
                 // Nothing of the rest was wanted, or there is no rest.
                 None if level.children.peek().is_some() => {}
                 None => drop(self.way.pop()),
             }
         }
+    }
+
+    /// The directory `child` of a level and the directory that it lies in, if it is one to be met.
+    fn directory(selection: &Selection<'_>, level: &Level, child: &Child) -> Option<(RelPath, Arc<Layers>)> {
+        let path = child.name.to_str().and_then(|name| level.path.join(name).ok())?;
+        selection.has_dir_itself(&path).then(|| (path, Arc::clone(&level.dirs)))
     }
 
     fn descend(&mut self, child: &Child) -> Result<()> {

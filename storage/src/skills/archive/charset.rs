@@ -69,6 +69,12 @@ pub enum NameEncoding {
     /// GBK, read as GB18030.
     #[serde(rename = "gbk")]
     Gbk,
+    /// Code page 437, and none in GBK.
+    #[serde(rename = "cp437")]
+    Cp437,
+    /// Some in GBK, others in code page 437.
+    #[serde(rename = "gbk+cp437")]
+    GbkAndCp437,
 }
 
 impl NameEncoding {
@@ -78,6 +84,8 @@ impl NameEncoding {
         match self {
             Self::Utf8 => "utf-8",
             Self::Gbk => "gbk",
+            Self::Cp437 => "cp437",
+            Self::GbkAndCp437 => "gbk+cp437",
         }
     }
 }
@@ -106,18 +114,33 @@ pub(super) fn decode_all(
         Charset::Utf8 => NameEncoding::Utf8,
         Charset::Gbk => NameEncoding::Gbk,
     };
-    let names = entries.iter().map(|entry| {
-        if let Some(name) = marked(entry) {
-            return Ok(name.to_owned());
-        }
-        let name = match (encoding, asked) {
-            (NameEncoding::Utf8, _) => std::str::from_utf8(&entry.name).ok().map(str::to_owned),
-            (NameEncoding::Gbk, Charset::Auto) => gbk(&entry.name).or_else(|| fallback(&entry.name)),
-            (NameEncoding::Gbk, _) => gbk(&entry.name),
+    let utf_8 = |name: &[u8]| std::str::from_utf8(name).ok().map(str::to_owned);
+    let (mut has_gbk, mut has_cp437) = (false, false);
+    let mut names = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let unmarked = &entry.name;
+        let name = match (marked(entry), encoding) {
+            (Some(name), _) => Some(name.to_owned()),
+            (None, NameEncoding::Utf8) => utf_8(unmarked),
+            (None, _) => {
+                let read = gbk(unmarked);
+                has_gbk |= read.is_some();
+                read.or_else(|| if asked == Charset::Auto { utf_8(unmarked) } else { None }).or_else(|| {
+                    let read = if asked == Charset::Auto { cp437(unmarked) } else { None };
+                    has_cp437 |= read.is_some();
+                    read
+                })
+            }
         };
-        name.ok_or_else(|| ArchiveError::Undecodable { name: entry.shown(), charset: encoding.as_str() })
-    });
-    Ok((names.collect::<Result<_, _>>()?, encoding))
+        let undecodable = || ArchiveError::Undecodable { name: entry.shown(), charset: encoding.as_str() };
+        names.push(name.ok_or_else(undecodable)?);
+    }
+    let told = match (has_gbk, has_cp437) {
+        (false, true) => NameEncoding::Cp437,
+        (true, true) => NameEncoding::GbkAndCp437,
+        (_, false) => encoding,
+    };
+    Ok((names, told))
 }
 
 /// The name that the archive itself says how to read.
@@ -165,15 +188,21 @@ fn is_gb2312(name: &[u8]) -> bool {
     true
 }
 
+/// The text of a link in an archive whose names were read as `encoding`.
+pub(super) fn text(bytes: &[u8], encoding: NameEncoding) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) if encoding == NameEncoding::Utf8 => String::from_utf8_lossy(bytes).into_owned(),
+        Err(_) => GBK.decode_without_bom_handling(bytes).0.into_owned(),
+    }
+}
+
 fn gbk(name: &[u8]) -> Option<String> {
     GBK.decode_without_bom_handling_and_without_replacement(name).map(std::borrow::Cow::into_owned)
 }
 
-/// Rule 5.
-fn fallback(name: &[u8]) -> Option<String> {
-    if let Ok(name) = std::str::from_utf8(name) {
-        return Some(name.to_owned());
-    }
+/// The end of rule 5.
+fn cp437(name: &[u8]) -> Option<String> {
     name.iter()
         .map(|byte| match byte {
             0..=0x7F => Some(char::from(*byte)),
@@ -264,7 +293,8 @@ mod tests {
         let entries =
             [entry(&gbk_bytes("数据"), FAT, 0), entry(b"caf\x82", FAT, 0), entry("é€".as_bytes(), FAT, 0)];
         let (names, encoding) = read(&entries);
-        assert_eq!(encoding, NameEncoding::Gbk);
+        assert_eq!(encoding, NameEncoding::GbkAndCp437);
+        assert_eq!(read(&[entry(b"caf\x82", FAT, 0)]), (vec!["café".into()], NameEncoding::Cp437));
         assert_eq!(names.first().unwrap(), "数据");
         assert_eq!(names.get(1).unwrap(), "café");
         let hopeless = [entry(&gbk_bytes("数据"), FAT, 0), entry(b"line\xC4", FAT, 0)];

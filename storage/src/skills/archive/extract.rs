@@ -17,7 +17,7 @@ use super::source::Source;
 use super::tree::{Directory, Node, PackedFile};
 use super::unpack::Unpacker;
 use crate::dir::{DEPTH_MAX, Dir};
-use crate::error::{Error, Result};
+use crate::error::{ArchiveError, Error, Result};
 use crate::interrupt;
 use crate::version::{Contents, Digester};
 
@@ -95,6 +95,8 @@ fn make_directories<'plan>(
                 let digest = blake3::Hash::from_bytes([0; 32]);
                 entries.push(Entry { path, content: Content::File { packed, digest } });
             }
+            // Resolved while planning.
+            Node::Link(_) => return Err(ArchiveError::Changed.into()),
             Node::Directory(below) => {
                 let made = into.create_dir(OsStr::new(name), DIRECTORY_MODE)?;
                 entries.push(Entry { path: path.clone(), content: Content::Directory });

@@ -1,6 +1,6 @@
-//! Skill archives: ZIP files from strangers in, ZIP files for all programs out.
+//! Skill archives: ZIP and tar files from strangers in, ZIP files for all programs out.
 //!
-//! [`plan()`] decides everything from the archive's structure before the first byte is written; [`extract()`] writes
+//! [`Compression`] makes a tar of a `.tar.gz` or `.tar.zst`; [`plan()`] decides everything from the archive's structure before the first byte is written; [`extract()`] writes
 //! one planned skill; [`pack()`] makes an archive of a tree. An archive that two programs could read differently is
 //! refused, one [`ArchiveError`] for each way to lie.
 //!
@@ -11,26 +11,37 @@
 //! | `entry` | the table of contents, entry by entry |
 //! | `layout` | local headers and data fill the file as the table says |
 //! | `charset` | the encoding of names, decided once for the archive |
-//! | `name` | names become paths; links and devices are refused |
-//! | `tree`, `shape` | paths become a tree, the tree becomes skills |
-//! | `plan` | the order of all this, and the limits |
+//! | `compression`, `tar` | the tar in a compressed file; its headers, as entries of the same kind |
+//! | `name` | names become paths; devices are refused |
+//! | `tree`, `shape`, `skipped` | paths become a tree, the tree becomes skills; what is left out, and why |
+//! | `links` | links in a skill become what they lead to; the limits |
+//! | `manifest`, `naming` | names of plugins; the id of each skill |
+//! | `reader` | content that planning needs |
+//! | `plan` | the order of all this |
 //! | `unpack`, `extract` | data out, counted and checked |
 //! | `time` | MS-DOS and Unix times |
 //! | `pack` | the other direction |
 //!
 //! Reading is our own because what must be proven here (one reading only, exact sizes, names of any encoding) is
-//! what libraries leave open; inflating is `flate2`, writing is `zip`.
+//! what libraries leave open; inflating is `flate2` and `zstd`, headers of a tar are `tar`, writing is `zip`.
 
 mod charset;
+mod compression;
 mod end;
 mod entry;
 mod extract;
 mod layout;
+mod links;
+mod manifest;
 mod name;
+mod naming;
 mod pack;
 mod plan;
+mod reader;
 mod shape;
+mod skipped;
 mod source;
+mod tar;
 mod time;
 mod tree;
 mod unpack;
@@ -38,7 +49,8 @@ mod wire;
 
 pub use crate::error::ArchiveError;
 pub use charset::{Charset, NameEncoding};
+pub use compression::Compression;
 pub use extract::extract;
 pub use pack::{PackEntry, PackLimits, PackSource, Packed, pack};
-pub use plan::{Options, Plan, PlannedSkill, plan};
-pub use shape::{SkipReason, Skipped};
+pub use plan::{Options, Plan, PlannedSkill, plan, plan_beside};
+pub use skipped::{SkipReason, Skipped};

@@ -3,7 +3,12 @@
 //! The ZIP format wants `/` between segments; some Windows programs write `\`. A backslash becomes a separator
 //! when the entry comes from an MS-DOS or Windows file system, or when no name of the archive has a `/`; elsewhere
 //! it is an ordinary character of a Unix name. A name that would climb or be absolute under *either* reading is
-//! refused, because the next program to see it may take the other one.
+//! refused, because the next program to see it may take the other one; so are two names that one of the readings
+//! makes one path.
+//!
+//! `./` before a name means nothing: `tar -cf x.zip .` writes it before every one.
+
+use std::collections::BTreeMap;
 
 use policy::{ArchiveLimits, PathError, RelPath};
 
@@ -32,12 +37,14 @@ pub(super) enum Becomes {
     },
     /// A directory.
     Directory,
+    /// A symbolic link, whose target is its content.
+    Link,
 }
 
-/// The paths of all entries, whose decoded names are `names`.
+/// The paths of all entries, whose decoded names are `names`; the root stands for `.`.
 ///
 /// # Errors
-/// [`ArchiveError`]: `Escape`, `Path`, `PathTooLong`, `Symlink`, `Device`, `DirectoryWithData`.
+/// [`ArchiveError`]: `Escape`, `Path`, `PathTooLong`, `Device`, `DirectoryWithData`, `Ambiguous`.
 pub(super) fn all(
     entries: &[RawEntry],
     names: &[String],
@@ -52,12 +59,25 @@ pub(super) fn all(
             None => (spelled, false),
         };
         let becomes = becomes(entry, ends_as_directory)?;
-        Ok((path(&spelled, limits)?, becomes))
+        Ok((path(&spelled, becomes == Becomes::Directory, limits)?, becomes))
     });
-    paths.collect()
+    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+    check_separators(paths.iter().map(|(path, _)| path))?;
+    Ok(paths)
 }
 
-fn path(spelled: &str, limits: &ArchiveLimits) -> Result<RelPath, ArchiveError> {
+/// Makes a path of a name whose separators are `/`; that of a directory has none at its end any more.
+///
+/// # Errors
+/// [`ArchiveError`]: `Escape`, `Path`, `PathTooLong`.
+pub(super) fn path(name: &str, is_directory: bool, limits: &ArchiveLimits) -> Result<RelPath, ArchiveError> {
+    let mut spelled = name;
+    while let Some(rest) = spelled.strip_prefix("./") {
+        spelled = rest;
+    }
+    if is_directory && (spelled == "." || (spelled.is_empty() && !name.is_empty())) {
+        return Ok(RelPath::root());
+    }
     let shown = || excerpt(spelled.as_bytes());
     if spelled.len() > limits.path_bytes {
         return Err(ArchiveError::PathTooLong { name: shown(), limit: limits.path_bytes });
@@ -71,8 +91,29 @@ fn path(spelled: &str, limits: &ArchiveLimits) -> Result<RelPath, ArchiveError> 
     })
 }
 
+/// Refuses paths that are different only where `\\` is no separator.
+///
+/// # Errors
+/// [`ArchiveError::Ambiguous`].
+pub(super) fn check_separators<'path>(
+    paths: impl Iterator<Item = &'path RelPath> + Clone,
+) -> Result<(), ArchiveError> {
+    if !paths.clone().any(|path| path.as_str().contains('\\')) {
+        return Ok(());
+    }
+    let mut read: BTreeMap<String, &str> = BTreeMap::new();
+    for path in paths {
+        let other = read.entry(path.as_str().replace('\\', "/")).or_insert(path.as_str());
+        if *other != path.as_str() {
+            let (name, other) = (excerpt(path.as_str().as_bytes()), excerpt(other.as_bytes()));
+            return Err(ArchiveError::Ambiguous { name, other });
+        }
+    }
+    Ok(())
+}
+
 /// A climbing, absolute or drive-relative name, whichever of the two separators counts.
-fn leads_out(name: &str) -> bool {
+pub(super) fn leads_out(name: &str) -> bool {
     let is_separator = |character| matches!(character, '/' | '\\');
     let drive = {
         let mut characters = name.chars();
@@ -93,12 +134,12 @@ fn bounded(error: PathError) -> PathError {
 
 /// The kind of the entry by its name, mode and attributes.
 ///
-/// Type bits of every system count: a link is refused even in an archive that says it comes from DOS. Info-ZIP marks
+/// Type bits of every system count: a link is one even in an archive that says it comes from DOS. Info-ZIP marks
 /// what it read from a pipe as a pipe, so a pipe with data is a file.
 fn becomes(entry: &RawEntry, ends_as_directory: bool) -> Result<Becomes, ArchiveError> {
     let mode = entry.attributes >> 16;
     let is_directory = match mode & TYPE_MASK {
-        TYPE_LINK => return Err(ArchiveError::Symlink { name: entry.shown() }),
+        TYPE_LINK => return Ok(Becomes::Link),
         TYPE_DIRECTORY => true,
         TYPE_REGULAR => ends_as_directory,
         0 => ends_as_directory || (is_fat(entry) && entry.attributes & DOS_DIRECTORY != 0),

@@ -1,223 +1,171 @@
 //! Finds the skills in an archive, whichever way people pack them.
 //!
+//! The topmost directories with a `SKILL.md`, in any case of letters, are the skills, at any depth:
+//!
 //! | Shape | Becomes |
 //! | --- | --- |
-//! | `SKILL.md …` in the root | one skill, named by the upload's file name or the front matter |
-//! | `a/… b/…` | the skills `a` and `b`, with or without a `SKILL.md` |
-//! | `wrapper/{a/SKILL.md, b/…}` | the same, when the wrapper itself has only directories and readmes |
-//! | `a/a/…` | the skill `a` |
+//! | `SKILL.md …` in the root | one skill |
+//! | `a/SKILL.md, b/SKILL.md` | the skills `a` and `b` |
+//! | `repo-main/{README.md, package.json, skills/a/SKILL.md, .claude/skills/b/SKILL.md}` | the skills `a` and `b` |
 //! | `a/SKILL.md, a/b/SKILL.md` | the skill `a`; what is inside a skill belongs to it |
+//! | `a/run.py, b/README.md`, and no `SKILL.md` at all | the skills `a` and `b`, with a warning |
+//! | `a/a/run.py`, and no `SKILL.md` at all | the skill `a`, with a warning |
 //!
-//! Files beside skills, hidden directories beside skills and what macOS and Windows leave behind are skipped and
-//! reported.
+//! What lies beside the skills is skipped and reported, a directory as one path. Dependencies and what programs keep for
+//! themselves (`node_modules`, `META-INF`, `.git`) are not searched.
 
-use std::fmt;
+use policy::skill_md;
 
-use policy::SkillId;
-use serde::Serialize;
+use super::skipped::{SkipReason, SkippedList, never};
+use super::tree::{Directory, Node};
+use crate::error::ArchiveError;
 
-use super::tree::{Directory, Node, PackedFile};
-use crate::error::Result;
-use crate::error::{ArchiveError, excerpt};
-use crate::skills::metadata;
+/// Repetitions of a directory's name that are taken off where there is no `SKILL.md`.
+const REPETITIONS_MAX: usize = 8;
 
-/// Wrappers around the skills, and repetitions of a skill's directory, that are taken off.
-pub(super) const WRAPPERS_MAX: usize = 8;
-
-/// Skipped paths that a plan lists; it counts the rest.
-const SKIPPED_LISTED: usize = 100;
-
-/// Beginnings (in lower case) of the files that a wrapper may hold beside its skills.
-const BESIDE_SKILLS: [&str; 8] =
-    [".", "readme", "license", "licence", "notice", "changelog", "contributing", "code_of_conduct"];
-
-/// Why something in the archive was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SkipReason {
-    /// macOS metadata (`__MACOSX/`, `._name`, `.DS_Store`).
-    MacOs,
-    /// Windows metadata (`Thumbs.db`, `desktop.ini`).
-    Windows,
-    /// A file that lies beside the skills, in none.
-    BesideSkills,
-    /// A directory whose name begins with a dot, beside the skills.
-    Hidden,
+/// A directory that is a skill.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    /// Its path in the archive; empty for the root.
+    pub(super) path: String,
+    /// What it holds.
+    pub(super) tree: Directory,
 }
 
-impl fmt::Display for SkipReason {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::MacOs => "macOS metadata",
-            Self::Windows => "Windows metadata",
-            Self::BesideSkills => "beside the skills, in none of them",
-            Self::Hidden => "hidden directory beside the skills",
-        })
-    }
+/// The skills of an archive.
+#[derive(Debug)]
+pub(super) struct Divided {
+    /// In the order of their paths.
+    pub(super) skills: Vec<Candidate>,
+    /// Whether they have a `SKILL.md`; else they are the directories of the root.
+    pub(super) is_marked: bool,
 }
 
-/// One path that was not taken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Skipped {
-    /// The path in the archive; shortened when very long.
-    pub path: String,
-    /// Why.
-    pub reason: SkipReason,
-}
-
-/// The entries that were not taken, listed up to a bound.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SkippedList {
-    pub(super) listed: Vec<Skipped>,
-    pub(super) total: usize,
-}
-
-impl SkippedList {
-    pub(super) fn add(&mut self, path: &str, reason: SkipReason) {
-        self.total += 1;
-        if self.listed.len() < SKIPPED_LISTED {
-            self.listed.push(Skipped { path: excerpt(path.as_bytes()), reason });
-        }
-    }
-}
-
-/// Tells whether `path` is what an operating system leaves behind.
-pub(super) fn junk(path: &str) -> Option<SkipReason> {
-    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
-    if path.split('/').any(|segment| segment == "__MACOSX") || name == ".DS_Store" || name.starts_with("._") {
-        Some(SkipReason::MacOs)
-    } else if name.eq_ignore_ascii_case("thumbs.db") || name.eq_ignore_ascii_case("desktop.ini") {
-        Some(SkipReason::Windows)
-    } else {
-        None
-    }
-}
-
-/// Divides `root` into skills, in no particular order.
-///
-/// `fallback_name` names a skill that lies in the root; where it cannot be an id, `front_matter_name` is asked
-/// with the skill's `SKILL.md`.
+/// Divides `root` into skills.
 ///
 /// # Errors
-/// [`ArchiveError`]: `Empty`, `NoSkill`, `Nameless`, `SkillName`; and what `front_matter_name` answers.
-pub(super) fn divide(
-    root: Directory,
-    fallback_name: Option<&str>,
-    front_matter_name: impl FnOnce(&PackedFile) -> Result<Option<String>>,
-    skipped: &mut SkippedList,
-) -> Result<Vec<(SkillId, Directory)>> {
+/// [`ArchiveError`]: `Empty`, `NoSkill`.
+pub(super) fn divide(root: Directory, skipped: &mut SkippedList) -> Result<Divided, ArchiveError> {
     if root.extent().files == 0 {
-        return Err(ArchiveError::Empty.into());
+        return Err(ArchiveError::Empty);
     }
-    if let Some(skill_md) = skill_md(&root) {
-        let id = match fallback_name.and_then(|name| SkillId::parse(name).ok()) {
-            Some(id) => Some(id),
-            None => front_matter_name(skill_md)?.and_then(|name| SkillId::parse(&name).ok()),
+    if !holds_skill(&root) {
+        let skills = directories_of(root, skipped);
+        return if skills.is_empty() {
+            Err(ArchiveError::NoSkill)
+        } else {
+            Ok(Divided { skills, is_marked: false })
         };
-        let id = id.ok_or(ArchiveError::Nameless)?;
-        return Ok(vec![(id, root)]);
     }
-    let (prefix, level) = unwrap(root, skipped);
     let mut skills = Vec::new();
-    let directories = level.directories().count();
-    for (name, node) in level.children {
-        let path = format!("{prefix}{name}");
-        let directory = match node {
-            Node::File(_) => {
-                skipped.add(&path, SkipReason::BesideSkills);
-                continue;
+    collect(root, String::new(), &mut skills, skipped);
+    Ok(Divided { skills, is_marked: true })
+}
+
+/// The names directly in `directory` by which it may be a skill: of files, and of links that lead to something below it.
+fn leaves(directory: &Directory) -> impl Iterator<Item = &str> {
+    let is_below =
+        |target: &str| !target.starts_with('/') && target.split('/').all(|segment| segment != "..");
+    directory.children.iter().filter_map(move |(name, node)| match node {
+        Node::File(_) => Some(name.as_str()),
+        Node::Link(target) => is_below(target).then_some(name.as_str()),
+        Node::Directory(_) => None,
+    })
+}
+
+/// The names in `directory` that are spellings of `SKILL.md`, the one that counts first.
+pub(super) fn markers(directory: &Directory) -> Vec<&str> {
+    let Some(chosen) = skill_md::marker(leaves(directory)).skill_md else { return Vec::new() };
+    let others = leaves(directory).filter(|name| *name != chosen && name.eq_ignore_ascii_case("SKILL.md"));
+    [chosen].into_iter().chain(others).collect()
+}
+
+/// The paths below `directory` of further directories with a `SKILL.md`, at most `most`, and how many there are.
+pub(super) fn nested(directory: &Directory, most: usize) -> (Vec<String>, usize) {
+    fn look(directory: &Directory, prefix: &str, most: usize, found: &mut (Vec<String>, usize)) {
+        for (name, below) in directory.directories() {
+            let path = format!("{prefix}{name}");
+            if is_marked(below) {
+                found.1 += 1;
+                if found.0.len() < most {
+                    found.0.push(path.clone());
+                }
             }
-            Node::Directory(directory) => directory,
-        };
-        if name.starts_with('.') && directories > 1 && skill_md(&directory).is_none() {
-            skipped.add(&path, SkipReason::Hidden);
-            continue;
-        }
-        let id = SkillId::parse(&name)
-            .map_err(|source| ArchiveError::SkillName { name: excerpt(path.as_bytes()), source })?;
-        skills.push((id, flatten(&name, directory)));
-    }
-    if skills.is_empty() { Err(ArchiveError::NoSkill.into()) } else { Ok(skills) }
-}
-
-/// The file that makes `directory` a skill, if it has one.
-fn skill_md(directory: &Directory) -> Option<&PackedFile> {
-    let name = metadata::marker(directory.files().map(|(name, _)| name)).skill_md?;
-    directory.files().find(|(other, _)| *other == name).map(|(_, file)| file)
-}
-
-/// Takes wrappers off; returns the directory that holds the skills and its path, empty or ending in `/`.
-fn unwrap(root: Directory, skipped: &mut SkippedList) -> (String, Directory) {
-    let mut prefix = String::new();
-    let mut level = root;
-    for wrappers_left in (0..WRAPPERS_MAX).rev() {
-        let Some(name) = wrapper_in(&level, wrappers_left) else { break };
-        let Some(inner) = level.take_directory(&name) else { break };
-        for (beside, node) in &level.children {
-            let reason = match node {
-                Node::File(_) => SkipReason::BesideSkills,
-                Node::Directory(_) => SkipReason::Hidden,
-            };
-            skipped.add(&format!("{prefix}{beside}"), reason);
-        }
-        prefix = format!("{prefix}{name}/");
-        level = inner;
-    }
-    (prefix, level)
-}
-
-/// The name of the one directory in `level`, when it is a wrapper.
-fn wrapper_in(level: &Directory, wrappers_left: usize) -> Option<String> {
-    let (name, wrapper) = only_shown(level)?;
-    is_wrapper(wrapper, wrappers_left).then(|| name.to_owned())
-}
-
-/// The directory in `level` whose name does not begin with a dot, when there is exactly one.
-fn only_shown(level: &Directory) -> Option<(&str, &Directory)> {
-    let mut shown = level.directories().filter(|(name, _)| !name.starts_with('.'));
-    shown.next().filter(|_| shown.next().is_none())
-}
-
-/// Tells whether `directory` holds skills and is none: no `SKILL.md`, nothing but directories and readmes, and at
-/// least one skill below, perhaps in a further wrapper.
-fn is_wrapper(directory: &Directory, wrappers_left: usize) -> bool {
-    let has_only_readmes = directory.files().all(|(name, _)| {
-        let name = name.to_lowercase();
-        BESIDE_SKILLS.iter().any(|beginning| name.starts_with(beginning))
-    });
-    if !has_only_readmes {
-        return false;
-    }
-    directory.directories().any(|(name, below)| skill_md(innermost(name, below)).is_some())
-        || only_shown(directory)
-            .is_some_and(|(_, only)| wrappers_left > 0 && is_wrapper(only, wrappers_left - 1))
-}
-
-/// The one directory of the same name that is all `directory` holds, if so.
-fn repetition<'tree>(name: &str, directory: &'tree Directory) -> Option<&'tree Directory> {
-    match directory.children.first_key_value() {
-        Some((inner_name, Node::Directory(inner))) if directory.children.len() == 1 && inner_name == name => {
-            Some(inner)
-        }
-        _ => None,
-    }
-}
-
-fn innermost<'tree>(name: &str, directory: &'tree Directory) -> &'tree Directory {
-    let mut inner = directory;
-    for _ in 0..WRAPPERS_MAX {
-        match repetition(name, inner) {
-            Some(repeated) => inner = repeated,
-            None => break,
+            look(below, &format!("{path}/"), most, found);
         }
     }
-    inner
+    let mut found = (Vec::new(), 0);
+    look(directory, "", most, &mut found);
+    found
+}
+
+fn is_marked(directory: &Directory) -> bool {
+    leaves(directory).any(|name| name.eq_ignore_ascii_case("SKILL.md"))
+}
+
+/// Tells whether `directory` is a skill or one is below it.
+fn holds_skill(directory: &Directory) -> bool {
+    is_marked(directory)
+        || directory.directories().any(|(name, below)| never(name).is_none() && holds_skill(below))
+}
+
+/// Takes the skills out of `directory`, whose path is `path`, and reports the rest.
+fn collect(directory: Directory, path: String, skills: &mut Vec<Candidate>, skipped: &mut SkippedList) {
+    if is_marked(&directory) {
+        skills.push(Candidate { path, tree: directory });
+        return;
+    }
+    for (name, node) in directory.children {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+        match node {
+            Node::Directory(below) if never(&name).is_none() && holds_skill(&below) => {
+                collect(below, path, skills, skipped);
+            }
+            node => skipped.add(&path, beside(&name, &node)),
+        }
+    }
+}
+
+/// Why something beside the skills is not taken.
+fn beside(name: &str, node: &Node) -> SkipReason {
+    match node {
+        Node::Link(_) => SkipReason::Link,
+        Node::File(_) => SkipReason::BesideSkills,
+        Node::Directory(below) => match never(name) {
+            Some(reason) => reason,
+            None if below.extent().files == 0 => SkipReason::Empty,
+            None if name.starts_with('.') => SkipReason::Hidden,
+            None => SkipReason::BesideSkills,
+        },
+    }
+}
+
+/// The directories of a root in which nothing is a `SKILL.md`.
+fn directories_of(root: Directory, skipped: &mut SkippedList) -> Vec<Candidate> {
+    let is_possible = |name: &str, below: &Directory| never(name).is_none() && below.extent().files > 0;
+    let possible = root.directories().filter(|(name, below)| is_possible(name, below)).count();
+    let mut skills = Vec::new();
+    for (name, node) in root.children {
+        match node {
+            Node::Directory(below)
+                if is_possible(&name, &below) && (possible == 1 || !name.starts_with('.')) =>
+            {
+                skills.push(Candidate { tree: flatten(&name, below), path: name });
+            }
+            node => skipped.add(&name, beside(&name, &node)),
+        }
+    }
+    skills
 }
 
 /// Turns `a/a/…` into `a/…`.
 fn flatten(name: &str, mut directory: Directory) -> Directory {
-    for _ in 0..WRAPPERS_MAX {
-        if repetition(name, &directory).is_none() {
+    for _ in 0..REPETITIONS_MAX {
+        let is_repetition = match directory.children.first_key_value() {
+            Some((inner, Node::Directory(_))) => directory.children.len() == 1 && inner == name,
+            _ => false,
+        };
+        if !is_repetition {
             break;
         }
         match directory.take_directory(name) {

@@ -21,6 +21,8 @@ pub(super) struct Directory {
 pub(super) enum Node {
     File(PackedFile),
     Directory(Directory),
+    /// A symbolic link, and where it says that it leads; none is left in a planned skill.
+    Link(String),
 }
 
 /// Where a file's data lies and what it must become.
@@ -29,7 +31,8 @@ pub(super) struct PackedFile {
     pub(super) data_at: u64,
     pub(super) packed: u64,
     pub(super) size: u64,
-    pub(super) crc: u32,
+    /// CRC-32 of the unpacked data, where the archive has one.
+    pub(super) crc: Option<u32>,
     pub(super) method: Method,
     /// Permission bits, 0644 or 0755.
     pub(super) mode: u32,
@@ -48,25 +51,26 @@ pub(super) struct Extent {
 }
 
 impl Directory {
-    /// Puts a file or directory at `path`, with every directory above it, and returns how many nodes are new.
+    /// Puts a file or link, or else a directory, at `path`, with every directory above it, and returns how many nodes
+    /// are new.
     ///
     /// # Errors
     /// [`ArchiveError`]: `Duplicate`, `FileAndDirectory`.
-    pub(super) fn insert(&mut self, path: &RelPath, file: Option<PackedFile>) -> Result<usize, ArchiveError> {
+    pub(super) fn insert(&mut self, path: &RelPath, mut leaf: Option<Node>) -> Result<usize, ArchiveError> {
         let shown = || excerpt(path.as_str().as_bytes());
         let mut new = 0;
         let mut directory = self;
         let mut segments = path.segments().peekable();
         while let Some(segment) = segments.next() {
             if segments.peek().is_none()
-                && let Some(file) = file
+                && let Some(leaf) = leaf.take()
             {
                 return match directory.children.get(segment) {
                     None => {
-                        directory.children.insert(segment.to_owned(), Node::File(file));
+                        directory.children.insert(segment.to_owned(), leaf);
                         Ok(new + 1)
                     }
-                    Some(Node::File(_)) => Err(ArchiveError::Duplicate { name: shown() }),
+                    Some(Node::File(_) | Node::Link(_)) => Err(ArchiveError::Duplicate { name: shown() }),
                     Some(Node::Directory(_)) => Err(ArchiveError::FileAndDirectory { name: shown() }),
                 };
             }
@@ -76,7 +80,9 @@ impl Directory {
             });
             match node {
                 Node::Directory(below) => directory = below,
-                Node::File(_) => return Err(ArchiveError::FileAndDirectory { name: shown() }),
+                Node::File(_) | Node::Link(_) => {
+                    return Err(ArchiveError::FileAndDirectory { name: shown() });
+                }
             }
         }
         Ok(new)
@@ -86,7 +92,7 @@ impl Directory {
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, &PackedFile)> {
         self.children.iter().filter_map(|(name, node)| match node {
             Node::File(file) => Some((name.as_str(), file)),
-            Node::Directory(_) => None,
+            Node::Directory(_) | Node::Link(_) => None,
         })
     }
 
@@ -94,7 +100,7 @@ impl Directory {
     pub(super) fn directories(&self) -> impl Iterator<Item = (&str, &Self)> {
         self.children.iter().filter_map(|(name, node)| match node {
             Node::Directory(directory) => Some((name.as_str(), directory)),
-            Node::File(_) => None,
+            Node::File(_) | Node::Link(_) => None,
         })
     }
 
@@ -102,17 +108,29 @@ impl Directory {
     pub(super) fn take_directory(&mut self, name: &str) -> Option<Self> {
         match self.children.remove(name)? {
             Node::Directory(directory) => Some(directory),
-            Node::File(_) => None,
+            Node::File(_) | Node::Link(_) => None,
         }
     }
 
-    /// Counts what it holds, at any depth.
+    /// What is at a path below, by its segments; links are not followed.
+    pub(super) fn get<'tree>(&'tree self, segments: &[String]) -> Option<&'tree Node> {
+        let (last, above) = segments.split_last()?;
+        let directory =
+            above.iter().try_fold(self, |directory, segment| match directory.children.get(segment) {
+                Some(Node::Directory(below)) => Some(below),
+                _ => None,
+            })?;
+        directory.children.get(last)
+    }
+
+    /// Counts what it holds, at any depth; a link counts as a file of no bytes.
     pub(super) fn extent(&self) -> Extent {
         let mut extent = Extent::default();
         for (_, file) in self.files() {
             extent.files += 1;
             extent.bytes = extent.bytes.saturating_add(file.size);
         }
+        extent.files += self.children.values().filter(|node| matches!(node, Node::Link(_))).count();
         for (_, directory) in self.directories() {
             let below = directory.extent();
             extent.files += below.files;

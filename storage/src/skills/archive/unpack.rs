@@ -46,7 +46,7 @@ impl Unpacker {
             Method::Deflate if file.packed == 0 && file.size == 0 => {}
             Method::Deflate => self.inflate(source, file, name, &mut checked)?,
         }
-        if crc.sum() == file.crc {
+        if file.crc.is_none_or(|declared| crc.sum() == declared) {
             Ok(())
         } else {
             Err(ArchiveError::Checksum { name: excerpt(name.as_bytes()) }.into())

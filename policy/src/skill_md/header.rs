@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use policy::front_matter;
+use crate::front_matter::{self, by_line, field, property, scalar};
 use serde_yaml_ng::{Mapping, Value};
 
 /// Lines without front matter that are looked at for fields.
 const LOOSE_LINES_MAX: usize = 12;
-/// Longest key of a field, in characters; what is longer before a colon is prose.
-const KEY_CHARS_MAX: usize = 32;
-
 /// The text before the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header<'text> {
@@ -73,10 +70,10 @@ fn loose_bytes(text: &str) -> usize {
 }
 
 impl Header<'_> {
-    /// The fields, from YAML where it is YAML, for the rest line by line.
-    pub(super) fn fields(self, warnings: &mut Vec<String>) -> Fields {
+    /// The fields, from YAML where it is YAML, for the rest line by line; and the YAML.
+    pub(super) fn fields(self, warnings: &mut Vec<String>) -> (Fields, Mapping) {
         let (text, yaml) = match self {
-            Self::None => return Fields::default(),
+            Self::None => return (Fields::default(), Mapping::new()),
             Self::Loose(text) => {
                 warnings.push("the fields of SKILL.md are not between two lines `---`".to_owned());
                 (text, Mapping::new())
@@ -104,91 +101,14 @@ impl Header<'_> {
             }
             _ => BTreeMap::new(),
         };
-        Fields {
+        let fields = Fields {
             name: take("name"),
             description: take("description"),
             license: take("license"),
             compatibility: take("compatibility"),
             allowed_tools: tools().or_else(|| take("allowed-tools")),
             metadata,
-        }
+        };
+        (fields, yaml)
     }
-}
-
-/// The value of `key`, spelled in any case.
-fn property<'yaml>(mapping: &'yaml Mapping, key: &str) -> Option<&'yaml Value> {
-    mapping.get(key).or_else(|| {
-        let is_key = |other: &Value| other.as_str().is_some_and(|other| other.eq_ignore_ascii_case(key));
-        mapping.iter().find(|(other, _)| is_key(other)).map(|(_, value)| value)
-    })
-}
-
-/// A scalar as text: `name: 2024` names a skill too.
-fn scalar(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.trim().to_owned()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(truth) => Some(truth.to_string()),
-        Value::Tagged(tagged) => scalar(&tagged.value),
-        Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
-    }
-}
-
-/// Reads each field that begins a line, with the indented lines that continue it; the first of a key counts.
-fn by_line(text: &str) -> BTreeMap<String, String> {
-    let mut fields: BTreeMap<String, String> = BTreeMap::new();
-    let mut current: Option<String> = None;
-    for line in text.lines() {
-        if let Some((key, value)) = field(line) {
-            let is_new = !fields.contains_key(&key);
-            if is_new {
-                fields.insert(key.clone(), value);
-            }
-            current = is_new.then_some(key);
-        } else if let Some(value) = current.as_ref().and_then(|key| fields.get_mut(key)) {
-            if line.starts_with([' ', '\t']) && !line.trim().is_empty() {
-                let space = if value.is_empty() { "" } else { " " };
-                value.push_str(space);
-                value.push_str(line.trim());
-            } else if !line.trim().is_empty() {
-                current = None;
-            }
-        }
-    }
-    fields
-}
-
-/// Reads `key: value` at the beginning of a line; key in lower case, without emphasis; value without quotes.
-///
-/// The colon may be the full-width one that Chinese keyboards give.
-fn field(line: &str) -> Option<(String, String)> {
-    if line.starts_with(|character: char| character.is_whitespace()) {
-        return None;
-    }
-    let (key, value) = line.split_once([':', '：'])?;
-    let key = key.trim_matches(|character: char| {
-        matches!(character, '*' | '_' | '"' | '\'' | '`') || character.is_whitespace()
-    });
-    let is_key = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_');
-    if key.is_empty() || key.chars().count() > KEY_CHARS_MAX || !key.chars().all(is_key) {
-        return None;
-    }
-    let value = value.trim().trim_start_matches("**").trim();
-    // `description: >-` and the like announce lines to come.
-    let value = match value {
-        "|" | ">" | "|-" | ">-" | "|+" | ">+" => "",
-        value => unquoted(value),
-    };
-    Some((key.to_lowercase(), value.to_owned()))
-}
-
-/// The text inside a pair of quotes, straight or curved.
-fn unquoted(value: &str) -> &str {
-    for (open, close) in [('"', '"'), ('\'', '\''), ('“', '”'), ('‘', '’')] {
-        let inner = value.strip_prefix(open).and_then(|value| value.strip_suffix(close));
-        if let Some(inner) = inner {
-            return inner.trim();
-        }
-    }
-    value
 }

@@ -31,6 +31,15 @@ pub(super) fn check(fields: &Fields, directory_name: &str, warnings: &mut Vec<St
     }
 }
 
+/// Tells whether `name` keeps the rules for a skill's name: 1 to 64 letters of any script, none of them large, digits and
+/// single hyphens between them.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let mut warnings = Vec::new();
+    check_name(name, name, &mut warnings);
+    !name.is_empty() && warnings.is_empty()
+}
+
 fn check_name(name: &str, directory_name: &str, warnings: &mut Vec<String>) {
     if name.chars().count() > NAME_CHARS_MAX {
         warnings.push(format!("`name` has more than {NAME_CHARS_MAX} characters"));

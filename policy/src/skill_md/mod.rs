@@ -14,6 +14,7 @@
 mod body;
 mod header;
 mod rules;
+mod strict;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use encoding_rs::{Encoding, GB18030, UTF_8};
 use serde::Serialize;
 
 use header::Header;
+pub use rules::is_name;
 
 /// Bytes of a SKILL.md or README.md that are looked at; what follows is not needed to know the skill.
 pub const HEADER_BYTES_MAX: usize = 64 * 1024;
@@ -107,18 +109,20 @@ fn choose<'names, Name: AsRef<OsStr> + ?Sized>(
 #[must_use]
 pub fn parse(skill_md: Option<&[u8]>, readme: Option<&[u8]>, directory_name: &str) -> Metadata {
     let mut warnings = Vec::new();
+    let has_mark = skill_md.is_some_and(|bytes| bytes.starts_with(b"\xEF\xBB\xBF"));
     let skill_md = skill_md.map(|bytes| decode(bytes, "SKILL.md", &mut warnings));
     let readme = readme.map(|bytes| decode(bytes, "README.md", &mut warnings));
 
     let skill_text = skill_md.as_deref().unwrap_or_default();
     let (header, skill_body) = header::split(skill_text);
-    let fields = header.fields(&mut warnings);
+    let (fields, yaml) = header.fields(&mut warnings);
     if skill_md.is_none() {
         warnings.push("the skill has no SKILL.md".to_owned());
     } else if matches!(header, Header::None) {
         warnings.push("SKILL.md has no front matter".to_owned());
     } else {
         rules::check(&fields, directory_name, &mut warnings);
+        strict::check(skill_text, has_mark, header, &yaml, &mut warnings);
     }
 
     // A README may open with front matter of its own, which is for the site that shows it.
@@ -150,7 +154,7 @@ pub fn parse(skill_md: Option<&[u8]>, readme: Option<&[u8]>, directory_name: &st
 pub fn declared_name(skill_md: &[u8]) -> Option<String> {
     let mut warnings = Vec::new();
     let text = decode(skill_md, "SKILL.md", &mut warnings);
-    header::split(&text).0.fields(&mut warnings).name.map(|name| one_line(&name))
+    header::split(&text).0.fields(&mut warnings).0.name.map(|name| one_line(&name))
 }
 
 /// Makes text of a file's beginning.

@@ -1,0 +1,135 @@
+//! What strict readers refuse, the public validator `skills-ref` among them, and we read all the same.
+//!
+//! # References
+//! * `skills-ref` 0.1.1, `validator.py` and `parser.py`; it reads heads with `strictyaml`.
+
+use serde_yaml_ng::{Mapping, Value};
+
+use super::header::Header;
+
+/// The fields of the specification.
+const FIELDS: [&str; 6] = ["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
+/// Unknown fields that a warning names.
+const NAMED_MAX: usize = 8;
+/// Characters of a field's name in a warning.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Adds a warning for each thing in the head that a strict reader refuses.
+///
+/// `text` is the whole file, decoded; `has_mark` tells whether a byte order mark stood before it.
+pub(super) fn check(
+    text: &str,
+    has_mark: bool,
+    header: Header<'_>,
+    yaml: &Mapping,
+    warnings: &mut Vec<String>,
+) {
+    let Header::FrontMatter(head) = header else { return };
+    if has_mark || !text.starts_with("---") {
+        warnings.push("SKILL.md does not begin with `---`: remove what is before it".to_owned());
+    }
+    let rest = text.split_once(head).map_or("", |(_, rest)| rest);
+    if rest.trim_start().starts_with("...") {
+        warnings.push("the front matter does not end with `---`".to_owned());
+    }
+    unknown(yaml, warnings);
+    shapes(yaml, warnings);
+    // A head that is no YAML has its warning.
+    if !yaml.is_empty() && head_has_signs(head) {
+        warnings.push(
+            "the front matter has lists or fields in brackets, anchors, aliases or tags: write one item a line, and \
+             quote texts that begin with `[`, `{`, `&`, `*` or `!`"
+                .to_owned(),
+        );
+    }
+}
+
+fn unknown(yaml: &Mapping, warnings: &mut Vec<String>) {
+    let unknown = || yaml.keys().filter(|key| key.as_str().is_none_or(|key| !FIELDS.contains(&key)));
+    let count = unknown().count();
+    if count == 0 {
+        return;
+    }
+    let named: Vec<String> = unknown()
+        .take(NAMED_MAX)
+        .map(|key| match key.as_str() {
+            Some(name) => format!("`{}`", shown(name)),
+            None => "one that is no text".to_owned(),
+        })
+        .collect();
+    let more = if count > NAMED_MAX { format!(" and {} more", count - NAMED_MAX) } else { String::new() };
+    warnings.push(format!(
+        "the front matter has fields that the specification does not know: {}{more}; put them under `metadata`",
+        named.join(", ")
+    ));
+}
+
+/// The types that the specification wants.
+fn shapes(yaml: &Mapping, warnings: &mut Vec<String>) {
+    let is_structure = |value: &Value| matches!(value, Value::Sequence(_) | Value::Mapping(_));
+    match yaml.get("allowed-tools") {
+        Some(Value::Sequence(_)) => warnings
+            .push("`allowed-tools` is a list: write one text with spaces between the tools".to_owned()),
+        Some(Value::Mapping(_)) => warnings.push("`allowed-tools` is no text".to_owned()),
+        _ => {}
+    }
+    for key in ["name", "description", "license", "compatibility"] {
+        if yaml.get(key).is_some_and(is_structure) {
+            warnings.push(format!("`{key}` is no text"));
+        }
+    }
+    match yaml.get("metadata") {
+        Some(Value::Mapping(metadata)) if metadata.values().any(is_structure) => {
+            warnings.push("`metadata` is nested: its values must be texts".to_owned());
+        }
+        Some(Value::Mapping(_)) | None => {}
+        Some(_) => warnings.push("`metadata` has no fields".to_owned()),
+    }
+}
+
+/// Tells whether a value in `head` begins with a sign that gives it a structure or another type.
+fn head_has_signs(head: &str) -> bool {
+    // Lines deeper than this belong to a text over several lines.
+    let mut block: Option<usize> = None;
+    for line in head.lines() {
+        let content = line.trim_start_matches(' ');
+        let indent = line.len() - content.len();
+        if content.trim().is_empty() || block.is_some_and(|outer| indent > outer) {
+            continue;
+        }
+        block = None;
+        let (value, is_item) = value_of(content);
+        let Some(value) = value else { continue };
+        if value.starts_with(['[', '{', '&', '*', '!']) {
+            return true;
+        }
+        if value.starts_with(['|', '>']) || !(value.is_empty() || is_item) {
+            block = Some(indent);
+        }
+    }
+    false
+}
+
+/// The value that a line gives, of a key or of an item; none for a line that goes on.
+fn value_of(line: &str) -> (Option<&str>, bool) {
+    let mut content = line;
+    let mut is_item = false;
+    while let Some(rest) = content.strip_prefix("- ") {
+        (content, is_item) = (rest.trim_start(), true);
+    }
+    if content.starts_with('#') {
+        return (None, false);
+    }
+    let value =
+        content.split_once(": ").map(|(_, value)| value).or_else(|| content.strip_suffix(':').map(|_| ""));
+    match value {
+        Some(value) => (Some(value.trim()), is_item),
+        None if is_item => (Some(content), true),
+        None => (None, false),
+    }
+}
+
+/// A bounded form of a name for a warning.
+fn shown(name: &str) -> String {
+    name.chars().filter(|character| !character.is_control()).take(NAME_CHARS_MAX).collect()
+}

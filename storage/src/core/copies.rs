@@ -1,0 +1,292 @@
+//! [`Copies`]: the copies of skills in which commands run where nothing can be mounted.
+//!
+//! A skill has one copy, which all runs that see it at the time share, as they would share its live view. It stays for the
+//! next run, which then copies only what has changed since. Copies that no run is in are bounded, by number and by entries;
+//! those that were used longest ago go.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use policy::TreeId;
+
+use crate::core::lock::Generation;
+use crate::dir::Dir;
+use crate::layers::stage::Stage;
+use crate::layers::trash::Trash;
+use crate::stat::{Kind, Stat, Use};
+
+/// Copies that are kept although no run is in them.
+const IDLE_MAX: usize = 64;
+/// Entries of all of these. Each takes some 300 bytes of memory.
+const IDLE_ENTRIES_MAX: usize = 50_000;
+/// Bytes on the disk of all of these.
+const IDLE_BYTES_MAX: u64 = 2 << 30;
+
+/// The values that tell whether an entry was touched. No command can set the change time back.
+#[derive(Clone, Debug)]
+pub(crate) struct Fingerprint {
+    pub(crate) kind: Kind,
+    pub(crate) mode: u32,
+    /// Bytes on the disk; they tell nothing, because the kernel allocates when it likes.
+    pub(crate) allocated: u64,
+    /// Inode, size, modification and change time of a file or link; nothing of a directory, whose entries tell.
+    content: Option<(u64, u64, i128, i128)>,
+}
+
+impl PartialEq for Fingerprint {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, self.mode, self.content) == (other.kind, other.mode, other.content)
+    }
+}
+
+impl From<&Stat> for Fingerprint {
+    fn from(stat: &Stat) -> Self {
+        let content = match stat.kind {
+            Kind::Directory => None,
+            _ => Some((stat.inode, stat.size, stat.modified_ns, stat.changed_ns)),
+        };
+        Self { kind: stat.kind, mode: stat.mode, allocated: stat.allocated, content }
+    }
+}
+
+impl Fingerprint {
+    /// The size of a file or link, in bytes; `None` of anything else.
+    pub(crate) fn size(&self) -> Option<u64> {
+        match self.kind {
+            Kind::File | Kind::Symlink => self.content.map(|(_, size, ..)| size),
+            Kind::Directory | Kind::Other => None,
+        }
+    }
+}
+
+/// The entries of a tree by path.
+pub(crate) type Entries = BTreeMap<OsString, Fingerprint>;
+
+/// A name in `work/`, whose content is thrown away when this is dropped. Until it is removed it counts for its tree.
+pub(crate) struct WorkTrash {
+    pub(crate) stage: Stage,
+    pub(crate) id: TreeId,
+    pub(crate) work: Dir,
+    /// Until it is thrown away.
+    pub(crate) name: Option<OsString>,
+}
+
+impl WorkTrash {
+    /// Moves it to the trash, so that its name is free; it is removed when the trash is dropped.
+    fn throw_away(&mut self) -> Option<Trash> {
+        let name = self.name.take()?;
+        match self.stage.discard(&self.work, &name, Some(&self.id)) {
+            Ok(trash) => Some(trash),
+            Err(error) => {
+                tracing::warn!(
+                    %error, run = ?name,
+                    "failed to remove the copy of a run: it stays until the next start"
+                );
+                None
+            }
+        }
+    }
+}
+
+impl Drop for WorkTrash {
+    fn drop(&mut self) {
+        drop(self.throw_away());
+    }
+}
+
+/// A tree as it was copied for runs. Dropping it removes it.
+pub(crate) struct Copy {
+    pub(crate) dir: Dir,
+    /// The entries of the copy when it was as the tree is.
+    pub(crate) before: Entries,
+    /// The entries that were copied, as they are in the tree.
+    pub(crate) sources: Entries,
+    /// The baseline that was copied: what an overlay that a run makes begins with. Of a workspace, nothing.
+    pub(crate) base: String,
+    /// The generation of the tree that the copy is of; `None` when nothing is certain.
+    pub(crate) generation: Option<Generation>,
+    // Last: a directory that is open is not gone when it is removed.
+    pub(crate) trash: WorkTrash,
+}
+
+impl Copy {
+    /// The room that it took on the disk when it was made.
+    pub(crate) fn taken(&self) -> Use {
+        let own = Use { bytes: 0, files: 1 };
+        let entries = self.before.values();
+        entries.fold(own, |sum, entry| sum.plus(Use { bytes: entry.allocated, files: 1 }))
+    }
+}
+
+/// The copy of one skill. Its lock is held while it is made, brought up to date, or taken into the overlay.
+#[derive(Default)]
+pub(crate) struct SkillCopy {
+    pub(crate) copy: Mutex<CopyState>,
+}
+
+/// What is known of the copy of a skill.
+#[derive(Default)]
+pub(crate) struct CopyState {
+    /// Nothing before the first run, and after what made it unfit for a further one.
+    pub(crate) made: Option<Copy>,
+    /// Whether the copy is to be made anew when no run is in it.
+    pub(crate) is_doubtful: bool,
+}
+
+/// The copies of all skills.
+#[derive(Default)]
+pub(crate) struct Copies {
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    places: HashMap<TreeId, Place>,
+    clock: u64,
+}
+
+struct Place {
+    copy: Arc<SkillCopy>,
+    runs: usize,
+    used: u64,
+    /// The entries and bytes of the copy when the last run left it.
+    size: (usize, u64),
+}
+
+/// A run's part in the copy of a skill. Dropping it may remove copies that no run is in.
+pub(crate) struct CopyLease {
+    copies: Arc<Copies>,
+    id: TreeId,
+    copy: Arc<SkillCopy>,
+}
+
+impl Copies {
+    /// Takes part in the copy of `id`, which may be yet to be made.
+    pub(crate) fn enter(self: &Arc<Self>, id: &TreeId) -> CopyLease {
+        let mut table = self.table.lock();
+        table.clock += 1;
+        let used = table.clock;
+        let place = table.places.entry(id.clone()).or_insert_with(|| Place {
+            copy: Arc::default(),
+            runs: 0,
+            used,
+            size: (0, 0),
+        });
+        place.runs += 1;
+        place.used = used;
+        CopyLease { copies: Arc::clone(self), id: id.clone(), copy: Arc::clone(&place.copy) }
+    }
+
+    /// How many runs are in the copy of `id`.
+    pub(crate) fn runs(&self, id: &TreeId) -> usize {
+        self.table.lock().places.get(id).map_or(0, |place| place.runs)
+    }
+
+    /// Removes the copy of `id` when no run is in it: what its user deleted is not to stay in it. Returns at once; the
+    /// caller may hold the tree.
+    pub(crate) fn forget(&self, id: &TreeId) {
+        if let Some(gone) = self.table.lock().throw_away(id) {
+            // To remove it takes time. Without a thread it is removed here: the closure is dropped.
+            let _ = std::thread::Builder::new().name("copies".to_owned()).spawn(move || drop(gone));
+        }
+    }
+
+    /// Removes all copies that no run is in, and waits for that.
+    pub(crate) fn forget_idle(&self) {
+        let gone: Vec<Trash> = {
+            let mut table = self.table.lock();
+            let all: Vec<TreeId> = table.places.keys().cloned().collect();
+            all.iter().filter_map(|id| table.throw_away(id)).collect()
+        };
+        drop(gone);
+    }
+}
+
+impl Table {
+    /// Takes out the copy of `id` when no run is in it. Its name is free before the table is: the next copy of the skill has
+    /// the same.
+    fn throw_away(&mut self, id: &TreeId) -> Option<Trash> {
+        if self.places.get(id)?.runs > 0 {
+            return None;
+        }
+        // Without a run, no thread that holds the lock of the copy waits for the table.
+        let place = self.places.remove(id)?;
+        let made = place.copy.copy.lock().made.take();
+        made.and_then(|mut copy| copy.trash.throw_away())
+    }
+
+    /// Takes out what is beyond the bounds, the copies that were used longest ago first.
+    fn beyond_bounds(&mut self) -> Vec<Trash> {
+        let mut idle: Vec<(u64, (usize, u64), TreeId)> = self
+            .places
+            .iter()
+            .filter(|(_, place)| place.runs == 0)
+            .map(|(id, place)| (place.used, place.size, id.clone()))
+            .collect();
+        idle.sort_unstable_by_key(|(used, ..)| std::cmp::Reverse(*used));
+        let (mut entries, mut bytes) = (0_usize, 0_u64);
+        let beyond: Vec<TreeId> = idle
+            .into_iter()
+            .enumerate()
+            .filter_map(|(index, (_, size, id))| {
+                entries = entries.saturating_add(size.0);
+                bytes = bytes.saturating_add(size.1);
+                let fits = index < IDLE_MAX && entries <= IDLE_ENTRIES_MAX && bytes <= IDLE_BYTES_MAX;
+                (!fits).then_some(id)
+            })
+            .collect();
+        beyond.iter().filter_map(|id| self.throw_away(id)).collect()
+    }
+}
+
+impl CopyLease {
+    /// The copy.
+    pub(crate) fn copy(&self) -> &SkillCopy {
+        &self.copy
+    }
+
+    /// Whether no other run is in it.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.copies.runs(&self.id) <= 1
+    }
+}
+
+impl Drop for CopyLease {
+    fn drop(&mut self) {
+        let size = {
+            let state = self.copy.copy.lock();
+            let copy = state.made.as_ref().filter(|_| !state.is_doubtful);
+            copy.map(|copy| (copy.before.len(), copy.taken().bytes))
+        };
+        let gone = {
+            let mut table = self.copies.table.lock();
+            let Some(place) = table.places.get_mut(&self.id) else { return };
+            place.runs = place.runs.saturating_sub(1);
+            match size {
+                Some(size) => place.size = size,
+                // Nothing is kept that a next run could not begin with.
+                None if place.runs == 0 => {
+                    let unfit = table.throw_away(&self.id);
+                    drop(table);
+                    return drop(unfit);
+                }
+                None => {}
+            }
+            table.beyond_bounds()
+        };
+        // Not under the lock: to remove a copy takes time.
+        drop(gone);
+    }
+}
+
+/// The name of the copy of a skill in `work/`: the same for every run.
+pub(crate) fn copy_name(id: &TreeId) -> OsString {
+    let mut hasher = blake3::Hasher::new();
+    // No id holds a NUL byte.
+    for part in [id.user().as_str(), "\0", id.agent().as_str(), "\0", &id.sandbox_path()] {
+        hasher.update(part.as_bytes());
+    }
+    OsString::from(format!("copy-{}", hasher.finalize().to_hex()))
+}

@@ -1,0 +1,216 @@
+//! Attacks by way of UNIX sockets: names in memory, and open files that are handed from one run to another.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::attack::Attack;
+use crate::client::encoded;
+use crate::expectation::{Expectations, Expected, Finding};
+use crate::records::{ATTACKER, Mortal, nothing_to_start};
+use crate::scene::{AGENT, SKILL, Scene, VICTIM, skill_of, workspace_of};
+use crate::zip::skill_zip;
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    Attack::driven("carrying_a_secret_over_an_abstract_name", abstract_names).expecting(WITH_SOCKETS),
+    Attack::driven("taking_a_name_of_the_hosts", taking_names).expecting(WITH_SOCKETS),
+    Attack::driven("keeping_a_skill_open_in_another_run", keeping_open).expecting(WITH_SOCKETS).waiting(),
+];
+
+const WITH_SOCKETS: Expectations = Expectations::WALLED.landlock(Expected::NotRun(
+    "commands make no UNIX sockets there but pairs that are connected to each other",
+));
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Listens at an abstract name until it is told to stop, and says who came.
+const LISTEN: &str = "import os, socket, sys, time\n\
+    end = socket.socket(socket.AF_UNIX); end.bind('\\0' + sys.argv[1]); end.listen(); end.settimeout(0.05)\n\
+    pair = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); pair.bind('\\0' + sys.argv[1] + 'd'); pair.setblocking(False)\n\
+    open('listens', 'w').close()\n\
+    for _ in range(400):\n\
+    \x20   if os.path.exists('enough'): break\n\
+    \x20   try: end.accept(); print('GOT a connection', flush=True)\n\
+    \x20   except OSError: pass\n\
+    \x20   try: print('GOT', pair.recv(99), flush=True)\n\
+    \x20   except OSError: pass\n\
+    print('end')";
+/// Connects and sends there.
+const SEND: &str = "import socket, sys\n\
+    try: socket.socket(socket.AF_UNIX).connect('\\0' + sys.argv[1])\n\
+    except OSError as e: print(e)\n\
+    try: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'the secret', '\\0' + sys.argv[1] + 'd')\n\
+    except OSError as e: print(e)\n\
+    print('sent')";
+
+/// Has one run listen in `tree` while others send; what it says.
+fn listening(scene: &Scene<'_>, tree: &str, name: &str, senders: &[String]) -> String {
+    let client = scene.client();
+    for path in ["listens", "enough"] {
+        client.delete(format!("{tree}/file?path={path}"));
+    }
+    scene.put(tree, "listen.py", LISTEN);
+    let run = json!({"command": "python3", "args": ["listen.py", name], "exec_id": "listen"});
+    assert_eq!(client.post_json(format!("{tree}/exec?background=true"), &run).status, 201);
+    let begun = Instant::now();
+    while client.get(format!("{tree}/stat?path=listens")).status != 200 {
+        assert!(begun.elapsed() < PATIENCE, "it never listened");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for sender in senders {
+        scene.put(sender, "send.py", SEND);
+        let sent = scene.exec(sender, &json!({"command": "python3", "args": ["send.py", name]}));
+        assert!(sent.stdout().ends_with("sent\n"), "{:?}", sent.result);
+    }
+    scene.put(tree, "enough", "");
+    let ended = client.get(format!("{tree}/exec/listen?follow")).ok();
+    let told = ended["result"]["stdout"].as_str().unwrap().to_owned();
+    assert!(told.ends_with("end\n"), "{ended}");
+    told
+}
+
+fn abstract_names(scene: &Scene<'_>) -> Finding {
+    let control = scene.control();
+    // The control listens and sends in one run, in which an abstract name is reached.
+    scene.put(&control.workspace(), "both.py", format!(
+        "import subprocess, sys\nlisten, send = {LISTEN:?}, {SEND:?}\n\
+         one = subprocess.Popen([sys.executable, '-c', listen, 'both'], stdout=subprocess.PIPE, text=True)\n\
+         import os, time\nwhile not os.path.exists('listens'): time.sleep(0.01)\n\
+         subprocess.run([sys.executable, '-c', send, 'both'])\ntime.sleep(0.2)\nopen('enough', 'w').close()\nprint(one.communicate()[0])"
+    ));
+    let both = control.exec(&control.workspace(), &json!({"command": "python3", "args": ["both.py"]}));
+    assert!(
+        both.stdout().contains("GOT a connection") && both.stdout().contains("the secret"),
+        "{:?}",
+        both.result
+    );
+    let others = [control.workspace(), format!("/v1/sandbox/{}/other-agent", encoded(&scene.user))];
+    let told = listening(scene, &scene.workspace(), "secret-name", &others);
+    if told.contains("GOT") { Finding::Through(told) } else { Finding::Stopped }
+}
+
+/// A run takes an abstract name, and a program of the host asks for it.
+fn taking_names(scene: &Scene<'_>) -> Finding {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+    if scene.host().is_none() {
+        return Finding::Skipped("needs a program on the host of the service".into());
+    }
+    let name = format!("{}-taken", scene.canary());
+    let (tree, client) = (scene.workspace(), scene.client());
+    let mut reached = Vec::new();
+    for network in ["none", "proxy", "host"] {
+        scene.put(&tree, "listen.py", LISTEN);
+        for path in ["listens", "enough"] {
+            client.delete(format!("{tree}/file?path={path}"));
+        }
+        let id = format!("taken-{network}");
+        let run =
+            json!({"command": "python3", "args": ["listen.py", name], "exec_id": id, "network": network});
+        let begun = client.post_json(format!("{tree}/exec?background=true"), &run);
+        if begun.status == 501 {
+            continue;
+        }
+        assert_eq!(begun.status, 201, "{}", begun.json());
+        let since = Instant::now();
+        let listens = loop {
+            if client.get(format!("{tree}/stat?path=listens")).status == 200 {
+                break true;
+            }
+            if client.get(format!("{tree}/exec/{id}")).ok()["data"]["state"] == "ended"
+                || since.elapsed() > PATIENCE
+            {
+                break false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert!(listens || network == "host", "the control: it never listened with `{network}`");
+        if UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap()).is_ok() {
+            reached.push(network);
+        }
+        scene.put(&tree, "enough", "");
+        client.get(format!("{tree}/exec/{id}?follow")).ok();
+    }
+    if reached.is_empty() { Finding::Stopped } else { Finding::Through(format!("with network {reached:?}")) }
+}
+
+/// A command in a skill hands an open file and an open directory of it to another run, which holds on to them and goes on
+/// writing while the skill is left, mounted anew, changed, replaced and published.
+fn keeping_open(scene: &Scene<'_>) -> Finding {
+    let Some(mortal) = Mortal::of(scene, "[limits]\nviews = 1\n") else { return nothing_to_start() };
+    let (client, workspace, skill) = (&mortal.client, workspace_of(ATTACKER), skill_of(ATTACKER));
+    let exec = |tree: &str, more: &str, script: &str| {
+        let run = json!({"command": "python3", "args": ["-c", script], "exec_id": more});
+        client.post_json(format!("{tree}/exec{}", if more == "hold" { "?background=true" } else { "" }), &run)
+    };
+    let hold = "import os, socket, time\n\
+        end = socket.socket(socket.AF_UNIX); at = os.environ['HOME'] + '/s'\n\
+        try: os.unlink(at)\n\
+        except OSError: pass\n\
+        end.bind(at); end.listen()\n\
+        other = end.accept()[0]\n\
+        _, files, _, _ = socket.recv_fds(other, 9, 4)\n\
+        open('taken', 'w').close()\n\
+        for number in range(4000):\n\
+        \x20   for file in files:\n\
+        \x20       try: os.write(file, b'held\\n')\n\
+        \x20       except OSError: pass\n\
+        \x20       for name in ('made', '../made', '../../made', 'data.txt'):\n\
+        \x20           try: os.close(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, dir_fd=file)); open('made-it', 'w').close()\n\
+        \x20           except OSError: pass\n\
+        \x20           try: os.rename(name, 'renamed', src_dir_fd=file, dst_dir_fd=file); open('made-it', 'w').close()\n\
+        \x20           except OSError: pass\n\
+        \x20   time.sleep(0.005)";
+    assert_eq!(exec(&workspace, "hold", hold).status, 201);
+    let give = "import os, socket, time\n\
+        end = socket.socket(socket.AF_UNIX)\n\
+        for _ in range(400):\n\
+        \x20   try: end.connect(os.environ['HOME'] + '/s'); break\n\
+        \x20   except OSError: time.sleep(0.02)\n\
+        files = [os.open('own.txt', os.O_CREAT | os.O_RDWR | os.O_APPEND), os.open('.', os.O_RDONLY), os.open('data.txt', os.O_RDONLY)]\n\
+        socket.send_fds(end, [b'x'], files); print('given')";
+    let given = exec(&skill, "give", give).ok();
+    assert_eq!(given["data"]["stdout"], "given\n", "{given}");
+    let since = Instant::now();
+    while client.get(format!("{workspace}/stat?path=taken")).status != 200 {
+        assert!(since.elapsed() < PATIENCE, "the control: nothing was taken");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // The run that gave has ended; its view gives way to another skill's, and comes again.
+    let skills = format!("/v1/skills/{ATTACKER}/{AGENT}");
+    client.upload(&skills, "overlay", &skill_zip("other", &[("x", "1")]));
+    let line = |tree: &str, line: &str| {
+        let ran = client.post_json(format!("{tree}/exec"), &json!({ "shell": line })).ok();
+        format!("{}{}", ran["data"]["stdout"].as_str().unwrap(), ran["data"]["stderr"].as_str().unwrap())
+    };
+    let mut told = Vec::new();
+    for round in 0..4 {
+        told.push((line(&format!("{skills}/other"), "cat x"), "1".to_owned()));
+        client.put(format!("{skill}/raw/by-request"), format!("{round}")).ok();
+        told.push((
+            line(&skill, "cat by-request data.txt; echo by-run > by-run; cat by-run"),
+            format!("{round}baseline\nby-run\n"),
+        ));
+        told.push((client.text(&skill, "by-run"), "by-run\n".to_owned()));
+    }
+    client.post(format!("{skill}/reset"), "").ok();
+    told.push((line(&skill, "cat data.txt; ls -A | wc -l"), "baseline\n2\n".to_owned()));
+    let published = skill_zip(SKILL, &[("data.txt", "second\n")]);
+    let publishing =
+        client.try_upload(&format!("/v1/skills/{VICTIM}/{AGENT}"), "baseline", &published).status;
+    told.push((line(&skill_of(VICTIM), "cat data.txt"), "second\n".to_owned()));
+    told.push((line(&skill, "cat data.txt"), "second\n".to_owned()));
+    let still = client.get(format!("{workspace}/exec/hold")).ok()["data"]["state"].clone();
+    assert_eq!(still, "running", "the control: it holds no more");
+    let wrote = client.get(format!("{workspace}/stat?path=made-it")).status == 200;
+    client.delete(format!("{workspace}/exec/hold")).ok();
+    let wrong: Vec<_> = told.iter().filter(|(found, expected)| found != expected).collect();
+    if publishing != 200 || !wrong.is_empty() {
+        return Finding::Through(format!("publishing: {publishing}; {wrong:?}"));
+    }
+    if wrote {
+        Finding::Through("names were made in the skill from the workspace".into())
+    } else {
+        Finding::Stopped
+    }
+}
