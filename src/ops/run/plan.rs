@@ -85,6 +85,7 @@ impl Service {
             attachments: Vec::new(),
             leases: Vec::new(),
             recurs: false,
+            allowed: None,
             program: checked.program,
             arguments: checked.args,
             environment,
