@@ -18,6 +18,7 @@
 //! moved |
 //! | [`head`], [`request`], [`body`] | reading a request so that no server can read it differently |
 //! | [`target`], [`address`], [`rules`] | judging it |
+//! | [`hosts`] | the hosts of single agents |
 //! | [`names`], [`route`] | resolving and connecting |
 //! | [`relay`], [`forward`] | moving bytes |
 //! | [`refusal`] | every way to say no |
@@ -28,6 +29,7 @@ mod body;
 mod connection;
 mod forward;
 mod head;
+mod hosts;
 mod meter;
 mod names;
 mod pass;
@@ -44,6 +46,7 @@ mod share;
 mod target;
 
 pub use head::HEAD_BYTES_MAX;
+pub use hosts::Hosts;
 pub use names::{Resolve, SystemResolver};
 pub use pass::{Account, Pass, Who};
 pub use pattern::{Pattern, PatternError};
