@@ -107,11 +107,11 @@ pub(in crate::http) async fn upload(
         Scope::Baseline => format!("baseline/{}", skills.agent),
         Scope::Overlay => format!("overlay/{}/{}", skills.user, skills.agent),
     };
-    let SkillsRequest { user, agent, .. } = skills;
+    let SkillsRequest { user, agent, subject, .. } = skills;
     let uploaded = if query.dry_run {
         app.service.rehearse_upload(scope, user, agent, charset, archives).await?
     } else {
-        app.service.upload(scope, user, agent, charset, archives).await?
+        app.service.upload(subject, scope, user, agent, charset, archives).await?
     };
     answer(scope, query.dry_run, &place, uploaded)
 }
