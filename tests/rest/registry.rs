@@ -1,5 +1,6 @@
 //! The registry: it has exactly what is published, after every kind of change and after damage to its file.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -154,6 +155,33 @@ fn who_called_is_written_down_whichever_user_the_request_names() {
     of("laptop").post(tried, described("s", "tried")).ok();
     of("laptop").try_upload(&skills("bob", "a"), "overlay", &described("s", "x")).refused(404, "not_found");
     assert_eq!(rows(&ops), before);
+    let dry: Vec<Value> =
+        audited(&service.root).into_iter().filter(|record| record["dry_run"] == true).collect();
+    assert_eq!(dry.len(), 1, "{dry:?}");
+    assert_eq!((&dry[0]["token"], &dry[0]["outcome"]), (&json!("laptop"), &json!("ok")));
+}
+
+#[test]
+fn a_dry_run_that_is_refused_is_on_record_as_one_too() {
+    let service = Service::start();
+    let upload = format!("{}/upload?dry_run=true", skills("u", "a"));
+    service.client.post(&upload, b"no archive").refused(422, "bad_archive");
+    service.client.post(upload.replace("true", "false"), b"no archive").refused(422, "bad_archive");
+    let records = audited(&service.root);
+    let told: Vec<bool> = records
+        .iter()
+        .filter(|record| record["outcome"] == "bad_archive")
+        .map(|record| record["dry_run"] == true)
+        .collect();
+    assert_eq!(told, [true, false], "{records:#?}");
+}
+
+/// The records of the audit log.
+fn audited(root: &Path) -> Vec<Value> {
+    let files = std::fs::read_dir(root.join(".filesecbox/audit")).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|end| end == "jsonl"));
+    let texts: Vec<String> = files.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    texts.iter().flat_map(|text| text.lines()).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
