@@ -32,7 +32,7 @@ use crate::layers::tree::Tree;
 use crate::layers::union::Union;
 use crate::layers::view::LiveOptions;
 use crate::layout;
-use crate::stat::Kind;
+use crate::stat::{Kind, Owner, Stat};
 
 /// Entries of the service's own directory, of which it makes some twenty.
 const OWN_ENTRIES_MAX: usize = 1000;
@@ -227,6 +227,25 @@ impl Store {
     /// what that command sees.
     pub(crate) fn tree(&self, id: &TreeId) -> Result<Box<dyn Tree>> {
         match id {
+    /// Who owns an entry of the tree `id`, as commands see it.
+    ///
+    /// A skill is stored as the service's own; commands see it through a mount, or in a copy, where it is theirs.
+    #[must_use]
+    pub fn owner_seen(&self, id: &TreeId, stat: &Stat) -> Owner {
+        let service = rustix::process::geteuid().as_raw();
+        let (sandbox, superuser) = match (self.owner(id), id) {
+            (Some(owner), TreeId::Workspace(..)) => (Some(owner), 0),
+            // The service and the owner change places there.
+            (Some(owner), TreeId::Skill(..)) => (Some(service), owner),
+            (None, _) => (Some(service).filter(|service| *service != 0), 0),
+        };
+        match stat.owner {
+            owner if sandbox == Some(owner) => Owner::Sandbox,
+            owner if owner == superuser => Owner::Root,
+            _ => Owner::Nobody,
+        }
+    }
+
             TreeId::Skill(user, agent, skill) => {
                 let mut union = self.union(user, agent, skill, None)?;
                 union.seat = self.views().and_then(|views| views.sit_in_older(id));
