@@ -27,6 +27,7 @@ pub mod stat;
 pub mod version;
 pub mod workspaces;
 
+pub use core::allowances::Allowance;
 pub use core::open::Recovery;
 pub use core::spool::{self, Spool};
 pub use core::store::{Options, Store};

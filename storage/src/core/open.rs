@@ -11,6 +11,7 @@ use policy::{RelPath, TreeId};
 use rustix::fs::FlockOperation;
 
 use crate::core::accounts::Accounts;
+use crate::core::allowances::Allowances;
 use crate::core::flights::Flights;
 use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
@@ -30,6 +31,7 @@ use crate::layers::stage::Stage;
 use crate::layers::trash::{Closing, TrashCan};
 use crate::layers::view::workplace;
 use crate::layout;
+use crate::stat::Use;
 use crate::version;
 
 /// How often and how long a start waits for a former service to let go of the store.
@@ -72,7 +74,8 @@ impl Store {
             }
         }
         let open = |directory: &str| root.open_dir(&RelPath::parse(directory)?);
-        let (names, accounts) = (Arc::new(Names::new()?), Arc::new(Accounts::new()));
+        let all_of_user = Use { bytes: options.disk.user_bytes, files: options.disk.user_files };
+        let (names, accounts) = (Arc::new(Names::new()?), Arc::new(Accounts::new(all_of_user)));
         let doubted = Arc::clone(&accounts);
         let doubt = Arc::new(move |id: &TreeId| doubted.doubt(id));
         let (projects, kernel_quotas) =
@@ -133,6 +136,7 @@ impl Store {
                 locks: Locks::new(),
                 options,
                 accounts,
+                allowances: Allowances::default(),
                 flights: Flights::default(),
                 salt,
                 occupants: Occupants::default(),

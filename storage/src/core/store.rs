@@ -12,6 +12,7 @@ use policy::{
 };
 
 use crate::core::accounts::Accounts;
+use crate::core::allowances::Allowances;
 use crate::core::copies::Copies;
 use crate::core::flights::Flights;
 use crate::core::lock::Locks;
@@ -97,6 +98,8 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     /// The known use of trees.
     pub(crate) accounts: Arc<Accounts>,
+    /// What the trees of single agents may take.
+    pub(crate) allowances: Allowances,
     /// The bytes of each user in flight.
     pub(crate) flights: Flights,
     /// Who is in which sandbox.
@@ -221,12 +224,6 @@ impl Store {
         self.inner.options.separate_owners.then(|| layout::owner(&self.inner.salt, id.user(), id.agent()))
     }
 
-    /// The tree `id` as it is to be read. The caller holds it as it is.
-    ///
-    /// A workspace that was never written to is not there. A skill in which a command runs over a former baseline is
-    /// what that command sees.
-    pub(crate) fn tree(&self, id: &TreeId) -> Result<Box<dyn Tree>> {
-        match id {
     /// Who owns an entry of the tree `id`, as commands see it.
     ///
     /// A skill is stored as the service's own; commands see it through a mount, or in a copy, where it is theirs.
@@ -246,6 +243,12 @@ impl Store {
         }
     }
 
+    /// The tree `id` as it is to be read. The caller holds it as it is.
+    ///
+    /// A workspace that was never written to is not there. A skill in which a command runs over a former baseline is
+    /// what that command sees.
+    pub(crate) fn tree(&self, id: &TreeId) -> Result<Box<dyn Tree>> {
+        match id {
             TreeId::Skill(user, agent, skill) => {
                 let mut union = self.union(user, agent, skill, None)?;
                 union.seat = self.views().and_then(|views| views.sit_in_older(id));

@@ -9,6 +9,7 @@ use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
 use crate::core::lock::TreeWrite;
 use crate::core::store::Store;
+use crate::core::usage::Admitted;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -78,6 +79,8 @@ struct Draft<'a> {
     published: Vec<Published>,
     /// One for each step of the transaction, in its order.
     changes: Vec<Change>,
+    /// The room that was promised to its user, until everything is in its place.
+    admitted: Vec<Admitted>,
 }
 
 /// What the steps of a publication leave to be done after the last one.
@@ -156,8 +159,8 @@ impl Store {
     ) -> Result<Draft<'a>> {
         self.admit_space()?;
         let transaction = Transaction::begin_publication(&self.inner.stage)?;
-        let (published, changes) = (Vec::new(), Vec::new());
-        let mut draft = Draft { store: self, by, user, agent, transaction, published, changes };
+        let (published, changes, admitted) = (Vec::new(), Vec::new(), Vec::new());
+        let mut draft = Draft { store: self, by, user, agent, transaction, published, changes, admitted };
         for skill in skills {
             draft.build(scope, skill, fill)?;
         }
@@ -177,7 +180,7 @@ impl Store {
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Publication> {
-        let Draft { transaction, published, changes, .. } =
+        let Draft { transaction, published, changes, admitted, .. } =
             self.draft_skills(over.by, scope, user, agent, skills, fill)?;
         if changes.is_empty() {
             return Ok(Publication { skills: published, leftovers: Leftovers::default() });
@@ -195,6 +198,7 @@ impl Store {
                 return Err(error);
             }
         }
+        drop(admitted);
         let Applied { detached, promoter } = applied;
         if let Some((alone, id)) = promoter {
             // Its changes belong to all users now. A step that fails is settled later: the changes are published.
@@ -415,9 +419,9 @@ impl Draft<'_> {
         dir.set_attribute(OPAQUE, b"y")?;
         let replaced = self.store.overlay_has(self.user, self.agent, skill)?;
         let tree = TreeId::Skill(self.user.clone(), self.agent.clone(), skill.clone());
-        let mut counter = self.store.counter();
+        let mut counter = self.store.counter_of(&tree);
         counter.tree(&dir)?;
-        self.store.admit_whole(&tree, counter.end().taken)?;
+        self.admitted.push(self.store.admit_whole(&tree, counter.end().taken)?);
         self.transaction.place(Destination::overlay(&tree)?)?;
         self.changes.push(Change::Overlay(tree.clone()));
         let mut base = self.transaction.dir().create_file(&self.transaction.next_name(), 0o600)?;

@@ -131,7 +131,7 @@ impl Store {
                     }
                     Status::OutOfSync | Status::Modified | Status::LocalOnly => {}
                 }
-                let _flight = self.admit_promotion(user, skill, &layers)?;
+                let _flight = self.admit_promotion(id, skill, &layers)?;
                 copy_tree(&layers, into, None, DEPTH_MAX)?;
                 merged_with.set(self.baseline_version(agent, skill)?);
                 Ok(None)
@@ -140,21 +140,22 @@ impl Store {
 
     /// Refuses to copy what a user sees of a skill when the user's own part of it, every name by itself, is more than a
     /// tree may take, or than the user may have on the way: a copy shares nothing.
-    fn admit_promotion(&self, user: &UserId, skill: &SkillId, from: &Layers) -> Result<Flight> {
+    fn admit_promotion(&self, id: &TreeId, skill: &SkillId, from: &Layers) -> Result<Flight> {
         let taken = taken_by_copy(from, None, self.options().files.tree_entries)?;
-        let (own, limits) = (taken.of_upper, self.disk_limits());
+        let (own, limits) = (taken.of_upper, self.limits_of(id));
+        let [of_bytes, of_files] = self.settings_of(id);
         let quota = |setting, unit, limit, needs: u64| {
             let tree = format!("what the user changed in `{skill}`, every name by itself,");
             Err(Error::Quota { tree, setting, unit, used: 0, limit, needs })
         };
         if own.bytes > limits.bytes {
-            return quota("limits.disk.bytes", "bytes", limits.bytes, own.bytes);
+            return quota(of_bytes, "bytes", limits.bytes, own.bytes);
         }
         if own.files > limits.files {
-            return quota("limits.disk.files", "files", limits.files, own.files);
+            return quota(of_files, "files", limits.files, own.files);
         }
         self.admit_space_for(taken.all.bytes)?;
-        let mut flight = self.flight(user);
+        let mut flight = self.flight(id.user());
         flight.take(own.bytes)?;
         Ok(flight)
     }
