@@ -12,6 +12,7 @@ pub(crate) mod lock;
 pub(crate) mod mount_points;
 pub(crate) mod occupants;
 pub mod open;
+pub mod policies;
 pub(crate) mod snapshot_locks;
 pub mod spool;
 pub mod store;

@@ -1,10 +1,11 @@
-//! Agents with which a user has anything.
+//! Agents: those with which a user has anything, and what was set for each.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
 use policy::{AgentId, RelPath, UserId};
 
+use crate::core::policies::AgentPolicies;
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
@@ -34,6 +35,26 @@ impl Store {
             }
         }
         Ok(agents)
+    }
+
+    /// Reads what was set for agents.
+    ///
+    /// # Errors
+    /// [`Error::TooManyEntries`], [`Error::Io`].
+    pub fn agent_policies(&self) -> Result<AgentPolicies> {
+        self.inner.policies.read()
+    }
+
+    /// Keeps what was set for an agent, or forgets it. After this it is on the disk.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::TooManyEntries`] when too many agents have one; [`Error::Full`], [`Error::NoSpace`],
+    /// [`Error::Io`].
+    pub fn keep_agent_policy(&self, agent: &AgentId, text: Option<&str>) -> Result<()> {
+        if text.is_some() {
+            self.admit_space()?;
+        }
+        self.inner.policies.keep(agent, text)
     }
 
     pub(crate) fn places(&self) -> Result<Vec<Dir>> {

@@ -16,6 +16,7 @@ use crate::core::flights::Flights;
 use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
+use crate::core::policies::Policies;
 use crate::core::snapshot_locks::SnapshotLocks;
 use crate::core::store::{Inner, Options, Store};
 use crate::core::uptime::Uptime;
@@ -84,6 +85,11 @@ impl Store {
         let closing = Closing(trash.clone());
         let key: record::Key = secret(&own, layout::RECORD_KEY)?;
         let records = Records::new(open(layout::JOURNAL)?, open(layout::REFUSED)?, key, options.durability);
+        // Another key, so that no record of a change is one of a policy, whatever its name.
+        let of_policies = *blake3::keyed_hash(&key, layout::POLICIES.as_bytes()).as_bytes();
+        let refused = open(layout::REFUSED)?;
+        let policies = Records::new(open(layout::POLICIES)?, refused, of_policies, options.durability);
+        let policies = Policies::new(policies);
         let stage = Stage::new(open(layout::STAGE)?, names, trash, records, projects, options.durability);
         let views = open(layout::VIEWS)?;
         let uppers = workplace::wait_for_former(&views)?;
@@ -137,6 +143,7 @@ impl Store {
                 options,
                 accounts,
                 allowances: Allowances::default(),
+                policies,
                 flights: Flights::default(),
                 salt,
                 occupants: Occupants::default(),

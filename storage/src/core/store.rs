@@ -18,6 +18,7 @@ use crate::core::flights::Flights;
 use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
+use crate::core::policies::Policies;
 use crate::core::snapshot_locks::SnapshotLocks;
 use crate::core::uptime::Uptime;
 use crate::core::uses::Uses;
@@ -100,6 +101,8 @@ pub(crate) struct Inner {
     pub(crate) accounts: Arc<Accounts>,
     /// What the trees of single agents may take.
     pub(crate) allowances: Allowances,
+    /// What was set for single agents.
+    pub(crate) policies: Policies,
     /// The bytes of each user in flight.
     pub(crate) flights: Flights,
     /// Who is in which sandbox.
