@@ -241,11 +241,7 @@ pub async fn serve_egress(egress: Arc<Egress>, launcher: Arc<Launcher>, stop: Ca
 }
 
 /// Serves the proxy on one connection of a command without a network namespace.
-async fn serve_connection(
-    egress: Arc<Egress>,
-    connection: exec::ProxyConnection,
-    stop: CancellationToken,
-) {
+async fn serve_connection(egress: Arc<Egress>, connection: exec::ProxyConnection, stop: CancellationToken) {
     let exec::ProxyConnection { owner, stream } = connection;
     let (user, agent) = (owner.user.as_str().to_owned(), owner.agent.as_str().to_owned());
     let account = Account { user: owner.user, agent: owner.agent };
