@@ -207,9 +207,11 @@ fn raise_open_files() {
     }
 }
 
-/// Serves the proxy in each network namespace of a user and agent, and lets idle ones go, until `stop`.
+/// Serves the proxy in each network namespace of a user and agent, and to commands without one, and lets idle namespaces
+/// go, until `stop`.
 pub async fn serve_egress(egress: Arc<Egress>, launcher: Arc<Launcher>, stop: CancellationToken) {
     let mut listeners = launcher.listeners();
+    let mut connections = launcher.proxy_connections();
     let mut round = tokio::time::interval(NETWORK_ROUND);
     round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let launcher = Arc::downgrade(&launcher);
@@ -224,6 +226,10 @@ pub async fn serve_egress(egress: Arc<Egress>, launcher: Arc<Launcher>, stop: Ca
                 }
                 None => break,
             },
+            Some(connection) = connections.recv() => {
+                let (egress, stop) = (Arc::clone(&egress), stop.child_token());
+                serving.spawn(serve_connection(egress, connection, stop));
+            }
             _ = round.tick() => match launcher.upgrade() {
                 Some(launcher) => launcher.let_idle_networks_go(),
                 None => break,
@@ -232,6 +238,16 @@ pub async fn serve_egress(egress: Arc<Egress>, launcher: Arc<Launcher>, stop: Ca
     }
     serving.close();
     serving.wait().await;
+}
+
+/// Serves the proxy on one connection of a command without a network namespace.
+async fn serve_connection(egress: Arc<Egress>, connection: exec::ProxyConnection, stop: CancellationToken) {
+    let exec::ProxyConnection { owner, stream } = connection;
+    let (user, agent) = (owner.user.as_str().to_owned(), owner.agent.as_str().to_owned());
+    let account = Account { user: owner.user, agent: owner.agent };
+    if let Err(error) = egress.serve_connection(stream, account, stop).await {
+        tracing::warn!(%error, user, agent, "failed to serve a connection to the egress proxy: it is closed");
+    }
 }
 
 /// Serves the proxy in one network namespace until that is gone or `stop`.

@@ -32,9 +32,9 @@ pub enum ServeError {
     /// Commands cannot be run, or not as safely as demanded.
     #[error("commands cannot be run here: {0}")]
     Exec(#[from] exec::Error),
-    /// The configuration demands the proxy for commands, which needs a network of their own.
+    /// The configuration demands the proxy for commands, and nothing here would keep them to it.
     #[error(
-        "the configuration's `commands.network = \"proxy\"` needs tier `namespaces`, which this host does not grant \
+        "the configuration's `commands.network = \"proxy\"` needs a host that can keep commands to the proxy \
          ({reason}): leave it out, or say \"none\" or \"host\""
     )]
     NoProxy {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,6 +20,28 @@ const CROWD: u32 = 16;
 const CROWD_PAUSE: Duration = Duration::from_millis(5);
 
 impl Egress {
+    /// Serves one connection of a command of `account`, which has come on another way than through a listener, to its end
+    /// or until `stop`.
+    ///
+    /// # Errors
+    /// `stream` cannot be waited for (epoll(7)).
+    pub async fn serve_connection(
+        self: &Arc<Self>,
+        stream: std::net::TcpStream,
+        account: Account,
+        stop: CancellationToken,
+    ) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        let arrival = self.pending.arrive(Some(&account.user));
+        let stream = TcpStream::from_std(stream)?;
+        let connection = Connection::new(Arc::clone(self), Some(Arc::new(account)), stream);
+        tokio::select! {
+            () = connection.serve(arrival) => {}
+            () = stop.cancelled() => {}
+        }
+        Ok(())
+    }
+
     /// Accepts connections until `stop`, then ends those that are open.
     ///
     /// `listener` listens on [`super::ADDRESS`], in the network namespace of the commands of `account`, whose tokens alone

@@ -32,9 +32,12 @@ pub enum Error {
         /// The owner of the tree.
         uid: u32,
     },
-    /// There is no network in which the proxy could be reached.
-    #[error("network `proxy` needs tier `namespaces`, which this host does not grant: ask for `none`")]
-    NoProxy,
+    /// Nothing here keeps a command to the proxy.
+    #[error("this host cannot keep a command to the egress proxy ({reason}): ask for network `none`")]
+    NoProxy {
+        /// The missing grant.
+        reason: String,
+    },
     /// Runs live in no networks of their own, so that nothing of theirs listens.
     #[error(
         "nothing can listen here, because commands have no network of their own ({reason}): ports need tier \

@@ -46,6 +46,7 @@ pub use service::run::output::unfinished_character;
 pub use service::run::result::{Encoding, ExecResult, ForeignResult};
 pub use service::run::spec::{Halt, RunSpec};
 pub use step::Step;
+pub use supervisor::ProxyConnection;
 pub use sys::{return_large_allocations, watch as watch_descriptor};
 pub use tier::{Enforcement, Isolation, Layer, MemoryBound, Network, Tier};
 pub use walls::programs::{ALIASES, Allowed, Programs, SEARCH_PATH, Whitelist};

@@ -53,7 +53,8 @@ pub enum Network {
     /// their own network; elsewhere there is no socket but `socketpair`.
     #[default]
     None,
-    /// The same, and the egress proxy, and through it what the proxy lets pass. Needs tier [`Tier::Namespaces`].
+    /// The same, and the egress proxy, and through it what the proxy lets pass. Below tier [`Tier::Namespaces`] the service
+    /// makes the connections of the run, for which the kernel needs seccomp's notifications (Linux 5.9).
     Proxy,
     /// Every address that the host reaches, unfiltered, over TCP and UDP. The service's own ports are within reach too.
     Host,

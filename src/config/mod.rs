@@ -116,7 +116,7 @@ pub struct Commands {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
-    /// `proxy` where commands have a network of their own, `none` elsewhere.
+    /// `proxy` where commands can be kept to it, `none` elsewhere.
     #[default]
     Auto,
     /// Nothing.

@@ -357,7 +357,7 @@ impl From<exec::Error> for Problem {
             E::Unsupported { wanted, granted, .. } => Self::new(Code::Unsupported, message)
                 .with("wanted", wanted.to_string())
                 .with("granted", granted.to_string()),
-            E::ProgramMissing { .. } | E::NoProxy | E::NoPorts { .. } => {
+            E::ProgramMissing { .. } | E::NoProxy { .. } | E::NoPorts { .. } => {
                 Self::new(Code::Unsupported, message)
             }
             E::ProgramNotAllowed { .. } => Self::new(Code::CommandNotAllowed, message),

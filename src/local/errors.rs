@@ -106,7 +106,7 @@ fn of_storage(error: &storage::Error) -> ErrorKind {
 fn of_exec(error: &exec::Error) -> ErrorKind {
     use exec::Error as E;
     match error {
-        E::Unsupported { .. } | E::ProgramMissing { .. } | E::NoProxy => ErrorKind::Unsupported,
+        E::Unsupported { .. } | E::ProgramMissing { .. } | E::NoProxy { .. } => ErrorKind::Unsupported,
         E::ProgramNotAllowed { .. } | E::Directory { .. } => ErrorKind::NotFound,
         E::TooLarge { .. } => ErrorKind::TooLarge,
         E::Unpassable { .. } => ErrorKind::Invalid,

@@ -1,5 +1,6 @@
 //! A backend that lies, talks too much, hangs and panics: attacks on the service that asks it.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -21,7 +22,8 @@ const TREE: &str = "/v1/sandbox/victim/hostile";
 /// Longer than a refusal is waited for where events are read.
 const LATE: Duration = Duration::from_millis(1500);
 
-/// What it does follows from the name of the file, or of the program.
+/// What it does follows from the name of the file, or of the program. It panics without the panic hook, whose report
+/// would hide the failure of another test.
 #[derive(Debug)]
 struct Hostile {
     /// A path of the host, which it tells whenever it can.
@@ -97,14 +99,14 @@ impl Sandbox for Hostile {
         let Program::Argv { program, .. } = &spec.program else { std::future::pending().await };
         let much = Bytes::from(vec![b'x'; 20 << 20]);
         match program.as_str() {
-            "panic" => panic!("as it was told to"),
+            "panic" => resume_unwind(Box::new("as it was told to")),
             "late" => {
                 tokio::time::sleep(LATE).await;
                 Err(Error::new(ErrorKind::NotFound, "exec", format!("nothing at {}", self.workspace)))
             }
             "late-panic" => {
                 tokio::time::sleep(LATE).await;
-                panic!("as it was told to")
+                resume_unwind(Box::new("as it was told to"))
             }
             word if kind(word).is_some() => Err(self.failure(kind(word).unwrap(), &self.workspace)),
             _ => Ok(ExecResult {
@@ -149,7 +151,7 @@ impl Sandbox for Hostile {
         match path.file_name().unwrap() {
             // Not the second, if there is one.
             "hasty" | "new" => body.next().await.unwrap().map(drop),
-            "panic" => panic!("as it was told to"),
+            "panic" => resume_unwind(Box::new("as it was told to")),
             name => Err(self.failure(kind(name).unwrap_or(ErrorKind::NotFound), path)),
         }
     }

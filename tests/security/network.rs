@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::time::{Duration, Instant};
 
 use crate::attack::{Attack, Prey};
-use crate::expectation::{Expectations, Expected, Finding};
+use crate::expectation::Finding;
 use crate::payload::{self, Mode};
 use crate::scene::Scene;
 
@@ -23,16 +23,14 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::payload("network.py", "reaching_the_metadata_address"),
     Attack::payload("network.py", "opening_unusual_sockets"),
     Attack::driven("listening_for_others", listening),
-    Attack::driven("reaching_the_host_through_the_proxy", through_the_proxy).expecting(WITH_A_PROXY),
+    Attack::driven("reaching_the_host_through_the_proxy", through_the_proxy),
     Attack::hunting("network.py", "using_the_proxy_without_a_token", |scene| {
         scene.stage.has_proxy.then(Prey::default)
-    })
-    .expecting(WITH_A_PROXY),
+    }),
+    Attack::driven("leaving_by_other_ways_than_connecting", other_ways),
+    Attack::payload("network.py", "learning_the_addresses_of_the_host"),
     Attack::payload("network.py", "using_descriptors_that_were_left_open"),
 ];
-
-const WITH_A_PROXY: Expectations =
-    Expectations::WALLED.landlock(Expected::NotRun("the proxy needs tier `namespaces`"));
 
 /// No connection may have come, even when the payload reports nothing.
 fn judge<T>(finding: Finding, accepted: std::io::Result<T>) -> Finding {
@@ -52,6 +50,17 @@ fn evil(told: impl Into<String>) -> Prey {
 }
 
 fn connecting_to_a_port(scene: &Scene<'_>) -> Finding {
+    if scene.host().is_none() {
+        return needs_host();
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    judge(payload::hunt(scene, "network.py", &evil(port.to_string())), listener.accept())
+}
+
+/// The payload has what it needs to get a connection to the proxy, and tries to have it end at a listener of the host.
+fn other_ways(scene: &Scene<'_>) -> Finding {
     if scene.host().is_none() {
         return needs_host();
     }

@@ -4,23 +4,24 @@
 //! that a sandbox which starts nothing does not look perfectly safe, and some that must fail.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::unistd::{Gid, Uid, chown};
 use policy::attachment::{HOME, Role};
-use policy::{RunLimits, View};
+use policy::{AgentId, RunLimits, UserId, View};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::service::enforcement::Circumstances;
 use crate::service::launcher::Launcher;
 use crate::service::mounts::Attachment;
-use crate::service::networks::RunNetwork;
+use crate::service::networks::{NetworkOwner, RunNetwork};
 use crate::service::run::result::ExecResult;
 use crate::service::run::spec::RunSpec;
+use crate::supervisor::ProxyConnection;
 use crate::tier::{Enforcement, Layer, Network};
 use crate::walls::landlock::open_path;
 use crate::wire::Reach;
@@ -128,12 +129,45 @@ impl Launcher {
                 self.distrust(format!("the attempt to {} went wrong: {}", canary.attempt, canary.outcome));
             }
         }
+        self.probe_proxy(&cage).await?;
         self.require(self.config.isolation.minimum)?;
         Ok(HostReport {
             enforcement: self.usual(owner),
             canaries,
             missing_programs: self.programs().missing().into_iter().map(str::to_owned).collect(),
         })
+    }
+
+    /// Connects a command to the egress proxy, where the service makes the connections of commands: it must be able to
+    /// look into processes of the command's uid. Without bash, which can connect by itself, the first command shows it.
+    async fn probe_proxy(self: &Arc<Self>, cage: &Cage) -> Result<(), Error> {
+        let Some(port) = self.config.proxy_port else { return Ok(()) };
+        if self.mounts() || self.without_proxy().is_some() || self.programs().file("bash").is_err() {
+            return Ok(());
+        }
+        let mut connections = self.proxy_connections();
+        let mut spec = self.spec(cage, &format!("exec 3<>/dev/tcp/127.0.0.1/{port} && cat <&3"))?;
+        spec.program = "bash".to_owned();
+        spec.network = Network::Proxy;
+        let owner = (UserId::parse("probe"), AgentId::parse("probe"));
+        let (Ok(user), Ok(agent)) = owner else { return Ok(()) };
+        spec.network_of = Some(NetworkOwner { user, agent });
+        let greet = async {
+            if let Some(ProxyConnection { mut stream, .. }) = connections.recv().await {
+                // A few bytes, for which every buffer has room.
+                let _ = stream.write_all(b"ok");
+            }
+            std::future::pending().await
+        };
+        let result = tokio::select! {
+            result = self.run(spec) => result?,
+            () = greet => return Ok(()),
+        };
+        if result.stdout != "ok" {
+            let said = result.stderr.trim();
+            self.cannot_connect(format!("an attempt to connect a command to the proxy said `{said}`"));
+        }
+        Ok(())
     }
 
     fn usual(&self, owner: Option<u32>) -> Enforcement {
@@ -174,6 +208,11 @@ impl Launcher {
     }
 
     async fn try_out(self: &Arc<Self>, cage: &Cage, script: &str) -> Result<ExecResult, Error> {
+        self.run(self.spec(cage, script)?).await
+    }
+
+    /// A run of `script` in the tree of `cage`.
+    fn spec(&self, cage: &Cage, script: &str) -> Result<RunSpec, Error> {
         let mounted = self.mounts();
         let view = View {
             tree: if mounted { policy::tree::WORKSPACE.into() } else { cage.tree.clone() },
@@ -199,7 +238,7 @@ impl Launcher {
         spec.environment = vec![("PATH".to_owned(), self.path_variable())];
         spec.timeout = TIMEOUT;
         spec.limits = RunLimits { output_bytes: 4096, ..RunLimits::default() };
-        self.run(spec).await
+        Ok(spec)
     }
 
     fn path_variable(&self) -> String {

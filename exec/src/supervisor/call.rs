@@ -17,6 +17,19 @@ pub(super) enum Call {
     Change(Change),
     /// Send a signal, or have those of a descriptor sent.
     Signal(Receiver),
+    /// Connect a socket.
+    Connect(Peer),
+}
+
+/// The socket that the caller connects, and where the address of its peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    /// The caller's descriptor.
+    pub(super) socket: i32,
+    /// Where the address lies in the caller's memory.
+    pub(super) address: u64,
+    /// How many bytes it has there, as the caller says.
+    pub(super) length: i32,
 }
 
 /// The processes that are to get a signal.
@@ -108,6 +121,9 @@ impl Call {
         let owner = |uid, gid| Attribute::Owner { uid: low(uid), gid: low(gid) };
         let (object, attribute) = match number {
             libc::SYS_clone => return Ok(Self::Fork),
+            libc::SYS_connect => {
+                return Ok(Self::Connect(Peer { socket: int(first), address: second, length: int(third) }));
+            }
             libc::SYS_kill => return Ok(Self::Signal(Receiver::of(int(first)))),
             libc::SYS_fcntl if low(second) == F_SETOWN => return Ok(Self::Signal(Receiver::of(int(third)))),
             // `F_SETOWN_EX` has the receiver behind a pointer, which the caller can change after a look.
@@ -237,6 +253,15 @@ mod tests {
         assert_eq!(read(libc::SYS_tgkill, [7, 8, 9, 0, 0, 0]), thread);
         assert_eq!(read(libc::SYS_fcntl, [3, 8, 7, 0, 0, 0]), thread);
         assert_eq!(read(libc::SYS_fcntl, [3, 15, 7, 0, 0, 0]), Err(Errno::PERM));
+    }
+
+    #[test]
+    fn a_connection_names_its_socket_and_its_address() {
+        let peer = Peer { socket: 5, address: 1 << 40, length: 16 };
+        assert_eq!(
+            read(libc::SYS_connect, [5 | 7 << 32, 1 << 40, 16 | 9 << 32, 0, 0, 0]),
+            Ok(Call::Connect(peer))
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The supervisor of one run that shares the uid of the service: it answers the system calls that a uid of the run's
-//! own would confine.
+//! The supervisor of one run that sees the host's root: it answers the system calls that neither Landlock nor the uid of
+//! the run confines.
 //!
+//! **A run that shares the uid of the service.**
 //! Landlock mediates neither the calls that change the mode, the owner or the times of a file, nor those that make
 //! processes, nor, before Linux 6.12, those that send signals. A run with the service's uid could close any directory of
 //! the service with the first, keep every other run from forking with the second, and end the service with the third. So
@@ -14,6 +15,11 @@
 //!   that ended between the look and the kernel's act would have to have its number taken by another at once, after all
 //!   other numbers were given out.
 //!
+//! **A run that may reach the egress proxy.** Landlock would let it connect to a port, of any machine. So
+//! * connecting is *done by this thread*, with two ends of a connection of its own over the loopback interface: one gets
+//!   into the place of the caller's socket, the other goes to the proxy as that user's and agent's. There is no address
+//!   at which another program of the host finds the proxy.
+//!
 //! Each run has a supervisor of its own, one thread of the service with a low priority, so that a run which floods it
 //! waits for itself. The thread ends with the last process of the run. If it dies with the service, the kernel answers
 //! `ENOSYS`.
@@ -24,6 +30,8 @@
 //! | [`target`] | the thread that makes it: its memory, its directories |
 //! | [`beneath`] | opening what it names, beneath the run's own directories |
 //! | [`forks`] | how many processes the run has |
+//! | [`proxy`] | connecting it to the egress proxy |
+//! | [`pair`] | both ends of a TCP connection |
 //!
 //! # References
 //! seccomp_unotify(2), openat2(2), proc_pid_mem(5).
@@ -31,6 +39,8 @@
 mod beneath;
 mod call;
 mod forks;
+mod pair;
+mod proxy;
 mod target;
 
 use std::io;
@@ -39,8 +49,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use self::beneath::Grounds;
-use self::call::{Attribute, Call, Change, Object, Receiver};
+use self::call::{Attribute, Call, Change, Object, Peer, Receiver};
 use self::forks::Forks;
+pub(crate) use self::pair::tcp_pair;
+use self::proxy::Connector;
+pub use self::proxy::ProxyConnection;
+pub(crate) use self::proxy::ProxyLink;
 use self::target::Target;
 use crate::sys::{self, Answer, Notification};
 
@@ -56,6 +70,10 @@ pub(crate) struct Supervised {
     pub(crate) own: Vec<OwnedFd>,
     /// Processes and threads that it may have.
     pub(crate) processes: u64,
+    /// The uid and gid of the run, where they are not the service's.
+    pub(crate) identity: Option<u32>,
+    /// Its way to the egress proxy, if it may reach that.
+    pub(crate) proxy: Option<ProxyLink>,
 }
 
 /// Starts the supervisor of the run whose group of processes is `group`, and whose calls arrive on `listener`.
@@ -67,6 +85,8 @@ pub(crate) fn start(supervised: Supervised, listener: OwnedFd, group: i32) -> io
     let mut supervisor = Supervisor {
         grounds: Grounds::new(supervised.own),
         forks: Forks::new(group, supervised.processes),
+        connector: supervised.proxy.map(Connector::new),
+        identity: supervised.identity,
         group,
         listener,
     };
@@ -77,6 +97,9 @@ struct Supervisor {
     listener: OwnedFd,
     grounds: Grounds,
     forks: Forks,
+    connector: Option<Connector>,
+    /// The uid and gid of the run, where they are not the service's.
+    identity: Option<u32>,
     /// The group of the run's processes.
     group: i32,
 }
@@ -86,6 +109,11 @@ impl Supervisor {
     fn serve(&mut self) {
         // A thread's own priority (setpriority(2), "C library/kernel differences").
         let _ = rustix::process::setpriority_process(None, NICENESS);
+        if let Some(identity) = self.identity
+            && let Err(error) = act_as(identity)
+        {
+            tracing::warn!(%error, "failed to take a run's ids: its programs cannot connect to the egress proxy");
+        }
         sys::wake_in_turn(self.listener.as_fd());
         loop {
             let mut set = [PollFd::new(&self.listener, PollFlags::IN)];
@@ -114,6 +142,7 @@ impl Supervisor {
             Ok(Call::Change(change)) => self.make(notification, &change),
             Ok(Call::Signal(receiver)) if self.is_own(receiver) => return Answer::Continue,
             Ok(Call::Signal(_)) => Err(rustix::io::Errno::PERM),
+            Ok(Call::Connect(peer)) => self.connect(notification, peer),
             Err(errno) => Err(errno),
         };
         match made {
@@ -136,6 +165,13 @@ impl Supervisor {
         }
     }
 
+    /// Connects a socket of the caller to the egress proxy, if that is what it wants.
+    fn connect(&mut self, notification: &Notification, peer: Peer) -> rustix::io::Result<()> {
+        let Some(connector) = &mut self.connector else { return Err(rustix::io::Errno::ACCESS) };
+        let target = Target::open(self.listener.as_fd(), notification)?;
+        connector.connect(&target, peer, self.listener.as_fd(), notification.id)
+    }
+
     /// Makes a change to what the caller names, if that is beneath the run's own directories.
     fn make(&self, notification: &Notification, change: &Change) -> rustix::io::Result<()> {
         let target = Target::open(self.listener.as_fd(), notification)?;
@@ -153,4 +189,15 @@ impl Supervisor {
         };
         self.grounds.change(&found, attribute)
     }
+}
+
+/// Gives this thread, and no other of the service, the ids of a run for opening files: only so may it read the memory of
+/// the run's processes (ptrace(2), "Ptrace access mode checking"), unless the service has CAP_SYS_PTRACE.
+fn act_as(id: u32) -> rustix::io::Result<()> {
+    nix::unistd::setfsgid(nix::unistd::Gid::from_raw(id));
+    nix::unistd::setfsuid(nix::unistd::Uid::from_raw(id));
+    // The change took those capabilities that the run may have too, and the caller must have all of these.
+    let mut sets = rustix::thread::capabilities(None)?;
+    sets.effective = sets.permitted;
+    rustix::thread::set_capabilities(None, sets)
 }

@@ -1,5 +1,6 @@
 //! [`Target`]: the thread that makes a call, its memory and its directories.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
@@ -14,6 +15,10 @@ const PATH_BYTES_MAX: usize = 4096;
 /// The bytes of memory that are read at once: a smaller part of a page, so that the end of a mapping behind a short
 /// path is not read.
 const PIECE_BYTES: u64 = 256;
+/// The size of an IPv4 address (`struct sockaddr_in`), in bytes.
+const IPV4_BYTES: usize = 16;
+/// How much is read of what `/proc` tells of a descriptor, in bytes; the flags are in the second line.
+const FDINFO_BYTES: usize = 256;
 /// The flags that open a place without reading it.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
@@ -170,6 +175,50 @@ impl Target {
             *number = i64::from_ne_bytes(bytes);
         }
         Ok(numbers)
+    }
+
+    /// The IPv4 address at `address` in the caller's memory, which says that it has `length` bytes (ip(7)).
+    ///
+    /// # Errors
+    /// As [`Target::path`]; `EINVAL` for fewer bytes than one has, `EAFNOSUPPORT` for another family.
+    pub(super) fn ipv4(&self, address: u64, length: i32) -> Result<SocketAddrV4, Errno> {
+        if usize::try_from(length).map_err(|_| Errno::INVAL)? < IPV4_BYTES {
+            return Err(Errno::INVAL);
+        }
+        let mut bytes = [0; 8];
+        read_at(&self.memory()?, &mut bytes, address)?;
+        let [family @ .., _, _, _, _, _, _] = bytes;
+        let [_, _, port_high, port_low, a, b, c, d] = bytes;
+        if i32::from(u16::from_ne_bytes(family)) != libc::AF_INET {
+            return Err(Errno::AFNOSUPPORT);
+        }
+        Ok(SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([port_high, port_low])))
+    }
+
+    /// Tells how the thread has `number` open, by the flags of open(2): of the file, and whether the descriptor closes on
+    /// `execve` (proc_pid_fdinfo(5)).
+    ///
+    /// # Errors
+    /// As [`Target::descriptor`].
+    pub(super) fn open_flags(&self, number: i32) -> Result<OFlags, Errno> {
+        if number < 0 {
+            return Err(Errno::BADF);
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file =
+            openat(&self.directory, format!("fdinfo/{number}"), flags, Mode::empty()).map_err(|error| {
+                match error {
+                    Errno::NOENT => Errno::BADF,
+                    Errno::ACCESS => Errno::PERM,
+                    other => other,
+                }
+            })?;
+        let mut text = [0; FDINFO_BYTES];
+        let length = rustix::io::read(&file, &mut text)?;
+        let text = String::from_utf8_lossy(text.get(..length).unwrap_or_default());
+        let value = text.lines().find_map(|line| line.strip_prefix("flags:")).ok_or(Errno::BADF)?;
+        let value = u32::from_str_radix(value.trim(), 8).map_err(|_| Errno::BADF)?;
+        Ok(OFlags::from_bits_retain(value))
     }
 
     fn memory(&self) -> Result<std::fs::File, Errno> {

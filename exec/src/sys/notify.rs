@@ -101,6 +101,32 @@ pub(crate) fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
     valid == 0
 }
 
+/// Gives the caller of a waiting call `file` as its descriptor `number`, in place of the file that it has open there.
+///
+/// # Errors
+/// As `ioctl(2)`: `ENOENT` when the caller was killed meanwhile, `EBADF` where `number` is beyond what it may have open,
+/// `EINVAL` before Linux 5.9.
+pub(crate) fn put_in_place(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    file: BorrowedFd<'_>,
+    number: u32,
+    close_on_exec: bool,
+) -> io::Result<()> {
+    let added = libc::seccomp_notif_addfd {
+        id,
+        flags: libc::SECCOMP_ADDFD_FLAG_SETFD as u32,
+        srcfd: u32::try_from(file.as_raw_fd()).map_err(io::Error::other)?,
+        newfd: number,
+        newfd_flags: if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
+    };
+    // SAFETY: the kernel reads as many bytes as the command's number says, which is the size of the structure.
+    check(i64::from(unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, std::ptr::from_ref(&added))
+    }))
+    .map(drop)
+}
+
 /// Answers a call.
 ///
 /// # Errors

@@ -145,6 +145,8 @@ pub(crate) enum Sockets {
     Refused,
     /// TCP, UDP and UNIX sockets in a network namespace of its user's, which is attached.
     OwnNetwork,
+    /// TCP to the egress proxy alone, in the network of the host: the service makes each connection for the run.
+    ProxyOnly,
     /// TCP and UDP in the network of the host.
     HostNetwork,
 }

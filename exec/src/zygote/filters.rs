@@ -8,19 +8,26 @@ use crate::wire::{Request, Sockets};
 struct Filters {
     refused: Vec<libc::sock_filter>,
     own: Vec<libc::sock_filter>,
+    proxy: Vec<libc::sock_filter>,
     host: Vec<libc::sock_filter>,
 }
 
 impl Filters {
     fn new(surroundings: Surroundings, shared: SharedUid) -> Self {
         let of = |sockets| seccomp::closing(sockets, surroundings, shared);
-        Self { refused: of(Sockets::Refused), own: of(Sockets::OwnNetwork), host: of(Sockets::HostNetwork) }
+        Self {
+            refused: of(Sockets::Refused),
+            own: of(Sockets::OwnNetwork),
+            proxy: of(Sockets::ProxyOnly),
+            host: of(Sockets::HostNetwork),
+        }
     }
 
     fn of(&self, sockets: Sockets) -> &[libc::sock_filter] {
         match sockets {
             Sockets::Refused => &self.refused,
             Sockets::OwnNetwork => &self.own,
+            Sockets::ProxyOnly => &self.proxy,
             Sockets::HostNetwork => &self.host,
         }
     }
@@ -54,11 +61,12 @@ impl Closing {
     }
 
     pub(super) fn of(&self, request: &Request) -> Filter<'_> {
-        match &self.shared {
-            Some((filters, supervises)) if request.identity.is_none() => {
-                Filter { program: filters.of(request.sockets), listens: *supervises }
-            }
-            _ => Filter { program: self.apart.of(request.sockets), listens: false },
-        }
+        let (filters, supervises) = match &self.shared {
+            Some((filters, supervises)) if request.identity.is_none() => (filters, *supervises),
+            _ => (&self.apart, false),
+        };
+        // The service makes the connections of a run that may reach the proxy alone, whatever its uid.
+        let listens = supervises || request.sockets == Sockets::ProxyOnly;
+        Filter { program: filters.of(request.sockets), listens }
     }
 }

@@ -146,7 +146,9 @@ impl Service {
                 )))
             }
             // The proxy is no less than the host's network where it cannot be reached.
-            Some(Network::Proxy) if !self.launcher.offers_proxy() => Err(exec::Error::NoProxy.into()),
+            Some(Network::Proxy) if let Some(reason) = self.launcher.without_proxy() => {
+                Err(exec::Error::NoProxy { reason }.into())
+            }
             requested => Ok(requested.unwrap_or(most)),
         }
     }

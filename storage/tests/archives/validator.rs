@@ -94,7 +94,9 @@ fn the_verdicts_are_those_of_the_public_validator() {
         let mut file = dir.create_file(OsStr::new("SKILL.md"), 0o644).unwrap();
         file.write_all(text(row).as_bytes()).unwrap();
         let path = place.path().join(number.to_string()).join("dir");
-        match Command::new("skills-ref").arg("validate").arg(path).output() {
+        let validate = |program| Command::new(program).arg("validate").arg(&path).output();
+        // The package `skills-ref` calls its program so, or `agentskills`.
+        match validate("skills-ref").or_else(|_| validate("agentskills")) {
             Ok(output) => assert_eq!(output.status.success(), *verdict != Refused, "{row:?}: {output:?}"),
             Err(_) => {
                 let required = std::env::var("FILESECBOX_REQUIRE").unwrap_or_default();

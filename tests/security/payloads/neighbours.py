@@ -1,5 +1,5 @@
-"""What two runs can do to each other over the network that they live in. Where a tier allows no sockets at all, controls
-use a pair of sockets that are connected to each other."""
+"""What two runs can do to each other over the network that they live in. Where a tier allows no sockets at all, or none but
+those of the proxy, controls use a pair of sockets that are connected to each other."""
 
 import base64
 import errno
@@ -61,7 +61,7 @@ def hear(evil):
         if end is not None and attempt(lambda: end.bind(("", 0)) or True):
             ends.append(end)
             ports[f"udp{family:d}"] = end.getsockname()[1]
-    if not evil and not has_sockets():
+    if not evil and not ends:
         pair()
     tell("ports", json.dumps(ports))
     end = time.monotonic() + PATIENCE
@@ -131,7 +131,9 @@ def hold():
 
     No more than its share of all ports: the kernel looks ever longer for the last ones."""
     ends, reserve = [], os.dup(0)
-    while len(ends) < 250:
+    # Where each connection has to wait for its turn, no process gets to its share.
+    end_of_taking = time.monotonic() + PATIENCE / 2
+    while len(ends) < 250 and time.monotonic() < end_of_taking and not os.path.exists("enough"):
         end = attempt(socket.socket)
         if end is None:
             break
@@ -175,15 +177,17 @@ def seeing_the_sockets_of_others(evil, *args):
         tell("ports", "{}")
         until_enough()
         return
-    if not evil and not ends:
-        pair()
+    tables = 0
     for table in ("tcp", "tcp6", "udp", "udp6", "udplite", "raw", "raw6", "icmp", "unix", "packet"):
         for place in (f"/proc/net/{table}", f"/proc/self/net/{table}", f"/proc/thread-self/net/{table}"):
-            lines = attempt(lambda: open(place).read().splitlines()[1:]) or []
+            lines = attempt(lambda: open(place).read().splitlines()[1:])
+            tables += lines is not None
             # The proxy's listener is there for this run.
-            lines = [line for line in lines if " 0100007F:0C38 00000000:0000 0A " not in line]
+            lines = [line for line in lines or [] if " 0100007F:0C38 00000000:0000 0A " not in line]
             if lines:
                 got(f"{place}: {lines[0][:60]}")
+    if not evil and not tables:
+        pair()
 
 
 def reaching_the_proxy_without_a_network(evil, *_):

@@ -2,8 +2,12 @@
 every tier allows."""
 
 import base64
+import ctypes
+import fcntl
 import os
 import socket
+import struct
+import threading
 import time
 import urllib.parse
 
@@ -42,6 +46,82 @@ def connecting_to_a_port_of_the_host(evil, *ports):
 
 
 connecting_to_the_service_itself = connecting_to_a_port_of_the_host
+
+
+def ipv4(host, port):
+    """An address as the kernel reads it (ip(7))."""
+    return struct.pack("=HHI8x", socket.AF_INET, socket.htons(port), struct.unpack("=I", socket.inet_aton(host))[0])
+
+
+def leaving_by_other_ways_than_connecting(evil, *ports):
+    """Where another process makes connections to the proxy, each other way to a peer: data with the first packet, a socket
+    that the proxy is connected to, an address that changes while it is judged, other words for the same."""
+    if not evil:
+        pair()
+        return
+    fastopen, unspecified = 0x20000000, struct.pack("=H14x", socket.AF_UNSPEC)
+    libc = ctypes.CDLL(None, use_errno=True)
+    connect = lambda end, address: libc.connect(end.fileno(), address, len(address)) == 0
+    for port in map(int, ports):
+        outside, proxy = ("127.0.0.1", port), ("127.0.0.1", 3128)
+        for kind, protocol in ((socket.SOCK_STREAM, 0), (socket.SOCK_STREAM, 262), (socket.SOCK_STREAM, 132)):
+            for option in (23, 30):
+                for act in (lambda: end.sendto(b"out", fastopen, outside), lambda: end.sendmsg([b"out"], [], fastopen, outside),
+                            lambda: end.sendto(b"out", outside), lambda: end.sendmsg([b"out"], [], 0, outside),
+                            lambda: (end.connect(outside), end.send(b"out"))):
+                    end = attempt(socket.socket, socket.AF_INET, kind, protocol)
+                    if end is None:
+                        continue
+                    end.settimeout(1)
+                    attempt(end.setsockopt, socket.IPPROTO_TCP, option, 1)
+                    attempt(act)
+        # Sockets that are, or were, connected to the proxy.
+        for before in (unspecified, b""):
+            end = attempt(socket.socket)
+            if end is None or not attempt(lambda: end.connect(proxy) or True):
+                continue
+            copy = socket.socket(fileno=os.dup(end.fileno()))
+            for each in (end, copy):
+                if before:
+                    connect(each, before)
+                for words in (ipv4(*outside), ipv4(*outside) + b"x" * 100, ipv4("0.0.0.0", port)):
+                    if connect(each, words) and attempt(each.getpeername) == outside:
+                        got("a socket of the proxy's was connected again")
+        # Judged as the proxy's, used as another's.
+        address, over = ctypes.create_string_buffer(ipv4(*proxy), 16), threading.Event()
+
+        def change():
+            while not over.is_set():
+                address.raw = ipv4(*outside)
+                address.raw = ipv4(*proxy)
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        for _ in range(100):
+            with socket.socket() as end:
+                if libc.connect(end.fileno(), address, 16) == 0 and attempt(end.getpeername) == outside:
+                    got("the address changed under the judge")
+        over.set()
+        thread.join()
+
+
+def learning_the_addresses_of_the_host(evil):
+    """Asks a socket for the interfaces of the machine, their addresses and routes (netdevice(7))."""
+    if not evil:
+        pair()
+        return
+    end = attempt(socket.socket)
+    if end is None:
+        return
+    for index in range(1, 32):
+        name = attempt(fcntl.ioctl, end, 0x8910, struct.pack("16xi20x", index))
+        if name and name[:16].strip(b"\0") != b"lo":
+            got(name[:16])
+    for name in (b"eth0", b"ens3", b"enp0s3", b"docker0", b"wlan0"):
+        for command in (0x8915, 0x8927, 0x8919, 0x891B):
+            told = attempt(fcntl.ioctl, end, command, struct.pack("16s24x", name))
+            if told:
+                got(f"{name}: {told[16:24]}")
 
 
 def sending_datagrams_to_the_host(evil, *ports):

@@ -73,6 +73,16 @@ impl Launcher {
         let _ = self.unreadable.set(reason);
     }
 
+    /// Why the service may be unable to make the connections of a run to the proxy.
+    pub(crate) fn unconnectable(&self) -> Option<&str> {
+        self.unconnectable.get().map(String::as_str)
+    }
+
+    /// Notes that it is, for the first reason given.
+    pub(crate) fn cannot_connect(&self, reason: String) {
+        let _ = self.unconnectable.set(reason);
+    }
+
     /// The greeting of the present launcher: its abilities.
     pub(crate) fn hello(&self) -> Hello {
         self.process().hello.clone()

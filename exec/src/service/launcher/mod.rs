@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
+use tokio::sync::mpsc;
 
 use self::buffers::Buffers;
 pub use self::config::LauncherConfig;
@@ -22,6 +23,7 @@ use crate::census::Census;
 use crate::error::Error;
 use crate::service::networks::Networks;
 use crate::service::residents::{Resident, Residents, Surroundings};
+use crate::supervisor::ProxyConnection;
 use crate::sys;
 use crate::walls::programs::Programs;
 use crate::wire::{self, Descriptors, Request};
@@ -53,7 +55,11 @@ pub struct Launcher {
     distrust: OnceLock<String>,
     /// Set when a probe found that the supervisor cannot do its work: why.
     unreadable: OnceLock<String>,
+    /// Set when a probe did not reach the egress proxy: why.
+    unconnectable: OnceLock<String>,
     residents: Arc<Residents>,
+    /// The way of commands without namespaces to the egress proxy, once that is served.
+    proxy: Mutex<Option<mpsc::Sender<ProxyConnection>>>,
     process: Mutex<Process>,
 }
 
@@ -94,7 +100,9 @@ impl Launcher {
             service,
             distrust: OnceLock::new(),
             unreadable: OnceLock::new(),
+            unconnectable: OnceLock::new(),
             residents: Arc::default(),
+            proxy: Mutex::default(),
             process: Mutex::new(process),
         };
         launcher.require(launcher.config.isolation.minimum)?;

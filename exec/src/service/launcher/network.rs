@@ -1,7 +1,7 @@
 //! The networks of runs: a namespace of their user and agent, or of one run alone.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::mpsc;
 
@@ -9,20 +9,41 @@ use super::Launcher;
 use crate::error::Error;
 use crate::service::networks::maker::NetworkMaker;
 use crate::service::networks::{Listening, Made, NetworkOwner, RunNetwork};
+use crate::supervisor::{ProxyConnection, ProxyLink};
 use crate::tier::Network;
+
+/// Connections to the egress proxy that wait for it to take them.
+const CONNECTIONS_WAITING: usize = 256;
 
 impl Launcher {
     /// Tells whether runs can use the egress proxy.
     #[must_use]
     pub fn offers_proxy(&self) -> bool {
-        let process = self.process();
-        process.networks.is_some() && process.no_proxy.is_none()
+        self.without_proxy().is_none()
     }
 
     /// Why runs cannot use the egress proxy; `None` when they can.
     #[must_use]
     pub fn without_proxy(&self) -> Option<String> {
-        self.without_namespaces().map(str::to_owned).or_else(|| self.process().no_proxy.clone())
+        self.process().no_proxy.clone().or_else(|| self.unconnectable().map(str::to_owned))
+    }
+
+    /// The connections that commands without namespaces make to the egress proxy.
+    ///
+    /// For one task that serves them all; a second call ends the channel of the first. Without a task, or when it is
+    /// [`CONNECTIONS_WAITING`] behind, connections are refused.
+    #[must_use]
+    pub fn proxy_connections(&self) -> mpsc::Receiver<ProxyConnection> {
+        let (sender, receiver) = mpsc::channel(CONNECTIONS_WAITING);
+        *self.proxy.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        receiver
+    }
+
+    /// The way of a run of `owner` to the egress proxy, where the service makes its connections.
+    pub(crate) fn proxy_link(&self, owner: &NetworkOwner) -> Option<ProxyLink> {
+        let proxy = self.proxy.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let port = self.config.proxy_port?;
+        Some(ProxyLink { port, owner: owner.clone(), proxy })
     }
 
     /// The egress proxy's listener in each network namespace that has an owner, those of the moment and those to come.
@@ -61,6 +82,7 @@ impl Launcher {
         network: Network,
     ) -> Result<RunNetwork, Error> {
         let maker = match (self.network_maker(), network) {
+            (None, Network::Proxy) => return Ok(RunNetwork::ProxyOnly),
             (None, _) | (_, Network::Host) => return Ok(RunNetwork::Shared),
             (Some(maker), Network::None | Network::Proxy) => maker,
         };

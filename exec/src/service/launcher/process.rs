@@ -12,6 +12,7 @@ use rustix::thread::CapabilitySet;
 
 use super::config::LauncherConfig;
 use crate::service::networks::maker::NetworkMaker;
+use crate::supervisor::tcp_pair;
 use crate::tier::MemoryBound;
 use crate::walls::host_paths;
 use crate::walls::landlock::Walls;
@@ -36,7 +37,7 @@ pub(super) struct Process {
     has_landlock: bool,
     /// Where network namespaces come from; `None` where runs have none.
     pub(super) networks: Option<Arc<NetworkMaker>>,
-    /// Why the proxy's listener cannot be made.
+    /// Why runs cannot have the egress proxy.
     pub(super) no_proxy: Option<String>,
 }
 
@@ -125,7 +126,7 @@ impl Process {
             root: None,
             has_landlock,
             networks: None,
-            no_proxy: None,
+            no_proxy: Some("no proxy is configured".to_owned()).filter(|_| config.proxy_port.is_none()),
         };
         wire::send_message(
             process.socket.as_fd(),
@@ -138,12 +139,12 @@ impl Process {
         process.hello = hello;
         if let Some(networks) = attached.next() {
             let maker = NetworkMaker::new(networks)?;
-            process.no_proxy = match (config.proxy_port, maker.try_out()) {
-                (None, _) => Some("no proxy is configured".to_owned()),
-                (Some(_), Err(error)) => Some(format!("no network namespace can be made: {error}")),
-                (Some(_), Ok(())) => None,
-            };
+            let failed = maker.try_out().err();
+            let failed = failed.map(|error| format!("no network namespace can be made: {error}"));
+            process.no_proxy = process.no_proxy.take().or(failed);
             process.networks = Some(Arc::new(maker));
+        } else if process.no_proxy.is_none() {
+            process.no_proxy = process.can_connect().err();
         }
         Ok(process)
     }
@@ -164,6 +165,17 @@ impl Process {
             let root = self.root.as_ref().map(AsFd::as_fd);
             Arc::new(Walls::prepare(programs, &config.read_only, root, code))
         })
+    }
+
+    /// Tells whether the service can make the connections of runs that see the host's root; why not.
+    fn can_connect(&self) -> Result<(), String> {
+        if self.root.is_some() {
+            return Err("no network namespace can be made".to_owned());
+        }
+        self.hello.filter.clone()?;
+        self.hello.supervision.clone()?;
+        let paired = tcp_pair().map_err(|error| format!("there is no loopback interface to use: {error}"));
+        paired.map(drop)
     }
 
     /// Waits for the end of the process and collects it.

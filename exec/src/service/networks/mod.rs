@@ -77,6 +77,8 @@ impl AsFd for NetworkNamespace {
 pub(crate) enum RunNetwork {
     /// The network of the host, or none where runs see the host's root.
     Shared,
+    /// The network of the host, where the service makes the run's connections, all to the egress proxy.
+    ProxyOnly,
     /// A namespace of the run's user and agent.
     Own(Arc<NetworkNamespace>),
     /// No namespace could be made, for this reason: the run cannot make a socket.
@@ -88,7 +90,7 @@ impl RunNetwork {
     pub(crate) fn namespace(&self) -> Option<&Arc<NetworkNamespace>> {
         match self {
             Self::Own(namespace) => Some(namespace),
-            Self::Shared | Self::Without(_) => None,
+            Self::Shared | Self::ProxyOnly | Self::Without(_) => None,
         }
     }
 
@@ -96,6 +98,7 @@ impl RunNetwork {
     pub(crate) fn sockets(&self, network: Network) -> Sockets {
         match (self, network) {
             (Self::Own(_), _) => Sockets::OwnNetwork,
+            (Self::ProxyOnly, _) => Sockets::ProxyOnly,
             (Self::Shared, Network::Host) => Sockets::HostNetwork,
             (Self::Shared, Network::None | Network::Proxy) | (Self::Without(_), _) => Sockets::Refused,
         }

@@ -65,8 +65,10 @@ impl Launcher {
         check(&spec)?;
         let floor = self.config.isolation.minimum;
         self.require(spec.minimum.map_or(floor, |minimum| minimum.max(floor)))?;
-        if spec.network == Network::Proxy && !self.offers_proxy() {
-            return Err(Error::NoProxy);
+        if spec.network == Network::Proxy
+            && let Some(reason) = self.without_proxy()
+        {
+            return Err(Error::NoProxy { reason });
         }
         let identity = self.identity(spec.view.owner)?;
         let mut bounds = self.bounds(spec.allowed.as_ref());

@@ -19,7 +19,7 @@ use crate::service::residents::Resident;
 use crate::supervisor::Supervised;
 use crate::tier::Network;
 use crate::walls::landlock::{Own, open_path};
-use crate::wire::{self, Descriptors, MOUNTS_MAX, Next, Request, TreeLocation, packet_sockets};
+use crate::wire::{self, Descriptors, MOUNTS_MAX, Next, Request, Sockets, TreeLocation, packet_sockets};
 
 impl Launcher {
     /// Gives a run to a resident. Gives the request back when the resident is gone.
@@ -75,9 +75,15 @@ impl Launcher {
         };
         let through = self.submit(&request, &descriptors).await?;
         let tree = clones.filter(|_| request.may_stay).and_then(Clones::into_tree);
-        let is_supervised = request.identity.is_none() && self.supervises();
-        let processes = spec.limits.processes;
-        let supervised = is_supervised.then_some(Supervised { own, processes });
+        let connects = request.sockets == Sockets::ProxyOnly;
+        let is_supervised = connects || request.identity.is_none() && self.supervises();
+        let owner = spec.network_of.as_ref().filter(|_| connects);
+        let supervised = is_supervised.then(|| Supervised {
+            own,
+            processes: spec.limits.processes,
+            identity: request.identity,
+            proxy: owner.and_then(|owner| self.proxy_link(owner)),
+        });
         Ok(HandedOver { reports, through, tree, supervised })
     }
 }

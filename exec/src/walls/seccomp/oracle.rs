@@ -193,7 +193,7 @@ fn policies() -> Vec<Policy> {
         (Surroundings::Namespaces, SharedUid::No),
     ];
     let closings = kinds.into_iter().flat_map(|(surroundings, shared)| {
-        [Sockets::Refused, Sockets::OwnNetwork, Sockets::HostNetwork]
+        [Sockets::Refused, Sockets::OwnNetwork, Sockets::ProxyOnly, Sockets::HostNetwork]
             .map(|sockets| closing(sockets, surroundings, shared))
     });
     let mut old = opening(Surroundings::Host);
@@ -275,6 +275,7 @@ fn an_ordinary_call_takes_few_instructions_and_the_closing_stage_is_short() {
         (Sockets::Refused, Surroundings::Host, 28),
         (Sockets::Refused, Surroundings::Namespaces, 40),
         (Sockets::OwnNetwork, Surroundings::Namespaces, 76),
+        (Sockets::ProxyOnly, Surroundings::Host, 80),
     ] {
         let closing = ours(&closing(sockets, surroundings, SharedUid::No)).len();
         assert!(closing <= most, "{sockets:?} {surroundings:?}: {closing}");

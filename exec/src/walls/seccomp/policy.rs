@@ -3,7 +3,7 @@
 //! Everything is allowed unless listed: the walls are Landlock, the uid and the limits, and this list closes what
 //! they do not see. `ENOSYS` is answered where programs have a fallback for old kernels, `EPERM` elsewhere.
 
-use libc::{EAFNOSUPPORT, ENOSYS, EOPNOTSUPP, EPERM, c_long};
+use libc::{EACCES, EAFNOSUPPORT, ENOSYS, EOPNOTSUPP, EPERM, c_long};
 
 use super::compile::{Action, Condition, Policy, Rule, Verdict};
 use crate::wire::Sockets;
@@ -322,11 +322,14 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
         let calls = ATTRIBUTES.iter().chain(ATTRIBUTES_HERE);
         rules.extend(calls.map(|number| rule(*number, Verdict::Always(action))));
     }
+    // Commands of ioctl(2); a call has one rule.
+    let mut device_commands: Vec<Vec<Condition>> = Vec::new();
     if let SharedUid::Supervised { signals } = shared {
         // The first stage has refused those that make namespaces, which weighs more (seccomp(2)).
         rules.extend(FORKS.iter().map(|number| rule(*number, Verdict::Always(Action::Notify))));
         if signals {
             rules.extend(signalling());
+            device_commands.extend(OWNER_COMMANDS.map(|command| vec![is(1, command)]));
         }
     }
     rules.push(rule(
@@ -334,10 +337,19 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
         match sockets {
             Sockets::Refused => Verdict::Always(Action::Errno(EAFNOSUPPORT)),
             Sockets::OwnNetwork => of_families(&[AF_INET, AF_INET6, AF_UNIX]),
+            Sockets::ProxyOnly => tcp_over_ipv4(),
             // Abstract names of UNIX sockets belong to a network: a run could take one that programs of the host trust.
             Sockets::HostNetwork => of_families(&[AF_INET, AF_INET6]),
         },
     ));
+    if sockets == Sockets::ProxyOnly {
+        rules.extend(connecting());
+        let of_sockets = Condition { argument: 1, mask: COMMAND_KIND, equal: true, value: SOCKET_COMMANDS };
+        device_commands.push(vec![of_sockets]);
+    }
+    if !device_commands.is_empty() {
+        rules.push(rule(libc::SYS_ioctl, Verdict::When(device_commands, Action::Errno(EPERM))));
+    }
     Policy { rules: rules.into_iter().flatten().collect(), newest: u32::MAX - 1, unknown: Action::Allow }
 }
 
@@ -351,8 +363,23 @@ fn signalling() -> impl Iterator<Item = Option<Rule>> {
             libc::SYS_fcntl,
             Verdict::When(vec![vec![is(1, F_SETOWN)], vec![is(1, F_SETOWN_EX)]], Action::Notify),
         ),
-        rule(libc::SYS_ioctl, any_of(OWNER_COMMANDS.map(|command| is(1, command)))),
     ])
+}
+
+/// Lets connecting wait for its answer, and refuses every other way by which a TCP socket gets a peer: to listen, which
+/// takes a port of the host by itself, and to send data with the first packet (`MSG_FASTOPEN`).
+fn connecting() -> impl Iterator<Item = Option<Rule>> {
+    let refused = || Verdict::Always(Action::Errno(EACCES));
+    let at_once = |flags| Verdict::When(vec![vec![bits(flags, MSG_FASTOPEN)]], Action::Errno(EOPNOTSUPP));
+    [
+        rule(libc::SYS_connect, Verdict::Always(Action::Notify)),
+        rule(libc::SYS_bind, refused()),
+        rule(libc::SYS_listen, refused()),
+        rule(libc::SYS_sendto, at_once(3)),
+        rule(libc::SYS_sendmsg, at_once(2)),
+        rule(libc::SYS_sendmmsg, at_once(3)),
+    ]
+    .into_iter()
 }
 
 const AF_UNIX: u32 = 1;
@@ -365,6 +392,22 @@ const SOCK_SEQPACKET: u32 = 5;
 const SOCK_KIND: u32 = 0xF;
 const IPPROTO_TCP: u32 = 6;
 const IPPROTO_UDP: u32 = 17;
+/// Connect and send in one step (tcp(7), linux/socket.h).
+const MSG_FASTOPEN: u32 = 0x2000_0000;
+/// The kind of a command of ioctl(2), and that of sockets: they tell of the host's interfaces and addresses
+/// (netdevice(7)).
+const COMMAND_KIND: u32 = 0xFF00;
+const SOCKET_COMMANDS: u32 = 0x8900;
+
+/// Refuses every socket but those of TCP over IPv4.
+fn tcp_over_ipv4() -> Verdict {
+    let refused = vec![
+        vec![is_not(0, AF_INET)],
+        vec![kind_is_not(SOCK_STREAM)],
+        vec![is_not(2, 0), is_not(2, IPPROTO_TCP)],
+    ];
+    Verdict::When(refused, Action::Errno(EAFNOSUPPORT))
+}
 
 /// Refuses every socket but streams, datagrams and sequenced packets of UNIX where that is among `families`, and TCP and
 /// UDP over the others.
