@@ -23,7 +23,7 @@ fn standing(fixture: &Fixture, user: Option<&str>) -> Option<Standing> {
 }
 
 fn by(standing: &Option<Standing>) -> Option<&str> {
-    standing.as_ref()?.by.as_ref().map(|user| user.as_str())
+    standing.as_ref()?.by.as_deref()
 }
 
 /// Everything that stands, with where.

@@ -293,3 +293,50 @@ fn trees_of_an_agent_may_take_what_its_allowance_says() {
     let refused = fill(&more, "g", BLOCK);
     assert!(matches!(refused, Err(Error::Quota { setting: "limits.disk.bytes", .. })), "{refused:?}");
 }
+
+#[test]
+fn a_change_looks_through_nothing_but_its_own_tree_whatever_else_its_user_has() {
+    const FILES: usize = 20_000;
+    let fixture = Fixture::with(limited(1 << 40, 1 << 20));
+    let store = &fixture.store;
+    fill(&store.files(workspace(0)), "f", 1).unwrap();
+    let crowd = fixture.root().join("sandbox/u/agent0");
+    for number in 0..FILES {
+        if number % 1000 == 0 {
+            fs::create_dir(crowd.join(format!("d{}", number / 1000))).unwrap();
+        }
+        fs::write(crowd.join(format!("d{}/f{number}", number / 1000)), "").unwrap();
+    }
+    let counting = Instant::now();
+    let taken = store.usage(&workspace(0)).unwrap();
+    let walk = counting.elapsed();
+    assert!(taken.files as usize > FILES);
+    // Writes in other trees, also with publications between, which replace trees whole.
+    let tree = Tree::of(&[("f", "x")]);
+    let mut publish = |_: &SkillId, dir: &Dir| {
+        tree.fill(dir);
+        Ok(None)
+    };
+    let mut took = Vec::new();
+    for number in 0..20 {
+        let skills = [skill_id("s")];
+        store.publish(Scope::Overlay, &user_id("u"), &agent(), &skills, &mut publish).map(drop).unwrap();
+        let begun = Instant::now();
+        fill(&store.files(workspace(1)), &format!("f{number}"), 1).unwrap();
+        took.push(begun.elapsed());
+        // A run makes the large tree doubtful; that is no reason to walk through it either.
+        drop(
+            store
+                .plan_run(&workspace(0), Placement::InPlace, &[])
+                .unwrap()
+                .prepare()
+                .unwrap()
+                .gauges()
+                .unwrap(),
+        );
+    }
+    took.sort_unstable();
+    let usual = took[took.len() / 2];
+    assert!(usual < walk, "a write took {usual:?}, walking through the other tree {walk:?}");
+    assert!(store.user_usage(&user_id("u")).unwrap().0.files as usize > FILES, "and all of it counts");
+}

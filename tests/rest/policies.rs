@@ -1,8 +1,11 @@
 //! Policies of agents: what an admin sets holds in the kernel from the next run on, and no other caller sets it.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -346,5 +349,76 @@ fn no_run_reaches_the_records_of_policies() {
         assert!(!told["stdout"].as_str().unwrap().contains("timeout_ms"), "{tier}: {told}");
         let after: Vec<Vec<u8>> = kept(&service.root).iter().map(|path| fs::read(path).unwrap()).collect();
         assert_eq!(before, after, "{tier}");
+    }
+}
+
+/// A server of the host's that answers every request, and its port.
+fn server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");
+        }
+    });
+    port
+}
+
+#[test]
+fn hosts_of_an_agent_hold_for_runs_under_way_too_and_open_nothing_that_is_closed() {
+    let (open, closed) = (server(), server());
+    let config = format!(
+        "[commands]\nnetwork = \"proxy\"\n[commands.proxy]\nports = [{open}]\nallow = [\"127.0.0.1\"]\nallow_private = [\"127.0.0.0/8\"]\n"
+    );
+    for tier in ["namespaces", "landlock"] {
+        let config = format!("[isolation]\nmaximum = \"{tier}\"\n{config}");
+        let service = Service::configured(&config);
+        let client = &service.client;
+        let info = client.get("/v1/info").ok();
+        if info["data"]["network"] != "proxy" {
+            eprintln!("SKIPPED: tier `{tier}` without the proxy");
+            continue;
+        }
+        let ask = |port: u16| {
+            format!(
+                "curl -s -o /dev/null -w '%{{http_code}} ' --noproxy '' -x \"$HTTP_PROXY\" http://127.0.0.1:{port}/"
+            )
+        };
+        let code =
+            |agent: &str, port: u16| shell(client, agent, &ask(port))["stdout"].as_str().unwrap().to_owned();
+        assert_eq!(code("a", open), "200 ", "{tier}");
+        // A run that is under way when the policy is set.
+        let line =
+            format!("{} > first; while ! test -e go; do sleep 0.05; done; {} > second", ask(open), ask(open));
+        let tree = workspace("u", "a");
+        let background = json!({ "shell": line, "exec_id": "under-way" });
+        assert_eq!(client.post_json(format!("{tree}/exec?background=true"), &background).status, 201);
+        let told = |file: &str, expected: &str| {
+            let begun = Instant::now();
+            let content = || client.get(format!("{tree}/content?path={file}"));
+            while !String::from_utf8_lossy(&content().body).contains(expected) {
+                assert!(begun.elapsed() < Duration::from_secs(30), "{tier}: {:?}", content());
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        };
+        told("first", "200 ");
+        set(client, "a", &json!({ "hosts": { "deny": ["127.0.0.0/8"] } }));
+        client.write(&tree, "go", "");
+        told("second", "403 ");
+        assert_eq!((code("a", open), code("b", open)), ("403 ".to_owned(), "200 ".to_owned()), "{tier}");
+        // A wider list of hosts opens no port, no metadata service and not the service itself.
+        set(client, "a", &json!({ "hosts": { "allow": [] } }));
+        assert_eq!((code("a", open), code("a", closed)), ("200 ".to_owned(), "403 ".to_owned()), "{tier}");
+        set(client, "a", &json!({ "hosts": { "allow": ["169.254.169.254", "127.0.0.1"] } }));
+        let metadata =
+            "curl -s -o /dev/null -w '%{http_code}' -m 5 -x \"$HTTP_PROXY\" http://169.254.169.254/";
+        assert_eq!(shell(client, "a", metadata)["stdout"], "403", "{tier}");
+        set(client, "a", &json!({ "hosts": { "allow": ["example.com"] } }));
+        assert_eq!(code("a", open), "403 ", "{tier}");
+        client.delete("/v1/agents/a/policy").ok();
+        assert_eq!(code("a", open), "200 ", "{tier}");
     }
 }

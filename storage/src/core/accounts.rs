@@ -149,10 +149,12 @@ impl Accounts {
     pub(crate) fn sum_up(&self, user: &UserId, marks: Marks, trees: &[(TreeId, Use)], others: Use) -> Use {
         let mut table = self.table.lock();
         let known = table.accounts.iter().filter(|(id, _)| id.user() == user);
-        let known = known.fold(others, |sum, (_, account)| sum.plus(account.known.counted.taken));
+        let (known, is_exact) = known.fold((others, true), |(sum, is_exact), (_, account)| {
+            (sum.plus(account.known.counted.taken), is_exact && account.known.is_exact)
+        });
         let unknown = trees.iter().filter(|(id, _)| !table.accounts.contains_key(id));
         let sum = unknown.fold(known, |sum, (_, found)| sum.plus(*found));
-        table.totals.counted(user, marks, sum, Instant::now());
+        table.totals.counted(user, marks, (sum, is_exact), Instant::now());
         sum
     }
 

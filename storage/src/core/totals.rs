@@ -90,12 +90,19 @@ impl Totals {
         total.marks
     }
 
-    /// Keeps the sum that a count found which had begun at `marks`, unless something was replaced whole meanwhile.
-    pub(crate) fn counted(&mut self, user: &UserId, marks: Marks, sum: Use, now: Instant) {
+    /// Keeps the sum that a count found which had begun at `marks`, unless something was replaced whole meanwhile. It is exact
+    /// if `is_exact` and nothing has happened since.
+    pub(crate) fn counted(
+        &mut self,
+        user: &UserId,
+        marks: Marks,
+        (sum, is_exact): (Use, bool),
+        now: Instant,
+    ) {
         let limits = self.limits;
         let Some(total) = self.users.get_mut(user) else { return };
         if total.marks.forgotten == marks.forgotten {
-            (total.sum, total.is_exact) = (Some(sum), total.marks == marks);
+            (total.sum, total.is_exact) = (Some(sum), is_exact && total.marks == marks);
             total.weigh(limits, now);
         }
     }
@@ -213,7 +220,7 @@ mod tests {
     /// Keeps a sum that was counted while nothing happened.
     fn count(totals: &mut Totals, user: &UserId, sum: Use, now: Instant) {
         let marks = totals.begin(user);
-        totals.counted(user, marks, sum, now);
+        totals.counted(user, marks, (sum, true), now);
     }
 
     fn bytes(bytes: u64) -> Use {
@@ -278,11 +285,11 @@ mod tests {
         let (mut totals, user) = (Totals::new(LIMITS), user("u"));
         let marks = totals.begin(&user);
         totals.forget(&user);
-        totals.counted(&user, marks, bytes(1), Instant::now());
+        totals.counted(&user, marks, (bytes(1), true), Instant::now());
         assert_eq!(totals.known(&user), None);
         let marks = totals.begin(&user);
         totals.doubt(&user);
-        totals.counted(&user, marks, bytes(1), Instant::now());
+        totals.counted(&user, marks, (bytes(1), true), Instant::now());
         assert_eq!(totals.known(&user).map(|known| known.is_exact), Some(false));
     }
 }

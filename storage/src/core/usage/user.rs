@@ -17,7 +17,16 @@ use crate::layout;
 use crate::stat::Use;
 
 /// How often what a user has is counted while it is being replaced whole.
-const TRIES: usize = 3;
+const TRIES: usize = 4;
+
+/// What becomes of trees in doubt when all that a user has is summed up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doubtful {
+    /// They are counted again.
+    Counted,
+    /// They are taken for what they were.
+    Taken,
+}
 
 /// Room that a change was promised among all that its user may have, until the change is made. Dropping it gives the room
 /// back.
@@ -61,7 +70,7 @@ impl Store {
     pub fn user_usage(&self, user: &UserId) -> Result<(Use, Use)> {
         let taken = match self.inner.accounts.total(user) {
             Some(known) if known.is_exact => known.taken,
-            _ => self.count_user(user)?,
+            _ => self.count_user(user, Doubtful::Counted)?,
         };
         Ok((taken, self.user_limits()))
     }
@@ -93,11 +102,17 @@ impl Store {
                 Reservation::Refused(KnownTotal { taken, is_exact: true, .. }) => {
                     self.check_user(user, growth, taken)?;
                 }
-                Reservation::Refused(_) | Reservation::Unknown => {}
+                Reservation::Refused(_) => {
+                    self.check_user(user, growth, self.count_user(user, Doubtful::Counted)?)?;
+                }
+                // What is too much by what is in doubt is counted in the next round.
+                Reservation::Unknown => {
+                    self.count_user(user, Doubtful::Taken)?;
+                }
             }
-            self.check_user(user, growth, self.count_user(user)?)?;
         }
-        // What the user has is replaced all the time; the sum that was found last leaves room.
+        // What the user has is being replaced all the time.
+        self.check_user(user, growth, self.count_user(user, Doubtful::Counted)?)?;
         Ok(admitted)
     }
 
@@ -128,7 +143,7 @@ impl Store {
         };
         let Some(mut known) = self.inner.accounts.total(user).filter(has_gone_on) else { return Ok(()) };
         if !known.is_exact {
-            self.count_user(user)?;
+            self.count_user(user, Doubtful::Counted)?;
             let Some(counted) = self.inner.accounts.total(user).filter(has_gone_on) else { return Ok(()) };
             known = counted;
         }
@@ -144,20 +159,20 @@ impl Store {
     pub(crate) fn user_excess(&self, user: &UserId, more: Use) -> Result<Use> {
         let taken = match self.inner.accounts.total(user) {
             Some(known) => known.taken,
-            None => self.count_user(user)?,
+            None => self.count_user(user, Doubtful::Taken)?,
         };
         Ok(taken.plus(more).minus(self.user_limits().plus(GRACE)))
     }
 
     /// Counts what a user has, but for what is known.
-    fn count_user(&self, user: &UserId) -> Result<Use> {
+    fn count_user(&self, user: &UserId, doubtful: Doubtful) -> Result<Use> {
         let accounts = &self.inner.accounts;
         let marks = accounts.begin_sum(user);
         let mut trees = Vec::new();
         let mut snapshots = Use::default();
         for tree in self.trees_of(user)? {
             let taken = match accounts.known(&tree) {
-                Some(known) if known.is_exact => known.counted.taken,
+                Some(known) if known.is_exact || doubtful == Doubtful::Taken => known.counted.taken,
                 _ => self.count(&tree)?.taken,
             };
             if let TreeId::Workspace(user, agent) = &tree {
