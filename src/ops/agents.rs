@@ -274,10 +274,21 @@ impl Service {
     /// # Errors
     /// [`Error::Invalid`] for a policy that cannot be, or grants more of the network than the service;
     /// [`Error::Storage`] when it cannot be kept. Then nothing has changed.
-    pub async fn set_agent_policy(&self, agent: AgentId, policy: Option<AgentPolicy>) -> Result<Changed> {
+    pub async fn set_agent_policy(
+        self: &Arc<Self>,
+        agent: AgentId,
+        policy: Option<AgentPolicy>,
+    ) -> Result<Changed> {
         if let Some(policy) = &policy {
             self.check_policy(policy)?;
         }
+        // A task of its own: a caller who leaves must not leave another policy on the disk than in force.
+        let service = Arc::clone(self);
+        let changing = self.runs.spawn(async move { service.change_policy(agent, policy).await });
+        changing.await.map_err(|_| Error::Panicked)?
+    }
+
+    async fn change_policy(&self, agent: AgentId, policy: Option<AgentPolicy>) -> Result<Changed> {
         let text = policy.as_ref().map(text_of);
         let _changing = self.agents.changing.lock().await;
         let set =

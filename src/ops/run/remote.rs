@@ -170,6 +170,7 @@ impl Service {
         longest: Option<u64>,
         kept_bytes: usize,
     ) -> Result<Errand> {
+        self.policy_of(id).map_or(Ok(()), |policy| policy.check_readable())?;
         let mut limits = self.run_limits_of(id.agent());
         limits.timeout_ms = longest.unwrap_or(limits.timeout_ms);
         if request.stdin.as_ref().is_some_and(|stdin| stdin.len() > limits.stdin_bytes) {
