@@ -146,9 +146,14 @@ impl Files {
             // The first change of a workspace is tried aside, so that a refused one leaves nothing.
             Err(Error::NotFound(_)) if matches!(self.id, TreeId::Workspace(..)) => {
                 let (tree, draft) = self.store.draft(&self.id)?;
+                let own = Growth::of_dirs(1);
+                let room = self.store.admit_user(self.id.user(), &own);
                 let (value, aftermath) = operation(&tree)?;
-                let above = self.store.place_draft(&self.id, &draft)?;
-                self.store.inner.accounts.change(&self.id, &Growth::of_dirs(1));
+                let placed = room.and_then(|room| Ok((room, self.store.place_draft(&self.id, &draft)?)));
+                // The operation has noted what is not there.
+                let (room, above) = placed.inspect_err(|_| self.store.inner.accounts.forget(&self.id))?;
+                self.store.inner.accounts.change(&self.id, &own);
+                drop(room);
                 self.store.inner.uses.forget(&WorkspaceId::of(&self.id));
                 Ok((value, aftermath.and(Aftermath::sync(above))))
             }
