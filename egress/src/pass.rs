@@ -169,6 +169,13 @@ impl Pass {
         proxied.chain(direct.map(|name| (name.to_owned(), LOOPBACK.to_owned()))).collect()
     }
 
+    /// Tells whether the run has asked for anything, or does at the moment.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        let run = self.passes.runs.lock().get(&self.key).cloned();
+        run.is_some_and(|run| *run.served.borrow() > 0 || !run.reached.lock().is_empty())
+    }
+
     /// Ends the pass after its run, and tells what the run has asked for.
     ///
     /// The run's processes are gone, so that its connections end by themselves. What is still open after 200 ms is ended,

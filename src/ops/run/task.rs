@@ -90,8 +90,7 @@ impl Service {
             () = entry.stop.cancelled() => Err(Error::Removed),
         };
         drop((entry, watching));
-        let reached = self.end_pass(&tree, pass).await;
-        let reached = is_told.then(|| reached.unwrap_or_default());
+        let reached = self.end_pass(tree, pass, is_told).await;
         let result = match result {
             Ok(Ok(result)) => result,
             // The dropped run kills its processes, which may be at it for a moment yet: nothing is taken in.
@@ -123,13 +122,19 @@ impl Service {
         }
     }
 
-    /// Ends the way of a run that is over through the proxy, and keeps in the audit log what it asked for.
-    async fn end_pass(&self, tree: &TreeId, pass: Option<Pass>) -> Option<Reached> {
-        let reached = pass?.end().await;
-        if !reached.is_empty() {
-            self.audit.note(Entry::of_network(tree, &reached));
-        }
-        Some(reached)
+    /// Ends the way of a run that is over through the proxy, and keeps in the audit log what it asked for. Waits for that
+    /// only where it is to be told.
+    async fn end_pass(&self, tree: TreeId, pass: Option<Pass>, is_told: bool) -> Option<Reached> {
+        let Some(pass) = pass.filter(Pass::is_used) else { return is_told.then(Reached::default) };
+        let audit = Arc::clone(&self.audit);
+        let ending = self.runs.spawn(async move {
+            let reached = pass.end().await;
+            if !reached.is_empty() {
+                audit.note(Entry::of_network(&tree, &reached));
+            }
+            reached
+        });
+        if is_told { Some(ending.await.unwrap_or_default()) } else { None }
     }
 
     /// Prepares the view of a run and begins its command.
