@@ -21,6 +21,7 @@ use crate::ops::Service;
 use crate::ops::admission::Admission;
 use crate::ops::admission::permit_kind::PermitKind;
 use crate::ops::admission::permits::Permits;
+use crate::ops::agents::{AgentTable, Common};
 use crate::ops::backends::Backends;
 use crate::ops::events::EventTable;
 use crate::ops::readiness::Readiness;
@@ -106,6 +107,19 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     let spans = open_spans(config, &metrics)?;
     let registry = RegistrySync::start(store.clone(), recovery != Recovery::default());
     let registry = Arc::new(registry.map_err(|source| store_error(config, source))?);
+    let agents = AgentTable::open(
+        Common {
+            profile: config.commands.profile,
+            extra: config.commands.extra.clone(),
+            scan: config.commands.scan,
+            arguments_bytes: config.limits.runs.arguments_bytes,
+            network,
+        },
+        config.agents.clone(),
+        &store,
+        &egress,
+    );
+    let agents = agents.map_err(|source| store_error(config, source))?;
     let sessions = &config.limits.sessions;
     Ok(Arc::new(Service {
         backends: Backends::new(&config.limits.runs),
@@ -113,6 +127,7 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
         launcher,
         host,
         commands,
+        agents,
         environment,
         search_path,
         network,

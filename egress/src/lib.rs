@@ -19,6 +19,7 @@
 //! moved |
 //! | [`head`], [`request`], [`body`] | reading a request so that no server can read it differently |
 //! | [`target`], [`address`], [`rules`] | judging it |
+//! | [`hosts`] | the hosts of single agents |
 //! | [`names`], [`route`] | resolving and connecting |
 //! | [`relay`], [`forward`] | moving bytes |
 //! | [`reached`] | what a run has asked for, and what came of it |
@@ -30,6 +31,7 @@ mod body;
 mod connection;
 mod forward;
 mod head;
+mod hosts;
 mod meter;
 mod names;
 mod pass;
@@ -47,6 +49,7 @@ mod share;
 mod target;
 
 pub use head::HEAD_BYTES_MAX;
+pub use hosts::Hosts;
 pub use names::{Resolve, SystemResolver};
 pub use pass::{Account, Pass, Who};
 pub use pattern::{Pattern, PatternError};

@@ -4,8 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use policy::AgentId;
 use tokio::sync::Semaphore;
 
+use super::hosts::Hosts;
 use super::names::{Names, Resolve, SystemResolver};
 use super::pass::{Pass, Passes, Who};
 use super::pending::Pending;
@@ -47,6 +49,12 @@ impl Egress {
     /// here. An unspecified address stands for all of this machine's.
     pub fn protect(&self, address: SocketAddr) {
         self.route.protect(address);
+    }
+
+    /// Says from now on which hosts the runs of an agent reach, those under way included; with `None` those that all
+    /// reach. Connections that are open stay.
+    pub fn restrict(&self, agent: &AgentId, hosts: Option<Hosts>) {
+        self.route.hosts.set(agent, hosts);
     }
 
     /// Lets a run use the proxy until the pass is dropped.

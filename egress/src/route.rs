@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::head;
+use super::hosts::HostTable;
 use super::names::Names;
 use super::pass::Run;
 use super::refusal::Refusal;
@@ -20,6 +21,8 @@ const TRIES: usize = 4;
 
 pub(super) struct Route {
     rules: Rules,
+    /// The hosts of agents that have some of their own.
+    pub(super) hosts: HostTable,
     names: Names,
     upstream: Option<Target>,
     within: Duration,
@@ -34,7 +37,7 @@ pub(super) struct Connected {
 
 impl Route {
     pub(super) fn new(rules: Rules, names: Names, upstream: Option<Target>, within: Duration) -> Self {
-        Self { rules, names, upstream, within }
+        Self { rules, hosts: HostTable::default(), names, upstream, within }
     }
 
     /// Adds an address at which the service listens.
@@ -70,7 +73,8 @@ impl Route {
     }
 
     async fn connect(&self, target: &Target, run: &Run) -> Result<TcpStream, Refusal> {
-        self.rules.check_target(target)?;
+        let hosts = self.hosts.of(&run.who.agent);
+        self.rules.check_target(target, &hosts)?;
         let addresses = match (&target.host, &self.upstream) {
             (Host::Address(address), _) => vec![*address],
             (Host::Name(name), None) => self.names.resolve(name, run).await?,
@@ -78,7 +82,7 @@ impl Route {
         };
         // One bad address refuses all: a name that is public and private at once is made to deceive.
         for address in &addresses {
-            self.rules.check_address(target, *address)?;
+            self.rules.check_address(target, *address, &hosts)?;
         }
         let stream = match &self.upstream {
             Some(upstream) => self.connect_upstream(upstream, target).await?,

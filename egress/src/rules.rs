@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use parking_lot::RwLock;
 
 use super::address::{Standing, standing};
+use super::hosts::Hosts;
 use super::refusal::Refusal;
 use super::settings::EgressConfig;
 use super::target::{Host, Target};
@@ -52,17 +53,18 @@ impl Rules {
     /// # Errors
     /// [`Refusal::Metadata`], [`Refusal::Denied`], [`Refusal::NotAllowed`], [`Refusal::PrivateName`],
     /// [`Refusal::Port`].
-    pub(super) fn check_target(&self, target: &Target) -> Result<(), Refusal> {
+    pub(super) fn check_target(&self, target: &Target, hosts: &Hosts) -> Result<(), Refusal> {
         let (config, host) = (&self.config, &target.host);
         if let Host::Name(name) = host
             && METADATA_NAMES.contains(&name.as_str())
         {
             return Err(Refusal::Metadata(name.clone()));
         }
-        if config.deny.iter().any(|pattern| pattern.matches(host)) {
+        if config.deny.iter().any(|pattern| pattern.matches(host)) || hosts.denies(host) {
             return Err(Refusal::Denied(host.to_string()));
         }
-        if !config.allow.is_empty() && !config.allow.iter().any(|pattern| pattern.matches(host)) {
+        let allowed = hosts.allowed(&config.allow);
+        if !allowed.is_empty() && !allowed.iter().any(|pattern| pattern.matches(host)) {
             return Err(Refusal::NotAllowed(host.to_string()));
         }
         if let Host::Name(name) = host
@@ -80,9 +82,15 @@ impl Rules {
     /// # Errors
     /// [`Refusal::Never`], [`Refusal::Denied`], [`Refusal::NotPublic`], [`Refusal::Service`],
     /// [`Refusal::Machine`].
-    pub(super) fn check_address(&self, target: &Target, address: IpAddr) -> Result<(), Refusal> {
+    pub(super) fn check_address(
+        &self,
+        target: &Target,
+        address: IpAddr,
+        hosts: &Hosts,
+    ) -> Result<(), Refusal> {
         let host = || target.host.to_string();
-        if self.config.deny.iter().any(|pattern| pattern.has_address(address)) {
+        let is_denied = self.config.deny.iter().any(|pattern| pattern.has_address(address));
+        if is_denied || hosts.denies_address(address) {
             return Err(Refusal::Denied(host()));
         }
         let is_opened = self.config.opens(address);
@@ -140,12 +148,15 @@ mod tests {
     }
 
     fn rule(rules: &Rules, text: &str) -> &'static str {
-        rules.check_target(&target(text)).err().map_or("ok", |refusal| refusal.rule())
+        rules.check_target(&target(text), &Hosts::default()).err().map_or("ok", |refusal| refusal.rule())
     }
 
     fn address_rule(rules: &Rules, port: u16, address: &str) -> &'static str {
         let target = Target { host: Host::Name("x".into()), port };
-        rules.check_address(&target, address.parse().unwrap()).err().map_or("ok", |refusal| refusal.rule())
+        rules
+            .check_address(&target, address.parse().unwrap(), &Hosts::default())
+            .err()
+            .map_or("ok", |refusal| refusal.rule())
     }
 
     #[test]
@@ -162,6 +173,44 @@ mod tests {
         assert_eq!(rule(&listed, "example.com"), "not_allowed");
         assert_eq!(rule(&listed, "1.1.1.2"), "not_allowed");
         assert_eq!(rule(&listed, "EVIL.example.com."), "denied");
+    }
+
+    #[test]
+    fn the_hosts_of_an_agent_stand_in_for_those_of_all_and_open_nothing_that_is_closed() {
+        let listed = rules(|settings| {
+            settings.allow = vec!["*.example.com".into()];
+            settings.deny = vec!["evil.example.com".into(), "1.1.1.0/24".into()];
+        });
+        let own = |allow: Option<&[&str]>, deny: &[&str]| {
+            let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+            Hosts::new(allow.map(texts).as_deref(), &texts(deny)).unwrap()
+        };
+        let rule = |hosts: &Hosts, text: &str| {
+            listed.check_target(&target(text), hosts).err().map_or("ok", |refusal| refusal.rule())
+        };
+        let narrower = own(None, &["www.example.com"]);
+        assert_eq!(rule(&narrower, "www.example.com"), "denied");
+        assert_eq!(rule(&narrower, "api.example.com"), "ok");
+        let other = own(Some(&["other.org", "evil.example.com", "metadata.google.internal"]), &[]);
+        assert_eq!(rule(&other, "other.org"), "ok");
+        assert_eq!(rule(&other, "www.example.com"), "not_allowed");
+        assert_eq!(rule(&other, "evil.example.com"), "denied");
+        assert_eq!(rule(&other, "metadata.google.internal"), "metadata");
+        assert_eq!(rule(&other, "other.org:22"), "port");
+        let all = own(Some(&[]), &[]);
+        assert_eq!(rule(&all, "anything.org"), "ok");
+        let named = own(Some(&["10.0.0.0/8", "169.254.169.254", "x"]), &["9.9.9.0/24"]);
+        let address = |hosts: &Hosts, address: &str| {
+            let target = Target { host: Host::Name("x".into()), port: 443 };
+            let judged = listed.check_address(&target, address.parse().unwrap(), hosts);
+            judged.err().map_or("ok", |refusal| refusal.rule())
+        };
+        assert_eq!(address(&named, "10.1.2.3"), address(&Hosts::default(), "10.1.2.3"));
+        assert_ne!(address(&named, "10.1.2.3"), "ok");
+        assert_ne!(address(&named, "169.254.169.254"), "ok");
+        assert_eq!(address(&named, "1.1.1.1"), "denied");
+        assert_eq!(address(&named, "9.9.9.9"), "denied");
+        assert_eq!(address(&Hosts::default(), "9.9.9.9"), "ok");
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub use step::Step;
 pub use supervisor::ProxyConnection;
 pub use sys::{return_large_allocations, watch as watch_descriptor};
 pub use tier::{Enforcement, Isolation, Layer, MemoryBound, Network, Tier};
-pub use walls::programs::{ALIASES, Programs, SEARCH_PATH, Whitelist};
+pub use walls::programs::{ALIASES, Allowed, Programs, SEARCH_PATH, Whitelist};
 pub use zygote::launcher_main;
 
 /// The argument by which the service's binary is told to be a launcher.

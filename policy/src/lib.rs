@@ -9,6 +9,7 @@
 //! | [`id`] | [`UserId`], [`AgentId`], [`SkillId`] |
 //! | [`scope`] | [`Scope`]: baseline or overlay |
 //! | [`tree`] | [`TreeId`]: which tree a request means, and its sandbox path |
+//! | [`agent_policy`] | [`AgentPolicy`]: what holds for one agent and not for all |
 //! | [`limits`] | every bound, with its unit |
 //! | [`view`] | [`View`]: what a command may see, handed from storage to exec |
 //! | [`attachment`] | [`Attachment`](attachment::Attachment): a directory that stands at a path of its own in a run |
@@ -19,6 +20,7 @@
 //! | [`skill_md`] | what a skill says of itself: the one reader of `SKILL.md` |
 //! | [`glob`] | patterns for paths, in two dialects |
 
+pub mod agent_policy;
 pub mod attachment;
 pub mod command;
 pub mod environment;
@@ -33,6 +35,7 @@ pub mod skill_md;
 pub mod tree;
 pub mod view;
 
+pub use agent_policy::{AgentNetwork, AgentPolicy};
 pub use command::{Anchors, CheckedCommand, CommandPolicy, Profile, Refusal};
 pub use id::{AgentId, IdError, SkillId, UserId};
 pub use limits::{

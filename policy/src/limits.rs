@@ -80,10 +80,11 @@ impl Default for FileLimits {
     }
 }
 
-/// Bounds on what lies on the disk: for each tree, and for the file system.
+/// Bounds on what lies on the disk: for each tree, for all that a user has, and for the file system.
 ///
 /// A tree is the overlay of one skill, or a workspace together with the home directory and the temporary files of its
-/// user and agent.
+/// user and agent. All that a user has is every tree with every agent, the snapshots, and what was thrown away of them and
+/// is not removed yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiskLimits {
@@ -91,6 +92,10 @@ pub struct DiskLimits {
     pub bytes: u64,
     /// Names in one tree: files, directories, links, and marks of what was removed from a baseline.
     pub files: u64,
+    /// The room that all of a user takes on the disk together, in bytes of whole blocks.
+    pub user_bytes: u64,
+    /// Names in all that a user has; a file that keeps a snapshot or the content of one is a name, too.
+    pub user_files: u64,
     /// The room that the file system keeps free, in bytes: below it nothing is written. 0 is no floor.
     pub free_bytes: u64,
     /// The room that a user's unfinished changes, uploads and downloads take on the disk together, in bytes.
@@ -99,11 +104,18 @@ pub struct DiskLimits {
 
 impl Default for DiskLimits {
     fn default() -> Self {
-        Self { bytes: 2048 * MIB, files: 100_000, free_bytes: 256 * MIB, in_flight_bytes: 1024 * MIB }
+        Self {
+            bytes: 2048 * MIB,
+            files: 100_000,
+            user_bytes: 16_384 * MIB,
+            user_files: 1_000_000,
+            free_bytes: 256 * MIB,
+            in_flight_bytes: 1024 * MIB,
+        }
     }
 }
 
-/// Bounds on the snapshots of one workspace. They do not count for [`DiskLimits`].
+/// Bounds on the snapshots of one workspace. They count for [`DiskLimits::user_bytes`], and not for the workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SnapshotLimits {

@@ -29,6 +29,9 @@ pub use self::role::{Action, Reach, Refused, Role};
 use self::signed::{Claims, Keys};
 pub use self::token::Token;
 
+/// The name in logs of the token of a caller who needs none.
+const NO_TOKEN: &str = "-";
+
 /// Who sends a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -36,6 +39,19 @@ pub struct Caller {
     pub role: Role,
     /// The token's name in logs: its name, or `signed:` and an id; of a caller who needs none, `-`.
     pub token: String,
+}
+
+impl Caller {
+    /// Who it is, as it is written down with what it publishes: the user of a user's token, the name of another token, or
+    /// `anonymous` where none is needed.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        match &self.role {
+            Role::User { user, .. } => user.as_str(),
+            _ if self.token == NO_TOKEN => "anonymous",
+            _ => &self.token,
+        }
+    }
 }
 
 /// The tokens and keys of a service.
@@ -81,7 +97,7 @@ impl Access {
             return Ok(Caller { role, token: format!("signed:{}", claims.id) });
         }
         if !self.is_closed() {
-            return Ok(Caller { role: Role::Admin, token: "-".to_owned() });
+            return Ok(Caller { role: Role::Admin, token: NO_TOKEN.to_owned() });
         }
         let digest = token::digest(token.ok_or(Refused::Unauthenticated)?);
         // Every token is compared, and each in constant time: the time taken tells nothing.

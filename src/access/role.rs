@@ -43,6 +43,8 @@ pub enum Action<'a> {
     Observe,
     /// Have the registry made anew.
     Rebuild,
+    /// See or set what holds for the runs and trees of an agent.
+    Govern,
 }
 
 /// Which part of a list about all users and agents a role sees.
@@ -111,10 +113,18 @@ impl Role {
                 unless_hidden(agent == other)?;
                 Err(Refused::Denied)
             }
-            (Self::Engine, Action::Baseline(..) | Action::RemoveAll | Action::Observe | Action::Rebuild)
+            (
+                Self::Engine,
+                Action::Baseline(..) | Action::RemoveAll | Action::Observe | Action::Rebuild | Action::Govern,
+            )
             | (
                 Self::User { .. },
-                Action::SeeAll | Action::RemoveAll | Action::Issue | Action::Observe | Action::Rebuild,
+                Action::SeeAll
+                | Action::RemoveAll
+                | Action::Issue
+                | Action::Observe
+                | Action::Rebuild
+                | Action::Govern,
             )
             | (
                 Self::Manager(_),
@@ -123,7 +133,8 @@ impl Role {
                 | Action::RemoveAll
                 | Action::Issue
                 | Action::Observe
-                | Action::Rebuild,
+                | Action::Rebuild
+                | Action::Govern,
             )
             | (
                 Self::Monitor,
@@ -134,7 +145,8 @@ impl Role {
                 | Action::SeeAll
                 | Action::RemoveAll
                 | Action::Issue
-                | Action::Rebuild,
+                | Action::Rebuild
+                | Action::Govern,
             ) => Err(Refused::Denied),
         }
     }
@@ -189,45 +201,46 @@ mod tests {
             Action::Issue,
             Action::Observe,
             Action::Rebuild,
+            Action::Govern,
         ];
         let (yes, denied, hidden) = (Ok(()), Err(Refused::Denied), Err(Refused::Hidden));
         let bound = Role::User { user: user.clone(), agent: Some(agent.clone()) };
         let free = Role::User { user: user.clone(), agent: None };
         for (role, expected) in [
-            (Role::Admin, [yes; 16]),
+            (Role::Admin, [yes; 17]),
             (
                 Role::Engine,
                 [
                     yes, yes, yes, yes, yes, yes, denied, denied, denied, yes, yes, yes, denied, yes, denied,
-                    denied,
+                    denied, denied,
                 ],
             ),
             (
                 free,
                 [
                     yes, yes, hidden, yes, yes, hidden, denied, denied, hidden, yes, hidden, denied, denied,
-                    denied, denied, denied,
+                    denied, denied, denied, denied,
                 ],
             ),
             (
                 bound,
                 [
                     yes, hidden, hidden, yes, hidden, hidden, denied, hidden, hidden, denied, hidden, denied,
-                    denied, denied, denied, denied,
+                    denied, denied, denied, denied, denied,
                 ],
             ),
             (
                 Role::Manager(agent.clone()),
                 [
                     yes, hidden, hidden, denied, hidden, denied, yes, hidden, yes, denied, denied, denied,
-                    denied, denied, denied, denied,
+                    denied, denied, denied, denied, denied,
                 ],
             ),
             (
                 Role::Monitor,
                 [
                     denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied,
-                    denied, denied, denied, yes, denied,
+                    denied, denied, denied, yes, denied, denied,
                 ],
             ),
         ] {

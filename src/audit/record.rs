@@ -62,6 +62,18 @@ pub struct Entry {
     /// Paths that are not among `paths`.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_paths: u64,
+    /// The agent whose policy it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The SHA-256 of what was set before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// The SHA-256 of what is set now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// Whether nothing was to be changed, only told what would be.
+    #[serde(skip_serializing_if = "is_false")]
+    pub dry_run: bool,
     /// The program that ran; never its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
@@ -111,6 +123,11 @@ pub struct Torn {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// A record in its place.
@@ -183,7 +200,7 @@ impl Entry {
     #[must_use]
     pub fn weight(&self) -> u64 {
         /// The fields' names, both hashes, numbers and the time.
-        const FRAME_BYTES: usize = 640;
+        const FRAME_BYTES: usize = 720;
         /// Digest and length of a long text, with their names.
         const LONG_BYTES: usize = 112;
         /// The fields' names of a host that was reached, and its numbers.
@@ -193,6 +210,7 @@ impl Entry {
         let Self {
             scope, paths, program, run, reached, issued, outcome, suppressed_outcomes, broken, ..
         } = self;
+        let Self { agent, before, after, .. } = self;
         let optional = [
             request,
             caller_request,
@@ -207,6 +225,9 @@ impl Entry {
             run,
             issued,
             broken,
+            agent,
+            before,
+            after,
         ];
         let optional = optional.into_iter().flatten().map(String::as_str);
         let texts = optional.chain([action.as_str(), outcome]).chain(paths.iter().map(Text::kept));
@@ -305,6 +326,10 @@ mod tests {
             role: Some("manager".to_owned()),
             token: Some("\"".repeat(64)),
             user: Some(id.clone()),
+            agent: Some(id.clone()),
+            before: Some("b".repeat(64)),
+            after: Some("a".repeat(64)),
+            dry_run: true,
             tree: Some(format!("skills/{id}/{id}/{id}")),
             to: Some(format!("sandbox/{id}/{id}")),
             snapshot: Some("0".repeat(20)),

@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use exec::Isolation;
 use policy::command::{Profile, ScanOf};
 use policy::{
-    ArchiveLimits, DiskLimits, EventLimits, FileLimits, NetworkLimits, PortLimits, RunLimits, SessionLimits,
-    SnapshotLimits, WorkLimits,
+    AgentId, AgentNetwork, AgentPolicy, ArchiveLimits, DiskLimits, EventLimits, FileLimits, NetworkLimits,
+    PortLimits, RunLimits, SessionLimits, SnapshotLimits, WorkLimits,
 };
 use serde::Deserialize;
 use thiserror::Error;
@@ -39,7 +39,7 @@ pub use self::telemetry::TelemetryConfig;
 pub use self::tokens::TokenEntry;
 use crate::access::signed::KeyError;
 use crate::access::{Role, Token};
-use egress::{EgressConfig, ProxySettings, SettingsError};
+use egress::{EgressConfig, Hosts, ProxySettings, SettingsError};
 
 /// A configuration as its file has it. Every field has a default; an unknown one is an error.
 #[derive(Clone, Debug, Deserialize)]
@@ -74,6 +74,8 @@ pub struct Config {
     pub audit: AuditConfig,
     /// Traces for a collector.
     pub telemetry: TelemetryConfig,
+    /// What holds for single agents, by their ids. An admin may set something else for one.
+    pub agents: BTreeMap<AgentId, AgentPolicy>,
     /// Who may do what; see [`TokenEntry`]. Without any, every caller is an admin.
     pub tokens: Vec<TokenEntry>,
 }
@@ -191,6 +193,7 @@ impl Default for Config {
             log: LogConfig::default(),
             audit: AuditConfig::default(),
             telemetry: TelemetryConfig::default(),
+            agents: BTreeMap::new(),
             tokens: Vec::new(),
         }
     }
@@ -246,6 +249,14 @@ pub enum ConfigError {
         value: String,
         /// The advice what to set instead.
         advice: &'static str,
+    },
+    /// The policy of an agent cannot be.
+    #[error("`agents.{agent}`: {problem}")]
+    Agent {
+        /// The agent.
+        agent: AgentId,
+        /// The fault.
+        problem: String,
     },
     /// A token entry makes no sense.
     #[error("token {number}: {problem}")]
@@ -307,7 +318,27 @@ impl Config {
     /// [`ConfigError::Value`].
     pub fn check_values(&self) -> Result<(), ConfigError> {
         operation::check(self)?;
+        for (agent, policy) in &self.agents {
+            self.check_agent(policy)
+                .map_err(|problem| ConfigError::Agent { agent: agent.clone(), problem })?;
+        }
         self.telemetry.check()
+    }
+
+    /// Checks what the configuration says about one agent.
+    fn check_agent(&self, policy: &AgentPolicy) -> Result<(), String> {
+        policy.check().map_err(|error| error.to_string())?;
+        Hosts::new(policy.hosts.allow.as_deref(), &policy.hosts.deny)
+            .map_err(|error| format!("`hosts`: {error}"))?;
+        let most = match self.commands.network {
+            Reach::None => AgentNetwork::None,
+            Reach::Auto | Reach::Proxy => AgentNetwork::Proxy,
+            Reach::Host => AgentNetwork::Host,
+        };
+        match policy.network.is_some_and(|network| network > most) {
+            true => Err("`network` is more than `commands.network` grants any agent".to_owned()),
+            false => Ok(()),
+        }
     }
 
     /// Reads the admin token of the environment or the command line, which is in the clear.
@@ -371,6 +402,28 @@ mod tests {
             assert!(error.contains(&format!("limits.networks.{setting}")), "{error}");
         }
         assert!(Config::default().check_values().is_ok());
+    }
+
+    #[test]
+    fn the_policy_of_an_agent_is_read_and_grants_no_more_network_than_there_is() {
+        let config = |text: &str| toml::from_str::<Config>(text).map_err(|error| error.to_string());
+        let text = "[agents.\"研究\"]\nprofile = \"strict\"\nnetwork = \"none\"\n[agents.\"研究\".runs]\ntimeout_ms = 5\n";
+        let read = config(text).unwrap();
+        assert!(read.check_values().is_ok());
+        assert_eq!(read.agents.values().next().unwrap().runs.timeout_ms, Some(5));
+        for (text, told) in [
+            ("[agents.a]\nnetwork = \"host\"", "agents.a"),
+            ("[commands]\nnetwork = \"none\"\n[agents.a]\nnetwork = \"proxy\"", "network"),
+            ("[agents.a]\nextra = [\"/bin/x\"]", "extra"),
+            ("[agents.a.hosts]\ndeny = [\"http://x\"]", "hosts"),
+            ("[agents.a.runs]\nopen_files = 1", "runs.open_files"),
+        ] {
+            let error = config(text).unwrap().check_values().unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+        for text in ["[agents.a]\nprofil = \"strict\"", "[agents.\"a/b\"]", "[agents.a]\nprofile = \"all\""] {
+            assert!(config(text).is_err(), "{text}");
+        }
     }
 
     #[test]

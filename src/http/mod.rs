@@ -85,6 +85,10 @@ pub fn router(app: App) -> Router {
         .route("/v1/users", get(users::list::list))
         .route("/v1/users/{u}", get(users::one::one).delete(users::remove::remove))
         .route("/v1/agents", get(users::agents::list))
+        .route(
+            "/v1/agents/{a}/policy",
+            get(users::policy::show).put(users::policy::set).delete(users::policy::unset),
+        )
         .route("/v1/runs", get(users::runs::list))
         .route("/v1/skills/{u}/{a}/upload", post(skills::upload::upload))
         .route("/v1/skills/{u}/{a}/list", get(skills::list::list))

@@ -44,7 +44,8 @@ struct Registered {
     size: u64,
     name: String,
     description: String,
-    uploaded_by: Option<UserId>,
+    /// Who called: a user, or the name of another token.
+    uploaded_by: Option<String>,
     created_at: String,
 }
 

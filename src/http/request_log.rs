@@ -73,6 +73,14 @@ pub(super) struct Noted {
     pub(super) run: Option<String>,
     /// The id of a token that is issued.
     pub(super) issued: Option<String>,
+    /// The agent whose policy it is about.
+    pub(super) agent: Option<AgentId>,
+    /// The digest of what was set before.
+    pub(super) before: Option<String>,
+    /// The digest of what is set now.
+    pub(super) after: Option<String>,
+    /// Whether it only tells what it would change.
+    pub(super) dry_run: bool,
     /// The program that is to run.
     pub(super) program: Option<String>,
 }
@@ -242,6 +250,21 @@ pub(super) fn issued(user: &UserId, id: &str) {
         noted.user = Some(user.clone());
         noted.issued = Some(id.to_owned());
     });
+}
+
+/// Notes which agent's policy the request is about.
+pub(super) fn agent(agent: &AgentId) {
+    note(|noted| noted.agent = Some(agent.clone()));
+}
+
+/// Notes the digests of what was set before and what is set now.
+pub(super) fn set(before: Option<String>, after: Option<String>) {
+    note(|noted| (noted.before, noted.after) = (before, after));
+}
+
+/// Notes that the request only tells what it would change.
+pub(super) fn dry_run() {
+    note(|noted| noted.dry_run = true);
 }
 
 /// Notes which run the request is about.

@@ -9,6 +9,8 @@
 //! * twice as long as the last time when it did not, up to [`SLOWEST`];
 //! * never sooner than [`COST`] times the processor time that the look took, of at most [`DEAREST`].
 //!
+//! While a user has more in all than runs may make it, a run that lets one of the user's trees grow is ended.
+//!
 //! While the disk has less room left than it is to keep, all trees are looked at, and a run that lets one grow is
 //! ended. A run can also fill the disk where no tree shows it: with files that have no name any more. When next to
 //! nothing is left and no tree shows by whom it is taken, all runs are ended.
@@ -265,7 +267,9 @@ impl Watched {
             Ceiling::At(most) => !look.is_whole || look.taken.exceeds(most),
             Ceiling::Unknown => !look.is_whole,
         };
-        let fills = is_full && grown.bytes > 0;
+        // Another tree of the user may be what has grown: a run that lets its own be is not ended for it.
+        let is_users = look.excess.bytes > 0 && grown.bytes > 0 || look.excess.files > 0 && grown.files > 0;
+        let fills = is_full && grown.bytes > 0 || is_users;
         let ended = self.end(|run| (fills && run.is_known) || is_too_much(run));
         self.runs.iter_mut().for_each(|run| run.is_known = true);
         if ended > 0 {

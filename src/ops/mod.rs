@@ -3,6 +3,7 @@
 //! `storage` blocks, so each operation enters it once, through [`admission`].
 
 pub mod admission;
+pub mod agents;
 pub mod backends;
 mod difference;
 pub mod disk;
@@ -42,6 +43,7 @@ use crate::registry::RegistrySync;
 use crate::telemetry::Spans;
 use admission::Admission;
 use admission::permits::Permits;
+use agents::AgentTable;
 use backends::Backends;
 pub use difference::Text;
 use disk::DiskWatch;
@@ -67,6 +69,8 @@ pub struct Service {
     pub host: HostReport,
     /// Which commands may run.
     pub commands: CommandPolicy,
+    /// What holds for single agents.
+    pub agents: AgentTable,
     /// Variables that every command gets.
     pub environment: Configured,
     /// The directories of programs, as commands find them, separated by `:`.

@@ -45,6 +45,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::fingerprint::Fingerprint;
 use self::id::ExecId;
+pub(super) use self::plan::word;
 pub use self::request::{Command, Commit, RunOutcome, RunRequest, Skills};
 use super::Service;
 use super::error::{Error, Result};

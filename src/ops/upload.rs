@@ -19,12 +19,12 @@ pub struct Archive {
 }
 
 /// How archives are taken in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Intake {
     scope: Scope,
     charset: Charset,
-    /// Whether nothing is published.
-    dry_run: bool,
+    /// Who publishes; nothing is published without one.
+    by: Option<String>,
 }
 
 /// The outcome of an upload.
@@ -59,19 +59,20 @@ struct Planned {
 }
 
 impl Service {
-    /// Publishes every skill of every archive, or none.
+    /// Publishes every skill of every archive, or none; `by` is written down as the publisher.
     ///
     /// # Errors
     /// [`storage::Error::Archive`] when an archive is refused; [`Error::Invalid`] when two archives hold one skill.
     pub async fn upload(
         &self,
+        by: String,
         scope: Scope,
         user: UserId,
         agent: AgentId,
         charset: Charset,
         archives: Vec<Archive>,
     ) -> Result<Uploaded> {
-        self.take_in(Intake { scope, charset, dry_run: false }, user, agent, archives).await
+        self.take_in(Intake { scope, charset, by: Some(by) }, user, agent, archives).await
     }
 
     /// Does everything that [`Service::upload`] does but publish, and tells what would be published.
@@ -86,7 +87,7 @@ impl Service {
         charset: Charset,
         archives: Vec<Archive>,
     ) -> Result<Uploaded> {
-        self.take_in(Intake { scope, charset, dry_run: true }, user, agent, archives).await
+        self.take_in(Intake { scope, charset, by: None }, user, agent, archives).await
     }
 
     async fn take_in(
@@ -100,8 +101,8 @@ impl Service {
         let limits = self.archive_limits.clone();
         let job = Job::of(&user, Weight::Long);
         let uploaded = self.publishing(job, move |shelves| {
-            let Intake { scope, dry_run, .. } = intake;
-            let planned = Planned::read(&store, &limits, intake, &user, &agent, archives)?;
+            let planned = Planned::read(&store, &limits, &intake, &user, &agent, archives)?;
+            let Intake { scope, by, .. } = intake;
             let mut ids: Vec<SkillId> = planned.sources.keys().cloned().collect();
             ids.sort_unstable();
             let mut flight = store.flight(&user);
@@ -113,17 +114,17 @@ impl Service {
                     planned.source(id).ok_or_else(|| storage::Error::NotFound(id.to_string()))?;
                 archive::extract(file, skill, into).map(Some)
             };
-            let (published, leftovers) = if dry_run {
-                (store.rehearse(scope, &user, &agent, &ids, &mut fill)?, Leftovers::default())
-            } else {
+            let (published, leftovers) = if let Some(by) = by {
                 let owner = (scope == Scope::Overlay).then(|| user.clone());
                 shelves.extend(ids.iter().map(|skill| Shelf {
                     agent: agent.clone(),
                     skill: skill.clone(),
                     user: owner.clone(),
                 }));
-                let publication = store.publish(scope, &user, &agent, &ids, &mut fill)?;
+                let publication = store.publish_by(&by, scope, &user, &agent, &ids, &mut fill)?;
                 (publication.skills, publication.leftovers)
+            } else {
+                (store.rehearse(scope, &user, &agent, &ids, &mut fill)?, Leftovers::default())
             };
             Ok((planned.outcome(published), leftovers))
         });
@@ -135,7 +136,7 @@ impl Planned {
     fn read(
         store: &Store,
         limits: &ArchiveLimits,
-        intake: Intake,
+        intake: &Intake,
         user: &UserId,
         agent: &AgentId,
         archives: Vec<Archive>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use policy::UserId;
-use storage::{Agent, AgentFacts, Shelf, WorkspaceId};
+use storage::{Agent, AgentFacts, Shelf, Use, WorkspaceId};
 
 use super::Service;
 use super::admission::{Job, Weight};
@@ -30,6 +30,17 @@ pub struct OfAgent {
     pub runs: usize,
     /// Terminals.
     pub terminals: usize,
+}
+
+/// What there is of a user.
+#[derive(Debug)]
+pub struct OfUser {
+    /// With each agent, sorted by agent.
+    pub agents: Vec<OfAgent>,
+    /// What everything takes on the disk together, snapshots and trash included.
+    pub taken: Use,
+    /// What it may take.
+    pub limits: Use,
 }
 
 /// The outcome of removing a user.
@@ -57,13 +68,19 @@ impl Service {
         self.work(job, move || Ok(store.users(after.as_ref(), most)?)).await
     }
 
-    /// What a user has with each agent, sorted by agent.
+    /// What a user has with each agent, and in all.
     ///
     /// # Errors
-    /// [`storage::Error::NotFound`] when there is nothing; as [`storage::Store::user_facts`].
-    pub async fn user(&self, user: UserId) -> Result<Vec<OfAgent>> {
+    /// [`storage::Error::NotFound`] when there is nothing; as [`storage::Store::user_facts`] and
+    /// [`storage::Store::user_usage`].
+    pub async fn user(&self, user: UserId) -> Result<OfUser> {
         let (store, job, of) = (self.store.clone(), Job::of(&user, Weight::Scan), user.clone());
-        let facts = self.work(job, move || Ok(store.user_facts(&of)?)).await?;
+        let look = self.work(job, move || {
+            let facts = store.user_facts(&of)?;
+            let usage = if facts.is_empty() { Default::default() } else { store.user_usage(&of)? };
+            Ok((facts, usage))
+        });
+        let (facts, (taken, limits)) = look.await?;
         if facts.is_empty() {
             return Err(storage::Error::NotFound(user.to_string()).into());
         }
@@ -71,7 +88,7 @@ impl Service {
             let (runs, terminals) = self.under_way.count(&facts.sandbox.id);
             OfAgent { facts, runs, terminals }
         });
-        Ok(counted.collect())
+        Ok(OfUser { agents: counted.collect(), taken, limits })
     }
 
     /// The agents: of one user, or all.

@@ -95,12 +95,13 @@ impl Service {
         self.work(job, move || Ok(store.versions(&agent, &skill)?)).await
     }
 
-    /// Makes a former version of an application's skill the current one.
+    /// Makes a former version of an application's skill the current one; `by` is written down as the publisher.
     ///
     /// # Errors
     /// As [`storage::Store::rollback`].
     pub async fn rollback(
         &self,
+        by: String,
         user: UserId,
         agent: AgentId,
         skill: SkillId,
@@ -110,16 +111,16 @@ impl Service {
         let job = Job::of(&user, Weight::Long);
         let publication = self.publishing(job, move |shelves| {
             shelves.push(Shelf { agent: agent.clone(), skill: skill.clone(), user: None });
-            Ok(first(store.rollback(&user, &agent, &skill, &version)?))
+            Ok(first(store.rollback(&by, &user, &agent, &skill, &version)?))
         });
         publication.await
     }
 
-    /// Publishes what a user sees of a skill for all users.
+    /// Publishes what a user sees of a skill for all users; `by` is written down as the publisher.
     ///
     /// # Errors
     /// As [`storage::Store::promote`].
-    pub async fn promote(&self, id: TreeId, force: bool) -> Result<Option<Published>> {
+    pub async fn promote(&self, by: String, id: TreeId, force: bool) -> Result<Option<Published>> {
         self.left_by_ended_runs(&WorkspaceId::of(&id)).await;
         let store = self.store.clone();
         // A promotion holds the overlay alone when the versions change places.
@@ -128,7 +129,7 @@ impl Service {
             // The user's own row goes when the skill belongs to all users.
             shelves.extend(Shelf::of(&id));
             shelves.extend(Shelf::below(&id));
-            Ok(first(store.promote(&id, force)?))
+            Ok(first(store.promote(&by, &id, force)?))
         });
         publication.await
     }

@@ -23,8 +23,8 @@ pub struct Row {
     pub name: String,
     /// Its description of itself.
     pub description: String,
-    /// The user under whose name it was published; `None` when none is known.
-    pub uploaded_by: Option<UserId>,
+    /// Who published it: a user, or the name of another token; `None` when that is not known.
+    pub uploaded_by: Option<String>,
     /// When it was published, in milliseconds since 1970.
     pub created_ms: i64,
 }

@@ -159,7 +159,7 @@ fn put(transaction: &Transaction<'_>, row: &Row) -> Result<()> {
         i64::try_from(row.size).unwrap_or(i64::MAX),
         &row.name,
         &row.description,
-        row.uploaded_by.as_ref().map(UserId::as_str),
+        row.uploaded_by.as_deref(),
         row.created_ms,
     ))?;
     Ok(())
@@ -226,7 +226,7 @@ fn read(row: &rusqlite::Row<'_>) -> Result<Row> {
         size: u64::try_from(row.get::<_, i64>("size")?).map_err(|_| wrong("size"))?,
         name: row.get("name")?,
         description: row.get("description")?,
-        uploaded_by: user_id(uploaded_by, "uploaded_by")?,
+        uploaded_by,
         created_ms: row.get("created_at")?,
     })
 }

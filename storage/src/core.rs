@@ -2,6 +2,8 @@
 
 pub(crate) mod access;
 pub(crate) mod accounts;
+pub(crate) mod agents;
+pub(crate) mod allowances;
 pub(crate) mod copies;
 pub(crate) mod count;
 pub(crate) mod flights;
@@ -10,9 +12,11 @@ pub(crate) mod lock;
 pub(crate) mod mount_points;
 pub(crate) mod occupants;
 pub mod open;
+pub mod policies;
 pub(crate) mod snapshot_locks;
 pub mod spool;
 pub mod store;
+pub(crate) mod totals;
 pub(crate) mod uptime;
 pub mod usage;
 pub(crate) mod uses;

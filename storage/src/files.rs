@@ -276,7 +276,7 @@ impl Files {
             file = tree.suited(file)?;
             let handle = file.file().try_clone().map_err(|error| Error::from_io("dup", path, error))?;
             let mut created = false;
-            let mut growth = Growth::REMOVAL;
+            let (mut growth, mut admitted) = (Growth::REMOVAL, None);
             let mut admit = |replaced: Replaced<'_>, file: &mut StagedFile| {
                 let existing = replaced.existing.map(|(stat, _)| stat);
                 if existing.is_some_and(|stat| stat.kind == Kind::Directory) {
@@ -288,7 +288,8 @@ impl Files {
                 }
                 created = existing.is_none();
                 growth = Growth::of_file(&replaced, file)?;
-                self.store.admit(&self.id, &growth)
+                admitted = Some(self.store.admit(&self.id, &growth)?);
+                Ok(())
             };
             let parent = path.parent().filter(|parent| options.parents && !parent.is_root());
             let lacking = match parent {
@@ -304,6 +305,7 @@ impl Files {
                 None => tree.put_if(path, file, &mut admit)?,
             };
             self.account(&growth);
+            drop(admitted);
             // Looked at again: the rename moved the change time, which the tag holds.
             let stat = rustix::fs::fstat(&handle).map_err(|errno| Error::from_errno("stat", path, errno))?;
             Ok((Written { stat: stat.into(), created }, aftermath))
@@ -392,10 +394,10 @@ impl Files {
     /// [`Error::AlreadyExists`] unless `parents`; [`Error::Quota`]; else as [`Tree::make_dir`].
     pub fn make_dir(&self, path: &RelPath, mode: u32, parents: bool) -> Result<bool> {
         self.change(|tree| {
-            let mut growth = Growth::REMOVAL;
+            let (mut growth, mut admitted) = (Growth::REMOVAL, None);
             if let (Some(parent), None) = (path.parent(), tree.stat_entry(path)?) {
                 growth = Growth::of_dirs(dirs_to_make(tree, &parent)?.saturating_add(1));
-                self.store.admit(&self.id, &growth)?;
+                admitted = Some(self.store.admit(&self.id, &growth)?);
             }
             let made = match parents.then(|| tree.first_missing(path)).transpose()?.flatten() {
                 Some(first) => tree.make_chain(&first, Chain::of_directories(&first, path).ending_with(mode)),
@@ -404,6 +406,7 @@ impl Files {
             match made {
                 Ok(aftermath) => {
                     self.account(&growth);
+                    drop(admitted);
                     Ok((true, aftermath))
                 }
                 Err(Error::AlreadyExists(_))
@@ -436,8 +439,9 @@ impl Files {
             if copied.bytes > 0 {
                 self.store.admit_space_for(copied.bytes)?;
             }
-            self.store.admit(&self.id, &growth)?;
+            let admitted = self.store.admit(&self.id, &growth)?;
             self.account(&growth);
+            drop(admitted);
             Ok(((), tree.rename(from, to)?))
         })
     }

@@ -10,6 +10,7 @@
 //! .filesecbox/journal.key                   what proves records to be the service's
 //! .filesecbox/journal/{name}                records of changes that are to be done again after a crash
 //! .filesecbox/refused/{name}                what looked like a record and was not carried out, for the operator
+//! .filesecbox/policies/{agent}-{number}     what was set for single agents
 //! .filesecbox/stage/                        what is being built; thrown away at start
 //! .filesecbox/trash/{bin}/{item}            what was thrown away, until it is removed
 //! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions
@@ -46,6 +47,8 @@ pub(crate) const STAGE: &str = ".filesecbox/stage";
 pub(crate) const TRASH: &str = ".filesecbox/trash";
 /// Records of changes that are to be done again after a crash.
 pub(crate) const JOURNAL: &str = ".filesecbox/journal";
+/// What was set for single agents.
+pub(crate) const POLICIES: &str = ".filesecbox/policies";
 /// Files that looked like records and were not carried out.
 pub(crate) const REFUSED: &str = ".filesecbox/refused";
 /// Trees that were copied for runs.
@@ -72,7 +75,7 @@ pub(crate) const KEPT: &str = ".filesecbox/kept";
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 16] = [
+pub(crate) const DIRECTORIES: [&str; 17] = [
     BASELINE,
     OVERLAYS,
     WORKSPACES,
@@ -81,6 +84,7 @@ pub(crate) const DIRECTORIES: [&str; 16] = [
     TRASH,
     JOURNAL,
     REFUSED,
+    POLICIES,
     ".filesecbox/versions",
     BASES,
     WORK,
@@ -99,8 +103,8 @@ pub(crate) const SALT: &str = "salt";
 pub(crate) const RECORD_KEY: &str = "journal.key";
 
 /// Those of [`DIRECTORIES`] that no command of any user id has a reason to enter.
-pub(crate) const SERVICE_ONLY: [&str; 9] =
-    [STAGE, TRASH, JOURNAL, REFUSED, ".filesecbox/versions", BASES, VIEWS, KEPT, SANDBOXES];
+pub(crate) const SERVICE_ONLY: [&str; 10] =
+    [STAGE, TRASH, JOURNAL, REFUSED, POLICIES, ".filesecbox/versions", BASES, VIEWS, KEPT, SANDBOXES];
 
 fn place(parts: &[&str]) -> Result<RelPath> {
     // Ids are single segments of at most 128 bytes, so the joined path keeps every rule of `RelPath`.

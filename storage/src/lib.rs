@@ -27,7 +27,9 @@ pub mod stat;
 pub mod version;
 pub mod workspaces;
 
+pub use core::allowances::Allowance;
 pub use core::open::Recovery;
+pub use core::policies::AgentPolicies;
 pub use core::spool::{self, Spool};
 pub use core::store::{Options, Store};
 pub use core::usage::{Ceiling, Flight};
@@ -57,7 +59,7 @@ pub use skills::pull::{Prefer, Pulled};
 pub use skills::sides::{Side, Sides};
 pub use skills::status::{Change, Changed, SkillStatus, Status};
 pub use skills::versions::KeptVersion;
-pub use stat::{ETag, Kind, Layer, Stat, Use};
+pub use stat::{ETag, Kind, Layer, Owner, Stat, Use};
 pub use version::{Contents, Version};
 pub use workspaces::snapshots::{self as snapshot, Forked, Snapshot, SnapshotId, SnapshotNote, Snapshots};
 pub use workspaces::{Agent, AgentFacts, SandboxFacts, Swept};

@@ -323,6 +323,7 @@ impl PlannedRun {
         for tree in std::iter::once(workspace).chain(own).chain(seen) {
             ceilings.push(store.ceiling(&tree)?);
         }
+        store.admit_run_of(id.user())?;
         let owner = view.owner;
         let home_place = layout::packages(id.user(), id.agent())?;
         let home = store.inner.root.ensure_path(&home_place)?;

@@ -34,6 +34,18 @@ impl From<FileType> for Kind {
     }
 }
 
+/// Who owns an entry, as commands see it. No user id of the host is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Owner {
+    /// The user of runs: its name in them, where they have namespaces.
+    Sandbox,
+    /// The superuser: of a run's namespaces, or the run itself where the service is root and cannot change owners.
+    Root,
+    /// Any other.
+    Nobody,
+}
+
 /// Which layer an entry comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

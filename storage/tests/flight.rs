@@ -25,7 +25,13 @@ const MIB: u64 = 1024 * 1024;
 
 /// A store with room for 16 MiB in a tree, 12 MiB on the way, and 8 MiB in a download.
 fn fixture() -> Fixture {
-    let disk = DiskLimits { bytes: 16 * MIB, files: 1000, free_bytes: 0, in_flight_bytes: 12 * MIB };
+    let disk = DiskLimits {
+        bytes: 16 * MIB,
+        files: 1000,
+        free_bytes: 0,
+        in_flight_bytes: 12 * MIB,
+        ..DiskLimits::default()
+    };
     let files = FileLimits { download_bytes: 8 * MIB, ..FileLimits::default() };
     Fixture::with(Options { disk, files, ..relaxed() })
 }
@@ -175,7 +181,7 @@ fn second_names_are_not_copied_apart_without_room_for_each() {
     for (what, refused) in [
         ("a copy", files.copy(&path("dir"), &path("copy"), false, true, &always).map(drop)),
         ("a rename of what both layers have", files.rename(&path("dir"), &path("moved"), false, &always)),
-        ("a promotion", fixture.store.promote(&id, false).map(drop)),
+        ("a promotion", fixture.store.promote("u", &id, false).map(drop)),
     ] {
         assert!(
             matches!(refused, Err(Error::Quota { setting: "limits.disk.bytes", .. })),

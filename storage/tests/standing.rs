@@ -23,7 +23,7 @@ fn standing(fixture: &Fixture, user: Option<&str>) -> Option<Standing> {
 }
 
 fn by(standing: &Option<Standing>) -> Option<&str> {
-    standing.as_ref()?.by.as_ref().map(|user| user.as_str())
+    standing.as_ref()?.by.as_deref()
 }
 
 /// Everything that stands, with where.
@@ -50,9 +50,12 @@ fn what_was_published_stands_with_its_contents_and_who_published_it() {
     assert!(own.contents.digest.starts_with(published.version.as_str()) && own.contents.digest.len() == 64);
     let bytes = MINE.iter().map(|(_, text)| text.len() as u64).sum::<u64>();
     assert_eq!((own.contents.files, own.contents.bytes), (2, bytes));
-    assert_eq!(own.by, Some(user_id("u")));
+    assert_eq!(own.by, Some("u".to_owned()));
     let of_all = standing(&fixture, None).unwrap();
-    assert_eq!((of_all.contents.version.clone(), of_all.by.clone()), (baseline.version, Some(user_id("m"))));
+    assert_eq!(
+        (of_all.contents.version.clone(), of_all.by.clone()),
+        (baseline.version, Some("m".to_owned()))
+    );
     let expected = [(shelf(None), of_all), (shelf(Some("u")), own)];
     assert_eq!(all(&fixture.store), expected);
     // Also for the next service that opens the store.
@@ -102,10 +105,10 @@ fn what_is_gone_or_was_never_published_does_not_stand() {
     }
     // Going back and promoting are publications of the users who did it.
     fixture.publish(Scope::Baseline, "m", "s", &Tree::of(&[("f", "2")]));
-    fixture.store.rollback(&user_id("r"), &agent(), &skill_id("s"), &first).unwrap();
+    fixture.store.rollback("r", &user_id("r"), &agent(), &skill_id("s"), &first).unwrap();
     assert_eq!(by(&standing(&fixture, None)), Some("r"));
     put(&fixture.skill("p", "s"), "f", "3");
-    fixture.store.promote(&skill_tree("p", "s"), false).unwrap();
+    fixture.store.promote("p", &skill_tree("p", "s"), false).unwrap();
     assert_eq!((by(&standing(&fixture, None)), standing(&fixture, Some("p"))), (Some("p"), None));
     fixture.store.remove_baseline(&agent(), &skill_id("s")).unwrap();
     assert_eq!(all(&fixture.store), []);

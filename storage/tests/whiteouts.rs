@@ -122,7 +122,7 @@ fn what_a_user_deleted_stays_deleted_when_the_application_goes_back() {
             let Some((fixture, first)) = dropped(way, next) else { continue };
             // Whether or not a command ran meanwhile.
             drop(fixture.command(&skill_tree("u", "s")));
-            drop(fixture.store.rollback(&user_id("m"), &agent(), &skill_id("s"), &first).unwrap());
+            drop(fixture.store.rollback("m", &user_id("m"), &agent(), &skill_id("s"), &first).unwrap());
             let mut expected = Tree::of(&[("f", "1"), ("d/y", "1"), ("only/b", "1")]);
             for at in ["d/own", "d/e/own", "new/own"] {
                 expected.file(at, "mine", 0o644);

@@ -68,7 +68,7 @@ fn the_example_has_every_field_and_is_the_default() {
         for field in fields_of(table) {
             let name = if table.is_empty() { field } else { format!("{table}.{field}") };
             let is_there = names.iter().any(|other| *other == name || other.starts_with(&format!("{name}.")));
-            assert!(is_there || name == "tokens", "{EXAMPLE} lacks `{name}`");
+            assert!(is_there || name == "tokens" || name == "agents", "{EXAMPLE} lacks `{name}`");
         }
     }
 }
@@ -83,6 +83,8 @@ fn the_example_is_a_configuration_with_its_commented_settings_too() {
     });
     let config = parsed(&uncommented.collect::<Vec<_>>().join("\n"));
     assert_eq!(config.tokens.len(), 5, "one for each role");
+    assert_eq!(config.agents.len(), 1);
+    config.check_values().unwrap();
     config.parsed_tokens().unwrap();
 }
 

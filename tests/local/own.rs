@@ -64,7 +64,14 @@ async fn skills_are_merged_at_their_place(host: Arc<Host>) {
     spool.write(&skill_zip("数据", &[("表.md", "of all\n")])).unwrap();
     let archive = Archive { spool, file_name: Some("数据.zip".to_owned()) };
     let agent = AgentId::parse(AGENT).unwrap();
-    let uploaded = host.service.upload(Scope::Baseline, alice.clone(), agent, Charset::Auto, vec![archive]);
+    let uploaded = host.service.upload(
+        "host".to_owned(),
+        Scope::Baseline,
+        alice.clone(),
+        agent,
+        Charset::Auto,
+        vec![archive],
+    );
     uploaded.await.unwrap();
 
     let sandbox = of_agent(&host.service, AGENT, true);

@@ -55,6 +55,8 @@ UNSAYABLE = [
     "^the script ",  # quotes of a shell that never end
     "^the environment variable",  # names that no caller may pass
     "^`ttl_seconds` is",  # more than the configuration allows
+    "^`hosts`: ",  # the syntax of hosts
+    "^`network` is more than the service grants",  # more than the configuration allows
     "invalid type: floating point `[0-9.e+]+`, expected",  # 258.0, which JSON Schema takes for an integer
 ]
 
@@ -75,6 +77,8 @@ SPARED = {
     "removeSkill": {"s": ["extra", "none"]},
     "removeWorkspace": {"u": ["nobody"]},
     "removeWorkspacesOfUser": {"u": ["nobody"]},
+    "setAgentPolicy": {"a": ["governed"]},
+    "removeAgentPolicy": {"a": ["governed"]},
 }
 
 

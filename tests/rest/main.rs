@@ -20,6 +20,7 @@ mod contract;
 mod defects;
 mod heads;
 mod natural;
+mod policies;
 mod promised;
 mod quota;
 mod registry;

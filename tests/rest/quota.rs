@@ -304,3 +304,82 @@ fn figures_of_quotas() {
         }
     }
 }
+
+#[test]
+fn what_a_user_has_in_all_is_told_and_bounds_every_request() {
+    const ALL: u64 = 4 * MIB;
+    let service = Service::configured(&format!(
+        "durability = \"relaxed\"\n[limits.disk]\nuser_bytes = {ALL}\nuser_files = 60\n"
+    ));
+    let client = &service.client;
+    let half = "x".repeat(usize::try_from(ALL / 2).unwrap());
+    client.put(format!("{}/raw/f", workspace("u", "a")), &half).ok();
+    client.put(format!("{}/raw/f", workspace("u", "b")), &half[..half.len() / 2]).ok();
+    let told = client.get("/v1/users/u").ok();
+    let used = told["data"]["used"]["bytes"].as_u64().unwrap();
+    assert!((ALL / 4 * 3..ALL).contains(&used), "{told}");
+    assert_eq!(told["data"]["limits"], json!({ "bytes": ALL, "files": 60 }));
+    let before = Snapshot::of(&service.root);
+    for reply in [
+        client.put(format!("{}/raw/f?parents=true", workspace("u", "c")), &half),
+        client.put(format!("{}/edit?path=new/f", workspace("u", "a")), &half),
+        client.post_json(format!("{}/copy", workspace("u", "a")), &json!({ "from": "f", "to": "g" })),
+        client.post_json(format!("{}/snapshots", workspace("u", "a")), &json!({})),
+        client.try_upload(&skills("u", "a"), "overlay", &skill_zip("s", &[("f", &half)])),
+    ] {
+        let answer = reply.refused(507, "quota");
+        assert_eq!(
+            (&answer["limit"], &answer["limit_bytes"]),
+            (&json!("limits.disk.user_bytes"), &json!(ALL))
+        );
+        let [used, needed] = ["used_bytes", "needed_bytes"].map(|field| answer[field].as_u64().unwrap());
+        assert!(used + needed > ALL, "{answer}");
+        assert!(answer["data"].as_str().unwrap().contains("the user `u`"), "{answer}");
+        before.unchanged(&service.root, &answer.to_string());
+    }
+    // Another user has room, and so has this one after a removal, in whichever tree.
+    client.put(format!("{}/raw/f", workspace("v", "a")), &half).ok();
+    client.delete(format!("{}/file?path=f", workspace("u", "a"))).ok();
+    client.upload(&skills("u", "a"), "overlay", &skill_zip("s", &[("f", &half)]));
+    // Agents, of which a token may name any, are no way around the bound on names.
+    let made = (0..60)
+        .filter(|number| {
+            client.put(format!("{}/raw/f", workspace("u", &format!("n{number}"))), "").status == 201
+        })
+        .count();
+    assert!((5..30).contains(&made), "{made}");
+    let refused = client.put(format!("{}/raw/f", workspace("u", "last")), "").refused(507, "quota");
+    assert_eq!(refused["limit"], "limits.disk.user_files");
+    // With nothing left of the user, nothing counts.
+    client.delete("/v1/users/u").ok();
+    client.put(format!("{}/raw/f", workspace("u", "a")), &half).ok();
+}
+
+#[test]
+fn runs_of_one_user_in_many_trees_are_ended_when_they_fill_more_than_the_user_may_have() {
+    for tier in ["namespaces", "landlock"] {
+        let service = Service::configured(&format!(
+            "durability = \"relaxed\"\n[isolation]\nmaximum = \"{tier}\"\n[limits.disk]\nuser_bytes = {}\n",
+            8 * MIB
+        ));
+        if !landlocked(&service.client) {
+            return;
+        }
+        let client = &service.client;
+        let line = "for i in $(seq 1000); do head -c 1000000 /dev/zero > f$i; sleep 0.02; done; echo all";
+        let results: Vec<Value> = std::thread::scope(|scope| {
+            let run = |number: usize| {
+                let tree = workspace("u", &format!("agent{number}"));
+                client.post_json(format!("{tree}/exec"), &json!({ "shell": line })).ok()["data"].clone()
+            };
+            let running: Vec<_> = (0..3).map(|number| scope.spawn(move || run(number))).collect();
+            running.into_iter().map(|run| run.join().unwrap()).collect()
+        });
+        for result in &results {
+            assert_eq!(result["limit"], "disk", "{tier}: {result}");
+        }
+        let used = client.get("/v1/users/u").ok()["data"]["used"]["bytes"].as_u64().unwrap();
+        assert!(used < 200 * MIB, "{tier}: {used}");
+        client.put(format!("{}/raw/f", workspace("u", "x")), "x").refused(507, "quota");
+    }
+}

@@ -1,5 +1,6 @@
 //! The registry: it has exactly what is published, after every kind of change and after damage to its file.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -71,7 +72,7 @@ fn every_change_of_what_is_published_is_in_the_registry_when_it_is_answered() {
         ("size", bytes),
         ("name", json!("first")),
         ("description", json!("what first does")),
-        ("uploaded_by", json!("u")),
+        ("uploaded_by", json!("anonymous")),
     ] {
         assert_eq!(row[column], expected, "{column}: {row}");
     }
@@ -85,18 +86,18 @@ fn every_change_of_what_is_published_is_in_the_registry_when_it_is_answered() {
     assert_eq!(rows(client), std::slice::from_ref(&row));
     client.upload(&skills("v", "a"), "baseline", &described("s", "second"));
     let [second] = <[Value; 1]>::try_from(rows(client)).unwrap();
-    assert_eq!((&second["uploaded_by"], &second["id"]), (&json!("v"), &row["id"]));
+    assert_eq!((&second["uploaded_by"], &second["id"]), (&json!("anonymous"), &row["id"]));
     let skill = format!("{}/s", skills("w", "a"));
     client.post(format!("{skill}/rollback?version={}", first.as_str().unwrap()), "").ok();
-    assert_eq!(version(""), Some((first.clone(), "w".to_owned())));
+    assert_eq!(version(""), Some((first.clone(), "anonymous".to_owned())));
     // An edit is no publication; promoting it is one.
     client.write(&skill, "f", "edited");
     assert_eq!(version("w"), None);
     client.post(format!("{skill}/promote"), "").ok();
-    assert_eq!(version("").unwrap().1, "w");
+    assert_eq!(version("").unwrap().1, "anonymous");
     client.upload(&skills("w", "a"), "overlay", &described("s", "mine"));
     client.write(&skill, "SKILL.md", "# something else");
-    assert_eq!(version("w").unwrap().1, "w");
+    assert_eq!(version("w").unwrap().1, "anonymous");
     assert_eq!(rows(client)[1]["name"], "mine");
     client.post(format!("{skill}/promote?force=true"), "").ok();
     assert_eq!(version("w"), None, "a promoted skill is the user's own no longer");
@@ -109,6 +110,78 @@ fn every_change_of_what_is_published_is_in_the_registry_when_it_is_answered() {
     }
     client.delete(format!("{skill}?scope=baseline")).ok();
     assert_eq!(rows(client), Vec::<Value>::new());
+}
+
+#[test]
+fn who_called_is_written_down_whichever_user_the_request_names() {
+    let token = |name: &str, role: &str| {
+        format!("[[tokens]]\nsha256 = \"{}\"\n{role}\nname = \"{name}\"\n", digest(name))
+    };
+    let config = [
+        token("ops", "role = \"admin\""),
+        token("keeper", "role = \"manager\"\nagent = \"a\""),
+        token("ide", "role = \"engine\""),
+        token("laptop", "role = \"user\"\nuser = \"alice\""),
+    ];
+    let service = Service::configured(&config.concat());
+    let of = |name: &str| service.client.with_token(name);
+    let ops = of("ops");
+    let by = |skill: &str, user: Option<&str>| {
+        let rows = rows(&ops);
+        let row = rows.iter().find(|row| row["skill_id"] == skill && row["user_id"].as_str() == user);
+        row.map(|row| row["uploaded_by"].as_str().unwrap().to_owned())
+    };
+    for (caller, subject) in [("ide", "ide"), ("laptop", "alice"), ("ops", "ops")] {
+        of(caller).upload(&skills("alice", "a"), "overlay", &described("s", caller));
+        assert_eq!(by("s", Some("alice")).as_deref(), Some(subject), "{caller}");
+    }
+    let signed = of("ide").post_json("/v1/tokens", &json!({ "user": "bob" })).ok();
+    let bob = service.client.with_token(signed["data"].as_str().unwrap());
+    bob.upload(&skills("bob", "a"), "overlay", &described("s", "bob's"));
+    assert_eq!(by("s", Some("bob")).as_deref(), Some("bob"));
+    // A manager asks among the skills of a user, whose doing it is not.
+    let first = of("keeper").upload(&skills("alice", "a"), "baseline", &described("t", "one"));
+    assert_eq!(by("t", None).as_deref(), Some("keeper"));
+    ops.upload(&skills("alice", "a"), "baseline", &described("t", "two"));
+    assert_eq!(by("t", None).as_deref(), Some("ops"));
+    let version = first["result"]["skills"][0]["version"].as_str().unwrap();
+    of("keeper").post(format!("{}/t/rollback?version={version}", skills("bob", "a")), "").ok();
+    assert_eq!(by("t", None).as_deref(), Some("keeper"));
+    ops.post(format!("{}/s/promote", skills("bob", "a")), "").ok();
+    assert_eq!(by("s", None).as_deref(), Some("ops"));
+    // Nothing that is only tried is anyone's, and another's row is none of a user's to change.
+    let before = rows(&ops);
+    let tried = format!("{}/upload?scope=overlay&dry_run=true", skills("alice", "a"));
+    of("laptop").post(tried, described("s", "tried")).ok();
+    of("laptop").try_upload(&skills("bob", "a"), "overlay", &described("s", "x")).refused(404, "not_found");
+    assert_eq!(rows(&ops), before);
+    let dry: Vec<Value> =
+        audited(&service.root).into_iter().filter(|record| record["dry_run"] == true).collect();
+    assert_eq!(dry.len(), 1, "{dry:?}");
+    assert_eq!((&dry[0]["token"], &dry[0]["outcome"]), (&json!("laptop"), &json!("ok")));
+}
+
+#[test]
+fn a_dry_run_that_is_refused_is_on_record_as_one_too() {
+    let service = Service::start();
+    let upload = format!("{}/upload?dry_run=true", skills("u", "a"));
+    service.client.post(&upload, b"no archive").refused(422, "bad_archive");
+    service.client.post(upload.replace("true", "false"), b"no archive").refused(422, "bad_archive");
+    let records = audited(&service.root);
+    let told: Vec<bool> = records
+        .iter()
+        .filter(|record| record["outcome"] == "bad_archive")
+        .map(|record| record["dry_run"] == true)
+        .collect();
+    assert_eq!(told, [true, false], "{records:#?}");
+}
+
+/// The records of the audit log.
+fn audited(root: &Path) -> Vec<Value> {
+    let files = std::fs::read_dir(root.join(".filesecbox/audit")).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|end| end == "jsonl"));
+    let texts: Vec<String> = files.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    texts.iter().flat_map(|text| text.lines()).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]

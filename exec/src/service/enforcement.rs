@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::service::launcher::Launcher;
+use crate::service::launcher::known::Bounds;
 use crate::service::networks::RunNetwork;
 use crate::tier::{Enforcement, Layer, MemoryBound, Network};
 use crate::walls::seccomp::{ABI_SIGNALS, ABI_TRUNCATE};
@@ -19,6 +20,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) network: Network,
     /// The network it lived in.
     pub(crate) run_network: &'a RunNetwork,
+    /// What it may execute.
+    pub(crate) bounds: &'a Bounds,
 }
 
 /// The walls that the launcher has, without their reasons.
@@ -110,7 +113,7 @@ impl Launcher {
         held: WhatHolds,
         memory_bound: MemoryBound,
     ) -> Vec<Cow<'static, str>> {
-        let Circumstances { own_uid, reach, run_network, network: _ } = circumstances;
+        let Circumstances { own_uid, reach, run_network, bounds, network: _ } = circumstances;
         let WhatHolds { abi, is_filtered, is_mounted, is_supervised, is_root } = held;
         let mut notes: Vec<Cow<'static, str>> = Vec::new();
         match memory_bound {
@@ -127,7 +130,8 @@ impl Launcher {
                 notes.push("memory is limited for each process, not for the run".into());
             }
         }
-        if !is_mounted || self.config.code_in_trees {
+        // Memory files hold code also where only this run's own directories do not: the filter is everyone's.
+        if !is_mounted || bounds.code_in_trees || self.config.code_in_trees {
             notes.push(
                 "a native program in the tree can be loaded through an allowed one; it stays inside the same walls"
                     .into(),
@@ -172,7 +176,7 @@ impl Launcher {
                     .into(),
             );
         }
-        if self.programs().is_open() {
+        if bounds.programs.is_open() {
             notes.push("every program of the system directories may run".into());
         }
         notes

@@ -171,11 +171,13 @@ impl Launcher {
     }
 
     fn usual(&self, owner: Option<u32>) -> Enforcement {
+        let bounds = self.bounds(None);
         self.enforcement(Circumstances {
             own_uid: owner.is_some_and(|uid| uid != self.service.uid),
             reach: Reach::Open,
             network: Network::None,
             run_network: &RunNetwork::Shared,
+            bounds: &bounds,
         })
     }
 

@@ -13,6 +13,16 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::walls::binary::{self, Binary};
 
+/// What a run may execute, where that is not what the launcher's configuration says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// Which programs may run.
+    pub whitelist: Whitelist,
+    /// Whether code is run from what the run can write to. Where it is not and the launcher's configuration says
+    /// otherwise, native code in memory files can be mapped all the same: by an allowed program, behind the same walls.
+    pub code_in_trees: bool,
+}
+
 /// Which programs may run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

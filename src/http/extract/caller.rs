@@ -3,7 +3,9 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
+use policy::AgentId;
 
+use super::names::named;
 use crate::access::{Access, Action, Caller};
 use crate::http::problem::Problem;
 use crate::http::{App, request_log};
@@ -66,6 +68,24 @@ impl FromRequestParts<App> for Rebuilder {
         caller(&app.access, &parts.headers)?.role.may(Action::Rebuild)?;
         admitted(app)?;
         Ok(Self)
+    }
+}
+
+/// A caller who may see and set the policy of an agent, and which agent.
+pub(in crate::http) struct Governor {
+    pub(in crate::http) agent: AgentId,
+}
+
+impl FromRequestParts<App> for Governor {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Govern)?;
+        let (_, agent, _) = named(parts, app).await?;
+        let agent = agent.ok_or_else(|| Problem::invalid("the path names no agent"))?;
+        request_log::agent(&agent);
+        admitted(app)?;
+        Ok(Self { agent })
     }
 }
 

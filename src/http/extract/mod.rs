@@ -13,7 +13,7 @@ mod snapshot;
 mod tree;
 
 pub(super) use self::body::{JsonBody, JsonLimit, parse_json};
-pub(super) use self::caller::{Issuer, Known, Observer, Rebuilder, Someone, bearer};
+pub(super) use self::caller::{Governor, Issuer, Known, Observer, Rebuilder, Someone, bearer};
 pub(super) use self::place::{Above, Place, dir_of};
 pub(super) use self::query::{NoParams, Params, word};
 pub(super) use self::run::NamedRun;

@@ -15,6 +15,8 @@ pub(in crate::http) struct SkillsRequest {
     pub(in crate::http) user: UserId,
     pub(in crate::http) agent: AgentId,
     pub(in crate::http) skill: Option<SkillId>,
+    /// Who asks, as it is written down with what is published.
+    pub(in crate::http) subject: String,
     role: Role,
 }
 
@@ -36,12 +38,13 @@ impl FromRequestParts<App> for SkillsRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let Caller { role, .. } = caller(&app.access, &parts.headers)?;
+        let asks = caller(&app.access, &parts.headers)?;
+        let (subject, Caller { role, .. }) = (asks.subject().to_owned(), asks);
         let (Some(user), Some(agent), skill) = named(parts, app).await? else {
             return Err(Problem::invalid("the path names no user and agent"));
         };
         request_log::skills(&user, &agent, skill.as_ref());
         admitted(app)?;
-        Ok(Self { user, agent, skill, role })
+        Ok(Self { user, agent, skill, subject, role })
     }
 }

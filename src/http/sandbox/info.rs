@@ -18,7 +18,7 @@ struct Info<'a> {
     backend: &'static str,
     tier: exec::Tier,
     network: exec::Network,
-    runs: &'a policy::RunLimits,
+    runs: policy::RunLimits,
     limits: Limits<'a>,
 }
 
@@ -29,17 +29,17 @@ struct RemoteInfo<'a> {
     workspace: String,
     shell: String,
     backend: &'a str,
-    runs: &'a policy::RunLimits,
+    runs: policy::RunLimits,
 }
 
 pub(in crate::http) async fn info(State(app): State<App>, request: SandboxRequest, _: NoParams) -> Answer {
-    let service = &app.service;
-    if let Some(backend) = request.backend {
+    let (service, agent) = (&app.service, &request.id.agent);
+    if let Some(backend) = &request.backend {
         return success(RemoteInfo {
             workspace: request.id.workspace().sandbox_path(),
             shell: backend.shell().await?,
             backend: backend.name(),
-            runs: &service.run_limits,
+            runs: service.run_limits_of(agent),
         });
     }
     success(Info {
@@ -47,8 +47,8 @@ pub(in crate::http) async fn info(State(app): State<App>, request: SandboxReques
         shell: "bash",
         backend: "local",
         tier: service.host.enforcement.tier,
-        network: service.network,
-        runs: &service.run_limits,
-        limits: Limits::of(&app),
+        network: service.network_of(agent),
+        runs: service.run_limits_of(agent),
+        limits: Limits::of(&app, agent),
     })
 }

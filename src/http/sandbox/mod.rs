@@ -12,7 +12,7 @@ use storage::Use;
 
 /// The room that something takes on the disk.
 #[derive(Serialize)]
-struct Taken {
+pub(super) struct Taken {
     /// In whole blocks.
     bytes: u64,
     /// Names.

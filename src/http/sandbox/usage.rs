@@ -1,6 +1,7 @@
 //! `GET /v1/sandbox/{u}/{a}`
 
 use axum::extract::State;
+use policy::AgentId;
 use serde::Serialize;
 use storage::Use;
 
@@ -34,7 +35,7 @@ struct OfSkill {
 
 #[derive(Serialize)]
 pub(super) struct Limits<'a> {
-    pub(super) disk: &'a policy::DiskLimits,
+    pub(super) disk: policy::DiskLimits,
     pub(super) snapshots: &'a policy::SnapshotLimits,
     /// The time without use after which a workspace is set aside; 0 for never.
     pub(super) idle_ms: u128,
@@ -43,11 +44,11 @@ pub(super) struct Limits<'a> {
 }
 
 impl<'a> Limits<'a> {
-    pub(super) fn of(app: &'a App) -> Self {
+    pub(super) fn of(app: &'a App, agent: &AgentId) -> Self {
         let options = app.service.store.options();
         let idle_ms = options.idle.map_or(0, |idle| idle.as_millis());
         Self {
-            disk: &options.disk,
+            disk: app.service.disk_limits_of(agent),
             snapshots: &options.snapshots,
             idle_ms,
             keep_ms: options.keep.as_millis(),
@@ -56,6 +57,7 @@ impl<'a> Limits<'a> {
 }
 
 pub(in crate::http) async fn usage(State(app): State<App>, request: SandboxRequest, _: NoParams) -> Answer {
+    let agent = request.id.agent.clone();
     let usage = app.service.usage(request.id).await?;
     let of_skill =
         |(skill, taken): (policy::SkillId, Use)| OfSkill { skill_id: skill.to_string(), taken: taken.into() };
@@ -65,6 +67,6 @@ pub(in crate::http) async fn usage(State(app): State<App>, request: SandboxReque
         skills: usage.skills.into_iter().map(of_skill).collect(),
         more_skills: usage.more_skills,
         taken_by_snapshots: usage.snapshots.taken.into(),
-        limits: Limits::of(&app),
+        limits: Limits::of(&app, &agent),
     })
 }

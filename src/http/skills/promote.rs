@@ -31,7 +31,7 @@ pub(in crate::http) async fn promote(
 ) -> Answer {
     request.check_change(Scope::Baseline)?;
     let (id, skill) = skill_of(&request)?;
-    let done = app.service.promote(id, query.force).await?;
+    let done = app.service.promote(request.subject.clone(), id, query.force).await?;
     let replaced = done.as_ref().is_some_and(|published| published.replaced);
     let version = done.map(|published| published.version);
     let message = format!("Skill '{skill}' of '{}' is now published for all users", request.user);

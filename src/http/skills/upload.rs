@@ -14,6 +14,7 @@ use crate::http::answer::{Answer, success_with};
 use crate::http::body::broken;
 use crate::http::extract::{Params, SkillsRequest, word};
 use crate::http::problem::Problem;
+use crate::http::request_log;
 use crate::ops::upload::{Archive, Uploaded, UploadedSkill};
 
 /// Archives in one request.
@@ -101,17 +102,21 @@ pub(in crate::http) async fn upload(
 ) -> Answer {
     let scope: Scope = word(query.scope.as_deref())?;
     let charset: Charset = word(query.charset.as_deref())?;
+    if query.dry_run {
+        // Before anything is refused: the record of a refused rehearsal is one of a rehearsal.
+        request_log::dry_run();
+    }
     skills.check_change(scope)?;
     let archives = receive(&app, &skills.user, request).await?;
     let place = match scope {
         Scope::Baseline => format!("baseline/{}", skills.agent),
         Scope::Overlay => format!("overlay/{}/{}", skills.user, skills.agent),
     };
-    let SkillsRequest { user, agent, .. } = skills;
+    let SkillsRequest { user, agent, subject, .. } = skills;
     let uploaded = if query.dry_run {
         app.service.rehearse_upload(scope, user, agent, charset, archives).await?
     } else {
-        app.service.upload(scope, user, agent, charset, archives).await?
+        app.service.upload(subject, scope, user, agent, charset, archives).await?
     };
     answer(scope, query.dry_run, &place, uploaded)
 }

@@ -56,7 +56,8 @@ pub(in crate::http) async fn rollback(
             "`version` is missing or none: send one that `versions` lists, 32 hexadecimal digits",
         )
     })?;
-    let done = app.service.rollback(request.user, request.agent, skill.clone(), version).await?;
+    let done =
+        app.service.rollback(request.subject, request.user, request.agent, skill.clone(), version).await?;
     let changed = done.as_ref().is_some_and(|published| !published.unchanged);
     let version = done.map(|published| published.version);
     success_with(format!("Skill '{skill}' is at the version asked for"), Beside { version, changed })

@@ -44,12 +44,15 @@ pub(in crate::http) async fn dir(
         };
         return made(&app.service.admission, bytes, answer).await;
     }
+    let (store, tree) = (app.service.store.clone(), id.clone());
     let entries = app.service.list_with_links(id, path).await?;
     made(&app.service.admission, bytes(entries.len(), true), move || {
         // Names that no path can hold have no stat, and no request could ask for them.
         let listed = entries.into_iter().filter_map(|Entry { child, stat, target }| {
             let name = child.name.into_string().ok()?;
-            Some(Listed { name, facts: EntryFacts::new(&stat?, child.layer).pointing(target) })
+            let stat = stat?;
+            let facts = EntryFacts::new(&stat, child.layer).pointing(target);
+            Some(Listed { name, facts: facts.owned(store.owner_seen(&tree, &stat)) })
         });
         answer(listed.collect(), &query, most)
     })

@@ -26,7 +26,7 @@ use sandbox::{FileInfo, FileKind};
 use serde::Serialize;
 use storage::encoding::TextEncoding;
 use storage::search::Patterns;
-use storage::{ETag, Kind, Layer, Stat, Written};
+use storage::{ETag, Kind, Layer, Owner, Stat, Written};
 
 use super::answer::{Answer, success_with, tagged};
 use super::extract::Place;
@@ -53,12 +53,20 @@ pub(super) struct EntryFacts {
     /// Where a link points to.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    /// As commands see it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<Owner>,
 }
 
 impl EntryFacts {
     /// With where a link points to.
     fn pointing(self, target: Option<String>) -> Self {
         Self { target, ..self }
+    }
+
+    /// With its owner.
+    fn owned(self, owner: Owner) -> Self {
+        Self { owner: Some(owner), ..self }
     }
 
     fn new(stat: &Stat, layer: Layer) -> Self {
@@ -70,6 +78,7 @@ impl EntryFacts {
             layer: Some(layer),
             etag: Some(stat.etag().to_string()),
             target: None,
+            owner: None,
         }
     }
 
@@ -91,7 +100,7 @@ impl EntryFacts {
             FileKind::Other => Kind::Other,
         };
         let size = if kind == Kind::Directory { 0 } else { size };
-        Self { kind, size, mode: None, modified_at: None, layer: None, etag: None, target: None }
+        Self { kind, size, mode: None, modified_at: None, layer: None, etag: None, target: None, owner: None }
     }
 
     /// Without the layer, where the operation did not look for it.

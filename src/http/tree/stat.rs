@@ -44,6 +44,8 @@ pub(in crate::http) async fn stat(
         true => app.service.stat(id, path).await.map(|(stat, layer)| (stat, layer, None))?,
         false => app.service.look(id, path).await?,
     };
-    let facts = Facts { path: place.shown(), facts: EntryFacts::new(&stat, layer).pointing(target) };
+    let owner = app.service.store.owner_seen(&place.id, &stat);
+    let facts = EntryFacts::new(&stat, layer).pointing(target).owned(owner);
+    let facts = Facts { path: place.shown(), facts };
     Ok(tagged(success(facts)?, &stat.etag()))
 }

@@ -3,5 +3,6 @@
 pub(super) mod agents;
 pub(super) mod list;
 pub(super) mod one;
+pub(super) mod policy;
 pub(super) mod remove;
 pub(super) mod runs;

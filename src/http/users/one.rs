@@ -8,8 +8,9 @@ use crate::http::App;
 use crate::http::answer::{Answer, made, success};
 use crate::http::extract::{NoParams, SandboxesRequest};
 use crate::http::problem::Problem;
+use crate::http::sandbox::Taken;
 use crate::http::time::rfc3339;
-use crate::ops::users::OfAgent;
+use crate::ops::users::{OfAgent, OfUser};
 
 /// About what an agent takes in an answer, in bytes.
 const AGENT_BYTES: usize = 200;
@@ -17,6 +18,10 @@ const AGENT_BYTES: usize = 200;
 #[derive(Serialize)]
 struct Facts {
     user: UserId,
+    /// What everything takes on the disk together.
+    used: Taken,
+    /// What it may take.
+    limits: Taken,
     /// Sorted by agent.
     agents: Vec<WithAgent>,
 }
@@ -54,9 +59,10 @@ impl From<OfAgent> for WithAgent {
 
 pub(in crate::http) async fn one(State(app): State<App>, request: SandboxesRequest, _: NoParams) -> Answer {
     let user = named(request)?;
-    let agents = app.service.user(user.clone()).await?;
+    let OfUser { agents, taken, limits } = app.service.user(user.clone()).await?;
     made(&app.service.admission, agents.len().saturating_mul(AGENT_BYTES), move || {
-        success(Facts { user, agents: agents.into_iter().map(WithAgent::from).collect() })
+        let agents = agents.into_iter().map(WithAgent::from).collect();
+        success(Facts { user, used: taken.into(), limits: limits.into(), agents })
     })
     .await
 }

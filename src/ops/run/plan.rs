@@ -1,6 +1,7 @@
 //! Planning a run: policy decides, and what the command will see is worked out, before it takes a permit.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use egress::{Pass, Who};
@@ -47,13 +48,15 @@ impl Service {
         request: RunRequest,
         longest: Option<u64>,
     ) -> Result<Planned> {
-        let mut limits = self.run_limits.clone();
+        let policy = self.policy_of(id);
+        policy.as_ref().map_or(Ok(()), |policy| policy.check_readable())?;
+        let mut limits = self.run_limits_of(id.agent());
         limits.timeout_ms = longest.unwrap_or(limits.timeout_ms);
         if request.stdin.as_ref().is_some_and(|stdin| stdin.len() > self.run_limits.stdin_bytes) {
             let limit = self.run_limits.stdin_bytes;
             return Err(Error::Invalid(format!("`stdin` has more than {limit} bytes: write it to a file")));
         }
-        let network = self.network_for(request.network)?;
+        let network = self.network_for(request.network, self.network_of(id.agent()))?;
         let placement = if self.launcher.mounts() { Placement::Mounted } else { Placement::InPlace };
         if request.skills == Skills::Workspace && self.backends.get(&WorkspaceId::of(id)).is_some() {
             let message = "the workspace of this user and agent is elsewhere: run the command in it";
@@ -68,9 +71,11 @@ impl Service {
         let view = plan.view().clone();
         let tree = text(&view.tree)?;
         let anchors = anchors(&view, plan.temporary(), &request.command)?;
+        let own = policy.as_ref().and_then(|policy| policy.commands());
+        let commands = own.map_or(&self.commands, |(commands, _)| commands);
         let checked = match &request.command {
-            Command::Program { name, args } => self.commands.check(name, args, &anchors)?,
-            Command::Shell(line) => self.commands.line(line, &anchors)?,
+            Command::Program { name, args } => commands.check(name, args, &anchors)?,
+            Command::Shell(line) => commands.line(line, &anchors)?,
         };
         let traced = Context::current().and_then(|request| request.child());
         let traced = traced.map(|context| (request.command.program().to_owned(), context));
@@ -89,6 +94,7 @@ impl Service {
             attachments: Vec::new(),
             leases: Vec::new(),
             recurs: false,
+            allowed: own.map(|(_, allowed)| Arc::clone(allowed)),
             program: checked.program,
             arguments: checked.args,
             environment,
@@ -135,11 +141,18 @@ impl Service {
         Ok(environment)
     }
 
-    /// A request may ask for less network than configured, never for more.
-    fn network_for(&self, requested: Option<Network>) -> Result<Network> {
+    /// A request may ask for less network than `most`, which is configured for its agent, never for more.
+    fn network_for(&self, requested: Option<Network>, most: Network) -> Result<Network> {
         match requested {
-            Some(more) if more > self.network => {
-                let (more, most) = (word(more), word(self.network));
+            Some(more) if more > most && more <= self.network => {
+                let (more, most) = (word(more), word(most));
+                Err(Error::Unsupported(format!(
+                    "network `{more}` is not for this agent: leave `network` out for `{most}`, or ask the operator to change \
+                     the agent's policy"
+                )))
+            }
+            Some(more) if more > most => {
+                let (more, most) = (word(more), word(most));
                 Err(Error::Unsupported(format!(
                     "network `{more}` is not enabled here: leave `network` out for `{most}`, or ask the operator to \
                      set `commands.network = \"{more}\"`"
@@ -149,7 +162,7 @@ impl Service {
             Some(Network::Proxy) if let Some(reason) = self.launcher.without_proxy() => {
                 Err(exec::Error::NoProxy { reason }.into())
             }
-            requested => Ok(requested.unwrap_or(self.network)),
+            requested => Ok(requested.unwrap_or(most)),
         }
     }
 
@@ -219,7 +232,7 @@ fn text(path: &Path) -> Result<&str> {
 }
 
 /// A network mode as requests and configuration spell it.
-fn word(network: Network) -> &'static str {
+pub(in crate::ops) fn word(network: Network) -> &'static str {
     match network {
         Network::None => "none",
         Network::Proxy => "proxy",

@@ -88,7 +88,10 @@ impl Service {
             return Err(unsupported(&backend, "feed a command that runs: send all of its input as `stdin`"));
         }
         let (longest, permits) = match recorded.purpose {
-            Purpose::Background => (Some(self.table.limits().background_ms), &self.background),
+            Purpose::Background => {
+                let own = self.policy_of(&recorded.tree).and_then(|policy| policy.policy.runs.background_ms);
+                (Some(own.unwrap_or(self.table.limits().background_ms)), &self.background)
+            }
             Purpose::Attached | Purpose::Terminal(_) => (None, &self.backends.permits),
         };
         let is_read = is_streamed || longest.is_some();
@@ -167,7 +170,8 @@ impl Service {
         longest: Option<u64>,
         kept_bytes: usize,
     ) -> Result<Errand> {
-        let mut limits = self.run_limits.clone();
+        self.policy_of(id).map_or(Ok(()), |policy| policy.check_readable())?;
+        let mut limits = self.run_limits_of(id.agent());
         limits.timeout_ms = longest.unwrap_or(limits.timeout_ms);
         if request.stdin.as_ref().is_some_and(|stdin| stdin.len() > limits.stdin_bytes) {
             let limit = limits.stdin_bytes;

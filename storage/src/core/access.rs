@@ -146,7 +146,7 @@ impl Store {
                 above.sync()?;
             }
         } else if let Some(upper) = &upper {
-            self.mark_overlay(upper);
+            self.mark_overlay(id, upper);
         }
         let upper = overlay.join(skill.as_str())?;
         // No whiteout hides less than before as long as the same directory lies below.

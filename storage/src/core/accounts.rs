@@ -1,13 +1,14 @@
-//! [`Accounts`]: the known use of each tree.
+//! [`Accounts`]: the known use of each tree, and of each user.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use policy::TreeId;
+use policy::{TreeId, UserId, WorkspaceId};
 
 use crate::core::count::Counted;
 use crate::core::growth::Growth;
+use crate::core::totals::{KnownTotal, Marks, Reservation, Totals};
 use crate::stat::Use;
 
 /// Trees of which something is known. Beyond it the half that was unused for longest is forgotten and counted again
@@ -16,15 +17,16 @@ const ACCOUNTS_MAX: usize = 8192;
 /// How long what was killed at the limit may go on growing: longer than it takes to kill a run.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// The known use of trees, of a bounded number of them.
+/// The known use of trees, of a bounded number of them, and the sums of users.
 pub(crate) struct Accounts {
     table: Mutex<Table>,
 }
 
-#[derive(Default)]
 struct Table {
     accounts: HashMap<TreeId, Account>,
     clock: u64,
+    /// Under the same lock, so that each tree is in the sum of its user once.
+    totals: Totals,
 }
 
 struct Account {
@@ -45,8 +47,10 @@ pub(crate) struct Known {
 }
 
 impl Accounts {
-    pub(crate) fn new() -> Self {
-        Self { table: Mutex::default() }
+    /// Of users who may have `limits` each.
+    pub(crate) fn new(limits: Use) -> Self {
+        let table = Table { accounts: HashMap::new(), clock: 0, totals: Totals::new(limits) };
+        Self { table: Mutex::new(table) }
     }
 
     /// The known use of `id`.
@@ -70,6 +74,8 @@ impl Accounts {
         let used = table.clock;
         let known = Known { counted, is_exact: true, least_above: None };
         let is_above = !counted.is_whole || counted.taken.exceeds(limits);
+        let before = table.accounts.get(id).map(|account| account.known.counted.taken);
+        table.totals.moved(id.user(), before, counted.taken, now);
         if let Some(account) = table.accounts.get_mut(id) {
             let least = account.known.least_above.filter(|_| is_above);
             account.above_since = account.above_since.filter(|_| is_above).or(is_above.then_some(now));
@@ -92,23 +98,89 @@ impl Accounts {
 
     /// Adds a change that was made.
     pub(crate) fn change(&self, id: &TreeId, growth: &Growth) {
-        if let Some(account) = self.table.lock().accounts.get_mut(id) {
-            let known = &mut account.known;
-            known.counted.taken = growth.after(known.counted.taken);
-            known.is_exact &= growth.is_exact;
+        let table = &mut *self.table.lock();
+        let Some(account) = table.accounts.get_mut(id) else {
+            // How much it is now is found by the next count.
+            match growth.adds == Use::default() {
+                true => table.totals.doubt(id.user()),
+                false => table.totals.forget(id.user()),
+            }
+            return;
+        };
+        let known = &mut account.known;
+        let before = known.counted.taken;
+        known.counted.taken = growth.after(before);
+        known.is_exact &= growth.is_exact;
+        table.totals.moved(id.user(), Some(before), known.counted.taken, Instant::now());
+        if !growth.is_exact {
+            table.totals.doubt(id.user());
         }
     }
 
     /// Forgets a tree that was replaced whole.
     pub(crate) fn forget(&self, id: &TreeId) {
-        self.table.lock().accounts.remove(id);
+        let mut table = self.table.lock();
+        table.accounts.remove(id);
+        table.totals.forget(id.user());
     }
 
     /// Notes that something has happened to a tree that is not in the number.
     pub(crate) fn doubt(&self, id: &TreeId) {
-        if let Some(account) = self.table.lock().accounts.get_mut(id) {
+        let mut table = self.table.lock();
+        if let Some(account) = table.accounts.get_mut(id) {
             account.known.is_exact = false;
         }
+        table.totals.doubt(id.user());
+    }
+
+    /// What is known of all that a user has.
+    pub(crate) fn total(&self, user: &UserId) -> Option<KnownTotal> {
+        self.table.lock().totals.known(user)
+    }
+
+    /// Begins a count of all that a user has.
+    pub(crate) fn begin_sum(&self, user: &UserId) -> Marks {
+        self.table.lock().totals.begin(user)
+    }
+
+    /// Keeps the sum of a user, whose count had begun at `marks`: of `trees`, each with its use as it was found, which gives way to what is known of it by
+    /// now, and of `others`. A tree that was made
+    /// meanwhile is known. Returns it.
+    pub(crate) fn sum_up(&self, user: &UserId, marks: Marks, trees: &[(TreeId, Use)], others: Use) -> Use {
+        let mut table = self.table.lock();
+        let known = table.accounts.iter().filter(|(id, _)| id.user() == user);
+        let (known, is_exact) = known.fold((others, true), |(sum, is_exact), (_, account)| {
+            (sum.plus(account.known.counted.taken), is_exact && account.known.is_exact)
+        });
+        let unknown = trees.iter().filter(|(id, _)| !table.accounts.contains_key(id));
+        let sum = unknown.fold(known, |sum, (_, found)| sum.plus(*found));
+        table.totals.counted(user, marks, (sum, is_exact), Instant::now());
+        sum
+    }
+
+    /// What the snapshots of a sandbox take, when that is known.
+    pub(crate) fn snapshots(&self, id: &WorkspaceId) -> Option<Use> {
+        self.table.lock().totals.snapshots(id)
+    }
+
+    /// Keeps what the snapshots of a sandbox were found to take.
+    pub(crate) fn snapshots_counted(&self, id: &WorkspaceId, taken: Use) {
+        self.table.lock().totals.snapshots_counted(id, taken);
+    }
+
+    /// Notes that snapshots of a sandbox were taken or removed.
+    pub(crate) fn snapshots_changed(&self, id: &WorkspaceId) {
+        self.table.lock().totals.snapshots_changed(id);
+    }
+
+    /// Keeps the room for a change among all that its user may have.
+    pub(crate) fn reserve(&self, user: &UserId, growth: &Growth) -> Reservation {
+        self.table.lock().totals.reserve(user, growth)
+    }
+
+    /// Gives back what was reserved.
+    pub(crate) fn release(&self, user: &UserId, reserved: Use) {
+        self.table.lock().totals.release(user, reserved);
     }
 }
 
@@ -140,7 +212,7 @@ mod tests {
 
     #[test]
     fn the_table_of_trees_is_bounded_and_keeps_those_used_last() {
-        let accounts = Accounts::new();
+        let accounts = Accounts::new(LIMITS);
         for number in 0..ACCOUNTS_MAX * 3 {
             accounts.counted(&tree(&format!("u{number}")), of_bytes(1), LIMITS);
             assert!(accounts.known(&tree("u0")).is_some(), "used all the time, forgotten at {number}");
@@ -150,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_change_that_is_not_exact_makes_the_number_doubtful_until_the_next_count() {
-        let (accounts, id) = (Accounts::new(), tree("u"));
+        let (accounts, id) = (Accounts::new(LIMITS), tree("u"));
         accounts.counted(&id, of_bytes(100), LIMITS);
         let growth =
             Growth { adds: Use { bytes: 50, files: 1 }, takes: Use { bytes: 20, files: 0 }, is_exact: true };
@@ -165,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_least_above_a_limit_is_known_once_what_went_on_then_is_over() {
-        let (accounts, id) = (Accounts::new(), tree("u"));
+        let (accounts, id) = (Accounts::new(LIMITS), tree("u"));
         let begun = Instant::now();
         let least_at = |bytes: u64, ms: u64| {
             accounts.counted_at(&id, of_bytes(bytes), LIMITS, begun + Duration::from_millis(ms));

@@ -5,6 +5,8 @@ use crate::layers::stage::StagedFile;
 use crate::layers::tree::Replaced;
 use crate::stat::{Layer, Stat, Use};
 
+/// How far a run may let what is above its limit grow: it is there to delete things.
+pub(crate) const GRACE: Use = Use { bytes: 16 * 1024 * 1024, files: 1000 };
 /// The room that a directory is taken to need before it is made. Its real use is counted later.
 const DIR_BYTES: u64 = 4096;
 

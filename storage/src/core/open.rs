@@ -11,10 +11,12 @@ use policy::{RelPath, TreeId};
 use rustix::fs::FlockOperation;
 
 use crate::core::accounts::Accounts;
+use crate::core::allowances::Allowances;
 use crate::core::flights::Flights;
 use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
+use crate::core::policies::Policies;
 use crate::core::snapshot_locks::SnapshotLocks;
 use crate::core::store::{Inner, Options, Store};
 use crate::core::uptime::Uptime;
@@ -30,6 +32,7 @@ use crate::layers::stage::Stage;
 use crate::layers::trash::{Closing, TrashCan};
 use crate::layers::view::workplace;
 use crate::layout;
+use crate::stat::Use;
 use crate::version;
 
 /// How often and how long a start waits for a former service to let go of the store.
@@ -72,7 +75,8 @@ impl Store {
             }
         }
         let open = |directory: &str| root.open_dir(&RelPath::parse(directory)?);
-        let (names, accounts) = (Arc::new(Names::new()?), Arc::new(Accounts::new()));
+        let all_of_user = Use { bytes: options.disk.user_bytes, files: options.disk.user_files };
+        let (names, accounts) = (Arc::new(Names::new()?), Arc::new(Accounts::new(all_of_user)));
         let doubted = Arc::clone(&accounts);
         let doubt = Arc::new(move |id: &TreeId| doubted.doubt(id));
         let (projects, kernel_quotas) =
@@ -81,6 +85,11 @@ impl Store {
         let closing = Closing(trash.clone());
         let key: record::Key = secret(&own, layout::RECORD_KEY)?;
         let records = Records::new(open(layout::JOURNAL)?, open(layout::REFUSED)?, key, options.durability);
+        // Another key, so that no record of a change is one of a policy, whatever its name.
+        let of_policies = *blake3::keyed_hash(&key, layout::POLICIES.as_bytes()).as_bytes();
+        let refused = open(layout::REFUSED)?;
+        let policies = Records::new(open(layout::POLICIES)?, refused, of_policies, options.durability);
+        let policies = Policies::new(policies);
         let stage = Stage::new(open(layout::STAGE)?, names, trash, records, projects, options.durability);
         let views = open(layout::VIEWS)?;
         let uppers = workplace::wait_for_former(&views)?;
@@ -133,6 +142,8 @@ impl Store {
                 locks: Locks::new(),
                 options,
                 accounts,
+                allowances: Allowances::default(),
+                policies,
                 flights: Flights::default(),
                 salt,
                 occupants: Occupants::default(),

@@ -12,11 +12,13 @@ use policy::{
 };
 
 use crate::core::accounts::Accounts;
+use crate::core::allowances::Allowances;
 use crate::core::copies::Copies;
 use crate::core::flights::Flights;
 use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
+use crate::core::policies::Policies;
 use crate::core::snapshot_locks::SnapshotLocks;
 use crate::core::uptime::Uptime;
 use crate::core::uses::Uses;
@@ -32,7 +34,7 @@ use crate::layers::tree::Tree;
 use crate::layers::union::Union;
 use crate::layers::view::LiveOptions;
 use crate::layout;
-use crate::stat::Kind;
+use crate::stat::{Kind, Owner, Stat};
 
 /// Entries of the service's own directory, of which it makes some twenty.
 const OWN_ENTRIES_MAX: usize = 1000;
@@ -97,6 +99,10 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     /// The known use of trees.
     pub(crate) accounts: Arc<Accounts>,
+    /// What the trees of single agents may take.
+    pub(crate) allowances: Allowances,
+    /// What was set for single agents.
+    pub(crate) policies: Policies,
     /// The bytes of each user in flight.
     pub(crate) flights: Flights,
     /// Who is in which sandbox.
@@ -219,6 +225,25 @@ impl Store {
     /// The user id that owns a tree's files, if trees have owners here.
     pub(crate) fn owner(&self, id: &TreeId) -> Option<u32> {
         self.inner.options.separate_owners.then(|| layout::owner(&self.inner.salt, id.user(), id.agent()))
+    }
+
+    /// Who owns an entry of the tree `id`, as commands see it.
+    ///
+    /// A skill is stored as the service's own; commands see it through a mount, or in a copy, where it is theirs.
+    #[must_use]
+    pub fn owner_seen(&self, id: &TreeId, stat: &Stat) -> Owner {
+        let service = rustix::process::geteuid().as_raw();
+        let (sandbox, superuser) = match (self.owner(id), id) {
+            (Some(owner), TreeId::Workspace(..)) => (Some(owner), 0),
+            // The service and the owner change places there.
+            (Some(owner), TreeId::Skill(..)) => (Some(service), owner),
+            (None, _) => (Some(service).filter(|service| *service != 0), 0),
+        };
+        match stat.owner {
+            owner if sandbox == Some(owner) => Owner::Sandbox,
+            owner if owner == superuser => Owner::Root,
+            _ => Owner::Nobody,
+        }
     }
 
     /// The tree `id` as it is to be read. The caller holds it as it is.

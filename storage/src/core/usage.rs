@@ -1,8 +1,8 @@
-//! Quotas: what each tree takes on the disk, and whether it may take more.
+//! Quotas: what each tree, and all that a user has, takes on the disk, and whether it may take more.
 //!
 //! A *tree* is the overlay of one skill, or a workspace together with the home directory of its user and agent, in
-//! which all their runs also have their temporary files. Each has a limit of its own ([`policy::DiskLimits`]). What was
-//! thrown away of a tree counts for it until it is removed.
+//! which all their runs also have their temporary files. Each has a limit of its own ([`policy::DiskLimits`]), and so has
+//! everything of a user together. What was thrown away of a tree counts for it until it is removed.
 //!
 //! The use of a tree is counted by a walk when it is first asked for, and kept in memory. Changes by the service are
 //! added to it; after a run, which may do anything, it is counted again. Requests go by what is known, so that their
@@ -16,15 +16,20 @@
 //! | `count` | the walk |
 //! | `accounts` | what is known of which tree |
 //! | `admit` | whether a change, or a run, may begin |
+//! | `limits` | how much each tree may take |
 //! | `allot` | having the kernel keep the limits, where it does |
+//! | `user` | the same of all that a user has |
 //! | `flight` | bytes that are on their way |
 
 mod admit;
 mod allot;
 mod flight;
+mod limits;
+mod user;
 
 pub use self::admit::Ceiling;
 pub use self::flight::Flight;
+pub(crate) use self::user::Admitted;
 
 use policy::{DiskLimits, TreeId};
 
@@ -56,13 +61,13 @@ impl Store {
 
     /// Counts a tree and keeps the number.
     pub(crate) fn count(&self, id: &TreeId) -> Result<Counted> {
-        let mut counter = self.counter();
+        let mut counter = self.counter_of(id);
         for dir in self.counted_dirs(id)? {
             counter.tree(&dir)?;
         }
         self.count_trash(id, &[], &mut counter)?;
         let counted = counter.end();
-        self.inner.accounts.counted(id, counted, Use::from(self.disk_limits()));
+        self.inner.accounts.counted(id, counted, self.limits_of(id));
         Ok(counted)
     }
 
@@ -75,9 +80,9 @@ impl Store {
         Ok(())
     }
 
-    /// A counter that gives up when a tree has far more than it may.
-    pub(crate) fn counter(&self) -> Counter {
-        Counter::new(self.disk_limits().files.saturating_mul(2).saturating_add(1))
+    /// A counter that gives up when the tree `id` has far more than it may.
+    pub(crate) fn counter_of(&self, id: &TreeId) -> Counter {
+        Counter::new(self.limits_of(id).files.saturating_mul(2).saturating_add(1))
     }
 
     /// The directories that count for a tree, as far as they are there.

@@ -94,8 +94,9 @@ impl Files {
             }
             let growth = Growth { adds: self.copied(tree, from, to)?, ..Growth::REMOVAL };
             self.store.admit_space_for(growth.adds.bytes)?;
-            self.store.admit(&self.id, &growth)?;
+            let admitted = self.store.admit(&self.id, &growth)?;
             self.account(&growth);
+            drop(admitted);
             Ok(((), tree.copy_dir(from, to)?))
         })
     }

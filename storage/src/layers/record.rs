@@ -108,6 +108,14 @@ impl Records {
         }
     }
 
+    /// Waits until what was removed is gone across a loss of power, with strict durability.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn settle(&self) -> Result<()> {
+        if self.durability == Durability::Strict { self.dir.sync() } else { Ok(()) }
+    }
+
     /// The names of all records, in the order in which they were made as far as one service made them.
     ///
     /// # Errors

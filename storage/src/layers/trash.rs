@@ -174,6 +174,13 @@ impl TrashCan {
         names.iter().filter_map(|name| self.shared.dir.open_dir_entry(name).ok()).collect()
     }
 
+    /// The trees of a user of which something was thrown away and is not removed yet.
+    pub(crate) fn owners(&self, user: &UserId) -> Vec<TreeId> {
+        let table = self.shared.table.lock();
+        let filled = table.bins.iter().filter(|(_, bins)| bins.iter().any(|bin| bin.items > 0));
+        filled.filter_map(|(owner, _)| owner.clone().filter(|owner| owner.user() == user)).collect()
+    }
+
     /// Calls `tell` from now on with the sandbox of trash that cannot be removed because a run goes on filling it.
     pub(crate) fn tell(&self, tell: Tell) {
         self.shared.table.lock().tell = Some(tell);

@@ -244,8 +244,9 @@ impl PreparedRun {
                 Ok(false)
             }
             admitted => {
-                admitted?;
+                let admitted = admitted?;
                 self.store.inner.accounts.change(id, &growth);
+                drop(admitted);
                 Ok(true)
             }
         }

@@ -48,6 +48,8 @@ pub struct Look {
     pub taken: Use,
     /// Whether that is all: not of trees with more names or levels than a look visits.
     pub is_whole: bool,
+    /// How far all that the user has is above what runs may make it.
+    pub excess: Use,
 }
 
 impl PreparedRun {
@@ -106,7 +108,7 @@ impl Gauge {
     /// The room that the tree may take.
     #[must_use]
     pub fn limits(&self) -> Use {
-        Use::from(self.store.disk_limits())
+        self.store.limits_of(&self.id)
     }
 
     /// A gauge of the same tree for when nothing runs in it any more; it holds nothing open. `None` for a copy, which
@@ -129,7 +131,7 @@ impl Gauge {
     /// [`Error::Io`](crate::Error::Io).
     pub fn look(&self) -> Result<Look> {
         let accounts = &self.store.inner.accounts;
-        let mut counter = self.store.counter();
+        let mut counter = self.store.counter_of(&self.id);
         match &self.measured {
             Measured::Tree(dirs) => {
                 let mut known = Vec::with_capacity(dirs.len());
@@ -145,9 +147,9 @@ impl Gauge {
                     // The run goes on and may change the tree.
                     accounts.doubt(&self.id);
                 }
-                Ok(counted.into())
+                self.seen(counted, Use::default())
             }
-            Measured::PointKey => Ok(self.store.count(&self.id)?.into()),
+            Measured::PointKey => self.seen(self.store.count(&self.id)?, Use::default()),
             Measured::Copy { dir, first } => {
                 counter.tree(dir)?;
                 let copy = counter.end();
@@ -155,9 +157,15 @@ impl Gauge {
                     Some(known) => known.counted.taken,
                     None => self.store.count(&self.id)?.taken,
                 };
-                Ok(Look { taken: overlay.plus(copy.taken.minus(*first)), is_whole: copy.is_whole })
+                let more = copy.taken.minus(*first);
+                self.seen(Counted { taken: overlay.plus(more), is_whole: copy.is_whole }, more)
             }
         }
+    }
+
+    /// The findings, of which `more` is in no tree yet.
+    fn seen(&self, Counted { taken, is_whole }: Counted, more: Use) -> Result<Look> {
+        Ok(Look { taken, is_whole, excess: self.store.user_excess(self.id.user(), more)? })
     }
 
     /// Whether the tree is still what the run has.
@@ -165,11 +173,5 @@ impl Gauge {
         let dirs = self.store.counted_dirs(&self.id)?;
         let current = dirs.first().map(Dir::stat).transpose()?;
         Ok(current.is_some_and(|stat| stat.inode == self.inode))
-    }
-}
-
-impl From<Counted> for Look {
-    fn from(counted: Counted) -> Self {
-        Self { taken: counted.taken, is_whole: counted.is_whole }
     }
 }

@@ -9,6 +9,7 @@ use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
 use crate::core::lock::TreeWrite;
 use crate::core::store::Store;
+use crate::core::usage::Admitted;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -44,8 +45,9 @@ pub struct Publication {
 }
 
 /// The state that a publication replaces.
-#[derive(Default)]
 pub(crate) struct Over<'a> {
+    /// Who publishes, as it is written down.
+    pub(crate) by: &'a str,
     /// The version that must be current, `Some(None)` for none; without it, any may be.
     pub(crate) expected: Option<&'a Option<Version>>,
     /// The user whose overlay is published.
@@ -70,12 +72,15 @@ enum Change {
 /// Skills that are being built in the stage.
 struct Draft<'a> {
     store: &'a Store,
+    by: &'a str,
     user: &'a UserId,
     agent: &'a AgentId,
     transaction: Transaction,
     published: Vec<Published>,
     /// One for each step of the transaction, in its order.
     changes: Vec<Change>,
+    /// The room that was promised to its user, until everything is in its place.
+    admitted: Vec<Admitted>,
 }
 
 /// What the steps of a publication leave to be done after the last one.
@@ -91,13 +96,30 @@ impl Store {
     /// Publishes skills: all of them, or nothing.
     ///
     /// `fill` writes one skill into an empty directory and tells what it wrote when it knows it; else the directory is
-    /// read again. That `user` published it is written down with it. When `fill` fails, nothing has changed. A baseline
+    /// read again. That `by` published it is written down with it. When `fill` fails, nothing has changed. A baseline
     /// skill takes the place of the former version, which is kept. An overlay skill replaces the user's former one and
     /// hides everything of the baseline skill of that name.
     ///
     /// # Errors
     /// The error of `fill`; [`Error::Quota`] for an overlay that is larger than it may be; [`Error::Full`],
     /// [`Error::NoSpace`], [`Error::Io`].
+    pub fn publish_by(
+        &self,
+        by: &str,
+        scope: Scope,
+        user: &UserId,
+        agent: &AgentId,
+        skills: &[SkillId],
+        fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
+    ) -> Result<Publication> {
+        let over = Over { by, expected: None, promoting: None };
+        self.publish_over(&over, scope, user, agent, skills, fill)
+    }
+
+    /// As [`Store::publish_by`], by the user whose skills they are, or among whose they were asked for.
+    ///
+    /// # Errors
+    /// As [`Store::publish_by`].
     pub fn publish(
         &self,
         scope: Scope,
@@ -106,7 +128,7 @@ impl Store {
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Publication> {
-        self.publish_over(&Over::default(), scope, user, agent, skills, fill)
+        self.publish_by(user.as_str(), scope, user, agent, skills, fill)
     }
 
     /// Does everything that [`Store::publish`] does before the first skill takes its place, and drops it: tells what would
@@ -122,12 +144,13 @@ impl Store {
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Vec<Published>> {
-        Ok(self.draft_skills(scope, user, agent, skills, fill)?.published)
+        Ok(self.draft_skills(user.as_str(), scope, user, agent, skills, fill)?.published)
     }
 
     /// Builds skills in the stage, where they are dropped with the draft.
     fn draft_skills<'a>(
         &'a self,
+        by: &'a str,
         scope: Scope,
         user: &'a UserId,
         agent: &'a AgentId,
@@ -136,8 +159,8 @@ impl Store {
     ) -> Result<Draft<'a>> {
         self.admit_space()?;
         let transaction = Transaction::begin_publication(&self.inner.stage)?;
-        let mut draft =
-            Draft { store: self, user, agent, transaction, published: Vec::new(), changes: Vec::new() };
+        let (published, changes, admitted) = (Vec::new(), Vec::new(), Vec::new());
+        let mut draft = Draft { store: self, by, user, agent, transaction, published, changes, admitted };
         for skill in skills {
             draft.build(scope, skill, fill)?;
         }
@@ -157,8 +180,8 @@ impl Store {
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Publication> {
-        let Draft { transaction, published, changes, .. } =
-            self.draft_skills(scope, user, agent, skills, fill)?;
+        let Draft { transaction, published, changes, admitted, .. } =
+            self.draft_skills(over.by, scope, user, agent, skills, fill)?;
         if changes.is_empty() {
             return Ok(Publication { skills: published, leftovers: Leftovers::default() });
         }
@@ -175,6 +198,7 @@ impl Store {
                 return Err(error);
             }
         }
+        drop(admitted);
         let Applied { detached, promoter } = applied;
         if let Some((alone, id)) = promoter {
             // Its changes belong to all users now. A step that fails is settled later: the changes are published.
@@ -356,7 +380,7 @@ impl Draft<'_> {
             Some(contents) => contents,
             None => version::contents(&dir)?,
         };
-        let provenance = Provenance::now(self.user, &contents);
+        let provenance = Provenance::now(self.by, &contents);
         let version = contents.version;
         let (replaced, unchanged) = match scope {
             Scope::Baseline => self.baseline(skill, &dir, &version, &provenance)?,
@@ -395,9 +419,9 @@ impl Draft<'_> {
         dir.set_attribute(OPAQUE, b"y")?;
         let replaced = self.store.overlay_has(self.user, self.agent, skill)?;
         let tree = TreeId::Skill(self.user.clone(), self.agent.clone(), skill.clone());
-        let mut counter = self.store.counter();
+        let mut counter = self.store.counter_of(&tree);
         counter.tree(&dir)?;
-        self.store.admit_whole(&tree, counter.end().taken)?;
+        self.admitted.push(self.store.admit_whole(&tree, counter.end().taken)?);
         self.transaction.place(Destination::overlay(&tree)?)?;
         self.changes.push(Change::Overlay(tree.clone()));
         let mut base = self.transaction.dir().create_file(&self.transaction.next_name(), 0o600)?;

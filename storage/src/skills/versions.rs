@@ -56,19 +56,21 @@ impl Store {
         if kept.is_empty() { Err(Error::NotFound(skill.to_string())) } else { Ok(kept) }
     }
 
-    /// Makes a former version the current one again. The one that it takes the place of is kept.
+    /// Makes a former version the current one again, which `by` is written down for. The one that it takes the place of is kept.
     ///
     /// # Errors
     /// [`Error::NotFound`] when the version is not kept; those of [`Store::publish`].
     pub fn rollback(
         &self,
+        by: &str,
         user: &UserId,
         agent: &AgentId,
         skill: &SkillId,
         wanted: &Version,
     ) -> Result<Publication> {
         let gone = || Error::NotFound(format!("{skill} {wanted}"));
-        self.publish(Scope::Baseline, user, agent, std::slice::from_ref(skill), &mut |_, into| {
+        let skills = std::slice::from_ref(skill);
+        self.publish_by(by, Scope::Baseline, user, agent, skills, &mut |_, into| {
             let former = self.version_dir(agent, skill, wanted)?.ok_or_else(gone)?;
             let former = Layers { upper: None, lower: Some(former) };
             let taken = taken_by_copy(&former, None, self.options().files.tree_entries)?;
@@ -80,7 +82,7 @@ impl Store {
         })
     }
 
-    /// Publishes what a user sees of a skill as the application's next version.
+    /// Publishes what a user sees of a skill as the application's next version, which `by` is written down for.
     ///
     /// The user's changes now belong to all users and are dropped from the overlay: at once, or when the last command
     /// in them has ended, but for what was changed since. With `force`, what the application changed since the user
@@ -90,7 +92,7 @@ impl Store {
     /// [`Error::NotFound`] when the user has no such skill; [`Error::Conflict`] when the user changed nothing, or both
     /// the user and the application changed the same, or another version was published meanwhile, and `force` is not set,
     /// or a command is still in what the user promoted before; those of [`Store::publish`].
-    pub fn promote(&self, id: &TreeId, force: bool) -> Result<Publication> {
+    pub fn promote(&self, by: &str, id: &TreeId, force: bool) -> Result<Publication> {
         let TreeId::Skill(user, agent, skill) = id else {
             return Err(Error::NotFound(id.sandbox_path()));
         };
@@ -107,6 +109,7 @@ impl Store {
         let current = self.baseline_version(agent, skill)?;
         let merged_with = Cell::new(None);
         let over = Over {
+            by,
             expected: (!force).then_some(&current),
             promoting: Some(Promoting { id, merged_with: &merged_with }),
         };
@@ -128,7 +131,7 @@ impl Store {
                     }
                     Status::OutOfSync | Status::Modified | Status::LocalOnly => {}
                 }
-                let _flight = self.admit_promotion(user, skill, &layers)?;
+                let _flight = self.admit_promotion(id, skill, &layers)?;
                 copy_tree(&layers, into, None, DEPTH_MAX)?;
                 merged_with.set(self.baseline_version(agent, skill)?);
                 Ok(None)
@@ -137,21 +140,22 @@ impl Store {
 
     /// Refuses to copy what a user sees of a skill when the user's own part of it, every name by itself, is more than a
     /// tree may take, or than the user may have on the way: a copy shares nothing.
-    fn admit_promotion(&self, user: &UserId, skill: &SkillId, from: &Layers) -> Result<Flight> {
+    fn admit_promotion(&self, id: &TreeId, skill: &SkillId, from: &Layers) -> Result<Flight> {
         let taken = taken_by_copy(from, None, self.options().files.tree_entries)?;
-        let (own, limits) = (taken.of_upper, self.disk_limits());
+        let (own, limits) = (taken.of_upper, self.limits_of(id));
+        let [of_bytes, of_files] = self.settings_of(id);
         let quota = |setting, unit, limit, needs: u64| {
             let tree = format!("what the user changed in `{skill}`, every name by itself,");
             Err(Error::Quota { tree, setting, unit, used: 0, limit, needs })
         };
         if own.bytes > limits.bytes {
-            return quota("limits.disk.bytes", "bytes", limits.bytes, own.bytes);
+            return quota(of_bytes, "bytes", limits.bytes, own.bytes);
         }
         if own.files > limits.files {
-            return quota("limits.disk.files", "files", limits.files, own.files);
+            return quota(of_files, "files", limits.files, own.files);
         }
         self.admit_space_for(taken.all.bytes)?;
-        let mut flight = self.flight(user);
+        let mut flight = self.flight(id.user());
         flight.take(own.bytes)?;
         Ok(flight)
     }

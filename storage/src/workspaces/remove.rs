@@ -112,6 +112,7 @@ impl Store {
             taken.trash.extend(self.take_place(id, place)?.map(Arc::new));
         }
         self.inner.accounts.forget(&id.workspace());
+        self.inner.accounts.snapshots_changed(id);
         self.inner.uses.forget(id);
         Ok(taken)
     }

@@ -12,18 +12,12 @@ use policy::{AgentId, RelPath, SkillId, TreeId, UserId, WorkspaceId};
 
 use super::SandboxFacts;
 use super::used::directory;
+use crate::core::agents::{LISTED_MAX, entered};
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::layers::trash::Leftovers;
 use crate::layout;
-use crate::stat::Kind;
-
-/// Where the directories of users lie.
-const PLACES: [&str; 5] =
-    [layout::OVERLAYS, layout::WORKSPACES, layout::HOMES, layout::KEPT, layout::SANDBOXES];
-/// Names that one list has room for.
-const LISTED_MAX: usize = 1_000_000;
 
 /// What a user has with one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,24 +62,6 @@ impl Store {
             users.push(user);
         }
         Ok((users, false))
-    }
-
-    /// The agents with which a user has anything.
-    ///
-    /// # Errors
-    /// [`Error::TooManyEntries`], [`Error::Io`].
-    pub fn agents_of(&self, user: &UserId) -> Result<BTreeSet<AgentId>> {
-        let mut agents = BTreeSet::new();
-        for place in self.places()? {
-            let Some(dir) = entered(&place, user.as_str())? else { continue };
-            let entries = dir.entries_at_most(LISTED_MAX)?.into_iter();
-            let named = entries.filter(|entry| entry.kind == Kind::Directory);
-            agents.extend(named.filter_map(|entry| AgentId::parse(entry.name.to_str()?).ok()));
-            if agents.len() > LISTED_MAX {
-                return Err(Error::TooManyEntries(LISTED_MAX));
-            }
-        }
-        Ok(agents)
     }
 
     /// What a user has with each agent, sorted by agent; nothing for a user of whom there is nothing.
@@ -215,19 +191,6 @@ impl Store {
             remove_empty(&place, name)?;
         }
         Ok(())
-    }
-
-    fn places(&self) -> Result<Vec<Dir>> {
-        PLACES.iter().map(|place| self.inner.root.open_dir(&RelPath::parse(place)?)).collect()
-    }
-}
-
-/// The directory `name` in `dir`, if it is there.
-fn entered(dir: &Dir, name: &str) -> Result<Option<Dir>> {
-    match dir.open_dir_entry(OsStr::new(name)) {
-        Ok(dir) => Ok(Some(dir)),
-        Err(Error::NotFound(_) | Error::NotADirectory(_)) => Ok(None),
-        Err(other) => Err(other),
     }
 }
 

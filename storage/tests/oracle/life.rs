@@ -249,7 +249,7 @@ impl Life {
             return;
         }
         self.moves_on(Some(tree), |fixture| {
-            drop(fixture.store.rollback(&user_id("m"), &agent(), &skill_id(SKILL), &version).unwrap());
+            drop(fixture.store.rollback("m", &user_id("m"), &agent(), &skill_id(SKILL), &version).unwrap());
         });
     }
 
@@ -261,7 +261,8 @@ impl Life {
         let id = skill_tree(USER, SKILL);
         let (status, overlay) = (self.status(USER), self.overlay());
         let was_promoted = self.inside.as_ref().is_some_and(|inside| inside.promoted.is_some());
-        let promoted = self.fixture.store.promote(&id, true).map(|publication| publication.skills[0].clone());
+        let promoted =
+            self.fixture.store.promote("u", &id, true).map(|publication| publication.skills[0].clone());
         if was_promoted || status == Status::Unchanged || self.seen.is_none() {
             let refused = matches!(promoted, Err(Error::Conflict(_) | Error::NotFound(_)));
             return assert!(refused, "{promoted:?}; {:#?}", self.log);

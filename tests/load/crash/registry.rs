@@ -69,7 +69,7 @@ impl Registrar {
             let is_as_before = row == before;
             let is_as_asked = match becomes {
                 Becomes::Same => is_as_before,
-                Becomes::Published => row.as_ref().is_some_and(|row| row["uploaded_by"] == "registrar"),
+                Becomes::Published => row.as_ref().is_some_and(|row| row["uploaded_by"] == "anonymous"),
                 Becomes::Nothing => row.is_none(),
             };
             assert!(

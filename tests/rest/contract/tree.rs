@@ -301,3 +301,43 @@ fn two_users_never_meet() {
     assert_eq!(client.text(&skill("丙", "a", "s"), "f"), "base");
     assert_eq!(client.text(&workspace("甲", "b"), "f"), "other agent");
 }
+
+#[test]
+fn owners_are_told_as_commands_see_them_and_never_as_user_ids_of_the_host() {
+    for tier in ["namespaces", "landlock"] {
+        let service = Service::configured(&format!("[isolation]\nmaximum = \"{tier}\"\n"));
+        let client = &service.client;
+        if !crate::support::landlocked(client) {
+            return;
+        }
+        client.upload(&skills("u", "a"), "baseline", &skill_zip("s", &[("of-all", "x")]));
+        let trees = [workspace("u", "a"), skill("u", "a", "s")];
+        for tree in &trees {
+            client.write(tree, "by-request", "x");
+            client
+                .post_json(format!("{tree}/exec"), &json!({ "shell": "echo x > by-command; mkdir dir" }))
+                .ok();
+            let listed = client.get(format!("{tree}/dir")).ok()["data"].clone();
+            let names: Vec<&str> =
+                listed.as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect();
+            assert!(names.contains(&"by-request") && names.contains(&"by-command"), "{listed}");
+            for entry in listed.as_array().unwrap() {
+                let name = entry["name"].as_str().unwrap();
+                let stat = client.get(format!("{tree}/stat?path={name}")).ok()["data"].clone();
+                assert_eq!(stat["owner"], entry["owner"], "{tier} {tree}: {stat}");
+                // As the command itself says: whether it is its own.
+                let line = format!("test -O '{name}' && echo own");
+                let own = client.post_json(format!("{tree}/exec"), &json!({ "shell": line })).ok();
+                let is_own = own["data"]["stdout"] == "own\n";
+                let is_root = client.post_json(format!("{tree}/exec"), &json!({ "shell": "id -u" })).ok();
+                let expected = match is_root["data"]["stdout"] == "0\n" {
+                    true => "root",
+                    false => "sandbox",
+                };
+                assert!(is_own, "{tier} {tree} {name}: {own}");
+                assert_eq!(stat["owner"], expected, "{tier} {tree} {name}");
+                assert!(stat.as_object().unwrap().keys().all(|key| !key.contains("uid")), "{stat}");
+            }
+        }
+    }
+}

@@ -3,7 +3,7 @@
 pub(crate) mod buffers;
 mod config;
 mod grants;
-mod known;
+pub(crate) mod known;
 mod network;
 mod process;
 

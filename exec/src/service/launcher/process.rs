@@ -151,10 +151,20 @@ impl Process {
 
     /// Builds the walls of runs to come around `programs`, where the kernel has Landlock.
     pub(super) fn build_walls(&mut self, config: &LauncherConfig, programs: &Programs) {
-        self.walls = self.has_landlock.then(|| {
+        self.walls = self.walls_around(config, programs, config.code_in_trees);
+    }
+
+    /// Walls around `programs`, where the kernel has Landlock. With `code`, runs may execute files of their own directories.
+    pub(super) fn walls_around(
+        &self,
+        config: &LauncherConfig,
+        programs: &Programs,
+        code: bool,
+    ) -> Option<Arc<Walls>> {
+        self.has_landlock.then(|| {
             let root = self.root.as_ref().map(AsFd::as_fd);
-            Arc::new(Walls::prepare(programs, &config.read_only, root, config.code_in_trees))
-        });
+            Arc::new(Walls::prepare(programs, &config.read_only, root, code))
+        })
     }
 
     /// Tells whether the service can make the connections of runs that see the host's root; why not.

@@ -17,6 +17,7 @@ use policy::attachment::Role;
 
 use crate::error::Error;
 use crate::service::launcher::Launcher;
+use crate::service::launcher::known::Bounds;
 use crate::service::networks::RunNetwork;
 use crate::service::residents::Surroundings;
 use crate::tier::Network;
@@ -70,13 +71,13 @@ impl Launcher {
             return Err(Error::NoProxy { reason });
         }
         let identity = self.identity(spec.view.owner)?;
-        let programs = self.programs();
+        let mut bounds = self.bounds(spec.allowed.as_ref());
         let run_network = self.network_of(spec.network_of.as_ref(), spec.network).await?;
-        let mut request = self.request(&spec, identity)?;
+        let mut request = self.request(&spec, identity, &mut bounds)?;
         request.sockets = run_network.sockets(spec.network);
         request.is_live = live.is_some();
         request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
-        let surroundings = self.common(&spec, &request, &run_network)?;
+        let surroundings = self.common(&spec, &request, &run_network, &bounds)?;
         request.may_stay = surroundings.as_ref().is_some_and(|surroundings| self.recur(surroundings));
         let stdin = spec.stdin.take();
         let stdio = StdioPipes::open(stdin, live.as_mut())?;
@@ -87,7 +88,7 @@ impl Launcher {
         let is_residents = handed_over.is_ok();
         let HandedOver { reports, through, tree, supervised } = match handed_over {
             Ok(handed_over) => handed_over,
-            Err(request) => self.launch(&spec, &stdio, request, &run_network).await?,
+            Err(request) => self.launch(&spec, &stdio, request, &run_network, &bounds).await?,
         };
         let pipes = stdio.ours;
         let has_own_uid = identity.is_some();
@@ -105,7 +106,7 @@ impl Launcher {
             lasting: surroundings.zip(tree),
             is_residents,
             supervised,
-            programs,
+            bounds,
         })
     }
 
@@ -115,6 +116,7 @@ impl Launcher {
         spec: &RunSpec,
         request: &Request,
         run_network: &RunNetwork,
+        bounds: &Bounds,
     ) -> Result<Option<Surroundings>, Error> {
         let Some(identity) = request.identity.filter(|_| self.mounts()) else { return Ok(None) };
         // A skill is mounted on a directory of the workspace: a process that removes that directory takes the mount
@@ -126,7 +128,7 @@ impl Launcher {
         }
         let limits = (request.limits, request.whole);
         let network = (request.sockets, run_network.namespace().map(|namespace| namespace.generation()));
-        let walls = request.has_walls.then(|| self.walls_generation());
+        let walls = request.has_walls.then_some(bounds.generation);
         Surroundings::new(identity, limits, network, walls, &spec.attachments).map(Some)
     }
 
@@ -140,18 +142,24 @@ impl Launcher {
     }
 
     /// The file of a program; one that was installed since the last look is found.
-    fn program_file(&self, name: &str) -> Result<PathBuf, Error> {
-        let programs = self.programs();
-        match programs.file(name) {
-            Err(Error::ProgramMissing { .. }) if self.programs_are_others(&programs) => {
-                Ok(self.programs().file(name)?.to_path_buf())
+    fn program_file(&self, spec: &RunSpec, bounds: &mut Arc<Bounds>) -> Result<PathBuf, Error> {
+        let (name, allowed) = (spec.program.as_str(), spec.allowed.as_ref());
+        match bounds.programs.file(name) {
+            Err(Error::ProgramMissing { .. }) if self.programs_are_others(allowed, &bounds.programs) => {
+                *bounds = self.bounds(allowed);
+                Ok(bounds.programs.file(name)?.to_path_buf())
             }
             file => Ok(file?.to_path_buf()),
         }
     }
 
-    fn request(&self, spec: &RunSpec, identity: Option<u32>) -> Result<Request, Error> {
-        let program = self.program_file(&spec.program)?;
+    fn request(
+        &self,
+        spec: &RunSpec,
+        identity: Option<u32>,
+        bounds: &mut Arc<Bounds>,
+    ) -> Result<Request, Error> {
+        let program = self.program_file(spec, bounds)?;
         let limits = &spec.limits;
         let mut arguments = Vec::with_capacity(spec.arguments.len() + 1);
         arguments.push(spec.program.clone());

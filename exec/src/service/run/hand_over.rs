@@ -13,6 +13,7 @@ use super::spec::RunSpec;
 use super::stdio::StdioPipes;
 use crate::error::Error;
 use crate::service::launcher::Launcher;
+use crate::service::launcher::known::Bounds;
 use crate::service::mounts::Clones;
 use crate::service::networks::RunNetwork;
 use crate::service::residents::Resident;
@@ -47,15 +48,16 @@ impl Launcher {
         stdio: &StdioPipes,
         mut request: Request,
         run_network: &RunNetwork,
+        bounds: &Bounds,
     ) -> Result<HandedOver, Error> {
         let clones = match self.mounts() {
-            true => Some(Clones::of(&spec.attachments, self.config.code_in_trees)?),
+            true => Some(Clones::of(&spec.attachments, bounds.code_in_trees)?),
             false => None,
         };
         if let Some(clones) = &clones {
             request.place = TreeLocation::Mounted { at: clones.at.clone(), leases: spec.leases.len() };
         }
-        let Opened { directory, walls, own } = self.surroundings(spec, clones.as_ref())?;
+        let Opened { directory, walls, own } = self.surroundings(spec, clones.as_ref(), bounds)?;
         let (reports, run) = packet_sockets().map_err(Error::resource("socketpair"))?;
         let descriptors = Descriptors {
             run: run.as_fd(),
@@ -110,10 +112,15 @@ struct Opened {
 
 impl Launcher {
     /// Opens the working directory, and finds or builds the walls around what the run sees.
-    fn surroundings(&self, spec: &RunSpec, clones: Option<&Clones>) -> Result<Opened, Error> {
+    fn surroundings(
+        &self,
+        spec: &RunSpec,
+        clones: Option<&Clones>,
+        bounds: &Bounds,
+    ) -> Result<Opened, Error> {
         let has_ports = clones.is_some() || spec.network == Network::Host;
         let build = |own: &[Own<'_>]| {
-            let walls = self.walls().filter(|_| self.landlock.is_ok());
+            let walls = bounds.walls.as_ref().filter(|_| self.landlock.is_ok());
             walls.map(|walls| walls.ruleset(own, has_ports).map_err(Error::Walls)).transpose()
         };
         if let Some(clones) = clones {

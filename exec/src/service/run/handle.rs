@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::service::enforcement::Circumstances;
 use crate::service::launcher::Launcher;
+use crate::service::launcher::known::Bounds;
 use crate::service::networks::RunNetwork;
 use crate::service::residents::{Resident, Surroundings};
 use crate::service::run::hint;
@@ -18,7 +19,6 @@ use crate::service::run::stdio::ServicePipes;
 use crate::service::run::watch::Watch;
 use crate::step::Step;
 use crate::supervisor::Supervised;
-use crate::walls::programs::Programs;
 
 /// A run that the launcher has. Dropping it kills the whole tree of processes.
 #[must_use]
@@ -40,8 +40,8 @@ pub struct RunHandle {
     pub(crate) is_residents: bool,
     /// The facts for its supervisor, when it has one.
     pub(crate) supervised: Option<Supervised>,
-    /// The programs as they were looked up when it began.
-    pub(crate) programs: Arc<Programs>,
+    /// What it may execute: the programs as they were looked up when it began.
+    pub(crate) bounds: Arc<Bounds>,
 }
 
 impl RunHandle {
@@ -64,8 +64,9 @@ impl RunHandle {
             lasting,
             is_residents,
             supervised,
-            programs,
+            bounds,
         } = self;
+        let programs = &bounds.programs;
         let mut capture = Capture::new(spec.limits.output_bytes);
         let allowed = deadline(&spec);
         let deadline = tokio::time::Instant::from_std(began + allowed);
@@ -79,7 +80,7 @@ impl RunHandle {
             launcher.replace_soon(Arc::clone(&through)).await?;
         }
         if let Err(Error::Step { step: Step::Execute, .. }) = watched
-            && launcher.looks_again(&programs).await
+            && launcher.looks_again(spec.allowed.as_ref(), programs).await
         {
             return Err(Error::ProgramReplaced { program: spec.program });
         }
@@ -94,10 +95,12 @@ impl RunHandle {
             reach,
             network: spec.network,
             run_network: &run_network,
+            bounds: &bounds,
         });
         let exit_code = ending.code.unwrap_or(-1);
         // "Found but not executable", and not found (bash(1), EXIT STATUS).
-        let is_replaced = matches!(ending.code, Some(126 | 127)) && launcher.looks_again(&programs).await;
+        let is_replaced = matches!(ending.code, Some(126 | 127))
+            && launcher.looks_again(spec.allowed.as_ref(), programs).await;
         let hint = match (ending.limit(), capture.total(Stream::Err)) {
             (Some(limit), _) => Some(hint::of_limit(limit, &spec.limits)),
             (None, _) if ending.timed_out => Some(hint::of_deadline(allowed, spec.limits.timeout_ms)),
@@ -105,7 +108,7 @@ impl RunHandle {
             (None, 0) => None,
             _ => {
                 let met = hint::Met {
-                    programs: &programs,
+                    programs,
                     limits: &spec.limits,
                     own: [&spec.view.tree, &spec.view.scratch],
                     network: spec.network,

@@ -12,7 +12,7 @@ use crate::limit::Limit;
 use crate::service::mounts::Attachment;
 use crate::service::networks::NetworkOwner;
 use crate::tier::{Network, Tier};
-use crate::walls::programs::shorten;
+use crate::walls::programs::{Allowed, shorten};
 
 /// Longest deadline under any limits: beyond it the clock's own range ends.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -29,6 +29,8 @@ pub struct RunSpec {
     pub leases: Vec<Arc<OwnedFd>>,
     /// Whether another run with the same surroundings is likely, so that a resident pays.
     pub recurs: bool,
+    /// What it may execute; `None` is what the launcher's configuration says.
+    pub allowed: Option<Arc<Allowed>>,
     /// The program's bare name, which the whitelist must have.
     pub program: String,
     /// Its arguments, without the program's name.
@@ -70,6 +72,7 @@ impl RunSpec {
             attachments: Vec::new(),
             leases: Vec::new(),
             recurs: true,
+            allowed: None,
             program: program.into(),
             arguments: Vec::new(),
             environment: Vec::new(),

@@ -4,13 +4,11 @@ use policy::TreeId;
 
 use crate::core::accounts::Known;
 use crate::core::count::Counted;
-use crate::core::growth::Growth;
+use crate::core::growth::{GRACE, Growth};
 use crate::core::store::Store;
+use crate::core::usage::user::Admitted;
 use crate::error::{Error, Result};
 use crate::stat::Use;
-
-/// How far a run may let a tree grow that was above its limit when the run began: it is there to delete things.
-const GRACE: Use = Use { bytes: 16 * 1024 * 1024, files: 1000 };
 
 /// How much the trees of a run may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,54 +70,71 @@ impl Store {
         let known = self.inner.accounts.known(id);
         !growth.adds_bytes() && !growth.adds_files()
             || known.is_some_and(|known| self.check(id, growth, known.counted).is_ok())
+                && self.user_has_room(id.user(), growth)
     }
 
-    /// Refuses a change that makes a tree larger than it may be. One that makes it smaller is always admitted.
+    /// Refuses a change that makes a tree, or all that its user has, larger than it may be. One that makes it smaller is
+    /// always admitted.
     ///
-    /// The caller holds the tree alone.
+    /// The caller holds the tree alone, and what is returned until the change is made.
     ///
     /// # Errors
     /// [`Error::Quota`], [`Error::Countless`], [`Error::Full`].
-    pub(crate) fn admit(&self, id: &TreeId, growth: &Growth) -> Result<()> {
+    pub(crate) fn admit(&self, id: &TreeId, growth: &Growth) -> Result<Admitted> {
         if !growth.adds_bytes() && !growth.adds_files() {
-            return Ok(());
+            return Ok(Admitted::nothing(self, id.user()));
         }
         self.admit_space()?;
-        if let Some(known) = self.inner.accounts.known(id) {
+        let by_known = self.inner.accounts.known(id).map(|known| {
             let admitted = self.check(id, growth, known.counted);
-            if admitted.is_ok() || known.is_exact {
-                return admitted;
-            }
+            (admitted.is_ok() || known.is_exact).then_some(admitted)
+        });
+        match by_known.flatten() {
+            Some(admitted) => admitted?,
+            None => self.check(id, growth, self.count(id)?)?,
         }
-        self.check(id, growth, self.count(id)?)
+        self.admit_user(id.user(), growth)
     }
 
-    /// Refuses to replace a whole tree by one that takes `taken`, which is more than it may and more than it takes now.
+    /// Refuses to replace a whole tree by one that takes `taken`, which is more than it may and more than it takes now, or
+    /// for which its user has no room beside the tree that is replaced.
     ///
     /// # Errors
     /// As [`Store::admit`].
-    pub(crate) fn admit_whole(&self, id: &TreeId, taken: Use) -> Result<()> {
+    pub(crate) fn admit_whole(&self, id: &TreeId, taken: Use) -> Result<Admitted> {
         self.admit_space()?;
-        if !taken.exceeds(Use::from(self.disk_limits())) {
-            return Ok(());
+        if taken.exceeds(self.limits_of(id)) {
+            let counted = self.count(id)?;
+            let growth = Growth { adds: taken, takes: counted.taken, is_exact: true };
+            self.check(id, &growth, Counted { is_whole: true, ..counted })?;
         }
-        let counted = self.count(id)?;
-        let growth = Growth { adds: taken, takes: counted.taken, is_exact: true };
-        self.check(id, &growth, Counted { is_whole: true, ..counted })
+        let beside = Growth { adds: taken, takes: Use::default(), is_exact: true };
+        match self.admit_user(id.user(), &beside) {
+            // The replaced tree is removed right afterwards.
+            Err(Error::Quota { .. }) => {
+                let takes = self.count(id)?.taken;
+                let instead = Growth { takes, ..beside };
+                match instead.adds_bytes() || instead.adds_files() {
+                    true => self.admit_user(id.user(), &instead),
+                    false => Ok(Admitted::nothing(self, id.user())),
+                }
+            }
+            admitted => admitted,
+        }
     }
 
     fn check(&self, id: &TreeId, growth: &Growth, counted: Counted) -> Result<()> {
         if !counted.is_whole {
             return Err(Error::Countless(id.sandbox_path()));
         }
-        let limits = self.disk_limits();
+        let (limits, [of_bytes, of_files]) = (self.limits_of(id), self.settings_of(id));
         let after = growth.after(counted.taken);
         let (setting, unit, used, limit, needs) = if growth.adds_bytes() && after.bytes > limits.bytes {
             let needs = growth.adds.bytes - growth.takes.bytes;
-            ("limits.disk.bytes", "bytes", counted.taken.bytes, limits.bytes, needs)
+            (of_bytes, "bytes", counted.taken.bytes, limits.bytes, needs)
         } else if growth.adds_files() && after.files > limits.files {
             let needs = growth.adds.files - growth.takes.files;
-            ("limits.disk.files", "files", counted.taken.files, limits.files, needs)
+            (of_files, "files", counted.taken.files, limits.files, needs)
         } else {
             return Ok(());
         };
@@ -136,7 +151,7 @@ impl Store {
         let Some(Known { counted, least_above, is_exact }) = self.inner.accounts.known(id) else {
             return Ok(Ceiling::Unknown);
         };
-        let limits = Use::from(self.disk_limits());
+        let limits = self.limits_of(id);
         if counted.is_whole && !is_exact && counted.taken.exceeds(limits) && least_above.is_none() {
             // Something may have been removed since: what a first look finds decides.
             return Ok(Ceiling::Unknown);

@@ -33,8 +33,8 @@ impl Store {
     }
 
     /// Entries that are given to a project at once: as many as a count visits.
-    fn marked_max(&self) -> usize {
-        let most = self.disk_limits().files.saturating_mul(2).saturating_add(1);
+    fn marked_max(&self, id: &TreeId) -> usize {
+        let most = self.limits_of(id).files.saturating_mul(2).saturating_add(1);
         usize::try_from(most).unwrap_or(usize::MAX)
     }
 
@@ -93,7 +93,7 @@ impl Store {
             if dir.first_entries(1)?.is_empty() {
                 self.projects().begin(&dir, common);
             } else if self.is_alone(id) {
-                self.projects().mark_tree(&dir, common, owner, self.marked_max())?;
+                self.projects().mark_tree(&dir, common, owner, self.marked_max(&id.workspace()))?;
             } else {
                 // A command may be making things in it. The next run that is alone sees to it.
                 tracing::debug!(user = %id.user, agent = %id.agent, "a sandbox that is in use is not given to a project");
@@ -105,10 +105,10 @@ impl Store {
     }
 
     /// Gives an overlay that is about to be mounted to a project, unless it is of one. The caller holds the tree alone.
-    pub(crate) fn mark_overlay(&self, upper: &Dir) {
+    pub(crate) fn mark_overlay(&self, id: &TreeId, upper: &Dir) {
         let marked = || match self.projects().of(upper)? {
             Some(_) => Ok(()),
-            None => self.projects().mark_tree(upper, None, None, self.marked_max()),
+            None => self.projects().mark_tree(upper, None, None, self.marked_max(id)),
         };
         if self.projects().keep()
             && let Err(error) = marked()
@@ -135,7 +135,7 @@ impl Store {
                 Some(known) => known.counted.taken,
                 None => self.count(id)?.taken,
             };
-            let Ceiling::At(most) = ceiling.seen(taken, Use::from(self.disk_limits())) else { return Ok(()) };
+            let Ceiling::At(most) = ceiling.seen(taken, self.limits_of(id)) else { return Ok(()) };
             self.projects().allot(project, at_least_something(most.minus(taken).plus(first)))
         };
         if self.projects().keep()
@@ -149,7 +149,7 @@ impl Store {
         let Some(dir) = self.counted_dirs(id)?.into_iter().next() else { return Ok(()) };
         let Some(project) = self.projects().of(&dir)? else { return Ok(()) };
         let ceiling = match ceiling {
-            Ceiling::Unknown => ceiling.seen(self.projects().taken(project)?, Use::from(self.disk_limits())),
+            Ceiling::Unknown => ceiling.seen(self.projects().taken(project)?, self.limits_of(id)),
             Ceiling::At(_) => ceiling,
         };
         let Ceiling::At(most) = ceiling else { return Ok(()) };
@@ -164,7 +164,7 @@ impl Store {
     pub(crate) fn in_numbers(&self, id: &TreeId, error: Error) -> Error {
         let Error::OverQuota(_) = &error else { return error };
         let Ok(counted) = self.count(id) else { return error };
-        let limits = Use::from(self.disk_limits());
+        let (limits, [of_bytes, of_files]) = (self.limits_of(id), self.settings_of(id));
         let (taken, tree) = (counted.taken, id.sandbox_path());
         // Whichever is nearer to its limit.
         let is_files = u128::from(taken.files) * u128::from(limits.bytes)
@@ -172,7 +172,7 @@ impl Store {
         match is_files {
             true => Error::Quota {
                 tree,
-                setting: "limits.disk.files",
+                setting: of_files,
                 unit: "files",
                 used: taken.files,
                 limit: limits.files,
@@ -180,7 +180,7 @@ impl Store {
             },
             false => Error::Quota {
                 tree,
-                setting: "limits.disk.bytes",
+                setting: of_bytes,
                 unit: "bytes",
                 used: taken.bytes,
                 limit: limits.bytes,

@@ -61,7 +61,7 @@ impl Store {
         if !self.has_room(id, &growth) {
             // The tree may have to be counted.
             let _held = self.inner.locks.read(id);
-            return self.admit(id, &growth);
+            drop(self.admit(id, &growth)?);
         }
         Ok(())
     }

@@ -186,7 +186,7 @@ impl Files {
                 growth = growth.plus(&planned.growth(tree)?);
             }
             let (store, id) = self.parts();
-            store.admit(id, &growth)?;
+            let admitted = store.admit(id, &growth)?;
             let redo = write_down(&store.inner.stage, id, &planned)?;
             let (mut undo, mut aftermath) = (Vec::new(), Aftermath::default());
             let mut patched: Vec<Patched> = planned.iter().map(Planned::outcome).collect();
@@ -203,6 +203,7 @@ impl Files {
                 }
             }
             self.account(&growth);
+            drop(admitted);
             // Before tags are taken: the second names count for them.
             redo.into_iter().for_each(Redo::finish);
             for patched in patched.iter_mut().filter(|patched| patched.action != Action::Deleted) {

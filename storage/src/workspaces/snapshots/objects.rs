@@ -4,9 +4,13 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 
+use policy::UserId;
+
 use super::OBJECTS;
 use super::manifest::Digest;
+use crate::core::growth::Growth;
 use crate::core::store::Store;
+use crate::core::usage::Admitted;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -25,6 +29,8 @@ pub(super) struct Objects<'a> {
     taken: Use,
     /// The added objects, in bytes on the disk.
     pub(super) added_bytes: u64,
+    /// The room that was promised for them among all that the user may have.
+    admitted: Admitted,
     /// Bytes that may yet be read: a file can have far more than it takes on the disk.
     readable_bytes: u64,
 }
@@ -39,11 +45,12 @@ pub(super) struct Put {
 }
 
 impl<'a> Objects<'a> {
-    /// Those in `own`, of which all snapshots together take `taken`.
-    pub(super) fn new(store: &'a Store, own: &Dir, taken: Use) -> Result<Self> {
+    /// Those of `user` in `own`, of which all snapshots together take `taken`.
+    pub(super) fn new(store: &'a Store, user: &UserId, own: &Dir, taken: Use) -> Result<Self> {
         let dir = own.ensure_dir(OsStr::new(OBJECTS))?;
         let readable_bytes = store.options().snapshots.bytes.saturating_mul(2);
-        Ok(Self { store, dir, taken, added_bytes: 0, readable_bytes })
+        let admitted = Admitted::nothing(store, user);
+        Ok(Self { store, dir, taken, added_bytes: 0, admitted, readable_bytes })
     }
 
     /// Keeps the content of `file`, reading it at most `tries` times until no process writes to it meanwhile.
@@ -86,8 +93,10 @@ impl<'a> Objects<'a> {
             return Ok(());
         }
         self.check(allocated)?;
+        let adds = Use { bytes: allocated, files: 1 };
+        self.admitted.add(&Growth { adds, takes: Use::default(), is_exact: true })?;
         staged.place(&above, OsStr::new(&name))?;
-        self.taken = self.taken.plus(Use { bytes: allocated, files: 1 });
+        self.taken = self.taken.plus(adds);
         self.added_bytes += allocated;
         Ok(())
     }

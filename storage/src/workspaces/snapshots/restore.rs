@@ -20,7 +20,7 @@ use crate::layers::stage::Draft;
 use crate::layers::trash::Leftovers;
 use crate::layout;
 use crate::stat::Use;
-use policy::WorkspaceId;
+use policy::{TreeId, WorkspaceId};
 
 /// The workspace that was made of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +60,18 @@ impl Store {
         // Rather now than when all is built.
         self.check_place(to, replace)?;
         let (draft, at) = self.draft(&to.workspace())?;
-        let mut building =
-            Building { store: self, own: &own, owner: draft.owner, most: self.disk_limits().into() };
+        let mut building = Building {
+            store: self,
+            own: &own,
+            owner: draft.owner,
+            most: self.limits_of(&to.workspace()),
+            of: to.workspace(),
+        };
         building.tree(&mut manifest, &draft.dir)?;
         if self.is_strict() {
             draft.dir.sync_file_system()?;
         }
-        let mut counter = self.counter();
+        let mut counter = self.counter_of(&to.workspace());
         counter.tree(&draft.dir)?;
         let taken = counter.end().taken;
         let replaced = self.place_whole(to, &at, taken, replace)?;
@@ -95,7 +100,7 @@ impl Store {
         let tree = to.workspace();
         let there = match self.workspace_dir(to) {
             Ok(dir) => {
-                let mut counter = self.counter();
+                let mut counter = self.counter_of(&tree);
                 counter.tree(&dir)?;
                 counter.end().taken
             }
@@ -105,7 +110,7 @@ impl Store {
         let (above, replaced) = {
             let _alone = self.inner.locks.write(&tree);
             self.check_place(to, replace)?;
-            self.admit(&tree, &Growth { adds: taken, takes: there, is_exact: false })?;
+            let admitted = self.admit(&tree, &Growth { adds: taken, takes: there, is_exact: false })?;
             let user = layout::workspace(&to.user, &to.agent)?.parent().unwrap_or_else(policy::RelPath::root);
             let above = self.inner.stage.ensure_path(&self.inner.root, &user)?;
             let name = OsStr::new(to.agent.as_str());
@@ -120,6 +125,7 @@ impl Store {
                 stage.rename_new(&draft.name, &above, name)?;
             }
             self.inner.accounts.forget(&tree);
+            drop(admitted);
             (above, replaced)
         };
         if self.is_strict() {
@@ -137,6 +143,7 @@ struct Building<'a> {
     owner: Option<u32>,
     /// Entries that it may have yet, and bytes in its files.
     most: Use,
+    of: TreeId,
 }
 
 /// A directory on the way down, and the mode that it gets when all is in it.
@@ -184,15 +191,16 @@ impl Building<'_> {
             Node::File(file) => file.size,
             Node::Directory { .. } | Node::Link { .. } => 0,
         };
-        let limits = self.store.disk_limits();
+        let (limits, [of_bytes, of_files]) =
+            (self.store.limits_of(&self.of), self.store.settings_of(&self.of));
         let quota = |setting, unit, limit, needs| {
             Err(Error::Quota { tree: "the snapshot".to_owned(), setting, unit, used: limit, limit, needs })
         };
         let (bytes, files) = (self.most.bytes.checked_sub(size), self.most.files.checked_sub(1));
         match (bytes, files) {
             (Some(bytes), Some(files)) => self.most = Use { bytes, files },
-            (None, _) => return quota("limits.disk.bytes", "bytes", limits.bytes, size),
-            (_, None) => return quota("limits.disk.files", "files", limits.files, 1),
+            (None, _) => return quota(of_bytes, "bytes", limits.bytes, size),
+            (_, None) => return quota(of_files, "files", limits.files, 1),
         }
         Ok(())
     }

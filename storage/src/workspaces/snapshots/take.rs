@@ -56,6 +56,7 @@ impl Store {
             }
             Err(error) => {
                 self.clear(&own);
+                self.inner.accounts.snapshots_changed(id);
                 Err(error)
             }
         }
@@ -79,7 +80,7 @@ impl Store {
                 needs: 1,
             });
         };
-        let mut objects = Objects::new(self, own, taken)?;
+        let mut objects = Objects::new(self, &id.user, own, taken)?;
         let mut known = match ids(own)?.last().map(|newest| Manifest::open(own, newest)) {
             // A damaged one remembers nothing.
             Some(Ok(newest)) => Known::of(newest).unwrap_or_default(),
@@ -98,14 +99,14 @@ impl Store {
             manifest::Node::Directory { .. } | manifest::Node::Link { .. } => 0,
         });
         let bytes: u64 = sizes.sum();
-        let most = self.disk_limits().bytes;
+        let most = self.limits_of(&id.workspace()).bytes;
         if bytes > most {
             // The snapshot could not be restored: sparse files, and files with several names, take more room then.
             let tree = "the workspace, every file by itself,".to_owned();
             let needs = bytes - most;
             return Err(Error::Quota {
                 tree,
-                setting: "limits.disk.bytes",
+                setting: self.settings_of(&id.workspace())[0],
                 unit: "bytes",
                 used: most,
                 limit: most,
@@ -122,7 +123,11 @@ impl Store {
             ..Header::new(note.name, note.note, begun_ns)
         };
         let snapshot = SnapshotId::fresh()?;
-        self.place_manifest(own, &snapshot, &header, &lines)?;
+        let placed = self.place_manifest(own, &snapshot, &header, &lines);
+        // While what was added is still promised room.
+        self.inner.accounts.snapshots_changed(id);
+        drop(objects);
+        placed?;
         Ok(header.of(snapshot))
     }
 
