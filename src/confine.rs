@@ -283,8 +283,8 @@ async fn serve_network(egress: Arc<Egress>, listening: exec::Listening, stop: Ca
     }
 }
 
-/// The directories in which commands find programs, separated by `:`: those of the host, and one with the further names
-/// of programs that the host lacks.
+/// The directories in which commands find programs, separated by `:`: one with names that the host lacks or has for a shim,
+/// and those of the host.
 ///
 /// # Errors
 /// Those of [`Store::name_programs`].
@@ -294,7 +294,7 @@ pub fn search_path(launcher: &Launcher, store: &Store) -> storage::Result<String
         true => std::path::PathBuf::from(exec::ALIASES),
         false => store.name_programs(programs.aliases())?,
     };
-    let directories = programs.search_path().iter().chain([&aliases]);
+    let directories = [&aliases].into_iter().chain(programs.search_path());
     Ok(directories.map(|path| path.to_string_lossy()).collect::<Vec<_>>().join(":"))
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::SemaphorePermit;
 use super::forward::forward;
 use super::head::{self, HEAD_BYTES_MAX, HeadError, RawHead, RequestHead};
 use super::meter::Meter;
-use super::pass::{Account, Run};
+use super::pass::{Account, Run, Served};
 use super::pending::Arrival;
 use super::proxy::Egress;
 use super::refusal::Refusal;
@@ -54,6 +54,7 @@ impl Connection {
             () = arrival.pushed_out() => None,
         };
         let Some((run, head, early)) = admitted else { return };
+        let _served = Served::new(&run);
         let meter = Meter::new(Arc::clone(&run), self.egress.config.idle);
         let mut seen =
             Seen { method: Some(head.method.clone()).filter(|method| is_word(method)), target: None };
@@ -197,6 +198,7 @@ impl Seen {
     fn log(self, run: &Run, outcome: &str, meter: &Meter) {
         let (bytes_out, bytes_in) = meter.totals();
         let (host, port) = self.target.unwrap_or_default();
+        run.reached.lock().add(&host, port, outcome, (bytes_out, bytes_in));
         tracing::info!(
             user = run.who.user.as_str(),
             agent = run.who.agent.as_str(),

@@ -1,8 +1,9 @@
 //! The egress proxy: the only way from a sandbox to the network.
 //!
 //! The commands of a user and agent live in a network namespace with nothing else in it but a listener at [`ADDRESS`].
-//! The service holds the listener of each and accepts there, with the network of its own. A run gets a token ([`Pass`]) that ends with it. Each
-//! connection carries one request, a tunnel (`CONNECT`) or a plain one (`GET http://…`):
+//! The service holds the listener of each and accepts there, with the network of its own; where commands have no
+//! namespace, the service makes their connections itself and hands them in. A run gets a token ([`Pass`]) that ends with
+//! it. Each connection carries one request, a tunnel (`CONNECT`) or a plain one (`GET http://…`):
 //!
 //! ```text
 //! head ── token ── target ── rules ── addresses ── rules ── connect ── bytes
@@ -21,6 +22,7 @@
 //! | [`hosts`] | the hosts of single agents |
 //! | [`names`], [`route`] | resolving and connecting |
 //! | [`relay`], [`forward`] | moving bytes |
+//! | [`reached`] | what a run has asked for, and what came of it |
 //! | [`refusal`] | every way to say no |
 
 mod accept;
@@ -36,6 +38,7 @@ mod pass;
 mod pattern;
 mod pending;
 mod proxy;
+mod reached;
 mod refusal;
 mod relay;
 mod request;
@@ -51,6 +54,7 @@ pub use names::{Resolve, SystemResolver};
 pub use pass::{Account, Pass, Who};
 pub use pattern::{Pattern, PatternError};
 pub use proxy::Egress;
+pub use reached::{Reached, ReachedHost};
 pub use refusal::Refusal;
 pub use settings::{EgressConfig, ProxySettings, SettingsError};
 pub use target::{Host, Target};

@@ -4,19 +4,23 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use policy::{AgentId, UserId};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::ADDRESS;
+use super::reached::Reached;
 use super::settings::EgressConfig;
 use super::share::{Share, Shares};
 
 /// The hosts that programs connect to without the proxy: the servers that the user's own commands have started.
 const LOOPBACK: &str = "localhost,127.0.0.1,::1";
+/// How long connections of a run that is over may take to end.
+const ENDING: Duration = Duration::from_millis(200);
 /// Names that one run has resolved at once: a resolver that never answers holds up the run that asked for it.
 const LOOKUPS_PER_RUN: usize = 4;
 
@@ -63,6 +67,10 @@ pub(super) struct Run {
     /// The share that all runs of its user have together.
     pub(super) share: Arc<Share>,
     pub(super) lookups: Arc<Semaphore>,
+    /// What the connections that are over have asked for.
+    pub(super) reached: Mutex<Reached>,
+    /// How many connections are served at the moment.
+    pub(super) served: watch::Sender<usize>,
     /// Bytes sent and received.
     moved: AtomicU64,
     moved_max: Option<u64>,
@@ -97,6 +105,8 @@ impl Passes {
             revoked: CancellationToken::new(),
             connections: Semaphore::new(config.connections_per_run),
             lookups: Arc::new(Semaphore::new(LOOKUPS_PER_RUN)),
+            reached: Mutex::default(),
+            served: watch::channel(0).0,
             moved: AtomicU64::new(0),
             moved_max: config.bytes_per_run,
         };
@@ -123,6 +133,22 @@ impl Run {
     }
 }
 
+/// A connection of a run that is being served, until dropped.
+pub(super) struct Served(Arc<Run>);
+
+impl Served {
+    pub(super) fn new(run: &Arc<Run>) -> Self {
+        run.served.send_modify(|served| *served += 1);
+        Self(Arc::clone(run))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.served.send_modify(|served| *served -= 1);
+    }
+}
+
 impl Pass {
     /// The proxy's address with the token, for the variables that programs read.
     ///
@@ -141,6 +167,27 @@ impl Pass {
         let direct = ["NO_PROXY", "no_proxy"].into_iter();
         let proxied = proxied.map(|name| (name.to_owned(), self.proxy_url()));
         proxied.chain(direct.map(|name| (name.to_owned(), LOOPBACK.to_owned()))).collect()
+    }
+
+    /// Tells whether the run has asked for anything, or does at the moment.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        let run = self.passes.runs.lock().get(&self.key).cloned();
+        run.is_some_and(|run| *run.served.borrow() > 0 || !run.reached.lock().is_empty())
+    }
+
+    /// Ends the pass after its run, and tells what the run has asked for.
+    ///
+    /// The run's processes are gone, so that its connections end by themselves. What is still open after 200 ms is ended,
+    /// and waited for as long again.
+    pub async fn end(self) -> Reached {
+        let Some(run) = self.passes.runs.lock().get(&self.key).cloned() else { return Reached::default() };
+        let mut served = run.served.subscribe();
+        let _ = tokio::time::timeout(ENDING, served.wait_for(|served| *served == 0)).await;
+        drop(self);
+        let _ = tokio::time::timeout(ENDING, served.wait_for(|served| *served == 0)).await;
+        let reached = run.reached.lock();
+        reached.clone()
     }
 
     /// The token alone.

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use egress::{Reached, ReachedHost};
 use policy::TreeId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -79,6 +80,12 @@ pub struct Entry {
     /// The name of a run, by which its end is found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// What a run asked of the egress proxy: the first few hosts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reached: Vec<ReachedHost>,
+    /// Requests of a run that are not counted in `reached`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_reached: u64,
     /// The id of a token that was issued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issued: Option<String>,
@@ -166,6 +173,22 @@ impl Entry {
         }
     }
 
+    /// What a run that is over asked of the egress proxy.
+    #[must_use]
+    pub fn of_network(tree: &TreeId, reached: &Reached) -> Self {
+        /// Hosts that a record names.
+        const HOSTS_MAX: usize = 8;
+        let (named, more) = reached.hosts.split_at(reached.hosts.len().min(HOSTS_MAX));
+        let more: u64 = more.iter().map(|host| host.requests).sum();
+        Self {
+            user: Some(tree.user().to_string()),
+            tree: Some(tree_name(tree)),
+            reached: named.to_vec(),
+            more_reached: more.saturating_add(reached.unnamed),
+            ..Self::of_service("run reached")
+        }
+    }
+
     /// A workspace that is removed: by the service itself, or one of several that a request has removed.
     #[must_use]
     pub fn of_workspace(action: &str, tree: &TreeId) -> Self {
@@ -180,9 +203,13 @@ impl Entry {
         const FRAME_BYTES: usize = 720;
         /// Digest and length of a long text, with their names.
         const LONG_BYTES: usize = 112;
+        /// The fields' names of a host that was reached, and its numbers.
+        const HOST_BYTES: usize = 160;
         let Self { time: _, request, caller_request, role, token, user, action, tree, to, snapshot, .. } =
             self;
-        let Self { scope, paths, program, run, issued, outcome, suppressed_outcomes, broken, .. } = self;
+        let Self {
+            scope, paths, program, run, reached, issued, outcome, suppressed_outcomes, broken, ..
+        } = self;
         let Self { agent, before, after, .. } = self;
         let optional = [
             request,
@@ -204,9 +231,11 @@ impl Entry {
         ];
         let optional = optional.into_iter().flatten().map(String::as_str);
         let texts = optional.chain([action.as_str(), outcome]).chain(paths.iter().map(Text::kept));
+        let hosts = reached.iter().flat_map(|host| [host.host.as_str(), host.outcome.as_str()]);
+        let texts = texts.chain(hosts);
         // A quote or backslash takes two bytes in JSON; no other character of a name or path grows.
         let texts: usize = texts.map(|text| text.len() + escaped(text)).sum();
-        let listed = paths.len() * LONG_BYTES + suppressed_outcomes.len() * 48;
+        let listed = paths.len() * LONG_BYTES + reached.len() * HOST_BYTES + suppressed_outcomes.len() * 48;
         u64::try_from(FRAME_BYTES + texts + listed).unwrap_or(u64::MAX)
     }
 
@@ -328,6 +357,25 @@ mod tests {
             let (line, _) = line(&Head::default(), entry.clone());
             assert!(line.len() as u64 <= entry.weight(), "{} {}", line.len(), entry.weight());
         }
+    }
+
+    #[test]
+    fn what_a_run_reached_is_bounded_and_weighs_no_less_than_its_line() {
+        let host = |number: usize| ReachedHost {
+            host: format!("{number:02}{}", "h".repeat(251)),
+            port: u16::MAX,
+            outcome: "connections_per_user".to_owned(),
+            requests: u64::MAX / 64,
+            bytes_out: u64::MAX,
+            bytes_in: u64::MAX,
+        };
+        let tree =
+            TreeId::Workspace(policy::UserId::parse("u").unwrap(), policy::AgentId::parse("a").unwrap());
+        let reached = Reached { hosts: (0..64).map(host).collect(), unnamed: 7 };
+        let entry = Entry::of_network(&tree, &reached);
+        assert_eq!((entry.reached.len(), entry.more_reached), (8, 56 * (u64::MAX / 64) + 7));
+        let (line, _) = line(&Head::default(), entry.clone());
+        assert!(line.len() < 8 * 1024 && line.len() as u64 <= entry.weight(), "{}", line.len());
     }
 
     #[test]

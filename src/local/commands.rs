@@ -35,6 +35,7 @@ pub(super) async fn run(service: &Arc<Service>, at: At, spec: ExecSpec, skills: 
         network: None,
         encoding: Encoding::Text,
         changes: false,
+        reached: false,
         tty: false,
         commit: Commit::Now,
     };

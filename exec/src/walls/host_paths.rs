@@ -48,6 +48,7 @@ pub(crate) const TREES: &[&str] = &[
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
     "/sys/kernel/mm/transparent_hugepage",
+    "/var/spool/libreoffice",
 ];
 
 /// Directories whose names may be listed and whose files may not be read: programs off the whitelist are here, and a
@@ -146,6 +147,8 @@ pub(crate) const BOUND: &[&str] = &[
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
     "/sys/kernel/mm/transparent_hugepage",
+    // Extensions of the system, which LibreOffice looks for by a link in its own directory.
+    "/var/spool/libreoffice",
 ];
 
 /// Tells whether `path` means something of the minimal root of mounted runs, and not of the host.

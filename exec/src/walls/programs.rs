@@ -106,7 +106,7 @@ const INTERPRETERS_MAX: usize = 4;
 pub struct Programs {
     /// The file by which each direct name is started; `None` when the host has none.
     direct: BTreeMap<String, Option<PathBuf>>,
-    /// Further names that the host's search path lacks, and the file of each.
+    /// Names that the host's search path lacks, or under which it has a shim first, and the file of each.
     aliases: BTreeMap<String, PathBuf>,
     /// All that may be executed, resolved: programs, loaders, interpreters.
     executable: BTreeSet<PathBuf>,
@@ -169,7 +169,8 @@ impl Programs {
         programs
     }
 
-    /// Further names of direct programs that the host's search path lacks, such as `python`, and the file of each.
+    /// Names that the host's search path lacks, such as `python`, or under which it has a shim first, and the file of each:
+    /// for a directory that comes first on the search path of runs.
     pub fn aliases(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.aliases.iter().map(|(alias, file)| (alias.as_str(), file.as_path()))
     }
@@ -244,6 +245,10 @@ impl Programs {
         let chosen = candidates.iter().find(is_elf).or_else(|| candidates.first())?.clone();
         self.admit_file(&chosen, depth)?;
         self.names.insert(name.to_owned());
+        if candidates.first() != Some(&chosen) {
+            // Shells find the shim first, which may not run.
+            self.aliases.insert(name.to_owned(), chosen.clone());
+        }
         Some(chosen)
     }
 
@@ -343,7 +348,10 @@ mod tests {
         fs::copy("/bin/sh", real.path().join("python3")).unwrap();
         let path = [shims.path().to_path_buf(), real.path().to_path_buf()];
         let programs = Programs::resolve(&listed(&["python3"], &[]), &path);
-        assert_eq!(programs.file("python3").unwrap(), real.path().join("python3"));
+        let chosen = real.path().join("python3");
+        assert_eq!(programs.file("python3").unwrap(), chosen);
+        // In a shell, too: its name comes first on the search path of runs.
+        assert_eq!(programs.aliases().collect::<Vec<_>>(), [("python3", chosen.as_path())]);
     }
 
     #[test]

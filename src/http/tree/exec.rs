@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use egress::Reached;
 use exec::{Encoding, Network, Tier};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,8 @@ pub(in crate::http) struct ExecSpec {
     #[serde(default)]
     changes: bool,
     #[serde(default)]
+    reached: bool,
+    #[serde(default)]
     commit: Word<Commit>,
     skills: Option<bounded::Skills>,
     #[serde(default)]
@@ -95,6 +98,8 @@ struct Beside {
     absorbed: Absorbed,
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<Changes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reached: Option<Reached>,
 }
 
 pub(in crate::http) async fn exec(
@@ -138,6 +143,7 @@ pub(in crate::http) async fn exec(
         encoding: spec.encoding.0,
         tty: spec.tty,
         changes: spec.changes,
+        reached: spec.reached,
         commit: spec.commit.0,
     };
     let is_asking = spec.commit.0 == Commit::Ask;
@@ -147,7 +153,12 @@ pub(in crate::http) async fn exec(
         let outcome = app.service.run(tree.id, tree.backend, run).await?;
         return success_with(
             walls.result(outcome.result),
-            Beside { exec_id: None, absorbed: outcome.absorbed, changes: outcome.changes },
+            Beside {
+                exec_id: None,
+                absorbed: outcome.absorbed,
+                changes: outcome.changes,
+                reached: outcome.reached,
+            },
         );
     }
     let encoding = run.encoding;
@@ -167,7 +178,7 @@ pub(in crate::http) async fn exec(
     let exec_id = Some(recorded.id.to_string());
     success_with(
         walls.result(outcome.result),
-        Beside { exec_id, absorbed: outcome.absorbed, changes: outcome.changes },
+        Beside { exec_id, absorbed: outcome.absorbed, changes: outcome.changes, reached: outcome.reached },
     )
 }
 

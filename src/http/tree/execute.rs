@@ -63,6 +63,7 @@ pub(in crate::http) async fn execute(
         network: None,
         encoding: Encoding::Text,
         changes: false,
+        reached: false,
         tty: false,
         commit: Commit::Now,
     };

@@ -122,6 +122,7 @@ async fn begin(app: &App, tree: TreeId, size: WindowSize) -> Result<(Seat, Follo
         network: None,
         encoding: Encoding::Text,
         changes: false,
+        reached: false,
         tty: false,
         commit: Commit::Now,
     };

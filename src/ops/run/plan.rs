@@ -23,6 +23,10 @@ pub(crate) struct Planned {
     pub(super) spec: RunSpec,
     /// Its way through the proxy, void when dropped.
     pub(super) pass: Option<Pass>,
+    /// The tree whose run it is.
+    pub(super) tree: TreeId,
+    /// Whether what it asks of the proxy is to be told.
+    pub(super) reached: bool,
     /// The trees whose changes are to be told.
     pub(super) watched: Option<Watched>,
     /// The permit of what is to be decided about later, in a run that works aside.
@@ -107,7 +111,16 @@ impl Service {
         };
         // Before the run takes a permit, which others would wait for meanwhile.
         self.let_publications_pass(|| plan.awaits_publication()).await?;
-        Ok(Planned { plan, spec, pass, watched, aside: None, traced })
+        Ok(Planned {
+            plan,
+            spec,
+            pass,
+            tree: id.clone(),
+            reached: request.reached,
+            watched,
+            aside: None,
+            traced,
+        })
     }
 
     /// The variables of a run: those of its directories and the configuration, the requested ones, and those of the proxy,

@@ -183,6 +183,9 @@ impl Service {
         if request.network.is_some() {
             return Err(unsupported(&backend, "promise what a command reaches: leave `network` out"));
         }
+        if request.reached {
+            return Err(unsupported(&backend, "tell what a command reached: leave `reached` out"));
+        }
         if request.changes {
             return Err(unsupported(&backend, "tell what a command changed: leave `changes` out"));
         }
@@ -289,7 +292,11 @@ impl Done {
             duration_ms: 0,
         };
         let result = result(told, hint);
-        Self { outcome: RunOutcome { result, absorbed: Absorbed::default(), changes: None }, stdout, stderr }
+        Self {
+            outcome: RunOutcome { result, absorbed: Absorbed::default(), changes: None, reached: None },
+            stdout,
+            stderr,
+        }
     }
 }
 

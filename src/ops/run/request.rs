@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use egress::Reached;
 use exec::{Encoding, ExecResult, Network, Tier};
 use policy::{RelPath, SkillId};
 use serde::{Deserialize, Serialize};
@@ -81,6 +82,8 @@ pub struct RunRequest {
     pub tty: bool,
     /// Whether the outcome tells which files it changed.
     pub changes: bool,
+    /// Whether the outcome tells what it asked of the egress proxy.
+    pub reached: bool,
     /// When what it does to a skill counts.
     pub commit: Commit,
 }
@@ -95,6 +98,9 @@ pub struct RunOutcome {
     /// Which files it changed, when that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
+    /// What it asked of the egress proxy, when that was asked for; nothing without the proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<Reached>,
 }
 
 impl Command {
@@ -134,6 +140,9 @@ impl RunOutcome {
             }
             if let Some(changes) = &self.changes {
                 fields.insert("changes".to_owned(), serde_json::to_value(changes).unwrap_or_default());
+            }
+            if let Some(reached) = &self.reached {
+                fields.insert("reached".to_owned(), serde_json::to_value(reached).unwrap_or_default());
             }
             if self.absorbed != Absorbed::default() {
                 fields

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use egress::{Pass, Reached};
 use exec::{ExecResult, Launcher, Limit, Live, RunSpec};
+use policy::TreeId;
 use storage::{Absorbed, PreparedRun};
 use tokio::runtime::Handle;
 
@@ -11,6 +13,7 @@ use super::changes::{self, Changes, Watched};
 use super::confined::Confined;
 use super::pending::Pending;
 use super::plan::Planned;
+use crate::audit::Entry;
 use crate::metrics::Outcome;
 use crate::ops::admission::permits::Permit;
 use crate::ops::disk::Watching;
@@ -77,7 +80,7 @@ impl Service {
     ) -> Result<(RunOutcome, Option<Pending>)> {
         let is_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
         let entry = self.under_way.enter(planned.plan.sandbox(), is_terminal);
-        let Planned { plan, spec, pass, watched, aside, traced: _ } = planned;
+        let Planned { plan, spec, pass, tree, reached: is_told, watched, aside, traced: _ } = planned;
         let Prepared { view, before, watching, begun } =
             self.begin_command(plan, spec, watched, live).await?;
         let ended = async { begun?.end().await };
@@ -86,7 +89,8 @@ impl Service {
             () = self.stop.cancelled() => Err(Error::Stopping),
             () = entry.stop.cancelled() => Err(Error::Removed),
         };
-        drop((entry, watching, pass));
+        drop((entry, watching));
+        let reached = self.end_pass(tree, pass, is_told).await;
         let result = match result {
             Ok(Ok(result)) => result,
             // The dropped run kills its processes, which may be at it for a moment yet: nothing is taken in.
@@ -99,22 +103,38 @@ impl Service {
                 let (difference, view) = look.await?;
                 let changes = Some(difference.into());
                 drop(permit);
-                let outcome = RunOutcome { result, absorbed: Absorbed::default(), changes };
+                let outcome = RunOutcome { result, absorbed: Absorbed::default(), changes, reached };
                 Ok((outcome, Some(Pending::new(view, aside))))
             }
             None if view.is_copy() => {
                 let (absorbed, view) = blocking(move || Ok((view.absorb()?, view))).await?;
                 let changes = self.changes(before).await;
                 let result = told(result, &absorbed);
-                let outcome = |changes| (RunOutcome { result, absorbed, changes }, None);
+                let outcome = |changes| (RunOutcome { result, absorbed, changes, reached }, None);
                 clean_up(permit, view, changes.map(outcome))
             }
             None => {
                 let changes = self.changes(before).await;
-                let outcome = |changes| (RunOutcome { result, absorbed: Absorbed::default(), changes }, None);
+                let absorbed = Absorbed::default();
+                let outcome = |changes| (RunOutcome { result, absorbed, changes, reached }, None);
                 clean_up(permit, view, changes.map(outcome))
             }
         }
+    }
+
+    /// Ends the way of a run that is over through the proxy, and keeps in the audit log what it asked for. Waits for that
+    /// only where it is to be told.
+    async fn end_pass(&self, tree: TreeId, pass: Option<Pass>, is_told: bool) -> Option<Reached> {
+        let Some(pass) = pass.filter(Pass::is_used) else { return is_told.then(Reached::default) };
+        let audit = Arc::clone(&self.audit);
+        let ending = self.runs.spawn(async move {
+            let reached = pass.end().await;
+            if !reached.is_empty() {
+                audit.note(Entry::of_network(&tree, &reached));
+            }
+            reached
+        });
+        if is_told { Some(ending.await.unwrap_or_default()) } else { None }
     }
 
     /// Prepares the view of a run and begins its command.

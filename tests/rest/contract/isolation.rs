@@ -229,6 +229,29 @@ fn reaches_through_the_proxy(config: &str) {
         let told = format!("{}{}", run["stdout"], run["stderr"]);
         assert!(told.contains(clue) && !told.contains("the page"), "{line}: {told}");
     }
+    // What was reached is told, and stands in the audit log whether it was asked for or not.
+    let line = format!("curl -sS http://{address}/page http://{address}/page; curl -sS http://192.0.2.7/");
+    let run = client.post_json(format!("{tree}/exec"), &json!({"shell": line, "reached": true})).ok();
+    let hosts = run["reached"]["hosts"].as_array().unwrap();
+    let told: Vec<_> = hosts
+        .iter()
+        .map(|host| (&host["host"], &host["port"], &host["outcome"], &host["requests"]))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (&json!("127.0.0.2"), &json!(address.port()), &json!("complete"), &json!(2)),
+            (&json!("192.0.2.7"), &json!(80), &json!("port"), &json!(1)),
+        ],
+        "{run}"
+    );
+    assert!(hosts[0]["bytes_in"].as_u64().unwrap() > 18 && hosts[0]["bytes_out"].as_u64().unwrap() > 0);
+    let audit =
+        std::fs::read_to_string(service.root.join(".filesecbox/audit/0000000000000001.jsonl")).unwrap();
+    let records: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let reached: Vec<_> = records.iter().filter(|record| record["action"] == "run reached").collect();
+    assert_eq!(reached.last().unwrap()["reached"], run["reached"]["hosts"], "{records:?}");
+    assert_eq!(reached.last().unwrap()["tree"], "sandbox/u/a");
     // A request may ask for less.
     let line = format!("curl -sS -m 5 http://{address}/page");
     let none = client.post_json(format!("{tree}/exec"), &json!({"shell": line, "network": "none"})).ok();

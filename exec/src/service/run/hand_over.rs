@@ -1,12 +1,13 @@
 //! How a run gets to the process that starts it: a resident that waits for it, or the launcher.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use policy::RelPath;
 use policy::attachment::Role;
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2, readlinkat};
 
 use super::spec::RunSpec;
 use super::stdio::StdioPipes;
@@ -134,7 +135,10 @@ impl Launcher {
         let place =
             |path: &Path| open_path(path).map_err(|source| Error::Tree { path: path.to_path_buf(), source });
         let tree = place(&spec.view.tree)?;
-        let directory = enter(tree.as_fd(), &spec.directory)?;
+        let directory = match copy_of(tree.as_fd(), &spec.view.skills, &spec.directory) {
+            Some((copy, below)) => enter(place(copy)?.as_fd(), &below)?,
+            None => enter(tree.as_fd(), &spec.directory)?,
+        };
         let mut own = vec![tree, place(&spec.view.scratch)?];
         for skill in &spec.view.skills {
             own.push(place(skill)?);
@@ -142,6 +146,20 @@ impl Launcher {
         let walls = build(&own.iter().map(|directory| (directory.as_fd(), 0)).collect::<Vec<Own<'_>>>())?;
         Ok(Opened { directory, walls, own })
     }
+}
+
+/// The copy of a skill that `directory` leads into by a link of the tree, and the directory in it. Links to anything but
+/// the copies of this very run are not followed.
+fn copy_of<'a>(
+    tree: BorrowedFd<'_>,
+    copies: &'a [PathBuf],
+    directory: &RelPath,
+) -> Option<(&'a PathBuf, RelPath)> {
+    let mut names = directory.as_str().splitn(3, '/');
+    let link = format!("{}/{}", names.next()?, names.next()?);
+    let target = readlinkat(tree, link, Vec::new()).ok()?;
+    let copy = copies.iter().find(|copy| copy.as_os_str().as_bytes() == target.as_bytes())?;
+    Some((copy, RelPath::parse(names.next().unwrap_or_default()).ok()?))
 }
 
 /// Opens the working directory beneath the tree; the kernel refuses to leave it by any link.

@@ -26,8 +26,10 @@ const NOT_FOUND: &str = "command not found";
 /// own.
 const NO_MEMORY: [&str; 4] = ["Cannot allocate memory", "MemoryError", "bad_alloc", "ut of memory"];
 /// Messages of programs that reached no name or address: glibc, curl, Python, pip, node.
-const NO_NETWORK: [&str; 9] = [
+const NO_NETWORK: [&str; 11] = [
     "Could not resolve host",
+    "Couldn't connect to server",
+    "Could not connect to server",
     "Temporary failure in name resolution",
     "Name or service not known",
     "Network is unreachable",
@@ -67,6 +69,7 @@ pub(crate) fn of(met: Met<'_>, exit_code: i32, messages: &str) -> Option<String>
     messages
         .lines()
         .find_map(|line| about_program(met, line, exit_code))
+        .or_else(|| about_semaphores(messages))
         .or_else(|| messages.lines().find_map(|line| about_file(met, line)))
         .or_else(|| about_memory(met.limits, messages))
         .or_else(|| about_network(met.network, messages))
@@ -85,6 +88,15 @@ pub(crate) fn of_deadline(deadline: Duration, most: u64) -> String {
         "the deadline ended the run after {after} ms: ask for more with `timeout_ms`, {most} at most, or start it in \
          the background"
     )
+}
+
+/// The advice for a Python program that was refused a named semaphore, which has no path that its message could tell.
+fn about_semaphores(messages: &str) -> Option<String> {
+    (messages.contains("SemLock") && messages.contains(REFUSAL)).then(|| {
+        "semaphores with names, as `multiprocessing.Pool`, `Queue` and `Lock` need them, are there at tier \
+         `namespaces` only: use threads (`multiprocessing.pool.ThreadPool`), or `subprocess`"
+            .to_owned()
+    })
 }
 
 fn about_memory(limits: &RunLimits, messages: &str) -> Option<String> {
@@ -285,6 +297,14 @@ mod tests {
             assert!(advice.contains("4096 MiB of address space") && advice.contains("2048 MiB"), "{advice}");
         }
         assert_eq!(hint(0, "MemoryError"), None);
+    }
+
+    #[test]
+    fn a_pool_of_processes_is_told_why_there_is_none() {
+        let message = "Traceback (most recent call last):\n    sl = self._semlock = _multiprocessing.SemLock(\n\
+                       PermissionError: [Errno 13] Permission denied\n";
+        assert!(hint(1, message).unwrap().contains("ThreadPool"));
+        assert_eq!(hint(1, "SemLock"), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use egress::Reached;
 use exec::{Encoding, ExecResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,6 +47,8 @@ struct Beside {
     absorbed: Absorbed,
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<Changes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reached: Option<Reached>,
 }
 
 #[derive(Serialize)]
@@ -95,6 +98,7 @@ pub(in crate::http) async fn get(
             result: Some(walls.result(outcome.result)),
             absorbed: outcome.absorbed,
             changes: outcome.changes,
+            reached: outcome.reached,
         }
     } else {
         Beside::default()
