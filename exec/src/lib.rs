@@ -19,6 +19,7 @@
 mod census;
 mod error;
 mod limit;
+mod network_owner;
 mod service;
 mod step;
 mod supervisor;
@@ -30,12 +31,13 @@ mod zygote;
 
 pub use error::Error;
 pub use limit::Limit;
+pub use network_owner::NetworkOwner;
 pub use policy::attachment::{HOME, Role, TEMPORARY};
 pub use service::host::{Canary, HostReport};
 pub use service::host_namespaces::HostNamespaces;
 pub use service::launcher::{Launcher, LauncherConfig};
 pub use service::mounts::Attachment;
-pub use service::networks::{Listening, NetworkOwner};
+pub use service::networks::Listening;
 pub use service::owners::OwnerMaps;
 pub use service::ports::holders::Holder;
 pub use service::ports::{ListeningSocket, Protocol};

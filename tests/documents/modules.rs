@@ -33,7 +33,7 @@ const EXEC: Floors = &[
     &["service", "zygote"],
     &["walls", "supervisor"],
     &["wire", "error"],
-    &["census", "limit", "step", "sys", "tier"],
+    &["census", "limit", "network_owner", "step", "sys", "tier"],
 ];
 
 const SERVICE: Floors = &[

@@ -15,10 +15,11 @@ use policy::{AgentId, RunLimits, UserId, View};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::network_owner::NetworkOwner;
 use crate::service::enforcement::Circumstances;
 use crate::service::launcher::Launcher;
 use crate::service::mounts::Attachment;
-use crate::service::networks::{NetworkOwner, RunNetwork};
+use crate::service::networks::RunNetwork;
 use crate::service::run::result::ExecResult;
 use crate::service::run::spec::RunSpec;
 use crate::supervisor::ProxyConnection;

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::call::Peer;
 use super::pair::tcp_pair;
 use super::target::Target;
-use crate::service::networks::NetworkOwner;
+use crate::network_owner::NetworkOwner;
 use crate::sys;
 
 /// The connections that a run makes at once without a pause, and the pause before each further one: an ended connection

@@ -7,8 +7,9 @@ use tokio::sync::mpsc;
 
 use super::Launcher;
 use crate::error::Error;
+use crate::network_owner::NetworkOwner;
 use crate::service::networks::maker::NetworkMaker;
-use crate::service::networks::{Listening, Made, NetworkOwner, RunNetwork};
+use crate::service::networks::{Listening, Made, RunNetwork};
 use crate::supervisor::{ProxyConnection, ProxyLink};
 use crate::tier::Network;
 

@@ -17,21 +17,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use policy::{AgentId, NetworkLimits, UserId};
+use policy::NetworkLimits;
 use tokio::sync::{mpsc, watch};
 
 use crate::error::Error;
+use crate::network_owner::NetworkOwner;
 use crate::tier::Network;
 use crate::wire::Sockets;
-
-/// The user and agent whose network namespace a run lives in.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct NetworkOwner {
-    /// The user.
-    pub user: UserId,
-    /// The agent.
-    pub agent: AgentId,
-}
 
 /// The egress proxy's listener in a network namespace that has just got an owner.
 #[derive(Debug)]
@@ -275,6 +267,8 @@ fn tell(proxy: &mpsc::UnboundedSender<Listening>, owner: &NetworkOwner, namespac
 
 #[cfg(test)]
 mod tests {
+    use policy::{AgentId, UserId};
+
     use super::*;
 
     fn owner(user: &str, agent: &str) -> NetworkOwner {

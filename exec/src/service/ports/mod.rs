@@ -19,8 +19,9 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use self::holders::Holder;
 use crate::error::Error;
+use crate::network_owner::NetworkOwner;
 use crate::service::launcher::Launcher;
-use crate::service::networks::{NetworkNamespace, NetworkOwner};
+use crate::service::networks::NetworkNamespace;
 use crate::tier::Network;
 
 /// Sockets that one look tells of, of one namespace.

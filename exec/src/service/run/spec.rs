@@ -9,8 +9,8 @@ use policy::{RelPath, RunLimits, View};
 use super::result::Encoding;
 use crate::error::Error;
 use crate::limit::Limit;
+use crate::network_owner::NetworkOwner;
 use crate::service::mounts::Attachment;
-use crate::service::networks::NetworkOwner;
 use crate::tier::{Network, Tier};
 use crate::walls::programs::{Allowed, shorten};
 
