@@ -95,8 +95,8 @@ pub(crate) struct Refusal {
     /// Words that its output must have.
     #[serde(default)]
     pub(crate) says: Vec<String>,
-    /// Words of the hint in its result.
-    pub(crate) hint: String,
+    /// Words of the hint in its result; nothing where the service has no word of advice.
+    pub(crate) hint: Option<String>,
 }
 
 /// A file that came out, and what another program reads in it.

@@ -5,6 +5,7 @@ socket, a small library stands in for it: one end of a pair of sockets that nobo
 """
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -47,11 +48,11 @@ int close(int fd) {
 """
 
 
-def environment():
-    """The environment for soffice, with the library where one is needed."""
+def command():
+    """The program and its environment: with the library, and past the shell script around it, where sockets are refused."""
     try:
         socket.socket(socket.AF_UNIX).close()
-        return dict(os.environ)
+        return "soffice", dict(os.environ)
     except OSError:
         library = pathlib.Path(tempfile.gettempdir(), "soffice-sockets.so")
         if not library.exists():
@@ -59,10 +60,14 @@ def environment():
             build = ["cc", "-shared", "-fPIC", "-o", made, "-x", "c", "-", "-ldl"]
             subprocess.run(build, input=SHIM, text=True, check=True)
             made.rename(library)
-        return os.environ | {"LD_PRELOAD": str(library)}
+        starter = pathlib.Path(shutil.which("soffice")).resolve().with_name("oosplash")
+        program = str(starter) if starter.exists() else "soffice"
+        return program, os.environ | {"LD_PRELOAD": str(library)}
 
 
 if __name__ == "__main__":
     # Where the user has no line in /etc/passwd, soffice keeps its settings here or nowhere.
     os.makedirs(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), exist_ok=True)
-    sys.exit(subprocess.run(["soffice", "--headless", *sys.argv[1:]], env=environment(), timeout=75).returncode)
+    program, environment = command()
+    run = subprocess.run([program, "--headless", *sys.argv[1:]], env=environment, timeout=75)
+    sys.exit(run.returncode)
