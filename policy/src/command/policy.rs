@@ -326,7 +326,9 @@ mod tests {
         let policy = policy(Profile::Developer);
         assert!(policy.check("git", &texts(&["status"]), &anchors()).is_ok());
         assert!(policy.check("git", &texts(&["-C", "/etc", "status"]), &anchors()).is_err());
-        assert!(policy.directories().any(|directory| directory == "/usr/lib/git-core"));
+        for parts in ["/usr/lib/git-core", "/usr/local/libexec/git-core"] {
+            assert!(policy.directories().any(|directory| directory == parts), "{parts}");
+        }
         assert!(
             policy
                 .directories()
