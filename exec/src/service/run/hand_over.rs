@@ -159,7 +159,8 @@ fn copy_of<'a>(
     let link = format!("{}/{}", names.next()?, names.next()?);
     let target = readlinkat(tree, link, Vec::new()).ok()?;
     let copy = copies.iter().find(|copy| copy.as_os_str().as_bytes() == target.as_bytes())?;
-    Some((copy, RelPath::parse(names.next().unwrap_or_default()).ok()?))
+    let below = names.next().map_or(Ok(RelPath::root()), RelPath::parse).ok()?;
+    Some((copy, below))
 }
 
 /// Opens the working directory beneath the tree; the kernel refuses to leave it by any link.

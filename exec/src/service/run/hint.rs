@@ -26,19 +26,22 @@ const NOT_FOUND: &str = "command not found";
 /// own.
 const NO_MEMORY: [&str; 4] = ["Cannot allocate memory", "MemoryError", "bad_alloc", "ut of memory"];
 /// Messages of programs that reached no name or address: glibc, curl, Python, pip, node.
-const NO_NETWORK: [&str; 11] = [
+const NO_NETWORK: [&str; 10] = [
     "Could not resolve host",
     "Couldn't connect to server",
     "Could not connect to server",
     "Temporary failure in name resolution",
     "Name or service not known",
     "Network is unreachable",
-    "Address family not supported by protocol",
     "Failed to establish a new connection",
     "No matching distribution found",
     "getaddrinfo ENOTFOUND",
     "getaddrinfo EAI_AGAIN",
 ];
+/// The message of a program that was refused a kind of socket.
+const NO_SUCH_SOCKET: &str = "Address family not supported by protocol";
+/// Calls that take a port, as Python, node and C name them before the reason.
+const LISTENING: [&str; 3] = [".bind(", "bind: ", "listen EACCES"];
 /// Messages of programs that the proxy refused a tunnel.
 const REFUSED_BY_PROXY: [&str; 3] = [
     "CONNECT tunnel failed, response 403",
@@ -70,6 +73,7 @@ pub(crate) fn of(met: Met<'_>, exit_code: i32, messages: &str) -> Option<String>
         .lines()
         .find_map(|line| about_program(met, line, exit_code))
         .or_else(|| about_semaphores(messages))
+        .or_else(|| about_listening(messages))
         .or_else(|| messages.lines().find_map(|line| about_file(met, line)))
         .or_else(|| about_memory(met.limits, messages))
         .or_else(|| about_network(met.network, messages))
@@ -99,6 +103,15 @@ fn about_semaphores(messages: &str) -> Option<String> {
     })
 }
 
+/// The advice for a program that was refused a port of its own.
+fn about_listening(messages: &str) -> Option<String> {
+    let is_refused = messages.contains(REFUSAL) || messages.contains("permission denied");
+    (is_refused && LISTENING.iter().any(|words| messages.contains(words))).then(|| {
+        "listening was refused: at tier `namespaces` commands listen on ports from 1024 on, at other tiers on none"
+            .to_owned()
+    })
+}
+
 fn about_memory(limits: &RunLimits, messages: &str) -> Option<String> {
     // A group whose limit is reached refuses a system call memory where it would end a process that touches some.
     NO_MEMORY.iter().any(|words| messages.contains(words)).then(|| {
@@ -117,11 +130,15 @@ fn about_network(network: Network, messages: &str) -> Option<String> {
         Network::Proxy if has(&REFUSED_BY_PROXY) => {
             "the egress rules refuse this host: ask the operator to allow it (`commands.proxy`)"
         }
+        Network::Proxy if has(&[NO_SUCH_SOCKET]) => {
+            "sockets of this kind are refused: below tier `namespaces` there are those of TCP over IPv4, to the proxy of \
+             `HTTP_PROXY` and `HTTPS_PROXY` alone, and pairs"
+        }
         Network::Proxy if has(&NO_NETWORK) => {
             "names and addresses outside are reached over HTTP and HTTPS through the proxy of `HTTP_PROXY` and \
              `HTTPS_PROXY` only: have the program use it"
         }
-        Network::None if has(&NO_NETWORK) => {
+        Network::None if has(&NO_NETWORK) || has(&[NO_SUCH_SOCKET]) => {
             "this command has no network (`none`): ask for `proxy` where the operator allows it (`commands.network`)"
         }
         Network::None | Network::Proxy | Network::Host => return None,
@@ -297,6 +314,20 @@ mod tests {
             assert!(advice.contains("4096 MiB of address space") && advice.contains("2048 MiB"), "{advice}");
         }
         assert_eq!(hint(0, "MemoryError"), None);
+    }
+
+    #[test]
+    fn a_server_that_may_not_listen_is_told_where_it_may() {
+        for message in [
+            "    self.socket.bind(self.server_address)\nPermissionError: [Errno 13] Permission denied\n",
+            "Error: listen EACCES: permission denied 127.0.0.1:3000\n",
+            "nc: bind: Permission denied\n",
+        ] {
+            assert!(hint(1, message).unwrap().contains("listening was refused"), "{message}");
+        }
+        let socket = "FATAL: socket() failed: Address family not supported by protocol (97)";
+        assert!(hint_in(Network::Proxy, 1, socket).unwrap().contains("TCP over IPv4"));
+        assert!(hint_in(Network::None, 1, socket).unwrap().contains("no network"));
     }
 
     #[test]
