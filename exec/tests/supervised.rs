@@ -275,7 +275,31 @@ async fn a_bomb_leaves_others_their_processes() {
     burning.abort();
 }
 
+#[tokio::test]
+async fn no_fork_fails_for_the_end_of_a_child() {
+    let Some(sandbox) = sandbox() else { return };
+    // Its shell's handler does not ask for restarts. Others take the processor, so that the supervisor comes late.
+    let busy = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    for _ in 0..4 {
+        let busy = busy.clone();
+        std::thread::spawn(move || while busy.load(std::sync::atomic::Ordering::Relaxed) {});
+    }
+    let script =
+        "i=0; while [ $i -lt 300 ]; do x=$(/bin/true); y=$(echo a | /bin/cat); i=$((i+1)); done; echo $i $y";
+    let mut spec = sandbox.spec("sh", &["-c", script]);
+    spec.timeout = Duration::from_secs(120);
+    let result = sandbox.launcher.run(spec).await.unwrap();
+    busy.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("300 a\n", ""));
+    let script = "import signal, os, threading, time\nsignal.signal(signal.SIGCHLD, lambda *a: None)\n\
+                  for _ in range(300):\n    if os.fork() == 0: os._exit(0)\n    os.wait()\n\
+                  print(signal.getsignal(signal.SIGCHLD) is not None)";
+    let result = sandbox.python(script).await;
+    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("True\n", ""));
+}
+
 #[test]
 fn all_of_this_holds_without_root() {
+    support::repeat_without_root("no_fork_fails_for_the_end_of_a_child");
     support::repeat_without_root("a_bomb_leaves_others_their_processes");
 }

@@ -1,8 +1,5 @@
 //! Plays a [`Plan`] on a [`Stage`]: uploads the skill as people pack it, runs its commands, reads what came out.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
 use serde_json::{Value, json};
 
 use crate::client::encoded;
@@ -14,8 +11,6 @@ use crate::stage::Stage;
 const AGENT: &str = "corpus";
 /// The deadline of a command: less than the client waits for an answer.
 const TIMEOUT_MS: u64 = 80_000;
-/// How often a skill is played whose fork a signal interrupted, at the one kind of stage where that is a known weakness.
-const ATTEMPTS_MAX: u32 = 3;
 const BOUNDARY: &str = "----corpus-boundary-7f3a";
 
 /// What became of a skill on a stage.
@@ -55,29 +50,11 @@ pub(crate) fn play(stage: &Stage, plan: &Plan, repository: Option<&Repository>) 
     if plan.repository && !ends_early && (repository.is_none() || !stage.is_own) {
         return Outcome::Skipped("the repository of the corpus is not within its reach".to_owned());
     }
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        let user = format!("{}-{}-{attempt}", plan.name, std::process::id());
-        let player = Player { stage, plan, user, repository };
-        let outcome = catch_unwind(AssertUnwindSafe(|| player.play()));
-        stage.client.delete(format!("/v1/users/{}", encoded(&player.user))).ok();
-        match outcome {
-            Ok(outcome) => return outcome,
-            Err(panic)
-                if attempt < ATTEMPTS_MAX && stage.may_interrupt_forks() && is_interrupted(&*panic) =>
-            {
-                eprintln!("RETRIED: {}::{}: a signal interrupted a fork", stage.name, plan.name);
-            }
-            Err(panic) => resume_unwind(panic),
-        }
-    }
-}
-
-/// Tells whether a shell said that a signal interrupted its fork.
-fn is_interrupted(panic: &(dyn Any + Send)) -> bool {
-    let text = panic.downcast_ref::<String>().map_or("", String::as_str);
-    ["Cannot fork", "fork: Interrupted system call"].iter().any(|words| text.contains(words))
+    let user = format!("{}-{}", plan.name, std::process::id());
+    let player = Player { stage, plan, user, repository };
+    let outcome = player.play();
+    stage.client.delete(format!("/v1/users/{}", encoded(&player.user))).ok();
+    outcome
 }
 
 impl Player<'_> {

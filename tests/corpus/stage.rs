@@ -97,13 +97,6 @@ impl Stage {
         }
         stages
     }
-
-    /// Tells whether a signal may interrupt a fork of a command, which the kernel's own never lets: docs/SECURITY.md, "What the
-    /// service does for commands without a user id of their own".
-    pub(crate) fn may_interrupt_forks(&self) -> bool {
-        self.tier == Tier::Landlock && !self.is_root
-    }
-
     /// The service that listens at `http://ADDRESS:PORT`.
     fn running(url: &str, plans: &[Arc<Plan>]) -> Self {
         let address = url.trim_start_matches("http://").trim_end_matches('/');

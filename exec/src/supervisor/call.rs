@@ -19,6 +19,8 @@ pub(super) enum Call {
     Signal(Receiver),
     /// Connect a socket.
     Connect(Peer),
+    /// Say what is to happen at the end of a child, as the structure at this address has it; 0 only asks.
+    Handler(u64),
 }
 
 /// The socket that the caller connects, and where the address of its peer is.
@@ -121,6 +123,7 @@ impl Call {
         let owner = |uid, gid| Attribute::Owner { uid: low(uid), gid: low(gid) };
         let (object, attribute) = match number {
             libc::SYS_clone => return Ok(Self::Fork),
+            libc::SYS_rt_sigaction => return Ok(Self::Handler(second)),
             libc::SYS_connect => {
                 return Ok(Self::Connect(Peer { socket: int(first), address: second, length: int(third) }));
             }
@@ -262,6 +265,11 @@ mod tests {
             read(libc::SYS_connect, [5 | 7 << 32, 1 << 40, 16 | 9 << 32, 0, 0, 0]),
             Ok(Call::Connect(peer))
         );
+    }
+
+    #[test]
+    fn a_handler_is_what_its_address_says() {
+        assert_eq!(read(libc::SYS_rt_sigaction, [17, 1 << 40, 0, 8, 0, 0]), Ok(Call::Handler(1 << 40)));
     }
 
     #[test]

@@ -11,6 +11,8 @@
 //!   directories; nothing is left to the kernel after a look at what a pointer leads to, which the caller can change;
 //! * a call that makes a process is counted against the run's share, and then left to the kernel. Nothing behind a
 //!   pointer is judged;
+//! * a handler for the end of children restarts what it interrupts, before the kernel sees it: a call that waits for this
+//!   thread would fail (`EINTR`) where the kernel's own `fork` never does, and shells give up then;
 //! * a signal is left to the kernel when it goes to a process of the run's group, which none of them can leave. A process
 //!   that ended between the look and the kernel's act would have to have its number taken by another at once, after all
 //!   other numbers were given out.
@@ -143,6 +145,11 @@ impl Supervisor {
             Ok(Call::Signal(receiver)) if self.is_own(receiver) => return Answer::Continue,
             Ok(Call::Signal(_)) => Err(rustix::io::Errno::PERM),
             Ok(Call::Connect(peer)) => self.connect(notification, peer),
+            Ok(Call::Handler(address)) => {
+                // A caller whose memory cannot be reached has its handler as it is.
+                let _ = self.restart(notification, address);
+                return Answer::Continue;
+            }
             Err(errno) => Err(errno),
         };
         match made {
@@ -163,6 +170,14 @@ impl Supervisor {
             Receiver::OwnGroup => true,
             Receiver::Everyone => false,
         }
+    }
+
+    /// Has a handler of the caller restart what it interrupts.
+    fn restart(&self, notification: &Notification, address: u64) -> rustix::io::Result<()> {
+        if address == 0 {
+            return Ok(());
+        }
+        Target::open(self.listener.as_fd(), notification)?.restart(address)
     }
 
     /// Connects a socket of the caller to the egress proxy, if that is what it wants.

@@ -177,6 +177,21 @@ impl Target {
         Ok(numbers)
     }
 
+    /// Has the handler at `address` of the caller's memory restart what it interrupts (rt_sigaction(2): the flags are the
+    /// second word).
+    ///
+    /// # Errors
+    /// As [`Target::path`].
+    pub(super) fn restart(&self, address: u64) -> Result<(), Errno> {
+        let at = address.checked_add(size_of::<u64>() as u64).ok_or(Errno::FAULT)?;
+        let memory = openat(&self.directory, "mem", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let memory = memory.map(std::fs::File::from).map_err(|_| Errno::PERM)?;
+        let mut flags = [0; size_of::<u64>()];
+        read_at(&memory, &mut flags, at)?;
+        let flags = u64::from_ne_bytes(flags) | u64::from(libc::SA_RESTART.cast_unsigned());
+        memory.write_all_at(&flags.to_ne_bytes(), at).map_err(|_| Errno::FAULT)
+    }
+
     /// The IPv4 address at `address` in the caller's memory, which says that it has `length` bytes (ip(7)).
     ///
     /// # Errors

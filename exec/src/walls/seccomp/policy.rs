@@ -159,6 +159,9 @@ const FORKS: &[c_long] = &[libc::SYS_clone, libc::SYS_fork, libc::SYS_vfork];
 #[cfg(target_arch = "aarch64")]
 const FORKS: &[c_long] = &[libc::SYS_clone];
 
+/// The signal of a child's end, on all architectures of this program (signal(7)).
+const SIGCHLD: u32 = 17;
+
 /// Calls that open a file, and which argument holds their flags.
 #[cfg(target_arch = "x86_64")]
 const OPENING: &[(c_long, u32)] = &[(libc::SYS_openat, 2), (libc::SYS_open, 1)];
@@ -327,6 +330,9 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
     if let SharedUid::Supervised { signals } = shared {
         // The first stage has refused those that make namespaces, which weighs more (seccomp(2)).
         rules.extend(FORKS.iter().map(|number| rule(*number, Verdict::Always(Action::Notify))));
+        // A handler without SA_RESTART would have a waiting `fork` fail.
+        let of_children = Verdict::When(vec![vec![is(0, SIGCHLD)]], Action::Notify);
+        rules.push(rule(libc::SYS_rt_sigaction, of_children));
         if signals {
             rules.extend(signalling());
             device_commands.extend(OWNER_COMMANDS.map(|command| vec![is(1, command)]));
