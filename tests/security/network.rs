@@ -27,7 +27,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::hunting("network.py", "using_the_proxy_without_a_token", |scene| {
         scene.stage.has_proxy.then(Prey::default)
     }),
-    Attack::driven("leaving_by_other_ways_than_connecting", other_ways),
+    Attack::driven("leaving_by_other_ways_than_connecting", connecting_to_a_port),
     Attack::payload("network.py", "learning_the_addresses_of_the_host"),
     Attack::payload("network.py", "using_descriptors_that_were_left_open"),
 ];
@@ -49,18 +49,8 @@ fn evil(told: impl Into<String>) -> Prey {
     Prey { control: Vec::new(), evil: vec![told.into()] }
 }
 
+/// A listener of the host must hear nothing.
 fn connecting_to_a_port(scene: &Scene<'_>) -> Finding {
-    if scene.host().is_none() {
-        return needs_host();
-    }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    judge(payload::hunt(scene, "network.py", &evil(port.to_string())), listener.accept())
-}
-
-/// The payload has what it needs to get a connection to the proxy, and tries to have it end at a listener of the host.
-fn other_ways(scene: &Scene<'_>) -> Finding {
     if scene.host().is_none() {
         return needs_host();
     }
