@@ -242,6 +242,14 @@ impl Audit {
         }
     }
 
+    /// Records what a change of an account has led to, and charges it to the account as the change itself.
+    pub fn note_charged(&self, account: &Account, entry: Entry) {
+        let Some(open) = &self.open else { return };
+        if let Some(entry) = open.way.charge(account, Effect::Change, entry) {
+            self.note(entry);
+        }
+    }
+
     /// Records `entry`, if there is room, without waiting.
     pub fn note(&self, entry: Entry) {
         let Some(open) = &self.open else { return };

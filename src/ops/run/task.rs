@@ -13,7 +13,7 @@ use super::changes::{self, Changes, Watched};
 use super::confined::Confined;
 use super::pending::Pending;
 use super::plan::Planned;
-use crate::audit::Entry;
+use crate::audit::{Account, Entry};
 use crate::metrics::Outcome;
 use crate::ops::admission::permits::Permit;
 use crate::ops::disk::Watching;
@@ -130,7 +130,8 @@ impl Service {
         let ending = self.runs.spawn(async move {
             let reached = pass.end().await;
             if !reached.is_empty() {
-                audit.note(Entry::of_network(&tree, &reached));
+                let account = Account::User(tree.user().to_string());
+                audit.note_charged(&account, Entry::of_network(&tree, &reached));
             }
             reached
         });
