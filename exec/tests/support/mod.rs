@@ -237,13 +237,16 @@ pub fn repeat_without_root(witness: &str) {
         return;
     }
     let me = std::env::current_exe().unwrap();
+    // Where files may be executed, as they may where this process has its own; `/tmp` may be mounted `noexec`.
+    let temporary = tempfile::tempdir().unwrap();
+    fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let as_nobody = |arguments: &[&str]| {
         let mut command = std::process::Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(&me).args(arguments);
         let required = std::env::var("FILESECBOX_REQUIRE").unwrap_or_default();
         let still: Vec<&str> = required.split(',').filter(|name| name.trim() != "root").collect();
         command.env("FILESECBOX_REQUIRE", still.join(","));
-        command.env_remove("TMPDIR").current_dir("/").output()
+        command.env("TMPDIR", temporary.path()).current_dir("/").output()
     };
     if !has("setpriv", as_nobody(&["--list"]).is_ok_and(|output| output.status.success())) {
         return;
