@@ -1,4 +1,4 @@
-//! Runs that may execute other programs than the configuration says: their walls are their own, and nobody else's.
+//! Runs that may execute other programs than the configuration says: their walls are their own, and no other run's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::print_stderr)]
 
 mod support;

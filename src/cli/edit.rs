@@ -17,7 +17,7 @@ const TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Changes a text file: in an editor, by a replacement, or by the content of another file
 ///
-/// What somebody else changed meanwhile is never overwritten.
+/// What another caller changed meanwhile is never overwritten.
 #[derive(Args)]
 pub(super) struct EditArgs {
     #[command(flatten)]

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads an address and a port, such as `127.0.0.1:8003` or `[::1]:8003`. `localhost` is `127.0.0.1`, whatever a resolver says.
+/// Reads an address and a port, such as `127.0.0.1:8003` or `[::1]:8003`. `localhost` is `127.0.0.1`, and no resolver is asked.
 ///
 /// # Errors
 /// A sentence for anything else, other names included: where they lead may change.

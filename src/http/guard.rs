@@ -23,8 +23,8 @@ const LINKS: &str = "/v1/ports/";
 /// Refuses a request that a foreign page may have sent, or that is for no proper host.
 pub(super) fn same_origin(app: &App, request: &Request) -> Result<(), Problem> {
     let host = Host::of(request)?;
-    // A page of a sandbox is of no origin, and what it may reach is what the link in the path says: whoever has that needs
-    // no visitor's help.
+    // A page of a sandbox is of no origin, and what it may reach is what the link in the path says: an attacker who has
+    // the link needs no visitor's help.
     if !request.uri().path().starts_with(LINKS) {
         check_page(request.headers(), request.uri().path(), host, &app.allowed_origins)?;
     }

@@ -85,7 +85,7 @@ impl Service {
         let service = Arc::clone(self);
         let listed = self.unnamed.enter(ExecId::fresh()?, id, command);
         let run = self.runs.spawn(async move {
-            // Nobody takes its output as it comes; the result has all of it.
+            // No caller takes its output as it comes; the result has all of it.
             let live = Live {
                 output: mpsc::channel(1).0,
                 input: None,

@@ -65,7 +65,7 @@ impl Closing {
             Some((filters, supervises)) if request.identity.is_none() => (filters, *supervises),
             _ => (&self.apart, false),
         };
-        // The service makes the connections of a run that may reach the proxy alone, whatever its uid.
+        // The service makes the connections of a run that may reach the proxy alone, with any uid.
         let listens = supervises || request.sockets == Sockets::ProxyOnly;
         Filter { program: filters.of(request.sockets), listens }
     }

@@ -120,7 +120,7 @@ impl TreeRequest {
     }
 
     /// The place of a path of the request's tree. A path to a skill that the user has leads into the skill, as it does in a
-    /// run that sees the skill, whatever the workspace itself has there.
+    /// run that sees the skill, also when the workspace itself has something there.
     async fn place(&self, app: &App, path: RelPath) -> Result<Place, Problem> {
         if let Some((id, inside)) = self.skill_at(app, &path).await? {
             let below = if inside.is_root() { 0 } else { inside.as_str().len() + 1 };

@@ -1,4 +1,4 @@
-//! [`UnnamedRuns`]: runs that nobody named, as long as they go on. A run that has a name is in the
+//! [`UnnamedRuns`]: runs without a name of their caller's, as long as they go on. A run that has a name is in the
 //! [table](super::table).
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub struct UnnamedRuns {
     runs: Arc<Mutex<HashMap<ExecId, Arc<Unnamed>>>>,
 }
 
-/// A run under way that nobody named.
+/// A run under way without a name of its caller's.
 #[derive(Debug)]
 pub struct Unnamed {
     /// The id by which it can be killed.
@@ -47,7 +47,7 @@ impl UnnamedRuns {
         Listed { runs: Arc::clone(&self.runs), run, killed }
     }
 
-    /// The run `id` of a tree, if it goes on and nobody named it.
+    /// The run `id` of a tree, if it goes on and its caller gave it no name.
     #[must_use]
     pub fn find(&self, tree: &TreeId, id: &ExecId) -> Option<Arc<Unnamed>> {
         self.runs.lock().get(id).filter(|run| run.tree == *tree).cloned()

@@ -85,7 +85,7 @@ impl Store {
         let closing = Closing(trash.clone());
         let key: record::Key = secret(&own, layout::RECORD_KEY)?;
         let records = Records::new(open(layout::JOURNAL)?, open(layout::REFUSED)?, key, options.durability);
-        // Another key, so that no record of a change is one of a policy, whatever its name.
+        // Another key, so that no record of a change is one of a policy under any name.
         let of_policies = *blake3::keyed_hash(&key, layout::POLICIES.as_bytes()).as_bytes();
         let refused = open(layout::REFUSED)?;
         let policies = Records::new(open(layout::POLICIES)?, refused, of_policies, options.durability);

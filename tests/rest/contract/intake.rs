@@ -197,7 +197,7 @@ fn what_was_uploaded_or_downloaded_under_another_name_is_replaced_by_going_up_ag
     let down = service.client.get(format!("{}/download", skill("u", "a", "My Data"))).bytes(200).to_vec();
     let answer = service.client.upload(&target, "overlay", &down);
     assert_eq!((ids(&answer), &answer["result"]["skills"][0]["replaced"]), (vec!["My Data"], &json!(true)));
-    // Somebody else, who has no such skill, gets it by its name.
+    // Another user, who has no such skill, gets it by its name.
     assert_eq!(ids(&service.client.upload(&skills("v", "a"), "overlay", &down)), ["data-stats"]);
 }
 

@@ -21,7 +21,7 @@ use crate::ops::run::unnamed::Unnamed;
 pub(in crate::http) enum Run {
     /// One that is remembered by its name.
     Named(Arc<Recorded>),
-    /// One that nobody named, which goes on.
+    /// One without a name, which goes on.
     Unnamed(Arc<Unnamed>),
 }
 

@@ -3,7 +3,7 @@
 //! The answer comes from the same origin as the interface of the service, and its author may be a stranger. So its headers
 //! are listed, because many others speak for the origin or to a proxy in front of it (`Set-Cookie`, `Clear-Site-Data`,
 //! `Strict-Transport-Security`, `Service-Worker-Allowed`, `X-Accel-Redirect`, …), and every page gets a sandbox of the browser's: an
-//! origin of its own that is nobody's, so that it reads and stores nothing of the origin's.
+//! origin of its own that is no other page's, so that it reads and stores nothing of the origin's.
 //!
 //! # References
 //! `sandbox` in <https://www.w3.org/TR/CSP3/>; RFC 9110.
@@ -125,7 +125,7 @@ fn inside(location: &str, prefix: &str, host: &str) -> Option<String> {
     (!path.split('/').next()?.contains(':')).then(|| location.to_owned())
 }
 
-/// `Cache-Control` for answers that are for their caller alone, whatever the server says of caches that are shared.
+/// `Cache-Control` for answers that are for their caller alone, also when the server allows shared caches.
 fn private<'a>(values: impl Iterator<Item = &'a str>) -> String {
     let words = values.flat_map(|value| value.split(',')).map(str::trim).filter(|word| {
         let name = word.split('=').next().unwrap_or_default().trim().to_ascii_lowercase();

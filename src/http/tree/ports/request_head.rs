@@ -1,7 +1,7 @@
 //! The head of a request as a server in a sandbox gets it.
 //!
 //! The server is a program of the user's, written by a stranger perhaps: nothing that proves who the caller is may reach
-//! it. So what goes along is listed, and whatever a proxy in front of the service adds is left out with the rest.
+//! it. So what goes along is listed, and what a proxy in front of the service adds is left out with the rest.
 
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};

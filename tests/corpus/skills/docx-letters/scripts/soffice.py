@@ -1,7 +1,7 @@
 """Starts soffice, also where UNIX sockets are refused.
 
 soffice listens on such a socket for a second start of itself, and waits for ever when it cannot. Where a sandbox refuses the
-socket, a small library stands in for it: one end of a pair of sockets that nobody connects to.
+socket, a small library stands in for it: one end of a pair of sockets that no program connects to.
 """
 import os
 import pathlib
