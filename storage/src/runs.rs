@@ -42,6 +42,7 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::layers::view::ViewLease;
 use crate::layout;
+use crate::stat::Use;
 use crate::workspaces::Occupant;
 
 /// The name of the directory for temporary files in a home. It belongs to the user and agent, outlives their runs and
@@ -97,6 +98,19 @@ enum By {
     Shared(CopyLease),
     /// A copy of the run's own.
     Copy(Copy),
+}
+
+impl Seen {
+    /// The entries and bytes of the copy in which the tree is seen; none of a view.
+    fn copied(&self) -> Use {
+        match &self.by {
+            By::Live(_) => Use::default(),
+            By::Shared(lease) => {
+                lease.copy().copy.lock().made.as_ref().map(Copy::content).unwrap_or_default()
+            }
+            By::Copy(copy) => copy.content(),
+        }
+    }
 }
 
 /// How a run is to see a skill.
@@ -232,6 +246,25 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Refuses to copy skills for one run that are more together than one may be. A single one was judged when it was
+    /// copied.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::TooManyEntries`].
+    fn check_copied(&self, skills: usize, copied: Use) -> Result<()> {
+        let limits = &self.inner.options.files;
+        if skills > 1 && copied.bytes > limits.view_bytes {
+            let what = "the skills that the command is to see, together,".to_owned();
+            return Err(Error::TooLarge { what, limit: limits.view_bytes });
+        }
+        if skills > 1 && copied.files > limits.tree_entries as u64 {
+            return Err(Error::TooManyEntries(limits.tree_entries));
+        }
+        Ok(())
+    }
+}
+
 /// A skill of the user and agent of `id`.
 fn skill_of(id: &TreeId, skill: &SkillId) -> TreeId {
     TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone())
@@ -364,10 +397,13 @@ impl PlannedRun {
                     Placement::Mounted => Sight::Live,
                     Placement::InPlace => Sight::Shared,
                 };
+                let mut copied = Use::default();
                 for skill in &skills {
                     let tree = skill_of(&prepared.id, skill);
                     let seen = store.see(tree, sight, &store.inner.stage.fresh_name())?;
+                    copied = copied.plus(seen.copied());
                     prepared.skills.push(seen);
+                    store.check_copied(skills.len(), copied)?;
                 }
                 if !skills.is_empty() {
                     let links = (placement == Placement::InPlace).then_some(prepared.view.skills.as_slice());

@@ -13,9 +13,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use fixture::random::Random;
-use fixture::{Fixture, Tree, agent, path, put, read, skill_id, skill_tree, user_id, write};
+use fixture::{Fixture, Tree, agent, path, put, read, relaxed, skill_id, skill_tree, user_id, write};
 use policy::{Scope, TreeId};
-use storage::{Condition, Placement, PreparedRun, WriteOptions};
+use storage::{Condition, Error, Placement, PreparedRun, WriteOptions};
 
 fn begin(fixture: &Fixture) -> PreparedRun {
     fixture.store.prepare_run(&skill_tree("u", "s")).unwrap()
@@ -211,7 +211,7 @@ fn a_workspace_has_links_to_its_skills_as_long_as_runs_need_them() {
     drop(prepare().unwrap());
     assert_eq!(fixture::names(&skills), Vec::<String>::new());
     fs::write(skills.join("s"), "mine").unwrap();
-    assert!(matches!(prepare().map(drop), Err(storage::Error::Conflict(_))));
+    assert!(matches!(prepare().map(drop), Err(Error::Conflict(_))));
     assert_eq!(fs::read_to_string(skills.join("s")).unwrap(), "mine");
 }
 
@@ -279,4 +279,27 @@ fn command(random: &mut Random, place: &Path, name: &str, step: usize) {
             drop(fs::write(&file, format!("command {step}")));
         }
     }
+}
+
+#[test]
+fn skills_that_are_more_together_than_one_may_be_are_not_copied_for_one_run() {
+    let mut options = relaxed();
+    options.files.view_bytes = 1000;
+    let fixture = Fixture::with(options);
+    let large = "x".repeat(600);
+    for skill in ["one", "two"] {
+        fixture.baseline(skill, &Tree::of(&[("f", &large)]));
+    }
+    let workspace = TreeId::Workspace(user_id("u"), agent());
+    let prepare = |skills: &[&str]| {
+        let skills: Vec<_> = skills.iter().map(|skill| skill_id(skill)).collect();
+        fixture.store.plan_run(&workspace, Placement::InPlace, &skills).unwrap().prepare()
+    };
+    for alone in ["one", "two"] {
+        end(prepare(&[alone]).unwrap());
+    }
+    let refused = prepare(&["one", "two"]).err().unwrap();
+    assert!(matches!(refused, Error::TooLarge { limit: 1000, .. }), "{refused:?}");
+    // What was made for the refused run is in no other's way.
+    end(prepare(&["two"]).unwrap());
 }

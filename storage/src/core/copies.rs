@@ -112,6 +112,12 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
+    /// Its entries, and the bytes in its files.
+    pub(crate) fn content(&self) -> Use {
+        let bytes = self.before.values().filter_map(Fingerprint::size).sum();
+        Use { bytes, files: self.before.len() as u64 }
+    }
+
     /// The room that it took on the disk when it was made.
     pub(crate) fn taken(&self) -> Use {
         let own = Use { bytes: 0, files: 1 };
