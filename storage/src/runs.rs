@@ -1,4 +1,4 @@
-//! [`PlannedRun`] and [`PreparedRun`]: trees as a command will see them, and what the command did to them.
+//! [`PlannedRun`] ([`plan`]) and [`PreparedRun`]: trees as a command will see them, and what the command did to them.
 //!
 //! A workspace is seen as it is, and a copy of it by a run whose changes are to be decided about. A merged view is seen in
 //! one of two ways:
@@ -19,28 +19,31 @@ mod attach;
 mod difference;
 mod gauge;
 mod materialise;
+mod plan;
 mod points;
+mod see;
 mod steps;
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use policy::attachment::{HOME, TEMPORARY};
-use policy::{RelPath, SkillId, TreeId, View, WorkspaceId};
+use policy::{TreeId, View, WorkspaceId};
 
 pub use self::absorbed::Absorbed;
 pub use self::attach::Attachment;
 pub use self::difference::{Difference, Differing};
 pub use self::gauge::{Gauge, GaugeKey, Look};
 use self::materialise::give;
+use self::plan::skill_of;
+pub use self::plan::{Placement, PlannedRun, RUN_SKILLS_MAX};
 use self::points::MountPoints;
-use crate::core::copies::{Copy, CopyLease, copy_name};
+use self::see::{By, Seen, Sight};
+use crate::core::copies::Copy;
 use crate::core::store::Store;
 use crate::core::usage::Ceiling;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::layers::view::ViewLease;
 use crate::layout;
 use crate::stat::Use;
 use crate::workspaces::Occupant;
@@ -49,19 +52,6 @@ use crate::workspaces::Occupant;
 /// counts with their home.
 const TEMPORARY_NAME: &str = "tmp";
 const TEMPORARY_MODE: u32 = 0o700;
-
-/// Skills that one run of a workspace may see.
-pub const RUN_SKILLS_MAX: usize = 64;
-
-/// Where a run finds its trees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// At the paths of the host. A skill is materialised.
-    InPlace,
-    /// At the paths that callers know, to which [`PreparedRun::attachments`] are attached. A skill is its live view,
-    /// and materialised where there are none.
-    Mounted,
-}
 
 /// A tree as a command will see it.
 ///
@@ -86,117 +76,7 @@ pub struct PreparedRun {
     occupant: Occupant,
 }
 
-/// A skill, or a workspace that is copied, as a command sees it.
-struct Seen {
-    id: TreeId,
-    by: By,
-}
-
-enum By {
-    Live(ViewLease),
-    /// A copy that other runs in the skill share.
-    Shared(CopyLease),
-    /// A copy of the run's own.
-    Copy(Copy),
-}
-
-impl Seen {
-    /// The entries and bytes of the copy in which the tree is seen; none of a view.
-    fn copied(&self) -> Use {
-        match &self.by {
-            By::Live(_) => Use::default(),
-            By::Shared(lease) => {
-                lease.copy().copy.lock().made.as_ref().map(Copy::content).unwrap_or_default()
-            }
-            By::Copy(copy) => copy.content(),
-        }
-    }
-}
-
-/// How a run is to see a skill.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sight {
-    Live,
-    Shared,
-    Apart,
-}
-
-/// A run that nothing was made for yet: what it will see, known before it costs anything.
-pub struct PlannedRun {
-    store: Store,
-    id: TreeId,
-    view: View,
-    temporary: PathBuf,
-    placement: Placement,
-    /// Whether the tree is copied even where it could be seen as it is, so that what the command does is done aside.
-    is_aside: bool,
-    /// Skills that a run of the workspace sees besides, each once.
-    skills: Vec<SkillId>,
-    run: OsString,
-}
-
 impl Store {
-    /// Plans a run in the tree `id`; one in a workspace may see `skills` too, of the same user and agent.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for more than [`RUN_SKILLS_MAX`] skills, and for any of them in a run of a skill.
-    pub fn plan_run(&self, id: &TreeId, placement: Placement, skills: &[SkillId]) -> Result<PlannedRun> {
-        check_skills(id, skills)?;
-        let run = self.inner.stage.fresh_name();
-        let place = |place: RelPath| self.root_path().join(place.as_str());
-        let home = place(layout::packages(id.user(), id.agent())?);
-        let (tree, aliases) = match id {
-            TreeId::Workspace(user, agent) => (place(layout::workspace(user, agent)?), Vec::new()),
-            TreeId::Skill(user, agent, skill) => {
-                let layers = [layout::overlay(user, agent)?, layout::baseline(agent)?];
-                let tree = self.copy_path(&copy_name(id));
-                (tree, layers.map(|layer| place(layer).join(skill.as_str())).to_vec())
-            }
-        };
-        let sandbox_path = id.sandbox_path();
-        let owner = self.owner(id);
-        let (view, temporary) = match placement {
-            Placement::InPlace => {
-                let temporary = home.join(TEMPORARY_NAME);
-                (View { tree, scratch: home, skills: Vec::new(), sandbox_path, aliases, owner }, temporary)
-            }
-            Placement::Mounted => {
-                let aliases = if aliases.is_empty() { vec![tree] } else { aliases };
-                let (tree, scratch) = (PathBuf::from(&sandbox_path), PathBuf::from(HOME));
-                let skills = Vec::new();
-                (View { tree, scratch, skills, sandbox_path, aliases, owner }, PathBuf::from(TEMPORARY))
-            }
-        };
-        let mut once: Vec<SkillId> = Vec::new();
-        for skill in skills {
-            if !once.contains(skill) {
-                once.push(skill.clone());
-            }
-        }
-        let mut view = view;
-        if placement == Placement::InPlace {
-            view.skills = once.iter().map(|skill| self.copy_path(&copy_name(&skill_of(id, skill)))).collect();
-        }
-        Ok(PlannedRun {
-            store: self.clone(),
-            id: id.clone(),
-            view,
-            temporary,
-            placement,
-            is_aside: false,
-            skills: once,
-            run,
-        })
-    }
-
-    /// Plans a run at the paths of the host in the tree `id` and makes what it needs.
-    ///
-    /// # Errors
-    /// As [`PlannedRun::prepare`].
-    pub fn prepare_run(&self, id: &TreeId) -> Result<PreparedRun> {
-        self.plan_run(id, Placement::InPlace, &[])?.prepare()
-    }
-
     /// The directory for temporary files in the home of the workspace `id`; it belongs to `owner`.
     fn temporary_dir(&self, id: &TreeId, home: &Dir, owner: Option<u32>) -> Result<Dir> {
         let name = OsStr::new(TEMPORARY_NAME);
@@ -215,130 +95,9 @@ impl Store {
         give(&dir, owner)?;
         Ok(dir)
     }
-
-    /// The path of the copy `name` on the host.
-    fn copy_path(&self, name: &OsStr) -> PathBuf {
-        self.root_path().join(layout::WORK).join(name)
-    }
-
-    /// Lets a command see the skill `id`; `copy` is the name of a copy of its own, if it is to have one.
-    fn see(&self, id: TreeId, sight: Sight, copy: &OsStr) -> Result<Seen> {
-        if sight == Sight::Shared {
-            let lease = self.enter_copy(&id, self.owner(&id))?;
-            return Ok(Seen { id, by: By::Shared(lease) });
-        }
-        if sight == Sight::Live && self.live().is_ok() {
-            match self.enter(&id) {
-                Ok(seat) => return Ok(Seen { id, by: By::Live(seat) }),
-                // A mount that the kernel refuses this once must not cost the user the run.
-                Err(Error::Io { operation, source, .. }) => {
-                    let (user, tree) = (id.user(), id.sandbox_path());
-                    tracing::warn!(
-                        operation, error = %source, %user, tree,
-                        "failed to mount a skill: the run gets a copy"
-                    );
-                }
-                Err(other) => return Err(other),
-            }
-        }
-        let copy = self.materialise(&id, copy, self.owner(&id))?;
-        Ok(Seen { id, by: By::Copy(copy) })
-    }
-}
-
-impl Store {
-    /// Refuses to copy skills for one run that are more together than one may be. A single one was judged when it was
-    /// copied.
-    ///
-    /// # Errors
-    /// [`Error::TooLarge`], [`Error::TooManyEntries`].
-    fn check_copied(&self, skills: usize, copied: Use) -> Result<()> {
-        let limits = &self.inner.options.files;
-        if skills > 1 && copied.bytes > limits.view_bytes {
-            let what = "the skills that the command is to see, together,".to_owned();
-            return Err(Error::TooLarge { what, limit: limits.view_bytes });
-        }
-        if skills > 1 && copied.files > limits.tree_entries as u64 {
-            return Err(Error::TooManyEntries(limits.tree_entries));
-        }
-        Ok(())
-    }
-}
-
-/// A skill of the user and agent of `id`.
-fn skill_of(id: &TreeId, skill: &SkillId) -> TreeId {
-    TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone())
-}
-
-fn check_skills(id: &TreeId, skills: &[SkillId]) -> Result<()> {
-    let refused = |message: &str| Err(Error::Unsupported(message.to_owned()));
-    if skills.is_empty() {
-        return Ok(());
-    }
-    if skills.len() > RUN_SKILLS_MAX {
-        return refused(&format!("a command sees at most {RUN_SKILLS_MAX} skills: name fewer"));
-    }
-    match id {
-        TreeId::Skill(..) => {
-            refused("a command of a skill sees that skill only: run it in the workspace to see several")
-        }
-        TreeId::Workspace(..) => Ok(()),
-    }
 }
 
 impl PlannedRun {
-    /// The view of the command.
-    #[must_use]
-    pub fn view(&self) -> &View {
-        &self.view
-    }
-
-    /// The sandbox that it will be in.
-    #[must_use]
-    pub fn sandbox(&self) -> WorkspaceId {
-        WorkspaceId::of(&self.id)
-    }
-
-    /// Tells whether a publication waits for the readers of a skill that the run is to see; see
-    /// [`Store::awaits_publication`].
-    #[must_use]
-    pub fn awaits_publication(&self) -> bool {
-        let (user, agent) = (self.id.user(), self.id.agent());
-        let skill = |skill: &SkillId| TreeId::Skill(user.clone(), agent.clone(), skill.clone());
-        self.store.awaits_publication(&self.id)
-            || self.skills.iter().map(skill).any(|skill| self.store.awaits_publication(&skill))
-    }
-
-    /// The directory for temporary files, as the command knows it.
-    #[must_use]
-    pub fn temporary(&self) -> &std::path::Path {
-        &self.temporary
-    }
-
-    /// Has the command work on a copy of its tree, so that nothing is changed before [`PreparedRun::absorb`].
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for a run in a workspace that sees skills.
-    pub fn aside(mut self) -> Result<Self> {
-        self.is_aside = true;
-        if !matches!(self.id, TreeId::Workspace(..)) {
-            if self.placement == Placement::InPlace {
-                self.view.tree = self.store.copy_path(&self.run);
-            }
-            return Ok(self);
-        }
-        if !self.skills.is_empty() {
-            let message = "a command that is to be decided about later sees no skills beside its workspace: leave \
-                           `skills` out, or run it in a skill";
-            return Err(Error::Unsupported(message.to_owned()));
-        }
-        if self.placement == Placement::InPlace {
-            let copy = self.store.copy_path(&self.run);
-            self.view.aliases.push(std::mem::replace(&mut self.view.tree, copy));
-        }
-        Ok(self)
-    }
-
     /// Makes what the run needs: the workspace, live views, or copies of merged views.
     ///
     /// # Errors

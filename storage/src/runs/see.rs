@@ -1,0 +1,90 @@
+//! [`Seen`]: a tree as a run sees it, through a live view or in a copy.
+
+use std::ffi::OsStr;
+
+use policy::TreeId;
+
+use crate::core::copies::{Copy, CopyLease};
+use crate::core::store::Store;
+use crate::error::{Error, Result};
+use crate::layers::view::ViewLease;
+use crate::stat::Use;
+
+/// A skill, or a workspace that is copied, as a command sees it.
+pub(super) struct Seen {
+    pub(super) id: TreeId,
+    pub(super) by: By,
+}
+
+/// How it is seen.
+pub(super) enum By {
+    Live(ViewLease),
+    /// A copy that other runs in the skill share.
+    Shared(CopyLease),
+    /// A copy of the run's own.
+    Copy(Copy),
+}
+
+impl Seen {
+    /// The entries and bytes of the copy in which the tree is seen; none of a view.
+    pub(super) fn copied(&self) -> Use {
+        match &self.by {
+            By::Live(_) => Use::default(),
+            By::Shared(lease) => {
+                lease.copy().copy.lock().made.as_ref().map(Copy::content).unwrap_or_default()
+            }
+            By::Copy(copy) => copy.content(),
+        }
+    }
+}
+
+/// How a run is to see a skill.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sight {
+    Live,
+    Shared,
+    Apart,
+}
+
+impl Store {
+    /// Lets a command see the skill `id`; `copy` is the name of a copy of its own, if it is to have one.
+    pub(super) fn see(&self, id: TreeId, sight: Sight, copy: &OsStr) -> Result<Seen> {
+        if sight == Sight::Shared {
+            let lease = self.enter_copy(&id, self.owner(&id))?;
+            return Ok(Seen { id, by: By::Shared(lease) });
+        }
+        if sight == Sight::Live && self.live().is_ok() {
+            match self.enter(&id) {
+                Ok(seat) => return Ok(Seen { id, by: By::Live(seat) }),
+                // A mount that the kernel refuses this once must not cost the user the run.
+                Err(Error::Io { operation, source, .. }) => {
+                    let (user, tree) = (id.user(), id.sandbox_path());
+                    tracing::warn!(
+                        operation, error = %source, %user, tree,
+                        "failed to mount a skill: the run gets a copy"
+                    );
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        let copy = self.materialise(&id, copy, self.owner(&id))?;
+        Ok(Seen { id, by: By::Copy(copy) })
+    }
+
+    /// Refuses to copy skills for one run that are more together than one may be. A single one was judged when it was
+    /// copied.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::TooManyEntries`].
+    pub(super) fn check_copied(&self, skills: usize, copied: Use) -> Result<()> {
+        let limits = &self.inner.options.files;
+        if skills > 1 && copied.bytes > limits.view_bytes {
+            let what = "the skills that the command is to see, together,".to_owned();
+            return Err(Error::TooLarge { what, limit: limits.view_bytes });
+        }
+        if skills > 1 && copied.files > limits.tree_entries as u64 {
+            return Err(Error::TooManyEntries(limits.tree_entries));
+        }
+        Ok(())
+    }
+}
