@@ -3,6 +3,7 @@
 //! | Module | Holds |
 //! | --- | --- |
 //! | [`policy`] | which calls are refused, and how, as data |
+//! | [`calls`] | the calls of the policy, by what is done with them |
 //! | [`compile`] | that data as a classic BPF program in binary-search layout |
 //!
 //! The filter is loaded in two stages, because loading is the dearest step of a run: the kernel emulates the
@@ -13,6 +14,7 @@
 //! # References
 //! `seccomp(2)`; `Documentation/userspace-api/seccomp_filter.rst` of Linux.
 
+mod calls;
 pub(crate) mod compile;
 pub(crate) mod policy;
 
