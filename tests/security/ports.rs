@@ -284,10 +284,10 @@ fn smuggling(scene: &Scene<'_>) -> Finding {
         get(&format!("{at}%0d%0ax-injected:%20path"), ""),
         get(&format!("{at}?%0d%0ax-injected:%20query"), ""),
         get(&format!("{at}?a b HTTP/1.1\r\nx-injected: target\r\nx: "), ""),
-        get(&at, "x-own: a\rx-injected: return\r\n"),
-        get(&at, "x-own: a\nx-injected: line\r\n"),
-        get(&at, "x-own: a\r\n x-injected: folded\r\n"),
-        get(&at, "x-own: a\0x-injected: nothing\r\n"),
+        get(&at, "x-app-own: a\rx-injected: return\r\n"),
+        get(&at, "x-app-own: a\nx-injected: line\r\n"),
+        get(&at, "x-app-own: a\r\n x-injected: folded\r\n"),
+        get(&at, "x-app-own: a\0x-injected: nothing\r\n"),
         get(&at, "connection: host, x-forwarded-host, x-forwarded-prefix, origin\r\n"),
         get(
             &at,
@@ -306,7 +306,7 @@ fn smuggling(scene: &Scene<'_>) -> Finding {
         let fields = rest.split("\r\n\r\n").next().unwrap_or_default().to_ascii_lowercase();
         let count =
             |name: &str| fields.split("\r\n").filter(|line| line.starts_with(&format!("{name}:"))).count();
-        let is_injected = fields.contains("x-injected") && !fields.contains("x-own");
+        let is_injected = fields.contains("x-injected") && !fields.contains("x-app-own");
         if one.contains("GET /smuggled") && !first.starts_with("POST /x ")
             || first.starts_with("GET /smuggled")
             || is_injected

@@ -215,10 +215,10 @@ fn the_server_learns_nothing_of_the_caller_and_its_page_is_nobodys() {
         .request("GET", format!("{tree}/ports/8000/x"))
         .header("cookie", "session=the secret token")
         .header("x-forwarded-for", "10.1.2.3")
-        .header("x-own", "kept")
+        .header("x-app-own", "kept")
         .send();
     let headers = asked(&reply)["headers"].clone();
-    let expected = json!({"host": "localhost:8000", "x-own": "kept", "x-forwarded-host": client.address.to_string(),
+    let expected = json!({"host": "localhost:8000", "x-app-own": "kept", "x-forwarded-host": client.address.to_string(),
         "x-forwarded-proto": "http", "x-forwarded-prefix": format!("{tree}/ports/8000")});
     assert_eq!(headers, expected);
 
