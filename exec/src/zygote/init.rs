@@ -15,6 +15,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
@@ -27,6 +28,7 @@ use rustix::process::{WaitOptions, wait as wait_for_any};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::failure::Failure;
+use super::memory::ROUND;
 use super::root::{self, PasswdFile, SHARED_MEMORY, WORKSPACE};
 use super::shared_clock::SharedClock;
 use crate::step::Step;
@@ -39,6 +41,9 @@ const SHARED_MEMORY_SIZE: &str = "64m";
 const HOLDER_SIZE: &str = "1m";
 /// No program runs from what is only memory.
 const NO_PROGRAMS: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOEXEC.union(MountAttrFlags::MOUNT_ATTR_NODEV);
+/// How long a command that the kernel ended by a fault waits for the memory monitor's word: some of its rounds.
+const LAST_LOOK: Duration = ROUND.saturating_mul(3);
+
 /// The descriptors and facts that every first process needs of its launcher.
 pub(super) struct Surroundings<'a> {
     /// The network of the host.
@@ -116,6 +121,11 @@ fn serve(
     loop {
         let (code, signal) = wait(command);
         let is_alone = is_alone();
+        if !is_alone && busy.is_watched() && matches!(signal, Some(libc::SIGSEGV | libc::SIGBUS)) {
+            // Perhaps others wait for memory, and the command is the one that could not wait. Then the launcher ends this
+            // process as well, and says why.
+            std::thread::sleep(LAST_LOOK);
+        }
         if !is_alone && !end_the_rest() {
             sys::exit_now(0)
         }

@@ -329,6 +329,11 @@ impl Loop {
             };
             let pid = dead.pid;
             let found = self.runs.iter().position(|run| run.pid == pid);
+            // Before the others of its group are killed: none waits for memory after that.
+            let limit = found.and_then(|index| self.runs.get(index)).and_then(|run| {
+                let suddenly = dead.signal == Some(libc::SIGKILL) && !run.killed;
+                self.memory.verdict(run.charge.run, run.watched, suddenly)
+            });
             let is_alone =
                 found.and_then(|index| self.runs.get(index)).is_none_or(|run| run.has_own_processes);
             if let (Some(index), false) = (found, is_alone) {
@@ -354,11 +359,8 @@ impl Loop {
                 if let (Some(users), Some(namespace)) = (&mut self.users, run.users.take()) {
                     users.take_back(namespace);
                 }
-                let was_killed = dead.signal == Some(libc::SIGKILL);
-                let number = run.charge.run;
-                let found = self.memory.verdict(number, run.watched, was_killed && !run.killed);
-                let _ = wire::send_message(run.socket.as_fd(), &run.exited(dead, found));
-                self.memory.ended(number, run.watched);
+                let _ = wire::send_message(run.socket.as_fd(), &run.exited(dead, limit));
+                self.memory.ended(run.charge.run, run.watched);
             }
         }
     }

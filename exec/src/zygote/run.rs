@@ -112,8 +112,17 @@ impl Run {
     }
 
     /// The report to the service when the process has ended; `found` is a limit for which the kernel ended it.
+    ///
+    /// Where some processes of a run wait for memory that their group has not, one that could not wait was seen to end by
+    /// `SIGSEGV`: the kernel could not give it a page in a place where it may not wait. It was ended for want of memory,
+    /// and the report says so as it does otherwise.
     pub(super) fn exited(&self, Dead { code, signal, .. }: Dead, found: Option<Limit>) -> Report {
-        Report::Exited { code, signal, limit: self.limit.or(found) }
+        let limit = self.limit.or(found);
+        let signal = match (limit, signal) {
+            (Some(Limit::Memory), Some(libc::SIGSEGV | libc::SIGBUS)) => Some(libc::SIGKILL),
+            (_, signal) => signal,
+        };
+        Report::Exited { code, signal, limit }
     }
 }
 
@@ -139,6 +148,22 @@ mod tests {
         let (socket, _) = crate::wire::packet_sockets().unwrap();
         let spawned = Spawned { number: 1, pid: nix::unistd::getpid(), busy: Some(busy), users: None };
         Run::new(&request, socket, spawned, false, None)
+    }
+
+    #[test]
+    fn a_fault_while_others_wait_for_memory_is_an_end_for_want_of_memory() {
+        let busy = SharedClock::new().unwrap();
+        let run = run(0, busy);
+        let ended = |signal, found| {
+            let dead = Dead { pid: run.pid, code: None, signal: Some(signal) };
+            match run.exited(dead, found) {
+                Report::Exited { signal, .. } => signal,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(ended(libc::SIGSEGV, Some(Limit::Memory)), Some(libc::SIGKILL));
+        assert_eq!(ended(libc::SIGSEGV, None), Some(libc::SIGSEGV));
+        assert_eq!(ended(libc::SIGXCPU, Some(Limit::Memory)), Some(libc::SIGXCPU));
     }
 
     #[test]
