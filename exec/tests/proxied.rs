@@ -116,7 +116,7 @@ for place in [('127.0.0.1', {port}), ('127.0.0.2', {PORT}), ('0.0.0.0', {PORT}),
     say(place[0], lambda: new().connect(place))
 say('bind', lambda: new().bind(('127.0.0.1', 0)))
 say('listen', lambda: new().listen())
-for family, kind in [(socket.AF_INET, socket.SOCK_DGRAM), (socket.AF_INET6, socket.SOCK_STREAM), (socket.AF_UNIX, socket.SOCK_STREAM), (16, socket.SOCK_RAW)]:
+for family, kind in [(socket.AF_INET, socket.SOCK_DGRAM), (socket.AF_INET6, socket.SOCK_STREAM), (socket.AF_UNIX, socket.SOCK_DGRAM), (16, socket.SOCK_RAW)]:
     say(f'socket {{int(family)}} {{int(kind)}}', lambda: socket.socket(family, kind))
 say('first packet', lambda: new().sendto(b'x', 0x20000000, ('127.0.0.1', {port})))
 libc = ctypes.CDLL(None, use_errno=True)
@@ -136,7 +136,7 @@ say('none', lambda: connect(-1, good, 16))
         let result = python(&sandbox, Network::Proxy, &script).await;
         let expected = "127.0.0.1 ECONNREFUSED\n127.0.0.2 ECONNREFUSED\n0.0.0.0 ECONNREFUSED\n\
                         192.0.2.1 ENETUNREACH\n169.254.169.254 ENETUNREACH\nbind EACCES\nlisten EACCES\n\
-                        socket 2 2 EAFNOSUPPORT\nsocket 10 1 EAFNOSUPPORT\nsocket 1 1 EAFNOSUPPORT\n\
+                        socket 2 2 EAFNOSUPPORT\nsocket 10 1 EAFNOSUPPORT\nsocket 1 2 EAFNOSUPPORT\n\
                         socket 16 3 EAFNOSUPPORT\nfirst packet ENOTSUP\nshort EINVAL\nnegative EINVAL\nlong done\n\
                         unspecified EAFNOSUPPORT\nnowhere EFAULT\nno descriptor EBADF\nnone EBADF\n";
         assert_eq!((result.stdout.as_str(), result.stderr.as_str()), (expected, ""));

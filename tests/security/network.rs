@@ -19,6 +19,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::driven("sending_datagrams_to_the_host", sending_datagrams),
     Attack::driven("connecting_to_abstract_sockets", connecting_to_abstract_sockets),
     Attack::driven("connecting_to_sockets_with_a_path", connecting_to_a_path),
+    Attack::driven("reaching_a_socket_with_a_path_by_detours", detours),
     Attack::driven("sending_from_a_pair_to_a_socket_with_a_path", sending_from_a_pair),
     Attack::payload("network.py", "reaching_the_metadata_address"),
     Attack::payload("network.py", "opening_unusual_sockets"),
@@ -90,6 +91,24 @@ fn connecting_to_a_path(scene: &Scene<'_>) -> Finding {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
     listener.set_nonblocking(true).unwrap();
     judge(payload::hunt(scene, "network.py", &evil(path.display().to_string())), listener.accept())
+}
+
+/// Nothing may be connected, and no name made beside the listener.
+fn detours(scene: &Scene<'_>) -> Finding {
+    let Some(host) = scene.host() else { return needs_host() };
+    use std::os::unix::fs::PermissionsExt;
+    let outside = host.own_outside("outside-detours", scene.canary());
+    std::fs::set_permissions(&outside, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let path = outside.join("listener");
+    let listener = UnixListener::bind(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let before = std::fs::read_dir(&outside).unwrap().count();
+    let finding = payload::hunt(scene, "network.py", &evil(path.display().to_string()));
+    if std::fs::read_dir(&outside).unwrap().count() != before {
+        return Finding::Through("a name was made on the host".into());
+    }
+    judge(finding, listener.accept())
 }
 
 /// No payload can tell whether anything has arrived, so that the listener does.

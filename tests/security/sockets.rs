@@ -12,14 +12,14 @@ use crate::scene::{AGENT, SKILL, Scene, VICTIM, skill_of, workspace_of};
 use crate::zip::skill_zip;
 
 pub(crate) const ATTACKS: &[Attack] = &[
-    Attack::driven("carrying_a_secret_over_an_abstract_name", abstract_names).expecting(WITH_SOCKETS),
-    Attack::driven("taking_a_name_of_the_hosts", taking_names).expecting(WITH_SOCKETS),
-    Attack::driven("keeping_a_skill_open_in_another_run", keeping_open).expecting(WITH_SOCKETS).waiting(),
+    Attack::driven("carrying_a_secret_over_an_abstract_name", abstract_names).expecting(WITH_NAMES),
+    Attack::driven("taking_a_name_of_the_hosts", taking_names).expecting(WITH_NAMES),
+    Attack::driven("reaching_a_server_of_another_user", other_users),
+    Attack::driven("keeping_a_skill_open_in_another_run", keeping_open).waiting(),
 ];
 
-const WITH_SOCKETS: Expectations = Expectations::WALLED.landlock(Expected::NotRun(
-    "commands make no UNIX sockets there but pairs that are connected to each other",
-));
+const WITH_NAMES: Expectations =
+    Expectations::WALLED.landlock(Expected::NotRun("commands take no abstract names there"));
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -87,6 +87,44 @@ fn abstract_names(scene: &Scene<'_>) -> Finding {
     let others = [control.workspace(), format!("/v1/sandbox/{}/other-agent", encoded(&scene.user))];
     let told = listening(scene, &scene.workspace(), "secret-name", &others);
     if told.contains("GOT") { Finding::Through(told) } else { Finding::Stopped }
+}
+
+/// A run of the control serves at a path of its workspace; runs of the attacker look for it at every path at which it could be,
+/// with the place of the attacker's own workspace as the guide.
+fn other_users(scene: &Scene<'_>) -> Finding {
+    let (control, client) = (scene.control(), scene.client());
+    let tree = control.workspace();
+    let serve = "import os, socket\n\
+        end = socket.socket(socket.AF_UNIX); end.bind(os.getcwd() + '/served'); end.listen(); os.chmod('served', 0o777)\n\
+        open('listens', 'w').close()\n\
+        for _ in range(9):\n\
+        \x20   one = end.accept()[0]; word = one.recv(9).decode(); print('GOT', word, flush=True); one.close()\n\
+        \x20   if word == 'enough': break";
+    let run = json!({"command": "python3", "args": ["-c", serve], "exec_id": "serves"});
+    assert_eq!(client.post_json(format!("{tree}/exec?background=true"), &run).status, 201);
+    let begun = Instant::now();
+    while client.get(format!("{tree}/stat?path=listens")).status != 200 {
+        assert!(begun.elapsed() < PATIENCE, "it never listened");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let reach = "import os, socket, sys\n\
+        here, mine, theirs = os.getcwd(), *sys.argv[1:3]\n\
+        for at in ('served', here + '/served', here.replace(mine, theirs) + '/served', '../../' + theirs + '/' + os.path.basename(here) + '/served'):\n\
+        \x20   try: end = socket.socket(socket.AF_UNIX); end.connect(at); end.send(sys.argv[3].encode()); end.recv(1)\n\
+        \x20   except OSError: pass";
+    let tried = |tree: &str, word: &str| {
+        scene.put(tree, "reach.py", reach);
+        let args = ["reach.py", scene.user.as_str(), control.user.as_str(), word];
+        let ran = scene.exec(tree, &json!({"command": "python3", "args": args}));
+        assert_eq!(ran.result["exit_code"], 0, "{:?}", ran.result);
+    };
+    tried(&scene.workspace(), "attacker");
+    // The control reaches its own server so.
+    tried(&tree, "enough");
+    let ended = client.get(format!("{tree}/exec/serves?follow")).ok();
+    let told = ended["result"]["stdout"].as_str().unwrap().to_owned();
+    assert!(told.contains("GOT enough"), "{ended}");
+    if told.contains("attacker") { Finding::Through(told) } else { Finding::Stopped }
 }
 
 /// A run takes an abstract name, and a program of the host asks for it.

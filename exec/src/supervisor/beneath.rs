@@ -1,9 +1,9 @@
-//! [`Grounds`]: the directories in which a run may change attributes, and making such a change.
+//! [`Grounds`]: the directories in which a run may change attributes and find sockets, and making such a change.
 //!
-//! The changed file is never the one that the caller's path led to, but the one that was opened anew beneath one of the
-//! run's own directories, by the kernel's own rule (`RESOLVE_BENEATH`) and through no link. The name for that comes
-//! from the kernel, too; if it is outdated, or a forgery, the worst that happens is a change to another file of the
-//! run's own.
+//! The changed file, or the socket, is never the one that the caller's path led to, but the one that was opened anew
+//! beneath one of the run's own directories, by the kernel's own rule (`RESOLVE_BENEATH`) and through no link. The name
+//! for that comes from the kernel, too; if it is outdated, or a forgery, the worst that happens is a change to another
+//! file of the run's own.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -69,6 +69,19 @@ impl Grounds {
                 chownat(&file, "", uid, gid, AtFlags::EMPTY_PATH)
             }
             Attribute::Times(times) => utimensat(CWD, path, &times, AtFlags::empty()),
+        }
+    }
+
+    /// Opens the socket `found` once more, if it is beneath one of the run's own directories.
+    ///
+    /// # Errors
+    /// `EACCES` for what is not, `ECONNREFUSED` for another file.
+    pub(super) fn socket(&self, found: &OwnedFd) -> Result<OwnedFd, Errno> {
+        let own =
+            self.again(found).map_err(|error| if error == Errno::PERM { Errno::ACCESS } else { error })?;
+        match FileType::from_raw_mode(fstat(&own.file)?.st_mode) {
+            FileType::Socket => Ok(own.file),
+            _ => Err(Errno::CONNREFUSED),
         }
     }
 

@@ -17,13 +17,17 @@ pub(super) enum Call {
     Change(Change),
     /// Send a signal, or have those of a descriptor sent.
     Signal(Receiver),
-    /// Connect a socket.
+    /// Connect a socket to an address.
     Connect(Peer),
+    /// Give a socket an address.
+    Bind(Peer),
+    /// Have a socket, the caller's descriptor, listen with this backlog.
+    Listen(i32, i32),
     /// Say what is to happen at the end of a child, as the structure at this address has it; 0 only asks.
     Handler(u64),
 }
 
-/// The socket that the caller connects, and where the address of its peer is.
+/// A socket of the caller, and where the address for it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
     /// The caller's descriptor.
@@ -127,6 +131,10 @@ impl Call {
             libc::SYS_connect => {
                 return Ok(Self::Connect(Peer { socket: int(first), address: second, length: int(third) }));
             }
+            libc::SYS_bind => {
+                return Ok(Self::Bind(Peer { socket: int(first), address: second, length: int(third) }));
+            }
+            libc::SYS_listen => return Ok(Self::Listen(int(first), int(second))),
             libc::SYS_kill => return Ok(Self::Signal(Receiver::of(int(first)))),
             libc::SYS_fcntl if low(second) == F_SETOWN => return Ok(Self::Signal(Receiver::of(int(third)))),
             // `F_SETOWN_EX` has the receiver behind a pointer, which the caller can change after a look.
@@ -259,12 +267,14 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_names_its_socket_and_its_address() {
+    fn a_socket_is_named_with_its_address() {
         let peer = Peer { socket: 5, address: 1 << 40, length: 16 };
         assert_eq!(
             read(libc::SYS_connect, [5 | 7 << 32, 1 << 40, 16 | 9 << 32, 0, 0, 0]),
             Ok(Call::Connect(peer))
         );
+        assert_eq!(read(libc::SYS_bind, [5 | 7 << 32, 1 << 40, 16 | 9 << 32, 0, 0, 0]), Ok(Call::Bind(peer)));
+        assert_eq!(read(libc::SYS_listen, [5 | 7 << 32, 128, 0, 0, 0, 0]), Ok(Call::Listen(5, 128)));
     }
 
     #[test]

@@ -17,6 +17,9 @@
 //!   that ended between the look and the kernel's act would have to have its number taken by another at once, after all
 //!   other numbers were given out.
 //!
+//! **A run that sees the sockets of the host.** Landlock does not mediate connecting to a path. So
+//! * naming and connecting UNIX sockets is *done by this thread*, within the run's own directories.
+//!
 //! **A run that may reach the egress proxy.** Landlock would let it connect to a port, of any machine. So
 //! * connecting is *done by this thread*, with two ends of a connection of its own over the loopback interface: one gets
 //!   into the place of the caller's socket, the other goes to the proxy as that user's and agent's. There is no address
@@ -33,6 +36,7 @@
 //! | [`beneath`] | opening what it names, beneath the run's own directories |
 //! | [`forks`] | how many processes the run has |
 //! | [`proxy`] | connecting it to the egress proxy |
+//! | [`local`] | UNIX sockets of the run |
 //! | [`pair`] | both ends of a TCP connection |
 //!
 //! # References
@@ -41,29 +45,35 @@
 mod beneath;
 mod call;
 mod forks;
+mod local;
 mod pair;
 mod proxy;
 mod target;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::CapabilitySet;
 
 use self::beneath::Grounds;
 use self::call::{Attribute, Call, Change, Object, Peer, Receiver};
 use self::forks::Forks;
+use self::local::{LocalSockets, Outcome};
 pub(crate) use self::pair::tcp_pair;
 use self::proxy::Connector;
 pub use self::proxy::ProxyConnection;
 pub(crate) use self::proxy::ProxyLink;
-use self::target::Target;
+use self::target::{Address, Target};
 use crate::sys::{self, Answer, Notification};
 
 /// Size of the stack of a supervisor, in bytes.
 const STACK_BYTES: usize = 128 * 1024;
 /// How much a supervisor gives way to other threads (setpriority(2)).
 const NICENESS: i32 = 5;
+/// How often a connection is tried that waits for its listener to have room.
+const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// The facts of a run that its supervisor needs.
 #[derive(Debug)]
@@ -76,6 +86,10 @@ pub(crate) struct Supervised {
     pub(crate) identity: Option<u32>,
     /// Its way to the egress proxy, if it may reach that.
     pub(crate) proxy: Option<ProxyLink>,
+    /// Its walls, if it may make UNIX sockets.
+    pub(crate) walls: Option<Arc<OwnedFd>>,
+    /// Its directory for temporary files.
+    pub(crate) temporary: Option<OwnedFd>,
 }
 
 /// Starts the supervisor of the run whose group of processes is `group`, and whose calls arrive on `listener`.
@@ -88,6 +102,7 @@ pub(crate) fn start(supervised: Supervised, listener: OwnedFd, group: i32) -> io
         grounds: Grounds::new(supervised.own),
         forks: Forks::new(group, supervised.processes),
         connector: supervised.proxy.map(Connector::new),
+        local: supervised.walls.map(|walls| LocalSockets::new(walls, supervised.temporary)),
         identity: supervised.identity,
         group,
         listener,
@@ -100,6 +115,7 @@ struct Supervisor {
     grounds: Grounds,
     forks: Forks,
     connector: Option<Connector>,
+    local: Option<LocalSockets>,
     /// The uid and gid of the run, where they are not the service's.
     identity: Option<u32>,
     /// The group of the run's processes.
@@ -114,48 +130,59 @@ impl Supervisor {
         if let Some(identity) = self.identity
             && let Err(error) = act_as(identity)
         {
-            tracing::warn!(%error, "failed to take a run's ids: its programs cannot connect to the egress proxy");
+            tracing::warn!(%error, "failed to take a run's ids: its programs cannot connect their sockets");
         }
         sys::wake_in_turn(self.listener.as_fd());
         loop {
             let mut set = [PollFd::new(&self.listener, PollFlags::IN)];
-            match poll(&mut set, None) {
+            let waits = self.local.as_ref().is_some_and(LocalSockets::has_waiting);
+            match poll(&mut set, waits.then_some(&AGAIN)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }
             let happened = set.map(|entry| entry.revents());
             if happened.iter().any(|events| events.contains(PollFlags::IN)) {
                 // `ENOENT`: the caller was killed.
-                if let Ok(notification) = sys::receive_notification(self.listener.as_fd()) {
-                    let answer = self.judge(&notification);
+                if let Ok(notification) = sys::receive_notification(self.listener.as_fd())
+                    && let Some(answer) = self.judge(&notification)
+                {
                     let _ = sys::answer(self.listener.as_fd(), notification.id, answer);
                 }
             } else if happened.iter().any(|events| events.intersects(PollFlags::HUP | PollFlags::ERR)) {
                 // Linux 5.9; Landlock is newer.
                 return;
             }
+            if let Some(local) = self.local.as_mut().filter(|_| waits) {
+                let listener = self.listener.as_fd();
+                local.try_again(listener, |call, made| {
+                    let _ = sys::answer(listener, call, answer_of(made));
+                });
+            }
         }
     }
 
-    fn judge(&mut self, notification: &Notification) -> Answer {
+    /// Judges a call; `None` when its answer comes later.
+    fn judge(&mut self, notification: &Notification) -> Option<Answer> {
         let made = match Call::read(notification.number, &notification.arguments) {
-            Ok(Call::Fork) if self.forks.admit() => return Answer::Continue,
+            Ok(Call::Fork) if self.forks.admit() => return Some(Answer::Continue),
             Ok(Call::Fork) => Err(rustix::io::Errno::AGAIN),
             Ok(Call::Change(change)) => self.make(notification, &change),
-            Ok(Call::Signal(receiver)) if self.is_own(receiver) => return Answer::Continue,
+            Ok(Call::Signal(receiver)) if self.is_own(receiver) => return Some(Answer::Continue),
             Ok(Call::Signal(_)) => Err(rustix::io::Errno::PERM),
-            Ok(Call::Connect(peer)) => self.connect(notification, peer),
+            Ok(Call::Connect(peer)) => match self.connect(notification, peer) {
+                Ok(Outcome::Later) => return None,
+                made => made.map(drop),
+            },
+            Ok(Call::Bind(peer)) => self.bind(notification, peer),
+            Ok(Call::Listen(socket, backlog)) => self.listen(notification, socket, backlog),
             Ok(Call::Handler(address)) => {
                 // A caller whose memory cannot be reached has its handler as it is.
                 let _ = self.restart(notification, address);
-                return Answer::Continue;
+                return Some(Answer::Continue);
             }
             Err(errno) => Err(errno),
         };
-        match made {
-            Ok(()) => Answer::Made,
-            Err(errno) => Answer::Failed(errno.raw_os_error()),
-        }
+        Some(answer_of(made))
     }
 
     /// Tells whether a signal stays within the run.
@@ -180,11 +207,42 @@ impl Supervisor {
         Target::open(self.listener.as_fd(), notification)?.restart(address)
     }
 
-    /// Connects a socket of the caller to the egress proxy, if that is what it wants.
-    fn connect(&mut self, notification: &Notification, peer: Peer) -> rustix::io::Result<()> {
-        let Some(connector) = &mut self.connector else { return Err(rustix::io::Errno::ACCESS) };
+    /// Connects a socket of the caller: to the egress proxy, or to a socket of the run's own directories.
+    fn connect(&mut self, notification: &Notification, peer: Peer) -> rustix::io::Result<Outcome> {
+        let (listener, call) = (self.listener.as_fd(), notification.id);
+        let target = Target::open(listener, notification)?;
+        match target.address(peer.address, peer.length)? {
+            Address::Ipv4(address) => {
+                let Some(connector) = &mut self.connector else { return Err(rustix::io::Errno::ACCESS) };
+                connector.connect(&target, address, peer.socket, listener, call)?;
+                Ok(Outcome::Made)
+            }
+            Address::Path(path) => {
+                let Some(local) = &mut self.local else { return Err(rustix::io::Errno::ACCESS) };
+                local.connect(&target, &self.grounds, &path, peer.socket, (listener, call))
+            }
+            // What listens there may be a program of the host.
+            Address::Abstract => Err(rustix::io::Errno::CONNREFUSED),
+        }
+    }
+
+    /// Gives a UNIX socket of the caller a path.
+    fn bind(&mut self, notification: &Notification, peer: Peer) -> rustix::io::Result<()> {
+        let (listener, call) = (self.listener.as_fd(), notification.id);
+        let target = Target::open(listener, notification)?;
+        match (target.address(peer.address, peer.length)?, &mut self.local) {
+            (Address::Path(path), Some(local)) => {
+                local.bind(&target, &self.grounds, &path, peer.socket, (listener, call))
+            }
+            _ => Err(rustix::io::Errno::ACCESS),
+        }
+    }
+
+    /// Has a socket of the caller listen.
+    fn listen(&mut self, notification: &Notification, socket: i32, backlog: i32) -> rustix::io::Result<()> {
+        let Some(local) = &mut self.local else { return Err(rustix::io::Errno::ACCESS) };
         let target = Target::open(self.listener.as_fd(), notification)?;
-        connector.connect(&target, peer, self.listener.as_fd(), notification.id)
+        local.listen(&target, socket, backlog)
     }
 
     /// Makes a change to what the caller names, if that is beneath the run's own directories.
@@ -206,13 +264,21 @@ impl Supervisor {
     }
 }
 
+fn answer_of(made: rustix::io::Result<()>) -> Answer {
+    match made {
+        Ok(()) => Answer::Made,
+        Err(errno) => Answer::Failed(errno.raw_os_error()),
+    }
+}
+
 /// Gives this thread, and no other of the service, the ids of a run for opening files: only so may it read the memory of
 /// the run's processes (ptrace(2), "Ptrace access mode checking"), unless the service has CAP_SYS_PTRACE.
 fn act_as(id: u32) -> rustix::io::Result<()> {
     nix::unistd::setfsgid(nix::unistd::Gid::from_raw(id));
     nix::unistd::setfsuid(nix::unistd::Uid::from_raw(id));
-    // The change took those capabilities that the run may have too, and the caller must have all of these.
+    // The change took those capabilities that the run may have too, and the caller must have all of these; but not those with
+    // which this thread would find what the run's ids do not.
     let mut sets = rustix::thread::capabilities(None)?;
-    sets.effective = sets.permitted;
+    sets.effective = sets.permitted - (CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
     rustix::thread::set_capabilities(None, sets)
 }

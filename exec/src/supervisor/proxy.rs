@@ -8,7 +8,6 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tokio::sync::mpsc;
 
-use super::call::Peer;
 use super::pair::tcp_pair;
 use super::target::Target;
 use crate::network_owner::NetworkOwner;
@@ -51,7 +50,7 @@ impl Connector {
         Self { link, pace: Pace::new(Instant::now()) }
     }
 
-    /// Connects the caller's socket to the proxy, when its address is the proxy's.
+    /// Connects the caller's socket to the proxy, when `address` is the proxy's.
     ///
     /// # Errors
     /// `ECONNREFUSED` at other ports and addresses of this host, or when the proxy takes no more; `ENETUNREACH` elsewhere;
@@ -59,13 +58,14 @@ impl Connector {
     pub(super) fn connect(
         &mut self,
         target: &Target,
-        peer: Peer,
+        address: SocketAddrV4,
+        socket: i32,
         listener: BorrowedFd<'_>,
         call: u64,
     ) -> Result<(), Errno> {
-        let number = u32::try_from(peer.socket).map_err(|_| Errno::BADF)?;
-        judge(target.ipv4(peer.address, peer.length)?, self.link.port)?;
-        let flags = target.open_flags(peer.socket)?;
+        let number = u32::try_from(socket).map_err(|_| Errno::BADF)?;
+        judge(address, self.link.port)?;
+        let flags = target.open_flags(socket)?;
         // Before the connection, so that none is made in vain.
         let proxy = self.link.proxy.try_reserve().map_err(|_| Errno::CONNREFUSED)?;
         std::thread::sleep(self.pace.pause(Instant::now()));

@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW, openat, openat2};
+use rustix::fs::{
+    CWD, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW, openat, openat2, readlinkat,
+};
 use rustix::io::Errno;
 
 use super::call::Times;
@@ -17,10 +19,23 @@ const PATH_BYTES_MAX: usize = 4096;
 const PIECE_BYTES: u64 = 256;
 /// The size of an IPv4 address (`struct sockaddr_in`), in bytes.
 const IPV4_BYTES: usize = 16;
+/// The size of the largest address of a UNIX socket (`struct sockaddr_un`), and of the family before its path, in bytes.
+const UNIX_BYTES_MAX: usize = 110;
+const FAMILY_BYTES: usize = 2;
 /// How much is read of what `/proc` tells of a descriptor, in bytes; the flags are in the second line.
 const FDINFO_BYTES: usize = 256;
 /// The flags that open a place without reading it.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// An address for a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    Ipv4(SocketAddrV4),
+    /// A path, which is not empty.
+    Path(Vec<u8>),
+    /// A name of a UNIX socket that is no path: abstract, or left to the kernel.
+    Abstract,
+}
 
 /// The thread that makes a call.
 pub(super) struct Target {
@@ -92,7 +107,19 @@ impl Target {
         openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
     }
 
-    fn directory_of(&self, from: i32) -> Result<OwnedFd, Errno> {
+    /// Opens `path` in `directory`, as a place.
+    ///
+    /// # Errors
+    /// As `openat2(2)`.
+    pub(super) fn find_below(&self, directory: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+        openat2(directory, path, PLACE, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
+    }
+
+    /// The directory that the thread has open as `from`, or the one that it works in (`AT_FDCWD`).
+    ///
+    /// # Errors
+    /// As [`Target::descriptor`].
+    pub(super) fn directory_of(&self, from: i32) -> Result<OwnedFd, Errno> {
         if from != libc::AT_FDCWD {
             return self.descriptor(from);
         }
@@ -192,22 +219,37 @@ impl Target {
         memory.write_all_at(&flags.to_ne_bytes(), at).map_err(|_| Errno::FAULT)
     }
 
-    /// The IPv4 address at `address` in the caller's memory, which says that it has `length` bytes (ip(7)).
+    /// The address of a socket at `address` in the caller's memory, which says that it has `length` bytes (ip(7), unix(7)).
     ///
     /// # Errors
-    /// As [`Target::path`]; `EINVAL` for fewer bytes than one has, `EAFNOSUPPORT` for another family.
-    pub(super) fn ipv4(&self, address: u64, length: i32) -> Result<SocketAddrV4, Errno> {
-        if usize::try_from(length).map_err(|_| Errno::INVAL)? < IPV4_BYTES {
-            return Err(Errno::INVAL);
+    /// As [`Target::path`]; `EINVAL` for fewer or more bytes than one has, `EAFNOSUPPORT` for another family.
+    pub(super) fn address(&self, address: u64, length: i32) -> Result<Address, Errno> {
+        let length = usize::try_from(length).map_err(|_| Errno::INVAL)?;
+        let mut bytes = [0; UNIX_BYTES_MAX];
+        // An address may be longer than it has to be, but the kernel takes none that is longer than all.
+        let bytes = bytes.get_mut(..length.min(UNIX_BYTES_MAX)).filter(|bytes| bytes.len() >= FAMILY_BYTES);
+        let bytes = bytes.ok_or(Errno::INVAL)?;
+        read_at(&self.memory()?, bytes, address)?;
+        parse_address(bytes, length)
+    }
+
+    /// The number of the socket that the thread has open as `number`, in the kernel's file system of sockets
+    /// (proc_pid_fd(5)).
+    ///
+    /// # Errors
+    /// `EBADF` when it has nothing open there, `ENOTSOCK` for another file.
+    pub(super) fn socket(&self, number: i32) -> Result<u64, Errno> {
+        if number < 0 {
+            return Err(Errno::BADF);
         }
-        let mut bytes = [0; 8];
-        read_at(&self.memory()?, &mut bytes, address)?;
-        let [family @ .., _, _, _, _, _, _] = bytes;
-        let [_, _, port_high, port_low, a, b, c, d] = bytes;
-        if i32::from(u16::from_ne_bytes(family)) != libc::AF_INET {
-            return Err(Errno::AFNOSUPPORT);
-        }
-        Ok(SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([port_high, port_low])))
+        let link =
+            readlinkat(&self.directory, format!("fd/{number}"), Vec::new()).map_err(|error| match error {
+                Errno::NOENT => Errno::BADF,
+                Errno::ACCESS => Errno::PERM,
+                other => other,
+            })?;
+        let inode = link.to_str().ok().and_then(|link| link.strip_prefix("socket:[")?.strip_suffix(']'));
+        inode.and_then(|inode| inode.parse().ok()).ok_or(Errno::NOTSOCK)
     }
 
     /// Tells how the thread has `number` open, by the flags of open(2): of the file, and whether the descriptor closes on
@@ -242,6 +284,62 @@ impl Target {
     }
 }
 
+/// Reads an address of which the caller says that it has `length` bytes, and of which these are the first.
+fn parse_address(bytes: &[u8], length: usize) -> Result<Address, Errno> {
+    let (family, rest) = bytes.split_first_chunk().ok_or(Errno::INVAL)?;
+    match i32::from(u16::from_ne_bytes(*family)) {
+        libc::AF_INET => {
+            let [port_high, port_low, a, b, c, d, ..] = *rest else { return Err(Errno::INVAL) };
+            if length < IPV4_BYTES {
+                return Err(Errno::INVAL);
+            }
+            let port = u16::from_be_bytes([port_high, port_low]);
+            Ok(Address::Ipv4(SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), port)))
+        }
+        libc::AF_UNIX if length > UNIX_BYTES_MAX => Err(Errno::INVAL),
+        libc::AF_UNIX => match rest.split(|byte| *byte == 0).next() {
+            Some(path) if !path.is_empty() => Ok(Address::Path(path.to_vec())),
+            _ => Ok(Address::Abstract),
+        },
+        _ => Err(Errno::AFNOSUPPORT),
+    }
+}
+
 fn read_at(memory: &std::fs::File, bytes: &mut [u8], address: u64) -> Result<(), Errno> {
     memory.read_exact_at(bytes, address).map_err(|_| Errno::FAULT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unix(path: &[u8], length: usize) -> Result<Address, Errno> {
+        let mut bytes = 1_u16.to_ne_bytes().to_vec();
+        bytes.extend_from_slice(path);
+        parse_address(&bytes, length)
+    }
+
+    #[test]
+    fn a_path_ends_at_its_end_or_at_the_end_of_the_address() {
+        assert_eq!(unix(b"/a/b\0rest", 11), Ok(Address::Path(b"/a/b".to_vec())));
+        assert_eq!(unix(b"s", 3), Ok(Address::Path(b"s".to_vec())));
+        assert_eq!(unix(&[b'x'; 108], 110), Ok(Address::Path(vec![b'x'; 108])));
+        assert_eq!(unix(&[b'x'; 108], 111), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn a_name_that_is_no_path_is_told_from_paths() {
+        assert_eq!(unix(b"", 2), Ok(Address::Abstract));
+        assert_eq!(unix(b"\0/a/b", 7), Ok(Address::Abstract));
+    }
+
+    #[test]
+    fn an_address_of_the_internet_is_whole_or_none() {
+        let address = [2_u16.to_ne_bytes().as_slice(), &[0x0C, 0x38, 127, 0, 0, 1], &[0; 8]].concat();
+        assert_eq!(parse_address(&address, 16), Ok(Address::Ipv4("127.0.0.1:3128".parse().unwrap())));
+        assert_eq!(parse_address(&address, 128), parse_address(&address, 16));
+        assert_eq!(parse_address(&address[..8], 8), Err(Errno::INVAL));
+        assert_eq!(parse_address(&[10, 0, 0, 0], 4), Err(Errno::AFNOSUPPORT));
+        assert_eq!(parse_address(&[1], 1), Err(Errno::INVAL));
+    }
 }

@@ -38,10 +38,6 @@ const DEVICE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | WriteFil
 // devices. EXECUTE comes besides where code may run from what runs write: for scripts, whose interpreter has to be a
 // program of the list, and for what packages bring.
 const OWN: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
-    ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | MakeSym | RemoveFile | RemoveDir | Refer
-});
-// Landlock does not mediate connecting to a socket with a path, so only runs make some that see no path of another's.
-const OWN_MOUNTED: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | MakeSym | MakeSock | RemoveFile | RemoveDir | Refer
 });
 
@@ -82,8 +78,7 @@ impl Walls {
         root: Option<BorrowedFd<'_>>,
         code: bool,
     ) -> Self {
-        let own = if root.is_some() { OWN_MOUNTED } else { OWN };
-        let rights = if code { own | AccessFs::Execute } else { own };
+        let rights = if code { OWN | AccessFs::Execute } else { OWN };
         let mut common: HashMap<(u64, u64), (OwnedFd, BitFlags<AccessFs>)> = HashMap::new();
         // Many paths are links to one place (`/bin` is `/usr/bin`); one rule each is enough.
         let mut grant = |opened: io::Result<OwnedFd>, access: BitFlags<AccessFs>| {
@@ -97,7 +92,7 @@ impl Walls {
                 (".", LIST),
                 ("etc", READ_TREE),
                 ("kernel", READ_TREE),
-                ("dev", OWN_MOUNTED | DEVICE),
+                ("dev", OWN | DEVICE),
                 ("private", rights),
             ];
             for (path, access) in own {

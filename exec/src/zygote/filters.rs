@@ -7,6 +7,7 @@ use crate::wire::{Request, Sockets};
 /// The closing filter by the sockets that it allows.
 struct Filters {
     refused: Vec<libc::sock_filter>,
+    paths: Vec<libc::sock_filter>,
     own: Vec<libc::sock_filter>,
     proxy: Vec<libc::sock_filter>,
     host: Vec<libc::sock_filter>,
@@ -17,6 +18,7 @@ impl Filters {
         let of = |sockets| seccomp::closing(sockets, surroundings, shared);
         Self {
             refused: of(Sockets::Refused),
+            paths: of(Sockets::OwnPaths),
             own: of(Sockets::OwnNetwork),
             proxy: of(Sockets::ProxyOnly),
             host: of(Sockets::HostNetwork),
@@ -26,6 +28,7 @@ impl Filters {
     fn of(&self, sockets: Sockets) -> &[libc::sock_filter] {
         match sockets {
             Sockets::Refused => &self.refused,
+            Sockets::OwnPaths => &self.paths,
             Sockets::OwnNetwork => &self.own,
             Sockets::ProxyOnly => &self.proxy,
             Sockets::HostNetwork => &self.host,
@@ -65,8 +68,8 @@ impl Closing {
             Some((filters, supervises)) if request.identity.is_none() => (filters, *supervises),
             _ => (&self.apart, false),
         };
-        // The service makes the connections of a run that may reach the proxy alone, with any uid.
-        let listens = supervises || request.sockets == Sockets::ProxyOnly;
+        // The service makes the connections of these runs, with any uid.
+        let listens = supervises || request.sockets.are_connected_by_service();
         Filter { program: filters.of(request.sockets), listens }
     }
 }

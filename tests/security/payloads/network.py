@@ -152,6 +152,60 @@ def connecting_to_sockets_with_a_path(evil, *paths):
         connects(socket.AF_UNIX, socket.SOCK_DGRAM, path)
 
 
+def reaching_a_socket_with_a_path_by_detours(evil, *paths):
+    """Names that change while they are judged, links, other directories, and sockets that have become others."""
+    if not evil:
+        pair()
+        return
+    def tries(path):
+        try:
+            with socket.socket(socket.AF_UNIX) as end:
+                end.connect(path)
+                got(f"connected to {path}")
+        except OSError:
+            pass
+        # The host looks for the name: in an own directory it may be made.
+        try:
+            with socket.socket(socket.AF_UNIX) as end:
+                end.bind(os.path.join(os.path.dirname(path), "made-here"))
+        except OSError:
+            pass
+    for path in paths:
+        directory, name = os.path.split(path)
+        for link, target in (("to-socket", path), ("to-directory", directory), ("own", ".")):
+            try:
+                os.symlink(target, link)
+            except OSError:
+                pass
+        there = os.open(".", os.O_RDONLY)
+        for way in ("to-socket", "to-directory/" + name, os.path.relpath(path), "/proc/self/cwd/to-socket", f"/proc/self/fd/{there}/to-socket",
+                    "/tmp/../" + path, os.environ.get("TMPDIR", "/tmp") + "/../../../../../../../.." + path, "./to-directory/../" + os.path.relpath(path)):
+            tries(way)
+        # A descriptor of the directory, from which a program could work.
+        try:
+            os.chdir("to-directory")
+            tries("./" + name)
+        except OSError:
+            pass
+        # What is on this socket's number while its name is judged.
+        import threading, time
+        stop = time.monotonic() + 2
+        def swap():
+            number = 0
+            while time.monotonic() < stop:
+                try:
+                    os.symlink("to-directory" if number % 2 else "own", f"n{number}")
+                    os.rename(f"n{number}", "way")
+                except OSError:
+                    pass
+                number += 1
+        thread = threading.Thread(target=swap)
+        thread.start()
+        while time.monotonic() < stop:
+            tries("way/" + name)
+        thread.join()
+
+
 def sending_from_a_pair_to_a_socket_with_a_path(evil, *paths):
     """An end of a pair of datagram sockets can be sent from, or connected, to any other."""
     if not evil:

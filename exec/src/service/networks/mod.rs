@@ -86,12 +86,14 @@ impl RunNetwork {
         }
     }
 
-    /// Which sockets a run with `network` may make here.
-    pub(crate) fn sockets(&self, network: Network) -> Sockets {
+    /// Which sockets a run with `network` may make here; `has_paths` where the service can name and connect UNIX sockets for a
+    /// run that sees those of the host.
+    pub(crate) fn sockets(&self, network: Network, has_paths: bool) -> Sockets {
         match (self, network) {
             (Self::Own(_), _) => Sockets::OwnNetwork,
             (Self::ProxyOnly, _) => Sockets::ProxyOnly,
             (Self::Shared, Network::Host) => Sockets::HostNetwork,
+            (Self::Shared, Network::None | Network::Proxy) if has_paths => Sockets::OwnPaths,
             (Self::Shared, Network::None | Network::Proxy) | (Self::Without(_), _) => Sockets::Refused,
         }
     }

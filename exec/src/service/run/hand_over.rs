@@ -57,7 +57,7 @@ impl Launcher {
         if let Some(clones) = &clones {
             request.place = TreeLocation::Mounted { at: clones.at.clone(), leases: spec.leases.len() };
         }
-        let Opened { directory, walls, own } = self.surroundings(spec, clones.as_ref(), bounds)?;
+        let Opened { directory, walls, own, temporary } = self.surroundings(spec, clones.as_ref(), bounds)?;
         let (reports, run) = packet_sockets().map_err(Error::resource("socketpair"))?;
         let descriptors = Descriptors {
             run: run.as_fd(),
@@ -76,14 +76,16 @@ impl Launcher {
         };
         let through = self.submit(&request, &descriptors).await?;
         let tree = clones.filter(|_| request.may_stay).and_then(Clones::into_tree);
-        let connects = request.sockets == Sockets::ProxyOnly;
+        let connects = request.sockets.are_connected_by_service();
         let is_supervised = connects || request.identity.is_none() && self.supervises();
-        let owner = spec.network_of.as_ref().filter(|_| connects);
+        let owner = spec.network_of.as_ref().filter(|_| request.sockets == Sockets::ProxyOnly);
         let supervised = is_supervised.then(|| Supervised {
             own,
             processes: spec.limits.processes,
             identity: request.identity,
             proxy: owner.and_then(|owner| self.proxy_link(owner)),
+            walls: walls.filter(|_| connects),
+            temporary,
         });
         Ok(HandedOver { reports, through, tree, supervised })
     }
@@ -108,6 +110,8 @@ struct Opened {
     walls: Option<Arc<OwnedFd>>,
     /// The directories of its own that are not mounted for it.
     own: Vec<OwnedFd>,
+    /// What stands for `/tmp` where nothing is mounted.
+    temporary: Option<OwnedFd>,
 }
 
 impl Launcher {
@@ -130,7 +134,7 @@ impl Launcher {
             let own: Vec<Own<'_>> =
                 kept.map(|attachment| (attachment.directory.as_fd(), attachment.generation)).collect();
             let directory = enter(tree, &spec.directory)?;
-            return Ok(Opened { directory, walls: build(&own)?, own: Vec::new() });
+            return Ok(Opened { directory, walls: build(&own)?, own: Vec::new(), temporary: None });
         }
         let place =
             |path: &Path| open_path(path).map_err(|source| Error::Tree { path: path.to_path_buf(), source });
@@ -144,7 +148,9 @@ impl Launcher {
             own.push(place(skill)?);
         }
         let walls = build(&own.iter().map(|directory| (directory.as_fd(), 0)).collect::<Vec<Own<'_>>>())?;
-        Ok(Opened { directory, walls, own })
+        let temporary = spec.environment.iter().find(|(name, _)| name == "TMPDIR");
+        let temporary = temporary.and_then(|(_, path)| open_path(Path::new(path)).ok());
+        Ok(Opened { directory, walls, own, temporary })
     }
 }
 

@@ -107,7 +107,8 @@ fn about_semaphores(messages: &str) -> Option<String> {
 fn about_listening(messages: &str) -> Option<String> {
     let is_refused = messages.contains(REFUSAL) || messages.contains("permission denied");
     (is_refused && LISTENING.iter().any(|words| messages.contains(words))).then(|| {
-        "listening was refused: at tier `namespaces` commands listen on ports from 1024 on, at other tiers on none"
+        "listening was refused: at tier `namespaces` commands listen on ports from 1024 on, at other tiers on none; UNIX \
+         sockets have their paths in the tree, in `$HOME` or in `$TMPDIR`"
             .to_owned()
     })
 }
@@ -132,7 +133,7 @@ fn about_network(network: Network, messages: &str) -> Option<String> {
         }
         Network::Proxy if has(&[NO_SUCH_SOCKET]) => {
             "sockets of this kind are refused: below tier `namespaces` there are those of TCP over IPv4, to the proxy of \
-             `HTTP_PROXY` and `HTTPS_PROXY` alone, and pairs"
+             `HTTP_PROXY` and `HTTPS_PROXY` alone, and UNIX streams"
         }
         Network::Proxy if has(&NO_NETWORK) => {
             "names and addresses outside are reached over HTTP and HTTPS through the proxy of `HTTP_PROXY` and \

@@ -193,7 +193,7 @@ fn policies() -> Vec<Policy> {
         (Surroundings::Namespaces, SharedUid::No),
     ];
     let closings = kinds.into_iter().flat_map(|(surroundings, shared)| {
-        [Sockets::Refused, Sockets::OwnNetwork, Sockets::ProxyOnly, Sockets::HostNetwork]
+        [Sockets::Refused, Sockets::OwnPaths, Sockets::OwnNetwork, Sockets::ProxyOnly, Sockets::HostNetwork]
             .map(|sockets| closing(sockets, surroundings, shared))
     });
     let mut old = opening(Surroundings::Host);
@@ -272,10 +272,11 @@ fn an_ordinary_call_takes_few_instructions_and_the_closing_stage_is_short() {
     assert!(others <= 20 && controls <= 30, "{others}, {controls} of {}", code.len());
     assert!(code.len() < 360, "{}", code.len());
     for (sockets, surroundings, most) in [
-        (Sockets::Refused, Surroundings::Host, 28),
+        (Sockets::Refused, Surroundings::Host, 36),
+        (Sockets::OwnPaths, Surroundings::Host, 76),
         (Sockets::Refused, Surroundings::Namespaces, 40),
         (Sockets::OwnNetwork, Surroundings::Namespaces, 76),
-        (Sockets::ProxyOnly, Surroundings::Host, 80),
+        (Sockets::ProxyOnly, Surroundings::Host, 84),
     ] {
         let closing = ours(&closing(sockets, surroundings, SharedUid::No)).len();
         assert!(closing <= most, "{sockets:?} {surroundings:?}: {closing}");

@@ -3,7 +3,7 @@
 //! Everything is allowed unless listed: the walls are Landlock, the uid and the limits, and this list closes what
 //! they do not see. `ENOSYS` is answered where programs have a fallback for old kernels, `EPERM` elsewhere.
 
-use libc::{EACCES, EAFNOSUPPORT, ENOSYS, EOPNOTSUPP, EPERM, c_long};
+use libc::{EAFNOSUPPORT, ENOSYS, EOPNOTSUPP, EPERM, c_long};
 
 use super::calls::{
     ABSENT, ACCESS_MODE, AF_INET, AF_INET6, AF_UNIX, ATTRIBUTES, ATTRIBUTES_HERE, COMMAND_KIND,
@@ -179,14 +179,18 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
         libc::SYS_socket,
         match sockets {
             Sockets::Refused => Verdict::Always(Action::Errno(EAFNOSUPPORT)),
+            Sockets::OwnPaths => unix_streams(),
             Sockets::OwnNetwork => of_families(&[AF_INET, AF_INET6, AF_UNIX]),
-            Sockets::ProxyOnly => tcp_over_ipv4(),
+            Sockets::ProxyOnly => unix_streams_and_tcp_over_ipv4(),
             // Abstract names of UNIX sockets belong to a network: a run could take one that programs of the host trust.
             Sockets::HostNetwork => of_families(&[AF_INET, AF_INET6]),
         },
     ));
-    if sockets == Sockets::ProxyOnly {
+    if sockets.are_connected_by_service() {
         rules.extend(connecting());
+    }
+    if surroundings == Surroundings::Host && sockets != Sockets::HostNetwork {
+        // They tell of the host's interfaces, through a socket of any family.
         let of_sockets = Condition { argument: 1, mask: COMMAND_KIND, equal: true, value: SOCKET_COMMANDS };
         device_commands.push(vec![of_sockets]);
     }
@@ -209,15 +213,15 @@ fn signalling() -> impl Iterator<Item = Option<Rule>> {
     ])
 }
 
-/// Lets connecting wait for its answer, and refuses every other way by which a TCP socket gets a peer: to listen, which
-/// takes a port of the host by itself, and to send data with the first packet (`MSG_FASTOPEN`).
+/// Lets every call wait for its answer that gives a socket a name or a peer: also listening, by which a TCP socket takes a
+/// port of the host by itself. Refused is what would connect a TCP socket on the way: to send data with the first packet
+/// (`MSG_FASTOPEN`).
 fn connecting() -> impl Iterator<Item = Option<Rule>> {
-    let refused = || Verdict::Always(Action::Errno(EACCES));
     let at_once = |flags| Verdict::When(vec![vec![bits(flags, MSG_FASTOPEN)]], Action::Errno(EOPNOTSUPP));
     [
         rule(libc::SYS_connect, Verdict::Always(Action::Notify)),
-        rule(libc::SYS_bind, refused()),
-        rule(libc::SYS_listen, refused()),
+        rule(libc::SYS_bind, Verdict::Always(Action::Notify)),
+        rule(libc::SYS_listen, Verdict::Always(Action::Notify)),
         rule(libc::SYS_sendto, at_once(3)),
         rule(libc::SYS_sendmsg, at_once(2)),
         rule(libc::SYS_sendmmsg, at_once(3)),
@@ -225,12 +229,19 @@ fn connecting() -> impl Iterator<Item = Option<Rule>> {
     .into_iter()
 }
 
-/// Refuses every socket but those of TCP over IPv4.
-fn tcp_over_ipv4() -> Verdict {
+/// Refuses every socket but streams of UNIX. Datagrams and sequenced packets could be sent to any path, without a call that
+/// names it where a filter sees it.
+fn unix_streams() -> Verdict {
+    let refused = vec![vec![is_not(0, AF_UNIX)], vec![kind_is_not(SOCK_STREAM)]];
+    Verdict::When(refused, Action::Errno(EAFNOSUPPORT))
+}
+
+/// Refuses every socket but streams of UNIX, and those of TCP over IPv4.
+fn unix_streams_and_tcp_over_ipv4() -> Verdict {
     let refused = vec![
-        vec![is_not(0, AF_INET)],
+        vec![is_not(0, AF_UNIX), is_not(0, AF_INET)],
         vec![kind_is_not(SOCK_STREAM)],
-        vec![is_not(2, 0), is_not(2, IPPROTO_TCP)],
+        vec![is_not(0, AF_UNIX), is_not(2, 0), is_not(2, IPPROTO_TCP)],
     ];
     Verdict::When(refused, Action::Errno(EAFNOSUPPORT))
 }

@@ -1,0 +1,285 @@
+//! [`LocalSockets`]: UNIX sockets with a path, which reach from one process of the user's runs to another.
+//!
+//! Landlock does not mediate connecting to a path, and the host's directories are in sight: so the filter lets a run make
+//! streams alone, and the calls that give them a name or a peer come here.
+//!
+//! * **Binding** is done by a thread that stands behind the run's own walls, at the path as the caller wrote it: the kernel
+//!   makes the name only where the run may make files.
+//! * **Connecting** is done at a socket that was opened beneath one of the run's own directories.
+//! * **Listening** is done at a socket that was bound here.
+//!
+//! A new socket takes the place of the caller's in the first two: this process cannot get hold of the caller's own. What
+//! the caller had set on its socket before, but for waiting and closing, is lost. The names of processes on the other side
+//! (`SO_PEERCRED`) are those of the service for a client.
+//!
+//! Programs that keep sockets in `/tmp`, whatever `TMPDIR` says, find them in the run's temporary directory: where the path
+//! itself is not the run's own.
+//!
+//! # References
+//! unix(7), seccomp_unotify(2).
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+use super::beneath::Grounds;
+use super::target::Target;
+use crate::sys;
+
+/// Where programs keep sockets although the run has another temporary directory.
+const TEMPORARY: &[u8] = b"/tmp/";
+/// Sockets of one run that are remembered: bound and not listening yet, and listening. The oldest is forgotten first.
+const REMEMBERED_MAX: usize = 64;
+/// Connections of one run that wait for a listener to have room.
+const WAITING_MAX: usize = 64;
+/// Size of the stack of the thread that binds, in bytes.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// The UNIX sockets of one run.
+#[derive(Debug)]
+pub(super) struct LocalSockets {
+    /// The walls of the run.
+    walls: Arc<OwnedFd>,
+    /// What stands for `/tmp`.
+    temporary: Option<OwnedFd>,
+    bound: VecDeque<(u64, OwnedFd)>,
+    listening: VecDeque<u64>,
+    waiting: Vec<Waiting>,
+}
+
+/// What came of a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Made,
+    /// The answer comes later, from [`LocalSockets::try_again`].
+    Later,
+}
+
+/// A connection that waits until its listener has room.
+#[derive(Debug)]
+struct Waiting {
+    call: u64,
+    place: Place,
+    socket: OwnedFd,
+    at: OwnedFd,
+}
+
+/// The place of a socket in the caller's table of descriptors.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    number: u32,
+    flags: OFlags,
+}
+
+impl Place {
+    /// Finds the caller's socket.
+    fn of(target: &Target, number: i32) -> Result<Self, Errno> {
+        target.socket(number)?;
+        let flags = target.open_flags(number)?;
+        Ok(Self { number: u32::try_from(number).map_err(|_| Errno::BADF)?, flags })
+    }
+
+    fn waits(self) -> bool {
+        !self.flags.contains(OFlags::NONBLOCK)
+    }
+
+    /// Gives the caller `socket` there.
+    fn fill(self, socket: &OwnedFd, listener: BorrowedFd<'_>, call: u64) -> Result<(), Errno> {
+        rustix::io::ioctl_fionbio(socket, !self.waits())?;
+        let closes = self.flags.contains(OFlags::CLOEXEC);
+        sys::put_in_place(listener, call, socket.as_fd(), self.number, closes)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::BADF))
+    }
+}
+
+impl LocalSockets {
+    /// The sockets of a run behind `walls`, in which `temporary` stands for `/tmp`.
+    pub(super) fn new(walls: Arc<OwnedFd>, temporary: Option<OwnedFd>) -> Self {
+        Self { walls, temporary, bound: VecDeque::new(), listening: VecDeque::new(), waiting: Vec::new() }
+    }
+
+    /// Gives the caller's socket a name.
+    ///
+    /// # Errors
+    /// `EACCES` where the run may make no file. Otherwise as `bind(2)`.
+    pub(super) fn bind(
+        &mut self,
+        target: &Target,
+        grounds: &Grounds,
+        path: &[u8],
+        socket: i32,
+        (listener, call): (BorrowedFd<'_>, u64),
+    ) -> Result<(), Errno> {
+        let place = Place::of(target, socket)?;
+        let new = stream()?;
+        match self.bind_at(target, path, &new) {
+            Err(error) => match self.in_temporary(path) {
+                Some((temporary, rest)) => self.bind_in(temporary, rest, &new, (target, grounds))?,
+                None => return Err(error),
+            },
+            Ok(()) => {}
+        }
+        let inode = rustix::fs::fstat(&new)?.st_ino;
+        place.fill(&new, listener, call)?;
+        remember(&mut self.bound, (inode, new));
+        Ok(())
+    }
+
+    /// Binds at `path` as the caller means it.
+    fn bind_at(&self, target: &Target, path: &[u8], new: &OwnedFd) -> Result<(), Errno> {
+        let directory;
+        let address = if path.starts_with(b"/") {
+            SocketAddrUnix::new(path)?
+        } else {
+            directory = target.directory_of(libc::AT_FDCWD)?;
+            below(directory.as_fd(), path)?
+        };
+        self.behind_walls(|| rustix::net::bind(new, &address))
+    }
+
+    /// Binds at `path` in what stands for `/tmp`. A socket at which nothing listens any more gives way: the program that left
+    /// it could not remove it, because for that program it was in `/tmp`.
+    fn bind_in(
+        &self,
+        temporary: BorrowedFd<'_>,
+        path: &[u8],
+        new: &OwnedFd,
+        (target, grounds): (&Target, &Grounds),
+    ) -> Result<(), Errno> {
+        let address = below(temporary, path)?;
+        let bind = || rustix::net::bind(new, &address);
+        let bound = self.behind_walls(bind);
+        if bound != Err(Errno::ADDRINUSE) {
+            return bound;
+        }
+        let there = grounds.socket(&target.find_below(temporary, path)?)?;
+        if connect(&stream()?, &there) != Err(Errno::CONNREFUSED) {
+            return bound;
+        }
+        let name = address.path().ok_or(Errno::INVAL)?;
+        self.behind_walls(|| rustix::fs::unlink(&*name))?;
+        self.behind_walls(bind)
+    }
+
+    /// The part of a path behind `/tmp`, and what stands for that.
+    fn in_temporary<'a>(&self, path: &'a [u8]) -> Option<(BorrowedFd<'_>, &'a [u8])> {
+        Some((self.temporary.as_ref()?.as_fd(), path.strip_prefix(TEMPORARY)?))
+    }
+
+    /// Has the caller's socket listen.
+    ///
+    /// # Errors
+    /// `EACCES` for a socket that was not bound here.
+    pub(super) fn listen(&mut self, target: &Target, socket: i32, backlog: i32) -> Result<(), Errno> {
+        let inode = target.socket(socket)?;
+        if self.listening.contains(&inode) {
+            return Ok(());
+        }
+        let found = self.bound.iter().position(|(bound, _)| *bound == inode).ok_or(Errno::ACCESS)?;
+        // From here on only the caller has it, so that it is closed when the caller closes it.
+        let (_, socket) = self.bound.remove(found).ok_or(Errno::ACCESS)?;
+        rustix::net::listen(&socket, backlog)?;
+        remember(&mut self.listening, inode);
+        Ok(())
+    }
+
+    /// Connects the caller's socket to the one at `path`.
+    ///
+    /// # Errors
+    /// `EACCES` for a socket that is not beneath the run's own directories, `EAGAIN` where too many wait. Otherwise as
+    /// `connect(2)`.
+    pub(super) fn connect(
+        &mut self,
+        target: &Target,
+        grounds: &Grounds,
+        path: &[u8],
+        socket: i32,
+        (listener, call): (BorrowedFd<'_>, u64),
+    ) -> Result<Outcome, Errno> {
+        let place = Place::of(target, socket)?;
+        let found = target.find(libc::AT_FDCWD, path, true, false).and_then(|found| grounds.socket(&found));
+        let at = match (found, self.in_temporary(path)) {
+            (Err(_), Some((temporary, rest))) => grounds.socket(&target.find_below(temporary, rest)?)?,
+            (found, _) => found?,
+        };
+        let waiting = Waiting { call, place, socket: stream()?, at };
+        match waiting.attempt(listener) {
+            Err(Errno::AGAIN) if place.waits() && self.waiting.len() < WAITING_MAX => {
+                self.waiting.push(waiting);
+                Ok(Outcome::Later)
+            }
+            made => made.map(|()| Outcome::Made),
+        }
+    }
+
+    /// Tells whether calls wait for [`LocalSockets::try_again`].
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Tries the connections that wait once more, and tells `answer` what came of those that wait no longer.
+    pub(super) fn try_again(&mut self, listener: BorrowedFd<'_>, answer: impl Fn(u64, Result<(), Errno>)) {
+        self.waiting.retain(|waiting| {
+            if !sys::is_waiting(listener, waiting.call) {
+                return false;
+            }
+            match waiting.attempt(listener) {
+                Err(Errno::AGAIN) => true,
+                made => {
+                    answer(waiting.call, made);
+                    false
+                }
+            }
+        });
+    }
+
+    /// Acts in a thread that may do what the run may do.
+    fn behind_walls(&self, act: impl FnOnce() -> Result<(), Errno> + Send) -> Result<(), Errno> {
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || {
+                rustix::thread::set_no_new_privs(true)?;
+                sys::landlock_restrict(self.walls.as_fd())
+                    .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PERM))?;
+                act()
+            });
+            thread.map_err(|_| Errno::NOMEM)?.join().unwrap_or(Err(Errno::NOMEM))
+        })
+    }
+}
+
+impl Waiting {
+    /// Connects; `EAGAIN` where the listener has no room.
+    fn attempt(&self, listener: BorrowedFd<'_>) -> Result<(), Errno> {
+        connect(&self.socket, &self.at)?;
+        self.place.fill(&self.socket, listener, self.call)
+    }
+}
+
+/// A new socket, on which nothing waits.
+fn stream() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// Connects to the open socket `at`; `EAGAIN` where its listener has no room.
+fn connect(socket: &OwnedFd, at: &OwnedFd) -> Result<(), Errno> {
+    rustix::net::connect(socket, &SocketAddrUnix::new(format!("/proc/self/fd/{}", at.as_raw_fd()))?)
+}
+
+/// The address of `path` in an open directory.
+fn below(directory: BorrowedFd<'_>, path: &[u8]) -> Result<SocketAddrUnix, Errno> {
+    let mut full = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
+    full.extend_from_slice(path);
+    SocketAddrUnix::new(full)
+}
+
+fn remember<T>(all: &mut VecDeque<T>, one: T) {
+    while all.len() >= REMEMBERED_MAX {
+        all.pop_front();
+    }
+    all.push_back(one);
+}
