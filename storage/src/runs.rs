@@ -52,6 +52,9 @@ use crate::workspaces::Occupant;
 /// counts with their home.
 const TEMPORARY_NAME: &str = "tmp";
 const TEMPORARY_MODE: u32 = 0o700;
+/// The directory for settings in a home (XDG Base Directory Specification). LibreOffice starts only where it is there, when
+/// the run's user has no line in `/etc/passwd`.
+const SETTINGS_NAME: &str = ".config";
 
 /// A tree as a command will see it.
 ///
@@ -77,10 +80,18 @@ pub struct PreparedRun {
 }
 
 impl Store {
-    /// The directory for temporary files in the home of the workspace `id`; it belongs to `owner`.
+    /// The directory for temporary files in the home of the workspace `id`; it belongs to `owner`. A home that has none is
+    /// new, and gets one for settings, too.
     fn temporary_dir(&self, id: &TreeId, home: &Dir, owner: Option<u32>) -> Result<Dir> {
         let name = OsStr::new(TEMPORARY_NAME);
-        let dir = match home.ensure_dir(name) {
+        let found = match home.open_dir_entry(name) {
+            Err(Error::NotFound(_)) => {
+                make_settings_dir(home, owner)?;
+                home.ensure_dir(name)
+            }
+            found => found,
+        };
+        let dir = match found {
             // A command may put anything in its home. It must not lock itself out for ever.
             Err(Error::NotADirectory(_) | Error::Escape(_)) => {
                 drop(self.inner.stage.discard(home, name, Some(id))?);
@@ -94,6 +105,14 @@ impl Store {
         }
         give(&dir, owner)?;
         Ok(dir)
+    }
+}
+
+fn make_settings_dir(home: &Dir, owner: Option<u32>) -> Result<()> {
+    match home.create_dir(OsStr::new(SETTINGS_NAME), 0o755) {
+        Ok(dir) => give(&dir, owner),
+        Err(Error::AlreadyExists(_)) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -73,6 +73,7 @@ pub(crate) fn of(met: Met<'_>, exit_code: i32, messages: &str) -> Option<String>
         .lines()
         .find_map(|line| about_program(met, line, exit_code))
         .or_else(|| about_semaphores(messages))
+        .or_else(|| about_browser(messages))
         .or_else(|| about_listening(messages))
         .or_else(|| messages.lines().find_map(|line| about_file(met, line)))
         .or_else(|| about_memory(met.limits, messages))
@@ -99,6 +100,15 @@ fn about_semaphores(messages: &str) -> Option<String> {
     (messages.contains("SemLock") && messages.contains(REFUSAL)).then(|| {
         "semaphores with names, as `multiprocessing.Pool`, `Queue` and `Lock` need them, are there at tier \
          `namespaces` only: use threads (`multiprocessing.pool.ThreadPool`), or `subprocess`"
+            .to_owned()
+    })
+}
+
+/// The advice for a browser that was refused the list of its open files, whose path it does not tell.
+fn about_browser(messages: &str) -> Option<String> {
+    (messages.contains("proc_util.cc") && messages.contains(REFUSAL)).then(|| {
+        "a browser lists its own open files in `/proc/self/fd`, which is closed below tier `namespaces`: run it at that \
+         tier, or have the page drawn by another program"
             .to_owned()
     })
 }
@@ -337,6 +347,13 @@ mod tests {
                        PermissionError: [Errno 13] Permission denied\n";
         assert!(hint(1, message).unwrap().contains("ThreadPool"));
         assert_eq!(hint(1, "SemLock"), None);
+    }
+
+    #[test]
+    fn a_browser_is_told_which_directory_it_lacks() {
+        let message = "[3163:3163:1123/164643.683281:FATAL:sandbox/linux/services/proc_util.cc:39] Check failed: . : \
+                       Permission denied (13)\n";
+        assert!(hint(1, message).unwrap().contains("/proc/self/fd"));
     }
 
     #[test]
