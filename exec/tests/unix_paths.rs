@@ -64,7 +64,7 @@ server = new(); server.setblocking(False); os.set_inheritable(server.fileno(), T
 server.bind('flags'); server.listen(); server.listen(5)
 print(fcntl.fcntl(server, fcntl.F_GETFD), bool(fcntl.fcntl(server, fcntl.F_GETFL) & os.O_NONBLOCK))
 server.close()
-say('nobody', lambda: connect('flags')); say('taken', lambda: bind('flags')); say('absent', lambda: connect('absent'))
+say('nobody', lambda: connect('flags')); say('taken', lambda: bind(tree + '/flags')); say('absent', lambda: connect('absent'))
 say('unbound', lambda: new().listen()); say('file', lambda: connect('link'))
 ";
         for network in [Network::None, Network::Proxy] {

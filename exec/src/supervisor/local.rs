@@ -33,9 +33,9 @@ use crate::sys;
 /// Where programs keep sockets although the run has another temporary directory.
 const TEMPORARY: &[u8] = b"/tmp/";
 /// Sockets of one run that are remembered: bound and not listening yet, and listening. The oldest is forgotten first.
-const REMEMBERED_MAX: usize = 64;
+const REMEMBERED_MAX: usize = 16;
 /// Connections of one run that wait for a listener to have room.
-const WAITING_MAX: usize = 64;
+const WAITING_MAX: usize = 16;
 /// Size of the stack of the thread that binds, in bytes.
 const STACK_BYTES: usize = 64 * 1024;
 
@@ -116,12 +116,9 @@ impl LocalSockets {
     ) -> Result<(), Errno> {
         let place = Place::of(target, socket)?;
         let new = stream()?;
-        match self.bind_at(target, path, &new) {
-            Err(error) => match self.in_temporary(path) {
-                Some((temporary, rest)) => self.bind_in(temporary, rest, &new, (target, grounds))?,
-                None => return Err(error),
-            },
-            Ok(()) => {}
+        if let Err(error) = self.bind_at(target, path, &new) {
+            let (temporary, rest) = self.in_temporary(path).ok_or(error)?;
+            self.bind_in(temporary, rest, &new, (target, grounds)).map_err(|other| either(error, other))?;
         }
         let inode = rustix::fs::fstat(&new)?.st_ino;
         place.fill(&new, listener, call)?;
@@ -203,7 +200,10 @@ impl LocalSockets {
         let place = Place::of(target, socket)?;
         let found = target.find(libc::AT_FDCWD, path, true, false).and_then(|found| grounds.socket(&found));
         let at = match (found, self.in_temporary(path)) {
-            (Err(_), Some((temporary, rest))) => grounds.socket(&target.find_below(temporary, rest)?)?,
+            (Err(error), Some((temporary, rest))) => {
+                let found = target.find_below(temporary, rest).and_then(|found| grounds.socket(&found));
+                found.map_err(|other| either(error, other))?
+            }
             (found, _) => found?,
         };
         let waiting = Waiting { call, place, socket: stream()?, at };
@@ -275,6 +275,11 @@ fn below(directory: BorrowedFd<'_>, path: &[u8]) -> Result<SocketAddrUnix, Errno
     let mut full = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
     full.extend_from_slice(path);
     SocketAddrUnix::new(full)
+}
+
+/// The error that says more: that of a path, or that of the same path in what stands for `/tmp`.
+fn either(path: Errno, temporary: Errno) -> Errno {
+    if temporary == Errno::NOENT { path } else { temporary }
 }
 
 fn remember<T>(all: &mut VecDeque<T>, one: T) {
