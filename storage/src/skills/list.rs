@@ -83,17 +83,6 @@ impl Store {
 }
 
 impl Store {
-    /// The ids of the skills that `user` sees of `agent`, sorted. Reads two directories, and no skill.
-    ///
-    /// # Errors
-    /// [`Error::TooManyEntries`], [`Error::Io`].
-    pub fn skill_ids(&self, user: &UserId, agent: &AgentId) -> Result<Vec<SkillId>> {
-        let (overlay, baseline) = (layout::overlay(user, agent)?, layout::baseline(agent)?);
-        let children = Layers::open(&self.inner.root, &overlay, &baseline)?.children()?;
-        let directories = children.iter().filter(|child| child.kind == Kind::Directory);
-        Ok(directories.filter_map(|child| SkillId::parse(child.name.to_str()?).ok()).collect())
-    }
-
     /// Tells whether the skill `id` is there and declares `name`: the one that `user` sees, or that of the baseline.
     ///
     /// # Errors
