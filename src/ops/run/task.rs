@@ -156,7 +156,7 @@ impl Service {
             let gauges = view.gauges()?;
             if launcher.mounts() {
                 spec.attachments = view.attachments()?;
-                spec.leases = view.leases()?.into_iter().map(Arc::new).collect();
+                spec.leases = view.leases();
                 spec.recurs = !view.is_copy();
             }
             // Through the same door as afterwards: what the run sees is there by now.
