@@ -97,6 +97,10 @@ impl Service {
             Err(reason) => return clean_up(permit, view, Err(reason)),
             Ok(Err(error)) => return clean_up(permit, view, Err(error.into())),
         };
+        // Else the launcher did not tell of the end in time.
+        if result.exit_code >= 0 || result.signal.is_some() {
+            view.note_end();
+        }
         match aside {
             Some(aside) => {
                 let look = blocking(move || Ok((view.difference()?, view)));
@@ -157,7 +161,7 @@ impl Service {
             if launcher.mounts() {
                 spec.attachments = view.attachments()?;
                 spec.leases = view.leases();
-                spec.recurs = !view.is_copy();
+                spec.recurs = view.recurs();
             }
             // Through the same door as afterwards: what the run sees is there by now.
             let before = watched.map(|trees| (changes::look(&store, &trees), trees));
