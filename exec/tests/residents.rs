@@ -6,6 +6,7 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -350,6 +351,96 @@ async fn a_skill_whose_mount_point_was_made_anew_is_still_seen() {
         fs::create_dir(point.join("天气")).unwrap();
         support::own(&point.join("天气"), sandbox.view.owner);
     }
+}
+
+/// A run of `cat` that sees a skill in its workspace, the directory of the skill, and the one that it is mounted on.
+fn with_skill(sandbox: &Sandbox) -> (RunSpec, PathBuf, PathBuf) {
+    let (skill, point) = (sandbox.root.path().join("skill"), sandbox.tree.join("skills/天气"));
+    for directory in [&skill, &sandbox.tree.join("skills"), &point] {
+        fs::create_dir(directory).unwrap();
+        support::own(directory, sandbox.view.owner);
+    }
+    fs::write(skill.join("SKILL.md"), "晴\n").unwrap();
+    support::own(&skill.join("SKILL.md"), sandbox.view.owner);
+    let mut spec = sandbox.spec("cat", &["skills/天气/SKILL.md"]);
+    spec.attachments.push(attach("/workspace/skills/天气", &skill, Role::Skill));
+    (spec, skill, point)
+}
+
+#[tokio::test]
+async fn a_run_that_sees_skills_is_a_residents_as_long_as_all_of_them_are_mounted_where_they_were() {
+    let Some(sandbox) = sandbox() else { return };
+    let (spec, _, point) = with_skill(&sandbox);
+    let (skills, aside) = (sandbox.tree.join("skills"), sandbox.root.path().join("aside"));
+    let run = async || {
+        let result = sandbox.launcher.run(spec.clone()).await.unwrap();
+        assert_eq!((result.stdout.as_str(), result.exit_code), ("晴\n", 0), "{result:?}");
+        result.is_residents
+    };
+    let warm = async || {
+        for _ in 0..WARMING {
+            run().await;
+        }
+        assert!(run().await);
+    };
+    warm().await;
+    // As the service does between two runs.
+    fs::rename(&skills, &aside).unwrap();
+    fs::rename(&aside, &skills).unwrap();
+    assert!(run().await);
+    // As any process of the user may, from another mount namespace.
+    let changes: [&dyn Fn(); 4] = [
+        &|| fs::remove_dir(&point).unwrap(),
+        &|| fs::rename(&point, skills.join("other")).unwrap(),
+        &|| fs::rename(&skills, sandbox.tree.join("other")).unwrap(),
+        &|| {
+            fs::rename(&skills, sandbox.tree.join("led to")).unwrap();
+            std::os::unix::fs::symlink("led to", &skills).unwrap();
+        },
+    ];
+    for change in changes {
+        warm().await;
+        change();
+        if skills.is_symlink() {
+            fs::remove_file(&skills).unwrap();
+        }
+        for directory in [&skills, &point] {
+            if !directory.exists() {
+                fs::create_dir(directory).unwrap();
+                support::own(directory, sandbox.view.owner);
+            }
+        }
+        assert!(!run().await, "a mount was lost");
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_no_residents_that_sees_another_version_of_a_skill_or_fewer_or_others() {
+    let Some(sandbox) = sandbox() else { return };
+    let (mut spec, _, _) = with_skill(&sandbox);
+    spec.attachments.last_mut().unwrap().generation = 7;
+    let run = async |spec: &RunSpec| {
+        let result = sandbox.launcher.run(spec.clone()).await.unwrap();
+        (result.stdout, result.is_residents)
+    };
+    for _ in 0..WARMING {
+        run(&spec).await;
+    }
+    assert_eq!(run(&spec).await, ("晴\n".to_owned(), true));
+    let next = sandbox.root.path().join("next");
+    fs::create_dir(&next).unwrap();
+    fs::write(next.join("SKILL.md"), "雨\n").unwrap();
+    let mut other = spec.clone();
+    *other.attachments.last_mut().unwrap() = attach("/workspace/skills/天气", &next, Role::Skill);
+    other.attachments.last_mut().unwrap().generation = 8;
+    assert_eq!(run(&other).await, ("雨\n".to_owned(), false));
+    let mut none = spec.clone();
+    none.attachments.pop();
+    assert_eq!(run(&none).await, (String::new(), false));
+    // The view goes, and with it who sees it.
+    assert_eq!(run(&spec).await, ("晴\n".to_owned(), true));
+    sandbox.launcher.let_go(7);
+    assert_eq!(run(&spec).await, ("晴\n".to_owned(), false));
 }
 
 #[tokio::test]

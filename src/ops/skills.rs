@@ -1,6 +1,6 @@
 //! Operations on whole skills.
 
-use policy::{AgentId, Scope, TreeId, UserId};
+use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 use storage::{Shelf, Skill, Spool};
 
 use super::Service;
@@ -16,6 +16,19 @@ impl Service {
     pub async fn skills(&self, user: UserId, agent: AgentId) -> Result<Vec<Skill>> {
         let (store, job) = (self.store.clone(), Job::of(&user, Weight::Scan));
         self.work(job, move || Ok(store.skills(&user, &agent)?)).await
+    }
+
+    /// The ids of the skills that a user sees.
+    ///
+    /// # Errors
+    /// As [`storage::Store::skill_ids`].
+    pub async fn skill_ids(&self, user: UserId, agent: AgentId) -> Result<Vec<SkillId>> {
+        // On the spot: to leave the runtime takes longer.
+        if let Some(ids) = self.store.known_skill_ids(&user, &agent) {
+            return Ok(ids);
+        }
+        let (store, job) = (self.store.clone(), Job::of(&user, Weight::Scan));
+        self.work(job, move || Ok(store.skill_ids(&user, &agent)?)).await
     }
 
     /// Removes a skill: for all users (baseline) or for one user (overlay).

@@ -8,6 +8,7 @@ pub(crate) mod copies;
 pub(crate) mod count;
 pub(crate) mod flights;
 pub(crate) mod growth;
+pub(crate) mod listings;
 pub(crate) mod lock;
 pub(crate) mod mount_points;
 pub(crate) mod occupants;

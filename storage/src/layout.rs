@@ -11,7 +11,7 @@
 //! .filesecbox/journal/{name}                records of changes that are to be done again after a crash
 //! .filesecbox/refused/{name}                what looked like a record and was not carried out, for the operator
 //! .filesecbox/policies/{agent}-{number}     what was set for single agents
-//! .filesecbox/stage/                        what is being built; thrown away at start
+//! .filesecbox/stage/                        what is being built, and mount points between two runs; thrown away at start
 //! .filesecbox/trash/{bin}/{item}            what was thrown away, until it is removed
 //! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions
 //! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with, and what was published as it

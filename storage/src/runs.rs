@@ -37,7 +37,7 @@ pub use self::gauge::{Gauge, GaugeKey, Look};
 use self::materialise::give;
 use self::plan::skill_of;
 pub use self::plan::{Placement, PlannedRun, RUN_SKILLS_MAX};
-use self::points::MountPoints;
+use self::points::{MountPoints, Standing};
 use self::see::{By, Seen, Sight};
 use crate::core::copies::Copy;
 use crate::core::store::Store;
@@ -70,11 +70,13 @@ pub struct PreparedRun {
     /// How far the run may let grow what [`PreparedRun::gauges`] measure: the workspace with the home, then each skill.
     ceilings: Vec<Ceiling>,
     /// The mount points that the workspace holds for the run.
-    _points: Option<MountPoints>,
+    points: Option<MountPoints>,
     home: Dir,
     run: OsString,
     /// Whether what it did to copies that it shares was taken in.
     is_absorbed: AtomicBool,
+    /// Whether no process of it lives any more.
+    is_over: AtomicBool,
     /// Given back last: until then no request removes home and workspace.
     occupant: Occupant,
 }
@@ -152,10 +154,11 @@ impl PlannedRun {
             temporary,
             skills: Vec::new(),
             ceilings,
-            _points: None,
+            points: None,
             home,
             run,
             is_absorbed: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
             occupant,
         };
         let store = &prepared.store;
@@ -184,8 +187,12 @@ impl PlannedRun {
                     store.check_copied(skills.len(), copied)?;
                 }
                 if !skills.is_empty() {
-                    let links = (placement == Placement::InPlace).then_some(prepared.view.skills.as_slice());
-                    prepared._points = Some(store.mount_points(&prepared.id, &skills, links)?);
+                    let standing = match placement {
+                        Placement::InPlace => Standing::Links(&prepared.view.skills),
+                        Placement::Mounted if prepared.is_copy() => Standing::Mounts,
+                        Placement::Mounted => Standing::Views,
+                    };
+                    prepared.points = Some(store.mount_points(&prepared.id, &skills, standing)?);
                 }
             }
             TreeId::Skill(..) => {
@@ -217,6 +224,11 @@ impl PreparedRun {
         &self.temporary
     }
 
+    /// Says that no process of the run lives any more. A run that is dropped without may have some for a moment yet.
+    pub fn note_end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
     /// Says that the command is over and nothing more will be absorbed: it remains to drop this, and a request that
     /// waits for the sandbox to be empty need not be refused ([`Store::leaving`]).
     pub fn begin_to_leave(&self) {
@@ -227,6 +239,13 @@ impl PreparedRun {
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.skills.iter().any(|seen| !matches!(seen.by, By::Live(_)))
+    }
+
+    /// Tells whether the next run that sees the same finds all of it where this one does: it works on no copy, and the
+    /// directories that skills are attached to were there before.
+    #[must_use]
+    pub fn recurs(&self) -> bool {
+        !self.is_copy() && self.points.as_ref().is_none_or(|points| points.are_kept)
     }
 
     /// Has the kernel keep the trees of the run within what they may take.
@@ -262,6 +281,9 @@ impl PreparedRun {
 
 impl Drop for PreparedRun {
     fn drop(&mut self) {
+        if !self.is_over.load(Ordering::Relaxed) {
+            self.store.inner.points.doubt(&WorkspaceId::of(&self.id).workspace());
+        }
         if self.is_absorbed.load(Ordering::Relaxed) {
             return;
         }

@@ -4,6 +4,7 @@ pub mod archive;
 pub(crate) mod base;
 mod carry;
 mod download;
+pub mod ids;
 pub mod list;
 pub mod provenance;
 pub mod publish;

@@ -597,7 +597,7 @@ fn a_run_is_told_where_everything_stands() {
             at(&command),
             [("/workspace/skills/s".to_owned(), Role::Tree, true), home.clone(), temporary.clone()]
         );
-        assert_eq!(command.leases().unwrap().len(), 1);
+        assert_eq!(command.leases().len(), 1);
         let view = command.view();
         assert_eq!(view.tree, Path::new("/workspace/skills/s"));
         assert_eq!((view.scratch.as_path(), command.temporary()), {
@@ -621,7 +621,7 @@ fn a_run_is_told_where_everything_stands() {
                 temporary
             ]
         );
-        assert_eq!((run.leases().unwrap().len(), run.is_copy()), (2, false));
+        assert_eq!((run.leases().len(), run.is_copy()), (2, false));
         assert_eq!(run.view().aliases, [fixture.root().join("sandbox/u/agent")]);
     });
 }
@@ -683,7 +683,7 @@ fn without_live_views_a_mounted_run_has_copies() {
     let workspace = TreeId::Workspace(user_id("u"), agent());
     for (id, skills) in [(s(), vec![]), (workspace, vec![skill_id("s")])] {
         let run = fixture.store.plan_run(&id, Placement::Mounted, &skills).unwrap().prepare().unwrap();
-        assert!(run.is_copy() && run.leases().unwrap().is_empty());
+        assert!(run.is_copy() && run.leases().is_empty());
         let attachments = run.attachments().unwrap();
         let skill = attachments.iter().find(|one| one.at == "/workspace/skills/s").unwrap();
         let tree = format!("/proc/self/fd/{}", skill.directory.as_raw_fd());
@@ -733,7 +733,7 @@ fn child_of_the_test_below() {
     fs::write(command.tree().join(".filesecbox-0123456789abcdef-1a"), "left by a change").unwrap();
     let idle = prepare(&skill_tree("idle", "s"));
     // What a first process of a run inherits, in a process that outlives this one.
-    for lease in command.leases().unwrap() {
+    for lease in command.leases() {
         rustix::io::fcntl_setfd(&lease, rustix::io::FdFlags::empty()).unwrap();
         std::mem::forget(lease);
     }

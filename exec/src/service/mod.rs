@@ -6,6 +6,7 @@ pub(crate) mod host_namespaces;
 pub(crate) mod launcher;
 pub(crate) mod mounts;
 pub(crate) mod networks;
+pub(crate) mod own_mounts;
 pub(crate) mod owners;
 pub(crate) mod ports;
 pub mod projects;

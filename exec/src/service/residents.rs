@@ -18,6 +18,7 @@ use rustix::net::{Shutdown, shutdown};
 use crate::error::Error;
 use crate::service::mounts::Attachment;
 use crate::service::networks::NetworkNamespace;
+use crate::service::own_mounts::OwnMounts;
 use crate::wire::{Ceilings, Sockets, Whole};
 
 /// How long a resident waits for a run.
@@ -72,14 +73,16 @@ impl Surroundings {
         attachments: &[Attachment],
     ) -> Result<Self, Error> {
         let attached = attachments.iter().map(|attachment| {
-            let stat = fstat(attachment.directory.as_fd()).map_err(Error::resource("fstat"))?;
-            Ok(Attached {
-                at: attachment.at.clone(),
-                role: attachment.role,
-                device: stat.st_dev,
-                inode: stat.st_ino,
-                generation: attachment.generation,
-            })
+            let (device, inode) = match attachment.generation {
+                0 => {
+                    let stat = fstat(attachment.directory.as_fd()).map_err(Error::resource("fstat"))?;
+                    (stat.st_dev, stat.st_ino)
+                }
+                // It tells more than they would.
+                _ => (0, 0),
+            };
+            let Attachment { ref at, role, generation, .. } = *attachment;
+            Ok(Attached { at: at.clone(), role, device, inode, generation })
         });
         let attached = attached.collect::<Result<_, Error>>()?;
         Ok(Self { identity, limits, whole, network, walls, attached })
@@ -101,8 +104,8 @@ impl Surroundings {
 #[derive(Debug)]
 pub(crate) struct Resident {
     pub(crate) surroundings: Surroundings,
-    /// Its own mount of the tree, below which its runs begin.
-    pub(crate) tree: OwnedFd,
+    /// Its own mounts; its runs begin below that of the tree.
+    pub(crate) mounts: OwnMounts,
     /// The socket of its runs.
     pub(crate) socket: OwnedFd,
     /// The socket of its launcher.
@@ -131,14 +134,20 @@ struct Waiting {
 }
 
 impl Residents {
-    /// Takes a resident with these `surroundings` that the launcher behind `through` has started.
+    /// Takes a resident with these `surroundings` that the launcher behind `through` has started, and that has lost none of
+    /// its mounts.
     pub(crate) fn take(&self, surroundings: &Surroundings, through: &Arc<OwnedFd>) -> Option<Resident> {
-        let mut waiting = self.waiting();
         loop {
-            let fitting = |(resident, _): &(Resident, Instant)| resident.surroundings == *surroundings;
-            let index = waiting.residents.iter().rposition(fitting)?;
-            let (resident, _) = waiting.residents.remove(index);
-            if Arc::ptr_eq(&resident.through, through) && is_silent(&resident.socket) {
+            let resident = {
+                let mut waiting = self.waiting();
+                let fitting = |(resident, _): &(Resident, Instant)| resident.surroundings == *surroundings;
+                let index = waiting.residents.iter().rposition(fitting)?;
+                waiting.residents.remove(index).0
+            };
+            if Arc::ptr_eq(&resident.through, through)
+                && is_silent(&resident.socket)
+                && resident.mounts.are_there()
+            {
                 return Some(resident);
             }
         }
@@ -275,8 +284,8 @@ mod tests {
             Surroundings::new(identity, (limits, whole), (Sockets::Refused, None), None, &[]).unwrap();
         let (socket, theirs) = crate::wire::packet_sockets().unwrap();
         let (through, _) = crate::wire::packet_sockets().unwrap();
-        let (tree, _) = crate::wire::packet_sockets().unwrap();
-        (Resident { surroundings, tree, socket, through: Arc::new(through), namespace: None }, theirs)
+        let mounts = OwnMounts::new(crate::wire::packet_sockets().unwrap().0, &[]).unwrap();
+        (Resident { surroundings, mounts, socket, through: Arc::new(through), namespace: None }, theirs)
     }
 
     #[test]

@@ -170,10 +170,7 @@ impl Service {
         match wanted {
             Skills::None | Skills::Workspace => Ok(Vec::new()),
             Skills::Named(skills) => Ok(skills),
-            Skills::All => {
-                let skills = self.skills(id.user().clone(), id.agent().clone()).await?;
-                Ok(skills.into_iter().map(|skill| skill.id).collect())
-            }
+            Skills::All => self.skill_ids(id.user().clone(), id.agent().clone()).await,
         }
     }
 

@@ -97,6 +97,10 @@ impl Service {
             Err(reason) => return clean_up(permit, view, Err(reason)),
             Ok(Err(error)) => return clean_up(permit, view, Err(error.into())),
         };
+        // Else the launcher did not tell of the end in time.
+        if result.exit_code >= 0 || result.signal.is_some() {
+            view.note_end();
+        }
         match aside {
             Some(aside) => {
                 let look = blocking(move || Ok((view.difference()?, view)));
@@ -156,8 +160,8 @@ impl Service {
             let gauges = view.gauges()?;
             if launcher.mounts() {
                 spec.attachments = view.attachments()?;
-                spec.leases = view.leases()?.into_iter().map(Arc::new).collect();
-                spec.recurs = !view.is_copy();
+                spec.leases = view.leases();
+                spec.recurs = view.recurs();
             }
             // Through the same door as afterwards: what the run sees is there by now.
             let before = watched.map(|trees| (changes::look(&store, &trees), trees));

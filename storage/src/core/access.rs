@@ -45,6 +45,7 @@ impl Store {
     /// [`Error::Conflict`] when it takes too long; [`Error::Io`].
     pub fn close_views(&self) -> Result<()> {
         let Some(views) = self.views() else { return Ok(()) };
+        drop(self.inner.points.clear());
         let ids = views.retire_idle()?;
         for id in ids {
             let _alone = self.inner.locks.write(&id);

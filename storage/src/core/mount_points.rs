@@ -1,15 +1,27 @@
-//! [`Points`]: the directories that workspaces hold for runs.
+//! [`Points`]: the directories that workspaces hold for runs, and those that wait for a next run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use policy::{SkillId, TreeId};
 
-/// The mount points that workspaces hold for runs: of how many runs each is, and whether it was made for them. No more
-/// than what runs under way ask for.
+use crate::layers::stage::Draft;
+use crate::stat::Stat;
+
+/// Sets of mount points that wait for a next run, of all workspaces. Each takes as many directories as its runs see skills,
+/// and one more.
+const IDLE_MAX: usize = 16;
+/// Those of one workspace.
+const IDLE_EACH_MAX: usize = 4;
+
+/// The mount points that workspaces hold for runs, and those that no run needs at the moment.
 #[derive(Default)]
 pub(crate) struct Points {
+    /// Of how many runs each is, and whether it was made for them. No more than what runs under way ask for.
     pub(crate) held: Mutex<HashMap<PointKey, Point>>,
+    /// The one used longest ago first.
+    idle: Mutex<VecDeque<IdlePoints>>,
 }
 
 /// A workspace, and which directory of it: that of a skill, or the one that those lie in.
@@ -19,4 +31,92 @@ pub(crate) type PointKey = (TreeId, Option<SkillId>);
 pub(crate) struct Point {
     pub(crate) runs: usize,
     pub(crate) was_made: bool,
+    /// Of the directory above: the set of those in it, when all runs that hold it see the same skills, and all were made for
+    /// runs.
+    pub(crate) set: Option<Arc<PointSet>>,
+}
+
+/// The mount points of the skills that a run saw, outside the workspace, where no run and no request finds them.
+///
+/// A directory that is renamed keeps what other mount namespaces have mounted in it; one that is removed loses that
+/// (mount_namespaces(7)). So a first process that has stayed finds its mounts again when the directory is back.
+pub(crate) struct IdlePoints {
+    pub(crate) workspace: TreeId,
+    pub(crate) set: Arc<PointSet>,
+    /// The directory that the mount points lie in. It is removed when this is dropped.
+    pub(crate) draft: Draft,
+}
+
+/// The mount points of runs that see the same skills, as they were when they were made or came back.
+#[derive(Clone)]
+pub(crate) struct PointSet {
+    pub(crate) skills: Vec<SkillId>,
+    /// One for each skill.
+    pub(crate) marks: Vec<Mark>,
+    /// Of the directory that they lie in.
+    pub(crate) above: Mark,
+}
+
+/// The inode number and the change time of a directory. A directory that got, lost or renamed an entry has another change
+/// time, and so has one that was renamed or got another mode. No command can set it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark(u64, i128);
+
+impl From<&Stat> for Mark {
+    fn from(stat: &Stat) -> Self {
+        Self(stat.inode, stat.changed_ns)
+    }
+}
+
+impl Points {
+    /// Has the mount points that runs of `workspace` hold removed after the last of them: none of them waits.
+    pub(crate) fn doubt(&self, workspace: &TreeId) {
+        if let Some(point) = self.held.lock().get_mut(&(workspace.clone(), None)) {
+            point.set = None;
+        }
+    }
+
+    /// Takes the mount points that wait for a run of `workspace` which sees exactly `skills`.
+    pub(crate) fn take(&self, workspace: &TreeId, skills: &[SkillId]) -> Option<IdlePoints> {
+        let mut idle = self.idle.lock();
+        let index = idle.iter().position(|points| points.is_for(workspace, skills))?;
+        idle.remove(index)
+    }
+
+    /// Lets mount points wait for the next run. Returns those that no longer wait, to be dropped without locks.
+    #[must_use]
+    pub(crate) fn put(&self, points: IdlePoints) -> Vec<IdlePoints> {
+        let mut idle = self.idle.lock();
+        let mut gone = Vec::new();
+        let own = |other: &IdlePoints| other.workspace == points.workspace;
+        if idle.iter().filter(|other| own(other)).count() >= IDLE_EACH_MAX
+            && let Some(oldest) = idle.iter().position(own)
+        {
+            gone.extend(idle.remove(oldest));
+        }
+        if idle.len() >= IDLE_MAX {
+            gone.extend(idle.pop_front());
+        }
+        idle.push_back(points);
+        gone
+    }
+
+    /// Takes all mount points that wait.
+    pub(crate) fn clear(&self) -> Vec<IdlePoints> {
+        self.idle.lock().drain(..).collect()
+    }
+
+    /// Takes all mount points that wait for runs of `workspace`, which is removed.
+    pub(crate) fn forget(&self, workspace: &TreeId) -> Vec<IdlePoints> {
+        let mut idle = self.idle.lock();
+        let (gone, stay) = idle.drain(..).partition(|points| points.workspace == *workspace);
+        *idle = stay;
+        gone.into()
+    }
+}
+
+impl IdlePoints {
+    fn is_for(&self, workspace: &TreeId, skills: &[SkillId]) -> bool {
+        self.workspace == *workspace && self.set.skills == skills
+    }
 }

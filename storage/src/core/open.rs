@@ -13,6 +13,7 @@ use rustix::fs::FlockOperation;
 use crate::core::accounts::Accounts;
 use crate::core::allowances::Allowances;
 use crate::core::flights::Flights;
+use crate::core::listings::Listings;
 use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
@@ -151,6 +152,7 @@ impl Store {
                 uses: Uses::default(),
                 in_hand: SnapshotLocks::default(),
                 points,
+                listings: Listings::default(),
                 copies,
                 _trash: closing,
                 _lock: lock,

@@ -15,6 +15,7 @@ use crate::core::accounts::Accounts;
 use crate::core::allowances::Allowances;
 use crate::core::copies::Copies;
 use crate::core::flights::Flights;
+use crate::core::listings::Listings;
 use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
@@ -115,6 +116,8 @@ pub(crate) struct Inner {
     pub(crate) in_hand: SnapshotLocks,
     /// The mount points that workspaces hold for runs.
     pub(crate) points: Points,
+    /// The skills of users, as far as they are known.
+    pub(crate) listings: Listings,
     /// The copies of skills that runs share where nothing can be mounted.
     pub(crate) copies: Arc<Copies>,
     /// Locked as long as this store is open.

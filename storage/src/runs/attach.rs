@@ -37,13 +37,13 @@ impl PreparedRun {
         }
         for seen in &self.skills {
             let (directory, generation) = match &seen.by {
-                By::Live(seat) => (seat.mount()?, seat.generation()),
-                By::Copy(copy) => (copy.dir.duplicate()?, 0),
+                By::Live(seat) => (seat.mount(), seat.generation()),
+                By::Copy(copy) => (Arc::new(copy.dir.duplicate()?), 0),
                 By::Shared(_) => continue,
             };
             let at = seen.id.sandbox_path();
             let role = if seen.id == self.id { Role::Tree } else { Role::Skill };
-            attachments.push(Attachment { at, directory: Arc::new(directory), role, generation });
+            attachments.push(Attachment { at, directory, role, generation });
         }
         let temporary = self.home.open_dir_entry(OsStr::new(TEMPORARY_NAME))?;
         for (at, dir, role) in [(HOME, &self.home, Role::Home), (TEMPORARY, &temporary, Role::Temporary)] {
@@ -53,12 +53,10 @@ impl PreparedRun {
         Ok(attachments)
     }
 
-    /// Duplicates of the locks of the live views that the run is in. The first process of the run is to have them for
-    /// as long as it lives, so that no service mounts these views anew meanwhile, not even after this one has died.
-    ///
-    /// # Errors
-    /// [`Error::Io`](crate::Error::Io) when descriptors run out.
-    pub fn leases(&self) -> Result<Vec<OwnedFd>> {
+    /// The locks of the live views that the run is in. The first process of the run is to have duplicates of them for as
+    /// long as it lives, so that no service mounts these views anew meanwhile, not even after this one has died.
+    #[must_use]
+    pub fn leases(&self) -> Vec<Arc<OwnedFd>> {
         let seats = self.skills.iter().filter_map(|seen| match &seen.by {
             By::Live(seat) => Some(seat),
             By::Copy(_) | By::Shared(_) => None,

@@ -1,5 +1,7 @@
 //! [`Gauge`]: what a run may fill, to be looked at while it runs.
 
+use std::sync::Arc;
+
 use policy::TreeId;
 
 use super::{By, PreparedRun};
@@ -29,6 +31,8 @@ pub struct Gauge {
 enum Measured {
     /// The tree itself.
     Tree(Vec<Dir>),
+    /// The upper directory of the live view that the run is in.
+    View { upper: Arc<Dir>, inode: u64 },
     /// A copy of a merged view. What is more in it than at first will be taken into the overlay.
     Copy { dir: Dir, first: Use },
     /// The directory that is in the place of the tree.
@@ -65,7 +69,7 @@ impl PreparedRun {
         let mut gauges = vec![Gauge::new(&self.store, workspace, Measured::Tree(dirs), next())?];
         for seen in &self.skills {
             let measured = match &seen.by {
-                By::Live(_) => Measured::Tree(self.store.counted_dirs(&seen.id)?),
+                By::Live(seat) => Measured::View { upper: Arc::clone(seat.upper()), inode: seat.upper_inode },
                 By::Copy(copy) => Measured::of(copy)?,
                 By::Shared(lease) => match &lease.copy().copy.lock().made {
                     Some(copy) => Measured::of(copy)?,
@@ -84,12 +88,14 @@ impl PreparedRun {
 
 impl Gauge {
     fn new(store: &Store, id: TreeId, measured: Measured, ceiling: Ceiling) -> Result<Self> {
-        let dir = match &measured {
-            Measured::Tree(dirs) => dirs.first(),
-            Measured::Copy { dir, .. } => Some(dir),
-            Measured::PointKey => None,
+        let inode_of =
+            |dir: Option<&Dir>| dir.map(Dir::stat).transpose().map(|stat| stat.map_or(0, |stat| stat.inode));
+        let inode = match &measured {
+            Measured::Tree(dirs) => inode_of(dirs.first())?,
+            Measured::View { inode, .. } => *inode,
+            Measured::Copy { dir, .. } => inode_of(Some(dir))?,
+            Measured::PointKey => 0,
         };
-        let inode = dir.map(Dir::stat).transpose()?.map_or(0, |stat| stat.inode);
         Ok(Self { store: store.clone(), id, inode, measured, ceiling })
     }
 
@@ -131,26 +137,12 @@ impl Gauge {
     /// [`Error::Io`](crate::Error::Io).
     pub fn look(&self) -> Result<Look> {
         let accounts = &self.store.inner.accounts;
-        let mut counter = self.store.counter_of(&self.id);
         match &self.measured {
-            Measured::Tree(dirs) => {
-                let mut known = Vec::with_capacity(dirs.len());
-                for dir in dirs {
-                    counter.tree(dir)?;
-                    known.push(dir.stat()?.inode);
-                }
-                // The run's directory may have been thrown away meanwhile.
-                self.store.count_trash(&self.id, &known, &mut counter)?;
-                let counted = counter.end();
-                if self.is_current()? {
-                    accounts.counted(&self.id, counted, self.limits());
-                    // The run goes on and may change the tree.
-                    accounts.doubt(&self.id);
-                }
-                self.seen(counted, Use::default())
-            }
+            Measured::Tree(dirs) => self.look_at(dirs.iter()),
+            Measured::View { upper, .. } => self.look_at(std::iter::once(upper.as_ref())),
             Measured::PointKey => self.seen(self.store.count(&self.id)?, Use::default()),
             Measured::Copy { dir, first } => {
+                let mut counter = self.store.counter_of(&self.id);
                 counter.tree(dir)?;
                 let copy = counter.end();
                 let overlay = match accounts.known(&self.id) {
@@ -161,6 +153,26 @@ impl Gauge {
                 self.seen(Counted { taken: overlay.plus(more), is_whole: copy.is_whole }, more)
             }
         }
+    }
+
+    /// Counts what is in `dirs`, which the run has.
+    fn look_at<'a>(&self, dirs: impl Iterator<Item = &'a Dir>) -> Result<Look> {
+        let accounts = &self.store.inner.accounts;
+        let mut counter = self.store.counter_of(&self.id);
+        let mut known = Vec::new();
+        for dir in dirs {
+            counter.tree(dir)?;
+            known.push(dir.stat()?.inode);
+        }
+        // The run's directory may have been thrown away meanwhile.
+        self.store.count_trash(&self.id, &known, &mut counter)?;
+        let counted = counter.end();
+        if self.is_current()? {
+            accounts.counted(&self.id, counted, self.limits());
+            // The run goes on and may change the tree.
+            accounts.doubt(&self.id);
+        }
+        self.seen(counted, Use::default())
     }
 
     /// The findings, of which `more` is in no tree yet.

@@ -1,14 +1,21 @@
 //! [`MountPoints`]: the directories in a workspace to which skills are attached for a run, or the links to their copies.
 //!
-//! They are made for the first run that needs them and removed, when they are empty, after the last. Not before: to
-//! remove a directory takes off every mount that another run has there (mount_namespaces(7), "Restrictions").
+//! They are made for the first run that needs them and go from the workspace, when they are empty, after the last. Not
+//! before: to remove a directory takes off every mount that another run has there (mount_namespaces(7), "Restrictions").
+//!
+//! They go by one rename, and come back by another for the next run that sees the same skills, where the workspace has no
+//! directory `skills` of its own. That is so much less than to make and remove a directory for each skill that a run which
+//! sees many costs hardly more than one that sees none. They are removed where another run is in the workspace, or one that was
+//! there may still have processes: these could have an open descriptor of the directory, and fill it outside the workspace,
+//! where it does not count.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use policy::{SkillId, TreeId};
+use policy::{SkillId, TreeId, WorkspaceId};
 
-use crate::core::mount_points::PointKey;
+use crate::core::mount_points::{IdlePoints, Mark, PointKey, PointSet};
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
@@ -23,11 +30,23 @@ pub(super) struct MountPoints {
     store: Store,
     /// The directory above comes first.
     places: Vec<PointKey>,
+    /// Whether they are those of an earlier run, or the workspace's own.
+    pub(super) are_kept: bool,
+}
+
+/// What stands at the places of skills in a workspace.
+#[derive(Clone, Copy)]
+pub(super) enum Standing<'a> {
+    /// Directories to which live views are attached.
+    Views,
+    /// Directories to which views or copies of the run's own are attached.
+    Mounts,
+    /// Links to these directories, one for each skill.
+    Links(&'a [PathBuf]),
 }
 
 impl Store {
-    /// Makes the directories of `skills` in a workspace that is there; with `links`, links to these directories, one for
-    /// each skill.
+    /// Makes the directories of `skills` in a workspace that is there, or brings back those of the last run that saw them.
     ///
     /// # Errors
     /// [`Error::Conflict`] when something else stands there; [`Error::NoSpace`].
@@ -35,22 +54,101 @@ impl Store {
         &self,
         workspace: &TreeId,
         skills: &[SkillId],
-        links: Option<&[PathBuf]>,
+        standing: Standing<'_>,
     ) -> Result<MountPoints> {
         // Grows as they are made, so that those made so far are given back when one fails. Dropped after the lock.
-        let mut points = MountPoints { store: self.clone(), places: Vec::new() };
+        let places = Vec::with_capacity(skills.len() + 1);
+        let mut points = MountPoints { store: self.clone(), places, are_kept: false };
         let _alone = self.inner.locks.write(workspace);
         let Plain { dir, owner, .. } = self.plain(workspace, true)?;
+        let recurs = matches!(standing, Standing::Views);
+        if recurs && let Some(set) = self.same_points(workspace, skills, &dir) {
+            points.hold_all(workspace, skills, set);
+            return Ok(points);
+        }
         let (above, was_made) = self.directory_in(&dir, SKILLS, owner)?;
         points.hold((workspace.clone(), None), was_made);
+        let (mut all_were_made, mut none_was_made) = (was_made && recurs, !was_made);
+        let mut marks = Vec::with_capacity(skills.len());
         for (index, skill) in skills.iter().enumerate() {
-            let was_made = match links.map(|links| links.get(index)) {
-                None => self.directory_in(&above, skill.as_str(), owner)?.1,
-                Some(target) => self.link_in(&above, skill, target.map(PathBuf::as_path), owner)?,
+            let was_made = match standing {
+                Standing::Views | Standing::Mounts => {
+                    let (point, was_made) = self.directory_in(&above, skill.as_str(), owner)?;
+                    marks.push(Mark::from(&point.stat()?));
+                    was_made
+                }
+                Standing::Links(links) => {
+                    self.link_in(&above, skill, links.get(index).map(PathBuf::as_path), owner)?
+                }
             };
+            (all_were_made, none_was_made) = (all_were_made && was_made, none_was_made && !was_made);
             points.hold((workspace.clone(), Some(skill.clone())), was_made);
         }
+        let set = match all_were_made {
+            true => {
+                let above = Mark::from(&above.stat()?);
+                Some(Arc::new(PointSet { skills: skills.to_vec(), marks, above }))
+            }
+            false => None,
+        };
+        points.is_set(workspace, set);
+        points.are_kept = none_was_made;
         Ok(points)
+    }
+
+    /// The set of exactly `skills` in the workspace `dir`: of a run under way, or of an earlier one, which comes back. `None`
+    /// when there is none, when something was done to it, or when something has its place.
+    fn same_points(&self, workspace: &TreeId, skills: &[SkillId], dir: &Dir) -> Option<Arc<PointSet>> {
+        let name = OsStr::new(SKILLS);
+        let held =
+            self.inner.points.held.lock().get(&(workspace.clone(), None)).map(|point| point.set.clone());
+        if let Some(set) = held {
+            let set = set.filter(|set| set.skills == skills)?;
+            let above = dir.stat_entry(name).ok()??;
+            return (Mark::from(&above) == set.above).then_some(set);
+        }
+        let IdlePoints { workspace, set, draft } = self.inner.points.take(workspace, skills)?;
+        match draft.place_new(dir, name) {
+            Ok(()) => {
+                let above = Mark::from(&dir.stat_entry(name).ok()??);
+                let PointSet { skills, marks, .. } = Arc::unwrap_or_clone(set);
+                Some(Arc::new(PointSet { skills, marks, above }))
+            }
+            Err(Error::AlreadyExists(_)) => {
+                // As many as before: none has to go.
+                drop(self.inner.points.put(IdlePoints { workspace, set, draft }));
+                None
+            }
+            // They are made anew, which tells what is in the way.
+            Err(_) => None,
+        }
+    }
+
+    /// Moves the mount points `set` out of a workspace that no run needs them in, unless something was done to them. Returns
+    /// those that have to go for them, `None` when they stay. The caller holds the workspace alone, whose directory is `tree`.
+    fn put_away(
+        &self,
+        workspace: &TreeId,
+        set: Arc<PointSet>,
+        tree: &Dir,
+    ) -> Result<Option<Vec<IdlePoints>>> {
+        // The run itself is one.
+        if self.occupants(&WorkspaceId::of(workspace)) > 1 {
+            return Ok(None);
+        }
+        let above = tree.open_dir_entry(OsStr::new(SKILLS))?;
+        if Mark::from(&above.stat()?) != set.above {
+            return Ok(None);
+        }
+        for (skill, mark) in set.skills.iter().zip(&set.marks) {
+            let stat = above.stat_entry(OsStr::new(skill.as_str()))?;
+            if stat.is_none_or(|stat| Mark::from(&stat) != *mark) {
+                return Ok(None);
+            }
+        }
+        let draft = self.inner.stage.draft();
+        tree.rename_new(OsStr::new(SKILLS), self.inner.stage.dir(), &draft.name)?;
+        Ok(Some(self.inner.points.put(IdlePoints { workspace: workspace.clone(), set, draft })))
     }
 
     /// Makes a link to the copy of a skill in `above`. A link that a crash has left is replaced. Tells whether there is one
@@ -122,33 +220,70 @@ impl MountPoints {
         point.was_made |= was_made;
         self.places.push(place);
     }
-}
 
-impl Drop for MountPoints {
-    fn drop(&mut self) {
-        let Some((workspace, _)) = self.places.first() else { return };
-        let inner = &self.store.inner;
-        let _alone = inner.locks.write(workspace);
-        let mut held = inner.points.held.lock();
-        let tree = self.store.plain(workspace, false).map(|tree| tree.dir);
+    /// Holds the mount points `set` of all `skills`.
+    fn hold_all(&mut self, workspace: &TreeId, skills: &[SkillId], set: Arc<PointSet>) {
+        self.hold((workspace.clone(), None), true);
+        for skill in skills {
+            self.hold((workspace.clone(), Some(skill.clone())), true);
+        }
+        self.is_set(workspace, Some(set));
+        self.are_kept = true;
+    }
+
+    /// Notes which set the runs of a workspace hold, and that it is none when they see different skills.
+    fn is_set(&self, workspace: &TreeId, set: Option<Arc<PointSet>>) {
+        if let Some(point) = self.store.inner.points.held.lock().get_mut(&(workspace.clone(), None)) {
+            point.set = set;
+        }
+    }
+
+    /// Gives back what this run holds. Returns what no run holds any more and was made for runs, and the set of it.
+    fn release(&self) -> (Vec<&PointKey>, Option<Arc<PointSet>>) {
+        let mut held = self.store.inner.points.held.lock();
+        let (mut free, mut set) = (Vec::with_capacity(self.places.len()), None);
         for place in self.places.iter().rev() {
             let Some(point) = held.get_mut(place) else { continue };
             point.runs -= 1;
             if point.runs > 0 {
                 continue;
             }
-            if point.was_made
-                && let Ok(tree) = &tree
+            if let Some(point) = held.remove(place)
+                && point.was_made
             {
-                // Entries that a command left in the directory, or put in its place, stay.
-                let _removed = match &place.1 {
-                    None => tree.remove_dir(OsStr::new(SKILLS)),
-                    Some(skill) => tree
-                        .open_dir_entry(OsStr::new(SKILLS))
-                        .and_then(|above| remove_point(&above, OsStr::new(skill.as_str()))),
-                };
+                free.push(place);
+                set = point.set;
             }
-            held.remove(place);
+        }
+        (free, set)
+    }
+}
+
+impl Drop for MountPoints {
+    fn drop(&mut self) {
+        let Some((workspace, _)) = self.places.first() else { return };
+        let alone = self.store.inner.locks.write(workspace);
+        let (free, set) = self.release();
+        if free.is_empty() {
+            return;
+        }
+        let Ok(tree) = self.store.plain(workspace, false).map(|tree| tree.dir) else { return };
+        if let Some(set) = set
+            && let Ok(Some(gone)) = self.store.put_away(workspace, set, &tree)
+        {
+            // Those that go are of other runs, which need not wait for that.
+            drop(alone);
+            drop(gone);
+            return;
+        }
+        for place in free {
+            // Entries that a command left in the directory, or put in its place, stay.
+            let _removed = match &place.1 {
+                None => tree.remove_dir(OsStr::new(SKILLS)),
+                Some(skill) => tree
+                    .open_dir_entry(OsStr::new(SKILLS))
+                    .and_then(|above| remove_point(&above, OsStr::new(skill.as_str()))),
+            };
         }
     }
 }

@@ -88,6 +88,76 @@ fn a_command_of_a_workspace_sees_the_skills_it_asks_for_and_no_others() {
         .refused(400, "invalid");
 }
 
+/// How many runs were a resident's.
+fn residents_runs(client: &Client) -> u64 {
+    let figures = client.get("/metrics");
+    let figures = String::from_utf8_lossy(&figures.body).into_owned();
+    let line = figures.lines().find_map(|line| line.strip_prefix("filesecbox_resident_runs_total "));
+    line.unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_becomes_of_skills_between_two_runs_is_what_the_second_sees() {
+    let service = Service::start();
+    let client = &service.client;
+    if !in_namespaces(client) {
+        return;
+    }
+    for name in ["甲", "乙", "丙"] {
+        client.upload(&skills("u", "a"), "baseline", &skill_zip(name, &[("f", name), ("g", name)]));
+    }
+    let tree = workspace("u", "a");
+    let line = "for f in skills/*/*; do echo $f $(head -c 100 $f); done | grep -v SKILL.md";
+    let look = |tree: &str| {
+        let body = json!({ "shell": line, "skills": "all" });
+        client.post_json(format!("{tree}/exec"), &body).ok()["data"]["stdout"].as_str().unwrap().to_owned()
+    };
+    let shown = |files: &[(&str, &str)]| -> String {
+        files.iter().map(|(path, text)| format!("skills/{path} {text}\n")).collect()
+    };
+    let all =
+        [("丙/f", "丙"), ("丙/g", "丙"), ("乙/f", "乙"), ("乙/g", "乙"), ("甲/f", "甲"), ("甲/g", "甲")];
+    // Until runs with these skills are residents' ones.
+    let warm = |expected: &[(&str, &str)]| {
+        let before = residents_runs(client);
+        for _ in 0..20 {
+            assert_eq!(look(&tree), shown(expected));
+        }
+        assert!(residents_runs(client) > before);
+    };
+    warm(&all);
+    // A request writes, and another removes.
+    client.write(&skill("u", "a", "甲"), "f", "written");
+    client.delete(format!("{}/file?path=g", skill("u", "a", "甲"))).ok();
+    let changed = [&all[..4], &[("甲/f", "written")]].concat();
+    warm(&changed);
+    // A run writes, and removes.
+    let body = json!({ "shell": "echo by run > skills/乙/f; rm skills/乙/g", "skills": "all" });
+    client.post_json(format!("{tree}/exec"), &body).ok();
+    let changed = [("丙/f", "丙"), ("丙/g", "丙"), ("乙/f", "by run"), ("甲/f", "written")];
+    warm(&changed);
+    assert_eq!(client.text(&skill("u", "a", "乙"), "f"), "by run\n");
+    // The changes are dropped.
+    client.post_json(format!("{}/reset", skill("u", "a", "乙")), &json!({})).ok();
+    let changed = [&all[..4], &[("甲/f", "written")]].concat();
+    warm(&changed);
+    // A new version is published.
+    client.upload(&skills("u", "a"), "baseline", &skill_zip("丙", &[("f", "second")]));
+    let changed = [("丙/f", "second"), ("乙/f", "乙"), ("乙/g", "乙"), ("甲/f", "written")];
+    warm(&changed);
+    // A skill is removed for this user alone; another one never saw any of this.
+    client.delete(format!("{}?scope=overlay", skill("u", "a", "乙"))).ok();
+    warm(&[("丙/f", "second"), ("甲/f", "written")]);
+    let others = [("丙/f", "second"), ("乙/f", "乙"), ("乙/g", "乙"), ("甲/f", "甲"), ("甲/g", "甲")];
+    assert_eq!(look(&workspace("other", "a")), shown(&others));
+    // A user gets a skill, and a run without skills sees none.
+    client.upload(&skills("u", "a"), "overlay", &skill_zip("丁", &[("f", "own")]));
+    warm(&[("丁/f", "own"), ("丙/f", "second"), ("甲/f", "written")]);
+    assert_eq!(shell(client, &tree, "ls -a")["stdout"], ".\n..\n");
+    assert_eq!(client.get(format!("{tree}/dir")).ok()["data"], json!([]));
+    warm(&[("丁/f", "own"), ("丙/f", "second"), ("甲/f", "written")]);
+}
+
 /// An extension module that needs no header of Python's: what it uses is stable (PEP 384, PEP 3121).
 const NATIVE: &str = r#"
 typedef struct { long references; void *type; void *init; long index; void *copy;

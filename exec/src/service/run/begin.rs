@@ -13,8 +13,6 @@ use super::live::Live;
 use super::result::ExecResult;
 use super::spec::{RunSpec, check, deadline};
 use super::stdio::StdioPipes;
-use policy::attachment::Role;
-
 use crate::error::Error;
 use crate::service::launcher::Launcher;
 use crate::service::launcher::known::Bounds;
@@ -87,7 +85,7 @@ impl Launcher {
             None => Err(request),
         };
         let is_residents = handed_over.is_ok();
-        let HandedOver { reports, through, tree, supervised } = match handed_over {
+        let HandedOver { reports, through, mounts, supervised } = match handed_over {
             Ok(handed_over) => handed_over,
             Err(request) => self.launch(&spec, &stdio, request, &run_network, &bounds).await?,
         };
@@ -104,7 +102,7 @@ impl Launcher {
             pipes,
             reports,
             through,
-            lasting: surroundings.zip(tree),
+            lasting: surroundings.zip(mounts),
             is_residents,
             supervised,
             bounds,
@@ -120,11 +118,8 @@ impl Launcher {
         bounds: &Bounds,
     ) -> Result<Option<Surroundings>, Error> {
         let Some(identity) = request.identity.filter(|_| self.mounts()) else { return Ok(None) };
-        // A skill is mounted on a directory of the workspace: a process that removes that directory takes the mount
-        // off.
-        let may_lose = spec.attachments.iter().any(|attachment| attachment.role == Role::Skill);
         let is_apart = spec.network_of.is_none() && run_network.namespace().is_some();
-        if request.has_terminal || !spec.recurs || may_lose || is_apart {
+        if request.has_terminal || !spec.recurs || is_apart {
             return Ok(None);
         }
         let limits = (request.limits, request.whole);

@@ -16,6 +16,7 @@ use crate::service::launcher::Launcher;
 use crate::service::launcher::known::Bounds;
 use crate::service::mounts::Clones;
 use crate::service::networks::RunNetwork;
+use crate::service::own_mounts::OwnMounts;
 use crate::service::residents::Resident;
 use crate::supervisor::Supervised;
 use crate::tier::Network;
@@ -31,12 +32,12 @@ impl Launcher {
         stdio: &StdioPipes,
         request: Request,
     ) -> Result<Result<HandedOver, Request>, Error> {
-        let Resident { socket, through, tree, .. } = resident;
-        let directory = enter(tree.as_fd(), &spec.directory)?;
+        let Resident { socket, through, mounts, .. } = resident;
+        let directory = enter(mounts.tree(), &spec.directory)?;
         let Request { command, deadline_ms, is_live, .. } = request;
         let next = Next { command, deadline_ms, is_live };
         match wire::send_next(socket.as_fd(), &next, stdio.theirs(self.null.as_fd()), directory.as_fd()) {
-            Ok(()) => Ok(Ok(HandedOver { reports: socket, through, tree: Some(tree), supervised: None })),
+            Ok(()) => Ok(Ok(HandedOver { reports: socket, through, mounts: Some(mounts), supervised: None })),
             Err(_) => Ok(Err(Request { command: next.command, ..request })),
         }
     }
@@ -76,6 +77,7 @@ impl Launcher {
         };
         let through = self.submit(&request, &descriptors).await?;
         let tree = clones.filter(|_| request.may_stay).and_then(Clones::into_tree);
+        let mounts = tree.map(|tree| OwnMounts::new(tree, &spec.attachments)).transpose()?;
         let connects = request.sockets.are_connected_by_service();
         let is_supervised = connects || request.identity.is_none() && self.supervises();
         let owner = spec.network_of.as_ref().filter(|_| request.sockets == Sockets::ProxyOnly);
@@ -87,7 +89,7 @@ impl Launcher {
             walls: walls.filter(|_| connects),
             temporary,
         });
-        Ok(HandedOver { reports, through, tree, supervised })
+        Ok(HandedOver { reports, through, mounts, supervised })
     }
 }
 
@@ -97,8 +99,8 @@ pub(super) struct HandedOver {
     pub(super) reports: OwnedFd,
     /// The launcher's.
     pub(super) through: Arc<OwnedFd>,
-    /// Its own mount of the tree, when its first process may stay.
-    pub(super) tree: Option<OwnedFd>,
+    /// Its own mounts, when its first process may stay.
+    pub(super) mounts: Option<OwnMounts>,
     /// The facts for its supervisor, when it has one.
     pub(super) supervised: Option<Supervised>,
 }

@@ -9,6 +9,7 @@ use crate::service::enforcement::Circumstances;
 use crate::service::launcher::Launcher;
 use crate::service::launcher::known::Bounds;
 use crate::service::networks::RunNetwork;
+use crate::service::own_mounts::OwnMounts;
 use crate::service::residents::{Resident, Surroundings};
 use crate::service::run::hint;
 use crate::service::run::live::Live;
@@ -34,8 +35,8 @@ pub struct RunHandle {
     pub(crate) reports: OwnedFd,
     /// The socket through which the launcher got it.
     pub(crate) through: Arc<OwnedFd>,
-    /// The surroundings of the run, and its own mount of the tree, when its first process may stay.
-    pub(crate) lasting: Option<(Surroundings, OwnedFd)>,
+    /// The surroundings of the run, and its own mounts, when its first process may stay.
+    pub(crate) lasting: Option<(Surroundings, OwnMounts)>,
     /// Whether its first process had stayed.
     pub(crate) is_residents: bool,
     /// The facts for its supervisor, when it has one.
@@ -86,9 +87,9 @@ impl RunHandle {
         }
         let ending = watched?;
         let reach = watch.reach;
-        if let (Some((surroundings, tree)), Some(socket)) = (lasting, watch.into_resident()) {
+        if let (Some((surroundings, mounts)), Some(socket)) = (lasting, watch.into_resident()) {
             let namespace = run_network.namespace().cloned();
-            launcher.keep(Resident { surroundings, tree, socket, through, namespace });
+            launcher.keep(Resident { surroundings, mounts, socket, through, namespace });
         }
         let enforcement = launcher.enforcement(Circumstances {
             own_uid: has_own_uid,

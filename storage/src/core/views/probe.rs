@@ -99,7 +99,7 @@ fn try_out(
     let mounted = view.root()?;
     change(&mounted, owner.map(|(_, owner)| owner))?;
     check(&upper)?;
-    clone_of(view.mount()?.as_fd()).map_err(|errno| match errno {
+    clone_of(view.mount().as_fd()).map_err(|errno| match errno {
         Errno::INVAL if holding == Holding::Detached => {
             lacks("a kernel that clones detached mounts (Linux 6.15)")
         }

@@ -101,8 +101,8 @@ impl Table {
         for closing in closings {
             let queue = self.queue.lock().clone();
             let refused = match queue {
-                Some(queue) => queue.send(Task::Close(closing)).err().map(|refused| refused.0),
-                None => Some(Task::Close(closing)),
+                Some(queue) => queue.send(Task::Close(Box::new(closing))).err().map(|refused| refused.0),
+                None => Some(Task::Close(Box::new(closing))),
             };
             if let Some(Task::Close(closing)) = refused {
                 closing.finish(self);
@@ -225,7 +225,7 @@ pub(super) struct Closing {
 
 /// A task of the thread.
 pub(super) enum Task {
-    Close(Closing),
+    Close(Box<Closing>),
     /// To look for trees that are to be tidied, as it does after every task.
     Tidy,
 }

@@ -16,13 +16,15 @@ use crate::layers::projects::Projects;
 use crate::layers::trash::Trash;
 use crate::layers::whiteouts::cast;
 
-/// One live view. Three descriptors: the mount, the lower layer, the lease.
+/// One live view. Four descriptors: the mount, the upper and the lower layer, the lease.
 ///
 /// Dropping it unmounts it; see [`Mount`]. The first processes of runs may have clones of the mount still, in which no command
 /// is.
 pub(crate) struct View {
     // In the order in which they must go.
     mount: Mount,
+    /// The directory that changes go to, on the store's own mount. Who counts it may hold it for longer than the view lives.
+    upper: Arc<Dir>,
     /// The version of the baseline that is mounted; `None` when nothing of one shows.
     lower: Option<Dir>,
     workplace: Workplace,
@@ -94,7 +96,8 @@ impl View {
         };
         let work_place = workplace.make(workplace::WORK)?;
         // What overlayfs makes there it puts into the upper directory.
-        projects.mark_like(&root.open_dir(&work_place)?, &root.open_dir(&upper)?)?;
+        let upper_dir = Arc::new(root.open_dir(&upper)?);
+        projects.mark_like(&root.open_dir(&work_place)?, &upper_dir)?;
         let overlay = Overlay {
             lower: from.open_dir(&lower_place)?,
             shadow: shadow_place.map(|place| from.open_dir(&place)).transpose()?,
@@ -110,7 +113,17 @@ impl View {
         }
         let lower = lower.map(|(_, dir)| dir);
         let lower_inode = lower.as_ref().map(Dir::stat).transpose()?.map(|stat| stat.inode);
-        Ok(Self { mount, lower, workplace, id, lower_inode, upper_inode, is_opaque, has_shadow })
+        Ok(Self {
+            mount,
+            upper: upper_dir,
+            lower,
+            workplace,
+            id,
+            lower_inode,
+            upper_inode,
+            is_opaque,
+            has_shadow,
+        })
     }
 
     /// The root of the mount: a directory like any other.
@@ -118,15 +131,18 @@ impl View {
     /// # Errors
     /// [`Error::Io`] when descriptors run out.
     pub(crate) fn root(&self) -> Result<Dir> {
-        self.mount.root().reopen()
+        let root = self.mount.root().try_clone().map_err(|error| Error::from_io("dup", ".", error))?;
+        Dir::from(root).reopen()
     }
 
     /// The mount's own descriptor, to be cloned (open_tree(2), `OPEN_TREE_CLONE`).
-    ///
-    /// # Errors
-    /// [`Error::Io`] when descriptors run out.
-    pub(crate) fn mount(&self) -> Result<OwnedFd> {
-        self.mount.root().duplicate()
+    pub(crate) fn mount(&self) -> Arc<OwnedFd> {
+        Arc::clone(self.mount.root())
+    }
+
+    /// The directory that changes go to, for reading behind the view's back.
+    pub(crate) fn upper(&self) -> &Arc<Dir> {
+        &self.upper
     }
 
     /// The lower layer that is mounted.
@@ -134,15 +150,9 @@ impl View {
         self.lower.as_ref()
     }
 
-    /// A duplicate of the descriptor of the lock; a process that has it keeps the upper directory from the next
-    /// service.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when descriptors run out.
-    pub(crate) fn lease(&self) -> Result<OwnedFd> {
-        let lease =
-            self.workplace.lease.try_clone().map_err(|error| Error::from_io("dup", "lease", error))?;
-        Ok(lease.into())
+    /// The descriptor of the lock; a process that has a duplicate of it keeps the upper directory from the next service.
+    pub(crate) fn lease(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.workplace.lease)
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
@@ -38,8 +39,8 @@ pub(crate) struct Overlay {
 
 /// One overlayfs mount. It is unmounted when this is dropped, which may synchronise the file system: 5 to 12 ms.
 pub(crate) struct Mount {
-    /// Its root, as fsmount(2) gives it: for paths only (`O_PATH`).
-    root: Dir,
+    /// Its root, as fsmount(2) gives it: for paths only (`O_PATH`). Shared with the runs in it.
+    root: Arc<OwnedFd>,
     is_attached: bool,
 }
 
@@ -88,7 +89,7 @@ impl Mount {
         if flags.contains(StatVfsMountFlags::RDONLY) {
             return Err(failed("read-only mount")(Errno::ROFS));
         }
-        Ok(Self { root: root.into(), is_attached: false })
+        Ok(Self { root: Arc::new(root), is_attached: false })
     }
 
     /// Attaches the mount to the empty directory `name` of `dir`.
@@ -102,7 +103,7 @@ impl Mount {
     }
 
     /// The root of the mount, for paths only.
-    pub(crate) fn root(&self) -> &Dir {
+    pub(crate) fn root(&self) -> &Arc<OwnedFd> {
         &self.root
     }
 }

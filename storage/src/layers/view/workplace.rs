@@ -17,7 +17,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ pub(crate) struct Workplace {
     name: OsString,
     /// Whether the directory is left to the next start, which tidies the overlay it is of.
     pub(crate) stays: bool,
-    pub(crate) lease: File,
+    pub(crate) lease: Arc<OwnedFd>,
 }
 
 impl Workplace {
@@ -61,7 +61,7 @@ impl Workplace {
         rustix::fs::flock(&lease, FlockOperation::NonBlockingLockExclusive)
             .map_err(|errno| Error::from_errno("flock", LEASE, errno))?;
         let lease = lease_of(lease, upper)?;
-        Ok(Self { root: Arc::clone(root), name, stays: false, lease })
+        Ok(Self { root: Arc::clone(root), name, stays: false, lease: Arc::new(lease.into()) })
     }
 
     /// The directory itself.
