@@ -65,12 +65,13 @@ server.bind('flags'); server.listen(); server.listen(5)
 print(fcntl.fcntl(server, fcntl.F_GETFD), bool(fcntl.fcntl(server, fcntl.F_GETFL) & os.O_NONBLOCK))
 server.close()
 say('nobody', lambda: connect('flags')); say('taken', lambda: bind(tree + '/flags')); say('absent', lambda: connect('absent'))
+say('slashes', lambda: (bind('/tmp//twice'), connect('/tmp//twice')));
 say('unbound', lambda: new().listen()); say('file', lambda: connect('link'))
 ";
         for network in [Network::None, Network::Proxy] {
             let result = python(&sandbox, network, &attempts(script)).await;
             let expected = "word word word word word word word 0 True\n\
-                            nobody ECONNREFUSED\ntaken EADDRINUSE\nabsent ENOENT\nunbound EACCES\nfile ECONNREFUSED\n";
+                            nobody ECONNREFUSED\ntaken EADDRINUSE\nabsent ENOENT\nslashes ECONNREFUSED\nunbound EACCES\nfile ECONNREFUSED\n";
             assert_eq!((result.stdout.as_str(), result.stderr.as_str()), (expected, ""));
             for entry in ["deep", "link", "flags"] {
                 let path = sandbox.tree.join(entry);
@@ -185,6 +186,12 @@ for at in ('{at}', 'to-listener', 'to-outside/listener', '../outside/listener', 
 for at in ('{directory}/new', 'to-outside/new', '../outside/new', '/proc/self/cwd/../outside/new', '../new', '/new', '/dev/shm/new',
            '/tmp/../../../../../../../..{directory}/new', 'to-tmp/new'):
     say('bind', lambda: bind(at))
+# The caller has none of these descriptors, and the service has some of them.
+for number in range(3, 200):
+    for act in (bind, connect):
+        try: act(f'/proc/self/fd/{{number}}/x')
+        except OSError as error: assert error.errno in (errno.ENOENT, errno.EACCES, errno.EBADF), (number, error)
+        else: print('through', number)
 say('abstract', lambda: bind('\0name')); say('unnamed', lambda: bind('')); say('to abstract', lambda: connect('\0name'))
 for kind in (socket.SOCK_DGRAM, socket.SOCK_SEQPACKET, socket.SOCK_RAW):
     say('kind', lambda: socket.socket(socket.AF_UNIX, kind))

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Timestamps, Uid, chmodat, chownat, fstat,
-    openat2, readlinkat, utimensat,
+    openat2, readlinkat, statat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -82,6 +82,20 @@ impl Grounds {
         match FileType::from_raw_mode(fstat(&own.file)?.st_mode) {
             FileType::Socket => Ok(own.file),
             _ => Err(Errno::CONNREFUSED),
+        }
+    }
+
+    /// Tells whether the directory `found`, which must be beneath one of the run's own directories, has the entry `name`.
+    ///
+    /// # Errors
+    /// `EACCES` for another directory.
+    pub(super) fn holds(&self, found: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
+        let own =
+            self.again(found).map_err(|error| if error == Errno::PERM { Errno::ACCESS } else { error })?;
+        match statat(&own.file, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 

@@ -9,8 +9,8 @@
 //! * **Listening** is done at a socket that was bound here.
 //!
 //! A new socket takes the place of the caller's in the first two: this process cannot get hold of the caller's own. What
-//! the caller had set on its socket before, but for waiting and closing, is lost. The names of processes on the other side
-//! (`SO_PEERCRED`) are those of the service for a client.
+//! the caller had set on its socket before, but for waiting and closing, is lost. The process and the user on the other side
+//! (`SO_PEERCRED`) are those of the service.
 //!
 //! Programs that keep sockets in `/tmp`, whatever `TMPDIR` says, find them in the run's temporary directory: where the path
 //! itself is not the run's own.
@@ -25,6 +25,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::beneath::Grounds;
 use super::target::Target;
@@ -116,7 +117,7 @@ impl LocalSockets {
     ) -> Result<(), Errno> {
         let place = Place::of(target, socket)?;
         let new = stream()?;
-        if let Err(error) = self.bind_at(target, path, &new) {
+        if let Err(error) = self.bind_at((target, grounds), path, &new) {
             let (temporary, rest) = self.in_temporary(path).ok_or(error)?;
             self.bind_in(temporary, rest, &new, (target, grounds)).map_err(|other| either(error, other))?;
         }
@@ -127,7 +128,20 @@ impl LocalSockets {
     }
 
     /// Binds at `path` as the caller means it.
-    fn bind_at(&self, target: &Target, path: &[u8], new: &OwnedFd) -> Result<(), Errno> {
+    ///
+    /// The links of `/proc` lead elsewhere in this process, and a path may change between two looks. So the directory is found
+    /// first, through none of them, and has to be the run's own; and what the caller hears tells of that directory alone.
+    fn bind_at(
+        &self,
+        (target, grounds): (&Target, &Grounds),
+        path: &[u8],
+        new: &OwnedFd,
+    ) -> Result<(), Errno> {
+        let (above, name) = split(path);
+        let above = target.find(libc::AT_FDCWD, above, true, false)?;
+        if grounds.holds(&above, name)? {
+            return Err(Errno::ADDRINUSE);
+        }
         let directory;
         let address = if path.starts_with(b"/") {
             SocketAddrUnix::new(path)?
@@ -135,7 +149,10 @@ impl LocalSockets {
             directory = target.directory_of(libc::AT_FDCWD)?;
             below(directory.as_fd(), path)?
         };
-        self.behind_walls(|| rustix::net::bind(new, &address))
+        self.behind_walls(|| rustix::net::bind(new, &address)).map_err(|error| match error {
+            Errno::NOSPC | Errno::DQUOT | Errno::NOMEM => error,
+            _ => Errno::ACCESS,
+        })
     }
 
     /// Binds at `path` in what stands for `/tmp`. A socket at which nothing listens any more gives way: the program that left
@@ -164,7 +181,9 @@ impl LocalSockets {
 
     /// The part of a path behind `/tmp`, and what stands for that.
     fn in_temporary<'a>(&self, path: &'a [u8]) -> Option<(BorrowedFd<'_>, &'a [u8])> {
-        Some((self.temporary.as_ref()?.as_fd(), path.strip_prefix(TEMPORARY)?))
+        let rest = path.strip_prefix(TEMPORARY)?;
+        let rest = rest.get(rest.iter().position(|byte| *byte != b'/')?..)?;
+        Some((self.temporary.as_ref()?.as_fd(), rest))
     }
 
     /// Has the caller's socket listen.
@@ -237,11 +256,17 @@ impl LocalSockets {
         });
     }
 
-    /// Acts in a thread that may do what the run may do.
+    /// Acts in a thread that may do what the run may do, with its ids for files, behind its walls and without capabilities: with
+    /// some the kernel overlooks quotas.
     fn behind_walls(&self, act: impl FnOnce() -> Result<(), Errno> + Send) -> Result<(), Errno> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || {
                 rustix::thread::set_no_new_privs(true)?;
+                let none = CapabilitySet::empty();
+                rustix::thread::set_capabilities(
+                    None,
+                    CapabilitySets { effective: none, permitted: none, inheritable: none },
+                )?;
                 sys::landlock_restrict(self.walls.as_fd())
                     .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PERM))?;
                 act()
@@ -263,6 +288,15 @@ impl Waiting {
 fn stream() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// The directory of a path, and the name in it.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(0) => (b"/", path.get(1..).unwrap_or_default()),
+        Some(end) => (path.get(..end).unwrap_or_default(), path.get(end + 1..).unwrap_or_default()),
+        None => (b".", path),
+    }
 }
 
 /// Connects to the open socket `at`; `EAGAIN` where its listener has no room.

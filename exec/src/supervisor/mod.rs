@@ -131,6 +131,7 @@ impl Supervisor {
             && let Err(error) = act_as(identity)
         {
             tracing::warn!(%error, "failed to take a run's ids: its programs cannot connect their sockets");
+            (self.local, self.connector) = (None, None);
         }
         sys::wake_in_turn(self.listener.as_fd());
         loop {
@@ -276,6 +277,11 @@ fn answer_of(made: rustix::io::Result<()>) -> Answer {
 fn act_as(id: u32) -> rustix::io::Result<()> {
     nix::unistd::setfsgid(nix::unistd::Gid::from_raw(id));
     nix::unistd::setfsuid(nix::unistd::Uid::from_raw(id));
+    // Neither tells of its failure, but which id there was before.
+    let there = nix::unistd::setfsuid(nix::unistd::Uid::from_raw(id)).as_raw();
+    if there != id || nix::unistd::setfsgid(nix::unistd::Gid::from_raw(id)).as_raw() != id {
+        return Err(rustix::io::Errno::PERM);
+    }
     // The change took those capabilities that the run may have too, and the caller must have all of these; but not those with
     // which this thread would find what the run's ids do not.
     let mut sets = rustix::thread::capabilities(None)?;

@@ -104,7 +104,7 @@ impl Target {
             start = self.directory_of(from)?;
             start.as_fd()
         };
-        openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
+        open_place(start, path, flags)
     }
 
     /// Opens `path` in `directory`, as a place.
@@ -112,7 +112,7 @@ impl Target {
     /// # Errors
     /// As `openat2(2)`.
     pub(super) fn find_below(&self, directory: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
-        openat2(directory, path, PLACE, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
+        open_place(directory, path, PLACE)
     }
 
     /// The directory that the thread has open as `from`, or the one that it works in (`AT_FDCWD`).
@@ -282,6 +282,13 @@ impl Target {
         let memory = openat(&self.directory, "mem", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         memory.map(std::fs::File::from).map_err(|_| Errno::PERM)
     }
+}
+
+/// Opens a place through no link of `/proc`. That there is such a link says something of this process, so it is not told from
+/// none.
+fn open_place(start: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
+        .map_err(|error| if error == Errno::LOOP { Errno::NOENT } else { error })
 }
 
 /// Reads an address of which the caller says that it has `length` bytes, and of which these are the first.
