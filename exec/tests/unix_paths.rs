@@ -54,6 +54,8 @@ for at in ('s', './t', tree + '/u', 'deep/v', 'link/w', os.environ['HOME'] + '/x
     server, client = new(), new()
     server.bind(at); server.listen()
     assert server.getsockname() == at or not os.path.isabs(at), server.getsockname()
+    # Programs look at it, as asyncio does, and hand it to others.
+    assert os.stat(server.getsockname()).st_ino == os.stat(at).st_ino, server.getsockname()
     client.connect(at); end, _ = server.accept()
     client.sendall(b'word'); print(end.recv(9).decode(), end=' ')
     os.unlink(at)

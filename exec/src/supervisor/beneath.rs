@@ -123,7 +123,10 @@ impl Grounds {
 }
 
 /// Where the kernel says that an open file is.
-fn path_of(file: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+///
+/// # Errors
+/// `EPERM` where `/proc` is not there.
+pub(super) fn path_of(file: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     let path = readlinkat(CWD, name_of(file), Vec::new()).map_err(|_| Errno::PERM)?;
     Ok(path.into_bytes())
 }

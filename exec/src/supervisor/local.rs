@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::beneath::Grounds;
+use super::beneath::{Grounds, path_of};
 use super::target::Target;
 use crate::sys;
 
@@ -117,9 +117,10 @@ impl LocalSockets {
     ) -> Result<(), Errno> {
         let place = Place::of(target, socket)?;
         let new = stream()?;
-        if let Err(error) = self.bind_at((target, grounds), path, &new) {
+        if let Err(error) = self.bind_at((target, grounds), None, path, &new) {
             let (temporary, rest) = self.in_temporary(path).ok_or(error)?;
-            self.bind_in(temporary, rest, &new, (target, grounds)).map_err(|other| either(error, other))?;
+            self.bind_at((target, grounds), Some(temporary), rest, &new)
+                .map_err(|other| either(error, other))?;
         }
         let inode = rustix::fs::fstat(&new)?.st_ino;
         place.fill(&new, listener, call)?;
@@ -127,56 +128,41 @@ impl LocalSockets {
         Ok(())
     }
 
-    /// Binds at `path` as the caller means it.
+    /// Binds at `path` as the caller means it, or in what stands for `/tmp`.
     ///
     /// The links of `/proc` lead elsewhere in this process, and a path may change between two looks. So the directory is found
     /// first, through none of them, and has to be the run's own; and what the caller hears tells of that directory alone.
+    ///
+    /// What `getsockname(2)` tells is the path that was written, or the one from the root of a path that was relative: programs
+    /// look at it and hand it to others.
     fn bind_at(
         &self,
         (target, grounds): (&Target, &Grounds),
+        temporary: Option<BorrowedFd<'_>>,
         path: &[u8],
         new: &OwnedFd,
     ) -> Result<(), Errno> {
         let (above, name) = split(path);
-        let above = target.find(libc::AT_FDCWD, above, true, false)?;
-        if grounds.holds(&above, name)? {
-            return Err(Errno::ADDRINUSE);
-        }
-        let directory;
-        let address = if path.starts_with(b"/") {
-            SocketAddrUnix::new(path)?
-        } else {
-            directory = target.directory_of(libc::AT_FDCWD)?;
-            below(directory.as_fd(), path)?
+        let above = match temporary {
+            Some(temporary) => target.find_below(temporary, above)?,
+            None => target.find(libc::AT_FDCWD, above, true, false)?,
         };
+        let address = match temporary {
+            None if path.starts_with(b"/") => SocketAddrUnix::new(path)?,
+            _ => below(&above, name)?,
+        };
+        if grounds.holds(&above, name)? {
+            // The program that left a socket could not remove it: for that program it was in `/tmp`.
+            if temporary.is_none() || !is_left(target, grounds, &above, name) {
+                return Err(Errno::ADDRINUSE);
+            }
+            let left = address.path().ok_or(Errno::INVAL)?;
+            self.behind_walls(|| rustix::fs::unlink(&*left))?;
+        }
         self.behind_walls(|| rustix::net::bind(new, &address)).map_err(|error| match error {
             Errno::NOSPC | Errno::DQUOT | Errno::NOMEM => error,
             _ => Errno::ACCESS,
         })
-    }
-
-    /// Binds at `path` in what stands for `/tmp`. A socket at which nothing listens any more gives way: the program that left
-    /// it could not remove it, because for that program it was in `/tmp`.
-    fn bind_in(
-        &self,
-        temporary: BorrowedFd<'_>,
-        path: &[u8],
-        new: &OwnedFd,
-        (target, grounds): (&Target, &Grounds),
-    ) -> Result<(), Errno> {
-        let address = below(temporary, path)?;
-        let bind = || rustix::net::bind(new, &address);
-        let bound = self.behind_walls(bind);
-        if bound != Err(Errno::ADDRINUSE) {
-            return bound;
-        }
-        let there = grounds.socket(&target.find_below(temporary, path)?)?;
-        if connect(&stream()?, &there) != Err(Errno::CONNREFUSED) {
-            return bound;
-        }
-        let name = address.path().ok_or(Errno::INVAL)?;
-        self.behind_walls(|| rustix::fs::unlink(&*name))?;
-        self.behind_walls(bind)
     }
 
     /// The part of a path behind `/tmp`, and what stands for that.
@@ -304,11 +290,21 @@ fn connect(socket: &OwnedFd, at: &OwnedFd) -> Result<(), Errno> {
     rustix::net::connect(socket, &SocketAddrUnix::new(format!("/proc/self/fd/{}", at.as_raw_fd()))?)
 }
 
-/// The address of `path` in an open directory.
-fn below(directory: BorrowedFd<'_>, path: &[u8]) -> Result<SocketAddrUnix, Errno> {
-    let mut full = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
-    full.extend_from_slice(path);
-    SocketAddrUnix::new(full)
+/// Tells whether `name` in a directory is a socket at which nothing listens any more.
+fn is_left(target: &Target, grounds: &Grounds, above: &OwnedFd, name: &[u8]) -> bool {
+    let found = target.find_below(above.as_fd(), name).and_then(|found| grounds.socket(&found));
+    found.is_ok_and(|there| stream().and_then(|socket| connect(&socket, &there)) == Err(Errno::CONNREFUSED))
+}
+
+/// The address of `name` in an open directory: by its path, or where that is too long for an address by its descriptor.
+fn below(directory: &OwnedFd, name: &[u8]) -> Result<SocketAddrUnix, Errno> {
+    let in_directory = |mut path: Vec<u8>| {
+        path.push(b'/');
+        path.extend_from_slice(name);
+        SocketAddrUnix::new(path)
+    };
+    in_directory(path_of(directory.as_fd())?)
+        .or_else(|_| in_directory(format!("/proc/self/fd/{}", directory.as_raw_fd()).into_bytes()))
 }
 
 /// The error that says more: that of a path, or that of the same path in what stands for `/tmp`.

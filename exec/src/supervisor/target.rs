@@ -119,7 +119,7 @@ impl Target {
     ///
     /// # Errors
     /// As [`Target::descriptor`].
-    pub(super) fn directory_of(&self, from: i32) -> Result<OwnedFd, Errno> {
+    fn directory_of(&self, from: i32) -> Result<OwnedFd, Errno> {
         if from != libc::AT_FDCWD {
             return self.descriptor(from);
         }
