@@ -218,6 +218,24 @@ say('not a socket', lambda: socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0,
 }
 
 #[tokio::test]
+async fn a_temporary_directory_of_the_callers_choice_tells_nothing_of_what_is_there() {
+    for sandbox in sandboxes() {
+        let outside = sandbox.outside();
+        let script = attempts(
+            "for at in ('/tmp/secret', '/tmp/absent'): say('bind', lambda: bind(at)); say('connect', lambda: connect(at))",
+        );
+        let mut spec = sandbox.spec("python3", &["-c", &script]);
+        spec.environment.retain(|(name, _)| name != "TMPDIR");
+        spec.environment.push(("TMPDIR".to_owned(), outside.display().to_string()));
+        let result = sandbox.launcher.run(spec).await.unwrap();
+        let told: Vec<&str> = result.stdout.lines().filter(|line| line.starts_with("bind")).collect();
+        assert_eq!(told, ["bind EACCES"; 2], "{result:?}");
+        assert!(!result.stdout.contains("done"), "{result:?}");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    }
+}
+
+#[tokio::test]
 async fn a_path_that_changes_while_it_is_judged_leads_nowhere_else() {
     for sandbox in sandboxes() {
         let outside = sandbox.outside();
