@@ -52,6 +52,15 @@ pub(super) struct LocalSockets {
     waiting: Vec<Waiting>,
 }
 
+/// A call that waits for its answer, and what it is judged by.
+pub(super) struct Asked<'a> {
+    pub(super) target: &'a Target,
+    pub(super) grounds: &'a Grounds,
+    pub(super) listener: BorrowedFd<'a>,
+    /// Names the call to the kernel.
+    pub(super) call: u64,
+}
+
 /// What came of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -64,19 +73,19 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 struct Waiting {
     call: u64,
-    place: Place,
+    slot: DescriptorSlot,
     socket: OwnedFd,
     at: OwnedFd,
 }
 
-/// The place of a socket in the caller's table of descriptors.
+/// The slot of a socket in the caller's table of descriptors.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct DescriptorSlot {
     number: u32,
     flags: OFlags,
 }
 
-impl Place {
+impl DescriptorSlot {
     /// Finds the caller's socket.
     fn of(target: &Target, number: i32) -> Result<Self, Errno> {
         target.socket(number)?;
@@ -107,15 +116,9 @@ impl LocalSockets {
     ///
     /// # Errors
     /// `EACCES` where the run may make no file. Otherwise as `bind(2)`.
-    pub(super) fn bind(
-        &mut self,
-        target: &Target,
-        grounds: &Grounds,
-        path: &[u8],
-        socket: i32,
-        (listener, call): (BorrowedFd<'_>, u64),
-    ) -> Result<(), Errno> {
-        let place = Place::of(target, socket)?;
+    pub(super) fn bind(&mut self, asked: &Asked<'_>, path: &[u8], socket: i32) -> Result<(), Errno> {
+        let &Asked { target, grounds, listener, call } = asked;
+        let slot = DescriptorSlot::of(target, socket)?;
         let new = stream()?;
         if let Err(error) = self.bind_at((target, grounds), None, path, &new) {
             let (temporary, rest) = self.in_temporary(path).ok_or(error)?;
@@ -123,7 +126,7 @@ impl LocalSockets {
                 .map_err(|other| either(error, other))?;
         }
         let inode = rustix::fs::fstat(&new)?.st_ino;
-        place.fill(&new, listener, call)?;
+        slot.fill(&new, listener, call)?;
         remember(&mut self.bound, (inode, new));
         Ok(())
     }
@@ -194,15 +197,9 @@ impl LocalSockets {
     /// # Errors
     /// `EACCES` for a socket that is not beneath the run's own directories, `EAGAIN` where too many wait. Otherwise as
     /// `connect(2)`.
-    pub(super) fn connect(
-        &mut self,
-        target: &Target,
-        grounds: &Grounds,
-        path: &[u8],
-        socket: i32,
-        (listener, call): (BorrowedFd<'_>, u64),
-    ) -> Result<Outcome, Errno> {
-        let place = Place::of(target, socket)?;
+    pub(super) fn connect(&mut self, asked: &Asked<'_>, path: &[u8], socket: i32) -> Result<Outcome, Errno> {
+        let &Asked { target, grounds, listener, call } = asked;
+        let slot = DescriptorSlot::of(target, socket)?;
         let found = target.find(libc::AT_FDCWD, path, true, false).and_then(|found| grounds.socket(&found));
         let at = match (found, self.in_temporary(path)) {
             (Err(error), Some((temporary, rest))) => {
@@ -211,9 +208,9 @@ impl LocalSockets {
             }
             (found, _) => found?,
         };
-        let waiting = Waiting { call, place, socket: stream()?, at };
+        let waiting = Waiting { call, slot, socket: stream()?, at };
         match waiting.attempt(listener) {
-            Err(Errno::AGAIN) if place.waits() && self.waiting.len() < WAITING_MAX => {
+            Err(Errno::AGAIN) if slot.waits() && self.waiting.len() < WAITING_MAX => {
                 self.waiting.push(waiting);
                 Ok(Outcome::Later)
             }
@@ -266,7 +263,7 @@ impl Waiting {
     /// Connects; `EAGAIN` where the listener has no room.
     fn attempt(&self, listener: BorrowedFd<'_>) -> Result<(), Errno> {
         connect(&self.socket, &self.at)?;
-        self.place.fill(&self.socket, listener, self.call)
+        self.slot.fill(&self.socket, listener, self.call)
     }
 }
 

@@ -60,7 +60,7 @@ use rustix::thread::CapabilitySet;
 use self::beneath::Grounds;
 use self::call::{Attribute, Call, Change, Object, Peer, Receiver};
 use self::forks::Forks;
-use self::local::{LocalSockets, Outcome};
+use self::local::{Asked, LocalSockets, Outcome};
 pub(crate) use self::pair::tcp_pair;
 use self::proxy::Connector;
 pub use self::proxy::ProxyConnection;
@@ -220,7 +220,11 @@ impl Supervisor {
             }
             Address::Path(path) => {
                 let Some(local) = &mut self.local else { return Err(rustix::io::Errno::ACCESS) };
-                local.connect(&target, &self.grounds, &path, peer.socket, (listener, call))
+                local.connect(
+                    &Asked { target: &target, grounds: &self.grounds, listener, call },
+                    &path,
+                    peer.socket,
+                )
             }
             // What listens there may be a program of the host.
             Address::Abstract => Err(rustix::io::Errno::CONNREFUSED),
@@ -232,9 +236,11 @@ impl Supervisor {
         let (listener, call) = (self.listener.as_fd(), notification.id);
         let target = Target::open(listener, notification)?;
         match (target.address(peer.address, peer.length)?, &mut self.local) {
-            (Address::Path(path), Some(local)) => {
-                local.bind(&target, &self.grounds, &path, peer.socket, (listener, call))
-            }
+            (Address::Path(path), Some(local)) => local.bind(
+                &Asked { target: &target, grounds: &self.grounds, listener, call },
+                &path,
+                peer.socket,
+            ),
             _ => Err(rustix::io::Errno::ACCESS),
         }
     }
