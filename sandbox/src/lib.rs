@@ -9,6 +9,7 @@
 //! * [`registry`]: skills and agents that users publish for each other; [`offload`]: long results of tools, kept aside.
 //! * [`SandboxRouter`]: one in front of several. [`ReadOnly`], [`Limited`]: around another.
 //! * [`Place`]: a directory of a sandbox, where stores keep what is theirs.
+//! * [`wire`]: what a service and a runner say to each other.
 //! * [`SandboxPath`], [`TreePath`], [`Error`], and the options and results of the methods.
 
 mod adapters;
@@ -34,6 +35,7 @@ mod service;
 mod text;
 pub mod tools;
 mod tree_path;
+pub mod wire;
 
 pub use adapters::{Limited, Limits, ReadOnly};
 #[cfg(feature = "docker")]
