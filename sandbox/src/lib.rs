@@ -3,6 +3,7 @@
 //! * [`Sandbox`]: what every backend does; [`SandboxExt`]: short forms over it.
 //! * [`ServiceSandbox`]: a filesecbox service.
 //! * `DockerSandbox` (feature `docker`): a container for each user.
+//! * [`RemoteSandbox`]: machines that users lend, each behind a runner.
 //! * [`NoneSandbox`]: this host itself, without walls.
 //! * [`MemSandbox`]: the backend that tests compare others with.
 //! * [`tools`]: what a model calls; [`catalogue`]: the skills and agents that it is told of.
@@ -29,6 +30,7 @@ mod path;
 mod place;
 mod process;
 pub mod registry;
+mod remote;
 mod router;
 mod sandbox;
 mod service;
@@ -53,6 +55,7 @@ pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError}
 pub use place::Place;
 pub use policy::{AgentId, UserId};
 pub use process::HeadTail;
+pub use remote::{Link, Outgoing, RemoteSandbox};
 pub use router::{Backends, Choice, IsWeb, Runners, SandboxRouter};
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
 pub use service::{ServiceOptions, ServiceSandbox};

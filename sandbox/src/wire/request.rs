@@ -26,7 +26,7 @@ pub enum Request {
     Remove(Path),
     /// Remove an entry with all below it.
     RemoveAll(Path),
-    /// Open a file, to be read in pieces.
+    /// Open a file, to be read in pieces; the first comes with the answer.
     OpenRead(OpenRead),
     /// Tell the next piece of an open file.
     ReadPiece(Handle),
@@ -130,6 +130,10 @@ pub struct OpenWrite {
     /// Permission bits; those that an existing file has, or 0644, when missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub perm: Option<u32>,
+    /// The first bytes, at most [`PIECE_BYTES`](super::PIECE_BYTES).
+    pub data: Data,
+    /// Whether there are no more: then the file is put in its place at once, and the answer is `ok`.
+    pub last: bool,
 }
 
 /// The next bytes of a file that is being written.

@@ -139,6 +139,12 @@ pub struct Opened {
     /// Which of its bytes come: the first, and the one after the last.
     #[serde(default)]
     pub range: (u64, u64),
+    /// The first of them, at most [`PIECE_BYTES`](super::PIECE_BYTES).
+    #[serde(default)]
+    pub data: Data,
+    /// Whether there are no more: then the file is closed already.
+    #[serde(default)]
+    pub last: bool,
 }
 
 /// A failure.

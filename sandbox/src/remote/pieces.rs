@@ -1,0 +1,169 @@
+//! Files in pieces: for runners with [`Feature::Exact`](crate::wire::Feature::Exact).
+//!
+//! A few pieces are under way at once, so that a distant runner is not waited for once a piece; no more than those are in memory.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::FuturesOrdered;
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use super::files::{ask, info, nonsense};
+use super::link::Link;
+use crate::wire::request::{Handle, OpenRead, OpenWrite, WritePiece};
+use crate::wire::{Data, PIECE_BYTES, Request, Response};
+use crate::{
+    ByteStream, Error, ErrorKind, FILE_BYTES_MAX, FileBody, ReadOptions, Result, SandboxPath, WriteMode,
+    WriteOptions,
+};
+
+/// Pieces of one file that are under way at once.
+const PIECES_AHEAD: usize = 4;
+
+/// An open file of a runner, forgotten there when this is dropped.
+struct OpenFile {
+    link: Arc<Link>,
+    handle: u64,
+    is_over: bool,
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.link.tell(&Request::Close(Handle { handle: self.handle }));
+        }
+    }
+}
+
+/// Opens a file. Its first piece comes with the answer, so that a small file costs one round trip.
+pub(super) async fn read(link: Arc<Link>, path: &SandboxPath, options: &ReadOptions) -> Result<FileBody> {
+    let request = Request::OpenRead(OpenRead {
+        path: path.as_str().to_owned(),
+        range: options.range.as_ref().map(|range| (range.start, range.end)),
+        bytes_max: options.bytes_max,
+    });
+    let Response::Opened(opened) = ask(&link, "read_file", &request, path).await?.response else {
+        return Err(nonsense("read_file", path));
+    };
+    let file = OpenFile { link, handle: opened.handle, is_over: opened.last };
+    let told = opened.info.map(|told| info(told, path)).ok_or_else(|| nonsense("read_file", path))?;
+    let window = options.window(told.size, path)?;
+    if (window.start, window.end) != opened.range {
+        return Err(nonsense("read_file", path));
+    }
+    let state = Reading { file: Arc::new(file), left: window.end - window.start, path: path.clone() };
+    Ok(FileBody { info: told, range: window, stream: state.stream(opened.data.0, opened.last) })
+}
+
+/// A file that is being read.
+struct Reading {
+    file: Arc<OpenFile>,
+    /// Bytes that are still to come.
+    left: u64,
+    path: SandboxPath,
+}
+
+impl Reading {
+    fn stream(self, first: Bytes, is_last: bool) -> ByteStream {
+        let (file, path) = (Arc::clone(&self.file), self.path.clone());
+        let first = stream::once(async move { Ok((first, is_last)) });
+        let rest = stream::repeat_with(move || {
+            let (file, path) = (Arc::clone(&file), path.clone());
+            async move {
+                let request = Request::ReadPiece(Handle { handle: file.handle });
+                match ask(&file.link, "read_file", &request, &path).await?.response {
+                    Response::FileContent(content) => Ok((content.data.0, content.last)),
+                    _ => Err(nonsense("read_file", &path)),
+                }
+            }
+        });
+        // The first answer may be the last; then nothing more is asked for.
+        let rest = if is_last { stream::empty().boxed() } else { rest.buffered(PIECES_AHEAD).boxed() };
+        stream::try_unfold(Some((self, first.chain(rest).boxed())), |state| async move {
+            let Some((mut reading, mut pieces)) = state else { return Ok(None) };
+            let Some((piece, is_last)) = pieces.try_next().await? else { return Ok(None) };
+            let bytes = piece.len() as u64;
+            let is_whole = bytes == reading.left;
+            if bytes > reading.left || is_last != is_whole || bytes == 0 && !is_last {
+                let message =
+                    "the runner told another number of bytes than the file has: it was changed meanwhile";
+                return Err(Error::new(ErrorKind::Internal, "read_file", message).at(&reading.path));
+            }
+            reading.left -= bytes;
+            Ok(Some((piece, (!is_last).then_some((reading, pieces)))))
+        })
+        .boxed()
+    }
+}
+
+/// Writes a file. One that fits a piece costs one round trip.
+pub(super) async fn write(
+    link: Arc<Link>,
+    path: &SandboxPath,
+    mut body: ByteStream,
+    options: WriteOptions,
+) -> Result<()> {
+    let mut pieces = Pieces { waiting: BytesMut::new(), total: 0, path };
+    let (first, is_last) = pieces.next(&mut body).await?;
+    let open = Request::OpenWrite(OpenWrite {
+        path: path.as_str().to_owned(),
+        create: options.mode == WriteMode::Create,
+        perm: options.permissions,
+        data: Data(first),
+        last: is_last,
+    });
+    let handle = match ask(&link, "write_file", &open, path).await?.response {
+        Response::Ok if is_last => return Ok(()),
+        Response::Opened(opened) if !is_last => opened.handle,
+        _ => return Err(nonsense("write_file", path)),
+    };
+    let mut file = OpenFile { link, handle, is_over: false };
+    let mut under_way = FuturesOrdered::new();
+    loop {
+        let (piece, is_last) = pieces.next(&mut body).await?;
+        let link = Arc::clone(&file.link);
+        under_way.push_back(async move {
+            let request = Request::WritePiece(WritePiece { handle, data: Data(piece) });
+            taken(ask(&link, "write_file", &request, path).await?.response, path)
+        });
+        while under_way.len() >= PIECES_AHEAD || is_last && !under_way.is_empty() {
+            under_way.next().await.transpose()?;
+        }
+        if is_last {
+            break;
+        }
+    }
+    drop(under_way);
+    let finish = Request::FinishWrite(Handle { handle });
+    let finished = ask(&file.link, "write_file", &finish, path).await;
+    // An answer that did not come may have been lost after the file was put in its place: closing takes nothing back.
+    file.is_over = finished.is_ok();
+    taken(finished?.response, path)
+}
+
+fn taken(response: Response, path: &SandboxPath) -> Result<()> {
+    if response == Response::Ok { Ok(()) } else { Err(nonsense("write_file", path)) }
+}
+
+/// Cuts a caller's stream into pieces.
+struct Pieces<'a> {
+    waiting: BytesMut,
+    total: u64,
+    path: &'a SandboxPath,
+}
+
+impl Pieces<'_> {
+    /// The next piece, of [`PIECE_BYTES`] unless it is the last, and whether it is.
+    async fn next(&mut self, body: &mut ByteStream) -> Result<(Bytes, bool)> {
+        // One byte more than a piece tells that another follows.
+        while self.waiting.len() <= PIECE_BYTES {
+            let Some(came) = body.try_next().await? else { return Ok((self.waiting.split().freeze(), true)) };
+            self.total += came.len() as u64;
+            if self.total > FILE_BYTES_MAX {
+                return Err(Error::about(ErrorKind::TooLarge, "write_file", self.path));
+            }
+            self.waiting.extend_from_slice(&came);
+        }
+        Ok((self.waiting.split_to(PIECE_BYTES).freeze(), false))
+    }
+}
