@@ -28,6 +28,7 @@ use crate::ops::readiness::Readiness;
 use crate::ops::run::table::RunTable;
 use crate::ops::run::under_way::UnderWay;
 use crate::ops::run::unnamed::UnnamedRuns;
+use crate::ops::runners::Runners;
 use crate::ops::stopping::Stopping;
 use crate::ops::{snapshots, sweep};
 use crate::registry::RegistrySync;
@@ -121,8 +122,11 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     );
     let agents = agents.map_err(|source| store_error(config, source))?;
     let sessions = &config.limits.sessions;
+    let backends = Backends::new(&config.limits.runs);
+    let runners = Runners::open(&store, &backends).map_err(|source| store_error(config, source))?;
     Ok(Arc::new(Service {
-        backends: Backends::new(&config.limits.runs),
+        backends,
+        runners,
         store,
         launcher,
         host,

@@ -65,6 +65,7 @@ pub(super) async fn metrics(
         waiting,
         live_views,
         networks: service.launcher.network_count(),
+        runners: service.runners.connected(),
         free_bytes,
         trash_waiting,
         trash_failures,

@@ -23,6 +23,7 @@ mod problem;
 mod registry;
 mod request_log;
 mod request_span;
+mod runners;
 mod sandbox;
 mod skills;
 mod slow_body;
@@ -90,6 +91,11 @@ pub fn router(app: App) -> Router {
             get(users::policy::show).put(users::policy::set).delete(users::policy::unset),
         )
         .route("/v1/runs", get(users::runs::list))
+        .route("/ws/{u}", get(runners::connect::connect))
+        .route("/v1/runners/{u}", get(runners::manage::list))
+        .route("/v1/runners/{u}/{runner}", delete(runners::manage::revoke))
+        .route("/v1/runners/{u}/{runner}/choose", post(runners::manage::choose))
+        .route("/v1/runners/{u}/{runner}/cut", post(runners::manage::cut))
         .route("/v1/skills/{u}/{a}/upload", post(skills::upload::upload))
         .route("/v1/skills/{u}/{a}/list", get(skills::list::list))
         .route("/v1/skills/{u}/{a}/catalog", get(skills::catalog::catalog))

@@ -152,7 +152,7 @@ impl Problem {
         Self::new(Code::TooLarge, format!("{what} is larger than {limit} bytes")).with("limit_bytes", limit)
     }
 
-    fn busy(message: impl Into<String>, retry_after_seconds: u64) -> Self {
+    pub(super) fn busy(message: impl Into<String>, retry_after_seconds: u64) -> Self {
         Self::new(Code::Busy, message)
             .with("retry_after_seconds", retry_after_seconds)
             .with_header(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds))
@@ -215,7 +215,7 @@ impl From<Error> for Problem {
                 Self::busy(message, retry_after_seconds)
             }
             Error::Unsupported(_) => Self::new(Code::Unsupported, message),
-            Error::NoRun(_) => Self::new(Code::NotFound, message),
+            Error::NoRun(_) | Error::NoRunner(_) => Self::new(Code::NotFound, message),
             Error::NameTaken(_) | Error::NotNow(_) | Error::Removed => Self::new(Code::Conflict, message),
             Error::Gone(first) => Self::new(Code::Gone, message).with("first_seq", first),
             Error::RunFailed(_) => Self::new(Code::Disconnected, message),

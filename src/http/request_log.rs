@@ -215,6 +215,13 @@ pub(super) fn fork(user: &UserId, agent: &AgentId) {
     note(|noted| noted.to = Some(format!("sandbox/{user}/{agent}")));
 }
 
+/// Notes which machine of a user the request is about.
+pub(super) fn runner(user: &UserId, name: &str) {
+    let end = name.floor_char_boundary(PROGRAM_BYTES_MAX);
+    let name = name.get(..end).unwrap_or_default();
+    note(|noted| noted.tree = Some(format!("runners/{user}/{name}")));
+}
+
 /// Notes which snapshot the request is about.
 pub(super) fn snapshot(id: &SnapshotId) {
     note(|noted| noted.snapshot = Some(id.to_string()));

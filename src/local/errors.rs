@@ -41,7 +41,7 @@ fn kind(error: &ops::Error) -> ErrorKind {
         E::Invalid(_) | E::Id(_) | E::Scope(_) => ErrorKind::Invalid,
         E::Busy { .. } | E::Full { .. } | E::NameTaken(_) | E::NotNow(_) | E::Removed => ErrorKind::Busy,
         E::Unsupported(_) => ErrorKind::Unsupported,
-        E::NoRun(_) | E::Gone(_) => ErrorKind::NotFound,
+        E::NoRun(_) | E::NoRunner(_) | E::Gone(_) => ErrorKind::NotFound,
         E::Stopping | E::RunFailed(_) | E::Registry(_) | E::PortBroken { .. } => ErrorKind::Disconnected,
         E::PortSilent { .. } => ErrorKind::Timeout,
         E::Path(error) => of_path(error),

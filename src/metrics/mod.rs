@@ -56,6 +56,8 @@ pub struct Moment {
     pub live_views: usize,
     /// Network namespaces that are kept for users and agents.
     pub networks: usize,
+    /// Runners that are connected.
+    pub runners: usize,
     /// Bytes that the file system of the data directory has left.
     pub free_bytes: u64,
     /// Things that were thrown away and wait for another attempt to remove them.
@@ -106,6 +108,7 @@ struct Gauges {
     waiting: Gauge,
     live_views: Gauge,
     networks: Gauge,
+    runners: Gauge,
     free_bytes: Gauge,
     trash_waiting: Gauge,
     trash_failures: Counter<u64, AtomicU64>,
@@ -214,6 +217,7 @@ impl Metrics {
         registry.register("live_views", "Skills that are mounted", moment.live_views.clone());
         let networks = "Network namespaces that are kept for users and agents";
         registry.register("network_namespaces", networks, moment.networks.clone());
+        registry.register("runners", "Runners that are connected", moment.runners.clone());
         registry.register_with_unit(
             "disk_free",
             "What the file system of the data directory has left",
@@ -280,6 +284,7 @@ impl Metrics {
         self.moment.waiting.set(count(moment.waiting));
         self.moment.live_views.set(count(moment.live_views));
         self.moment.networks.set(count(moment.networks));
+        self.moment.runners.set(count(moment.runners));
         self.moment.free_bytes.set(i64::try_from(moment.free_bytes).unwrap_or(i64::MAX));
         self.moment.trash_waiting.set(count(moment.trash_waiting));
         self.moment.trash_failures.inner().store(moment.trash_failures, Ordering::Relaxed);

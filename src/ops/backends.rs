@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
-use policy::RunLimits;
+use policy::{RunLimits, UserId};
 use sandbox::Sandbox;
 use storage::WorkspaceId;
 use thiserror::Error;
@@ -27,9 +27,22 @@ pub struct Full;
 /// While there is none, asking costs one atomic load.
 pub struct Backends {
     count: AtomicUsize,
-    table: RwLock<HashMap<WorkspaceId, Arc<Backend>>>,
+    table: RwLock<Table>,
     /// How many commands run in remote workspaces at once. They take no processor here, so they have places of their own.
     pub(super) permits: Permits,
+}
+
+#[derive(Default)]
+struct Table {
+    workspaces: HashMap<WorkspaceId, Arc<Backend>>,
+    /// Of users all of whose other workspaces are remote.
+    users: HashMap<UserId, Arc<Backend>>,
+}
+
+impl Table {
+    fn len(&self) -> usize {
+        self.workspaces.len() + self.users.len()
+    }
 }
 
 impl Backends {
@@ -51,11 +64,11 @@ impl Backends {
         sandbox: Arc<dyn Sandbox>,
     ) -> Result<Option<Arc<dyn Sandbox>>, Full> {
         let mut table = self.table.write();
-        if table.len() >= BACKENDS_MAX && !table.contains_key(&id) {
+        if table.workspaces.len() >= BACKENDS_MAX && !table.workspaces.contains_key(&id) {
             return Err(Full);
         }
         let backend = Arc::new(Backend::new(id.user.clone(), sandbox));
-        let former = table.insert(id, backend);
+        let former = table.workspaces.insert(id, backend);
         self.count.store(table.len(), Ordering::Release);
         Ok(former.map(|backend| Arc::clone(backend.sandbox())))
     }
@@ -66,18 +79,39 @@ impl Backends {
     /// Requests and commands that are under way there come to their end.
     pub fn remove(&self, id: &WorkspaceId, sandbox: &Arc<dyn Sandbox>) -> bool {
         let mut table = self.table.write();
-        let is_same = table.get(id).is_some_and(|there| Arc::ptr_eq(there.sandbox(), sandbox));
+        let is_same = table.workspaces.get(id).is_some_and(|there| Arc::ptr_eq(there.sandbox(), sandbox));
         if is_same {
-            table.remove(id);
+            table.workspaces.remove(id);
             self.count.store(table.len(), Ordering::Release);
         }
         is_same
     }
 
+    /// Has `sandbox` answer for all workspaces of `user`, but for those that have a backend of their own.
+    ///
+    /// The caller bounds how many users there are.
+    pub(super) fn lend(&self, user: UserId, sandbox: Arc<dyn Sandbox>) {
+        let mut table = self.table.write();
+        let backend = Arc::new(Backend::new(user.clone(), sandbox));
+        table.users.insert(user, backend);
+        self.count.store(table.len(), Ordering::Release);
+    }
+
+    /// Gives the workspaces of `user` back to this host.
+    pub(super) fn take_back(&self, user: &UserId) {
+        let mut table = self.table.write();
+        table.users.remove(user);
+        self.count.store(table.len(), Ordering::Release);
+    }
+
     /// The backend that answers for the workspace `id`, when it is not this service's own.
     #[must_use]
     pub fn get(&self, id: &WorkspaceId) -> Option<Arc<Backend>> {
-        if self.is_empty() { None } else { self.table.read().get(id).cloned() }
+        if self.is_empty() {
+            return None;
+        }
+        let table = self.table.read();
+        table.workspaces.get(id).or_else(|| table.users.get(&id.user)).cloned()
     }
 
     /// Whether all workspaces are on this host.

@@ -41,6 +41,9 @@ pub enum Error {
     /// There is no such run, or it is no longer remembered.
     #[error("there is no run `{0}` here: it never was, or it ended too long ago")]
     NoRun(String),
+    /// The user has no such machine.
+    #[error("there is no runner `{0}` of this user: list them")]
+    NoRunner(String),
     /// The name belongs to another run.
     #[error("`exec_id` `{0}` names a run of another command: choose another name, or leave it out")]
     NameTaken(String),

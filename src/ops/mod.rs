@@ -16,6 +16,7 @@ pub mod readiness;
 pub mod registry;
 pub mod remote;
 pub mod run;
+pub mod runners;
 pub(crate) mod said;
 pub mod sandboxes;
 pub mod search;
@@ -54,6 +55,7 @@ use readiness::Readiness;
 use run::table::RunTable;
 use run::under_way::UnderWay;
 use run::unnamed::UnnamedRuns;
+use runners::Runners;
 use stopping::Stopping;
 pub use versions::FileDifference;
 
@@ -61,6 +63,8 @@ pub use versions::FileDifference;
 pub struct Service {
     /// The workspaces that another backend answers for, instead of what follows.
     pub backends: Backends,
+    /// The machines that users lend.
+    pub runners: Runners,
     /// The bytes on disk.
     pub store: Store,
     /// Starts commands.

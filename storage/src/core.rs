@@ -2,18 +2,19 @@
 
 pub(crate) mod access;
 pub(crate) mod accounts;
-pub(crate) mod agents;
+pub mod agents;
 pub(crate) mod allowances;
 pub(crate) mod copies;
 pub(crate) mod count;
 pub(crate) mod flights;
 pub(crate) mod growth;
+pub(crate) mod keyed_texts;
 pub(crate) mod listings;
 pub(crate) mod lock;
 pub(crate) mod mount_points;
 pub(crate) mod occupants;
 pub mod open;
-pub mod policies;
+pub(crate) mod runners;
 pub(crate) mod snapshot_locks;
 pub mod spool;
 pub mod store;

@@ -11,6 +11,7 @@
 //! .filesecbox/journal/{name}                records of changes that are to be done again after a crash
 //! .filesecbox/refused/{name}                what looked like a record and was not carried out, for the operator
 //! .filesecbox/policies/{agent}-{number}     what was set for single agents
+//! .filesecbox/runners/{user}-{number}       the machines that a user lends, and which of them is in use
 //! .filesecbox/stage/                        what is being built, and mount points between two runs; thrown away at start
 //! .filesecbox/trash/{bin}/{item}            what was thrown away, until it is removed
 //! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions
@@ -49,6 +50,8 @@ pub(crate) const TRASH: &str = ".filesecbox/trash";
 pub(crate) const JOURNAL: &str = ".filesecbox/journal";
 /// What was set for single agents.
 pub(crate) const POLICIES: &str = ".filesecbox/policies";
+/// The machines that users lend.
+pub(crate) const RUNNERS: &str = ".filesecbox/runners";
 /// Files that looked like records and were not carried out.
 pub(crate) const REFUSED: &str = ".filesecbox/refused";
 /// Trees that were copied for runs.
@@ -75,7 +78,7 @@ pub(crate) const KEPT: &str = ".filesecbox/kept";
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 17] = [
+pub(crate) const DIRECTORIES: [&str; 18] = [
     BASELINE,
     OVERLAYS,
     WORKSPACES,
@@ -85,6 +88,7 @@ pub(crate) const DIRECTORIES: [&str; 17] = [
     JOURNAL,
     REFUSED,
     POLICIES,
+    RUNNERS,
     ".filesecbox/versions",
     BASES,
     WORK,
@@ -103,8 +107,19 @@ pub(crate) const SALT: &str = "salt";
 pub(crate) const RECORD_KEY: &str = "journal.key";
 
 /// Those of [`DIRECTORIES`] that no command of any user id has a reason to enter.
-pub(crate) const SERVICE_ONLY: [&str; 10] =
-    [STAGE, TRASH, JOURNAL, REFUSED, POLICIES, ".filesecbox/versions", BASES, VIEWS, KEPT, SANDBOXES];
+pub(crate) const SERVICE_ONLY: [&str; 11] = [
+    STAGE,
+    TRASH,
+    JOURNAL,
+    REFUSED,
+    POLICIES,
+    RUNNERS,
+    ".filesecbox/versions",
+    BASES,
+    VIEWS,
+    KEPT,
+    SANDBOXES,
+];
 
 fn place(parts: &[&str]) -> Result<RelPath> {
     // Ids are single segments of at most 128 bytes, so the joined path keeps every rule of `RelPath`.

@@ -27,9 +27,9 @@ pub mod stat;
 pub mod version;
 pub mod workspaces;
 
+pub use core::agents::AgentPolicies;
 pub use core::allowances::Allowance;
 pub use core::open::Recovery;
-pub use core::policies::AgentPolicies;
 pub use core::spool::{self, Spool};
 pub use core::store::{Options, Store};
 pub use core::usage::{Ceiling, Flight};

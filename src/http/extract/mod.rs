@@ -7,6 +7,7 @@ mod place;
 mod query;
 mod remote;
 mod run;
+mod runner;
 mod sandbox;
 mod skills;
 mod snapshot;
@@ -17,6 +18,7 @@ pub(super) use self::caller::{Governor, Issuer, Known, Observer, Rebuilder, Some
 pub(super) use self::place::{Above, Place, dir_of};
 pub(super) use self::query::{NoParams, Params, word};
 pub(super) use self::run::NamedRun;
+pub(super) use self::runner::{NamedUser, RunnerRequest};
 pub(super) use self::sandbox::{SandboxRequest, SandboxesRequest};
 pub(super) use self::skills::SkillsRequest;
 pub(super) use self::snapshot::SnapshotRequest;

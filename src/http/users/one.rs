@@ -68,6 +68,6 @@ pub(in crate::http) async fn one(State(app): State<App>, request: SandboxesReque
 }
 
 /// The user that the path names.
-pub(super) fn named(request: SandboxesRequest) -> Result<UserId, Problem> {
+pub(in crate::http) fn named(request: SandboxesRequest) -> Result<UserId, Problem> {
     request.user.ok_or_else(|| Problem::invalid("the path names no user"))
 }

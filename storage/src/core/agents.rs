@@ -1,11 +1,10 @@
 //! Agents: those with which a user has anything, and what was set for each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 
 use policy::{AgentId, RelPath, UserId};
 
-use crate::core::policies::AgentPolicies;
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
@@ -17,6 +16,17 @@ const PLACES: [&str; 5] =
     [layout::OVERLAYS, layout::WORKSPACES, layout::HOMES, layout::KEPT, layout::SANDBOXES];
 /// Names that one list has room for.
 pub(crate) const LISTED_MAX: usize = 1_000_000;
+/// Agents that have a policy of their own at once.
+pub(crate) const AGENT_POLICIES_MAX: usize = 1000;
+
+/// The policies that were read at a start.
+#[derive(Debug, Default)]
+pub struct AgentPolicies {
+    /// The text of each agent.
+    pub texts: HashMap<AgentId, String>,
+    /// Files among the records that nothing proves to be the service's own; they are kept aside.
+    pub refused: usize,
+}
 
 impl Store {
     /// The agents with which a user has anything.
@@ -42,7 +52,10 @@ impl Store {
     /// # Errors
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn agent_policies(&self) -> Result<AgentPolicies> {
-        self.inner.policies.read()
+        let kept = self.inner.policies.read()?;
+        let texts =
+            kept.texts.into_iter().filter_map(|(agent, text)| Some((AgentId::parse(&agent).ok()?, text)));
+        Ok(AgentPolicies { texts: texts.collect(), refused: kept.refused })
     }
 
     /// Keeps what was set for an agent, or forgets it. After this it is on the disk.
@@ -54,7 +67,7 @@ impl Store {
         if text.is_some() {
             self.admit_space()?;
         }
-        self.inner.policies.keep(agent, text)
+        self.inner.policies.keep(agent.as_str(), text)
     }
 
     pub(crate) fn places(&self) -> Result<Vec<Dir>> {

@@ -11,13 +11,15 @@ use policy::{RelPath, TreeId};
 use rustix::fs::FlockOperation;
 
 use crate::core::accounts::Accounts;
+use crate::core::agents::AGENT_POLICIES_MAX;
 use crate::core::allowances::Allowances;
 use crate::core::flights::Flights;
+use crate::core::keyed_texts::KeyedTexts;
 use crate::core::listings::Listings;
 use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
-use crate::core::policies::Policies;
+use crate::core::runners::RUNNER_LISTS_MAX;
 use crate::core::snapshot_locks::SnapshotLocks;
 use crate::core::store::{Inner, Options, Store};
 use crate::core::uptime::Uptime;
@@ -86,11 +88,14 @@ impl Store {
         let closing = Closing(trash.clone());
         let key: record::Key = secret(&own, layout::RECORD_KEY)?;
         let records = Records::new(open(layout::JOURNAL)?, open(layout::REFUSED)?, key, options.durability);
-        // Another key, so that no record of a change is one of a policy under any name.
-        let of_policies = *blake3::keyed_hash(&key, layout::POLICIES.as_bytes()).as_bytes();
-        let refused = open(layout::REFUSED)?;
-        let policies = Records::new(open(layout::POLICIES)?, refused, of_policies, options.durability);
-        let policies = Policies::new(policies);
+        // Each kind has a key of its own, so that no record of one kind is one of another under any name.
+        let kept = |place: &str, what, keys_max| {
+            let own = *blake3::keyed_hash(&key, place.as_bytes()).as_bytes();
+            let records = Records::new(open(place)?, open(layout::REFUSED)?, own, options.durability);
+            Ok::<_, Error>(KeyedTexts::new(records, what, keys_max))
+        };
+        let policies = kept(layout::POLICIES, "the policy of an agent", AGENT_POLICIES_MAX)?;
+        let runners = kept(layout::RUNNERS, "the list of a user's runners", RUNNER_LISTS_MAX)?;
         let stage = Stage::new(open(layout::STAGE)?, names, trash, records, projects, options.durability);
         let views = open(layout::VIEWS)?;
         let uppers = workplace::wait_for_former(&views)?;
@@ -145,6 +150,7 @@ impl Store {
                 accounts,
                 allowances: Allowances::default(),
                 policies,
+                runners,
                 flights: Flights::default(),
                 salt,
                 occupants: Occupants::default(),

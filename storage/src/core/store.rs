@@ -15,11 +15,11 @@ use crate::core::accounts::Accounts;
 use crate::core::allowances::Allowances;
 use crate::core::copies::Copies;
 use crate::core::flights::Flights;
+use crate::core::keyed_texts::KeyedTexts;
 use crate::core::listings::Listings;
 use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
-use crate::core::policies::Policies;
 use crate::core::snapshot_locks::SnapshotLocks;
 use crate::core::uptime::Uptime;
 use crate::core::uses::Uses;
@@ -103,7 +103,9 @@ pub(crate) struct Inner {
     /// What the trees of single agents may take.
     pub(crate) allowances: Allowances,
     /// What was set for single agents.
-    pub(crate) policies: Policies,
+    pub(crate) policies: KeyedTexts,
+    /// The machines that users lend.
+    pub(crate) runners: KeyedTexts,
     /// The bytes of each user in flight.
     pub(crate) flights: Flights,
     /// Who is in which sandbox.

@@ -1,0 +1,73 @@
+//! `GET /v1/runners/{u}`, `POST /v1/runners/{u}/{runner}/choose` and `/cut`, `DELETE /v1/runners/{u}/{runner}`
+
+use axum::extract::State;
+use serde::Serialize;
+
+use crate::http::App;
+use crate::http::answer::{Answer, success};
+use crate::http::extract::{NoParams, RunnerRequest, SandboxesRequest};
+use crate::http::time::rfc3339;
+use crate::http::users::one::named;
+use crate::ops::runners::Machine;
+
+/// A machine of a user.
+#[derive(Serialize)]
+struct Facts {
+    name: String,
+    /// Whether it answers for the user's workspaces.
+    active: bool,
+    connected: bool,
+    /// The rest is null while it is not connected.
+    since: Option<String>,
+    workspace: Option<String>,
+    isolation: Option<String>,
+    exact: Option<bool>,
+}
+
+impl From<Machine> for Facts {
+    fn from(machine: Machine) -> Self {
+        let there = machine.connection;
+        let since = there.as_ref().and_then(|there| there.since.duration_since(std::time::UNIX_EPOCH).ok());
+        Self {
+            name: machine.name,
+            active: machine.is_active,
+            connected: there.is_some(),
+            since: since.and_then(|since| i128::try_from(since.as_nanos()).ok()).map(rfc3339),
+            workspace: there.as_ref().map(|there| there.workspace.clone()),
+            isolation: there.as_ref().map(|there| there.isolation.clone()),
+            exact: there.as_ref().map(|there| there.is_exact),
+        }
+    }
+}
+
+pub(in crate::http) async fn list(State(app): State<App>, request: SandboxesRequest, _: NoParams) -> Answer {
+    let user = named(request)?;
+    success(app.service.runners.of(&user).into_iter().map(Facts::from).collect::<Vec<_>>())
+}
+
+pub(in crate::http) async fn choose(
+    State(app): State<App>,
+    RunnerRequest { user, runner }: RunnerRequest,
+    _: NoParams,
+) -> Answer {
+    app.service.choose_runner(&user, &runner).await?;
+    success(format!("The runner '{runner}' answers for the workspaces of '{user}'"))
+}
+
+pub(in crate::http) async fn cut(
+    State(app): State<App>,
+    RunnerRequest { user, runner }: RunnerRequest,
+    _: NoParams,
+) -> Answer {
+    app.service.cut_runner(&user, &runner)?;
+    success(format!("The connection of the runner '{runner}' is cut: it may come back"))
+}
+
+pub(in crate::http) async fn revoke(
+    State(app): State<App>,
+    RunnerRequest { user, runner }: RunnerRequest,
+    _: NoParams,
+) -> Answer {
+    app.service.revoke_runner(&user, &runner).await?;
+    success(format!("The runner '{runner}' of '{user}' is revoked: none registers with its token any more"))
+}

@@ -1,0 +1,379 @@
+//! [`Runners`]: the machines that users lend, and which of them answers for a user's workspaces.
+//!
+//! A machine is known by its name from its first registration until it is revoked, across restarts of the service. While a user has
+//! one, the user's workspaces are there: when the machine is away, requests fail with `disconnected`, and nothing is done here instead.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use policy::UserId;
+use sandbox::wire::{Feature, Register, Registered};
+use sandbox::{Link, Outgoing, RemoteSandbox, Sandbox};
+use serde::{Deserialize, Serialize};
+use storage::Store;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::Service;
+use super::admission::{Job, Weight};
+use super::backends::Backends;
+use super::error::{Error, Result};
+
+/// Machines of one user.
+pub const PER_USER_MAX: usize = 8;
+/// Connections that have not registered yet.
+const STRANGERS_MAX: usize = 16;
+/// The longest name of a machine, in bytes.
+const NAME_BYTES: usize = 64;
+/// The name of a machine that tells none.
+const UNNAMED: &str = "default";
+/// Tokens of one user that are refused: the oldest counts no longer when there are more.
+const REFUSED_MAX: usize = 64;
+
+/// The machines of all users.
+pub struct Runners {
+    sandbox: Arc<RemoteSandbox>,
+    users: Mutex<HashMap<UserId, OfUser>>,
+    strangers: Arc<Semaphore>,
+    /// Held while what is known of a user changes: what is kept and what is in force are one.
+    changing: tokio::sync::Mutex<()>,
+}
+
+/// What is kept of a user's machines for the next start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Kept {
+    /// The machine that answers.
+    active: String,
+    /// Each machine, and what the token is called with which it registered last.
+    names: BTreeMap<String, String>,
+    /// Tokens with which none registers any more, the oldest first.
+    refused: Vec<String>,
+}
+
+#[derive(Default)]
+struct OfUser {
+    kept: Kept,
+    connected: BTreeMap<String, Connected>,
+}
+
+struct Connected {
+    link: Arc<Link>,
+    since: SystemTime,
+    isolation: String,
+    cut: CancellationToken,
+}
+
+/// A machine that has registered.
+pub struct Registration {
+    /// The connection.
+    pub link: Arc<Link>,
+    /// Frames to be sent on it.
+    pub outgoing: mpsc::Receiver<Outgoing>,
+    /// Set when the connection is to end.
+    pub cut: CancellationToken,
+    /// The answer to the runner.
+    pub answer: Registered,
+    user: UserId,
+    name: String,
+}
+
+impl Registration {
+    /// The name of the machine.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// Why a machine does not register.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unregistered {
+    /// The registration makes no sense: the sentence for the runner.
+    Invalid(String),
+    /// An administrator has revoked the token for runners.
+    Revoked,
+    /// The user has [`PER_USER_MAX`] machines, or too many users have some.
+    Full,
+    /// It could not be written down.
+    Failed,
+}
+
+/// A machine, as its user sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// Whether it answers for the user's workspaces.
+    pub is_active: bool,
+    /// The connection, where there is one.
+    pub connection: Option<Connection>,
+}
+
+/// A connection, as the user of the machine sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Since when.
+    pub since: SystemTime,
+    /// The directory on the machine.
+    pub workspace: String,
+    /// What holds commands there, as the runner says.
+    pub isolation: String,
+    /// Whether it has more than founding runners.
+    pub is_exact: bool,
+}
+
+impl Runners {
+    /// The machines that `store` has kept; none is connected yet.
+    ///
+    /// # Errors
+    /// Those of [`Store::runner_lists`].
+    pub fn open(store: &Store, backends: &Backends) -> storage::Result<Self> {
+        let runners = Self {
+            sandbox: Arc::new(RemoteSandbox::new()),
+            users: Mutex::default(),
+            strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
+            changing: tokio::sync::Mutex::default(),
+        };
+        for (user, text) in store.runner_lists()? {
+            match serde_json::from_str::<Kept>(&text) {
+                Ok(kept) => {
+                    if !kept.names.is_empty() {
+                        backends.lend(user.clone(), runners.sandbox());
+                    }
+                    runners.users.lock().insert(user, OfUser { kept, connected: BTreeMap::new() });
+                }
+                // Written by another version.
+                Err(error) => tracing::error!(
+                    %user, %error,
+                    "the list of a user's runners cannot be read: the user's workspaces are this service's"
+                ),
+            }
+        }
+        Ok(runners)
+    }
+
+    fn sandbox(&self) -> Arc<dyn Sandbox> {
+        Arc::clone(&self.sandbox) as Arc<dyn Sandbox>
+    }
+
+    /// A place for a connection that has not registered yet; `None` when all are taken.
+    #[must_use]
+    pub fn stranger(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.strangers).try_acquire_owned().ok()
+    }
+
+    /// How many machines are connected.
+    #[must_use]
+    pub fn connected(&self) -> usize {
+        self.users.lock().values().map(|of| of.connected.len()).sum()
+    }
+
+    /// The machines of `user`, sorted by name.
+    #[must_use]
+    pub fn of(&self, user: &UserId) -> Vec<Machine> {
+        let users = self.users.lock();
+        let Some(of) = users.get(user) else { return Vec::new() };
+        let machine = |name: &String| Machine {
+            name: name.clone(),
+            is_active: of.kept.active == *name,
+            connection: of.connected.get(name).map(|there| Connection {
+                since: there.since,
+                workspace: there.link.workspace().to_string(),
+                isolation: there.isolation.clone(),
+                is_exact: there.link.is_exact(),
+            }),
+        };
+        of.kept.names.keys().map(machine).collect()
+    }
+
+    fn kept(&self, user: &UserId) -> Kept {
+        self.users.lock().get(user).map(|of| of.kept.clone()).unwrap_or_default()
+    }
+}
+
+impl Service {
+    /// Takes a machine of `user` that registers with the token called `token`. One of the same name gives way to it, with all
+    /// requests that wait there.
+    ///
+    /// # Errors
+    /// [`Unregistered`].
+    pub async fn register_runner(
+        self: &Arc<Self>,
+        user: &UserId,
+        register: &Register,
+        token: &str,
+    ) -> Result<Registration, Unregistered> {
+        let name = match register.name.as_str() {
+            "" => UNNAMED,
+            name => name,
+        };
+        if name.len() > NAME_BYTES || !name.chars().all(|one| one.is_alphanumeric() || "-_.".contains(one)) {
+            let message = format!("`name` has at most {NAME_BYTES} bytes of letters, digits and `-_.`");
+            return Err(Unregistered::Invalid(message));
+        }
+        let features: Vec<Feature> =
+            register.features.iter().copied().filter(|feature| *feature == Feature::Exact).collect();
+        let (link, outgoing) = Link::new(user.clone(), register, &features).map_err(Unregistered::Invalid)?;
+        let isolation = register.isolation.chars().filter(|one| !one.is_control()).take(NAME_BYTES).collect();
+        let cut = CancellationToken::new();
+        let connected =
+            Connected { link: Arc::clone(&link), since: SystemTime::now(), isolation, cut: cut.clone() };
+        let runners = &self.runners;
+        let _changing = runners.changing.lock().await;
+        let before = runners.kept(user);
+        if before.refused.iter().any(|refused| refused == token) {
+            return Err(Unregistered::Revoked);
+        }
+        let mut kept = before.clone();
+        kept.names.insert(name.to_owned(), token.to_owned());
+        if kept.names.len() > PER_USER_MAX {
+            return Err(Unregistered::Full);
+        }
+        if !kept.names.contains_key(&kept.active) {
+            name.clone_into(&mut kept.active);
+        }
+        if kept != before {
+            self.keep_runners(user, &kept).await.map_err(|error| match error {
+                Error::Storage(storage::Error::TooManyEntries(_)) => Unregistered::Full,
+                error => {
+                    tracing::warn!(%user, %error, "a runner could not register: the list of the user's runners was not written");
+                    Unregistered::Failed
+                }
+            })?;
+        }
+        let is_active = kept.active == name;
+        let former = {
+            let mut users = runners.users.lock();
+            let of = users.entry(user.clone()).or_default();
+            of.kept = kept;
+            of.connected.insert(name.to_owned(), connected)
+        };
+        if let Some(former) = former {
+            former.link.end();
+            former.cut.cancel();
+        }
+        if is_active {
+            runners.sandbox.attach(Arc::clone(&link));
+            // What the backend knew of the machine before, such as its workspace, may be another by now.
+            self.backends.lend(user.clone(), runners.sandbox());
+        }
+        let answer = Registered::new(features);
+        Ok(Registration { link, outgoing, cut, answer, user: user.clone(), name: name.to_owned() })
+    }
+
+    /// Notes that the connection of a machine has ended. One that took its place by now stays.
+    pub fn runner_left(&self, registration: &Registration) {
+        registration.link.end();
+        self.runners.sandbox.detach(&registration.link);
+        let mut users = self.runners.users.lock();
+        let Some(of) = users.get_mut(&registration.user) else { return };
+        if of
+            .connected
+            .get(&registration.name)
+            .is_some_and(|there| Arc::ptr_eq(&there.link, &registration.link))
+        {
+            of.connected.remove(&registration.name);
+        }
+    }
+
+    /// Has the machine `name` answer for the workspaces of `user`.
+    ///
+    /// # Errors
+    /// [`Error::NoRunner`]; those of writing it down.
+    pub async fn choose_runner(self: &Arc<Self>, user: &UserId, name: &str) -> Result<()> {
+        let runners = &self.runners;
+        let _changing = runners.changing.lock().await;
+        let mut kept = runners.kept(user);
+        if !kept.names.contains_key(name) {
+            return Err(Error::NoRunner(name.to_owned()));
+        }
+        if kept.active == name {
+            return Ok(());
+        }
+        name.clone_into(&mut kept.active);
+        self.keep_runners(user, &kept).await?;
+        let former = {
+            let mut users = runners.users.lock();
+            let of = users.entry(user.clone()).or_default();
+            let former = of.connected.get(&of.kept.active).map(|there| Arc::clone(&there.link));
+            of.kept = kept;
+            // Under the lock, so that a connection that ends now is not attached afterwards.
+            if let Some(former) = &former {
+                runners.sandbox.detach(former);
+            }
+            if let Some(there) = of.connected.get(name) {
+                runners.sandbox.attach(Arc::clone(&there.link));
+            }
+            former
+        };
+        drop(former);
+        self.backends.lend(user.clone(), runners.sandbox());
+        Ok(())
+    }
+
+    /// Ends the connection of a machine, which may come back.
+    ///
+    /// # Errors
+    /// [`Error::NoRunner`].
+    pub fn cut_runner(&self, user: &UserId, name: &str) -> Result<()> {
+        let users = self.runners.users.lock();
+        let of = users.get(user).filter(|of| of.kept.names.contains_key(name));
+        let of = of.ok_or_else(|| Error::NoRunner(name.to_owned()))?;
+        if let Some(there) = of.connected.get(name) {
+            there.link.end();
+            there.cut.cancel();
+        }
+        Ok(())
+    }
+
+    /// Forgets a machine and ends its connection; no machine of the user registers with its token any more. When it was the last,
+    /// the user's workspaces are this service's own again.
+    ///
+    /// # Errors
+    /// [`Error::NoRunner`]; those of writing it down.
+    pub async fn revoke_runner(self: &Arc<Self>, user: &UserId, name: &str) -> Result<()> {
+        let runners = &self.runners;
+        let _changing = runners.changing.lock().await;
+        let mut kept = runners.kept(user);
+        let Some(token) = kept.names.remove(name) else { return Err(Error::NoRunner(name.to_owned())) };
+        kept.refused.retain(|refused| *refused != token);
+        kept.refused.push(token);
+        let surplus = kept.refused.len().saturating_sub(REFUSED_MAX);
+        kept.refused.drain(..surplus);
+        if kept.active == name {
+            kept.active = kept.names.keys().next().cloned().unwrap_or_default();
+        }
+        self.keep_runners(user, &kept).await?;
+        let is_last = kept.names.is_empty();
+        {
+            let mut users = runners.users.lock();
+            let of = users.entry(user.clone()).or_default();
+            if let Some(there) = of.connected.remove(name) {
+                runners.sandbox.detach(&there.link);
+                there.link.end();
+                there.cut.cancel();
+            }
+            if let Some(next) = of.connected.get(&kept.active) {
+                runners.sandbox.attach(Arc::clone(&next.link));
+            }
+            of.kept = kept;
+        }
+        if is_last {
+            self.backends.take_back(user);
+        } else {
+            self.backends.lend(user.clone(), runners.sandbox());
+        }
+        Ok(())
+    }
+
+    /// Writes down what is known of a user's machines.
+    async fn keep_runners(self: &Arc<Self>, user: &UserId, kept: &Kept) -> Result<()> {
+        let text = serde_json::to_string(kept).map_err(|_| Error::Panicked)?;
+        let (store, user) = (self.store.clone(), user.clone());
+        let job = Job::about(Some(&user), Weight::Light).going_on();
+        self.work(job, move || Ok(store.keep_runner_list(&user, Some(&text))?)).await
+    }
+}
