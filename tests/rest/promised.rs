@@ -41,6 +41,7 @@ fn operations() -> Vec<(String, String, &'static Value)> {
             ("{s}", "s"),
             ("{exec_id}", "e"),
             ("{snapshot}", "019ab1c2d3e45f607182"),
+            ("{runner}", "laptop"),
             ("{path}", "f"),
         ];
         names.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value))

@@ -66,6 +66,9 @@ const ISSUE: Needs = [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [Denied; 3], 
 /// All agents of one user.
 const OF_USER: Needs =
     [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [Denied, Denied, Nothing], [Denied; 3]];
+/// All agents of one user; a token may come later.
+const OF_USER_OR_NO_TOKEN: Needs =
+    [[It; 3], [It; 3], [It; 3], [Denied; 3], [It, It, Nothing], [Denied, Denied, Nothing], [Denied; 3]];
 /// The tree of the path, and the workspace of `u` with `a`.
 const FORK: Needs = CHANGE;
 /// A list of what the caller may see, which the path does not say.
@@ -92,6 +95,11 @@ const ROWS: &[Row] = &[
     Row("GET /v1/users/{u}", "", "", 200, OF_USER),
     Row("GET /v1/agents", "", "", 200, ANY_BUT_MONITOR),
     Row("GET /v1/runs", "", "", 200, ANY_BUT_MONITOR),
+    Row("GET /v1/runners/{u}", "", "", 200, OF_USER),
+    Row("POST /v1/runners/{u}/{runner}/choose", "", "", 404, OF_USER),
+    Row("POST /v1/runners/{u}/{runner}/cut", "", "", 404, OF_USER),
+    Row("DELETE /v1/runners/{u}/{runner}", "", "", 404, OF_USER),
+    Row("GET /ws/{u}", "", "", 400, OF_USER_OR_NO_TOKEN),
     Row("GET /v1/agents/{a}/policy", "", "", 200, ADMIN),
     Row("PUT /v1/agents/{a}/policy", "", "{}", 200, ADMIN),
     Row("DELETE /v1/agents/{a}/policy", "", "", 200, ADMIN),
@@ -260,6 +268,7 @@ fn targets(path: &str, user: &str, agent: &str, rest: &str) -> Vec<String> {
             .replace("{s}", "s")
             .replace("{exec_id}", "none")
             .replace("{snapshot}", SNAPSHOT)
+            .replace("{runner}", "none")
             .replace("{port}", "none")
             .replace("{token}", "none")
     };

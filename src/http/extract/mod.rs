@@ -18,7 +18,7 @@ pub(super) use self::caller::{Governor, Issuer, Known, Observer, Rebuilder, Some
 pub(super) use self::place::{Above, Place, dir_of};
 pub(super) use self::query::{NoParams, Params, word};
 pub(super) use self::run::NamedRun;
-pub(super) use self::runner::{NamedUser, RunnerRequest};
+pub(super) use self::runner::{LendingUser, RunnerRequest};
 pub(super) use self::sandbox::{SandboxRequest, SandboxesRequest};
 pub(super) use self::skills::SkillsRequest;
 pub(super) use self::snapshot::SnapshotRequest;

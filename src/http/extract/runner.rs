@@ -4,22 +4,32 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use policy::UserId;
 
-use super::caller::{admitted, caller};
+use super::caller::{admitted, bearer, caller};
 use super::names::named;
 use crate::access::Action;
 use crate::http::problem::Problem;
 use crate::http::{App, request_log};
 
-/// The user that the path names, before it is known who asks: a runner brings its token in the first frame.
-pub(in crate::http) struct NamedUser(pub(in crate::http) UserId);
+/// The user whose machine is to be connected. A runner may bring its token in the first frame alone; one that it brings in the head
+/// has to count.
+pub(in crate::http) struct LendingUser(pub(in crate::http) UserId);
 
-impl FromRequestParts<App> for NamedUser {
+impl FromRequestParts<App> for LendingUser {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let (user, ..) = named(parts, app).await?;
-        user.map(Self).ok_or_else(|| Problem::invalid("the path names no user"))
+        let user = user_of(parts, app).await?;
+        request_log::user(&user);
+        if bearer(&parts.headers).is_some() {
+            caller(&app.access, &parts.headers)?.role.may(Action::OfUser(&user))?;
+        }
+        Ok(Self(user))
     }
+}
+
+async fn user_of(parts: &mut Parts, app: &App) -> Result<UserId, Problem> {
+    let (user, ..) = named(parts, app).await?;
+    user.ok_or_else(|| Problem::invalid("the path names no user"))
 }
 
 /// A change of one machine of a user, by a caller who may use all that the user has.
@@ -34,7 +44,7 @@ impl FromRequestParts<App> for RunnerRequest {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let caller = caller(&app.access, &parts.headers)?;
-        let NamedUser(user) = NamedUser::from_request_parts(parts, app).await?;
+        let user = user_of(parts, app).await?;
         request_log::user(&user);
         caller.role.may(Action::OfUser(&user))?;
         let params = RawPathParams::from_request_parts(parts, app).await;

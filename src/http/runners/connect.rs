@@ -21,9 +21,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::access::{Action, Caller};
 use crate::audit::record::now;
 use crate::audit::{Account, Effect, Entry};
-use crate::http::extract::{NamedUser, NoParams};
+use crate::http::App;
+use crate::http::extract::{LendingUser, NoParams};
 use crate::http::problem::Problem;
-use crate::http::{App, request_log};
 use crate::ops::runners::{Registration, Unregistered};
 
 /// How long a connection may take to register.
@@ -38,7 +38,7 @@ type Sink = SplitSink<WebSocket, Message>;
 
 pub(in crate::http) async fn connect(
     State(app): State<App>,
-    NamedUser(user): NamedUser,
+    LendingUser(user): LendingUser,
     _: NoParams,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
@@ -49,7 +49,6 @@ pub(in crate::http) async fn connect(
         .runners
         .stranger()
         .ok_or_else(|| Problem::busy("too many runners are registering: wait for one of them", 1))?;
-    request_log::user(&user);
     let upgrade = upgrade.max_message_size(FRAME_BYTES_MAX).max_frame_size(FRAME_BYTES_MAX);
     Ok(upgrade.on_upgrade(move |socket| async move { serve(app, user, socket, stranger).await }))
 }
