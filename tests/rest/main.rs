@@ -27,6 +27,7 @@ mod registry;
 mod roles;
 #[path = "../documents/routes.rs"]
 mod routes;
+mod runners;
 mod seeing;
 mod slow;
 mod support;
