@@ -27,7 +27,6 @@ mod registry;
 mod roles;
 #[path = "../documents/routes.rs"]
 mod routes;
-mod runners;
 mod seeing;
 mod slow;
 mod support;

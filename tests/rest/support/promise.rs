@@ -15,8 +15,9 @@ const NAME: &str = "urn:promise";
 /// What is said of all that is left out where another backend answers.
 const ABSENT_REMOTELY: &str = "of a workspace that is elsewhere";
 
-/// Whether some workspaces are elsewhere, which one suite is about. In all others nothing is left out for that.
-const SOME_ARE_REMOTE: bool = is_same(env!("CARGO_CRATE_NAME"), "remote");
+/// Whether some workspaces are elsewhere, which two suites are about. In all others nothing is left out for that.
+const SOME_ARE_REMOTE: bool =
+    is_same(env!("CARGO_CRATE_NAME"), "remote") || is_same(env!("CARGO_CRATE_NAME"), "runners");
 
 /// The document with what is worked out of it.
 pub(crate) struct Promise {
