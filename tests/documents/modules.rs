@@ -12,7 +12,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemUse, UseTree};
 
 /// The crates; `service` is the one at the root of the workspace.
-const CRATES: &[&str] = &["policy", "storage", "exec", "egress", "sandbox", "service", "bench"];
+const CRATES: &[&str] = &["policy", "storage", "exec", "egress", "sandbox", "runner", "service", "bench"];
 
 /// The floors of a crate, the highest first. The modules of one floor do not know each other.
 type Floors = &'static [&'static [&'static str]];

@@ -9,7 +9,8 @@ use crate::read;
 const DOCUMENTS: [&str; 4] =
     ["docs/ARCHITECTURE.md", "docs/GLOSSARY.md", "docs/SECURITY.md", "CONTRIBUTING.md"];
 /// Where source lies.
-const ROOTS: [&str; 8] = ["src", "policy", "storage", "exec", "egress", "sandbox", "bench", "tests"];
+const ROOTS: [&str; 9] =
+    ["src", "policy", "storage", "exec", "egress", "sandbox", "runner", "bench", "tests"];
 
 /// The paths of all source files, from the root of the workspace.
 fn sources() -> BTreeSet<String> {

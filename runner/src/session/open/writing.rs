@@ -1,0 +1,124 @@
+//! Files that are written in pieces. Nothing is seen of one before it is finished.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use sandbox::wire::request::OpenWrite;
+use sandbox::wire::response::{Failed, Opened};
+use sandbox::wire::{PIECE_BYTES, Response};
+use sandbox::{ByteStream, Error, ErrorKind, Result as SandboxResult, SandboxPath, WriteMode, WriteOptions};
+use tokio::sync::mpsc;
+
+use super::{Ask, Machine, OpenFiles, Requests, begin, invalid};
+use crate::session::files::{done, once};
+
+const BITS: u32 = 0o777;
+
+/// What the backend is fed with. A stream that ends without [`Fed::End`] fails, so that the file is not put in its place.
+enum Fed {
+    Piece(Bytes),
+    End,
+}
+
+/// Begins to write a file; one that is whole already is written at once.
+pub(super) async fn open(
+    files: &OpenFiles,
+    machine: &Arc<Machine>,
+    asked: OpenWrite,
+    id: Option<&str>,
+) -> Result<Option<Response>, Failed> {
+    let path = machine.path(&asked.path)?;
+    let mode = if asked.create { WriteMode::Create } else { WriteMode::Replace };
+    let options = WriteOptions { mode, permissions: asked.perm.map(|bits| bits & BITS) };
+    let first = asked.data.0;
+    if first.len() > PIECE_BYTES {
+        return Err(invalid(&format!("a piece has at most {PIECE_BYTES} bytes")));
+    }
+    if asked.last {
+        let written = machine.sandbox.write_file(&machine.user, &path, once(first), options).await;
+        return done(written).map(Some);
+    }
+    let room = files.room()?;
+    let Some(room_out) = machine.answers.room().await else { return Ok(None) };
+    let requests = files.enter(room)?;
+    let opened =
+        Opened { handle: requests.handle, info: None, range: (0, 0), data: Default::default(), last: false };
+    let task = serve(Arc::clone(machine), requests, path, options, first);
+    begin(files, room_out, id, &Response::Opened(opened), task);
+    Ok(None)
+}
+
+async fn serve(
+    machine: Arc<Machine>,
+    mut requests: Requests,
+    path: SandboxPath,
+    options: WriteOptions,
+    first: Bytes,
+) {
+    let (feed, fed) = mpsc::channel(1);
+    let _there_is_room = feed.try_send(Fed::Piece(first));
+    {
+        let mut write = pin!(machine.sandbox.write_file(&machine.user, &path, body(fed), options));
+        let mut ended = None::<Result<(), Failed>>;
+        loop {
+            let next = tokio::select! {
+                written = &mut write, if ended.is_none() => {
+                    ended = Some(written.map_err(|error| Failed::of(&error)));
+                    continue;
+                }
+                next = requests.next() => next,
+            };
+            let Some((ask, slot)) = next else { break };
+            let is_spoiled = requests.is_spoiled.load(Ordering::Acquire);
+            let is_last = matches!(ask, Ask::Finish);
+            let message = match ask {
+                Ask::Read => Err(invalid("the file is open for writing")),
+                _ if is_spoiled => {
+                    Err(Failed::new(ErrorKind::Internal, "a piece of the file was refused: write it again"))
+                }
+                Ask::Write(bytes) => Ok(Fed::Piece(bytes)),
+                Ask::Finish => Ok(Fed::End),
+            };
+            let outcome = match message {
+                Err(failed) => Err(failed),
+                Ok(message) => {
+                    if ended.is_none() {
+                        tokio::select! {
+                            written = &mut write => ended = Some(written.map_err(|error| Failed::of(&error))),
+                            _sent = feed.send(message) => {}
+                        }
+                    }
+                    if is_last && ended.is_none() {
+                        ended = Some((&mut write).await.map_err(|error| Failed::of(&error)));
+                    }
+                    match &ended {
+                        Some(Err(failed)) => Err(failed.clone()),
+                        _ => Ok(()),
+                    }
+                }
+            };
+            let response = outcome.map_or_else(Response::Error, |()| Response::Ok);
+            machine.answers.say(slot.id(), &response).await;
+            if is_last {
+                break;
+            }
+        }
+    }
+    requests.refuse_rest(&machine).await;
+}
+
+fn body(fed: mpsc::Receiver<Fed>) -> ByteStream {
+    stream::unfold(Some(fed), |fed| async {
+        let mut fed = fed?;
+        let next: SandboxResult<Bytes> = match fed.recv().await {
+            Some(Fed::Piece(bytes)) => return Some((Ok(bytes), Some(fed))),
+            Some(Fed::End) => return None,
+            None => Err(Error::new(ErrorKind::Disconnected, "write_file", "the writer left before the end")),
+        };
+        Some((next, None))
+    })
+    .boxed()
+}
