@@ -42,6 +42,12 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// What logs call the caller's token; none where no token is needed.
+    #[must_use]
+    pub fn token_name(&self) -> Option<&str> {
+        Some(self.token.as_str()).filter(|token| *token != NO_TOKEN)
+    }
+
     /// Who it is, as it is written down with what it publishes: the user of a user's token, the name of another token, or
     /// `anonymous` where none is needed.
     #[must_use]

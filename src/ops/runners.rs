@@ -47,8 +47,8 @@ pub struct Runners {
 struct Kept {
     /// The machine that answers.
     active: String,
-    /// Each machine, and what the token is called with which it registered last.
-    names: BTreeMap<String, String>,
+    /// Each machine, and what the token is called with which it registered last, if it needed one.
+    names: BTreeMap<String, Option<String>>,
     /// Tokens with which none registers any more, the oldest first.
     refused: Vec<String>,
 }
@@ -195,7 +195,7 @@ impl Runners {
 }
 
 impl Service {
-    /// Takes a machine of `user` that registers with the token called `token`. One of the same name gives way to it, with all
+    /// Takes a machine of `user` that registers with the token called `token`, if it needs one. One of the same name gives way to it, with all
     /// requests that wait there.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ impl Service {
         self: &Arc<Self>,
         user: &UserId,
         register: &Register,
-        token: &str,
+        token: Option<&str>,
     ) -> Result<Registration, Unregistered> {
         let name = match register.name.as_str() {
             "" => UNNAMED,
@@ -224,11 +224,11 @@ impl Service {
         let runners = &self.runners;
         let _changing = runners.changing.lock().await;
         let before = runners.kept(user);
-        if before.refused.iter().any(|refused| refused == token) {
+        if before.refused.iter().any(|refused| Some(refused.as_str()) == token) {
             return Err(Unregistered::Revoked);
         }
         let mut kept = before.clone();
-        kept.names.insert(name.to_owned(), token.to_owned());
+        kept.names.insert(name.to_owned(), token.map(str::to_owned));
         if kept.names.len() > PER_USER_MAX {
             return Err(Unregistered::Full);
         }
@@ -339,8 +339,8 @@ impl Service {
         let _changing = runners.changing.lock().await;
         let mut kept = runners.kept(user);
         let Some(token) = kept.names.remove(name) else { return Err(Error::NoRunner(name.to_owned())) };
-        kept.refused.retain(|refused| *refused != token);
-        kept.refused.push(token);
+        kept.refused.retain(|refused| Some(refused) != token.as_ref());
+        kept.refused.extend(token);
         let surplus = kept.refused.len().saturating_sub(REFUSED_MAX);
         kept.refused.drain(..surplus);
         if kept.active == name {

@@ -117,7 +117,7 @@ async fn register(app: &App, user: &UserId, text: &str) -> Result<(Registration,
     }
     let audit = &app.service.audit;
     let slot = audit.reserve().map_err(|_| refused("EIO", "the audit log cannot be written: try again"))?;
-    let registered = app.service.register_runner(user, &register, &caller.token).await;
+    let registered = app.service.register_runner(user, &register, caller.token_name()).await;
     let outcome = if registered.is_ok() { "ok" } else { "denied" };
     let entry = entry(user, &caller, registered.as_ref().ok(), outcome);
     if slot.charge(&Account::User(user.to_string()), Effect::Change, entry).await.is_err() {
