@@ -30,7 +30,9 @@ impl Machine {
 
     pub(super) async fn write_file(&self, asked: WriteFile) -> Answer {
         let path = self.path(&asked.path)?;
-        let permissions = Some(asked.perm & BITS).filter(|bits| *bits != 0);
+        // A file that is there keeps its bits, as with every founding runner: services send some for new files always.
+        let is_there = self.sandbox.stat(&self.user, &path).await.is_ok();
+        let permissions = Some(asked.perm & BITS).filter(|bits| *bits != 0 && !is_there);
         let options = WriteOptions { mode: WriteMode::Replace, permissions };
         let written = self.sandbox.write_file(&self.user, &path, once(asked.data.0), options).await;
         done(written)

@@ -10,13 +10,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::process::HeadTail;
 use crate::wire::response::{DirEntry, Stream};
-use crate::wire::{CALLS_MAX, Feature, Frame, Register, Request, Response};
+use crate::wire::{CALLS_MAX, FRAME_BYTES_MAX, Feature, Frame, Register, Request, Response};
 use crate::{DIR_ENTRIES_MAX, Error, ErrorKind, Result, SandboxPath, UserId};
 
 /// Frames that wait to be sent, at most.
 const WAITING_FRAMES: usize = 64;
 /// Bytes of frames that wait to be sent, at most: two of the largest.
-const WAITING_BYTES: usize = 2 * crate::wire::FRAME_BYTES_MAX;
+const WAITING_BYTES: usize = 2 * FRAME_BYTES_MAX;
 /// The shell of runners that tell none.
 const SHELL: &str = "/bin/sh";
 /// The longest name of a shell, in bytes.
@@ -174,6 +174,13 @@ impl Link {
         let failed = |kind, message: &str| Error::new(kind, operation, message);
         let (caller, mut answered) = oneshot::channel();
         let id = format!("req_{:016x}", self.next.fetch_add(1, Ordering::Relaxed));
+        let text = request.to_text(Some(&id), self.user.as_str());
+        if text.len() > FRAME_BYTES_MAX {
+            let message = format!(
+                "a request to a runner has at most {FRAME_BYTES_MAX} bytes: write long input to a file"
+            );
+            return Err(failed(ErrorKind::TooLarge, &message));
+        }
         {
             let mut pending = self.pending.lock();
             let table = pending.as_mut().ok_or_else(|| disconnected(operation))?;
@@ -184,7 +191,6 @@ impl Link {
             table.insert(id.clone(), Pending { answer: Answer::new(output_bytes_max), caller });
         }
         let mut waiting = Waiting { link: self, id: &id, was_sent: false };
-        let text = request.to_text(Some(&id), self.user.as_str());
         let asked = async {
             tokio::select! {
                 sent = self.send(text) => sent.map_err(|()| disconnected(operation))?,
