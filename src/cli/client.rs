@@ -2,10 +2,12 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use thiserror::Error;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// Largest JSON answer read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -21,6 +23,23 @@ pub(super) enum ClientError {
         /// The cause.
         #[source]
         source: Box<ureq::Error>,
+    },
+    /// The service has no certificate that is trusted.
+    #[error(
+        "the certificate of {server} is not trusted: name the file of its authority with `--ca-file`, or correct the address"
+    )]
+    Untrusted {
+        /// As given.
+        server: String,
+        /// The cause.
+        #[source]
+        source: Box<ureq::Error>,
+    },
+    /// A file of certificates without any.
+    #[error("{path} holds no certificate in PEM: name the certificate of the authority")]
+    NoCertificate {
+        /// As given.
+        path: String,
     },
     /// The service said no.
     #[error("{message} ({code})")]
@@ -94,15 +113,40 @@ struct Failure {
 }
 
 impl Client {
-    pub(super) fn new(server: &str, token: Option<String>) -> Self {
-        let config = ureq::Agent::config_builder().http_status_as_error(false).build();
-        Self { server: server.trim_end_matches('/').to_owned(), token, agent: config.into() }
+    /// A client of `server`, which trusts the certificates of `ca_file`, or those that this host trusts.
+    ///
+    /// # Errors
+    /// [`ClientError::File`], [`ClientError::NoCertificate`].
+    pub(super) fn new(
+        server: &str,
+        token: Option<String>,
+        ca_file: Option<&Path>,
+    ) -> Result<Self, ClientError> {
+        Self::with(server, token, ca_file, None)
     }
 
-    /// The same, giving up on a call that takes longer than `patience`; else none is given up.
-    pub(super) fn within(self, patience: Duration) -> Self {
-        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(patience));
-        Self { agent: config.build().into(), ..self }
+    /// A client that gives up on a call which takes longer than `patience`.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub(super) fn within(server: &str, patience: Duration) -> Result<Self, ClientError> {
+        Self::with(server, None, None, Some(patience))
+    }
+
+    fn with(
+        server: &str,
+        token: Option<String>,
+        ca_file: Option<&Path>,
+        patience: Option<Duration>,
+    ) -> Result<Self, ClientError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = TlsConfig::builder()
+            .unversioned_rustls_crypto_provider(provider)
+            .root_certs(roots(ca_file)?)
+            .build();
+        let config = ureq::Agent::config_builder().http_status_as_error(false).tls_config(tls);
+        let agent = config.timeout_global(patience).build().into();
+        Ok(Self { server: server.trim_end_matches('/').to_owned(), token, agent })
     }
 
     /// The address of a route; segments are encoded.
@@ -207,9 +251,14 @@ impl Client {
         &self,
         sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> Result<ureq::http::Response<ureq::Body>, ClientError> {
-        let response = sent.map_err(|source| ClientError::Unreachable {
-            server: self.server.clone(),
-            source: Box::new(source),
+        let response = sent.map_err(|source| {
+            let (server, is_untrusted) = (self.server.clone(), is_untrusted(&source));
+            let source = Box::new(source);
+            if is_untrusted {
+                ClientError::Untrusted { server, source }
+            } else {
+                ClientError::Unreachable { server, source }
+            }
         })?;
         if response.status().is_success() {
             return Ok(response);
@@ -220,6 +269,37 @@ impl Client {
             Err(_) => ClientError::Foreign { server: self.server.clone() },
         })
     }
+}
+
+/// Tells whether a connection failed for the certificate of the other side.
+fn is_untrusted(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::Rustls(rustls::Error::InvalidCertificate(_)) => true,
+        ureq::Error::Io(error) => error
+            .get_ref()
+            .and_then(|cause| cause.downcast_ref::<rustls::Error>())
+            .is_some_and(|cause| matches!(cause, rustls::Error::InvalidCertificate(_))),
+        _ => false,
+    }
+}
+
+/// What a client of `https://` trusts.
+#[expect(clippy::disallowed_methods, reason = "a file that the caller names; nothing stored")]
+fn roots(ca_file: Option<&Path>) -> Result<RootCerts, ClientError> {
+    let Some(path) = ca_file else { return Ok(RootCerts::PlatformVerifier) };
+    let shown = path.display().to_string();
+    let file = |source| ClientError::File { path: shown.clone(), source };
+    let text = std::fs::read(path).map_err(file)?;
+    let certificates: Vec<Certificate<'static>> = parse_pem(&text)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        })
+        .collect();
+    if certificates.is_empty() {
+        return Err(ClientError::NoCertificate { path: shown.clone() });
+    }
+    Ok(certificates.into())
 }
 
 /// Percent-encodes everything but unreserved characters (RFC 3986, section 2.3).
@@ -239,7 +319,7 @@ mod tests {
 
     #[test]
     fn segments_and_values_are_encoded() {
-        let client = Client::new("http://127.0.0.1:1/", None);
+        let client = Client::new("http://127.0.0.1:1/", None, None).unwrap();
         assert_eq!(
             client.url(&["v1", "数", "a/b"], &[("scope", "x&y")]),
             "http://127.0.0.1:1/v1/%E6%95%B0/a%2Fb?scope=x%26y"

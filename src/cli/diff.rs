@@ -32,7 +32,7 @@ struct Changed {
 }
 
 pub(super) fn run(args: &DiffArgs) -> Outcome {
-    let client = args.owner.client();
+    let client = args.owner.client()?;
     let response = client.get(&client.url(&args.owner.skill(&args.skill, "diff"), &[]))?;
     if args.json {
         say(&format!("{:#}", client.data::<Value>(response)?));

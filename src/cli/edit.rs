@@ -39,7 +39,7 @@ pub(super) struct EditArgs {
 }
 
 pub(super) fn run(args: EditArgs) -> Outcome {
-    let client = args.tree.client();
+    let client = args.tree.client()?;
     if let (Some(old), Some(new)) = (&args.old, &args.new) {
         let edits = json!({"path": args.path, "edits": [{"old_string": old, "new_string": new}]}).to_string();
         let url = client.url(&args.tree.route(&["replace"]), &[]);

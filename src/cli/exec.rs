@@ -59,7 +59,7 @@ struct Ended {
 }
 
 pub(super) fn run(args: ExecArgs) -> Outcome {
-    let client = args.tree.client();
+    let client = args.tree.client()?;
     let body = args.body()?.to_string();
     let url = client.url(&args.tree.route(&["exec"]), &[]);
     let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);

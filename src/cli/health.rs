@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Exits with 0 when the service answers that it serves; what else comes back, or nothing, is an error.
 pub(super) fn run(listen: SocketAddr, url: Option<&str>) -> Outcome {
     let url = url.map_or_else(|| format!("http://{}", reachable(listen)), str::to_owned);
-    let client = Client::new(&url, None).within(PATIENCE);
+    let client = Client::within(&url, PATIENCE)?;
     let said: String = client.data(client.get(&client.url(&["healthz"], &[]))?)?;
     if said != "ok" {
         return Err(ClientError::Foreign { server: client.server }.into());

@@ -11,6 +11,7 @@ mod folder;
 mod health;
 mod registry;
 mod rollback;
+mod runner;
 mod skill;
 mod target;
 mod token;
@@ -78,6 +79,9 @@ enum Command {
     /// List, show and remove users of a running service, with everything of theirs
     #[command(subcommand)]
     User(user::UserCommand),
+    /// List, choose, cut and revoke the machines that a user lends
+    #[command(subcommand)]
+    Runner(runner::RunnerCommand),
     /// List, measure and remove workspaces of a running service
     #[command(subcommand)]
     Workspace(workspace::WorkspaceCommand),
@@ -158,6 +162,7 @@ pub fn main() -> ExitCode {
         Some(Command::Diff(args)) => diff::run(&args),
         Some(Command::Rollback(args)) => rollback::run(&args),
         Some(Command::User(command)) => user::run(command),
+        Some(Command::Runner(command)) => runner::run(command),
         Some(Command::Workspace(command)) => workspace::run(command),
     };
     match result {

@@ -27,7 +27,7 @@ struct Kept {
 }
 
 pub(super) fn run(args: &RollbackArgs) -> Outcome {
-    let client = args.owner.client();
+    let client = args.owner.client()?;
     if let Some(version) = &args.version {
         let url = client.url(&args.owner.skill(&args.skill, "rollback"), &[("version", version)]);
         say(&client.data::<String>(client.post(&url, "application/json", Some(0), std::io::empty())?)?);

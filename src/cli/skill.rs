@@ -6,20 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 
 use super::Outcome;
-use super::client::{Client, ClientError};
+use super::client::ClientError;
 use super::folder::Folder;
+use super::target::Owner;
 
 #[derive(Subcommand)]
 pub(super) enum SkillCommand {
     /// Upload skills: an archive (ZIP, tar, tar.gz, tar.zst), or a folder, which is packed on the way
     Upload {
         #[command(flatten)]
-        target: Target,
+        target: Owner,
         /// The owner of the skills: `baseline` for all users of the agent, `overlay` for one user
         #[arg(long, value_enum, default_value = "overlay")]
         scope: Scope,
@@ -36,7 +37,7 @@ pub(super) enum SkillCommand {
     /// List the skills that a user sees
     List {
         #[command(flatten)]
-        target: Target,
+        target: Owner,
         /// Print the answer of the service as JSON
         #[arg(long)]
         json: bool,
@@ -44,7 +45,7 @@ pub(super) enum SkillCommand {
     /// Download a skill as a user sees it
     Download {
         #[command(flatten)]
-        target: Target,
+        target: Owner,
         /// The skill's id
         skill: String,
         /// Where to; `-` is standard output [default: SKILL.zip]
@@ -54,30 +55,13 @@ pub(super) enum SkillCommand {
     /// Remove a skill: hide it from one user, or take it from all
     Rm {
         #[command(flatten)]
-        target: Target,
+        target: Owner,
         /// The owner to remove from: `baseline` for all users of the agent, `overlay` for one user
         #[arg(long, value_enum, default_value = "overlay")]
         scope: Scope,
         /// The skill's id
         skill: String,
     },
-}
-
-/// Which service, user and agent.
-#[derive(Args)]
-pub(super) struct Target {
-    /// Address of the service
-    #[arg(long, env = "FILESECBOX_SERVER", default_value = "http://127.0.0.1:8003", value_name = "URL")]
-    server: String,
-    /// Token, when the service wants one
-    #[arg(long, env = "FILESECBOX_TOKEN", value_name = "TOKEN", hide_env_values = true)]
-    token: Option<String>,
-    /// The user
-    #[arg(long, short, env = "FILESECBOX_USER")]
-    user: String,
-    /// The agent
-    #[arg(long, short, env = "FILESECBOX_AGENT")]
-    agent: String,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -111,22 +95,12 @@ pub(super) fn run(command: SkillCommand) -> Outcome {
         SkillCommand::List { target, json } => list(&target, json)?,
         SkillCommand::Download { target, skill, output } => download(&target, &skill, output.as_deref())?,
         SkillCommand::Rm { target, scope, skill } => {
-            let client = target.client();
-            let url = client.url(&target.route(&[&skill]), &[("scope", scope.as_str())]);
+            let client = target.client()?;
+            let url = client.url(&target.skills(&[&skill]), &[("scope", scope.as_str())]);
             say(&client.data::<String>(client.delete(&url)?)?);
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-impl Target {
-    fn client(&self) -> Client {
-        Client::new(&self.server, self.token.clone())
-    }
-
-    fn route<'a>(&'a self, rest: &[&'a str]) -> Vec<&'a str> {
-        [&["v1", "skills", self.user.as_str(), self.agent.as_str()], rest].concat()
-    }
 }
 
 /// The answer of an upload, as far as it is shown.
@@ -164,16 +138,16 @@ struct Doubt {
 }
 
 fn upload(
-    target: &Target,
+    target: &Owner,
     scope: Scope,
     charset: &str,
     dry_run: bool,
     path: &Path,
 ) -> Result<(), ClientError> {
-    let client = target.client();
+    let client = target.client()?;
     let dry_run = if dry_run { "true" } else { "false" };
     let query = [("scope", scope.as_str()), ("charset", charset), ("dry_run", dry_run)];
-    let url = client.url(&target.route(&["upload"]), &query);
+    let url = client.url(&target.skills(&["upload"]), &query);
     let at_path = |source| ClientError::File { path: path.display().to_string(), source };
     let sent = if path.metadata().map_err(at_path)?.is_dir() {
         let folder = Folder::look(path)?;
@@ -264,9 +238,9 @@ fn random() -> u64 {
     getrandom::u64().unwrap_or(0x5EED)
 }
 
-fn list(target: &Target, json: bool) -> Result<(), ClientError> {
-    let client = target.client();
-    let response = client.get(&client.url(&target.route(&["list"]), &[]))?;
+fn list(target: &Owner, json: bool) -> Result<(), ClientError> {
+    let client = target.client()?;
+    let response = client.get(&client.url(&target.skills(&["list"]), &[]))?;
     if json {
         let data: serde_json::Value = client.data(response)?;
         say(&format!("{data:#}"));
@@ -281,9 +255,9 @@ fn list(target: &Target, json: bool) -> Result<(), ClientError> {
     Ok(())
 }
 
-fn download(target: &Target, skill: &str, output: Option<&Path>) -> Result<(), ClientError> {
-    let client = target.client();
-    let response = client.get(&client.url(&target.route(&[skill, "download"]), &[]))?;
+fn download(target: &Owner, skill: &str, output: Option<&Path>) -> Result<(), ClientError> {
+    let client = target.client()?;
+    let response = client.get(&client.url(&target.skills(&[skill, "download"]), &[]))?;
     let bytes = response.headers().get("content-length").and_then(|value| value.to_str().ok()?.parse().ok());
     let named = PathBuf::from(format!("{}.zip", skill.replace('/', "_")));
     let path = output.unwrap_or(&named);

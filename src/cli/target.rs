@@ -1,8 +1,10 @@
 //! Which service, user, agent and tree a command is about, and speaking to a person.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
-use super::client::Client;
+use super::client::{Client, ClientError};
 
 /// Which service.
 #[derive(Args)]
@@ -13,6 +15,9 @@ pub(super) struct Server {
     /// Token, when the service wants one
     #[arg(long, env = "FILESECBOX_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// A file of certificates (PEM) to trust for `https://`, instead of those that this host trusts
+    #[arg(long, env = "FILESECBOX_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
 }
 
 /// Which service, user and agent.
@@ -39,14 +44,19 @@ pub(super) struct Tree {
 }
 
 impl Server {
-    pub(super) fn client(&self) -> Client {
-        Client::new(&self.server, self.token.clone())
+    pub(super) fn client(&self) -> Result<Client, ClientError> {
+        Client::new(&self.server, self.token.clone(), self.ca_file.as_deref())
     }
 }
 
 impl Owner {
-    pub(super) fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Result<Client, ClientError> {
         self.server.client()
+    }
+
+    /// The segments of a route of the user's skills.
+    pub(super) fn skills<'a>(&'a self, rest: &[&'a str]) -> Vec<&'a str> {
+        [&["v1", "skills", self.user.as_str(), self.agent.as_str()], rest].concat()
     }
 
     /// The segments of a route of one skill.
@@ -56,7 +66,7 @@ impl Owner {
 }
 
 impl Tree {
-    pub(super) fn client(&self) -> Client {
+    pub(super) fn client(&self) -> Result<Client, ClientError> {
         self.owner.client()
     }
 

@@ -64,15 +64,15 @@ struct OfAgent {
 
 pub(super) fn run(command: UserCommand) -> Outcome {
     match command {
-        UserCommand::List { server } => list(&server.client())?,
-        UserCommand::Show { server, user, json } => show(&server.client(), &user, json)?,
+        UserCommand::List { server } => list(&server.client()?)?,
+        UserCommand::Show { server, user, json } => show(&server.client()?, &user, json)?,
         UserCommand::Delete { server, user, yes: false } => {
-            show(&server.client(), &user, false)?;
+            show(&server.client()?, &user, false)?;
             say("Nothing was removed: add `--yes` to remove all of it.");
             return Ok(ExitCode::FAILURE);
         }
         UserCommand::Delete { server, user, yes: true } => {
-            let client = server.client();
+            let client = server.client()?;
             let answer = client.delete(&client.url(&["v1", "users", &user], &[]))?;
             say(&client.data::<String>(answer)?);
         }

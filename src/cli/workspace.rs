@@ -88,12 +88,12 @@ struct Taken {
 
 pub(super) fn run(command: WorkspaceCommand) -> Outcome {
     match command {
-        WorkspaceCommand::List { server, user, json } => list(&server.client(), user.as_deref(), json)?,
+        WorkspaceCommand::List { server, user, json } => list(&server.client()?, user.as_deref(), json)?,
         WorkspaceCommand::Usage { server, user, agent, json } => {
-            usage(&server.client(), &user, &agent, json)?;
+            usage(&server.client()?, &user, &agent, json)?;
         }
         WorkspaceCommand::Rm { server, user, agent, force, snapshots } => {
-            let client = server.client();
+            let client = server.client()?;
             let mut segments = vec!["v1", "sandbox", user.as_str()];
             segments.extend(agent.as_deref());
             let flags = [("force", force), ("snapshots", snapshots)];

@@ -20,7 +20,7 @@ fn register(client: &Client, user: &str, body: &Value) -> (Socket, Value) {
     }
 }
 
-fn registered(client: &Client, user: &str, more: &Value) -> Socket {
+pub(crate) fn registered(client: &Client, user: &str, more: &Value) -> Socket {
     let mut body = json!({ "user_id": user, "auth_token": "", "workspace": "/home/u/work" });
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let (socket, told) = register(client, user, &body);
@@ -85,7 +85,7 @@ fn a_founding_runner_answers_for_all_workspaces_of_its_user() {
     client.put(format!("{TREE}/raw/new.txt"), "new").ok();
     client.delete(format!("{TREE}/file?path=d")).refused(409, "not_empty");
     let ran =
-        client.post_json(&format!("{TREE}/exec"), &json!({ "shell": "echo hi", "timeout_ms": 2500 })).ok();
+        client.post_json(format!("{TREE}/exec"), &json!({ "shell": "echo hi", "timeout_ms": 2500 })).ok();
     assert_eq!((&ran["data"]["exit_code"], &ran["data"]["stdout"]), (&json!(3), &json!("hi\n")), "{ran}");
     // Another user's workspaces are where they were.
     client.write("/v1/sandbox/bob/demo", "b.txt", "here");
@@ -320,7 +320,7 @@ fn a_command_that_outlives_its_deadline_and_one_without_end_are_told() {
         ]
     });
     let ran =
-        client.post_json(&format!("{TREE}/exec"), &json!({ "shell": "sleep 5", "timeout_ms": 1000 })).ok();
+        client.post_json(format!("{TREE}/exec"), &json!({ "shell": "sleep 5", "timeout_ms": 1000 })).ok();
     assert_eq!(
         (&ran["data"]["timed_out"], &ran["data"]["stdout"]),
         (&json!(true), &json!("part\n")),

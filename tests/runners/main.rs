@@ -12,6 +12,7 @@
     reason = "a test fails by panicking, and shares files with other suites"
 )]
 
+mod commands;
 mod founding;
 #[path = "../rest/support/mod.rs"]
 mod support;
