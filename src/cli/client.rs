@@ -142,7 +142,7 @@ impl Client {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = TlsConfig::builder()
             .unversioned_rustls_crypto_provider(provider)
-            .root_certs(roots(ca_file)?)
+            .root_certs(roots(server, ca_file)?)
             .build();
         let config = ureq::Agent::config_builder().http_status_as_error(false).tls_config(tls);
         let agent = config.timeout_global(patience).build().into();
@@ -285,8 +285,14 @@ fn is_untrusted(error: &ureq::Error) -> bool {
 
 /// What a client of `https://` trusts.
 #[expect(clippy::disallowed_methods, reason = "a file that the caller names; nothing stored")]
-fn roots(ca_file: Option<&Path>) -> Result<RootCerts, ClientError> {
-    let Some(path) = ca_file else { return Ok(RootCerts::PlatformVerifier) };
+fn roots(server: &str, ca_file: Option<&Path>) -> Result<RootCerts, ClientError> {
+    let Some(path) = ca_file else {
+        // Those of the host are some hundreds, which plain HTTP does not need.
+        let is_tls = server.starts_with("https:");
+        let found = is_tls.then(rustls_native_certs::load_native_certs).map(|found| found.certs);
+        let found = found.unwrap_or_default().into_iter();
+        return Ok(found.map(|certificate| Certificate::from_der(&certificate).to_owned()).into());
+    };
     let shown = path.display().to_string();
     let file = |source| ClientError::File { path: shown.clone(), source };
     let text = std::fs::read(path).map_err(file)?;
