@@ -81,7 +81,7 @@ impl Backend {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let agent = AgentId::parse("a").map_err(failed)?;
         let address = format!("http://{}", side.address);
-        let options = ServiceOptions { address, token: None, agent, skills: false };
+        let options = ServiceOptions { address, authorities: None, token: None, agent, skills: false };
         Ok(Self {
             runtime: runtime.map_err(Failure::io("start a runtime"))?,
             sandbox: ServiceSandbox::new(options).map_err(failed)?,

@@ -33,7 +33,7 @@ async fn service(head: &'static str, more: &'static [u8]) -> ServiceSandbox {
     });
     let agent = AgentId::parse("demo").unwrap();
     let token = Some(TOKEN.to_owned());
-    ServiceSandbox::new(ServiceOptions { address, token, agent, skills: false }).unwrap()
+    ServiceSandbox::new(ServiceOptions { address, authorities: None, token, agent, skills: false }).unwrap()
 }
 
 fn user() -> UserId {

@@ -118,6 +118,7 @@ impl Server {
 pub(crate) fn connected(address: &str, agent: &str) -> ServiceSandbox {
     let options = ServiceOptions {
         address: format!("http://{address}"),
+        authorities: None,
         token: Some("engine".to_owned()),
         agent: AgentId::parse(agent).unwrap(),
         skills: false,

@@ -16,3 +16,4 @@ mod commands;
 mod founding;
 #[path = "../rest/support/mod.rs"]
 mod support;
+mod tls;

@@ -39,8 +39,14 @@ impl Remote {
 
 pub(crate) fn connected(address: &str, agent: &str) -> ServiceSandbox {
     let agent = AgentId::parse(agent).unwrap();
-    ServiceSandbox::new(ServiceOptions { address: address.to_owned(), token: None, agent, skills: false })
-        .unwrap()
+    ServiceSandbox::new(ServiceOptions {
+        address: address.to_owned(),
+        authorities: None,
+        token: None,
+        agent,
+        skills: false,
+    })
+    .unwrap()
 }
 
 #[async_trait]

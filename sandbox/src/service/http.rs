@@ -8,9 +8,13 @@ use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -35,7 +39,7 @@ const MESSAGE_CHARACTERS_MAX: usize = 1_000;
 /// Requests to one service.
 #[derive(Debug)]
 pub(super) struct Http {
-    client: Client<HttpConnector, Body>,
+    client: Client<HttpsConnector<HttpConnector>, Body>,
     base: String,
     authorization: Option<HeaderValue>,
 }
@@ -53,16 +57,39 @@ struct Failure {
     code: String,
 }
 
+/// What is trusted. The authorities of the host are read only where TLS is spoken.
+fn tls(is_spoken: bool, authorities: Option<&str>) -> std::io::Result<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(std::io::Error::other)?;
+    let config = match authorities {
+        Some(pem) => {
+            let mut trusted = RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+                trusted.add(certificate.map_err(std::io::Error::other)?).map_err(std::io::Error::other)?;
+            }
+            if trusted.is_empty() {
+                return Err(std::io::Error::other("no certificate in PEM"));
+            }
+            config.with_root_certificates(trusted)
+        }
+        None if is_spoken => config.with_native_roots()?,
+        None => config.with_root_certificates(RootCertStore::empty()),
+    };
+    Ok(config.with_no_client_auth())
+}
+
 impl Http {
-    pub(super) fn new(base: &str, token: Option<&str>) -> Result<Self> {
+    /// Requests to `base`, with `token`, trusting `authorities` (PEM) or those that the host trusts.
+    pub(super) fn new(base: &str, token: Option<&str>, authorities: Option<&str>) -> Result<Self> {
         let refused = |message: &str| Error::new(ErrorKind::Invalid, "connect", message);
         let base = base.trim_end_matches('/');
         let uri: Uri =
             base.parse().map_err(|error| refused("the address of the service is none").because(error))?;
-        if uri.scheme_str() != Some("http") || uri.authority().is_none() || uri.query().is_some() {
-            return Err(refused(
-                "the address of the service is `http://HOST:PORT`: TLS is for a proxy beside the agent",
-            ));
+        let is_known = matches!(uri.scheme_str(), Some("http" | "https"));
+        if !is_known || uri.authority().is_none() || uri.query().is_some() {
+            return Err(refused("the address of the service is `http://HOST:PORT` or `https://HOST:PORT`"));
         }
         let authorization = token.map(|token| HeaderValue::try_from(format!("Bearer {token}")));
         let mut authorization =
@@ -73,6 +100,14 @@ impl Http {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(CONNECT));
+        connector.enforce_http(false);
+        let tls = tls(uri.scheme_str() == Some("https"), authorities)
+            .map_err(|error| refused("the authorities to trust cannot be read").because(error))?;
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
@@ -93,7 +128,7 @@ impl Http {
         let asked = self.client.request(self.request(operation, method, target, headers, body)?);
         match tokio::time::timeout(patience, asked).await {
             Err(_) => Err(Error::new(ErrorKind::Timeout, operation, "the service did not answer in time")),
-            Ok(answered) => answered.map_err(|error| broken(operation).because(error)),
+            Ok(answered) => answered.map_err(|error| unanswered(operation, error)),
         }
     }
 
@@ -116,7 +151,7 @@ impl Http {
         // The caller's own failure is what broke the request off.
         match (state.failure(), answered) {
             (Some(failure), _) => Err(failure),
-            (None, answered) => answered.map_err(|error| broken(operation).because(error)),
+            (None, answered) => answered.map_err(|error| unanswered(operation, error)),
         }
     }
 
@@ -236,6 +271,30 @@ async fn bytes(operation: &'static str, response: Response<Incoming>) -> Result<
 pub(super) async fn drain(response: Response<Incoming>) {
     let collected = Limited::new(response.into_body(), DRAINED_BYTES_MAX).collect();
     let _rest = tokio::time::timeout(Duration::from_secs(1), collected).await;
+}
+
+/// Tells whether the other side has no certificate that is trusted.
+fn is_untrusted(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(found) = cause {
+        if matches!(found.downcast_ref(), Some(rustls::Error::InvalidCertificate(_))) {
+            return true;
+        }
+        // What an `io::Error` wraps is not its source.
+        let wrapped = found.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        cause = wrapped.map(|wrapped| wrapped as _).or_else(|| found.source());
+    }
+    false
+}
+
+/// Why no answer came.
+fn unanswered(operation: &'static str, error: hyper_util::client::legacy::Error) -> Error {
+    if is_untrusted(&error) {
+        let message =
+            "the certificate of the service is not trusted: name its authority, or correct the address";
+        return Error::new(ErrorKind::PermissionDenied, operation, message).because(error);
+    }
+    broken(operation).because(error)
 }
 
 pub(super) fn broken(operation: &'static str) -> Error {

@@ -28,8 +28,10 @@ use crate::{
 /// The service, and the token that is sent to it.
 #[derive(Clone)]
 pub struct ServiceOptions {
-    /// `http://HOST:PORT`, with a path before `/v1` where a proxy adds one. TLS is for a proxy beside the agent.
+    /// `http://HOST:PORT` or `https://HOST:PORT`, with a path before `/v1` where a proxy adds one.
     pub address: String,
+    /// The authorities to trust for `https://`, as PEM; those that the host trusts when none.
+    pub authorities: Option<String>,
     /// A token of the role `engine`, or a user's own; none for a service without tokens.
     pub token: Option<String>,
     /// The agent whose workspaces these are.
@@ -68,7 +70,7 @@ impl ServiceSandbox {
     /// # Errors
     /// [`ErrorKind::Invalid`]: the address or the token is none.
     pub fn new(options: ServiceOptions) -> Result<Self> {
-        let http = Http::new(&options.address, options.token.as_deref())?;
+        let http = Http::new(&options.address, options.token.as_deref(), options.authorities.as_deref())?;
         Ok(Self { options, http: Shared::new(Some(Arc::new(http))) })
     }
 

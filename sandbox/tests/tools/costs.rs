@@ -198,7 +198,9 @@ async fn a_sandbox_that_does_not_answer_keeps_no_other_conversation_waiting() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let agent = AgentId::parse("demo").unwrap();
-    let silent = ServiceSandbox::new(ServiceOptions { address, token: None, agent, skills: false }).unwrap();
+    let silent =
+        ServiceSandbox::new(ServiceOptions { address, authorities: None, token: None, agent, skills: false })
+            .unwrap();
     let slow = store.invalidate_stale(&silent, owner, "slow");
     let quick = async {
         let _connection = listener.accept().await.unwrap();
