@@ -4,7 +4,17 @@
 //! asks: reads, edits and commands. `docs/RUNNER.md` specifies what is said.
 //!
 //! * [`Session`]: the requests of one connection and their answers; no network.
+//! * [`connect`]: the way to the service. [`link`]: connections one after the other. [`backoff`]: the pauses between them.
+//! * [`confine`]: what holds commands.
+//! * [`cli`]: the program.
 
+mod backoff;
+mod cli;
+mod confine;
+mod connect;
+mod link;
 mod session;
 
+pub use cli::main;
+pub use confine::{SUBCOMMAND, launcher_main};
 pub use session::Session;

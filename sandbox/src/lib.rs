@@ -54,7 +54,7 @@ pub use none::{NoneOptions, NoneSandbox, Root};
 pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError};
 pub use place::Place;
 pub use policy::{AgentId, UserId};
-pub use process::HeadTail;
+pub use process::{HeadTail, not_launched};
 pub use remote::{Link, Outgoing, RemoteSandbox};
 pub use router::{Backends, Choice, IsWeb, Runners, SandboxRouter};
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};

@@ -201,3 +201,34 @@ fn a_root_that_cannot_be_one_is_refused() {
     let file = tempfile::NamedTempFile::new().unwrap();
     assert_eq!(open(Root::PerUser(file.path().to_owned())), ErrorKind::Invalid);
 }
+
+#[tokio::test]
+async fn a_launcher_stands_before_every_command_and_its_failure_is_no_result() {
+    let root = tempfile::tempdir().unwrap();
+    let options = NoneOptions {
+        launcher: ["/bin/sh", "-c", "echo before; exec \"$@\"", "launcher"].map(str::to_owned).to_vec(),
+        variables: [("A".to_owned(), "set".to_owned()), ("HOME".to_owned(), "/h".to_owned())].into(),
+        ..NoneOptions::new(Root::Shared(root.path().join("w")))
+    };
+    let sandbox = NoneSandbox::open(options.clone()).unwrap();
+    let alice = UserId::parse("alice").unwrap();
+    let mut spec = ExecSpec::shell("echo $A $HOME");
+    spec.environment.insert("A".to_owned(), "own".to_owned());
+    for spec in [spec, ExecSpec::argv("echo", ["own", "/h"])] {
+        assert_eq!(sandbox.exec(&alice, spec).await.unwrap().stdout_text(), "before\nown /h\n");
+    }
+
+    // Every way to say that it failed, and two that say nothing.
+    for (script, kind) in [
+        ("echo not launched $FILESECBOX_RUN 2 >&2; exit 127", Some(ErrorKind::NotFound)),
+        ("echo not launched $FILESECBOX_RUN 13 >&2; exit 127", Some(ErrorKind::PermissionDenied)),
+        ("echo not launched $FILESECBOX_RUN 0 >&2; exit 127", Some(ErrorKind::Internal)),
+        ("echo not launched $FILESECBOX_RUN 2 >&2; exit 1", None),
+        ("echo not launched other 2 >&2; exit 127", None),
+    ] {
+        let launcher = ["/bin/sh", "-c", script, "launcher"].map(str::to_owned).to_vec();
+        let sandbox = NoneSandbox::open(NoneOptions { launcher, ..options.clone() }).unwrap();
+        let ended = sandbox.exec(&alice, ExecSpec::shell("true")).await;
+        assert_eq!(ended.err().map(|error| error.kind()), kind, "{script}");
+    }
+}

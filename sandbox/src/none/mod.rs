@@ -165,20 +165,18 @@ impl Sandbox for NoneSandbox {
         });
         let directory = opened.await?;
         let options = &self.inner.options;
-        let mut command = match &spec.program {
+        let words: Vec<&str> = match &spec.program {
             Program::Argv { program, arguments } => {
-                let mut command = Command::new(program);
-                command.args(arguments);
-                command
+                std::iter::once(program).chain(arguments).map(String::as_str).collect()
             }
-            Program::Shell(script) => {
-                let mut command = Command::new(&options.shell);
-                command.args(["-c", script]);
-                command
-            }
+            Program::Shell(script) => vec![&options.shell, "-c", script],
         };
+        let mut words = options.launcher.iter().map(String::as_str).chain(words);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
         command.env_clear();
         command.envs(options.inherited.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.envs(&options.variables);
         command.env("TERM", "dumb").env("WORKSPACE", workspace.as_str());
         for (name, value) in &spec.environment {
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
@@ -191,11 +189,13 @@ impl Sandbox for NoneSandbox {
         // moved meanwhile.
         command.current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()));
         let timeout = spec.timeout.map_or(options.timeout_max, |timeout| timeout.min(options.timeout_max));
-        let result = process::run(
-            command,
-            Bounds { stdin: spec.stdin, timeout, output_bytes_max: spec.output_bytes_max },
-        )
-        .await;
+        let bounds = Bounds {
+            stdin: spec.stdin,
+            timeout,
+            output_bytes_max: spec.output_bytes_max,
+            has_launcher: !options.launcher.is_empty(),
+        };
+        let result = process::run(command, bounds).await;
         drop(directory);
         result
     }

@@ -1,5 +1,6 @@
 //! [`NoneOptions`]: where workspaces are, and what commands get of the host.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +25,11 @@ pub struct NoneOptions {
     /// Variables of this process that commands get, beside those that a command is given: those of a person's session,
     /// and nothing that could hold a secret.
     pub inherited: Vec<String>,
+    /// Variables that commands get with these values, in place of inherited ones. A command's own come before them.
+    pub variables: BTreeMap<String, String>,
+    /// A program that stands before every command, and its first arguments; none unless changed. It confines itself and then
+    /// becomes the command, which is the rest of its arguments. When it cannot, it tells so with [`not_launched`](crate::not_launched).
+    pub launcher: Vec<String>,
     /// Whether a written file is on the disk when the write has ended. Else a power failure may take it back, or leave
     /// it empty on file systems that do not order writes.
     pub sync: bool,
@@ -53,6 +59,8 @@ impl NoneOptions {
             shell: "/bin/sh".to_owned(),
             timeout_max: Duration::from_secs(600),
             inherited: INHERITED.map(str::to_owned).to_vec(),
+            variables: BTreeMap::new(),
+            launcher: Vec::new(),
             sync: false,
         }
     }

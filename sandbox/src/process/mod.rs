@@ -1,8 +1,10 @@
 //! Runs one process of this host to its end: fed, read, and killed with all its descendants when its time is up.
 //!
-//! * [`family`]: the processes to kill. [`output`]: the output to keep.
+//! * [`family`]: the processes to kill. [`output`]: the output to keep. [`launcher`]: what stands before a command and could not start
+//!   it.
 
 mod family;
+mod launcher;
 mod output;
 
 use std::io::ErrorKind as Io;
@@ -17,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
 
 use self::family::{Family, MARK};
+pub use self::launcher::not_launched;
 pub use self::output::HeadTail;
 use crate::exec::signal_name;
 use crate::{Error, ErrorKind, ExecResult, OUTPUT_BYTES_MAX, Result};
@@ -30,6 +33,8 @@ pub(crate) struct Bounds {
     pub(crate) stdin: Bytes,
     pub(crate) timeout: Duration,
     pub(crate) output_bytes_max: usize,
+    /// Whether the command begins with a launcher, which tells when it could not become the program.
+    pub(crate) has_launcher: bool,
 }
 
 /// Runs `command`, whose environment is complete.
@@ -78,7 +83,11 @@ pub(crate) async fn run(mut command: Command, bounds: Bounds) -> Result<ExecResu
         Error::new(ErrorKind::Internal, "exec", "the end of the process could not be waited for")
             .because(error)
     })?;
-    Ok(result(status, timed_out, begin, stdout, stderr))
+    let result = result(status, timed_out, begin, stdout, stderr);
+    match bounds.has_launcher.then(|| launcher::failure(&mark, &result)).flatten() {
+        Some(error) => Err(not_started(error)),
+        None => Ok(result),
+    }
 }
 
 fn result(

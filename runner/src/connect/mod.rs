@@ -1,0 +1,127 @@
+//! The way to the service: an open WebSocket, or why there is none.
+//!
+//! * [`address`]: where it is. [`proxy`]: what may stand before it. [`tls`]: who may answer there. [`patience`]: how long the other end
+//!   may be silent.
+
+mod address;
+mod patience;
+mod proxy;
+mod tls;
+
+use std::time::Duration;
+
+use sandbox::wire::FRAME_BYTES_MAX;
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::tungstenite;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+
+pub(crate) use self::address::Address;
+pub(crate) use self::patience::{Patient, Stream};
+pub(crate) use self::proxy::Proxies;
+pub(crate) use self::tls::Trust;
+pub(crate) use self::tls::TrustError;
+
+/// How long connecting may take: name, proxy, TLS and HTTP together.
+const CONNECTING: Duration = Duration::from_secs(30);
+
+/// An open connection.
+pub(crate) type Socket = tokio_tungstenite::WebSocketStream<Box<dyn Stream>>;
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+pub(crate) enum ConnectError {
+    /// HTTP 401 or 403.
+    #[error("the service refuses this runner (HTTP {0}): check the token and the user in the URL")]
+    Refused(u16),
+    /// Another HTTP status than 101.
+    #[error("the service answers HTTP {0} in place of a WebSocket: check the URL")]
+    Status(u16),
+    /// The certificate is not one for this name that this machine trusts.
+    #[error("the certificate of the service is not trusted: {0}; `--ca-file` names further authorities")]
+    Certificate(rustls::Error),
+    /// The proxy cannot be used.
+    #[error("the proxy {0}")]
+    Proxy(String),
+    /// It did not come about within 30 seconds.
+    #[error("no connection within 30 s")]
+    Late,
+    /// The network or the other end failed.
+    #[error("no connection: {0}")]
+    Io(#[from] std::io::Error),
+    /// The other end speaks no WebSocket.
+    #[error("no WebSocket: {0}")]
+    WebSocket(tungstenite::Error),
+}
+
+/// What is needed to connect, again and again.
+#[derive(Debug)]
+pub(crate) struct Way {
+    address: Address,
+    proxies: Proxies,
+    trust: Trust,
+}
+
+impl Way {
+    /// The way to `address`.
+    ///
+    /// # Errors
+    /// The file of further authorities cannot be used.
+    pub(crate) fn new(
+        address: Address,
+        proxies: Proxies,
+        ca_file: Option<&std::path::Path>,
+    ) -> Result<Self, TrustError> {
+        let trust = if address.is_encrypted { Trust::new(ca_file)? } else { Trust::none() };
+        Ok(Self { address, proxies, trust })
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub(crate) async fn connect(&self) -> Result<Socket, ConnectError> {
+        tokio::time::timeout(CONNECTING, self.connect_in_time()).await.map_err(|_| ConnectError::Late)?
+    }
+
+    async fn connect_in_time(&self) -> Result<Socket, ConnectError> {
+        let address = &self.address;
+        let stream = match self.proxies.before(address)? {
+            None => TcpStream::connect((address.host.as_str(), address.port)).await?,
+            Some(proxy) => proxy.reach(address).await?,
+        };
+        stream.set_nodelay(true)?;
+        let stream: Box<dyn Stream> = match &self.trust.config {
+            None => Box::new(Patient::new(stream)),
+            Some(config) => {
+                let name = address.server_name()?;
+                let connecting = TlsConnector::from(config.clone()).connect(name, Patient::new(stream));
+                Box::new(connecting.await.map_err(untrusted)?)
+            }
+        };
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(FRAME_BYTES_MAX))
+            .max_frame_size(Some(FRAME_BYTES_MAX));
+        let request = address.url.as_str();
+        match tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await {
+            Ok((socket, _response)) => Ok(socket),
+            Err(tungstenite::Error::Http(response)) => Err(match response.status().as_u16() {
+                status @ (401 | 403) => ConnectError::Refused(status),
+                status => ConnectError::Status(status),
+            }),
+            Err(tungstenite::Error::Io(error)) => Err(ConnectError::Io(error)),
+            Err(error) => Err(ConnectError::WebSocket(error)),
+        }
+    }
+}
+
+/// Tells a certificate that is refused from a network that fails.
+fn untrusted(error: std::io::Error) -> ConnectError {
+    match error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) {
+        Some(cause @ (rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)) => {
+            ConnectError::Certificate(cause.clone())
+        }
+        _ => ConnectError::Io(error),
+    }
+}
