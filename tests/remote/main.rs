@@ -1,6 +1,6 @@
-//! Workspaces that another backend answers for: the contract of `sandbox` over REST, with a backend in memory and one on
-//! the host behind the service, each law under its own name (`memory::LAW`, `none::LAW`); and what the routes promise
-//! beside it. Every answer of it all is held against the OpenAPI document.
+//! Workspaces that another backend answers for: the contract of `sandbox` over REST, with a backend in memory, one on the host behind the
+//! service, and machines that are lent, each law under its own name (`memory::LAW`, `none::LAW`, `lent::LAW`); and what the routes
+//! promise beside it. Every answer of it all is held against the OpenAPI document.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,6 +17,7 @@ mod client;
 #[path = "../rest/support/events.rs"]
 mod events;
 mod hostile;
+mod lent;
 mod own;
 #[path = "../../sandbox/tests/transcript/play.rs"]
 mod play;
@@ -40,9 +41,10 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let server = Arc::new(Server::start());
-    let subjects: [(&str, Arc<dyn Subject>); 2] = [
+    let subjects: [(&str, Arc<dyn Subject>); 3] = [
         ("memory", Arc::new(subjects::Memory::new(&server))),
         ("none", Arc::new(subjects::Host::new(&server))),
+        ("lent", Arc::new(lent::Lent::new(&server))),
     ];
     let counts = Arc::new(Mutex::new(BTreeMap::<&str, (usize, usize)>::new()));
     let mut trials = Vec::new();

@@ -12,7 +12,7 @@ use sandbox::{
 use crate::server::{Server, connected};
 
 /// Users of the contract.
-const USERS: [&str; 2] = ["alice", "bob"];
+pub(crate) const USERS: [&str; 2] = ["alice", "bob"];
 
 /// The service as the contract sees it: with agent `NAME`, and with `NAME-2` for the laws that close a client.
 struct Clients {
