@@ -1,20 +1,27 @@
 //! Machines that users lend: our own runner, a process of its own, connected to the service over a WebSocket.
 
+mod cuts;
+mod proxy;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use libtest_mimic::Trial;
 use sandbox::conformance::{Ability, Subject};
+use sandbox::tools::Search;
 use sandbox::{Result, Sandbox, SandboxPath, ServiceSandbox, UserId};
-use serde_json::Value;
 
+use crate::client::Client;
+use crate::own::Law;
+use crate::play::play;
 use crate::server::{Server, connected};
 use crate::subjects::USERS;
 
 /// How long a runner may take to register.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The machines of both users of the contract.
 pub(crate) struct Lent {
@@ -48,11 +55,50 @@ pub(crate) fn lend(address: &str, user: &str, workspace: &Path) -> Runner {
         .args(["--server", &server, "--isolation", "none", "--workspace"])
         .arg(workspace)
         .env("FILESECBOX_RUNNER_TOKEN", "engine")
-        .env("FILESECBOX_LOG", "warn")
+        .env("FILESECBOX_LOG", "error")
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
     Runner(child)
+}
+
+/// Waits until the machine of `user` is connected.
+fn await_connected(client: &Client, user: &str) {
+    let begun = Instant::now();
+    let is_connected = || client.get(format!("/v1/runners/{user}")).ok()["data"][0]["connected"] == true;
+    while !is_connected() {
+        assert!(begun.elapsed() < PATIENCE, "the runner of {user} does not connect");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Laws of machines that are lent alone.
+pub(crate) fn trials(server: &Arc<Server>) -> Vec<Trial> {
+    let laws: [(&str, Law); 3] = [
+        (
+            "nothing_acknowledged_is_lost_and_nothing_is_done_twice",
+            cuts::nothing_acknowledged_is_lost_and_nothing_is_done_twice,
+        ),
+        ("slow_and_split_frames_carry_the_same", cuts::slow_and_split_frames_carry_the_same),
+        ("the_tools_answer_as_on_every_backend", the_tools_answer_as_on_every_backend),
+    ];
+    let trial = |(name, law): (&str, Law)| {
+        let server = Arc::clone(server);
+        Trial::test(format!("lent::{name}"), move || {
+            law(&server);
+            Ok(())
+        })
+    };
+    laws.into_iter().map(trial).collect()
+}
+
+fn the_tools_answer_as_on_every_backend(server: &Server) {
+    for (name, search) in [("lent-by-files", Search::Files), ("lent-by-programs", Search::Programs)] {
+        let _runner = lend(&server.client.address.to_string(), name, &server.place(name));
+        await_connected(&server.client, name);
+        let (sandbox, user) = (server.connected("tools"), UserId::parse(name).unwrap());
+        println!("{:?}", server.runtime.block_on(play(&sandbox, &user, search, true)));
+    }
 }
 
 impl Lent {
@@ -61,15 +107,7 @@ impl Lent {
         let address = server.client.address.to_string();
         let runners = USERS.map(|user| lend(&address, user, &machines.join(user))).into();
         for user in USERS {
-            let begun = Instant::now();
-            let is_connected = || {
-                let listed: Value = server.client.get(format!("/v1/runners/{user}")).ok();
-                listed["data"][0]["connected"] == true
-            };
-            while !is_connected() {
-                assert!(begun.elapsed() < PATIENCE, "the runner of {user} does not connect");
-                std::thread::sleep(Duration::from_millis(50));
-            }
+            await_connected(&server.client, user);
         }
         Self { one: Arc::new(server.connected("lent")), address, machines, runners }
     }

@@ -69,6 +69,7 @@ fn main() -> ExitCode {
     }
     trials.extend(own::trials(&server));
     trials.extend(hostile::trials(&server));
+    trials.extend(lent::trials(&server));
     let conclusion = libtest_mimic::run(&arguments, trials);
     for (name, (held, skipped)) in counts.lock().unwrap().iter() {
         println!("{name}: {held} laws hold, {skipped} skipped");

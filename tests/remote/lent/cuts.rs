@@ -1,0 +1,134 @@
+//! What a broken connection may cost: nothing that was acknowledged, and nothing twice.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::proxy::Proxy;
+use super::{await_connected, lend};
+use crate::client::Client;
+use crate::server::Server;
+
+/// How often the connection is cut, unless `FILESECBOX_CUTS` says otherwise: after each cut a runner waits longer.
+const CUTS: usize = 4;
+/// The longest that any request may take: a command has half a minute, and a runner 15 s more to tell of it.
+const LONGEST: Duration = Duration::from_secs(50);
+
+const TREE: &str = "/v1/sandbox/cut/lent";
+
+/// The outcome of a request: what was acknowledged, and what was not and may have been done.
+#[derive(Default)]
+struct Told {
+    acknowledged: Vec<usize>,
+    doubtful: Vec<usize>,
+    longest: Duration,
+}
+
+impl Told {
+    fn note(&mut self, number: usize, begun: Instant, status: u16, body: &[u8]) {
+        self.longest = self.longest.max(begun.elapsed());
+        match status {
+            200 | 201 => self.acknowledged.push(number),
+            // Away, cut, or silent.
+            503 | 504 | 429 => self.doubtful.push(number),
+            other => panic!("{other}: {}", String::from_utf8_lossy(body)),
+        }
+    }
+}
+
+fn text(number: usize) -> String {
+    // Some are several pieces long.
+    format!("{number}\n").repeat(if number % 10 == 0 { 300_000 } else { 3 })
+}
+
+fn write(client: &Client, is_over: &AtomicBool) -> Told {
+    let mut told = Told::default();
+    for number in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let begun = Instant::now();
+        let reply = client.put(format!("{TREE}/raw/f{number}"), text(number));
+        told.note(number, begun, reply.status, &reply.body);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    told
+}
+
+fn run(client: &Client, is_over: &AtomicBool) -> Told {
+    let mut told = Told::default();
+    for number in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let begun = Instant::now();
+        let script = format!("echo {number} >> log; sleep 0.0{}", number % 7);
+        let body: Value = json!({ "shell": script, "timeout_ms": 30_000 });
+        let reply = client.post_json(format!("{TREE}/exec"), &body);
+        told.note(number, begun, reply.status, &reply.body);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    told
+}
+
+pub(super) fn nothing_acknowledged_is_lost_and_nothing_is_done_twice(server: &Server) {
+    let cuts = std::env::var("FILESECBOX_CUTS").map_or(CUTS, |cuts| cuts.parse().unwrap());
+    let proxy = Proxy::start(server.client.address, Duration::ZERO);
+    let machine = server.place("cut");
+    let _runner = lend(&proxy.address.to_string(), "cut", &machine);
+    await_connected(&server.client, "cut");
+    let is_over = AtomicBool::new(false);
+    let (written, ran) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&server.client, &is_over));
+        let runner = scope.spawn(|| run(&server.client, &is_over));
+        for cut in 0..cuts {
+            await_connected(&server.client, "cut");
+            // At another moment of the load each time.
+            std::thread::sleep(Duration::from_millis(300 + 137 * (cut as u64 % 11)));
+            proxy.cut();
+        }
+        await_connected(&server.client, "cut");
+        std::thread::sleep(Duration::from_millis(300));
+        is_over.store(true, Ordering::Relaxed);
+        (writer.join().unwrap(), runner.join().unwrap())
+    });
+    for number in &written.acknowledged {
+        let there = std::fs::read_to_string(machine.join(format!("f{number}"))).unwrap();
+        assert!(there == text(*number), "f{number} has {} bytes", there.len());
+    }
+    for number in &written.doubtful {
+        // The whole file or none.
+        if let Ok(there) = std::fs::read_to_string(machine.join(format!("f{number}"))) {
+            assert!(there == text(*number), "f{number} has {} bytes", there.len());
+        }
+    }
+    let mut times = BTreeMap::<usize, usize>::new();
+    for line in std::fs::read_to_string(machine.join("log")).unwrap().lines() {
+        *times.entry(line.parse().unwrap()).or_default() += 1;
+    }
+    for number in &ran.acknowledged {
+        assert_eq!(times.get(number), Some(&1), "command {number}");
+    }
+    assert!(times.values().all(|times| *times == 1), "{times:?}");
+    assert!(written.longest < LONGEST && ran.longest < LONGEST, "{:?} {:?}", written.longest, ran.longest);
+    let (sure, doubtful) =
+        (written.acknowledged.len() + ran.acknowledged.len(), written.doubtful.len() + ran.doubtful.len());
+    assert!(sure > cuts, "{sure}");
+    println!("{cuts} cuts: {sure} requests were acknowledged, {doubtful} were not");
+}
+
+pub(super) fn slow_and_split_frames_carry_the_same(server: &Server) {
+    let proxy = Proxy::start(server.client.address, Duration::from_millis(2));
+    let machine = server.place("slow");
+    let _runner = lend(&proxy.address.to_string(), "slow", &machine);
+    await_connected(&server.client, "slow");
+    let tree = "/v1/sandbox/slow/lent";
+    let large: Vec<u8> = (0..1_500_000_u32).map(|number| (number % 251) as u8).collect();
+    server.client.put(format!("{tree}/raw/large"), &large).ok();
+    assert_eq!(std::fs::read(machine.join("large")).unwrap(), large);
+    assert!(server.client.get(format!("{tree}/raw/large")).body == large);
+    let ran = server.client.post_json(format!("{tree}/exec"), &json!({ "shell": "wc -c <large" })).ok();
+    assert_eq!(ran["data"]["stdout"], "1500000\n");
+}
