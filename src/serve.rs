@@ -123,7 +123,7 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     let agents = agents.map_err(|source| store_error(config, source))?;
     let sessions = &config.limits.sessions;
     let backends = Backends::new(&config.limits.runs);
-    let runners = Runners::open(&store, &backends).map_err(|source| store_error(config, source))?;
+    let runners = Arc::new(Runners::open(&store, &backends).map_err(|source| store_error(config, source))?);
     Ok(Arc::new(Service {
         backends,
         runners,

@@ -64,7 +64,7 @@ pub struct Service {
     /// The workspaces that another backend answers for, instead of what follows.
     pub backends: Backends,
     /// The machines that users lend.
-    pub runners: Runners,
+    pub runners: Arc<Runners>,
     /// The bytes on disk.
     pub store: Store,
     /// Starts commands.

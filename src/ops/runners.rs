@@ -13,7 +13,7 @@ use sandbox::wire::{Feature, Register, Registered};
 use sandbox::{Link, Outgoing, RemoteSandbox, Sandbox};
 use serde::{Deserialize, Serialize};
 use storage::Store;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::Service;
@@ -23,8 +23,10 @@ use super::error::{Error, Result};
 
 /// Machines of one user.
 pub const PER_USER_MAX: usize = 8;
-/// Connections that have not registered yet.
+/// Connections that have brought no token yet.
 const STRANGERS_MAX: usize = 16;
+/// Connections of one user that have brought a token and have not registered yet.
+const REGISTERING_MAX: usize = 4;
 /// The longest name of a machine, in bytes.
 const NAME_BYTES: usize = 64;
 /// The name of a machine that tells none.
@@ -36,7 +38,7 @@ const REFUSED_MAX: usize = 64;
 pub struct Runners {
     sandbox: Arc<RemoteSandbox>,
     users: Mutex<HashMap<UserId, OfUser>>,
-    strangers: Arc<Semaphore>,
+    registering: Mutex<HashMap<Option<UserId>, usize>>,
     /// Held while what is known of a user changes: what is kept and what is in force are one.
     changing: tokio::sync::Mutex<()>,
 }
@@ -64,6 +66,24 @@ struct Connected {
     since: SystemTime,
     isolation: String,
     cut: CancellationToken,
+}
+
+/// The place of a connection that has not registered yet.
+pub struct Registering {
+    runners: Arc<Runners>,
+    user: Option<UserId>,
+}
+
+impl Drop for Registering {
+    fn drop(&mut self) {
+        let mut registering = self.runners.registering.lock();
+        if let Some(count) = registering.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                registering.remove(&self.user);
+            }
+        }
+    }
 }
 
 /// A machine that has registered.
@@ -134,7 +154,7 @@ impl Runners {
         let runners = Self {
             sandbox: Arc::new(RemoteSandbox::new()),
             users: Mutex::default(),
-            strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
+            registering: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
         };
         for (user, text) in store.runner_lists()? {
@@ -159,10 +179,18 @@ impl Runners {
         Arc::clone(&self.sandbox) as Arc<dyn Sandbox>
     }
 
-    /// A place for a connection that has not registered yet; `None` when all are taken.
+    /// A place for a connection that has not registered yet: of a `user` who has brought a token, or of a stranger. `None` when all
+    /// are taken: strangers take none of a user's.
     #[must_use]
-    pub fn stranger(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.strangers).try_acquire_owned().ok()
+    pub fn enter(self: &Arc<Self>, user: Option<UserId>) -> Option<Registering> {
+        let most = if user.is_some() { REGISTERING_MAX } else { STRANGERS_MAX };
+        let mut registering = self.registering.lock();
+        let count = registering.entry(user.clone()).or_default();
+        if *count == most {
+            return None;
+        }
+        *count += 1;
+        Some(Registering { runners: Arc::clone(self), user })
     }
 
     /// How many machines are connected.

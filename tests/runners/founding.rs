@@ -300,6 +300,11 @@ fn a_hostile_runner_harms_its_own_user_alone() {
     // Connections that never register have a bounded number of places, and keep nobody's machine out for long.
     let silent: Vec<_> = (0..16).map(|_| client.websocket("/ws/mallory", "").unwrap()).collect();
     assert_eq!(client.websocket("/ws/mallory", "").err(), Some(429));
+    // Who brings a token in the head has places of its own.
+    let known = client.with_token("any");
+    let waiting: Vec<_> = (0..4).map(|_| known.websocket("/ws/carol", "").unwrap()).collect();
+    assert_eq!(known.websocket("/ws/carol", "").err(), Some(429));
+    drop(waiting);
     drop(silent);
     client.post("/v1/runners/bob/default/cut", "").ok();
     client.post("/v1/runners/alice/default/cut", "").ok();

@@ -12,7 +12,11 @@ use crate::http::{App, request_log};
 
 /// The user whose machine is to be connected. A runner may bring its token in the first frame alone; one that it brings in the head
 /// has to count.
-pub(in crate::http) struct LendingUser(pub(in crate::http) UserId);
+pub(in crate::http) struct LendingUser {
+    pub(in crate::http) user: UserId,
+    /// Whether a token came in the head.
+    pub(in crate::http) has_token: bool,
+}
 
 impl FromRequestParts<App> for LendingUser {
     type Rejection = Problem;
@@ -20,10 +24,11 @@ impl FromRequestParts<App> for LendingUser {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let user = user_of(parts, app).await?;
         request_log::user(&user);
-        if bearer(&parts.headers).is_some() {
+        let has_token = bearer(&parts.headers).is_some();
+        if has_token {
             caller(&app.access, &parts.headers)?.role.may(Action::OfUser(&user))?;
         }
-        Ok(Self(user))
+        Ok(Self { user, has_token })
     }
 }
 

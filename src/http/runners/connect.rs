@@ -15,7 +15,6 @@ use policy::UserId;
 use sandbox::wire::register::DISCONNECT;
 use sandbox::wire::response::Failed;
 use sandbox::wire::{FRAME_BYTES_MAX, Frame, Register, Response as Answer};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::access::{Action, Caller};
@@ -24,7 +23,7 @@ use crate::audit::{Account, Effect, Entry};
 use crate::http::App;
 use crate::http::extract::{LendingUser, NoParams};
 use crate::http::problem::Problem;
-use crate::ops::runners::{Registration, Unregistered};
+use crate::ops::runners::{Registering, Registration, Unregistered};
 
 /// How long a connection may take to register.
 const REGISTER: Duration = Duration::from_secs(10);
@@ -38,28 +37,28 @@ type Sink = SplitSink<WebSocket, Message>;
 
 pub(in crate::http) async fn connect(
     State(app): State<App>,
-    LendingUser(user): LendingUser,
+    LendingUser { user, has_token }: LendingUser,
     _: NoParams,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let upgrade = upgrade
         .map_err(|_| Problem::invalid("a runner needs a WebSocket: connect with `ws://` and `Upgrade`"))?;
-    let stranger = app
+    let registering = app
         .service
         .runners
-        .stranger()
+        .enter(has_token.then(|| user.clone()))
         .ok_or_else(|| Problem::busy("too many runners are registering: wait for one of them", 1))?;
     let upgrade = upgrade.max_message_size(FRAME_BYTES_MAX).max_frame_size(FRAME_BYTES_MAX);
-    Ok(upgrade.on_upgrade(move |socket| async move { serve(app, user, socket, stranger).await }))
+    Ok(upgrade.on_upgrade(move |socket| async move { serve(app, user, socket, registering).await }))
 }
 
 /// The life of a connection.
-async fn serve(app: App, user: UserId, socket: WebSocket, stranger: OwnedSemaphorePermit) {
+async fn serve(app: App, user: UserId, socket: WebSocket, registering: Registering) {
     let (mut sink, mut frames) = socket.split();
     let first = tokio::time::timeout(REGISTER, first_frame(&mut frames)).await;
     let Ok(Some(text)) = first else { return };
     let registered = register(&app, &user, &text).await;
-    drop((text, stranger));
+    drop((text, registering));
     let (mut registration, token) = match registered {
         Ok(registered) => registered,
         Err(refused) => {

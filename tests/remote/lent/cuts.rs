@@ -40,7 +40,7 @@ impl Told {
 
 fn text(number: usize) -> String {
     // Some are several pieces long.
-    format!("{number}\n").repeat(if number % 10 == 0 { 300_000 } else { 3 })
+    format!("{number}\n").repeat(if number.is_multiple_of(10) { 300_000 } else { 3 })
 }
 
 fn write(client: &Client, is_over: &AtomicBool) -> Told {
