@@ -108,6 +108,17 @@ async fn a_lost_connection_is_made_again_after_growing_pauses() {
 }
 
 #[tokio::test]
+async fn a_frame_that_is_too_large_ends_the_connection_and_not_the_runner() {
+    let (place, service) = (Place::new(), Service::listen().await);
+    let _runner = place.runner(&service.url(), &[]).spawn().unwrap();
+    let mut connection = service.take().await;
+    connection.say_in_vain(json!({"type": "stat", "more": "x".repeat(17 << 20)})).await;
+    assert_eq!(connection.next().await, None);
+    let mut connection = service.take().await;
+    assert_eq!(connection.ask("stat", json!({"path": ""})).await["type"], "file_info");
+}
+
+#[tokio::test]
 async fn silence_is_consent_to_a_founding_runner_only() {
     let (place, service) = (Place::new(), Service::listen().await);
     let _runner = place.runner(&service.url(), &["--founding"]).spawn().unwrap();
