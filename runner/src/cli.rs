@@ -165,6 +165,10 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
     } else {
         info!(workspace = %workspace, "{}", confinement.sentence);
     }
+    let token_file = cli.token_file.as_ref().and_then(|file| file.canonicalize().ok());
+    if token_file.is_some_and(|file| file.starts_with(workspace.as_str())) {
+        warn!("the file with the token is in the workspace, where the agent reads it: put it elsewhere");
+    }
     if rustix::process::geteuid().is_root() {
         warn!("the runner is root: run it as a user of its own");
     }

@@ -7,13 +7,8 @@ use std::process::{Command, ExitCode};
 
 use landlock::RulesetStatus;
 
-use super::rules::Rules;
+use super::rules::{END_OF_RULES, Rules};
 use super::{calls, capabilities};
-
-/// The hidden first argument of the launcher.
-pub const SUBCOMMAND: &str = "confined-command";
-/// The word between the rules and the command.
-pub(super) const END_OF_RULES: &str = "--";
 
 /// Becomes the command that the arguments of this process name, confined; returns only when that fails.
 pub fn main() -> ExitCode {

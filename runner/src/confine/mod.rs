@@ -18,8 +18,9 @@ use sandbox::NoneOptions;
 use tempfile::TempDir;
 use thiserror::Error;
 
-pub use self::launcher::{SUBCOMMAND, main as launcher_main};
+pub use self::launcher::main as launcher_main;
 use self::rules::Rules;
+pub use self::rules::SUBCOMMAND;
 
 /// Variables that lead into the home, which confined commands do not see.
 const OF_THE_HOME: [&str; 5] = ["HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"];

@@ -11,7 +11,10 @@ use landlock::{
     make_bitflags,
 };
 
-use super::launcher::{END_OF_RULES, SUBCOMMAND};
+/// The hidden first argument of the launcher.
+pub const SUBCOMMAND: &str = "confined-command";
+/// The word between the rules and the command.
+pub(super) const END_OF_RULES: &str = "--";
 
 /// The newest rights asked for; the crate leaves out what the kernel lacks.
 const NEWEST: ABI = ABI::V7;

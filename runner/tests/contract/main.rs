@@ -1,13 +1,17 @@
 //! The contract of all backends over the wire: [`RemoteSandbox`] on one side, the runner's [`Session`] on the other, in memory. Each law is
-//! a test of its own: `exact::LAW` between equals, `founding::LAW` with a runner that is taken for one of the first generation.
+//! a test of its own: `exact::LAW` between equals, `founding::LAW` with a runner that is taken for one of the first generation, and
+//! `process::LAW` with runners as they are: processes, over sockets, with confined commands.
 //!
 //! A law that a founding runner cannot be held to is named in [`LOST`], with the reason.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
+    clippy::disallowed_methods,
     missing_docs,
     reason = "a test fails by panicking, and says what it skipped"
 )]
+
+mod process;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,6 +23,7 @@ use sandbox::conformance::{Ability, Subject, Verdict, check, laws};
 use sandbox::wire::{Feature, Register};
 use sandbox::{Link, NoneOptions, NoneSandbox, RemoteSandbox, Root, Sandbox, UserId};
 use tempfile::TempDir;
+use tokio::process::Child;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 
@@ -43,12 +48,15 @@ const LOST: [(&str, &str); 11] = [
 struct Wire {
     abilities: Vec<Ability>,
     features: Vec<Feature>,
+    /// The runners, when they are processes.
+    processes: Mutex<Option<Vec<Child>>>,
     sandbox: Arc<dyn Sandbox>,
     root: TempDir,
 }
 
 impl Wire {
-    async fn new(features: Vec<Feature>) -> Self {
+    async fn new(name: &str) -> Self {
+        let features = if name == "founding" { Vec::new() } else { vec![Feature::Exact] };
         use Ability::{Changes, Closing, Commands, Huge, Links, Modes, Pipes, Walls};
         let mut abilities = vec![Changes, Closing, Commands, Links, Pipes, Walls];
         // 500 MiB as base64 take a minute where nothing is optimised.
@@ -60,8 +68,14 @@ impl Wire {
             abilities.push(Modes);
         }
         let root = tempfile::tempdir().unwrap();
-        let sandbox = connected(&features, NoneOptions::new(Root::PerUser(root.path().join("users")))).await;
-        Self { abilities, features, sandbox, root }
+        let users = root.path().join("users");
+        let (sandbox, processes) = if name == "process" {
+            let (sandbox, processes) = process::connected(&users, &USERS).await;
+            (sandbox, Some(processes))
+        } else {
+            (connected(&features, NoneOptions::new(Root::PerUser(users))).await, None)
+        };
+        Self { abilities, features, processes: Mutex::new(processes), sandbox, root }
     }
 }
 
@@ -109,6 +123,11 @@ impl Subject for Wire {
 
     async fn another(&self) -> Arc<dyn Sandbox> {
         let place = tempfile::tempdir_in(self.root.path()).unwrap().keep();
+        if self.processes.lock().unwrap().is_some() {
+            let (sandbox, more) = process::connected(&place, &USERS).await;
+            self.processes.lock().unwrap().get_or_insert_default().extend(more);
+            return sandbox;
+        }
         connected(&self.features, NoneOptions::new(Root::PerUser(place))).await
     }
 }
@@ -117,8 +136,8 @@ fn main() {
     let runtime = Arc::new(Builder::new_multi_thread().enable_all().build().unwrap());
     let counts = Arc::new(Mutex::new(BTreeMap::<&str, (usize, usize)>::new()));
     let mut trials = Vec::new();
-    for (name, features) in [("exact", vec![Feature::Exact]), ("founding", Vec::new())] {
-        let subject: Arc<dyn Subject> = Arc::new(runtime.block_on(Wire::new(features)));
+    for name in ["exact", "founding", "process"] {
+        let subject: Arc<dyn Subject> = Arc::new(runtime.block_on(Wire::new(name)));
         for law in laws() {
             if name == "founding" && LOST.iter().any(|(lost, _)| *lost == law.name) {
                 continue;

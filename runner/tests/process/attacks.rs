@@ -102,7 +102,6 @@ async fn setting_limits_of_the_runner() {
     }
 }
 
-/// The runner holds these off itself, with walls or without; a user other than root is needed to see the second.
 #[tokio::test]
 async fn looking_into_the_runner() {
     let (place, service) = (Place::new(), Service::listen().await);
@@ -151,6 +150,21 @@ async fn a_command_finds_what_it_needs() {
         let script = "/usr/bin/python3 -c 'import socket; socket.socketpair(); socket.socket(); import subprocess; subprocess.run([\"true\"], check=True)'";
         assert_eq!(connection.run(script).await, (0, String::new(), String::new()));
     }
+}
+
+/// By itself, without walls; root sees everything.
+#[tokio::test]
+async fn the_environment_of_a_runner_is_not_for_commands_of_the_same_user() {
+    if rustix::process::geteuid().is_root() {
+        println!("SKIPPED: root may look into every process");
+        return;
+    }
+    let (place, service) = (Place::new(), Service::listen().await);
+    let runner = place.runner(&service.url(), &["--isolation", "none"]).spawn().unwrap();
+    let mut connection = service.take().await;
+    let script = format!("cat /proc/{}/environ", runner.id().unwrap());
+    let (code, stdout, _) = connection.run(&script).await;
+    assert!(code != 0 && stdout.is_empty(), "{stdout}");
 }
 
 #[tokio::test]

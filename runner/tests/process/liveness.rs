@@ -48,6 +48,20 @@ async fn a_token_of_the_command_line_or_a_file_is_used_and_stays_out_of_the_comm
 }
 
 #[tokio::test]
+async fn a_token_that_the_agent_can_read_is_warned_of() {
+    for (file, is_warned) in [("w/token", true), ("token", false)] {
+        let (place, service) = (Place::new(), Service::listen().await);
+        std::fs::write(place.path(file), TOKEN).unwrap();
+        let file = place.path(file);
+        let runner = place.runner(&service.url(), &["--token-file", file.to_str().unwrap()]).spawn().unwrap();
+        let _connection = service.take().await;
+        signal(&runner, Signal::TERM);
+        let (_, log) = end(runner).await;
+        assert_eq!(log.contains("put it elsewhere"), is_warned, "{log}");
+    }
+}
+
+#[tokio::test]
 async fn a_rejected_token_ends_the_process_with_two() {
     for code in ["AUTH_FAILED", "FORBIDDEN"] {
         let (place, service) = (Place::new(), Service::listen().await);
@@ -94,6 +108,17 @@ async fn a_lost_connection_is_made_again_after_growing_pauses() {
 }
 
 #[tokio::test]
+async fn a_frame_that_is_too_large_ends_the_connection_and_not_the_runner() {
+    let (place, service) = (Place::new(), Service::listen().await);
+    let _runner = place.runner(&service.url(), &[]).spawn().unwrap();
+    let mut connection = service.take().await;
+    connection.say_in_vain(json!({"type": "stat", "more": "x".repeat(17 << 20)})).await;
+    assert_eq!(connection.next().await, None);
+    let mut connection = service.take().await;
+    assert_eq!(connection.ask("stat", json!({"path": ""})).await["type"], "file_info");
+}
+
+#[tokio::test]
 async fn silence_is_consent_to_a_founding_runner_only() {
     let (place, service) = (Place::new(), Service::listen().await);
     let _runner = place.runner(&service.url(), &["--founding"]).spawn().unwrap();
@@ -125,12 +150,12 @@ async fn a_signal_says_farewell_kills_what_runs_and_ends_with_zero() {
         let (place, service) = (Place::new(), Service::listen().await);
         let runner = place.runner(&service.url(), &[]).spawn().unwrap();
         let mut connection = service.take().await;
-        let script = "trap '' TERM INT; echo $$ > pid; setsid sleep 60 & sleep 60";
+        let script = "trap '' TERM INT; setsid sleep 60 & echo $! $$ > pid; sleep 60";
         connection.say(json!({"id": "x", "type": "exec", "body": {"command": script, "shell": true}})).await;
-        let pid = loop {
-            let pid = std::fs::read_to_string(place.path("w/pid")).unwrap_or_default();
-            if pid.ends_with('\n') {
-                break pid.trim().to_owned();
+        let processes = loop {
+            let processes = std::fs::read_to_string(place.path("w/pid")).unwrap_or_default();
+            if processes.ends_with('\n') {
+                break processes;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
@@ -140,8 +165,10 @@ async fn a_signal_says_farewell_kills_what_runs_and_ends_with_zero() {
         let (code, log) = end(runner).await;
         assert_eq!(code, Some(0), "{log}");
         assert!(begun.elapsed() < Duration::from_secs(5));
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+        for process in processes.split_whitespace() {
+            let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+            assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+        }
         assert_eq!(std::fs::read_dir(place.path("tmp")).unwrap().count(), 0);
     }
 }

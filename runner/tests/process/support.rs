@@ -100,6 +100,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.0.send(Message::text(frame.to_string())).await.unwrap();
     }
 
+    /// Sends a frame that the runner may cut off.
+    pub(crate) async fn say_in_vain(&mut self, frame: Value) {
+        let _cut = self.0.send(Message::text(frame.to_string())).await;
+    }
+
     /// The next frame; `None` when the connection has ended.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
