@@ -154,8 +154,8 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
             "the connection is not encrypted: others on the way can read the token and all files; use wss://"
         );
     }
-    let way =
-        Way::new(cli.server.clone(), Proxies::from(|name| std::env::var(name).ok()), cli.ca_file.as_deref());
+    let proxies = Proxies::from(|name| std::env::var(name).ok());
+    let way = Way::new(cli.server.clone(), proxies, cli.ca_file.as_deref(), &token);
     let way = way.map_err(|error| told(&error))?;
 
     let (sandbox, confinement) = sandbox(&cli)?;

@@ -15,6 +15,9 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 pub(crate) use self::address::Address;
@@ -26,13 +29,16 @@ pub(crate) use self::tls::TrustError;
 /// How long connecting may take: name, proxy, TLS and HTTP together.
 const CONNECTING: Duration = Duration::from_secs(30);
 
+/// The header that every answer of the service has.
+const REQUEST_ID: &str = "x-request-id";
+
 /// An open connection.
 pub(crate) type Socket = tokio_tungstenite::WebSocketStream<Box<dyn Stream>>;
 
 /// Why there is no connection.
 #[derive(Debug, Error)]
 pub(crate) enum ConnectError {
-    /// HTTP 401 or 403.
+    /// HTTP 401 or 403; 404 where the service says that the token is none of that user's.
     #[error("the service refuses this runner (HTTP {0}): check the token and the user in the URL")]
     Refused(u16),
     /// Another HTTP status than 101.
@@ -61,10 +67,12 @@ pub(crate) struct Way {
     address: Address,
     proxies: Proxies,
     trust: Trust,
+    /// The token in the head, so that the service keeps a place for it; founding services look at that of the first frame alone.
+    authorization: Option<HeaderValue>,
 }
 
 impl Way {
-    /// The way to `address`.
+    /// The way to `address`, for who has `token`.
     ///
     /// # Errors
     /// The file of further authorities cannot be used.
@@ -72,9 +80,17 @@ impl Way {
         address: Address,
         proxies: Proxies,
         ca_file: Option<&std::path::Path>,
+        token: &str,
     ) -> Result<Self, TrustError> {
         let trust = if address.is_encrypted { Trust::new(ca_file)? } else { Trust::none() };
-        Ok(Self { address, proxies, trust })
+        let authorization = Some(token).filter(|token| !token.is_empty());
+        // A token that no head can carry stays in the frame.
+        let mut authorization =
+            authorization.and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
+        if let Some(value) = &mut authorization {
+            value.set_sensitive(true);
+        }
+        Ok(Self { address, proxies, trust, authorization })
     }
 
     /// Connects.
@@ -103,11 +119,14 @@ impl Way {
         let config = WebSocketConfig::default()
             .max_message_size(Some(FRAME_BYTES_MAX))
             .max_frame_size(Some(FRAME_BYTES_MAX));
-        let request = address.url.as_str();
+        let mut request = address.url.as_str().into_client_request().map_err(ConnectError::WebSocket)?;
+        request.headers_mut().extend(self.authorization.clone().map(|value| (AUTHORIZATION, value)));
         match tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await {
             Ok((socket, _response)) => Ok(socket),
             Err(tungstenite::Error::Http(response)) => Err(match response.status().as_u16() {
                 status @ (401 | 403) => ConnectError::Refused(status),
+                // The service's own word, and not that of a proxy: the token is none of that user's.
+                status @ 404 if response.headers().contains_key(REQUEST_ID) => ConnectError::Refused(status),
                 status => ConnectError::Status(status),
             }),
             Err(tungstenite::Error::Io(error)) => Err(ConnectError::Io(error)),
