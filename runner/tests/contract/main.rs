@@ -31,8 +31,9 @@ use tokio::sync::mpsc;
 const USERS: [&str; 2] = ["alice", "bob"];
 
 /// What the founding wire cannot carry.
-const LOST: [(&str, &str); 11] = [
+const LOST: [(&str, &str); 12] = [
     ("replacing_with_bits_sets_them", "a file that is there keeps its bits"),
+    ("a_file_closed_by_its_bits_is_denied", "no bits at all mean the usual ones"),
     ("create_replaces_no_link", "a link is told as a file"),
     ("a_link_inside_is_written_through", "a link is told as a file"),
     ("a_listing_shows_links_as_links", "a link is told as a file"),
