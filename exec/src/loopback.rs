@@ -116,6 +116,9 @@ impl Loopback {
     /// Tells whether a socket that was noted listens at the moment. As long as it does, no other socket of this machine gets
     /// the connections to its place; once it does not, it never does again.
     pub(crate) fn listens(&self, place: SocketAddrV4, listener: &Listener) -> bool {
+        if socket_tables::listener_of(place) == Some(listener.inode) {
+            return true;
+        }
         let mut found = false;
         let looked = socket_tables::each_tcp(listener.is_ipv6, |at, inode| {
             found = at == place && inode == listener.inode;

@@ -1,12 +1,15 @@
 //! The kernel's tables of sockets that listen in the network namespace of this thread.
 //!
 //! # References
-//! proc_pid_net(5); `tcp_states.h` of Linux.
+//! proc_pid_net(5), sock_diag(7); `tcp_states.h` of Linux.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, sendto, socket_with,
+};
 use serde::Serialize;
 
 /// Bytes of one table that are read; a line has about 150, and those that listen come first.
@@ -19,6 +22,14 @@ const SEARCH_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The states of a socket that waits: `TCP_LISTEN`, and `TCP_CLOSE`, which is what a socket of UDP is in.
 const TCP_LISTEN: &str = "0A";
 const UDP_UNCONNECTED: &str = "07";
+
+/// The numbers of the question after one socket (linux/netlink.h, linux/sock_diag.h), and the state of one that listens.
+const QUESTION_BYTES: usize = 72;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NLM_F_REQUEST: u16 = 1;
+const AF_INET: u8 = 2;
+const IPPROTO_TCP: u8 = 6;
+const LISTEN: u8 = 10;
 
 /// A protocol that a socket listens with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -82,6 +93,50 @@ pub(crate) fn each_tcp(
         }
     }
     Ok(())
+}
+
+/// The number of the socket of TCP that gets a connection to `place`, as the kernel would look it up; `None` where the kernel
+/// does not say, or there is none. A table takes a hundred times as long, because the kernel looks into each place of it.
+pub(crate) fn listener_of(place: SocketAddrV4) -> Option<u64> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let kernel =
+        socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(netlink::SOCK_DIAG)).ok()?;
+    sendto(&kernel, &question(place), SendFlags::empty(), &netlink::SocketAddrNetlink::new(0, 0)).ok()?;
+    let mut answer = [0; 512];
+    // The kernel has answered when the question is sent.
+    let (_, length) = recv(&kernel, &mut answer, RecvFlags::empty()).ok()?;
+    inode_of(answer.get(..length)?)
+}
+
+/// Asks for the socket at `place` (sock_diag(7): `nlmsghdr`, `inet_diag_req_v2`).
+fn question(place: SocketAddrV4) -> [u8; QUESTION_BYTES] {
+    let [a, b, c, d] = place.ip().octets();
+    let [high, low] = place.port().to_be_bytes();
+    let mut question = [0; QUESTION_BYTES];
+    let parts: [(usize, &[u8]); 7] = [
+        (0, &(QUESTION_BYTES as u32).to_ne_bytes()),
+        (4, &SOCK_DIAG_BY_FAMILY.to_ne_bytes()),
+        (6, &NLM_F_REQUEST.to_ne_bytes()),
+        (16, &[AF_INET, IPPROTO_TCP]),
+        // All states; its port, and behind that of the other side its address.
+        (20, &u32::MAX.to_ne_bytes()),
+        (24, &[high, low, 0, 0, a, b, c, d]),
+        // No cookie.
+        (64, &[0xFF; 8]),
+    ];
+    for (at, part) in parts {
+        if let Some(place) = question.get_mut(at..at + part.len()) {
+            place.copy_from_slice(part);
+        }
+    }
+    question
+}
+
+/// Reads an answer (`nlmsghdr`, `inet_diag_msg`), when its socket listens.
+fn inode_of(answer: &[u8]) -> Option<u64> {
+    let kind = answer.get(4..6)?.try_into().ok().map(u16::from_ne_bytes)?;
+    let inode = answer.get(84..88)?.try_into().ok().map(u32::from_ne_bytes)?;
+    (kind == SOCK_DIAG_BY_FAMILY && *answer.get(17)? == LISTEN).then_some(u64::from(inode))
 }
 
 /// Opens a table; `/proc/net` is that of the process's first thread.
@@ -160,6 +215,10 @@ mod tests {
             let place =
                 SocketAddrV4::new(Ipv4Addr::new(127, 77, 1, 2), listener.local_addr().unwrap().port());
             assert_eq!(found, [place]);
+            if let Some(asked) = listener_of(place) {
+                assert_eq!(asked, own);
+                assert!(listener_of(SocketAddrV4::new(Ipv4Addr::new(127, 77, 1, 2), 1)).is_none());
+            }
         }
     }
 }
