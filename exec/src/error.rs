@@ -38,10 +38,10 @@ pub enum Error {
         /// The missing grant.
         reason: String,
     },
-    /// Runs live in no networks of their own, so that nothing of theirs listens.
+    /// Runs have no loopback addresses of their own, so that nothing of theirs listens.
     #[error(
-        "nothing can listen here, because commands have no network of their own ({reason}): ports need tier \
-         `namespaces`"
+        "nothing can listen here, because commands have no loopback addresses of their own ({reason}): ports need tier \
+         `landlock` and a kernel that notifies the service of system calls (Linux 5.9), or tier `namespaces`"
     )]
     NoPorts {
         /// The missing grant.

@@ -12,6 +12,7 @@
 //! | [`zygote`] | the launcher process |
 //! | [`supervisor`] | system calls of a run that the service answers |
 //! | [`walls`] | programs, Landlock rulesets, the system call filter |
+//! | [`loopback`], [`socket_tables`] | loopback addresses of runs, and what listens there |
 //! | [`census`] | how many processes there are |
 //! | [`sys`] | the system calls without a safe wrapper |
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
@@ -19,8 +20,10 @@
 mod census;
 mod error;
 mod limit;
+mod loopback;
 mod network_owner;
 mod service;
+mod socket_tables;
 mod step;
 mod supervisor;
 mod sys;
@@ -39,14 +42,15 @@ pub use service::launcher::{Launcher, LauncherConfig};
 pub use service::mounts::Attachment;
 pub use service::networks::Listening;
 pub use service::owners::OwnerMaps;
-pub use service::ports::holders::Holder;
-pub use service::ports::{ListeningSocket, Protocol};
+pub use service::ports::ListeningSocket;
+pub use service::ports::holders::{Holder, RunNumber};
 pub use service::projects;
 pub use service::run::handle::RunHandle;
 pub use service::run::live::{Chunk, Control, Feed, Live, Signal, Stream, WindowSize};
 pub use service::run::output::unfinished_character;
 pub use service::run::result::{Encoding, ExecResult, ForeignResult};
 pub use service::run::spec::{Halt, RunSpec};
+pub use socket_tables::Protocol;
 pub use step::Step;
 pub use supervisor::ProxyConnection;
 pub use sys::{return_large_allocations, watch as watch_descriptor};

@@ -49,8 +49,8 @@ impl Default for Isolation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// Nothing. At tier [`Tier::Namespaces`], runs of one user and agent reach each other over the loopback address of
-    /// their own network; elsewhere there is no socket but `socketpair`.
+    /// Nothing outside. Runs of one user and agent reach each other over the loopback address: that of their own network at tier
+    /// [`Tier::Namespaces`], and at tier [`Tier::Landlock`] one that the service connects them at, which takes seccomp's notifications.
     #[default]
     None,
     /// The same, and the egress proxy, and through it what the proxy lets pass. Below tier [`Tier::Namespaces`] the service

@@ -372,13 +372,3 @@ async fn the_service_lists_and_reaches_the_servers_of_one_user_and_agent_and_not
     assert!(TcpStream::connect(("127.0.0.1", host_port)).is_ok());
     server.abort();
 }
-
-#[tokio::test]
-async fn where_runs_have_no_network_of_their_own_no_port_is_reached() {
-    let isolation = exec::Isolation { maximum: Tier::Landlock, ..exec::Isolation::default() };
-    let config = LauncherConfig { isolation, proxy_port: Some(PORT), ..config(Profile::Default) };
-    let Some(sandbox) = Sandbox::with(config, is_root()) else { return };
-    let of = owner("u", "a").unwrap();
-    assert!(matches!(sandbox.launcher.listening(&of), Err(exec::Error::NoPorts { .. })));
-    assert!(matches!(sandbox.launcher.connect(&of, 8000).await, Err(exec::Error::NoPorts { .. })));
-}

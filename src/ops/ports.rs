@@ -56,18 +56,16 @@ impl Service {
             if sockets.is_empty() {
                 return Ok(Vec::new());
             }
-            let runs: Vec<_> = runs
-                .iter()
-                .filter_map(|run| Some((run.process_namespace()?, (run.id.clone(), run.tree.clone()))))
-                .collect();
+            let runs: Vec<_> =
+                runs.iter().map(|run| (run.numbers(), (run.id.clone(), run.tree.clone()))).collect();
             let run_of =
-                |namespace| runs.iter().find(|(own, _)| *own == namespace).map(|(_, run)| run.clone());
+                |number| runs.iter().find(|(own, _)| own.contains(&number)).map(|(_, run)| run.clone());
             let told = |socket: ListeningSocket| Port {
                 port: socket.port,
                 protocol: socket.protocol,
                 address: socket.address,
                 network: socket.network,
-                run: socket.holder.as_ref().and_then(|holder| run_of(holder.process_namespace)),
+                run: socket.holder.as_ref().and_then(|holder| run_of(holder.run)),
                 program: socket.holder.map(|holder| holder.program),
             };
             Ok(sockets.into_iter().map(told).collect())

@@ -33,7 +33,8 @@ const EXEC: Floors = &[
     &["service", "zygote"],
     &["walls", "supervisor"],
     &["wire", "error"],
-    &["census", "limit", "network_owner", "step", "sys", "tier"],
+    &["loopback"],
+    &["census", "limit", "network_owner", "socket_tables", "step", "sys", "tier"],
 ];
 
 const SERVICE: Floors = &[

@@ -29,6 +29,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         scene.stage.has_proxy.then(Prey::default)
     }),
     Attack::driven("leaving_by_other_ways_than_connecting", connecting_to_a_port),
+    Attack::driven("turning_a_connection_to_oneself_elsewhere", from_an_own_address),
     Attack::payload("network.py", "learning_the_addresses_of_the_host"),
     Attack::payload("network.py", "using_descriptors_that_were_left_open"),
 ];
@@ -56,6 +57,17 @@ fn connecting_to_a_port(scene: &Scene<'_>) -> Finding {
         return needs_host();
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    judge(payload::hunt(scene, "network.py", &evil(port.to_string())), listener.accept())
+}
+
+/// Hosts listen on all addresses, and so at those that a command may have for itself.
+fn from_an_own_address(scene: &Scene<'_>) -> Finding {
+    if scene.host().is_none() {
+        return needs_host();
+    }
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let port = listener.local_addr().unwrap().port();
     judge(payload::hunt(scene, "network.py", &evil(port.to_string())), listener.accept())

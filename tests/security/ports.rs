@@ -8,25 +8,22 @@ use serde_json::json;
 
 use crate::attack::Attack;
 use crate::client::{Client, encoded};
-use crate::expectation::{Expectations, Expected, Finding};
+use crate::expectation::Finding;
 use crate::host::growth;
 use crate::scene::{Scene, workspace_of};
 
 pub(crate) const ATTACKS: &[Attack] = &[
-    Attack::driven("reaching_a_port_of_another", ports_of_others).expecting(WITH_PORTS),
-    Attack::driven("reaching_the_host_through_a_port", the_host).expecting(WITH_PORTS),
-    Attack::driven("using_a_link_for_something_else", using_a_link).expecting(WITH_PORTS),
-    Attack::driven("smuggling_a_request_past_a_port", smuggling).expecting(WITH_PORTS),
-    Attack::driven("taking_the_callers_token_at_a_port", taking_tokens).expecting(WITH_PORTS),
-    Attack::driven("speaking_for_the_origin_from_a_port", speaking_for_the_origin).expecting(WITH_PORTS),
-    Attack::driven("leading_a_caller_out_of_a_port", leading_out).expecting(WITH_PORTS),
-    Attack::driven("answering_twice_at_a_port", answering_twice).expecting(WITH_PORTS),
-    Attack::driven("holding_every_connection_to_ports", holding).expecting(WITH_PORTS).alone(),
-    Attack::driven("filling_the_memory_from_a_port", filling_the_memory).expecting(WITH_PORTS).alone(),
+    Attack::driven("reaching_a_port_of_another", ports_of_others),
+    Attack::driven("reaching_the_host_through_a_port", the_host),
+    Attack::driven("using_a_link_for_something_else", using_a_link),
+    Attack::driven("smuggling_a_request_past_a_port", smuggling),
+    Attack::driven("taking_the_callers_token_at_a_port", taking_tokens),
+    Attack::driven("speaking_for_the_origin_from_a_port", speaking_for_the_origin),
+    Attack::driven("leading_a_caller_out_of_a_port", leading_out),
+    Attack::driven("answering_twice_at_a_port", answering_twice),
+    Attack::driven("holding_every_connection_to_ports", holding).alone(),
+    Attack::driven("filling_the_memory_from_a_port", filling_the_memory).alone(),
 ];
-
-const WITH_PORTS: Expectations = Expectations::WALLED
-    .landlock(Expected::NotRun("commands have no network there in which one could listen"));
 
 const SERVER: &str = include_str!("payloads/ports.py");
 const PATIENCE: Duration = Duration::from_secs(20);

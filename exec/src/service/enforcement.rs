@@ -218,7 +218,7 @@ fn network(circumstances: Circumstances<'_>, held: WhatHolds) -> Layer {
         }
         Network::None | Network::Proxy if held.is_mounted => Layer::Enforced,
         Network::None if held.is_filtered => Layer::Enforced,
-        Network::Proxy if matches!(run_network, RunNetwork::ProxyOnly) => Layer::Enforced,
+        Network::Proxy if matches!(run_network, RunNetwork::Loopback(_)) => Layer::Enforced,
         Network::Proxy => Layer::unavailable("nothing keeps the command to the proxy"),
         Network::None => Layer::unavailable("sockets are refused by the filter, which this kernel lacks"),
     }

@@ -22,12 +22,12 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::beneath::{Grounds, path_of};
+use super::slot::{Asked, DescriptorSlot, Outcome};
 use super::target::Target;
 use crate::sys;
 
@@ -52,23 +52,6 @@ pub(super) struct LocalSockets {
     waiting: Vec<Waiting>,
 }
 
-/// A call that waits for its answer, and what it is judged by.
-pub(super) struct Asked<'a> {
-    pub(super) target: &'a Target,
-    pub(super) grounds: &'a Grounds,
-    pub(super) listener: BorrowedFd<'a>,
-    /// Names the call to the kernel.
-    pub(super) call: u64,
-}
-
-/// What came of a call.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Made,
-    /// The answer comes later, from [`LocalSockets::try_again`].
-    Later,
-}
-
 /// A connection that waits until its listener has room.
 #[derive(Debug)]
 struct Waiting {
@@ -76,34 +59,6 @@ struct Waiting {
     slot: DescriptorSlot,
     socket: OwnedFd,
     at: OwnedFd,
-}
-
-/// The slot of a socket in the caller's table of descriptors.
-#[derive(Clone, Copy, Debug)]
-struct DescriptorSlot {
-    number: u32,
-    flags: OFlags,
-}
-
-impl DescriptorSlot {
-    /// Finds the caller's socket.
-    fn of(target: &Target, number: i32) -> Result<Self, Errno> {
-        target.socket(number)?;
-        let flags = target.open_flags(number)?;
-        Ok(Self { number: u32::try_from(number).map_err(|_| Errno::BADF)?, flags })
-    }
-
-    fn waits(self) -> bool {
-        !self.flags.contains(OFlags::NONBLOCK)
-    }
-
-    /// Gives the caller `socket` there.
-    fn fill(self, socket: &OwnedFd, listener: BorrowedFd<'_>, call: u64) -> Result<(), Errno> {
-        rustix::io::ioctl_fionbio(socket, !self.waits())?;
-        let closes = self.flags.contains(OFlags::CLOEXEC);
-        sys::put_in_place(listener, call, socket.as_fd(), self.number, closes)
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::BADF))
-    }
 }
 
 impl LocalSockets {

@@ -20,10 +20,12 @@
 //! **A run that sees the sockets of the host.** Landlock does not mediate connecting to a path. So
 //! * naming and connecting UNIX sockets is *done by this thread*, within the run's own directories.
 //!
-//! **A run that may reach the egress proxy.** Landlock would let it connect to a port, of any machine. So
-//! * connecting is *done by this thread*, with two ends of a connection of its own over the loopback interface: one gets
-//!   into the place of the caller's socket, the other goes to the proxy as that user's and agent's. There is no address
-//!   at which another program of the host finds the proxy.
+//! **A run that shares the network of the host.** Landlock would let it connect to a port, of any machine. So
+//! * listening and connecting over TCP is *done by this thread*, at loopback addresses that the runs of one user and agent
+//!   share, and which no other run has;
+//! * connecting to the egress proxy is *done by this thread*, with two ends of a connection of its own over the loopback
+//!   interface: one gets into the place of the caller's socket, the other goes to the proxy as that user's and agent's. There
+//!   is no address at which another program of the host finds the proxy.
 //!
 //! Each run has a supervisor of its own, one thread of the service with a low priority, so that a run which floods it
 //! waits for itself. The thread ends with the last process of the run. If it dies with the service, the kernel answers
@@ -37,6 +39,9 @@
 //! | [`forks`] | how many processes the run has |
 //! | [`proxy`] | connecting it to the egress proxy |
 //! | [`local`] | UNIX sockets of the run |
+//! | [`loopback`] | its sockets of TCP |
+//! | [`slot`] | a socket of the caller, in whose place another comes |
+//! | [`pace`] | how fast it connects |
 //! | [`pair`] | both ends of a TCP connection |
 //!
 //! # References
@@ -46,11 +51,15 @@ mod beneath;
 mod call;
 mod forks;
 mod local;
+mod loopback;
+mod pace;
 mod pair;
 mod proxy;
+mod slot;
 mod target;
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -60,12 +69,15 @@ use rustix::thread::CapabilitySet;
 use self::beneath::Grounds;
 use self::call::{Attribute, Call, Change, Object, Peer, Receiver};
 use self::forks::Forks;
-use self::local::{Asked, LocalSockets, Outcome};
+use self::local::LocalSockets;
+use self::loopback::LoopbackSockets;
 pub(crate) use self::pair::tcp_pair;
 use self::proxy::Connector;
 pub use self::proxy::ProxyConnection;
 pub(crate) use self::proxy::ProxyLink;
-use self::target::{Address, Target};
+use self::slot::{Asked, Outcome};
+use self::target::{Address, Kind, Target};
+use crate::loopback::Loopback;
 use crate::sys::{self, Answer, Notification};
 
 /// Size of the stack of a supervisor, in bytes.
@@ -86,6 +98,8 @@ pub(crate) struct Supervised {
     pub(crate) identity: Option<u32>,
     /// Its way to the egress proxy, if it may reach that.
     pub(crate) proxy: Option<ProxyLink>,
+    /// The loopback addresses of its user and agent, if it may make sockets of TCP.
+    pub(crate) loopback: Option<Arc<Loopback>>,
     /// Its walls, if it may make UNIX sockets.
     pub(crate) walls: Option<Arc<OwnedFd>>,
     /// Its directory for temporary files.
@@ -98,10 +112,12 @@ pub(crate) struct Supervised {
 /// As `pthread_create(3)`: `EAGAIN`. The kernel then answers the run's calls `ENOSYS`.
 pub(crate) fn start(supervised: Supervised, listener: OwnedFd, group: i32) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("supervisor".to_owned()).stack_size(STACK_BYTES);
+    let proxy = supervised.proxy.as_ref().map(|proxy| proxy.port);
     let mut supervisor = Supervisor {
         grounds: Grounds::new(supervised.own),
         forks: Forks::new(group, supervised.processes),
         connector: supervised.proxy.map(Connector::new),
+        loopback: supervised.loopback.map(|own| LoopbackSockets::new(own, group, proxy)),
         local: supervised.walls.map(|walls| LocalSockets::new(walls, supervised.temporary)),
         identity: supervised.identity,
         group,
@@ -116,6 +132,7 @@ struct Supervisor {
     forks: Forks,
     connector: Option<Connector>,
     local: Option<LocalSockets>,
+    loopback: Option<LoopbackSockets>,
     /// The uid and gid of the run, where they are not the service's.
     identity: Option<u32>,
     /// The group of the run's processes.
@@ -131,12 +148,13 @@ impl Supervisor {
             && let Err(error) = act_as(identity)
         {
             tracing::warn!(%error, "failed to take a run's ids: its programs cannot connect their sockets");
-            (self.local, self.connector) = (None, None);
+            (self.local, self.loopback, self.connector) = (None, None, None);
         }
         sys::wake_in_turn(self.listener.as_fd());
         loop {
             let mut set = [PollFd::new(&self.listener, PollFlags::IN)];
-            let waits = self.local.as_ref().is_some_and(LocalSockets::has_waiting);
+            let waits = self.local.as_ref().is_some_and(LocalSockets::has_waiting)
+                || self.loopback.as_ref().is_some_and(LoopbackSockets::has_waiting);
             match poll(&mut set, waits.then_some(&AGAIN)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
@@ -153,12 +171,23 @@ impl Supervisor {
                 // Linux 5.9; Landlock is newer.
                 return;
             }
-            if let Some(local) = self.local.as_mut().filter(|_| waits) {
-                let listener = self.listener.as_fd();
-                local.try_again(listener, |call, made| {
-                    let _ = sys::answer(listener, call, answer_of(made));
-                });
+            if waits {
+                self.try_again();
             }
+        }
+    }
+
+    /// Tries once more what waits, and answers the calls that wait no longer.
+    fn try_again(&mut self) {
+        let listener = self.listener.as_fd();
+        let answer = |call, made| {
+            let _ = sys::answer(listener, call, answer_of(made));
+        };
+        if let Some(local) = &mut self.local {
+            local.try_again(listener, answer);
+        }
+        if let Some(loopback) = &mut self.loopback {
+            loopback.try_again(listener, answer);
         }
     }
 
@@ -208,48 +237,57 @@ impl Supervisor {
         Target::open(self.listener.as_fd(), notification)?.restart(address)
     }
 
-    /// Connects a socket of the caller: to the egress proxy, or to a socket of the run's own directories.
+    /// Connects a socket of the caller: to the egress proxy, to a server of the user's and agent's runs, or to a socket of the
+    /// run's own directories.
     fn connect(&mut self, notification: &Notification, peer: Peer) -> rustix::io::Result<Outcome> {
         let (listener, call) = (self.listener.as_fd(), notification.id);
         let target = Target::open(listener, notification)?;
-        match target.address(peer.address, peer.length)? {
-            Address::Ipv4(address) => {
-                let Some(connector) = &mut self.connector else { return Err(rustix::io::Errno::ACCESS) };
-                connector.connect(&target, address, peer.socket, listener, call)?;
-                Ok(Outcome::Made)
+        let address = target.address(peer.address, peer.length)?;
+        let asked = Asked { target: &target, grounds: &self.grounds, listener, call };
+        match address {
+            Address::Internet(address) => {
+                let canonical = SocketAddr::new(address.ip().to_canonical(), address.port());
+                if let (SocketAddr::V4(address), Some(connector)) = (canonical, &mut self.connector)
+                    && connector.is_at(address)
+                {
+                    connector.connect(&target, peer.socket, listener, call)?;
+                    return Ok(Outcome::Made);
+                }
+                let Some(loopback) = &mut self.loopback else { return Err(rustix::io::Errno::ACCESS) };
+                loopback.connect(&asked, address, peer.socket)
             }
             Address::Path(path) => {
                 let Some(local) = &mut self.local else { return Err(rustix::io::Errno::ACCESS) };
-                local.connect(
-                    &Asked { target: &target, grounds: &self.grounds, listener, call },
-                    &path,
-                    peer.socket,
-                )
+                local.connect(&asked, &path, peer.socket)
             }
             // What listens there may be a program of the host.
             Address::Abstract => Err(rustix::io::Errno::CONNREFUSED),
         }
     }
 
-    /// Gives a UNIX socket of the caller a path.
+    /// Gives a socket of the caller a path or an address.
     fn bind(&mut self, notification: &Notification, peer: Peer) -> rustix::io::Result<()> {
         let (listener, call) = (self.listener.as_fd(), notification.id);
         let target = Target::open(listener, notification)?;
-        match (target.address(peer.address, peer.length)?, &mut self.local) {
-            (Address::Path(path), Some(local)) => local.bind(
-                &Asked { target: &target, grounds: &self.grounds, listener, call },
-                &path,
-                peer.socket,
-            ),
+        let address = target.address(peer.address, peer.length)?;
+        let asked = Asked { target: &target, grounds: &self.grounds, listener, call };
+        match (address, &mut self.local, &mut self.loopback) {
+            (Address::Path(path), Some(local), _) => local.bind(&asked, &path, peer.socket),
+            (Address::Internet(address), _, Some(loopback)) => loopback.bind(&asked, address, peer.socket),
             _ => Err(rustix::io::Errno::ACCESS),
         }
     }
 
     /// Has a socket of the caller listen.
     fn listen(&mut self, notification: &Notification, socket: i32, backlog: i32) -> rustix::io::Result<()> {
-        let Some(local) = &mut self.local else { return Err(rustix::io::Errno::ACCESS) };
-        let target = Target::open(self.listener.as_fd(), notification)?;
-        local.listen(&target, socket, backlog)
+        let (listener, call) = (self.listener.as_fd(), notification.id);
+        let target = Target::open(listener, notification)?;
+        let asked = Asked { target: &target, grounds: &self.grounds, listener, call };
+        match (target.kind(socket)?, &mut self.local, &mut self.loopback) {
+            (Kind::Unix, Some(local), _) => local.listen(&target, socket, backlog),
+            (Kind::Tcp { is_ipv6 }, _, Some(loopback)) => loopback.listen(&asked, socket, is_ipv6, backlog),
+            _ => Err(rustix::io::Errno::ACCESS),
+        }
     }
 
     /// Makes a change to what the caller names, if that is beneath the run's own directories.

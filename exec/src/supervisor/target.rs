@@ -1,11 +1,11 @@
 //! [`Target`]: the thread that makes a call, its memory and its directories.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{
-    CWD, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW, openat, openat2, readlinkat,
+    CWD, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW, getxattr, openat, openat2, readlinkat,
 };
 use rustix::io::Errno;
 
@@ -17,8 +17,13 @@ const PATH_BYTES_MAX: usize = 4096;
 /// The bytes of memory that are read at once: a smaller part of a page, so that the end of a mapping behind a short
 /// path is not read.
 const PIECE_BYTES: u64 = 256;
-/// The size of an IPv4 address (`struct sockaddr_in`), in bytes.
+/// The sizes of an IPv4 address (`struct sockaddr_in`), and of an IPv6 address without its last field, the scope, in bytes.
 const IPV4_BYTES: usize = 16;
+const IPV6_BYTES: usize = 24;
+/// The bytes of the name of a kind of socket that are read.
+const KIND_BYTES: usize = 32;
+/// The bytes of the name of a program; the kernel keeps 15.
+const NAME_BYTES: usize = 64;
 /// The size of the largest address of a UNIX socket (`struct sockaddr_un`), and of the family before its path, in bytes.
 const UNIX_BYTES_MAX: usize = 110;
 const FAMILY_BYTES: usize = 2;
@@ -30,11 +35,22 @@ const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// An address for a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
-    Ipv4(SocketAddrV4),
+    /// An address of the internet; one of IPv6 without flow and scope.
+    Internet(SocketAddr),
     /// A path, which is not empty.
     Path(Vec<u8>),
     /// A name of a UNIX socket that is no path: abstract, or left to the kernel.
     Abstract,
+}
+
+/// The kind of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// TCP, over IPv4 or over IPv6.
+    Tcp {
+        is_ipv6: bool,
+    },
+    Unix,
 }
 
 /// The thread that makes a call.
@@ -252,6 +268,35 @@ impl Target {
         inode.and_then(|inode| inode.parse().ok()).ok_or(Errno::NOTSOCK)
     }
 
+    /// The kind of the socket that the thread has open as `number`, by the name that the kernel's file system of sockets gives it
+    /// (net/socket.c of Linux, `sockfs_xattr_get`).
+    ///
+    /// # Errors
+    /// As [`Target::descriptor`]. `ENOTSOCK` for another file and another kind.
+    pub(super) fn kind(&self, number: i32) -> Result<Kind, Errno> {
+        let socket = self.descriptor(number)?;
+        let mut name = [0; KIND_BYTES];
+        let place = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        let length = getxattr(place, "system.sockprotoname", &mut name).map_err(|_| Errno::NOTSOCK)?;
+        let name = name.get(..length).unwrap_or_default();
+        match name.split(|byte| *byte == 0).next().unwrap_or_default() {
+            b"TCP" => Ok(Kind::Tcp { is_ipv6: false }),
+            b"TCPv6" => Ok(Kind::Tcp { is_ipv6: true }),
+            name if name.starts_with(b"UNIX") => Ok(Kind::Unix),
+            _ => Err(Errno::NOTSOCK),
+        }
+    }
+
+    /// The name of the thread's program, as that calls itself; empty when it has ended.
+    pub(super) fn program(&self) -> String {
+        let mut name = [0; NAME_BYTES];
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let read = openat(&self.directory, "comm", flags, Mode::empty())
+            .and_then(|file| rustix::io::read(&file, &mut name));
+        let name = String::from_utf8_lossy(name.get(..read.unwrap_or(0)).unwrap_or_default());
+        name.chars().filter(|character| !character.is_control()).collect()
+    }
+
     /// Tells how the thread has `number` open, by the flags of open(2): of the file, and whether the descriptor closes on
     /// `execve` (proc_pid_fdinfo(5)).
     ///
@@ -301,7 +346,17 @@ fn parse_address(bytes: &[u8], length: usize) -> Result<Address, Errno> {
                 return Err(Errno::INVAL);
             }
             let port = u16::from_be_bytes([port_high, port_low]);
-            Ok(Address::Ipv4(SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), port)))
+            Ok(Address::Internet(SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), port).into()))
+        }
+        libc::AF_INET6 => {
+            let (port, rest) = rest.split_first_chunk().ok_or(Errno::INVAL)?;
+            // Between them is what tells flows apart.
+            let address: &[u8; 16] = rest.get(4..).and_then(<[u8]>::first_chunk).ok_or(Errno::INVAL)?;
+            if length < IPV6_BYTES {
+                return Err(Errno::INVAL);
+            }
+            let (address, port) = (Ipv6Addr::from(*address), u16::from_be_bytes(*port));
+            Ok(Address::Internet(SocketAddrV6::new(address, port, 0, 0).into()))
         }
         libc::AF_UNIX if length > UNIX_BYTES_MAX => Err(Errno::INVAL),
         libc::AF_UNIX => match rest.split(|byte| *byte == 0).next() {
@@ -343,10 +398,16 @@ mod tests {
     #[test]
     fn an_address_of_the_internet_is_whole_or_none() {
         let address = [2_u16.to_ne_bytes().as_slice(), &[0x0C, 0x38, 127, 0, 0, 1], &[0; 8]].concat();
-        assert_eq!(parse_address(&address, 16), Ok(Address::Ipv4("127.0.0.1:3128".parse().unwrap())));
+        assert_eq!(parse_address(&address, 16), Ok(Address::Internet("127.0.0.1:3128".parse().unwrap())));
         assert_eq!(parse_address(&address, 128), parse_address(&address, 16));
         assert_eq!(parse_address(&address[..8], 8), Err(Errno::INVAL));
-        assert_eq!(parse_address(&[10, 0, 0, 0], 4), Err(Errno::AFNOSUPPORT));
+        let address =
+            [&10_u16.to_ne_bytes(), &[0x1F, 0x40, 9, 9, 9, 9][..], &[0; 15], &[1], &[0; 4]].concat();
+        assert_eq!(parse_address(&address, 28), Ok(Address::Internet("[::1]:8000".parse().unwrap())));
+        assert_eq!(parse_address(&address[..24], 24), parse_address(&address, 28));
+        assert_eq!(parse_address(&address[..23], 23), Err(Errno::INVAL));
+        assert_eq!(parse_address(&address[..24], 16), Err(Errno::INVAL));
+        assert_eq!(parse_address(&[16, 0, 0, 0], 4), Err(Errno::AFNOSUPPORT));
         assert_eq!(parse_address(&[1], 1), Err(Errno::INVAL));
     }
 }

@@ -143,13 +143,11 @@ pub(crate) enum TreeLocation {
 pub(crate) enum Sockets {
     /// None: the filter refuses them.
     Refused,
-    /// UNIX streams in the run's own directories: the service names and connects them for the run.
-    OwnPaths,
+    /// UNIX streams in the run's own directories, and TCP at loopback addresses of its user's and to the egress proxy, in the
+    /// network of the host: the service names and connects each for the run.
+    Connected,
     /// TCP, UDP and UNIX sockets in a network namespace of its user's, which is attached.
     OwnNetwork,
-    /// As [`Sockets::OwnPaths`], and TCP to the egress proxy alone, in the network of the host: the service makes each
-    /// connection for the run.
-    ProxyOnly,
     /// TCP and UDP in the network of the host.
     HostNetwork,
 }
@@ -157,7 +155,7 @@ pub(crate) enum Sockets {
 impl Sockets {
     /// Tells whether the service gives them their names and peers.
     pub(crate) fn are_connected_by_service(self) -> bool {
-        matches!(self, Self::OwnPaths | Self::ProxyOnly)
+        self == Self::Connected
     }
 }
 

@@ -7,9 +7,8 @@ use crate::wire::{Request, Sockets};
 /// The closing filter by the sockets that it allows.
 struct Filters {
     refused: Vec<libc::sock_filter>,
-    paths: Vec<libc::sock_filter>,
+    connected: Vec<libc::sock_filter>,
     own: Vec<libc::sock_filter>,
-    proxy: Vec<libc::sock_filter>,
     host: Vec<libc::sock_filter>,
 }
 
@@ -18,9 +17,8 @@ impl Filters {
         let of = |sockets| seccomp::closing(sockets, surroundings, shared);
         Self {
             refused: of(Sockets::Refused),
-            paths: of(Sockets::OwnPaths),
+            connected: of(Sockets::Connected),
             own: of(Sockets::OwnNetwork),
-            proxy: of(Sockets::ProxyOnly),
             host: of(Sockets::HostNetwork),
         }
     }
@@ -28,9 +26,8 @@ impl Filters {
     fn of(&self, sockets: Sockets) -> &[libc::sock_filter] {
         match sockets {
             Sockets::Refused => &self.refused,
-            Sockets::OwnPaths => &self.paths,
+            Sockets::Connected => &self.connected,
             Sockets::OwnNetwork => &self.own,
-            Sockets::ProxyOnly => &self.proxy,
             Sockets::HostNetwork => &self.host,
         }
     }

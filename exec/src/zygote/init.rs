@@ -217,7 +217,7 @@ fn attach(
         Sockets::OwnNetwork => descriptors.network.as_ref().map(AsFd::as_fd),
         Sockets::HostNetwork => Some(host_network),
         // Runs in namespaces have the proxy in a network of their own.
-        Sockets::OwnPaths | Sockets::ProxyOnly => None,
+        Sockets::Connected => None,
     };
     let network = network.ok_or_else(|| Failure(Step::Request, io::ErrorKind::InvalidInput.into()))?;
     nix::sched::setns(network, CloneFlags::CLONE_NEWNET).map_err(|error| Failure(Step::Network, error.into()))

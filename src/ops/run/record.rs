@@ -174,10 +174,10 @@ impl Recorded {
         if control.signal(signal)? { Ok(()) } else { Err(gone) }
     }
 
-    /// The number of the process namespace of its command, while that runs and the service may see it.
+    /// The numbers that the processes of its command may have, while that runs and as far as the service may see them.
     #[must_use]
-    pub fn process_namespace(&self) -> Option<u64> {
-        self.control.lock().as_ref()?.process_namespace()
+    pub fn numbers(&self) -> Vec<exec::RunNumber> {
+        self.control.lock().as_ref().map(Control::numbers).unwrap_or_default()
     }
 
     /// Gives its terminal another size.

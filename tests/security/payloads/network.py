@@ -105,6 +105,52 @@ def leaving_by_other_ways_than_connecting(evil, *ports):
         thread.join()
 
 
+def turning_a_connection_to_oneself_elsewhere(evil, *ports):
+    """Has a server and a client of its own, and looks for a way from their sockets, or from their addresses, to the host."""
+    server, bound = socket.socket(), socket.socket()
+    server.bind(("127.0.0.1", 0))
+    server.listen()
+    client = socket.create_connection(server.getsockname(), 5)
+    end = server.accept()[0]
+    if not evil:
+        client.send(b"x")
+        got(end.recv(1))
+        return
+    bound.bind(("0.0.0.0", 0))
+    libc, own, fastopen = ctypes.CDLL(None, use_errno=True), server.getsockname()[0], 0x20000000
+    connect = lambda one, address: libc.connect(one.fileno(), address, len(address)) == 0
+    beside = socket.inet_ntoa(struct.pack("!I", struct.unpack("!I", socket.inet_aton(own))[0] ^ 1))
+    for port in map(int, ports):
+        outside = [(at, port) for at in ("127.0.0.1", "0.0.0.0", own, beside)]
+        for address in outside:
+            connects(socket.AF_INET, socket.SOCK_STREAM, address)
+            connects(socket.AF_INET6, socket.SOCK_STREAM, ("::ffff:" + address[0], port))
+        for one in (server, bound, client, end, socket.socket()):
+            one.settimeout(1)
+            # An interface, its number, transparency, repair, the way by an address, the first packet with data.
+            for level, option, value in ((1, 25, b"lo"), (1, 25, b"eth0"), (1, 62, 1), (1, 36, 1), (0, 19, 1), (41, 75, 1), (6, 19, 1), (6, 30, 1),
+                                         (0, 4, bytes([131, 7, 4]) + socket.inet_aton(own) + b"\0"), (41, 1, socket.AF_INET)):
+                attempt(one.setsockopt, level, option, value)
+            for address in outside:
+                attempt(one.sendto, b"out", fastopen, address)
+                attempt(one.sendmsg, [b"out"], [], fastopen, address)
+                if one is not client and one is not end:
+                    attempt(one.sendto, b"out", socket.MSG_NOSIGNAL, address)
+                connect(one, struct.pack("=H14x", socket.AF_UNSPEC))
+                if connect(one, ipv4(*address)) and (attempt(one.getpeername) or ("", 0))[1] == port:
+                    got(f"connected to {address}")
+        # The host has this port at every address.
+        late = socket.socket()
+        late.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        late.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if own != "127.0.0.1" and attempt(lambda: late.bind((own, port)) or True) and attempt(lambda: late.listen() or True):
+            got(f"listens at {own}:{port} beside the host")
+        # A server that has gone was at this address, too.
+        server.close()
+        for _ in range(50):
+            connects(socket.AF_INET, socket.SOCK_STREAM, (own, port))
+
+
 def learning_the_addresses_of_the_host(evil):
     """Asks a socket for the interfaces of the machine, their addresses and routes (netdevice(7))."""
     if not evil:

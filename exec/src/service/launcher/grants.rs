@@ -94,6 +94,16 @@ impl Launcher {
         hello.filter.is_ok() && hello.supervision.is_ok()
     }
 
+    /// Why the service does not name and connect the sockets of runs; `None` when it does, because these see the directories and
+    /// the network of the host.
+    pub(crate) fn unconnected(&self) -> Option<String> {
+        if self.mounts() {
+            return Some("the launcher makes no networks".to_owned());
+        }
+        let hello = self.hello();
+        self.landlock.clone().err().or(hello.filter.err()).or(hello.supervision.err())
+    }
+
     /// Tells whether the processes of each run are counted apart although runs share the uid of the service.
     pub(crate) fn counts_apart(&self) -> bool {
         self.offers().is_some_and(|offers| offers.counted_apart.is_ok()) && self.service.uid != 0

@@ -22,6 +22,7 @@ use self::process::{Process, root_plan, start_best};
 use crate::census::Census;
 use crate::error::Error;
 use crate::service::networks::Networks;
+use crate::service::networks::loopbacks::Loopbacks;
 use crate::service::residents::{Resident, Residents, Surroundings};
 use crate::supervisor::ProxyConnection;
 use crate::sys;
@@ -51,6 +52,8 @@ pub struct Launcher {
     namespaces: Result<(), String>,
     /// The network namespaces of runs.
     pub(crate) networks: Networks,
+    /// The loopback addresses of runs without network namespaces.
+    pub(crate) loopbacks: Loopbacks,
     /// Set when a probe failed: the walls count as absent from then on, for this reason.
     distrust: OnceLock<String>,
     /// Set when a probe found that the supervisor cannot do its work: why.
@@ -93,6 +96,7 @@ impl Launcher {
             known: Known::new(programs),
             namespaces,
             networks,
+            loopbacks: Loopbacks::default(),
             landlock,
             census: Census::default(),
             buffers: Buffers::default(),

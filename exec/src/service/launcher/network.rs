@@ -1,4 +1,4 @@
-//! The networks of runs: a namespace of their user and agent, or of one run alone.
+//! The networks of runs: a namespace or loopback addresses of their user and agent, or of one run alone.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -83,8 +83,11 @@ impl Launcher {
         network: Network,
     ) -> Result<RunNetwork, Error> {
         let maker = match (self.network_maker(), network) {
-            (None, Network::Proxy) => return Ok(RunNetwork::ProxyOnly),
-            (None, _) | (_, Network::Host) => return Ok(RunNetwork::Shared),
+            (_, Network::Host) => return Ok(RunNetwork::Shared),
+            (None, Network::None | Network::Proxy) => {
+                let loopback = self.loopbacks.of(owner, network).map_err(Error::resource("getrandom"))?;
+                return Ok(RunNetwork::Loopback(loopback));
+            }
             (Some(maker), Network::None | Network::Proxy) => maker,
         };
         if let Some(owner) = owner

@@ -10,6 +10,7 @@
 //! # References
 //! `network_namespaces(7)`.
 
+pub(crate) mod loopbacks;
 pub(crate) mod maker;
 
 use std::collections::HashMap;
@@ -21,6 +22,7 @@ use policy::NetworkLimits;
 use tokio::sync::{mpsc, watch};
 
 use crate::error::Error;
+use crate::loopback::Loopback;
 use crate::network_owner::NetworkOwner;
 use crate::tier::Network;
 use crate::wire::Sockets;
@@ -69,8 +71,9 @@ impl AsFd for NetworkNamespace {
 pub(crate) enum RunNetwork {
     /// The network of the host, or none where runs see the host's root.
     Shared,
-    /// The network of the host, where the service makes the run's connections, all to the egress proxy.
-    ProxyOnly,
+    /// Loopback addresses of the run's user and agent in the network of the host, where the service makes the run's
+    /// connections: there, and to the egress proxy.
+    Loopback(Arc<Loopback>),
     /// A namespace of the run's user and agent.
     Own(Arc<NetworkNamespace>),
     /// No namespace could be made, for this reason: the run cannot make a socket.
@@ -82,19 +85,27 @@ impl RunNetwork {
     pub(crate) fn namespace(&self) -> Option<&Arc<NetworkNamespace>> {
         match self {
             Self::Own(namespace) => Some(namespace),
-            Self::Shared | Self::ProxyOnly | Self::Without(_) => None,
+            Self::Shared | Self::Loopback(_) | Self::Without(_) => None,
         }
     }
 
-    /// Which sockets a run with `network` may make here; `has_paths` where the service can name and connect UNIX sockets for a
-    /// run that sees those of the host.
-    pub(crate) fn sockets(&self, network: Network, has_paths: bool) -> Sockets {
+    /// The loopback addresses of the run's user and agent, in the network of the host.
+    pub(crate) fn loopback(&self) -> Option<&Arc<Loopback>> {
+        match self {
+            Self::Loopback(loopback) => Some(loopback),
+            Self::Shared | Self::Own(_) | Self::Without(_) => None,
+        }
+    }
+
+    /// Which sockets a run with `network` may make here; `connects` where the service can name and connect them for a run that
+    /// sees those of the host.
+    pub(crate) fn sockets(&self, network: Network, connects: bool) -> Sockets {
         match (self, network) {
             (Self::Own(_), _) => Sockets::OwnNetwork,
-            (Self::ProxyOnly, _) => Sockets::ProxyOnly,
             (Self::Shared, Network::Host) => Sockets::HostNetwork,
-            (Self::Shared, Network::None | Network::Proxy) if has_paths => Sockets::OwnPaths,
-            (Self::Shared, Network::None | Network::Proxy) | (Self::Without(_), _) => Sockets::Refused,
+            (Self::Loopback(_), Network::Proxy) => Sockets::Connected,
+            (Self::Loopback(_), Network::None) if connects => Sockets::Connected,
+            (Self::Shared | Self::Loopback(_) | Self::Without(_), _) => Sockets::Refused,
         }
     }
 }

@@ -22,8 +22,17 @@ const NAME_BYTES_MAX: u64 = 64;
 pub struct Holder {
     /// The name of its program, as it calls itself.
     pub program: String,
-    /// The number of its process namespace, by which [`Control::process_namespace`] tells the run.
-    pub process_namespace: u64,
+    /// The number by which [`Control::numbers`] tells its run.
+    pub run: RunNumber,
+}
+
+/// A number that all processes of a run have, and those of no other run at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunNumber {
+    /// That of their process namespace.
+    ProcessNamespace(u64),
+    /// That of their group, where runs share the host's processes: no process of a run leaves it.
+    ProcessGroup(i32),
 }
 
 /// The processes in the network namespace `network` that hold the sockets `inodes`, by socket.
@@ -52,7 +61,8 @@ pub(super) fn of(network: BorrowedFd<'_>, inodes: &BTreeSet<u64>) -> HashMap<u64
             continue;
         };
         for socket in held {
-            let holder = Holder { program: program.clone(), process_namespace };
+            let run = RunNumber::ProcessNamespace(process_namespace);
+            let holder = Holder { program: program.clone(), run };
             found.entry(socket).or_insert(holder);
         }
     }
@@ -60,13 +70,18 @@ pub(super) fn of(network: BorrowedFd<'_>, inodes: &BTreeSet<u64>) -> HashMap<u64
 }
 
 impl Control {
-    /// The number of the process namespace of the command; `None` when it has ended, or the service may not see it.
+    /// The numbers that the processes of the command may have; none when it has ended, fewer where the service may not see
+    /// its namespace.
     #[must_use]
-    pub fn process_namespace(&self) -> Option<u64> {
+    pub fn numbers(&self) -> Vec<RunNumber> {
         // The number of a process is in what the kernel says of its descriptor (pidfd_open(2)).
-        let facts = fs::read_to_string(format!("/proc/self/fdinfo/{}", self.process.as_raw_fd())).ok()?;
-        let process = facts.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim();
-        number_of(process, "pid")
+        let facts = fs::read_to_string(format!("/proc/self/fdinfo/{}", self.process.as_raw_fd())).ok();
+        let process =
+            facts.as_ref().and_then(|facts| facts.lines().find_map(|line| line.strip_prefix("Pid:")));
+        let Some(process) = process.map(str::trim) else { return Vec::new() };
+        // The command is the first of its group.
+        let group = process.parse().ok().map(RunNumber::ProcessGroup);
+        group.into_iter().chain(number_of(process, "pid").map(RunNumber::ProcessNamespace)).collect()
     }
 }
 

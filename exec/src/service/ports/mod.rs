@@ -1,4 +1,4 @@
-//! What listens in the network namespaces of a user and agent, and connections to it.
+//! What listens in the network namespaces, or at the loopback addresses, of a user and agent, and connections to it.
 //!
 //! A socket belongs to the network namespace in which it was made (`network_namespaces(7)`), not to that of the process
 //! that uses it. So a thread of its own enters the namespace, makes the socket or reads the kernel's tables, and ends; the
@@ -6,40 +6,28 @@
 
 pub(crate) mod holders;
 
-use std::collections::BTreeSet;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use nix::sched::{CloneFlags, setns};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use serde::Serialize;
 use tokio::net::{TcpSocket, TcpStream};
 
-use self::holders::Holder;
+use self::holders::{Holder, RunNumber};
 use crate::error::Error;
+use crate::loopback::Loopback;
 use crate::network_owner::NetworkOwner;
 use crate::service::launcher::Launcher;
 use crate::service::networks::NetworkNamespace;
+use crate::socket_tables::{self, Protocol, Row};
 use crate::tier::Network;
 
 /// Sockets that one look tells of, of one namespace.
 const SOCKETS_MAX: usize = 256;
-/// Bytes of one table of the kernel that are read; a line has about 150, and those that listen come first.
-const TABLE_BYTES_MAX: u64 = 1024 * 1024;
 /// The network modes whose namespaces have servers, in the order in which a port is looked for in them.
 const MODES: [Network; 2] = [Network::Proxy, Network::None];
-
-/// A protocol that a socket listens with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP: the socket has a port and is connected to nothing.
-    Udp,
-}
 
 /// A socket that waits for connections or datagrams.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,15 +44,6 @@ pub struct ListeningSocket {
     pub holder: Option<Holder>,
 }
 
-/// Where a socket is, as the kernel's table has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Row {
-    port: u16,
-    protocol: Protocol,
-    address: IpAddr,
-    inode: u64,
-}
-
 impl Launcher {
     /// What listens in the namespaces of `owner`, by port: at most 256 sockets of each network mode. The egress proxy's
     /// listener is not among them.
@@ -72,13 +51,26 @@ impl Launcher {
     /// Blocks for some hundred microseconds, and longer on hosts with many processes.
     ///
     /// # Errors
-    /// * [`Error::NoPorts`]: runs live in no networks of their own here.
+    /// * [`Error::NoPorts`]: runs have no loopback addresses of their own here.
     /// * [`Error::Resource`]: a namespace cannot be entered.
     pub fn listening(&self, owner: &NetworkOwner) -> Result<Vec<ListeningSocket>, Error> {
         self.require_ports()?;
         let mut found = Vec::new();
+        for (network, loopback) in self.loopbacks_of(owner) {
+            let listening = loopback.listening().into_iter().take(SOCKETS_MAX);
+            found.extend(listening.map(|(place, listener)| ListeningSocket {
+                network,
+                protocol: Protocol::Tcp,
+                address: listener.asked,
+                port: place.port(),
+                holder: Some(Holder {
+                    program: listener.program,
+                    run: RunNumber::ProcessGroup(listener.group),
+                }),
+            }));
+        }
         for (network, namespace) in self.namespaces_of(owner) {
-            let rows = within(&namespace, tables).map_err(Error::resource("setns"))?;
+            let rows = within(&namespace, socket_tables::all).map_err(Error::resource("setns"))?;
             let is_proxy = |row: &Row| {
                 network == Network::Proxy
                     && row.protocol == Protocol::Tcp
@@ -105,13 +97,18 @@ impl Launcher {
     /// To be given a deadline: a server whose queue is full lets a connection wait.
     ///
     /// # Errors
-    /// * [`Error::NoPorts`]: runs live in no networks of their own here.
+    /// * [`Error::NoPorts`]: runs have no loopback addresses of their own here.
     /// * [`Error::NothingListens`]: nothing does, or the port is the egress proxy's.
     /// * [`Error::Resource`]: a namespace cannot be entered, or the service has no descriptor left.
     pub async fn connect(self: &Arc<Self>, owner: &NetworkOwner, port: u16) -> Result<TcpStream, Error> {
         self.require_ports()?;
         if Some(port) == self.config.proxy_port {
             return Err(Error::NothingListens { port });
+        }
+        for (_, loopback) in self.loopbacks_of(owner) {
+            if let Some(stream) = connect_at(&loopback, port).await {
+                return Ok(stream);
+            }
         }
         for (_, namespace) in self.namespaces_of(owner) {
             for host in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
@@ -134,7 +131,7 @@ impl Launcher {
         Err(Error::NothingListens { port })
     }
 
-    /// Checks that runs live in networks of their own, in which something can listen.
+    /// Checks that something of a run can listen.
     ///
     /// # Errors
     /// [`Error::NoPorts`].
@@ -142,14 +139,29 @@ impl Launcher {
         if self.network_maker().is_some() {
             return Ok(());
         }
-        let reason = self.without_namespaces().unwrap_or("the launcher makes no networks");
-        Err(Error::NoPorts { reason: reason.to_owned() })
+        self.unconnected().map_or(Ok(()), |reason| Err(Error::NoPorts { reason }))
     }
 
     /// The namespaces of `owner` that are kept at the moment.
     fn namespaces_of(&self, owner: &NetworkOwner) -> Vec<(Network, Arc<NetworkNamespace>)> {
         MODES.into_iter().filter_map(|network| Some((network, self.networks.kept(owner, network)?))).collect()
     }
+
+    /// The loopback addresses of `owner`, where runs have no namespaces.
+    fn loopbacks_of(&self, owner: &NetworkOwner) -> Vec<(Network, Arc<Loopback>)> {
+        MODES
+            .into_iter()
+            .filter_map(|network| Some((network, self.loopbacks.kept(owner, network)?)))
+            .collect()
+    }
+}
+
+/// Connects to what listens at `port` of the loopback addresses of runs, if that still does when the connection is made.
+async fn connect_at(loopback: &Loopback, port: u16) -> Option<TcpStream> {
+    let all = loopback.meant_by(Ipv4Addr::LOCALHOST.into());
+    let (place, listener) = loopback.find(&all, port)?;
+    let stream = TcpStream::connect(place).await.ok()?;
+    loopback.listens(place, &listener).then_some(stream)
 }
 
 /// Does `work` in a network namespace, on a thread that ends with it.
@@ -170,77 +182,4 @@ fn tcp_socket(host: IpAddr) -> io::Result<OwnedFd> {
     let family = if host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(socket_with(family, SocketType::STREAM, flags, None)?)
-}
-
-/// The sockets that listen in the namespace of this thread.
-fn tables() -> io::Result<BTreeSet<Row>> {
-    let mut rows = BTreeSet::new();
-    for (name, protocol) in
-        [("tcp", Protocol::Tcp), ("tcp6", Protocol::Tcp), ("udp", Protocol::Udp), ("udp6", Protocol::Udp)]
-    {
-        // `/proc/net` is that of the process's first thread (proc_pid_net(5)).
-        let Ok(table) = std::fs::File::open(format!("/proc/thread-self/net/{name}")) else { continue };
-        let mut text = Vec::new();
-        table.take(TABLE_BYTES_MAX).read_to_end(&mut text)?;
-        let text = String::from_utf8_lossy(&text);
-        rows.extend(text.lines().skip(1).filter_map(|line| row(line, protocol)));
-    }
-    Ok(rows)
-}
-
-/// Reads a line of a table, when its socket listens (`tcp_states.h` of Linux: 10 is `TCP_LISTEN`, 7 an unconnected socket
-/// of UDP).
-fn row(line: &str, protocol: Protocol) -> Option<Row> {
-    let mut words = line.split_whitespace().skip(1);
-    let (local, _, state) = (words.next()?, words.next()?, words.next()?);
-    let wanted = match protocol {
-        Protocol::Tcp => "0A",
-        Protocol::Udp => "07",
-    };
-    let inode = words.nth(5)?.parse().ok()?;
-    let (address, port) = local.split_once(':')?;
-    let (address, port) = (address_of(address)?, u16::from_str_radix(port, 16).ok()?);
-    (state == wanted && port != 0).then_some(Row { port, protocol, address, inode })
-}
-
-/// Reads an address as the tables have it: words of 32 bits in hexadecimal, each in the byte order of the machine.
-fn address_of(text: &str) -> Option<IpAddr> {
-    let word = |at: usize| Some(u32::from_str_radix(text.get(at * 8..at * 8 + 8)?, 16).ok()?.to_ne_bytes());
-    if text.len() == 8 {
-        return Some(Ipv4Addr::from(word(0)?).into());
-    }
-    let mut bytes = [0; 16];
-    for (at, place) in bytes.chunks_exact_mut(4).enumerate() {
-        place.copy_from_slice(&word(at)?);
-    }
-    (text.len() == 32).then(|| Ipv6Addr::from(bytes).into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_tables_of_the_kernel_are_read_as_it_writes_them() {
-        let tcp = "   0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 12345 1 x";
-        let tcp6 = "   1: 00000000000000000000000001000000:1F41 00000000000000000000000000000000:0000 0A \
-                    00000000:00000000 00:00000000 00000000     0        0 7 1";
-        let expected = |address: &str, port, inode| {
-            Some(Row { port, protocol: Protocol::Tcp, address: address.parse().unwrap(), inode })
-        };
-        assert_eq!(row(tcp, Protocol::Tcp), expected("127.0.0.1", 8000, 12345));
-        assert_eq!(row(tcp6, Protocol::Tcp), expected("::1", 8001, 7));
-        // Connected, of another protocol, cut off, and no line at all.
-        assert_eq!(row(&tcp.replace(" 0A ", " 01 "), Protocol::Tcp), None);
-        assert_eq!(row(tcp, Protocol::Udp), None);
-        assert_eq!(row(&tcp[..60], Protocol::Tcp), None);
-        assert_eq!(row("", Protocol::Tcp), None);
-    }
-
-    #[test]
-    fn this_machines_own_tables_name_a_listener_of_this_test() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        assert!(tables().unwrap().iter().any(|row| row.port == port && row.protocol == Protocol::Tcp));
-    }
 }

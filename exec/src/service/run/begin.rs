@@ -72,8 +72,7 @@ impl Launcher {
         let mut bounds = self.bounds(spec.allowed.as_ref());
         let run_network = self.network_of(spec.network_of.as_ref(), spec.network).await?;
         let mut request = self.request(&spec, identity, &mut bounds)?;
-        let has_paths = !self.mounts() && self.landlock.is_ok() && self.supervises();
-        request.sockets = run_network.sockets(spec.network, has_paths);
+        request.sockets = run_network.sockets(spec.network, self.unconnected().is_none());
         request.is_live = live.is_some();
         request.has_terminal = live.as_ref().is_some_and(|live| live.terminal.is_some());
         let surroundings = self.common(&spec, &request, &run_network, &bounds)?;

@@ -21,7 +21,7 @@ use crate::service::residents::Resident;
 use crate::supervisor::Supervised;
 use crate::tier::Network;
 use crate::walls::landlock::{Own, open_path};
-use crate::wire::{self, Descriptors, MOUNTS_MAX, Next, Request, Sockets, TreeLocation, packet_sockets};
+use crate::wire::{self, Descriptors, MOUNTS_MAX, Next, Request, TreeLocation, packet_sockets};
 
 impl Launcher {
     /// Gives a run to a resident. Gives the request back when the resident is gone.
@@ -80,12 +80,13 @@ impl Launcher {
         let mounts = tree.map(|tree| OwnMounts::new(tree, &spec.attachments)).transpose()?;
         let connects = request.sockets.are_connected_by_service();
         let is_supervised = connects || request.identity.is_none() && self.supervises();
-        let owner = spec.network_of.as_ref().filter(|_| request.sockets == Sockets::ProxyOnly);
+        let owner = spec.network_of.as_ref().filter(|_| connects && spec.network == Network::Proxy);
         let supervised = is_supervised.then(|| Supervised {
             own,
             processes: spec.limits.processes,
             identity: request.identity,
             proxy: owner.and_then(|owner| self.proxy_link(owner)),
+            loopback: run_network.loopback().filter(|_| connects).cloned(),
             walls: walls.filter(|_| connects),
             temporary,
         });

@@ -117,8 +117,8 @@ fn about_browser(messages: &str) -> Option<String> {
 fn about_listening(messages: &str) -> Option<String> {
     let is_refused = messages.contains(REFUSAL) || messages.contains("permission denied");
     (is_refused && LISTENING.iter().any(|words| messages.contains(words))).then(|| {
-        "listening was refused: at tier `namespaces` commands listen on ports from 1024 on, at other tiers on none; UNIX \
-         sockets have their paths in the tree, in `$HOME` or in `$TMPDIR`"
+        "listening was refused: commands listen on `localhost` or on all addresses, on ports from 1024 on; UNIX sockets have \
+         their paths in the tree, in `$HOME` or in `$TMPDIR`"
             .to_owned()
     })
 }
@@ -142,8 +142,8 @@ fn about_network(network: Network, messages: &str) -> Option<String> {
             "the egress rules refuse this host: ask the operator to allow it (`commands.proxy`)"
         }
         Network::Proxy if has(&[NO_SUCH_SOCKET]) => {
-            "sockets of this kind are refused: below tier `namespaces` there are those of TCP over IPv4, to the proxy of \
-             `HTTP_PROXY` and `HTTPS_PROXY` alone, and UNIX streams"
+            "sockets of this kind are refused: below tier `namespaces` there are those of TCP, to commands of the same user and \
+             agent and to the proxy of `HTTP_PROXY` and `HTTPS_PROXY`, and UNIX streams"
         }
         Network::Proxy if has(&NO_NETWORK) => {
             "names and addresses outside are reached over HTTP and HTTPS through the proxy of `HTTP_PROXY` and \
@@ -337,7 +337,7 @@ mod tests {
             assert!(hint(1, message).unwrap().contains("listening was refused"), "{message}");
         }
         let socket = "FATAL: socket() failed: Address family not supported by protocol (97)";
-        assert!(hint_in(Network::Proxy, 1, socket).unwrap().contains("TCP over IPv4"));
+        assert!(hint_in(Network::Proxy, 1, socket).unwrap().contains("those of TCP"));
         assert!(hint_in(Network::None, 1, socket).unwrap().contains("no network"));
     }
 

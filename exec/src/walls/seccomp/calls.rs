@@ -183,6 +183,18 @@ pub(super) const SOCK_SEQPACKET: u32 = 5;
 pub(super) const SOCK_KIND: u32 = 0xF;
 pub(super) const IPPROTO_TCP: u32 = 6;
 pub(super) const IPPROTO_UDP: u32 = 17;
+/// Levels of options of sockets (setsockopt(2)).
+pub(super) const SOL_SOCKET: u32 = 1;
+pub(super) const IPPROTO_IP: u32 = 0;
+pub(super) const IPPROTO_IPV6: u32 = 41;
+/// The interface that a socket is held to: SO_BINDTODEVICE, SO_BINDTOIFINDEX (socket(7)).
+pub(super) const DEVICE_OPTIONS: [u32; 2] = [25, 62];
+/// The way that packets take (ip(7)).
+pub(super) const IP_OPTIONS: u32 = 4;
+/// The options from 32 to 63, of IPv4 and of IPv6: those of multicast groups and their sources among them (linux/in.h), and the
+/// extension headers of IPv6 (linux/in6.h).
+pub(super) const GROUP_OPTIONS: u32 = 32;
+pub(super) const IPV6_ADD_MEMBERSHIP: u32 = 20;
 /// Connect and send in one step (tcp(7), linux/socket.h).
 pub(super) const MSG_FASTOPEN: u32 = 0x2000_0000;
 /// The kind of a command of ioctl(2), and that of sockets: they tell of the host's interfaces and addresses

@@ -193,7 +193,7 @@ fn policies() -> Vec<Policy> {
         (Surroundings::Namespaces, SharedUid::No),
     ];
     let closings = kinds.into_iter().flat_map(|(surroundings, shared)| {
-        [Sockets::Refused, Sockets::OwnPaths, Sockets::OwnNetwork, Sockets::ProxyOnly, Sockets::HostNetwork]
+        [Sockets::Refused, Sockets::Connected, Sockets::OwnNetwork, Sockets::HostNetwork]
             .map(|sockets| closing(sockets, surroundings, shared))
     });
     let mut old = opening(Surroundings::Host);
@@ -273,15 +273,14 @@ fn an_ordinary_call_takes_few_instructions_and_the_closing_stage_is_short() {
     assert!(code.len() < 360, "{}", code.len());
     for (sockets, surroundings, most) in [
         (Sockets::Refused, Surroundings::Host, 36),
-        (Sockets::OwnPaths, Surroundings::Host, 76),
         (Sockets::Refused, Surroundings::Namespaces, 40),
         (Sockets::OwnNetwork, Surroundings::Namespaces, 76),
-        (Sockets::ProxyOnly, Surroundings::Host, 84),
+        (Sockets::Connected, Surroundings::Host, 120),
     ] {
         let closing = ours(&closing(sockets, surroundings, SharedUid::No)).len();
         assert!(closing <= most, "{sockets:?} {surroundings:?}: {closing}");
     }
-    for (sockets, most) in [(Sockets::Refused, 76), (Sockets::OwnPaths, 116)] {
+    for (sockets, most) in [(Sockets::Refused, 76), (Sockets::Connected, 160)] {
         let shared = SharedUid::Supervised { signals: false };
         let supervised = ours(&closing(sockets, Surroundings::Host, shared)).len();
         assert!(supervised <= most, "{sockets:?}: {supervised}");

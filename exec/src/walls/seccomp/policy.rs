@@ -7,11 +7,12 @@ use libc::{EAFNOSUPPORT, ENOSYS, EOPNOTSUPP, EPERM, c_long};
 
 use super::calls::{
     ABSENT, ACCESS_MODE, AF_INET, AF_INET6, AF_UNIX, ATTRIBUTES, ATTRIBUTES_HERE, COMMAND_KIND,
-    COMMAND_NUMBER, CREATING_FLAGS, F_SETOWN, F_SETOWN_EX, FCHMODAT2, FILE_COMMANDS, FORKS, IOPRIO_WHO_USER,
-    IPPROTO_TCP, IPPROTO_UDP, MFD_NOEXEC_SEAL, MOUNTING, MSG_FASTOPEN, NEW_NAMESPACES, NEWEST, OPENING,
+    COMMAND_NUMBER, CREATING_FLAGS, DEVICE_OPTIONS, F_SETOWN, F_SETOWN_EX, FCHMODAT2, FILE_COMMANDS, FORKS,
+    GROUP_OPTIONS, IOPRIO_WHO_USER, IP_OPTIONS, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP,
+    IPV6_ADD_MEMBERSHIP, MFD_NOEXEC_SEAL, MOUNTING, MSG_FASTOPEN, NEW_NAMESPACES, NEWEST, OPENING,
     OWNER_COMMANDS, PRIO_USER, REFUSED, REFUSED_HERE, RENAME_WHITEOUT, SET_ID_BITS, SIGCHLD, SIGNALS,
-    SOCK_DGRAM, SOCK_KIND, SOCK_SEQPACKET, SOCK_STREAM, SOCKET_COMMANDS, TERMINAL_COMMANDS, TRUNCATING,
-    UNSUPPORTED, WATCHING,
+    SOCK_DGRAM, SOCK_KIND, SOCK_SEQPACKET, SOCK_STREAM, SOCKET_COMMANDS, SOL_SOCKET, TERMINAL_COMMANDS,
+    TRUNCATING, UNSUPPORTED, WATCHING,
 };
 use super::compile::{Action, Condition, Policy, Rule, Verdict};
 use crate::wire::Sockets;
@@ -179,9 +180,8 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
         libc::SYS_socket,
         match sockets {
             Sockets::Refused => Verdict::Always(Action::Errno(EAFNOSUPPORT)),
-            Sockets::OwnPaths => unix_streams(),
+            Sockets::Connected => streams(),
             Sockets::OwnNetwork => of_families(&[AF_INET, AF_INET6, AF_UNIX]),
-            Sockets::ProxyOnly => unix_streams_and_tcp_over_ipv4(),
             // Abstract names of UNIX sockets belong to a network: a run could take one that programs of the host trust.
             Sockets::HostNetwork => of_families(&[AF_INET, AF_INET6]),
         },
@@ -215,7 +215,7 @@ fn signalling() -> impl Iterator<Item = Option<Rule>> {
 
 /// Lets every call wait for its answer that gives a socket a name or a peer: also listening, by which a TCP socket takes a
 /// port of the host by itself. Refused is what would connect a TCP socket on the way: to send data with the first packet
-/// (`MSG_FASTOPEN`).
+/// (`MSG_FASTOPEN`); and the options that have the packets of a socket take another way, or take those of a group.
 fn connecting() -> impl Iterator<Item = Option<Rule>> {
     let at_once = |flags| Verdict::When(vec![vec![bits(flags, MSG_FASTOPEN)]], Action::Errno(EOPNOTSUPP));
     [
@@ -225,21 +225,29 @@ fn connecting() -> impl Iterator<Item = Option<Rule>> {
         rule(libc::SYS_sendto, at_once(3)),
         rule(libc::SYS_sendmsg, at_once(2)),
         rule(libc::SYS_sendmmsg, at_once(3)),
+        rule(libc::SYS_setsockopt, Verdict::When(other_ways(), Action::Errno(EPERM))),
     ]
     .into_iter()
 }
 
-/// Refuses every socket but streams of UNIX. Datagrams and sequenced packets could be sent to any path, without a call that
-/// names it where a filter sees it.
-fn unix_streams() -> Verdict {
-    let refused = vec![vec![is_not(0, AF_UNIX)], vec![kind_is_not(SOCK_STREAM)]];
-    Verdict::When(refused, Action::Errno(EAFNOSUPPORT))
+/// The options of a socket that are refused. No program needs them for TCP over the loopback interface.
+fn other_ways() -> Vec<Vec<Condition>> {
+    let groups = Condition { argument: 2, mask: !(GROUP_OPTIONS - 1), equal: true, value: GROUP_OPTIONS };
+    let devices = DEVICE_OPTIONS.map(|option| vec![is(1, SOL_SOCKET), is(2, option)]);
+    let others = [
+        vec![is(1, IPPROTO_IP), is(2, IP_OPTIONS)],
+        vec![is(1, IPPROTO_IP), groups],
+        vec![is(1, IPPROTO_IPV6), groups],
+        vec![is(1, IPPROTO_IPV6), is(2, IPV6_ADD_MEMBERSHIP)],
+    ];
+    devices.into_iter().chain(others).collect()
 }
 
-/// Refuses every socket but streams of UNIX, and those of TCP over IPv4.
-fn unix_streams_and_tcp_over_ipv4() -> Verdict {
+/// Refuses every socket but streams of UNIX and of TCP. Datagrams and sequenced packets could be sent to any path and any
+/// address, without a call that names it where a filter sees it.
+fn streams() -> Verdict {
     let refused = vec![
-        vec![is_not(0, AF_UNIX), is_not(0, AF_INET)],
+        vec![is_not(0, AF_UNIX), is_not(0, AF_INET), is_not(0, AF_INET6)],
         vec![kind_is_not(SOCK_STREAM)],
         vec![is_not(0, AF_UNIX), is_not(2, 0), is_not(2, IPPROTO_TCP)],
     ];
