@@ -134,6 +134,8 @@ impl Subject for Wire {
 }
 
 fn main() {
+    // First, because it may end this process, which would leave the runners behind.
+    let arguments = Arguments::from_args();
     let runtime = Arc::new(Builder::new_multi_thread().enable_all().build().unwrap());
     let counts = Arc::new(Mutex::new(BTreeMap::<&str, (usize, usize)>::new()));
     let mut trials = Vec::new();
@@ -159,7 +161,7 @@ fn main() {
             }));
         }
     }
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    let conclusion = libtest_mimic::run(&arguments, trials);
     for (name, (held, skipped)) in counts.lock().unwrap().iter() {
         println!("{name}: {held} laws hold, {skipped} skipped");
     }

@@ -21,7 +21,11 @@ pub(crate) async fn connected(root: &Path, users: &[&str]) -> (Arc<dyn Sandbox>,
         let url = format!("ws://{}/ws/{name}", listener.local_addr().unwrap());
         let mut command = Command::new(env!("CARGO_BIN_EXE_filesecbox-runner"));
         command.args(["--server", &url, "--workspace"]).arg(root.join(name));
-        command.env("FILESECBOX_RUNNER_TOKEN", "token").stdin(Stdio::null()).stderr(Stdio::null());
+        command
+            .env("FILESECBOX_RUNNER_TOKEN", "token")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         processes.push(command.kill_on_drop(true).spawn().unwrap());
         let stream = listener.accept().await.unwrap().0;
         let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
