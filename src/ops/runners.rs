@@ -36,7 +36,8 @@ const REFUSED_MAX: usize = 64;
 
 /// The machines of all users.
 pub struct Runners {
-    sandbox: Arc<RemoteSandbox>,
+    /// What stands for a machine that is away.
+    away: Arc<dyn Sandbox>,
     users: Mutex<HashMap<UserId, OfUser>>,
     registering: Mutex<HashMap<Option<UserId>, usize>>,
     /// Held while what is known of a user changes: what is kept and what is in force are one.
@@ -63,6 +64,9 @@ struct OfUser {
 
 struct Connected {
     link: Arc<Link>,
+    /// The machine through this connection alone: an operation that has begun there does not go on at another machine, nor after
+    /// another operation came between.
+    sandbox: Arc<dyn Sandbox>,
     since: SystemTime,
     isolation: String,
     cut: CancellationToken,
@@ -152,7 +156,7 @@ impl Runners {
     /// Those of [`Store::runner_lists`].
     pub fn open(store: &Store, backends: &Backends) -> storage::Result<Self> {
         let runners = Self {
-            sandbox: Arc::new(RemoteSandbox::new()),
+            away: Arc::new(RemoteSandbox::new()),
             users: Mutex::default(),
             registering: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
@@ -161,7 +165,7 @@ impl Runners {
             match serde_json::from_str::<Kept>(&text) {
                 Ok(kept) => {
                     if !kept.names.is_empty() {
-                        backends.lend(user.clone(), runners.sandbox());
+                        backends.lend(user.clone(), Arc::clone(&runners.away));
                     }
                     runners.users.lock().insert(user, OfUser { kept, connected: BTreeMap::new() });
                 }
@@ -173,10 +177,6 @@ impl Runners {
             }
         }
         Ok(runners)
-    }
-
-    fn sandbox(&self) -> Arc<dyn Sandbox> {
-        Arc::clone(&self.sandbox) as Arc<dyn Sandbox>
     }
 
     /// A place for a connection that has not registered yet: of a `user` who has brought a token, or of a stranger. `None` when all
@@ -217,6 +217,15 @@ impl Runners {
         of.kept.names.keys().map(machine).collect()
     }
 
+    /// Notes what is kept of a user's machines by now; what answers then.
+    fn put(&self, user: &UserId, kept: Kept) -> Arc<dyn Sandbox> {
+        let mut users = self.users.lock();
+        let of = users.entry(user.clone()).or_default();
+        of.kept = kept;
+        let active = of.connected.get(&of.kept.active);
+        active.map_or_else(|| Arc::clone(&self.away), |there| Arc::clone(&there.sandbox))
+    }
+
     fn kept(&self, user: &UserId) -> Kept {
         self.users.lock().get(user).map(|of| of.kept.clone()).unwrap_or_default()
     }
@@ -229,7 +238,7 @@ impl Service {
     /// # Errors
     /// [`Unregistered`].
     pub async fn register_runner(
-        self: &Arc<Self>,
+        &self,
         user: &UserId,
         register: &Register,
         token: Option<&str>,
@@ -247,8 +256,16 @@ impl Service {
         let (link, outgoing) = Link::new(user.clone(), register, &features).map_err(Unregistered::Invalid)?;
         let isolation = register.isolation.chars().filter(|one| !one.is_control()).take(NAME_BYTES).collect();
         let cut = CancellationToken::new();
-        let connected =
-            Connected { link: Arc::clone(&link), since: SystemTime::now(), isolation, cut: cut.clone() };
+        let machine = RemoteSandbox::new();
+        machine.attach(Arc::clone(&link));
+        let sandbox: Arc<dyn Sandbox> = Arc::new(machine);
+        let connected = Connected {
+            link: Arc::clone(&link),
+            sandbox: Arc::clone(&sandbox),
+            since: SystemTime::now(),
+            isolation,
+            cut: cut.clone(),
+        };
         let runners = &self.runners;
         let _changing = runners.changing.lock().await;
         let before = runners.kept(user);
@@ -284,9 +301,7 @@ impl Service {
             former.cut.cancel();
         }
         if is_active {
-            runners.sandbox.attach(Arc::clone(&link));
-            // What the backend knew of the machine before, such as its workspace, may be another by now.
-            self.backends.lend(user.clone(), runners.sandbox());
+            self.backends.lend(user.clone(), sandbox);
         }
         let answer = Registered::new(features);
         Ok(Registration { link, outgoing, cut, answer, user: user.clone(), name: name.to_owned() })
@@ -295,7 +310,6 @@ impl Service {
     /// Notes that the connection of a machine has ended. One that took its place by now stays.
     pub fn runner_left(&self, registration: &Registration) {
         registration.link.end();
-        self.runners.sandbox.detach(&registration.link);
         let mut users = self.runners.users.lock();
         let Some(of) = users.get_mut(&registration.user) else { return };
         if of
@@ -311,7 +325,7 @@ impl Service {
     ///
     /// # Errors
     /// [`Error::NoRunner`]; those of writing it down.
-    pub async fn choose_runner(self: &Arc<Self>, user: &UserId, name: &str) -> Result<()> {
+    pub async fn choose_runner(&self, user: &UserId, name: &str) -> Result<()> {
         let runners = &self.runners;
         let _changing = runners.changing.lock().await;
         let mut kept = runners.kept(user);
@@ -323,22 +337,8 @@ impl Service {
         }
         name.clone_into(&mut kept.active);
         self.keep_runners(user, &kept).await?;
-        let former = {
-            let mut users = runners.users.lock();
-            let of = users.entry(user.clone()).or_default();
-            let former = of.connected.get(&of.kept.active).map(|there| Arc::clone(&there.link));
-            of.kept = kept;
-            // Under the lock, so that a connection that ends now is not attached afterwards.
-            if let Some(former) = &former {
-                runners.sandbox.detach(former);
-            }
-            if let Some(there) = of.connected.get(name) {
-                runners.sandbox.attach(Arc::clone(&there.link));
-            }
-            former
-        };
-        drop(former);
-        self.backends.lend(user.clone(), runners.sandbox());
+        let sandbox = runners.put(user, kept);
+        self.backends.lend(user.clone(), sandbox);
         Ok(())
     }
 
@@ -362,7 +362,7 @@ impl Service {
     ///
     /// # Errors
     /// [`Error::NoRunner`]; those of writing it down.
-    pub async fn revoke_runner(self: &Arc<Self>, user: &UserId, name: &str) -> Result<()> {
+    pub async fn revoke_runner(&self, user: &UserId, name: &str) -> Result<()> {
         let runners = &self.runners;
         let _changing = runners.changing.lock().await;
         let mut kept = runners.kept(user);
@@ -376,29 +376,22 @@ impl Service {
         }
         self.keep_runners(user, &kept).await?;
         let is_last = kept.names.is_empty();
-        {
-            let mut users = runners.users.lock();
-            let of = users.entry(user.clone()).or_default();
-            if let Some(there) = of.connected.remove(name) {
-                runners.sandbox.detach(&there.link);
-                there.link.end();
-                there.cut.cancel();
-            }
-            if let Some(next) = of.connected.get(&kept.active) {
-                runners.sandbox.attach(Arc::clone(&next.link));
-            }
-            of.kept = kept;
+        let revoked = runners.users.lock().get_mut(user).and_then(|of| of.connected.remove(name));
+        if let Some(there) = revoked {
+            there.link.end();
+            there.cut.cancel();
         }
+        let sandbox = runners.put(user, kept);
         if is_last {
             self.backends.take_back(user);
         } else {
-            self.backends.lend(user.clone(), runners.sandbox());
+            self.backends.lend(user.clone(), sandbox);
         }
         Ok(())
     }
 
     /// Writes down what is known of a user's machines.
-    async fn keep_runners(self: &Arc<Self>, user: &UserId, kept: &Kept) -> Result<()> {
+    async fn keep_runners(&self, user: &UserId, kept: &Kept) -> Result<()> {
         let text = serde_json::to_string(kept).map_err(|_| Error::Panicked)?;
         let (store, user) = (self.store.clone(), user.clone());
         let job = Job::about(Some(&user), Weight::Light).going_on();

@@ -126,6 +126,13 @@ impl Service {
                 Err(other) => return Err(other),
             }
         }
+        for machine in self.runners.of(&user) {
+            match self.revoke_runner(&user, &machine.name).await {
+                // Another request was faster.
+                Ok(()) | Err(Error::NoRunner(_)) => {}
+                Err(other) => return Err(other),
+            }
+        }
         self.table.forget_user(&user);
         if done.busy.is_empty() && !done.more {
             let (store, of) = (self.store.clone(), user.clone());

@@ -313,6 +313,19 @@ fn a_hostile_runner_harms_its_own_user_alone() {
 }
 
 #[test]
+fn a_user_who_is_removed_lends_nothing_any_more() {
+    let service = Service::start();
+    let client = &service.client;
+    let runner = answering(registered(client, "alice", &json!({})), founding);
+    client.write("/v1/sandbox/alice/demo", "a.txt", "there");
+    client.delete("/v1/users/alice").ok();
+    runner.join().unwrap();
+    assert_eq!(client.get("/v1/runners/alice").ok()["data"], json!([]));
+    client.write("/v1/sandbox/alice/demo", "here.txt", "here");
+    assert_eq!(client.files("/v1/sandbox/alice/demo"), ["here.txt"]);
+}
+
+#[test]
 fn a_command_that_outlives_its_deadline_and_one_without_end_are_told() {
     let service = Service::start();
     let client = &service.client;
