@@ -135,8 +135,9 @@ impl Engine {
         run(&format!("{leave}; sleep 0.3; kill -9 $PPID; sleep 300"), 60).await;
         assert_eq!(count("4712").await, "0", "after the end of the shell that would have ended it");
         assert_eq!(count("4711").await, "1", "that of another run is still there");
-        // One that makes others without end, until the container takes no more.
-        let bomb = "b() { b & b & wait; }; b >/dev/null 2>&1";
+        // One that makes others without end, until the container takes no more: the first process makes none then, so that the
+        // run ends by its deadline and not by a shell that cannot fork.
+        let bomb = "b() { b & b & wait; }; (b >/dev/null 2>&1 &); exec sleep 300";
         assert!(run(bomb, 2).await.timed_out);
         other.abort();
         let count = "set -- /proc/[0-9]*; echo $#";
