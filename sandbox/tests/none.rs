@@ -232,3 +232,36 @@ async fn a_launcher_stands_before_every_command_and_its_failure_is_no_result() {
         assert_eq!(ended.err().map(|error| error.kind()), kind, "{script}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renames_elsewhere_disturb_no_path_with_dots() {
+    let host = host().await;
+    let file = host.path("file");
+    host.sandbox.write(&host.alice, &file, "bytes".into()).await.unwrap();
+    host.sandbox.mkdir_all(&host.alice, &host.path("a/b"), 0o755).await.unwrap();
+    symlink("../../file", host.root.path().join("ws/alice/a/b/link")).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (one, other) = (elsewhere.path().join("one"), elsewhere.path().join("other"));
+    std::fs::write(&one, "").unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let link = host.path("a/b/link");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                std::fs::rename(&one, &other).unwrap();
+                std::fs::rename(&other, &one).unwrap();
+            }
+        });
+        let runtime = tokio::runtime::Handle::current();
+        let read = tokio::task::block_in_place(|| {
+            runtime.block_on(async {
+                for _ in 0..3000 {
+                    host.sandbox.read(&host.alice, &link).await?;
+                }
+                Ok::<_, sandbox::Error>(())
+            })
+        });
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        read.unwrap();
+    });
+}

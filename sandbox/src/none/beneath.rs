@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+/// How often a path is tried while others are renamed; each attempt takes some microseconds.
+const ATTEMPTS_MAX: usize = 1000;
 /// Links that a path may lead through (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
@@ -44,14 +46,27 @@ impl Beneath {
     pub(super) fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
         let path = if path.is_empty() { "." } else { path };
-        match rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), BENEATH) {
+        match self.open_by(path, flags, BENEATH) {
             // An absolute link, or `..` beyond the top on the way.
             Err(Errno::XDEV) => {
                 let resolved = self.resolve(path)?;
-                rustix::fs::openat2(&self.fd, resolved, flags, Mode::empty(), RESOLVED)
+                self.open_by(&resolved, flags, RESOLVED)
             }
             opened => opened,
         }
+    }
+
+    /// Opens a path by the kernel's rules. A path with `..` is tried again when anything on this machine was renamed or mounted
+    /// meanwhile: the kernel cannot tell then whether the path led out (openat2(2), `EAGAIN`).
+    fn open_by(&self, path: &str, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
+        let mut opened = Err(Errno::AGAIN);
+        for _ in 0..ATTEMPTS_MAX {
+            opened = rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), resolve);
+            if !matches!(opened, Err(Errno::AGAIN)) {
+                break;
+            }
+        }
+        opened
     }
 
     /// The regular file `path`, open for reading; a pipe or a device in its place is refused.
@@ -88,7 +103,7 @@ impl Beneath {
         let resolved = self.resolve(path)?;
         let (above, name) = resolved.rsplit_once('/').unwrap_or(("", &resolved));
         let above = if above.is_empty() { "." } else { above };
-        let directory = rustix::fs::openat2(&self.fd, above, DIRECTORY, Mode::empty(), RESOLVED)?;
+        let directory = self.open_by(above, DIRECTORY, RESOLVED)?;
         let stat = lstat(&directory, name)?;
         Ok(Entry { directory, name: name.to_owned(), stat })
     }
