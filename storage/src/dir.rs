@@ -69,6 +69,8 @@ fn shown(name: &OsStr) -> String {
 }
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+/// How often a path is tried while others are renamed; each attempt takes some microseconds.
+const ATTEMPTS_MAX: usize = 1000;
 
 /// How a file that must not exist is opened.
 const NEW_FILE: OFlags =
@@ -117,7 +119,7 @@ impl Dir {
             return self.reopen();
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat2(&self.fd, path.as_str(), flags, Mode::empty(), BENEATH);
+        let open = || open_beneath(&self.fd, path, flags);
         match open() {
             Err(Errno::ACCESS) if self.own == Own::Below => {
                 self.open_up_path(path)?;
@@ -239,8 +241,8 @@ impl Dir {
             return Err(Error::IsDirectory(path.to_string()));
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat2(&self.fd, path.as_str(), flags, Mode::empty(), BENEATH)
-            .map_err(|errno| Error::from_errno("open", path, errno))?;
+        let fd =
+            open_beneath(&self.fd, path, flags).map_err(|errno| Error::from_errno("open", path, errno))?;
         regular(fd, || path.to_string())
     }
 
@@ -396,6 +398,19 @@ fn regular(fd: OwnedFd, path: impl Fn() -> String) -> Result<(File, Stat)> {
     }
 }
 
+/// Opens what `path` leads to beneath a directory. A link with `..` is tried again when anything on this machine was renamed or
+/// mounted meanwhile: the kernel cannot tell then whether it led out (openat2(2), `EAGAIN`).
+fn open_beneath(fd: &OwnedFd, path: &RelPath, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let mut opened = Err(Errno::AGAIN);
+    for _ in 0..ATTEMPTS_MAX {
+        opened = rustix::fs::openat2(fd, path.as_str(), flags, Mode::empty(), BENEATH);
+        if !matches!(opened, Err(Errno::AGAIN)) {
+            break;
+        }
+    }
+    opened
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
@@ -518,5 +533,30 @@ mod tests {
         assert!(matches!(made("dir/x"), Err(Error::AlreadyExists(_))));
         assert!(matches!(made("link/y"), Err(Error::Escape(_))));
         assert!(matches!(made("none/y"), Err(Error::NotFound(_))));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "other programs do this, beside the service")]
+    fn renames_elsewhere_disturb_no_link_with_dots() {
+        let (temp, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::create_dir_all(temp.path().join("a/b")).unwrap();
+        std::fs::write(temp.path().join("file"), "").unwrap();
+        std::os::unix::fs::symlink("../../file", temp.path().join("a/b/link")).unwrap();
+        let dir = Dir::ambient_open(temp.path()).unwrap();
+        let (one, other) = (elsewhere.path().join("one"), elsewhere.path().join("other"));
+        std::fs::write(&one, "").unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::fs::rename(&one, &other).unwrap();
+                    std::fs::rename(&other, &one).unwrap();
+                }
+            });
+            let path = RelPath::parse("a/b/link").unwrap();
+            let opened = (0..20_000).try_for_each(|_| dir.open_file(&path).map(drop));
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            opened.unwrap();
+        });
     }
 }

@@ -172,10 +172,19 @@ fn copy_of<'a>(
     Some((copy, below))
 }
 
+/// How often the working directory is tried while others are renamed; each attempt takes some microseconds.
+const ATTEMPTS_MAX: usize = 1000;
+
 /// Opens the working directory beneath the tree; the kernel refuses to leave it by any link.
 fn enter(tree: BorrowedFd<'_>, directory: &RelPath) -> Result<OwnedFd, Error> {
     let path = if directory.is_root() { "." } else { directory.as_str() };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat2(tree, path, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let open = || openat2(tree, path, flags, Mode::empty(), resolve);
+    // A link with `..`, while anything on this machine was renamed (openat2(2), `EAGAIN`).
+    let is_disturbed = |opened: &rustix::io::Result<OwnedFd>| matches!(opened, Err(rustix::io::Errno::AGAIN));
+    let opened = (0..ATTEMPTS_MAX).map(|_| open()).find(|opened| !is_disturbed(opened));
+    opened
+        .unwrap_or(Err(rustix::io::Errno::AGAIN))
         .map_err(|error| Error::Directory { directory: directory.to_string(), source: error.into() })
 }
