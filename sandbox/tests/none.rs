@@ -265,3 +265,27 @@ async fn renames_elsewhere_disturb_no_path_with_dots() {
         read.unwrap();
     });
 }
+
+/// The processes whose command line begins so.
+fn running(beginning: &[u8]) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    lines.filter(|line| line.starts_with(beginning)).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_given_up_finds_a_descendant_that_becomes_another_program_just_then() {
+    let host = host().await;
+    // What has left its group already has no environment to be known by while it becomes another program.
+    let script = "for number in 1 2 3 4 5 6 7 8; do setsid sleep 98765 & done; exec sleep 60";
+    for attempt in 0..200 {
+        let patience = Duration::from_micros(1000 + 150 * (attempt % 100));
+        let asked = host.sandbox.exec(&host.alice, ExecSpec::shell(script));
+        assert!(tokio::time::timeout(patience, asked).await.is_err());
+    }
+    let begun = Instant::now();
+    while running(b"sleep\098765") + running(b"setsid\0sleep\098765") > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{} are left", running(b"sleep\098765"));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
