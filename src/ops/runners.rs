@@ -40,8 +40,6 @@ pub struct Runners {
     away: Arc<dyn Sandbox>,
     users: Mutex<HashMap<UserId, OfUser>>,
     registering: Mutex<HashMap<Option<UserId>, usize>>,
-    /// Held while what is known of a user changes: what is kept and what is in force are one.
-    changing: tokio::sync::Mutex<()>,
 }
 
 /// What is kept of a user's machines for the next start.
@@ -58,6 +56,8 @@ struct Kept {
 
 #[derive(Default)]
 struct OfUser {
+    /// Held while what is known of the user changes: what is kept and what is in force are one. No user waits for another.
+    changing: Arc<tokio::sync::Mutex<()>>,
     kept: Kept,
     connected: BTreeMap<String, Connected>,
 }
@@ -159,7 +159,6 @@ impl Runners {
             away: Arc::new(RemoteSandbox::new()),
             users: Mutex::default(),
             registering: Mutex::default(),
-            changing: tokio::sync::Mutex::default(),
         };
         for (user, text) in store.runner_lists()? {
             match serde_json::from_str::<Kept>(&text) {
@@ -167,7 +166,7 @@ impl Runners {
                     if !kept.names.is_empty() {
                         backends.lend(user.clone(), Arc::clone(&runners.away));
                     }
-                    runners.users.lock().insert(user, OfUser { kept, connected: BTreeMap::new() });
+                    runners.users.lock().insert(user, OfUser { kept, ..OfUser::default() });
                 }
                 // Written by another version.
                 Err(error) => tracing::error!(
@@ -226,6 +225,10 @@ impl Runners {
         active.map_or_else(|| Arc::clone(&self.away), |there| Arc::clone(&there.sandbox))
     }
 
+    fn changing(&self, user: &UserId) -> Option<Arc<tokio::sync::Mutex<()>>> {
+        self.users.lock().get(user).map(|of| Arc::clone(&of.changing))
+    }
+
     fn kept(&self, user: &UserId) -> Kept {
         self.users.lock().get(user).map(|of| of.kept.clone()).unwrap_or_default()
     }
@@ -267,7 +270,8 @@ impl Service {
             cut: cut.clone(),
         };
         let runners = &self.runners;
-        let _changing = runners.changing.lock().await;
+        let changing = Arc::clone(&runners.users.lock().entry(user.clone()).or_default().changing);
+        let _changing = changing.lock().await;
         let before = runners.kept(user);
         if before.refused.iter().any(|refused| Some(refused.as_str()) == token) {
             return Err(Unregistered::Revoked);
@@ -325,9 +329,17 @@ impl Service {
     ///
     /// # Errors
     /// [`Error::NoRunner`]; those of writing it down.
-    pub async fn choose_runner(&self, user: &UserId, name: &str) -> Result<()> {
+    pub async fn choose_runner(self: &Arc<Self>, user: &UserId, name: &str) -> Result<()> {
+        // A task of its own: a caller who leaves must not leave another list on the disk than in force.
+        let (service, user, name) = (Arc::clone(self), user.clone(), name.to_owned());
+        let changing = self.runs.spawn(async move { service.choose(&user, &name).await });
+        changing.await.map_err(|_| Error::Panicked)?
+    }
+
+    async fn choose(&self, user: &UserId, name: &str) -> Result<()> {
         let runners = &self.runners;
-        let _changing = runners.changing.lock().await;
+        let changing = runners.changing(user).ok_or_else(|| Error::NoRunner(name.to_owned()))?;
+        let _changing = changing.lock().await;
         let mut kept = runners.kept(user);
         if !kept.names.contains_key(name) {
             return Err(Error::NoRunner(name.to_owned()));
@@ -362,9 +374,17 @@ impl Service {
     ///
     /// # Errors
     /// [`Error::NoRunner`]; those of writing it down.
-    pub async fn revoke_runner(&self, user: &UserId, name: &str) -> Result<()> {
+    pub async fn revoke_runner(self: &Arc<Self>, user: &UserId, name: &str) -> Result<()> {
+        // As when one is chosen.
+        let (service, user, name) = (Arc::clone(self), user.clone(), name.to_owned());
+        let changing = self.runs.spawn(async move { service.revoke(&user, &name).await });
+        changing.await.map_err(|_| Error::Panicked)?
+    }
+
+    async fn revoke(&self, user: &UserId, name: &str) -> Result<()> {
         let runners = &self.runners;
-        let _changing = runners.changing.lock().await;
+        let changing = runners.changing(user).ok_or_else(|| Error::NoRunner(name.to_owned()))?;
+        let _changing = changing.lock().await;
         let mut kept = runners.kept(user);
         let Some(token) = kept.names.remove(name) else { return Err(Error::NoRunner(name.to_owned())) };
         kept.refused.retain(|refused| Some(refused) != token.as_ref());

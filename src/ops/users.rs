@@ -107,7 +107,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Store::remove_sandbox`] and [`storage::Store::remove_overlays`].
-    pub async fn remove_user(&self, user: UserId) -> Result<RemovedUser> {
+    pub async fn remove_user(self: &Arc<Self>, user: UserId) -> Result<RemovedUser> {
         let mut done = RemovedUser { runs: self.end_runs(&user).await, ..RemovedUser::default() };
         let (store, of) = (self.store.clone(), user.clone());
         let agents = self.work(Job::of(&user, Weight::Scan), move || Ok(store.agents_of(&of)?)).await?;

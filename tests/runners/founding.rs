@@ -267,7 +267,7 @@ fn a_hostile_runner_harms_its_own_user_alone() {
     let answer = move |request: &Value| {
         let id = request["id"].clone();
         let mut frames = vec![
-            // Answers to nobody's questions, of other types, without an id, and notices of later versions.
+            // Answers to questions that were not asked, of other types, without an id, and notices of later versions.
             json!({"id": "req_0000000000000000", "type": "ok"}),
             json!({"id": null, "type": "error", "body": {"code": "EINVAL", "message": "unknown request type: register_ok"}}),
             json!({"id": id, "type": "pty_data", "body": {}}),
@@ -297,7 +297,7 @@ fn a_hostile_runner_harms_its_own_user_alone() {
     let names: Vec<&Value> = listed["data"].as_array().unwrap().iter().map(|entry| &entry["name"]).collect();
     assert_eq!(names, ["fine"], "{listed}");
     assert_eq!(client.text("/v1/sandbox/bob/demo", "a.txt"), "hello\n");
-    // Connections that never register have a bounded number of places, and keep nobody's machine out for long.
+    // Connections that never register have a bounded number of places, and keep other machines out for seconds only.
     let silent: Vec<_> = (0..16).map(|_| client.websocket("/ws/mallory", "").unwrap()).collect();
     assert_eq!(client.websocket("/ws/mallory", "").err(), Some(429));
     // Who brings a token in the head has places of its own.
@@ -310,6 +310,22 @@ fn a_hostile_runner_harms_its_own_user_alone() {
     client.post("/v1/runners/alice/default/cut", "").ok();
     honest.join().unwrap();
     other.unwrap().join().unwrap();
+}
+
+#[test]
+fn a_runner_that_registers_without_end_does_not_wash_the_audit_log_away() {
+    let config = [("admin", "role = \"admin\""), ("alice", "role = \"user\"\nuser = \"alice\"")]
+        .map(|(name, role)| format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{}\"\n{role}\n", digest(name)))
+        .concat();
+    let service = Service::configured(&format!("[audit]\naccount_bytes = 65536\n{config}"));
+    let register = |user: &str, token: &str| {
+        let body = json!({ "user_id": user, "auth_token": token, "workspace": "/w" });
+        register(&service.client, user, &body).1
+    };
+    let refused = (0..2000).map(|_| register("alice", "alice")).find(|told| told["type"] == "error");
+    let refused = refused.expect("registrations without end");
+    assert_eq!(refused["body"]["code"], "EBUSY", "{refused}");
+    assert_eq!(register("bob", "admin")["type"], "register_ok");
 }
 
 #[test]

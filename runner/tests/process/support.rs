@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 /// How long anything may take before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// The token of the tests.
-pub(crate) const TOKEN: &str = "token-that-nobody-may-see";
+pub(crate) const TOKEN: &str = "token-that-stays-secret";
 
 /// Directories around a runner: its workspace `w`, a home, and what is neither.
 pub(crate) struct Place(TempDir);

@@ -51,16 +51,6 @@ impl RemoteSandbox {
         self.links.write().insert(link.user().clone(), link)
     }
 
-    /// Takes `link` away, unless another serves its user by now. Tells whether it did.
-    pub fn detach(&self, link: &Arc<Link>) -> bool {
-        let mut links = self.links.write();
-        let is_same = links.get(link.user()).is_some_and(|there| Arc::ptr_eq(there, link));
-        if is_same {
-            links.remove(link.user());
-        }
-        is_same
-    }
-
     /// The connection that serves `user`.
     ///
     /// # Errors

@@ -178,7 +178,7 @@ impl Failed {
         Self::new(error.kind(), error.message())
     }
 
-    /// The kind, by whatever the runner told; `is_removal` as for [`code::kind`].
+    /// The kind, by what the runner told; `is_removal` as for [`code::kind`].
     #[must_use]
     pub fn kind(&self, is_removal: bool) -> ErrorKind {
         self.kind.unwrap_or_else(|| code::kind(&self.code, is_removal))

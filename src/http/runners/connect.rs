@@ -23,6 +23,7 @@ use crate::audit::{Account, Effect, Entry};
 use crate::http::App;
 use crate::http::extract::{LendingUser, NoParams};
 use crate::http::problem::Problem;
+use crate::http::request_log::Noted;
 use crate::ops::runners::{Registering, Registration, Unregistered};
 
 /// How long a connection may take to register.
@@ -105,7 +106,9 @@ async fn register(app: &App, user: &UserId, text: &str) -> Result<(Registration,
     let frame = Frame::parse(text).map_err(|error| invalid(error.to_string()))?;
     let register = Register::read(&frame).map_err(invalid)?;
     let token = Some(register.auth_token.as_str()).filter(|token| !token.is_empty());
+    let audit = &app.service.audit;
     let caller = may(app, user, token).map_err(|()| {
+        audit.note_refused(&Account::Strangers, entry(user, None, None, "unauthenticated"));
         refused("AUTH_FAILED", "authentication failed: the token is not valid for this user's runners")
     })?;
     if register.user_id.is_empty() {
@@ -114,12 +117,16 @@ async fn register(app: &App, user: &UserId, text: &str) -> Result<(Registration,
     if UserId::parse(&register.user_id).ok().as_ref() != Some(user) {
         return Err(refused("FORBIDDEN", "user_id mismatch"));
     }
-    let audit = &app.service.audit;
+    // As with every change: a runner that connects again and again does not wash the log away.
+    let account =
+        Noted { caller: Some(caller.clone()), user: Some(user.clone()), ..Noted::default() }.account();
+    audit.admit(&account).map_err(|spent| refused("EBUSY", &spent.to_string()))?;
     let slot = audit.reserve().map_err(|_| refused("EIO", "the audit log cannot be written: try again"))?;
     let registered = app.service.register_runner(user, &register, caller.token_name()).await;
     let outcome = if registered.is_ok() { "ok" } else { "denied" };
-    let entry = entry(user, &caller, registered.as_ref().ok(), outcome);
-    if slot.charge(&Account::User(user.to_string()), Effect::Change, entry).await.is_err() {
+    let effect = if registered.is_ok() { Effect::Change } else { Effect::Nothing };
+    let entry = entry(user, Some(&caller), registered.as_ref().ok(), outcome);
+    if slot.charge(&account, effect, entry).await.is_err() {
         if let Ok(registration) = &registered {
             app.service.runner_left(registration);
         }
@@ -139,11 +146,16 @@ async fn register(app: &App, user: &UserId, text: &str) -> Result<(Registration,
 }
 
 /// The record of a registration.
-fn entry(user: &UserId, caller: &Caller, registration: Option<&Registration>, outcome: &str) -> Entry {
+fn entry(
+    user: &UserId,
+    caller: Option<&Caller>,
+    registration: Option<&Registration>,
+    outcome: &str,
+) -> Entry {
     Entry {
         time: now(),
-        role: Some(caller.role.word().to_owned()),
-        token: Some(caller.token.clone()),
+        role: caller.map(|caller| caller.role.word().to_owned()),
+        token: caller.map(|caller| caller.token.clone()),
         user: Some(user.to_string()),
         action: "GET /ws/{u}".to_owned(),
         tree: registration.map(|of| format!("runners/{user}/{}", of.name())),

@@ -34,7 +34,7 @@ impl Proxy {
         Self { address, connections }
     }
 
-    /// Breaks every connection off in the middle of whatever it carries.
+    /// Breaks every connection off in the middle of a frame.
     pub(crate) fn cut(&self) {
         for stream in self.connections.lock().unwrap().drain(..) {
             let _gone = stream.shutdown(Shutdown::Both);
