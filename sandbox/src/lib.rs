@@ -8,6 +8,7 @@
 //! * [`MemSandbox`]: the backend that tests compare others with.
 //! * [`tools`]: what a model calls; [`catalogue`]: the skills and agents that it is told of.
 //! * [`registry`]: skills and agents that users publish for each other; [`offload`]: long results of tools, kept aside.
+//! * [`live`]: commands in which a caller takes part while they run.
 //! * [`SandboxRouter`]: one in front of several. [`ReadOnly`], [`Limited`]: around another.
 //! * [`Place`]: a directory of a sandbox, where stores keep what is theirs.
 //! * [`wire`]: what a service and a runner say to each other.
@@ -23,6 +24,7 @@ mod error;
 mod exec;
 mod ext;
 mod file;
+pub mod live;
 mod memory;
 mod none;
 pub mod offload;
@@ -49,6 +51,7 @@ pub use file::{
     ByteStream, DirEntry, FileBody, FileInfo, FileKind, ReadOptions, WriteMode, WriteOptions,
     check_permissions,
 };
+pub use live::{LiveRun, LiveSpec};
 pub use memory::{MemCommands, MemSandbox, MemTree};
 pub use none::{NoneOptions, NoneSandbox, Root};
 pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError};

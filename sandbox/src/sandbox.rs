@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use crate::{
-    ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result,
-    SandboxPath, UserId, WriteOptions,
+    ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec,
+    ReadOptions, Result, SandboxPath, UserId, WriteOptions,
 };
 
 /// The largest file that can be read or written, in every backend: 500 MiB.
@@ -46,6 +46,19 @@ pub trait Sandbox: Debug + Send + Sync + 'static {
 
     /// Runs a command to its end. A program that cannot be found is [`ErrorKind::NotFound`].
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult>;
+
+    /// Whether [`begin`](Self::begin) can be asked for commands of `user` just now.
+    fn has_live(&self, _user: &UserId) -> bool {
+        false
+    }
+
+    /// Begins a command in which the caller takes part while it runs: its output comes as it is written.
+    ///
+    /// Backends that have nothing like it are [`ErrorKind::Unsupported`].
+    async fn begin(&self, _user: &UserId, _spec: LiveSpec) -> Result<LiveRun> {
+        let message = "this backend tells of a command when it has ended only";
+        Err(Error::new(ErrorKind::Unsupported, "exec", message))
+    }
 
     /// Opens a file to be read.
     async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody>;

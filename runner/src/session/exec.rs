@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sandbox::live::Stream;
 use sandbox::wire::request::Exec;
-use sandbox::wire::response::{ExecOutput, ExecResult, Failed, Stream};
+use sandbox::wire::response::{ExecOutput, ExecResult, Failed};
 use sandbox::wire::{Data, FRAME_BYTES_MAX, PIECE_BYTES, Response};
 use sandbox::{Error, ErrorKind, ExecSpec, HeadTail, OUTPUT_BYTES_MAX, Program};
 

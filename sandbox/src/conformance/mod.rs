@@ -31,6 +31,7 @@ mod directories;
 mod ending;
 mod large;
 mod links;
+mod live;
 mod names;
 mod output;
 mod reading;
@@ -81,6 +82,7 @@ pub fn laws() -> impl Iterator<Item = &'static Law> {
         commands::LAWS,
         output::LAWS,
         ending::LAWS,
+        live::LAWS,
         together::LAWS,
         closing::LAWS,
     ]

@@ -13,6 +13,8 @@ pub enum Ability {
     Changes,
     /// Commands run.
     Commands,
+    /// A caller takes part in commands ([`Sandbox::begin`]).
+    Live,
     /// [`Subject::symlink`] works.
     Links,
     /// [`Subject::pipe`] works.

@@ -11,10 +11,11 @@ mod options;
 mod remove;
 mod stage;
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -29,10 +30,11 @@ use self::files::{failed, failed_io};
 pub use self::options::{NoneOptions, Root};
 use self::stage::Stage;
 use crate::file::check_permissions;
+use crate::process::live::LiveBounds;
 use crate::process::{self, Bounds};
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FILE_BYTES_MAX, FileBody, FileInfo,
-    Program, ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
+    LiveRun, LiveSpec, Program, ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
 };
 
 /// How many bytes of a written file are gathered before a thread is asked to write them.
@@ -96,7 +98,55 @@ impl NoneSandbox {
     }
 }
 
+/// A command that can be started.
+struct Ready {
+    command: Command,
+    /// Its directory, by the path of this descriptor.
+    _directory: OwnedFd,
+}
+
+impl NoneSandbox {
+    /// The command of `spec`, with its directory and its environment, of which `term` is the kind of terminal.
+    async fn ready(&self, user: &UserId, spec: &ExecSpec, term: &str) -> Result<Ready> {
+        let workspace = self.workspace(user).await?;
+        let directory = spec.directory.clone().unwrap_or_else(|| workspace.clone());
+        let opened = self.within("exec", user, &directory, |workspace, below, path| {
+            workspace.open(below, DIRECTORY).map_err(failed("exec", path))
+        });
+        let directory = opened.await?;
+        let options = &self.inner.options;
+        let words: Vec<&str> = match &spec.program {
+            Program::Argv { program, arguments } => {
+                std::iter::once(program).chain(arguments).map(String::as_str).collect()
+            }
+            Program::Shell(script) => vec![&options.shell, "-c", script],
+        };
+        let mut words = options.launcher.iter().map(String::as_str).chain(words);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
+        command.env_clear();
+        command.envs(options.inherited.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command.envs(&options.variables);
+        command.env("TERM", term).env("WORKSPACE", workspace.as_str());
+        for (name, value) in &spec.environment {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                let message = format!("`{}` is no variable that could be passed", name.escape_debug());
+                return Err(Error::new(ErrorKind::Invalid, "exec", message));
+            }
+            command.env(name, value);
+        }
+        // Through the descriptor: the very directory that was found beneath the workspace, even when a directory is
+        // moved meanwhile.
+        command.current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        Ok(Ready { command, _directory: directory })
+    }
+}
+
 impl Inner {
+    fn timeout(&self, asked: Option<Duration>) -> Duration {
+        asked.map_or(self.options.timeout_max, |timeout| timeout.min(self.options.timeout_max))
+    }
+
     fn workspace_of(&self, user: &UserId) -> String {
         match self.options.root {
             Root::Shared(_) => self.place.clone(),
@@ -158,46 +208,32 @@ impl Sandbox for NoneSandbox {
     }
 
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
-        let workspace = self.workspace(user).await?;
-        let directory = spec.directory.clone().unwrap_or_else(|| workspace.clone());
-        let opened = self.within("exec", user, &directory, |workspace, below, path| {
-            workspace.open(below, DIRECTORY).map_err(failed("exec", path))
-        });
-        let directory = opened.await?;
-        let options = &self.inner.options;
-        let words: Vec<&str> = match &spec.program {
-            Program::Argv { program, arguments } => {
-                std::iter::once(program).chain(arguments).map(String::as_str).collect()
-            }
-            Program::Shell(script) => vec![&options.shell, "-c", script],
-        };
-        let mut words = options.launcher.iter().map(String::as_str).chain(words);
-        let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words);
-        command.env_clear();
-        command.envs(options.inherited.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        command.envs(&options.variables);
-        command.env("TERM", "dumb").env("WORKSPACE", workspace.as_str());
-        for (name, value) in &spec.environment {
-            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                let message = format!("`{}` is no variable that could be passed", name.escape_debug());
-                return Err(Error::new(ErrorKind::Invalid, "exec", message));
-            }
-            command.env(name, value);
-        }
-        // Through the descriptor: the very directory that was found beneath the workspace, even when a directory is
-        // moved meanwhile.
-        command.current_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-        let timeout = spec.timeout.map_or(options.timeout_max, |timeout| timeout.min(options.timeout_max));
+        let ready = self.ready(user, &spec, "dumb").await?;
         let bounds = Bounds {
             stdin: spec.stdin,
-            timeout,
+            timeout: self.inner.timeout(spec.timeout),
             output_bytes_max: spec.output_bytes_max,
-            has_launcher: !options.launcher.is_empty(),
+            has_launcher: !self.inner.options.launcher.is_empty(),
         };
-        let result = process::run(command, bounds).await;
-        drop(directory);
-        result
+        process::run(ready.command, bounds).await
+    }
+
+    fn has_live(&self, _user: &UserId) -> bool {
+        true
+    }
+
+    async fn begin(&self, user: &UserId, spec: LiveSpec) -> Result<LiveRun> {
+        let LiveSpec { command: spec, stdin_open, terminal } = spec;
+        let term = if terminal.is_some() { "xterm-256color" } else { "dumb" };
+        let ready = self.ready(user, &spec, term).await?;
+        let bounds = LiveBounds {
+            stdin: spec.stdin,
+            stdin_open,
+            timeout: self.inner.timeout(spec.timeout),
+            terminal,
+            launcher: self.inner.options.launcher.first().cloned(),
+        };
+        process::live::begin(ready.command, bounds).await
     }
 
     async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody> {

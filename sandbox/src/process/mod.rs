@@ -2,10 +2,13 @@
 //!
 //! * [`family`]: the processes to kill. [`output`]: the output to keep. [`launcher`]: what stands before a command and could not start
 //!   it.
+//! * [`live`]: one in which a caller takes part while it runs. [`terminal`]: its terminal.
 
 mod family;
 mod launcher;
+pub(crate) mod live;
 mod output;
+mod terminal;
 
 use std::io::ErrorKind as Io;
 use std::process::{ExitStatus, Stdio};
@@ -46,7 +49,7 @@ pub(crate) async fn run(mut command: Command, bounds: Bounds) -> Result<ExecResu
     let mark = mark()?;
     command.env(MARK, &mark).process_group(0).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(not_started)?;
+    let mut child = terminal::spawn(&mut command).map_err(not_started)?;
     let Some(leader) = child.id().and_then(|id| Pid::from_raw(id.cast_signed())) else {
         return Err(Error::new(ErrorKind::Internal, "exec", "the process has no number"));
     };
@@ -79,10 +82,7 @@ pub(crate) async fn run(mut command: Command, bounds: Bounds) -> Result<ExecResu
         (status, timed_out)
     };
     family.disarm();
-    let status = status.map_err(|error| {
-        Error::new(ErrorKind::Internal, "exec", "the end of the process could not be waited for")
-            .because(error)
-    })?;
+    let status = status.map_err(not_waited_for)?;
     let result = result(status, timed_out, begin, stdout, stderr);
     match bounds.has_launcher.then(|| launcher::failure(&mark, &result)).flatten() {
         Some(error) => Err(not_started(error)),
@@ -130,6 +130,10 @@ async fn keep(pipe: Option<impl AsyncRead + Unpin>, into: &mut HeadTail) {
     while let Ok(read @ 1..) = pipe.read(&mut piece).await {
         into.push(piece.get(..read).unwrap_or_default());
     }
+}
+
+fn not_waited_for(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Internal, "exec", "the end of the process could not be waited for").because(error)
 }
 
 fn not_started(error: std::io::Error) -> Error {

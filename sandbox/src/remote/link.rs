@@ -8,8 +8,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use crate::live::Stream;
 use crate::process::HeadTail;
-use crate::wire::response::{DirEntry, Stream};
+use crate::wire::response::DirEntry;
 use crate::wire::{CALLS_MAX, FRAME_BYTES_MAX, Feature, Frame, Register, Request, Response};
 use crate::{DIR_ENTRIES_MAX, Error, ErrorKind, Result, SandboxPath, UserId};
 

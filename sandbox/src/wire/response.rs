@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::code;
 use super::data::Data;
 use super::frame::{Frame, write};
+use crate::live::Stream;
 use crate::{Error, ErrorKind, FileKind};
 
 /// An answer, or a part that comes ahead of one.
@@ -54,16 +55,6 @@ pub struct ExecResult {
     /// What to do about a wall that refused something. *Exact.*
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-}
-
-/// An output stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
 }
 
 /// Some output of a command.

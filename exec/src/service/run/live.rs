@@ -5,6 +5,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+pub use policy::signal::Signal;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde::{Deserialize, Serialize};
@@ -64,52 +65,6 @@ pub struct WindowSize {
 pub struct Control {
     pub(crate) process: OwnedFd,
     pub(crate) terminal: Option<OwnedFd>,
-}
-
-/// The signals that a caller may send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Signal {
-    /// `SIGHUP`
-    Hup,
-    /// `SIGINT`, as Ctrl-C sends it
-    Int,
-    /// `SIGQUIT`
-    Quit,
-    /// `SIGTERM`
-    Term,
-    /// `SIGUSR1`
-    Usr1,
-    /// `SIGUSR2`
-    Usr2,
-    /// `SIGSTOP`: the run halts, its deadline goes on
-    Stop,
-    /// `SIGCONT`
-    Cont,
-}
-
-impl Signal {
-    /// Every signal that a caller may send.
-    const ALL: [Self; 8] =
-        [Self::Hup, Self::Int, Self::Quit, Self::Term, Self::Usr1, Self::Usr2, Self::Stop, Self::Cont];
-
-    /// The signal of a name such as `SIGINT` ([`policy::signal::name`]), if a caller may send it.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|signal| policy::signal::name(signal.number()) == Some(name))
-    }
-
-    fn number(self) -> i32 {
-        match self {
-            Self::Hup => libc::SIGHUP,
-            Self::Int => libc::SIGINT,
-            Self::Quit => libc::SIGQUIT,
-            Self::Term => libc::SIGTERM,
-            Self::Usr1 => libc::SIGUSR1,
-            Self::Usr2 => libc::SIGUSR2,
-            Self::Stop => libc::SIGSTOP,
-            Self::Cont => libc::SIGCONT,
-        }
-    }
 }
 
 impl Control {
