@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use crate::Runs;
 use crate::confine::{Confinement, Isolation};
 use crate::connect::{Address, Proxies, Way};
 use crate::link::{Rejected, Runner};
@@ -178,11 +179,12 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
         workspace: workspace.to_string(),
         shell: cli.shell,
         name: cli.name,
-        features: vec![Feature::Exact],
+        features: vec![Feature::Exact, Feature::Live],
+        instance: format!("{:016x}", getrandom::u64().map_err(|error| told(&error))?),
         isolation: confinement.word.clone(),
     };
-    let sandbox: Arc<dyn Sandbox> = Arc::new(sandbox);
-    let runner = Runner { way, register, sandbox, user, workspace, is_founding: cli.founding };
+    let runs = Runs::new(Arc::new(sandbox), user);
+    let runner = Runner { way, register, runs, workspace, is_founding: cli.founding };
     let stop = CancellationToken::new();
     let _signals = tokio::spawn(await_signal(stop.clone()));
     let ended = runner.run(&stop).await;

@@ -4,6 +4,7 @@
 //! asks: reads, edits and commands. `docs/RUNNER.md` specifies what is said.
 //!
 //! * [`Session`]: the requests of one connection and their answers; no network.
+//! * [`Runs`]: commands in which the service takes part, across connections.
 //! * [`connect`]: the way to the service. [`link`]: connections one after the other. [`backoff`]: the pauses between them.
 //! * [`confine`]: what holds commands.
 //! * [`cli`]: the program.
@@ -13,8 +14,10 @@ mod cli;
 mod confine;
 mod connect;
 mod link;
+mod runs;
 mod session;
 
 pub use cli::main;
 pub use confine::{SUBCOMMAND, launcher_main};
+pub use runs::Runs;
 pub use session::Session;

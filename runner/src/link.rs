@@ -1,14 +1,13 @@
 //! [`Runner`]: connections to the service, one after the other, for as long as the process lives.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
+use sandbox::SandboxPath;
 use sandbox::wire::register::{DISCONNECT, REGISTER_OK, Registered};
 use sandbox::wire::response::Failed;
 use sandbox::wire::{Feature, Frame, Register};
-use sandbox::{Sandbox, SandboxPath, UserId};
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -16,9 +15,9 @@ use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::Session;
 use crate::backoff::Backoff;
 use crate::connect::{ConnectError, Socket, Way};
+use crate::{Runs, Session};
 
 /// How long the answer to the registration may take.
 const CONSENT: Duration = Duration::from_secs(10);
@@ -38,10 +37,8 @@ pub(crate) struct Runner {
     pub(crate) way: Way,
     /// The first frame.
     pub(crate) register: Register,
-    /// What does the work.
-    pub(crate) sandbox: Arc<dyn Sandbox>,
-    /// The user whose machine it is.
-    pub(crate) user: UserId,
+    /// What does the work, for the user whose machine it is.
+    pub(crate) runs: Runs,
     /// The directory that is lent.
     pub(crate) workspace: SandboxPath,
     /// Whether a service that says nothing to the registration has consented.
@@ -126,13 +123,7 @@ impl Runner {
         *connected = Some(Instant::now());
         info!(exact = features.contains(&Feature::Exact), "connected");
         let (outgoing, answers) = mpsc::channel(WAITING);
-        let session = Session::new(
-            Arc::clone(&self.sandbox),
-            self.user.clone(),
-            self.workspace.clone(),
-            &features,
-            outgoing,
-        );
+        let session = Session::new(self.runs.clone(), self.workspace.clone(), &features, outgoing);
         if let Some(first) = &first {
             session.receive(first).await;
         }
@@ -141,6 +132,9 @@ impl Runner {
             end = speak(&mut sink, answers, stop) => end,
         };
         session.close().await;
+        if matches!(end, End::Stopped | End::Rejected(_)) {
+            self.runs.kill_all();
+        }
         end
     }
 }

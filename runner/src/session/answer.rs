@@ -20,6 +20,11 @@ impl Answers {
         let _gone = self.0.send(frame(id, response)).await;
     }
 
+    /// The way out itself.
+    pub(super) fn outgoing(&self) -> mpsc::Sender<String> {
+        self.0.clone()
+    }
+
     /// Room for one frame; `None` when the connection is gone.
     pub(super) async fn room(&self) -> Option<OwnedPermit<String>> {
         self.0.clone().reserve_owned().await.ok()

@@ -43,7 +43,7 @@ impl Machine {
         Ok(Response::ExecResult(told))
     }
 
-    fn spec(&self, asked: Exec) -> Result<ExecSpec, Failed> {
+    pub(super) fn spec(&self, asked: Exec) -> Result<ExecSpec, Failed> {
         let invalid = |message: &str| Failed::new(ErrorKind::Invalid, message);
         let program = if asked.shell {
             Program::Shell(asked.command)

@@ -2,12 +2,13 @@
 //!
 //! * [`calls`]: how many requests may be under way, and how one is given up.
 //! * [`answer`]: frames on their way out. [`told`]: results in the words of the wire.
-//! * [`files`], [`exec`]: what is asked. [`open`]: files that are open between requests.
+//! * [`files`], [`exec`], [`live`]: what is asked. [`open`]: files that are open between requests.
 
 mod answer;
 mod calls;
 mod exec;
 mod files;
+mod live;
 mod open;
 mod told;
 
@@ -26,6 +27,7 @@ use tracing::{debug, info};
 use self::answer::Answers;
 use self::calls::{Calls, Slot};
 use self::open::{Ask, OpenFiles};
+use crate::Runs;
 
 /// Frames of a service that are no requests. An answer to them would begin an exchange without end.
 const UNANSWERED: [&str; 3] = ["error", "ok", "register_ok"];
@@ -56,25 +58,30 @@ struct Machine {
     workspace: SandboxPath,
     /// Whether both sides have [`Feature::Exact`].
     is_exact: bool,
+    /// Whether both sides have [`Feature::Live`].
+    is_live: bool,
+    runs: Runs,
     answers: Answers,
     whole_files: Semaphore,
 }
 
 impl Session {
-    /// A session of `user` in `workspace`, the [`Sandbox::workspace`] of that user. Frames to the service go to `outgoing`.
+    /// A session in `workspace`, the [`Sandbox::workspace`] of the user of `runs`; they go on when the session ends. Frames to the service
+    /// go to `outgoing`.
     #[must_use]
     pub fn new(
-        sandbox: Arc<dyn Sandbox>,
-        user: UserId,
+        runs: Runs,
         workspace: SandboxPath,
         features: &[Feature],
         outgoing: mpsc::Sender<String>,
     ) -> Self {
         let machine = Machine {
-            sandbox,
-            user,
+            sandbox: Arc::clone(runs.sandbox()),
+            user: runs.user().clone(),
             workspace,
             is_exact: features.contains(&Feature::Exact),
+            is_live: features.contains(&Feature::Live),
+            runs,
             answers: Answers::new(outgoing),
             whole_files: Semaphore::new(WHOLE_FILES),
         };
@@ -103,6 +110,7 @@ impl Session {
         let refused = match Request::read(&frame) {
             Ok(Request::Cancel(cancel)) => return self.calls.cancel(&cancel.request),
             Ok(Request::Close(file)) => return self.files.close(file.handle),
+            Ok(request) if self.machine.order(&request) => return,
             Ok(request) => match self.calls.enter(id, text.len()) {
                 Ok((slot, abort)) => match self.serve(request, slot, abort) {
                     Ok(()) => return,
@@ -203,6 +211,7 @@ impl Machine {
             Request::MkdirAll(asked) => self.mkdir_all(&asked).await,
             Request::Remove(asked) => self.remove(&asked.path).await,
             Request::RemoveAll(asked) => self.remove_all(&asked.path).await,
+            request if self.is_live => self.take_part(request).await,
             other => Err(Failed::new(ErrorKind::Invalid, format!("unknown request type: {}", other.kind()))),
         };
         done.unwrap_or_else(Response::Error)
@@ -250,6 +259,7 @@ impl Line {
             Request::MkdirAll(asked) => &asked.path,
             Request::OpenRead(asked) => &asked.path,
             Request::OpenWrite(asked) => &asked.path,
+            Request::Begin(asked) => &asked.command.dir,
             _ => "",
         };
         let path = machine.path(path).ok();

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use libtest_mimic::{Arguments, Trial};
-use runner::Session;
+use runner::{Runs, Session};
 use sandbox::conformance::{Ability, Subject, Verdict, check, laws};
 use sandbox::wire::{Feature, Register};
 use sandbox::{Link, NoneOptions, NoneSandbox, RemoteSandbox, Root, Sandbox, UserId};
@@ -57,13 +57,16 @@ struct Wire {
 
 impl Wire {
     async fn new(name: &str) -> Self {
-        let features = if name == "founding" { Vec::new() } else { vec![Feature::Exact] };
-        use Ability::{Changes, Closing, Commands, Huge, Links, Modes, Pipes, Walls};
+        let features = if name == "founding" { Vec::new() } else { vec![Feature::Exact, Feature::Live] };
+        use Ability::{Changes, Closing, Commands, Huge, Links, Live, Modes, Pipes, Walls};
         let mut abilities = vec![Changes, Closing, Commands, Links, Pipes, Walls];
         // 500 MiB as base64 take a minute where nothing is optimised.
         let is_patient = !cfg!(debug_assertions) || std::env::var_os("FILESECBOX_LARGE").is_some();
         if features.contains(&Feature::Exact) && is_patient {
             abilities.push(Huge);
+        }
+        if features.contains(&Feature::Live) {
+            abilities.push(Live);
         }
         if !rustix::process::geteuid().is_root() {
             abilities.push(Modes);
@@ -95,7 +98,7 @@ async fn connected(features: &[Feature], options: NoneOptions) -> Arc<dyn Sandbo
         };
         let (link, mut asked) = Link::new(user.clone(), &register, features).unwrap();
         let (answers, mut answered) = mpsc::channel(4);
-        let session = Session::new(machine.clone(), user, workspace, features, answers);
+        let session = Session::new(Runs::new(machine.clone(), user), workspace, features, answers);
         remote.attach(Arc::clone(&link));
         tokio::spawn(async move {
             loop {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use runner::Session;
+use runner::{Runs, Session};
 use sandbox::wire::Feature;
 use sandbox::{NoneOptions, NoneSandbox, Root, Sandbox, UserId};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ impl Peer {
         let user: UserId = UserId::parse("u").unwrap();
         let workspace = sandbox.workspace(&user).await.unwrap();
         let (outgoing, answers) = mpsc::channel(16);
-        let session = Session::new(Arc::new(sandbox), user, workspace.clone(), features, outgoing);
+        let session = Session::new(Runs::new(Arc::new(sandbox), user), workspace.clone(), features, outgoing);
         Self { session, answers, workspace: workspace.to_string(), around }
     }
 

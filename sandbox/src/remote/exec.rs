@@ -9,11 +9,11 @@ use crate::wire::{Data, Request, Response, request, response};
 use crate::{Error, ErrorKind, ExecResult, ExecSpec, OUTPUT_BYTES_MAX, Program, Result};
 
 /// The deadline of a command that is given none.
-const TIMEOUT: Duration = Duration::from_secs(600);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 /// The longest deadline that founding runners know; longer ones they take for a minute.
 const FOUNDING_TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// How much longer than its deadline a command may take to be told.
-const BEYOND: Duration = Duration::from_secs(15);
+pub(super) const BEYOND: Duration = Duration::from_secs(15);
 /// The longest sentence of a runner that is repeated, in characters.
 const MESSAGE_CHARACTERS: usize = 300;
 
@@ -40,12 +40,12 @@ pub(super) async fn exec(link: &Link, spec: ExecSpec) -> Result<ExecResult> {
     }
 }
 
-fn refused(kind: ErrorKind, message: &str) -> Error {
+pub(super) fn refused(kind: ErrorKind, message: &str) -> Error {
     Error::new(kind, "exec", message)
 }
 
 /// The command as a runner is asked for it.
-fn request(link: &Link, spec: ExecSpec, timeout: Duration) -> Result<request::Exec> {
+pub(super) fn request(link: &Link, spec: ExecSpec, timeout: Duration) -> Result<request::Exec> {
     let (command, args, shell) = match spec.program {
         Program::Argv { program, arguments } => {
             (String::new(), std::iter::once(program).chain(arguments).collect(), false)
@@ -89,7 +89,7 @@ fn request(link: &Link, spec: ExecSpec, timeout: Duration) -> Result<request::Ex
     Ok(request::Exec { stdin, ..asked })
 }
 
-fn result(
+pub(super) fn result(
     told: response::ExecResult,
     (mut stdout, mut stderr): (HeadTail, HeadTail),
     duration: Duration,
@@ -125,6 +125,6 @@ fn failure(link: &Link, told: &Failed) -> Error {
 }
 
 /// A runner's text, short and in one line.
-fn sentence(text: &str) -> String {
+pub(super) fn sentence(text: &str) -> String {
     text.chars().filter(|character| !character.is_control()).take(MESSAGE_CHARACTERS).collect()
 }

@@ -1,4 +1,5 @@
-//! [`Link`]: one connection to a runner. Requests go out, answers find the callers that wait for them.
+//! [`Link`]: one connection to a runner. Requests go out, answers find the callers that wait for them, and events of runs those who
+//! take part in them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::live::Stream;
 use crate::process::HeadTail;
 use crate::wire::response::DirEntry;
-use crate::wire::{CALLS_MAX, FRAME_BYTES_MAX, Feature, Frame, Register, Request, Response};
+use crate::wire::{CALLS_MAX, FRAME_BYTES_MAX, Feature, Frame, Register, Request, Response, live};
 use crate::{DIR_ENTRIES_MAX, Error, ErrorKind, Result, SandboxPath, UserId};
 
 /// Frames that wait to be sent, at most.
@@ -22,6 +24,9 @@ const WAITING_BYTES: usize = 2 * FRAME_BYTES_MAX;
 const SHELL: &str = "/bin/sh";
 /// The longest name of a shell, in bytes.
 const SHELL_BYTES: usize = 256;
+
+/// The longest name of a process that is kept, in characters.
+const INSTANCE_CHARACTERS: usize = 64;
 
 /// A frame on its way to a runner; the room that it takes is free once it is dropped.
 #[derive(Debug)]
@@ -41,11 +46,44 @@ pub struct Link {
     workspace: SandboxPath,
     shell: String,
     is_exact: bool,
+    is_live: bool,
+    /// Names the process of the runner; empty where none is told.
+    instance: String,
     outgoing: mpsc::Sender<Outgoing>,
     room: Arc<Semaphore>,
     next: AtomicU64,
     /// Requests that wait for their answers; `None` once the connection has ended.
     pending: Mutex<Option<HashMap<String, Pending>>>,
+    /// Runs that are attached to this connection; `None` once it has ended.
+    runs: Mutex<Option<HashMap<String, mpsc::Sender<live::Event>>>>,
+}
+
+/// A run's place on a connection: its events, until the connection ends. The place is free when this is dropped.
+#[derive(Debug)]
+pub(super) struct Attached {
+    link: Arc<Link>,
+    run: String,
+    events: mpsc::Receiver<live::Event>,
+}
+
+impl Attached {
+    /// The next event; `None` when the connection has ended, or the runner sends more than was agreed.
+    pub(super) async fn next(&mut self) -> Option<live::Event> {
+        self.events.recv().await
+    }
+
+    /// The connection.
+    pub(super) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Some(runs) = self.link.runs.lock().as_mut() {
+            runs.remove(&self.run);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -100,11 +138,14 @@ impl Link {
             workspace,
             shell,
             is_exact: features.contains(&Feature::Exact),
+            is_live: features.contains(&Feature::Exact) && features.contains(&Feature::Live),
+            instance: register.instance.chars().take(INSTANCE_CHARACTERS).collect(),
             outgoing,
             room: Arc::new(Semaphore::new(WAITING_BYTES)),
             // Names of two connections are not confused, should a runner mix them up.
             next: AtomicU64::new(getrandom::u64().unwrap_or_default()),
             pending: Mutex::new(Some(HashMap::new())),
+            runs: Mutex::new(Some(HashMap::new())),
         };
         Ok((Arc::new(link), sent))
     }
@@ -133,6 +174,34 @@ impl Link {
         self.is_exact
     }
 
+    /// Whether the runner has [`Feature::Live`].
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// Whether it is the same process of a runner as that of `former`.
+    pub(super) fn is_same_process(&self, former: &Self) -> bool {
+        !self.instance.is_empty() && self.instance == former.instance
+    }
+
+    /// Takes the events of `run` on this connection.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Disconnected`], [`ErrorKind::Busy`].
+    pub(super) fn attached(self: &Arc<Self>, run: &str) -> Result<Attached> {
+        let mut runs = self.runs.lock();
+        let table = runs.as_mut().ok_or_else(|| disconnected("exec"))?;
+        if table.len() >= live::RUNS_MAX {
+            let message =
+                format!("{} commands run on the runner already: wait for one of them", live::RUNS_MAX);
+            return Err(Error::new(ErrorKind::Busy, "exec", message));
+        }
+        let (sender, events) = mpsc::channel(live::UNACKNOWLEDGED_MAX);
+        table.insert(run.to_owned(), sender);
+        Ok(Attached { link: Arc::clone(self), run: run.to_owned(), events })
+    }
+
     /// Whether the connection has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
@@ -142,6 +211,9 @@ impl Link {
     /// Takes a frame of the runner. What answers no request that waits is ignored.
     pub fn receive(&self, text: &str) {
         let Ok(frame) = Frame::parse(text) else { return };
+        if let Some(event) = live::Event::read(&frame) {
+            return self.hand_over(event);
+        }
         let (Some(id), Some(read)) = (frame.id.as_deref(), Response::read(&frame)) else { return };
         let mut pending = self.pending.lock();
         let Some(table) = pending.as_mut() else { return };
@@ -160,9 +232,27 @@ impl Link {
         let _ = waiting.caller.send(answered);
     }
 
-    /// Ends the connection: every request that waits fails.
+    /// Gives an event to who takes part in its run. A run with more events than were agreed, or larger ones, is attached no longer.
+    fn hand_over(&self, event: std::result::Result<live::Event, String>) {
+        let Ok(event) = event else { return };
+        let mut runs = self.runs.lock();
+        let Some(table) = runs.as_mut() else { return };
+        let Some(sender) = table.get(&event.run) else { return };
+        let is_small = match &event.what {
+            live::What::Output(_, data) => data.0.len() <= live::EVENT_BYTES_MAX,
+            live::What::End(Ok(result)) => result.stdout.is_empty() && result.stderr.is_empty(),
+            live::What::End(Err(_)) => true,
+        };
+        let run = event.run.clone();
+        if !is_small || matches!(sender.try_send(event), Err(TrySendError::Full(_))) {
+            table.remove(&run);
+        }
+    }
+
+    /// Ends the connection: every request that waits fails, and no run is attached to it any more.
     pub fn end(&self) {
         drop(self.pending.lock().take());
+        drop(self.runs.lock().take());
     }
 
     /// Asks the runner, and waits for its answer.
@@ -218,6 +308,12 @@ impl Link {
             return;
         }
         let text = request.to_text(None, self.user.as_str());
+        // At once where there is room, so that what is told comes in order.
+        let bytes = u32::try_from(text.len().min(WAITING_BYTES)).unwrap_or(u32::MAX);
+        let text = match (self.outgoing.try_reserve(), Arc::clone(&self.room).try_acquire_many_owned(bytes)) {
+            (Ok(place), Ok(room)) => return place.send(Outgoing { text, _room: room }),
+            _ => text,
+        };
         let (outgoing, room) = (self.outgoing.clone(), Arc::clone(&self.room));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(send(outgoing, room, text));
@@ -235,7 +331,7 @@ async fn send(outgoing: mpsc::Sender<Outgoing>, room: Arc<Semaphore>, text: Stri
     outgoing.send(Outgoing { text, _room: room }).await.map_err(|_| ())
 }
 
-fn disconnected(operation: &'static str) -> Error {
+pub(super) fn disconnected(operation: &'static str) -> Error {
     let message = "the runner is not connected: start it, or wait until it has connected again";
     Error::new(ErrorKind::Disconnected, operation, message)
 }

@@ -3,10 +3,13 @@
 //! * [`link`]: one connection; requests and answers on it. It does no I/O: a WebSocket's frames are handed to it.
 //! * [`files`], [`pieces`], [`exec`]: the methods, as requests. Runners with [`Feature::Exact`](crate::wire::Feature::Exact) are asked
 //!   in pieces, founding ones in single frames.
+//! * [`live`]: commands in which a caller takes part. [`machine`]: connections of a machine one after the other.
 
 mod exec;
 mod files;
 mod link;
+mod live;
+mod machine;
 mod pieces;
 
 use std::collections::HashMap;
@@ -18,10 +21,11 @@ use async_trait::async_trait;
 use parking_lot::RwLock;
 
 pub use self::link::{Link, Outgoing};
+pub use self::machine::Machine;
 use crate::file::check_permissions;
 use crate::{
-    ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result,
-    Sandbox, SandboxPath, UserId, WriteOptions,
+    ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec,
+    ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
 };
 
 /// How long a runner may take to answer, but for commands.
@@ -35,8 +39,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// * The path guard and the walls of commands are the runner's.
 #[derive(Debug, Default)]
 pub struct RemoteSandbox {
-    links: RwLock<HashMap<UserId, Arc<Link>>>,
+    links: RwLock<HashMap<UserId, Lent>>,
     is_closed: AtomicBool,
+}
+
+/// What serves a user.
+#[derive(Clone, Debug)]
+struct Lent {
+    machine: Arc<Machine>,
+    link: Arc<Link>,
 }
 
 impl RemoteSandbox {
@@ -46,9 +57,22 @@ impl RemoteSandbox {
         Self::default()
     }
 
+    /// The backend of one user, through this very connection of a machine. Commands in which a caller takes part go on with the machine's
+    /// next connections.
+    #[must_use]
+    pub fn of(machine: Arc<Machine>, link: Arc<Link>) -> Self {
+        let links = HashMap::from([(link.user().clone(), Lent { machine, link })]);
+        Self { links: RwLock::new(links), is_closed: AtomicBool::default() }
+    }
+
     /// Has `link` serve its user from the next call on, and gives back the one that did so before: its requests go on.
     pub fn attach(&self, link: Arc<Link>) -> Option<Arc<Link>> {
-        self.links.write().insert(link.user().clone(), link)
+        let mut links = self.links.write();
+        let former = links.remove(link.user());
+        let machine = former.as_ref().map(|lent| Arc::clone(&lent.machine)).unwrap_or_default();
+        machine.connected(Arc::clone(&link));
+        links.insert(link.user().clone(), Lent { machine, link });
+        former.map(|lent| lent.link)
     }
 
     /// The connection that serves `user`.
@@ -56,13 +80,14 @@ impl RemoteSandbox {
     /// # Errors
     /// [`ErrorKind::Disconnected`].
     fn link(&self, operation: &'static str, user: &UserId) -> Result<Arc<Link>> {
+        Ok(self.lent(operation, user)?.link)
+    }
+
+    fn lent(&self, operation: &'static str, user: &UserId) -> Result<Lent> {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Disconnected, operation, "the sandbox is closed"));
         }
-        self.links.read().get(user).cloned().ok_or_else(|| {
-            let message = "the runner is not connected: start it, or wait until it has connected again";
-            Error::new(ErrorKind::Disconnected, operation, message)
-        })
+        self.links.read().get(user).cloned().ok_or_else(|| link::disconnected(operation))
     }
 }
 
@@ -82,6 +107,15 @@ impl Sandbox for RemoteSandbox {
 
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
         exec::exec(&*self.link("exec", user)?, spec).await
+    }
+
+    fn has_live(&self, user: &UserId) -> bool {
+        self.lent("exec", user).is_ok_and(|lent| lent.link.is_live())
+    }
+
+    async fn begin(&self, user: &UserId, spec: LiveSpec) -> Result<LiveRun> {
+        let Lent { machine, link } = self.lent("exec", user)?;
+        live::begin(machine, link, spec).await
     }
 
     async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody> {
@@ -141,8 +175,8 @@ impl Sandbox for RemoteSandbox {
 
     async fn close(&self) -> Result<()> {
         self.is_closed.store(true, Ordering::Release);
-        for (_, link) in self.links.write().drain() {
-            link.end();
+        for (_, lent) in self.links.write().drain() {
+            lent.link.end();
         }
         Ok(())
     }

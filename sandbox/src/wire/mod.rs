@@ -6,6 +6,7 @@
 //! * [`frame`]: the envelope `{"id","type","user_id","body"}`, and the flat form of the founding document.
 //! * [`register`]: how a connection begins, and which [`Feature`]s both sides have.
 //! * [`request`], [`response`]: what is asked, and what is answered.
+//! * [`live`]: commands in which a caller takes part, across connections.
 //! * [`code`]: the error codes. [`mode`]: Go's numbers for file modes. [`data`]: bytes as base64.
 //!
 //! Three dialects meet here. The first runners (2026-03) handle one request at a time; those that followed (2026-08) many. Both lose
@@ -15,6 +16,7 @@
 pub mod code;
 mod data;
 pub mod frame;
+pub mod live;
 pub mod mode;
 pub mod register;
 pub mod request;

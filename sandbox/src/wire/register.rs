@@ -17,6 +17,8 @@ pub const DISCONNECT: &str = "disconnect";
 pub enum Feature {
     /// Files and output byte for byte, in pieces, with kinds, times and signals; calls that are given up end.
     Exact,
+    /// [Commands in which a caller takes part](super::live), which go on while the connection is lost. Comes with [`Feature::Exact`].
+    Live,
     /// A feature of a later version.
     #[serde(other)]
     Unknown,
@@ -43,6 +45,9 @@ pub struct Register {
     /// What this runner can beyond founding ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<Feature>,
+    /// Names the process of the runner, anew at each start: commands of [`Feature::Live`] end with it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub instance: String,
     /// What holds commands there, for people to read.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub isolation: String,

@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::data::Data;
 use super::frame::{Frame, write};
+use super::live;
 
-/// What is asked. The first eight are the founding ones, the others need [`Feature::Exact`](super::Feature::Exact).
+/// What is asked. The first eight are the founding ones; those about runs need [`Feature::Live`](super::Feature::Live), the others
+/// [`Feature::Exact`](super::Feature::Exact).
 ///
 /// Paths are absolute, or begin at the workspace; an empty one is the workspace itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,20 @@ pub enum Request {
     Close(Handle),
     /// Give up a request: a command is killed. Has no id and no answer.
     Cancel(Cancel),
+    /// Begin a run.
+    Begin(live::Begin),
+    /// Go on with a run.
+    Attach(live::Attach),
+    /// Give input to a run.
+    Input(live::Input),
+    /// Send a signal to a run. Has no id and no answer.
+    Signal(live::SendSignal),
+    /// Give the terminal of a run another size. Has no id and no answer.
+    Resize(live::Resize),
+    /// Events of a run have come. Has no id and no answer.
+    Ack(live::Ack),
+    /// Give up a run. Has no id and no answer.
+    Kill(live::Kill),
 }
 
 /// A command.
@@ -188,6 +204,13 @@ impl Request {
             Self::FinishWrite(_) => "finish_write",
             Self::Close(_) => "close",
             Self::Cancel(_) => "cancel",
+            Self::Begin(_) => "begin",
+            Self::Attach(_) => "attach",
+            Self::Input(_) => "input",
+            Self::Signal(_) => "signal",
+            Self::Resize(_) => "resize",
+            Self::Ack(_) => "ack",
+            Self::Kill(_) => "kill",
         }
     }
 
@@ -212,6 +235,13 @@ impl Request {
             "finish_write" => frame.body().map(Self::FinishWrite),
             "close" => frame.body().map(Self::Close),
             "cancel" => frame.body().map(Self::Cancel),
+            "begin" => frame.body().map(Self::Begin),
+            "attach" => frame.body().map(Self::Attach),
+            "input" => frame.body().map(Self::Input),
+            "signal" => frame.body().map(Self::Signal),
+            "resize" => frame.body().map(Self::Resize),
+            "ack" => frame.body().map(Self::Ack),
+            "kill" => frame.body().map(Self::Kill),
             _ => return Err(Unread::Unknown),
         };
         read.map_err(|error| Unread::Invalid(format!("invalid {} request: {error}", frame.kind)))
@@ -237,6 +267,13 @@ impl Request {
             Self::OpenWrite(body) => write(id, kind, user, Some(body)),
             Self::WritePiece(body) => write(id, kind, user, Some(body)),
             Self::Cancel(body) => write(id, kind, user, Some(body)),
+            Self::Begin(body) => write(id, kind, user, Some(body)),
+            Self::Attach(body) => write(id, kind, user, Some(body)),
+            Self::Input(body) => write(id, kind, user, Some(body)),
+            Self::Signal(body) => write(id, kind, user, Some(body)),
+            Self::Resize(body) => write(id, kind, user, Some(body)),
+            Self::Ack(body) => write(id, kind, user, Some(body)),
+            Self::Kill(body) => write(id, kind, user, Some(body)),
         }
     }
 }

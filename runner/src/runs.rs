@@ -1,0 +1,424 @@
+//! [`Runs`]: commands in which the service takes part. They outlive a connection.
+//!
+//! Each has a task that reads the command, keeps the events that the service has not acknowledged, and sends them on the connection to
+//! which the run is attached. [`sandbox::wire::live`] has the rules.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sandbox::live::{Input, LiveEnd, LiveRun, LiveSpec, Order, Output};
+use sandbox::wire::live::{EVENT_BYTES_MAX, Event, RUN_BYTES_MAX, RUNS_MAX, UNACKNOWLEDGED_MAX, What};
+use sandbox::wire::response::{ExecResult, Failed};
+use sandbox::wire::{Data, live};
+use sandbox::{Error, ErrorKind, Sandbox, UserId};
+use tokio::sync::mpsc::Permit;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+/// How long a command goes on without a service that takes part in it.
+const ALONE_MAX: Duration = Duration::from_secs(600);
+
+/// The commands of this machine in which the service takes part. A clone has the same.
+#[derive(Clone, Debug)]
+pub struct Runs(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    sandbox: Arc<dyn Sandbox>,
+    user: UserId,
+    table: Mutex<HashMap<String, Arc<Run>>>,
+    alone_max: Duration,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Run {
+    name: String,
+    state: Mutex<State>,
+    /// Told when the state has changed.
+    changed: Notify,
+    input: tokio::sync::Mutex<Taken>,
+    /// Whether its command was started; `None` until that is known.
+    started: watch::Sender<Option<Result<(), Failed>>>,
+    killed: CancellationToken,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The connection to which it is attached.
+    outgoing: Option<mpsc::Sender<String>>,
+    /// The last event that was sent there.
+    sent: u64,
+    /// Those that are not acknowledged.
+    events: VecDeque<Event>,
+    /// The number of the last event.
+    last: u64,
+    orders: Option<mpsc::Sender<Order>>,
+}
+
+/// The input that was taken so far.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Bytes, and ends, which count as one each.
+    count: u64,
+    sender: Option<mpsc::Sender<Input>>,
+}
+
+impl Runs {
+    /// No command runs; later ones run in `sandbox`, for `user`.
+    #[must_use]
+    pub fn new(sandbox: Arc<dyn Sandbox>, user: UserId) -> Self {
+        Self::kept_for(sandbox, user, ALONE_MAX)
+    }
+
+    /// As [`Runs::new`], with another time for which a command goes on alone.
+    #[must_use]
+    pub fn kept_for(sandbox: Arc<dyn Sandbox>, user: UserId, alone_max: Duration) -> Self {
+        Self(Arc::new(Inner { sandbox, user, table: Mutex::default(), alone_max }))
+    }
+
+    /// Where they run.
+    pub(crate) fn sandbox(&self) -> &Arc<dyn Sandbox> {
+        &self.0.sandbox
+    }
+
+    /// The user whose they are.
+    pub(crate) fn user(&self) -> &UserId {
+        &self.0.user
+    }
+
+    /// How many commands run, or have ended and their events have not come to the service.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.table.lock().len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Begins a run, unless there is one of this name, and attaches it to a connection either way. Waits until its command runs.
+    pub(crate) async fn begin(
+        &self,
+        name: &str,
+        spec: LiveSpec,
+        outgoing: mpsc::Sender<String>,
+    ) -> Result<(), Failed> {
+        if name.is_empty() || name.len() > RUN_BYTES_MAX {
+            let message = format!("`run` has 1 to {RUN_BYTES_MAX} bytes");
+            return Err(Failed::new(ErrorKind::Invalid, message));
+        }
+        let run = {
+            let mut table = self.0.table.lock();
+            match table.get(name) {
+                Some(run) => {
+                    run.attach(None, outgoing);
+                    Arc::clone(run)
+                }
+                None if table.len() >= RUNS_MAX => {
+                    let message = format!("{RUNS_MAX} commands run here already: wait for one of them");
+                    return Err(Failed::new(ErrorKind::Busy, message));
+                }
+                None => {
+                    let run = Arc::new(Run::new(name, outgoing));
+                    table.insert(name.to_owned(), Arc::clone(&run));
+                    // Not of the connection's tasks: it goes on without it.
+                    tokio::spawn(self.clone().live(Arc::clone(&run), spec));
+                    run
+                }
+            }
+        };
+        let mut started = run.started.subscribe();
+        match started.wait_for(Option::is_some).await {
+            Ok(started) => started.clone().unwrap_or(Ok(())),
+            Err(_) => Err(Failed::new(ErrorKind::Internal, "the command was lost")),
+        }
+    }
+
+    /// Attaches a run to a connection, behind the event `after`.
+    pub(crate) fn attach(
+        &self,
+        name: &str,
+        after: u64,
+        outgoing: mpsc::Sender<String>,
+    ) -> Result<(), Failed> {
+        let run = self.find(name)?;
+        if after > run.state.lock().last {
+            return Err(Failed::new(ErrorKind::Invalid, "the run has not come so far"));
+        }
+        run.attach(Some(after), outgoing);
+        Ok(())
+    }
+
+    /// Notes that the events up to `seq` have come.
+    pub(crate) fn acknowledge(&self, name: &str, seq: u64) {
+        if let Ok(run) = self.find(name) {
+            run.state.lock().acknowledge(seq);
+            run.changed.notify_one();
+        }
+    }
+
+    /// Carries an order out, if the command runs.
+    pub(crate) fn order(&self, name: &str, order: Order) {
+        if let Ok(run) = self.find(name)
+            && let Some(orders) = &run.state.lock().orders
+        {
+            // A caller who sends more than can be carried out loses some.
+            let _full = orders.try_send(order);
+        }
+    }
+
+    /// Kills the command of a run and forgets the run.
+    pub(crate) fn kill(&self, name: &str) {
+        if let Ok(run) = self.find(name) {
+            run.killed.cancel();
+        }
+    }
+
+    /// Kills all commands.
+    pub(crate) fn kill_all(&self) {
+        self.0.table.lock().values().for_each(|run| run.killed.cancel());
+    }
+
+    /// Puts input behind what was taken before; what was taken already is passed over.
+    pub(crate) async fn feed(&self, input: live::Input) -> Result<(), Failed> {
+        let live::Input { run, at, data: Data(mut bytes), end } = input;
+        let closed = || Failed::new(ErrorKind::Invalid, "the input of the run is closed");
+        if bytes.len() > EVENT_BYTES_MAX {
+            let message = format!("a piece of input has at most {EVENT_BYTES_MAX} bytes");
+            return Err(Failed::new(ErrorKind::TooLarge, message));
+        }
+        let run = self.find(&run)?;
+        let mut taken = run.input.lock().await;
+        let known = taken.count.checked_sub(at);
+        let known = known.ok_or_else(|| Failed::new(ErrorKind::Invalid, "input before this is missing"))?;
+        let known_bytes = usize::try_from(known).unwrap_or(usize::MAX).min(bytes.len());
+        let is_end_known = known > bytes.len() as u64;
+        let rest = bytes.split_off(known_bytes);
+        if !rest.is_empty() {
+            // Between the room and the count nothing is awaited: what was counted was taken, and the other way round.
+            let sender = taken.sender.clone().ok_or_else(closed)?;
+            let room = sender.reserve().await.map_err(|_| closed())?;
+            taken.count += rest.len() as u64;
+            room.send(Input::Bytes(rest));
+        }
+        if end && !is_end_known {
+            let sender = taken.sender.clone().ok_or_else(closed)?;
+            let room = sender.reserve().await.map_err(|_| closed())?;
+            taken.count += 1;
+            room.send(Input::End);
+        }
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Run>, Failed> {
+        let found = self.0.table.lock().get(name).cloned();
+        found.ok_or_else(|| {
+            Failed::new(
+                ErrorKind::NotFound,
+                "there is no such run: it has ended, or the runner was restarted",
+            )
+        })
+    }
+
+    /// The life of a run.
+    async fn live(self, run: Arc<Run>, spec: LiveSpec) {
+        let _entry = Entry { runs: &self, run: &run };
+        let begun = tokio::select! {
+            begun = self.0.sandbox.begin(&self.0.user, spec) => begun,
+            () = run.killed.cancelled() => return,
+        };
+        let live = match begun {
+            Ok(live) => live,
+            Err(error) => {
+                // Gone before it is told: the same name begins anew.
+                self.forget(&run);
+                run.started.send_replace(Some(Err(Failed::of(&error))));
+                return;
+            }
+        };
+        let LiveRun { output, input, orders, end } = live;
+        run.input.lock().await.sender = Some(input);
+        run.state.lock().orders = Some(orders);
+        run.started.send_replace(Some(Ok(())));
+        tokio::select! {
+            () = run.relay(output, end, self.0.alone_max) => {}
+            () = run.killed.cancelled() => {}
+        }
+    }
+
+    fn forget(&self, run: &Arc<Run>) {
+        let mut table = self.0.table.lock();
+        if table.get(&run.name).is_some_and(|there| Arc::ptr_eq(there, run)) {
+            table.remove(&run.name);
+        }
+    }
+}
+
+/// The place of a run in the table, free when it is dropped.
+struct Entry<'a> {
+    runs: &'a Runs,
+    run: &'a Arc<Run>,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.runs.forget(self.run);
+    }
+}
+
+impl State {
+    fn acknowledge(&mut self, seq: u64) {
+        while self.events.front().is_some_and(|event| event.seq <= seq) {
+            self.events.pop_front();
+        }
+    }
+
+    /// The first event that is to be sent, and where.
+    fn next(&self) -> Option<(Event, mpsc::Sender<String>)> {
+        let event = self.events.iter().find(|event| event.seq > self.sent)?;
+        Some((event.clone(), self.outgoing.clone()?))
+    }
+}
+
+impl Run {
+    fn new(name: &str, outgoing: mpsc::Sender<String>) -> Self {
+        let state =
+            State { outgoing: Some(outgoing), sent: 0, events: VecDeque::new(), last: 0, orders: None };
+        Self {
+            name: name.to_owned(),
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            input: tokio::sync::Mutex::default(),
+            started: watch::Sender::new(None),
+            killed: CancellationToken::new(),
+        }
+    }
+
+    /// Sends events on another connection: behind `after`, or all that are not acknowledged.
+    fn attach(&self, after: Option<u64>, outgoing: mpsc::Sender<String>) {
+        let mut state = self.state.lock();
+        if let Some(after) = after {
+            state.acknowledge(after);
+        }
+        state.sent = after.unwrap_or(0);
+        state.outgoing = Some(outgoing);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    fn push(&self, what: What) {
+        let mut state = self.state.lock();
+        state.last += 1;
+        let event = Event { run: self.name.clone(), seq: state.last, what };
+        state.events.push_back(event);
+    }
+
+    /// Takes events from the command and sends them, until the last has come to the service, or no service was there for too long.
+    async fn relay(&self, mut output: mpsc::Receiver<Output>, mut end: LiveEnd, alone_max: Duration) {
+        let (mut alone_since, mut is_over) = (None, false);
+        loop {
+            let (next, outgoing, has_room, is_done) = {
+                let state = self.state.lock();
+                let has_room = state.events.len() < UNACKNOWLEDGED_MAX;
+                (state.next(), state.outgoing.clone(), has_room, is_over && state.events.is_empty())
+            };
+            if is_done {
+                return;
+            }
+            let alone_until = match &outgoing {
+                Some(_) => {
+                    alone_since = None;
+                    None
+                }
+                None => Some(*alone_since.get_or_insert_with(Instant::now) + alone_max),
+            };
+            tokio::select! {
+                () = self.changed.notified() => {}
+                room = room(next.as_ref()) => {
+                    if let Some((event, sender)) = &next {
+                        self.sent(event, sender, room);
+                    }
+                }
+                () = lost(outgoing.as_ref()) => {
+                    if let Some(sender) = &outgoing {
+                        self.detach(sender);
+                    }
+                }
+                output = output.recv(), if has_room && !is_over => match output {
+                    Some(Output { stream, bytes }) => self.push(What::Output(stream, Data(bytes))),
+                    None => {
+                        is_over = true;
+                        self.push(What::End(ended(end.wait().await)));
+                    }
+                },
+                () = until(alone_until) => {
+                    warn!(after_s = alone_max.as_secs(), "a command was killed: no service took part in it any more");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Puts an event into the room that there is, unless the run is attached to another connection by now.
+    fn sent(&self, event: &Event, sender: &mpsc::Sender<String>, room: Option<Permit<'_, String>>) {
+        let Some(room) = room else { return self.detach(sender) };
+        let mut state = self.state.lock();
+        let is_attached = state.outgoing.as_ref().is_some_and(|there| there.same_channel(sender));
+        if is_attached && state.sent < event.seq {
+            state.sent = event.seq;
+            drop(state);
+            room.send(event.to_text());
+        }
+    }
+
+    fn detach(&self, sender: &mpsc::Sender<String>) {
+        let mut state = self.state.lock();
+        if state.outgoing.as_ref().is_some_and(|there| there.same_channel(sender)) {
+            state.outgoing = None;
+        }
+    }
+}
+
+/// Room for an event on its connection; `None` when that is lost. Waits for ever where there is no event.
+async fn room(next: Option<&(Event, mpsc::Sender<String>)>) -> Option<Permit<'_, String>> {
+    match next {
+        Some((_, sender)) => sender.reserve().await.ok(),
+        None => pending().await,
+    }
+}
+
+/// Waits until a connection is lost.
+async fn lost(outgoing: Option<&mpsc::Sender<String>>) {
+    match outgoing {
+        Some(sender) => sender.closed().await,
+        None => pending().await,
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => pending().await,
+    }
+}
+
+/// The end of a command as it is told.
+fn ended(result: Result<sandbox::ExecResult, Error>) -> Result<ExecResult, Failed> {
+    let result = result.map_err(|error| Failed::of(&error))?;
+    info!(exit_code = result.exit_code, timed_out = result.timed_out, "a run has ended");
+    Ok(ExecResult {
+        exit_code: result.exit_code,
+        timed_out: result.timed_out,
+        signal: result.signal,
+        hint: result.hint,
+        ..ExecResult::default()
+    })
+}

@@ -1,0 +1,46 @@
+//! Commands in which the service takes part.
+
+use sandbox::ErrorKind;
+use sandbox::LiveSpec;
+use sandbox::live::Order;
+use sandbox::wire::live::Begin;
+use sandbox::wire::response::Failed;
+use sandbox::wire::{Request, Response};
+
+use super::Machine;
+
+impl Machine {
+    /// Does what needs no answer; `false` for a request that has one.
+    pub(super) fn order(&self, request: &Request) -> bool {
+        if !self.is_live {
+            return false;
+        }
+        match request {
+            Request::Signal(asked) => self.runs.order(&asked.run, Order::Signal(asked.signal)),
+            Request::Resize(asked) => self.runs.order(&asked.run, Order::Resize(asked.size)),
+            Request::Ack(asked) => self.runs.acknowledge(&asked.run, asked.seq),
+            Request::Kill(asked) => self.runs.kill(&asked.run),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Answers a request about a run.
+    pub(super) async fn take_part(&self, request: Request) -> Result<Response, Failed> {
+        let outgoing = self.answers.outgoing();
+        match request {
+            Request::Begin(asked) => {
+                let Begin { run, command, stdin_open, terminal } = asked;
+                let spec = LiveSpec { command: self.spec(command)?, stdin_open, terminal };
+                self.runs.begin(&run, spec, outgoing).await?;
+            }
+            Request::Attach(asked) => self.runs.attach(&asked.run, asked.after, outgoing)?,
+            Request::Input(asked) => self.runs.feed(asked).await?,
+            other => {
+                let message = format!("unknown request type: {}", other.kind());
+                return Err(Failed::new(ErrorKind::Invalid, message));
+            }
+        }
+        Ok(Response::Ok)
+    }
+}

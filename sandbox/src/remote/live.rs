@@ -1,0 +1,335 @@
+//! Commands on a runner in which a caller takes part. They go on from one connection of the runner to the next.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::PATIENCE;
+use super::exec::{BEYOND, TIMEOUT, refused, request, result, sentence};
+use super::link::{Attached, Call, Link};
+use super::machine::Machine;
+use crate::live::{Input, LiveEnd, LiveEnding, LiveRun, LiveSpec, Order, Output};
+use crate::process::HeadTail;
+use crate::wire::live::{self, EVENT_BYTES_MAX, UNACKNOWLEDGED_MAX};
+use crate::wire::response::Failed;
+use crate::wire::{Data, Request, Response, request as asked};
+use crate::{Error, ErrorKind, ExecResult, Result};
+
+/// How long a runner that was lost may take to come back until a command is told to be lost.
+const AWAY_MAX: Duration = Duration::from_secs(300);
+/// The same, while it is not known whether the command runs.
+const BEGINNING_MAX: Duration = Duration::from_secs(30);
+/// How many events are acknowledged at once.
+const ACKNOWLEDGED: u64 = (UNACKNOWLEDGED_MAX / 2) as u64;
+/// Pieces of output that wait for their reader, pieces of input and orders that wait for the runner.
+const WAITING: usize = 4;
+
+/// Begins a command on the machine that `link` connects.
+pub(super) async fn begin(machine: Arc<Machine>, mut link: Arc<Link>, spec: LiveSpec) -> Result<LiveRun> {
+    if !link.is_live() {
+        let message = "this runner tells of a command when it has ended only: replace it with a newer one";
+        return Err(refused(ErrorKind::Unsupported, message));
+    }
+    let LiveSpec { command, stdin_open, terminal } = spec;
+    let timeout = command.timeout.unwrap_or(TIMEOUT);
+    let command = asked::Exec { output_bytes_max: None, ..request(&link, command, timeout)? };
+    let run = name()?;
+    let begin = Request::Begin(live::Begin { run: run.clone(), command, stdin_open, terminal });
+    let mut given_up = GivenUp { machine: Some(machine), link: Arc::clone(&link), run };
+    let begun = Instant::now();
+    let attached = loop {
+        let attached = link.attached(&given_up.run)?;
+        match ask(&link, &begin, PATIENCE).await {
+            Ok(()) => break attached,
+            // It is asked again by the same name: begun once, it does not begin again.
+            Err(error) if error.kind() == ErrorKind::Disconnected => {
+                link = given_up.next(BEGINNING_MAX).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    };
+    let (output, outputs) = mpsc::channel(WAITING);
+    let (input, inputs) = mpsc::channel(WAITING);
+    let (orders, ordered) = mpsc::channel(WAITING);
+    let (end, ending) = LiveEnd::new();
+    let inputs = Inputs::new(inputs, stdin_open || terminal.is_some(), terminal.is_some());
+    let until = begun + timeout + BEYOND;
+    let relay = Relay { given_up, attached, begun, until, last: 0, output, waiting: None, inputs, ordered };
+    tokio::spawn(relay.run(ending));
+    Ok(LiveRun { output: outputs, input, orders, end })
+}
+
+/// A name that no other run has.
+fn name() -> Result<String> {
+    let number = || {
+        getrandom::u64()
+            .map_err(|error| refused(ErrorKind::Internal, "the host gives no random numbers").because(error))
+    };
+    Ok(format!("{:016x}{:016x}", number()?, number()?))
+}
+
+/// Asks for what is answered by `ok`.
+async fn ask(link: &Link, request: &Request, patience: Duration) -> Result<()> {
+    let call = Call { operation: "exec", request, patience, output_bytes_max: 0 };
+    match link.call(call).await?.response {
+        Response::Ok => Ok(()),
+        Response::Error(told) => Err(failure(&told)),
+        _ => Err(refused(ErrorKind::Internal, "the runner answered something else than was asked")),
+    }
+}
+
+fn failure(told: &Failed) -> Error {
+    refused(told.kind(false), &sentence(&told.message))
+}
+
+/// A run that the runner is told to kill when this is dropped, at the latest when it is connected again.
+struct GivenUp {
+    /// `None` once the run has ended.
+    machine: Option<Arc<Machine>>,
+    link: Arc<Link>,
+    run: String,
+}
+
+impl GivenUp {
+    /// Waits for the next connection.
+    async fn next(&mut self, patience: Duration) -> Result<Arc<Link>> {
+        let machine =
+            self.machine.as_ref().ok_or_else(|| refused(ErrorKind::Internal, "the run has ended"))?;
+        self.link = machine.after(&self.link, patience).await?;
+        Ok(Arc::clone(&self.link))
+    }
+}
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        let Some(machine) = self.machine.take() else { return };
+        let kill = Request::Kill(live::Kill { run: self.run.clone() });
+        if !self.link.has_ended() {
+            return self.link.tell(&kill);
+        }
+        let link = Arc::clone(&self.link);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if let Ok(link) = machine.after(&link, AWAY_MAX).await {
+                    link.tell(&kill);
+                }
+            });
+        }
+    }
+}
+
+/// What a caller sends to standard input, on its way.
+struct Inputs {
+    from: mpsc::Receiver<Input>,
+    is_open: bool,
+    is_terminal: bool,
+    /// Those that the runner has not taken.
+    pieces: VecDeque<live::Input>,
+    /// Bytes, and ends, which count as one each, that came from the caller so far.
+    count: u64,
+}
+
+impl Inputs {
+    fn new(mut from: mpsc::Receiver<Input>, is_open: bool, is_terminal: bool) -> Self {
+        if !is_open {
+            from.close();
+        }
+        Self { from, is_open, is_terminal, pieces: VecDeque::new(), count: 0 }
+    }
+
+    /// Cuts what the caller sends into pieces; `None`: the caller sends no more.
+    fn take(&mut self, run: &str, input: Option<Input>) {
+        let piece = |at, data, end| live::Input { run: run.to_owned(), at, data: Data(data), end };
+        match input {
+            Some(Input::Bytes(mut bytes)) => {
+                while !bytes.is_empty() {
+                    let part = bytes.split_to(bytes.len().min(EVENT_BYTES_MAX));
+                    let length = part.len() as u64;
+                    self.pieces.push_back(piece(self.count, part, false));
+                    self.count += length;
+                }
+            }
+            Some(Input::End) => {
+                self.pieces.push_back(piece(self.count, Bytes::new(), true));
+                self.count += 1;
+                if !self.is_terminal {
+                    self.close();
+                }
+            }
+            None if self.is_terminal => self.close(),
+            None => self.take(run, Some(Input::End)),
+        }
+    }
+
+    fn close(&mut self) {
+        self.is_open = false;
+        self.from.close();
+    }
+}
+
+/// A run between its caller and its runner.
+struct Relay {
+    given_up: GivenUp,
+    attached: Attached,
+    begun: Instant,
+    /// When the runner must have told the end.
+    until: Instant,
+    /// The number of the last event that has come.
+    last: u64,
+    output: mpsc::Sender<Output>,
+    /// Output that the caller has no room for yet.
+    waiting: Option<Output>,
+    inputs: Inputs,
+    ordered: mpsc::Receiver<Order>,
+}
+
+/// A piece of input on its way.
+type Feeding = Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>;
+
+impl Relay {
+    async fn run(mut self, ending: LiveEnding) {
+        let LiveEnding { result, mut given_up } = ending;
+        let ended = tokio::select! {
+            ended = self.relay() => ended,
+            _ = &mut given_up => return,
+        };
+        let Self { given_up: mut run, output, .. } = self;
+        if ended.is_ok() {
+            // The runner knows that it has ended.
+            run.machine = None;
+        }
+        drop(output);
+        // The caller may be gone.
+        drop(result.send(ended.and_then(|told| told)));
+    }
+
+    /// Relays until the end; the outer error is that the end is not known.
+    async fn relay(&mut self) -> Result<Result<ExecResult>> {
+        let mut feeding: Feeding = None;
+        let mut has_orders = true;
+        let caller = self.output.clone();
+        loop {
+            if feeding.is_none() && !self.attached.link().has_ended() {
+                feeding = self.next_feeding();
+            }
+            tokio::select! {
+                event = self.attached.next(), if self.waiting.is_none() => match event {
+                    Some(event) => {
+                        if let Some(ended) = self.take(event)? {
+                            return Ok(ended);
+                        }
+                    }
+                    None if self.attached.link().has_ended() => {
+                        feeding = None;
+                        self.attach_again().await?;
+                    }
+                    None => return Err(refused(ErrorKind::Internal, "the runner tells more of a command than was agreed")),
+                },
+                room = caller.reserve(), if self.waiting.is_some() => {
+                    if let (Some(output), Ok(room)) = (self.waiting.take(), room) {
+                        room.send(output);
+                    }
+                    if self.last % ACKNOWLEDGED == 0 {
+                        self.acknowledge();
+                    }
+                }
+                fed = fed(&mut feeding) => {
+                    feeding = None;
+                    match fed {
+                        Ok(()) => drop(self.inputs.pieces.pop_front()),
+                        // It is sent again on the next connection.
+                        Err(error) if error.kind() == ErrorKind::Disconnected => feeding = Some(Box::pin(std::future::pending())),
+                        Err(_) => {
+                            self.inputs.pieces.clear();
+                            self.inputs.close();
+                        }
+                    }
+                }
+                input = self.inputs.from.recv(), if self.inputs.is_open && self.inputs.pieces.is_empty() => {
+                    self.inputs.take(&self.given_up.run, input);
+                }
+                order = self.ordered.recv(), if has_orders => match order {
+                    Some(order) => self.order(order),
+                    None => has_orders = false,
+                },
+                () = tokio::time::sleep_until(self.until) => {
+                    return Err(refused(ErrorKind::Timeout, "the runner did not tell the end of the command in time"));
+                }
+            }
+        }
+    }
+
+    /// Takes an event; the end is given back.
+    fn take(&mut self, event: live::Event) -> Result<Option<Result<ExecResult>>> {
+        if event.seq <= self.last {
+            return Ok(None);
+        }
+        if event.seq != self.last + 1 {
+            return Err(refused(ErrorKind::Internal, "the runner left out what a command did"));
+        }
+        self.last = event.seq;
+        match event.what {
+            live::What::Output(_, Data(bytes)) if bytes.is_empty() => {}
+            live::What::Output(stream, Data(bytes)) => self.waiting = Some(Output { stream, bytes }),
+            live::What::End(told) => {
+                self.acknowledge();
+                let streams = (HeadTail::new(0), HeadTail::new(0));
+                let ended = told.map(|told| result(told, streams, self.begun.elapsed()));
+                return Ok(Some(ended.map_err(|told| failure(&told))));
+            }
+        }
+        Ok(None)
+    }
+
+    fn acknowledge(&self) {
+        let run = self.given_up.run.clone();
+        self.attached.link().tell(&Request::Ack(live::Ack { run, seq: self.last }));
+    }
+
+    fn order(&self, order: Order) {
+        let run = self.given_up.run.clone();
+        self.attached.link().tell(&match order {
+            Order::Signal(signal) => Request::Signal(live::SendSignal { run, signal }),
+            Order::Resize(size) => Request::Resize(live::Resize { run, size }),
+        });
+    }
+
+    fn next_feeding(&self) -> Feeding {
+        let request = Request::Input(self.inputs.pieces.front()?.clone());
+        let link = Arc::clone(self.attached.link());
+        // As long as the command runs, it may not read.
+        let patience = self.until.saturating_duration_since(Instant::now());
+        Some(Box::pin(async move { ask(&link, &request, patience).await }))
+    }
+
+    /// Goes on where the last connection was lost.
+    async fn attach_again(&mut self) -> Result<()> {
+        loop {
+            let link = self.given_up.next(AWAY_MAX).await?;
+            let attached = link.attached(&self.given_up.run)?;
+            let run = self.given_up.run.clone();
+            let attach = Request::Attach(live::Attach { run, after: self.last });
+            match ask(&link, &attach, PATIENCE).await {
+                Ok(()) => {
+                    self.attached = attached;
+                    self.until = self.until.max(Instant::now() + BEYOND);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Disconnected => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+async fn fed(feeding: &mut Feeding) -> Result<()> {
+    match feeding {
+        Some(feeding) => feeding.await,
+        None => std::future::pending().await,
+    }
+}
