@@ -8,7 +8,8 @@
 //! | [`under_way`] | which sandboxes have how many runs, named or not |
 //! | [`plan`], [`task`] | what a command will see, and a run from its permit to its result |
 //! | [`session`] | how a run that has a name begins, and its task |
-//! | [`remote`], [`confined`] | one that a remote backend makes, and what is said of the walls around a run |
+//! | [`remote`], [`remote_live`], [`confined`] | one that a remote backend makes, to its end or with the caller taking part, and what is said of the walls around a run |
+//! | [`control`] | signals and sizes for a command that runs |
 //! | [`seat`] | who sits before a terminal |
 //! | [`attended`] | one that ends with the caller that waits for it |
 //! | [`pending`] | what a run did aside, until a caller decides about it |
@@ -19,6 +20,7 @@ mod attended;
 mod budget;
 pub mod changes;
 pub mod confined;
+mod control;
 mod decide;
 pub mod event;
 mod fingerprint;
@@ -28,6 +30,7 @@ pub mod pending;
 mod plan;
 pub mod record;
 mod remote;
+mod remote_live;
 mod request;
 mod ring;
 pub mod seat;

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use policy::UserId;
 use sandbox::wire::{Feature, Register, Registered};
-use sandbox::{Link, Outgoing, RemoteSandbox, Sandbox};
+use sandbox::{Link, Machine, Outgoing, RemoteSandbox, Sandbox};
 use serde::{Deserialize, Serialize};
 use storage::Store;
 use tokio::sync::mpsc;
@@ -60,6 +60,8 @@ struct OfUser {
     changing: Arc<tokio::sync::Mutex<()>>,
     kept: Kept,
     connected: BTreeMap<String, Connected>,
+    /// Machines that have connected since the service was started: commands go on from one connection to the next.
+    machines: BTreeMap<String, Arc<Machine>>,
 }
 
 struct Connected {
@@ -127,7 +129,7 @@ pub enum Unregistered {
 
 /// A machine, as its user sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub struct LentMachine {
     /// Its name.
     pub name: String,
     /// Whether it answers for the user's workspaces.
@@ -200,10 +202,10 @@ impl Runners {
 
     /// The machines of `user`, sorted by name.
     #[must_use]
-    pub fn of(&self, user: &UserId) -> Vec<Machine> {
+    pub fn of(&self, user: &UserId) -> Vec<LentMachine> {
         let users = self.users.lock();
         let Some(of) = users.get(user) else { return Vec::new() };
-        let machine = |name: &String| Machine {
+        let machine = |name: &String| LentMachine {
             name: name.clone(),
             is_active: of.kept.active == *name,
             connection: of.connected.get(name).map(|there| Connection {
@@ -255,20 +257,10 @@ impl Service {
             return Err(Unregistered::Invalid(message));
         }
         let features: Vec<Feature> =
-            register.features.iter().copied().filter(|feature| *feature == Feature::Exact).collect();
+            register.features.iter().copied().filter(|feature| *feature != Feature::Unknown).collect();
         let (link, outgoing) = Link::new(user.clone(), register, &features).map_err(Unregistered::Invalid)?;
         let isolation = register.isolation.chars().filter(|one| !one.is_control()).take(NAME_BYTES).collect();
         let cut = CancellationToken::new();
-        let machine = RemoteSandbox::new();
-        machine.attach(Arc::clone(&link));
-        let sandbox: Arc<dyn Sandbox> = Arc::new(machine);
-        let connected = Connected {
-            link: Arc::clone(&link),
-            sandbox: Arc::clone(&sandbox),
-            since: SystemTime::now(),
-            isolation,
-            cut: cut.clone(),
-        };
         let runners = &self.runners;
         let changing = Arc::clone(&runners.users.lock().entry(user.clone()).or_default().changing);
         let _changing = changing.lock().await;
@@ -294,11 +286,22 @@ impl Service {
             })?;
         }
         let is_active = kept.active == name;
-        let former = {
+        let (former, sandbox) = {
             let mut users = runners.users.lock();
             let of = users.entry(user.clone()).or_default();
             of.kept = kept;
-            of.connected.insert(name.to_owned(), connected)
+            let machine = Arc::clone(of.machines.entry(name.to_owned()).or_default());
+            let sandbox: Arc<dyn Sandbox> =
+                Arc::new(RemoteSandbox::of(Arc::clone(&machine), Arc::clone(&link)));
+            let connected = Connected {
+                link: Arc::clone(&link),
+                sandbox: Arc::clone(&sandbox),
+                since: SystemTime::now(),
+                isolation,
+                cut: cut.clone(),
+            };
+            machine.connected(Arc::clone(&link));
+            (of.connected.insert(name.to_owned(), connected), sandbox)
         };
         if let Some(former) = former {
             former.link.end();
@@ -396,7 +399,14 @@ impl Service {
         }
         self.keep_runners(user, &kept).await?;
         let is_last = kept.names.is_empty();
-        let revoked = runners.users.lock().get_mut(user).and_then(|of| of.connected.remove(name));
+        let (machine, revoked) = {
+            let mut users = runners.users.lock();
+            let of = users.get_mut(user);
+            of.map(|of| (of.machines.remove(name), of.connected.remove(name))).unwrap_or_default()
+        };
+        if let Some(machine) = machine {
+            machine.revoked();
+        }
         if let Some(there) = revoked {
             there.link.end();
             there.cut.cancel();

@@ -1,6 +1,7 @@
 //! Machines that users lend: our own runner, a process of its own, connected to the service over a WebSocket.
 
 mod cuts;
+mod live;
 mod proxy;
 
 use std::path::{Path, PathBuf};
@@ -74,13 +75,26 @@ fn await_connected(client: &Client, user: &str) {
 
 /// Laws of machines that are lent alone.
 pub(crate) fn trials(server: &Arc<Server>) -> Vec<Trial> {
-    let laws: [(&str, Law); 3] = [
+    let laws: [(&str, Law); 10] = [
         (
             "nothing_acknowledged_is_lost_and_nothing_is_done_twice",
             cuts::nothing_acknowledged_is_lost_and_nothing_is_done_twice,
         ),
         ("slow_and_split_frames_carry_the_same", cuts::slow_and_split_frames_carry_the_same),
         ("the_tools_answer_as_on_every_backend", the_tools_answer_as_on_every_backend),
+        (
+            "output_comes_as_it_is_written_and_input_goes_there",
+            live::output_comes_as_it_is_written_and_input_goes_there,
+        ),
+        ("signals_and_killing_reach_the_command", live::signals_and_killing_reach_the_command),
+        ("a_terminal_is_there_and_outlives_a_cut", live::a_terminal_is_there_and_outlives_a_cut),
+        (
+            "a_background_run_survives_cuts_and_tells_all_in_order",
+            live::a_background_run_survives_cuts_and_tells_all_in_order,
+        ),
+        ("input_across_a_cut_comes_once_and_whole", live::input_across_a_cut_comes_once_and_whole),
+        ("a_runner_that_dies_ends_its_runs", live::a_runner_that_dies_ends_its_runs),
+        ("a_command_that_cannot_begin_is_refused", live::a_command_that_cannot_begin_is_refused),
     ];
     let trial = |(name, law): (&str, Law)| {
         let server = Arc::clone(server);

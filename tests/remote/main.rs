@@ -24,6 +24,8 @@ mod play;
 mod promised;
 mod server;
 mod subjects;
+#[path = "../rest/support/websocket.rs"]
+mod websocket;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

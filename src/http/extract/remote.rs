@@ -20,10 +20,21 @@ fn is_supported(name: &str, method: &Method) -> bool {
     matches!(
         (name, method.as_str()),
         (
-            "info" | "stat" | "dir" | "files" | "content" | "raw/{*path}" | "exec" | "exec/{exec_id}",
+            "info"
+                | "stat"
+                | "dir"
+                | "files"
+                | "content"
+                | "raw/{*path}"
+                | "exec"
+                | "exec/{exec_id}"
+                | "terminal",
             "GET" | "HEAD"
         ) | ("edit" | "raw/{*path}", "PUT")
-            | ("replace" | "mkdir" | "execute" | "exec", "POST")
+            | (
+                "replace" | "mkdir" | "execute" | "exec" | "exec/{exec_id}/stdin" | "exec/{exec_id}/signal",
+                "POST"
+            )
             | ("file" | "raw/{*path}" | "exec/{exec_id}", "DELETE")
     )
 }

@@ -48,13 +48,16 @@ impl FromRequestParts<App> for TreeQuestion {
 /// A request that changes one tree under any method, such as one for a terminal.
 pub(in crate::http) struct ChangingRequest {
     pub(in crate::http) id: TreeId,
+    /// As for [`TreeRequest`].
+    pub(in crate::http) backend: Option<Arc<Backend>>,
 }
 
 impl FromRequestParts<App> for ChangingRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        Ok(Self { id: used_tree(parts, app, true).await?.tree })
+        let Allowed { tree, backend, .. } = used_tree(parts, app, true).await?;
+        Ok(Self { id: tree, backend })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::http::answer::{Answer, success};
 use crate::http::extract::{NoParams, RunnerRequest, SandboxesRequest};
 use crate::http::time::rfc3339;
 use crate::http::users::one::named;
-use crate::ops::runners::Machine;
+use crate::ops::runners::LentMachine;
 
 /// A machine of a user.
 #[derive(Serialize)]
@@ -24,8 +24,8 @@ struct Facts {
     exact: Option<bool>,
 }
 
-impl From<Machine> for Facts {
-    fn from(machine: Machine) -> Self {
+impl From<LentMachine> for Facts {
+    fn from(machine: LentMachine) -> Self {
         let there = machine.connection;
         let since = there.as_ref().and_then(|there| there.since.duration_since(std::time::UNIX_EPOCH).ok());
         Self {

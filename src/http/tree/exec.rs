@@ -124,11 +124,6 @@ pub(in crate::http) async fn exec(
     let stdin = stdin(spec.stdin, spec.stdin_base64)?;
     let mut env = spec.env;
     if spec.tty {
-        if tree.backend.is_some() {
-            let message =
-                "a command with `tty` can run in this service only, and this workspace is elsewhere";
-            return Err(Problem::new(Code::Unsupported, message));
-        }
         env.entry("TERM".to_owned()).or_insert_with(|| TERM.to_owned());
     }
     let run = RunRequest {

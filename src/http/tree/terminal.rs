@@ -24,6 +24,7 @@ use crate::http::extract::{ChangingRequest, Params};
 use crate::http::object::Object;
 use crate::http::problem::Problem;
 use crate::http::{App, request_log};
+use crate::ops::remote::Backend;
 use crate::ops::run::event::Kind;
 use crate::ops::run::id::ExecId;
 use crate::ops::run::record::{Follower, Found, Purpose, Recorded};
@@ -86,7 +87,7 @@ pub(in crate::http) async fn terminal(
         .map_err(|_| Problem::invalid("a terminal needs a WebSocket: connect with `ws://` and `Upgrade`"))?;
     let (seat, follower) = match query.exec_id {
         Some(id) => resume(&app, &tree.id, &id, asked.map(|()| size))?,
-        None => begin(&app, tree.id, size).await?,
+        None => begin(&app, tree.id, tree.backend, size).await?,
     };
     let idle = Duration::from_millis(app.service.table.limits().terminal_idle_ms);
     let upgrade = upgrade
@@ -110,9 +111,18 @@ fn resume(app: &App, tree: &TreeId, id: &str, size: Option<WindowSize>) -> Resul
 }
 
 /// Starts a shell in a terminal.
-async fn begin(app: &App, tree: TreeId, size: WindowSize) -> Result<(Seat, Follower), Problem> {
+async fn begin(
+    app: &App,
+    tree: TreeId,
+    backend: Option<Arc<Backend>>,
+    size: WindowSize,
+) -> Result<(Seat, Follower), Problem> {
+    let shell = match &backend {
+        Some(backend) => backend.shell().await?,
+        None => "bash".to_owned(),
+    };
     let run = RunRequest {
-        command: Command::Program { name: "bash".to_owned(), args: Vec::new() },
+        command: Command::Program { name: shell, args: Vec::new() },
         dir: RelPath::root(),
         env: BTreeMap::from([("TERM".to_owned(), TERM.to_owned())]),
         stdin: None,
@@ -129,7 +139,7 @@ async fn begin(app: &App, tree: TreeId, size: WindowSize) -> Result<(Seat, Follo
     let recording =
         Recording { id: None, purpose: Purpose::Terminal(size), stdin_open: true, is_streamed: true };
     // Before the answer, so that a refusal has its status.
-    let begun = app.service.begin(tree, None, run, recording).await?;
+    let begun = app.service.begin(tree, backend, run, recording).await?;
     request_log::run(&begun.recorded.id);
     // From here on the shell ends also when no connection ever comes.
     let seat = app.service.sit(&begun.recorded)?;

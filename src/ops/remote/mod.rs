@@ -58,7 +58,8 @@ impl Backend {
     }
 
     /// Whose workspace it is.
-    pub(super) fn user(&self) -> &UserId {
+    #[must_use]
+    pub fn user(&self) -> &UserId {
         &self.user
     }
 

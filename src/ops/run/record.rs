@@ -6,13 +6,14 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use exec::{Control, Feed, Signal, WindowSize};
+use exec::{Feed, Signal, WindowSize};
 use parking_lot::Mutex;
 use policy::TreeId;
 use serde_json::Value;
 use storage::Store;
 use tokio::sync::{mpsc, watch};
 
+use super::control::RunControl;
 use super::id::ExecId;
 pub use super::log::Found;
 use super::log::{Log, Reader};
@@ -70,7 +71,7 @@ pub struct Recorded {
     pub(super) seats: watch::Sender<u64>,
     pub(super) feed: Mutex<Option<mpsc::Sender<Feed>>>,
     /// While it runs: afterwards it would only keep descriptors.
-    pub(super) control: Mutex<Option<Control>>,
+    pub(super) control: Mutex<Option<RunControl>>,
     pub(super) phase: watch::Sender<Phase>,
     pub(super) end: OnceLock<End>,
     /// Of a run that is to be decided about and has ended.
@@ -177,7 +178,7 @@ impl Recorded {
     /// The numbers that the processes of its command may have, while that runs and as far as the service may see them.
     #[must_use]
     pub fn numbers(&self) -> Vec<exec::RunNumber> {
-        self.control.lock().as_ref().map(Control::numbers).unwrap_or_default()
+        self.control.lock().as_ref().map(RunControl::numbers).unwrap_or_default()
     }
 
     /// Gives its terminal another size.
@@ -186,7 +187,7 @@ impl Recorded {
     /// [`Error::Exec`].
     pub fn resize(&self, size: WindowSize) -> Result<()> {
         match self.control.lock().as_ref() {
-            Some(control) => Ok(control.resize(size)?),
+            Some(control) => control.resize(size),
             None => Ok(()),
         }
     }

@@ -1,8 +1,8 @@
 //! A run that another backend makes: what of a request it can be asked for, and how its one answer becomes a run like any
 //! other, with a name, events and an end.
 //!
-//! A backend tells nothing before the command has ended. So all output comes at the end, standard output first, and of much
-//! of it only the first and last part.
+//! Where a caller can take part in a command, that is done ([`super::remote_live`]). Other backends tell nothing before the command has
+//! ended: then all output comes at the end, standard output first, and of much of it only the first and last part.
 
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -10,26 +10,28 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use exec::{Encoding, ExecResult, ForeignResult, Stream};
+use exec::{Encoding, ExecResult, Feed, ForeignResult, Stream};
 use futures_util::FutureExt;
 use policy::TreeId;
 use sandbox::{ExecSpec, HeadTail, OUTPUT_BYTES_MAX, Program};
 use storage::Absorbed;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::confined::Confined;
 use super::event::{Cutter, Kind};
 use super::record::{Phase, Purpose, Recorded};
-use super::session::Opening;
+use super::remote_live::Part;
+use super::session::{END_OF_TYPING, Opening, UNSEEN};
 use super::{Command, Commit, RunOutcome, RunRequest};
 use crate::ops::admission::permits::Permit;
 use crate::ops::remote::Backend;
+use crate::ops::said::bounded;
 use crate::ops::{Error, Result, Service};
 use crate::telemetry::Context;
 use crate::telemetry::span::Begun;
 
 /// How much longer than its command a backend may take to answer.
-const BEYOND: Duration = Duration::from_secs(60);
+pub(super) const BEYOND: Duration = Duration::from_secs(60);
 /// How long a backend has to refuse a command before the caller that waits for its beginning is told that it runs.
 const REFUSAL: Duration = Duration::from_secs(1);
 /// The most bytes of each stream that are asked for where events are read: they are held in memory until they are events.
@@ -44,17 +46,17 @@ const BYTES_MAX: u64 = 1 << 53;
 const SIGNAL_CHARACTERS: usize = 32;
 
 /// A command for a backend.
-struct Errand {
-    backend: Arc<Backend>,
-    spec: ExecSpec,
+pub(super) struct Errand {
+    pub(super) backend: Arc<Backend>,
+    pub(super) spec: ExecSpec,
     /// After this it has passed its deadline.
-    timeout: Duration,
-    encoding: Encoding,
-    traced: Option<(String, Context)>,
+    pub(super) timeout: Duration,
+    pub(super) encoding: Encoding,
+    pub(super) traced: Option<(String, Context)>,
 }
 
 /// The outcome of an errand.
-struct Done {
+pub(super) struct Done {
     outcome: RunOutcome,
     /// More than the outcome has, where events are read.
     stdout: Bytes,
@@ -80,19 +82,36 @@ impl Service {
     pub(super) async fn send_out(
         self: &Arc<Self>,
         recorded: Arc<Recorded>,
-        (backend, request, is_streamed): (Arc<Backend>, RunRequest, bool),
-        has_feed: bool,
+        (backend, mut request, is_streamed): (Arc<Backend>, RunRequest, bool),
+        feeds: Option<mpsc::Receiver<Feed>>,
     ) -> Result<()> {
         let mut opening = Opening { service: self, recorded: Arc::clone(&recorded), has_begun: false };
-        if has_feed {
+        let is_live = backend.sandbox().has_live(backend.user());
+        let terminal = match recorded.purpose {
+            Purpose::Terminal(size) => Some(size),
+            Purpose::Attached | Purpose::Background => request.tty.then_some(UNSEEN),
+        };
+        if !is_live && (terminal.is_some() || feeds.is_some()) {
+            // A machine that is away could, perhaps.
+            backend.path(&request.dir).await?;
+        }
+        if !is_live && terminal.is_some() {
+            return Err(unsupported(&backend, "give a command a terminal"));
+        }
+        if !is_live && feeds.is_some() {
             return Err(unsupported(&backend, "feed a command that runs: send all of its input as `stdin`"));
         }
+        if terminal.is_some() && feeds.is_none() {
+            request.stdin.get_or_insert_default().extend(END_OF_TYPING);
+        }
+        let limits = self.table.limits();
+        let own = self.policy_of(&recorded.tree).map(|policy| policy.policy.runs.clone()).unwrap_or_default();
         let (longest, permits) = match recorded.purpose {
             Purpose::Background => {
-                let own = self.policy_of(&recorded.tree).and_then(|policy| policy.policy.runs.background_ms);
-                (Some(own.unwrap_or(self.table.limits().background_ms)), &self.background)
+                (Some(own.background_ms.unwrap_or(limits.background_ms)), &self.background)
             }
-            Purpose::Attached | Purpose::Terminal(_) => (None, &self.backends.permits),
+            Purpose::Terminal(_) => (Some(own.terminal_ms.unwrap_or(limits.terminal_ms)), &self.terminals),
+            Purpose::Attached => (None, &self.backends.permits),
         };
         let is_read = is_streamed || longest.is_some();
         let kept_bytes = if is_read { STREAM_BYTES } else { self.run_limits.output_bytes };
@@ -102,8 +121,13 @@ impl Service {
         // From here on the run's task looks after the name.
         opening.has_begun = true;
         let service = Arc::clone(self);
-        let refusal = is_read.then_some(REFUSAL);
-        self.runs.spawn(service.record_remotely(recorded, permit, errand, told, refusal));
+        if is_live {
+            let part = Part { terminal, feeds, told };
+            self.runs.spawn(service.record_remote_live(recorded, permit, errand, part));
+        } else {
+            let refusal = is_read.then_some(REFUSAL);
+            self.runs.spawn(service.record_remotely(recorded, permit, errand, told, refusal));
+        }
         hears.await.unwrap_or(Err(Error::Panicked))
     }
 
@@ -255,6 +279,38 @@ impl Service {
 }
 
 impl Done {
+    /// The outcome of a run in which a caller took part; `None` of one that was killed.
+    pub(super) fn of_live(
+        ended: Option<sandbox::ExecResult>,
+        (stdout, stderr): (HeadTail, HeadTail),
+        begun: Instant,
+        encoding: Encoding,
+        backend: &str,
+    ) -> RunOutcome {
+        let ((stdout, stdout_dropped_bytes), (stderr, stderr_dropped_bytes)) =
+            (stdout.finish(), stderr.finish());
+        let (exit_code, signal, timed_out, hint) = match ended {
+            Some(ended) => (ended.exit_code, ended.signal, ended.timed_out, ended.hint),
+            None => {
+                let hint = "the command was given up, which tells its backend to kill it".to_owned();
+                (-1, Some("SIGKILL".to_owned()), false, Some(hint))
+            }
+        };
+        let told = ForeignResult {
+            stdout: stdout.into(),
+            stdout_dropped_bytes,
+            stderr: stderr.into(),
+            stderr_dropped_bytes,
+            exit_code: exit_code.clamp(-1, 255),
+            signal: signal.map(|signal| signal.chars().take(SIGNAL_CHARACTERS).collect()),
+            timed_out,
+            duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        };
+        let hint = hint.map(|hint| bounded(&hint));
+        let result = ExecResult::of_foreign(told, encoding, Confined::remote(backend), hint);
+        RunOutcome { result, absorbed: Absorbed::default(), changes: None, reached: None }
+    }
+
     /// Of an answer, or of a command that was given up: at most `most` bytes of each stream, and of those in the result
     /// at most `told_bytes`.
     fn new(

@@ -8,6 +8,7 @@ use policy::TreeId;
 use sandbox::ErrorKind;
 use tokio::sync::{mpsc, oneshot};
 
+use super::control::RunControl;
 use super::event::{Cutter, Kind};
 use super::id::ExecId;
 use super::pending::{Decision, Pending, Verdict};
@@ -26,10 +27,10 @@ const CHUNKS: usize = 2;
 /// Pieces of input on their way to the command.
 const FEEDS: usize = 4;
 /// The size of a terminal that no caller looks at, in characters.
-const UNSEEN: WindowSize = WindowSize { rows: 24, cols: 80 };
+pub(super) const UNSEEN: WindowSize = WindowSize { rows: 24, cols: 80 };
 /// What a terminal reads as the end of what was typed: the first of them ends a line, the second is the end (`VEOF`,
 /// termios(3)).
-const END_OF_TYPING: [u8; 2] = [4, 4];
+pub(super) const END_OF_TYPING: [u8; 2] = [4, 4];
 
 /// A run that is to be remembered.
 #[derive(Clone, Debug)]
@@ -140,7 +141,7 @@ impl Service {
                     match backend {
                         Some(backend) => {
                             let errand = (backend, request, is_streamed);
-                            self.send_out(Arc::clone(&recorded), errand, has_feed).await?;
+                            self.send_out(Arc::clone(&recorded), errand, feeds).await?;
                         }
                         None => self.set_out(Arc::clone(&recorded), request, feeds).await?,
                     }
@@ -271,27 +272,50 @@ async fn write(
     told: oneshot::Sender<Result<()>>,
 ) -> Option<oneshot::Sender<Result<()>>> {
     let Ok(control) = control.await else { return Some(told) };
-    *recorded.control.lock() = Some(control);
+    *recorded.control.lock() = Some(RunControl::Here(control));
     recorded.log.append(Kind::Started, &[]).await;
     recorded.phase.send_replace(Phase::Running);
     // The caller may be gone.
     drop(told.send(Ok(())));
-    let (mut out, mut err) = (Cutter::default(), Cutter::default());
-    while let Some(Chunk { stream, bytes }) = output.recv().await {
+    let mut log = LogWriter::new(recorded);
+    while let Some(chunk) = output.recv().await {
+        log.write(chunk).await;
+    }
+    log.finish().await;
+    None
+}
+
+/// Writes output into the log of a run, as events that cut no character.
+pub(super) struct LogWriter<'a> {
+    recorded: &'a Recorded,
+    out: Cutter,
+    err: Cutter,
+}
+
+impl<'a> LogWriter<'a> {
+    pub(super) fn new(recorded: &'a Recorded) -> Self {
+        Self { recorded, out: Cutter::default(), err: Cutter::default() }
+    }
+
+    /// Writes the next piece.
+    pub(super) async fn write(&mut self, Chunk { stream, bytes }: Chunk) {
         let cutter = match stream {
-            Stream::Out => &mut out,
-            Stream::Err => &mut err,
+            Stream::Out => &mut self.out,
+            Stream::Err => &mut self.err,
         };
         for payload in cutter.push(bytes) {
-            recorded.log.append(stream.into(), &payload).await;
+            self.recorded.log.append(stream.into(), &payload).await;
         }
     }
-    for (stream, cutter) in [(Stream::Out, &mut out), (Stream::Err, &mut err)] {
-        if let Some(payload) = cutter.finish() {
-            recorded.log.append(stream.into(), &payload).await;
+
+    /// Writes what was held back, when nothing more comes.
+    pub(super) async fn finish(mut self) {
+        for (stream, cutter) in [(Stream::Out, &mut self.out), (Stream::Err, &mut self.err)] {
+            if let Some(payload) = cutter.finish() {
+                self.recorded.log.append(stream.into(), &payload).await;
+            }
         }
     }
-    None
 }
 
 /// The sentence about a run that failed after it had begun. Causes inside the service go to its log.

@@ -95,7 +95,7 @@ pub(super) fn who_may_not_ask_is_told_the_same_as_of_an_own_workspace(server: &S
 }
 
 /// The operations that the contract of backends has something for.
-const ANSWERED: [&str; 18] = [
+const ANSWERED: [&str; 21] = [
     "GET info",
     "GET stat",
     "GET dir",
@@ -114,6 +114,9 @@ const ANSWERED: [&str; 18] = [
     "GET exec",
     "GET exec/{exec_id}",
     "DELETE exec/{exec_id}",
+    "POST exec/{exec_id}/stdin",
+    "POST exec/{exec_id}/signal",
+    "GET terminal",
 ];
 
 pub(super) fn what_no_backend_can_be_asked_for_is_refused_with_its_name(server: &Server) {
@@ -130,6 +133,8 @@ pub(super) fn what_no_backend_can_be_asked_for_is_refused_with_its_name(server: 
         refused += 1;
     }
     assert_eq!(refused, operations().len() - ANSWERED.len());
+    // Where no caller takes part in commands.
+    assert_eq!(client.websocket(&format!("{tree}/terminal"), "").err(), Some(501));
     client.request("PUT", format!("{tree}/stat")).body("").send().refused(405, "method_not_allowed");
     client.get(format!("{tree}/nothing")).refused(404, "not_found");
 }
