@@ -1,5 +1,7 @@
 //! [`LiveRun`]: a command in which a caller takes part while it runs.
 
+use std::any::Any;
+
 use bytes::Bytes;
 pub use policy::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -87,6 +89,7 @@ pub struct LiveEnd {
     result: oneshot::Receiver<Result<ExecResult>>,
     /// Its other side ends with this.
     _attended: oneshot::Sender<()>,
+    held: Vec<Box<dyn Any + Send + Sync>>,
 }
 
 /// The backend's side of a [`LiveEnd`].
@@ -103,7 +106,12 @@ impl LiveEnd {
     #[must_use]
     pub fn new() -> (Self, LiveEnding) {
         let ((result, told), (attended, given_up)) = (oneshot::channel(), oneshot::channel());
-        (Self { result: told, _attended: attended }, LiveEnding { result, given_up })
+        (Self { result: told, _attended: attended, held: Vec::new() }, LiveEnding { result, given_up })
+    }
+
+    /// Keeps `what` as long as the command is waited for, such as a place that it takes.
+    pub fn hold(&mut self, what: impl Any + Send + Sync) {
+        self.held.push(Box::new(what));
     }
 
     /// Waits for the end. The result has no output: that came before. The caller reads `output` meanwhile, or has dropped it.

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FILE_BYTES_MAX, FileBody, FileInfo,
-    ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
+    LiveRun, LiveSpec, ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
 };
 
 /// The limits of a [`Limited`] sandbox.
@@ -82,6 +82,17 @@ impl Sandbox for Limited {
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
         let _turn = self.turn(&self.commands, "exec").await?;
         self.inner.exec(user, spec).await
+    }
+
+    fn has_live(&self, user: &UserId) -> bool {
+        self.inner.has_live(user)
+    }
+
+    async fn begin(&self, user: &UserId, spec: LiveSpec) -> Result<LiveRun> {
+        let turn = self.turn(&self.commands, "exec").await?;
+        let mut run = self.inner.begin(user, spec).await?;
+        run.end.hold(turn);
+        Ok(run)
     }
 
     async fn read_file(

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::{
-    ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result,
-    Sandbox, SandboxPath, UserId, WriteOptions,
+    ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec,
+    ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
 };
 
 /// A sandbox whose files can be looked at only.
@@ -34,6 +34,10 @@ impl ReadOnly {
     }
 }
 
+fn no_commands() -> Error {
+    Error::new(ErrorKind::Unsupported, "exec", "no commands run where files may only be looked at")
+}
+
 #[async_trait]
 impl Sandbox for ReadOnly {
     fn name(&self) -> &str {
@@ -50,7 +54,12 @@ impl Sandbox for ReadOnly {
 
     async fn exec(&self, user: &UserId, _spec: ExecSpec) -> Result<ExecResult> {
         self.inner.workspace(user).await?;
-        Err(Error::new(ErrorKind::Unsupported, "exec", "no commands run where files may only be looked at"))
+        Err(no_commands())
+    }
+
+    async fn begin(&self, user: &UserId, _spec: LiveSpec) -> Result<LiveRun> {
+        self.inner.workspace(user).await?;
+        Err(no_commands())
     }
 
     async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody> {

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use super::{AGENTS_DIRECTORY, HIDDEN_SKILLS_DIRECTORY, SKILLS_DIRECTORY};
 use crate::{
-    ByteStream, DirEntry, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result, Sandbox,
-    SandboxPath, UserId, WriteOptions,
+    ByteStream, DirEntry, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec, ReadOptions, Result,
+    Sandbox, SandboxPath, UserId, WriteOptions,
 };
 
 /// A store that remembers facts of users and can read them again.
@@ -39,7 +39,7 @@ impl Watched {
     /// Forgets the user when it is dropped, if a change at `path` may be one of skills or agents.
     ///
     /// It is asked for before the change and dropped after it, also when the caller goes away in between.
-    async fn change<'a>(&'a self, user: &'a UserId, path: Option<&SandboxPath>) -> Option<Forgets<'a>> {
+    async fn change(&self, user: &UserId, path: Option<&SandboxPath>) -> Option<Forgets> {
         if let Some(path) = path
             && let Ok(workspace) = self.inner.workspace(user).await
             && let Some(below) = path.below(&workspace)
@@ -51,18 +51,18 @@ impl Watched {
                 return None;
             }
         }
-        Some(Forgets { stores: &self.stores, user })
+        Some(Forgets { stores: Arc::clone(&self.stores), user: user.clone() })
     }
 }
 
-struct Forgets<'a> {
-    stores: &'a [Arc<dyn Forget>],
-    user: &'a UserId,
+struct Forgets {
+    stores: Arc<[Arc<dyn Forget>]>,
+    user: UserId,
 }
 
-impl Drop for Forgets<'_> {
+impl Drop for Forgets {
     fn drop(&mut self) {
-        self.stores.iter().for_each(|store| store.forget(self.user));
+        self.stores.iter().for_each(|store| store.forget(&self.user));
     }
 }
 
@@ -83,6 +83,17 @@ impl Sandbox for Watched {
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
         let _forgets = self.change(user, None).await;
         self.inner.exec(user, spec).await
+    }
+
+    fn has_live(&self, user: &UserId) -> bool {
+        self.inner.has_live(user)
+    }
+
+    async fn begin(&self, user: &UserId, spec: LiveSpec) -> Result<LiveRun> {
+        let forgets = Forgets { stores: Arc::clone(&self.stores), user: user.clone() };
+        let mut run = self.inner.begin(user, spec).await?;
+        run.end.hold(forgets);
+        Ok(run)
     }
 
     async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody> {

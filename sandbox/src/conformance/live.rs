@@ -42,7 +42,7 @@ struct Talk {
 impl Talk {
     async fn next(&mut self) -> bool {
         let next = tokio::time::timeout(MANY_SECONDS, self.run.output.recv()).await;
-        let Some(output) = next.expect("output") else { return false };
+        let Some(output) = next.unwrap() else { return false };
         assert!(!output.bytes.is_empty() && output.bytes.len() <= 64 * 1024, "{}", output.bytes.len());
         match output.stream {
             Stream::Stdout => self.stdout.extend_from_slice(&output.bytes),
@@ -69,7 +69,7 @@ impl Talk {
     /// Reads all, and waits for the end.
     async fn ended(&mut self) -> ExecResult {
         while self.next().await {}
-        let ended = tokio::time::timeout(MANY_SECONDS, self.run.end.wait()).await.expect("an end").unwrap();
+        let ended = tokio::time::timeout(MANY_SECONDS, self.run.end.wait()).await.unwrap().unwrap();
         assert!(ended.stdout.is_empty() && ended.stderr.is_empty());
         ended
     }

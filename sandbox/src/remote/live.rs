@@ -234,7 +234,7 @@ impl Relay {
                     if let (Some(output), Ok(room)) = (self.waiting.take(), room) {
                         room.send(output);
                     }
-                    if self.last % ACKNOWLEDGED == 0 {
+                    if self.last.is_multiple_of(ACKNOWLEDGED) {
                         self.acknowledge();
                     }
                 }

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 pub use self::choice::Choice;
 use self::select::{Offer, Route, select};
 use crate::{
-    ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result,
-    Sandbox, SandboxPath, UserId, WriteOptions,
+    ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec,
+    ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
 };
 
 /// The machines that users have connected, each a sandbox.
@@ -146,6 +146,14 @@ impl Sandbox for SandboxRouter {
 
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
         self.of("exec", user)?.exec(user, spec).await
+    }
+
+    fn has_live(&self, user: &UserId) -> bool {
+        self.of("exec", user).is_ok_and(|backend| backend.has_live(user))
+    }
+
+    async fn begin(&self, user: &UserId, spec: LiveSpec) -> Result<LiveRun> {
+        self.of("exec", user)?.begin(user, spec).await
     }
 
     async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody> {

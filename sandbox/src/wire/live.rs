@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::data::Data;
+use super::exec::Exec;
 use super::frame::{Frame, write};
-use super::request::Exec;
 use super::response::{ExecResult, Failed};
 use crate::live::{Signal, Stream, WindowSize};
 

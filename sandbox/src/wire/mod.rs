@@ -15,6 +15,7 @@
 
 pub mod code;
 mod data;
+mod exec;
 pub mod frame;
 pub mod live;
 pub mod mode;

@@ -66,7 +66,7 @@ fn output_until(events: &mut Events, text: &str) -> (String, u64) {
 /// Reads events to the end: all of standard output, and the result.
 fn to_the_end(events: &mut Events) -> (String, Value) {
     let mut output = String::new();
-    while let Some(event) = events.next() {
+    for event in events.by_ref() {
         match event["event"].as_str().unwrap() {
             "stdout" => output.push_str(event["text"].as_str().unwrap()),
             "exit" => return (output, event["result"].clone()),
