@@ -8,7 +8,8 @@
 //! | [`under_way`] | which sandboxes have how many runs, named or not |
 //! | [`plan`], [`task`] | what a command will see, and a run from its permit to its result |
 //! | [`session`] | how a run that has a name begins, and its task |
-//! | [`remote`], [`remote_live`], [`confined`] | one that a remote backend makes, to its end or with the caller taking part, and what is said of the walls around a run |
+//! | [`errand`], [`remote`], [`remote_live`] | what a remote backend is asked for, and a run that it makes: to its end, or with the caller taking part |
+//! | [`confined`] | what is said of the walls around a run |
 //! | [`control`] | signals and sizes for a command that runs |
 //! | [`seat`] | who sits before a terminal |
 //! | [`attended`] | one that ends with the caller that waits for it |
@@ -22,6 +23,7 @@ pub mod changes;
 pub mod confined;
 mod control;
 mod decide;
+mod errand;
 pub mod event;
 mod fingerprint;
 pub mod id;

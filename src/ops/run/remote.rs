@@ -10,50 +10,33 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use exec::{Encoding, ExecResult, Feed, ForeignResult, Stream};
+use exec::{ExecResult, Feed, ForeignResult, Stream};
 use futures_util::FutureExt;
 use policy::TreeId;
-use sandbox::{ExecSpec, HeadTail, OUTPUT_BYTES_MAX, Program};
+use sandbox::HeadTail;
 use storage::Absorbed;
 use tokio::sync::{mpsc, oneshot};
 
 use super::confined::Confined;
+use super::errand::{BEYOND, Errand, SIGNAL_CHARACTERS, unsupported};
 use super::event::{Cutter, Kind};
 use super::record::{Phase, Purpose, Recorded};
 use super::remote_live::Part;
 use super::session::{END_OF_TYPING, Opening, UNSEEN};
-use super::{Command, Commit, RunOutcome, RunRequest};
+use super::{RunOutcome, RunRequest};
 use crate::ops::admission::permits::Permit;
 use crate::ops::remote::Backend;
-use crate::ops::said::bounded;
 use crate::ops::{Error, Result, Service};
-use crate::telemetry::Context;
 use crate::telemetry::span::Begun;
 
-/// How much longer than its command a backend may take to answer.
-pub(super) const BEYOND: Duration = Duration::from_secs(60);
 /// How long a backend has to refuse a command before the caller that waits for its beginning is told that it runs.
 const REFUSAL: Duration = Duration::from_secs(1);
 /// The most bytes of each stream that are asked for where events are read: they are held in memory until they are events.
 const STREAM_BYTES: usize = 8 * 1024 * 1024;
 /// How much output is cut into events at once, in bytes.
 const PIECE_BYTES: usize = 64 * 1024;
-/// The name in spans of a program that is not on the service's list: its own name may say anything.
-const PROGRAM: &str = "elsewhere";
 /// More bytes than any command writes: a backend that says so is not believed.
 const BYTES_MAX: u64 = 1 << 53;
-/// Longest name of a signal, in characters.
-const SIGNAL_CHARACTERS: usize = 32;
-
-/// A command for a backend.
-pub(super) struct Errand {
-    pub(super) backend: Arc<Backend>,
-    pub(super) spec: ExecSpec,
-    /// After this it has passed its deadline.
-    pub(super) timeout: Duration,
-    pub(super) encoding: Encoding,
-    pub(super) traced: Option<(String, Context)>,
-}
 
 /// The outcome of an errand.
 pub(super) struct Done {
@@ -185,63 +168,6 @@ impl Service {
         Arc::clone(&self).conclude(recorded, done.map(|done| (done.outcome, None))).await;
     }
 
-    /// Works out what a backend is asked, and refuses what none can be asked for.
-    async fn errand(
-        &self,
-        id: &TreeId,
-        backend: Arc<Backend>,
-        request: RunRequest,
-        longest: Option<u64>,
-        kept_bytes: usize,
-    ) -> Result<Errand> {
-        self.policy_of(id).map_or(Ok(()), |policy| policy.check_readable())?;
-        let mut limits = self.run_limits_of(id.agent());
-        limits.timeout_ms = longest.unwrap_or(limits.timeout_ms);
-        if request.stdin.as_ref().is_some_and(|stdin| stdin.len() > limits.stdin_bytes) {
-            let limit = limits.stdin_bytes;
-            return Err(Error::Invalid(format!("`stdin` has more than {limit} bytes: write it to a file")));
-        }
-        if request.isolation.is_some() {
-            return Err(unsupported(&backend, "promise a tier: leave `isolation` out"));
-        }
-        if request.network.is_some() {
-            return Err(unsupported(&backend, "promise what a command reaches: leave `network` out"));
-        }
-        if request.reached {
-            return Err(unsupported(&backend, "tell what a command reached: leave `reached` out"));
-        }
-        if request.changes {
-            return Err(unsupported(&backend, "tell what a command changed: leave `changes` out"));
-        }
-        if request.commit == Commit::Ask {
-            return Err(unsupported(&backend, "keep changes aside: leave `commit` out"));
-        }
-        if !self.skills_of(id, request.skills).await?.is_empty() {
-            return Err(unsupported(&backend, "show skills to a command: leave `skills` out"));
-        }
-        let directory = backend.path(&request.dir).await?;
-        let program = match request.command {
-            Command::Program { name, args } => {
-                let arguments = args.into_iter().map(|argument| backend.in_its_words(argument));
-                Program::Argv { program: name, arguments: arguments.collect() }
-            }
-            Command::Shell(line) => Program::Shell(line),
-        };
-        let timeout = limits.deadline(request.timeout_ms);
-        let spec = ExecSpec {
-            program,
-            directory: Some(directory),
-            environment: request.env,
-            stdin: request.stdin.unwrap_or_default().into(),
-            timeout: Some(timeout),
-            output_bytes_max: kept_bytes.min(OUTPUT_BYTES_MAX),
-        };
-        check(&spec, limits.arguments_bytes)?;
-        let traced = Context::current().and_then(|request| request.child());
-        let traced = traced.map(|context| (PROGRAM.to_owned(), context));
-        Ok(Errand { backend, spec, timeout, encoding: request.encoding, traced })
-    }
-
     /// Does an errand, and gives it up when it is `killed`, which a backend takes for an order to kill the command.
     async fn carry_out_remotely(
         &self,
@@ -279,38 +205,6 @@ impl Service {
 }
 
 impl Done {
-    /// The outcome of a run in which a caller took part; `None` of one that was killed.
-    pub(super) fn of_live(
-        ended: Option<sandbox::ExecResult>,
-        (stdout, stderr): (HeadTail, HeadTail),
-        begun: Instant,
-        encoding: Encoding,
-        backend: &str,
-    ) -> RunOutcome {
-        let ((stdout, stdout_dropped_bytes), (stderr, stderr_dropped_bytes)) =
-            (stdout.finish(), stderr.finish());
-        let (exit_code, signal, timed_out, hint) = match ended {
-            Some(ended) => (ended.exit_code, ended.signal, ended.timed_out, ended.hint),
-            None => {
-                let hint = "the command was given up, which tells its backend to kill it".to_owned();
-                (-1, Some("SIGKILL".to_owned()), false, Some(hint))
-            }
-        };
-        let told = ForeignResult {
-            stdout: stdout.into(),
-            stdout_dropped_bytes,
-            stderr: stderr.into(),
-            stderr_dropped_bytes,
-            exit_code: exit_code.clamp(-1, 255),
-            signal: signal.map(|signal| signal.chars().take(SIGNAL_CHARACTERS).collect()),
-            timed_out,
-            duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-        };
-        let hint = hint.map(|hint| bounded(&hint));
-        let result = ExecResult::of_foreign(told, encoding, Confined::remote(backend), hint);
-        RunOutcome { result, absorbed: Absorbed::default(), changes: None, reached: None }
-    }
-
     /// Of an answer, or of a command that was given up: at most `most` bytes of each stream, and of those in the result
     /// at most `told_bytes`.
     fn new(
@@ -378,29 +272,4 @@ async fn write(recorded: &Recorded, stream: Stream, bytes: &[u8]) {
     if let Some(payload) = cutter.finish() {
         recorded.log.append(stream.into(), &payload).await;
     }
-}
-
-fn unsupported(backend: &Backend, what: &str) -> Error {
-    Error::Unsupported(format!("`{}`, where this workspace is, cannot {what}", backend.name()))
-}
-
-/// Refuses what no process could receive, and more than a command line may have.
-fn check(spec: &ExecSpec, most: usize) -> Result<()> {
-    let of_program = match &spec.program {
-        Program::Argv { program, arguments } => std::iter::once(program).chain(arguments).collect(),
-        Program::Shell(script) => vec![script],
-    };
-    let of_environment = spec.environment.iter().flat_map(|(name, value)| [name, value]);
-    let mut bytes = 0;
-    for text in of_program.into_iter().chain(of_environment) {
-        if text.contains('\0') {
-            return Err(exec::Error::Unpassable { text: text.clone() }.into());
-        }
-        bytes += text.len() + 1;
-    }
-    if bytes > most {
-        let what = "command line with its environment";
-        return Err(exec::Error::TooLarge { what, bytes, limit: most }.into());
-    }
-    Ok(())
 }

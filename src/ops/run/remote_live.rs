@@ -3,17 +3,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use exec::{Chunk, Feed, WindowSize};
+use exec::{Chunk, Encoding, ExecResult, Feed, ForeignResult, WindowSize};
 use sandbox::live::{Input, LiveRun, LiveSpec, Output};
 use sandbox::{HeadTail, live};
+use storage::Absorbed;
 use tokio::sync::{mpsc, oneshot};
 
+use super::confined::Confined;
 use super::control::RunControl;
+use super::errand::{BEYOND, Errand, SIGNAL_CHARACTERS};
 use super::event::Kind;
 use super::record::{Phase, Recorded};
-use super::remote::{BEYOND, Done, Errand};
+
+use super::RunOutcome;
 use super::session::{LogWriter, Opening};
 use crate::ops::admission::permits::Permit;
+use crate::ops::said::bounded;
 use crate::ops::{Error, Result, Service};
 use crate::telemetry::span::Begun;
 
@@ -97,7 +102,7 @@ impl Service {
         drop(end);
         feeding.abort();
         drop(permit);
-        let done = ended.map(|ended| Done::of_live(ended, (stdout, stderr), since, encoding, backend.name()));
+        let done = ended.map(|ended| outcome(ended, (stdout, stderr), since, encoding, backend.name()));
         self.tell(traced, begun, done.as_ref().ok().map(|outcome| &outcome.result));
         opening.has_begun = true;
         drop(opening);
@@ -123,4 +128,35 @@ async fn feed(feeds: Option<mpsc::Receiver<Feed>>, input: mpsc::Sender<Input>) {
             return;
         }
     }
+}
+
+/// The outcome of a run in which a caller took part; `None` of one that was killed.
+fn outcome(
+    ended: Option<sandbox::ExecResult>,
+    (stdout, stderr): (HeadTail, HeadTail),
+    begun: Instant,
+    encoding: Encoding,
+    backend: &str,
+) -> RunOutcome {
+    let ((stdout, stdout_dropped_bytes), (stderr, stderr_dropped_bytes)) = (stdout.finish(), stderr.finish());
+    let (exit_code, signal, timed_out, hint) = match ended {
+        Some(ended) => (ended.exit_code, ended.signal, ended.timed_out, ended.hint),
+        None => {
+            let hint = "the command was given up, which tells its backend to kill it".to_owned();
+            (-1, Some("SIGKILL".to_owned()), false, Some(hint))
+        }
+    };
+    let told = ForeignResult {
+        stdout: stdout.into(),
+        stdout_dropped_bytes,
+        stderr: stderr.into(),
+        stderr_dropped_bytes,
+        exit_code: exit_code.clamp(-1, 255),
+        signal: signal.map(|signal| signal.chars().take(SIGNAL_CHARACTERS).collect()),
+        timed_out,
+        duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+    };
+    let hint = hint.map(|hint| bounded(&hint));
+    let result = ExecResult::of_foreign(told, encoding, Confined::remote(backend), hint);
+    RunOutcome { result, absorbed: Absorbed::default(), changes: None, reached: None }
 }
