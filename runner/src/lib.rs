@@ -5,6 +5,7 @@
 //!
 //! * [`Session`]: the requests of one connection and their answers; no network.
 //! * [`Runs`]: commands in which the service takes part, across connections.
+//! * [`outcomes`]: how changes went whose answers may have been lost.
 //! * [`connect`]: the way to the service. [`link`]: connections one after the other. [`backoff`]: the pauses between them.
 //! * [`confine`]: what holds commands.
 //! * [`cli`]: the program.
@@ -14,6 +15,7 @@ mod cli;
 mod confine;
 mod connect;
 mod link;
+mod outcomes;
 mod runs;
 mod session;
 

@@ -20,6 +20,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::outcomes::Outcomes;
+
 /// How long a command goes on without a service that takes part in it.
 const ALONE_MAX: Duration = Duration::from_secs(600);
 
@@ -33,6 +35,7 @@ struct Inner {
     user: UserId,
     table: Mutex<HashMap<String, Arc<Run>>>,
     alone_max: Duration,
+    outcomes: Outcomes,
 }
 
 /// One of them.
@@ -79,7 +82,13 @@ impl Runs {
     /// As [`Runs::new`], with another time for which a command goes on alone.
     #[must_use]
     pub fn kept_for(sandbox: Arc<dyn Sandbox>, user: UserId, alone_max: Duration) -> Self {
-        Self(Arc::new(Inner { sandbox, user, table: Mutex::default(), alone_max }))
+        Self(Arc::new(Inner {
+            sandbox,
+            user,
+            table: Mutex::default(),
+            alone_max,
+            outcomes: Outcomes::default(),
+        }))
     }
 
     /// Where they run.
@@ -90,6 +99,11 @@ impl Runs {
     /// The user whose they are.
     pub(crate) fn user(&self) -> &UserId {
         &self.0.user
+    }
+
+    /// How changes went, which outlives a connection as well.
+    pub(crate) fn outcomes(&self) -> &Outcomes {
+        &self.0.outcomes
     }
 
     /// How many commands run, or have ended and their events have not come to the service.

@@ -1,4 +1,4 @@
-//! Commands in which the service takes part.
+//! Commands in which the service takes part, and how changes went.
 
 use sandbox::ErrorKind;
 use sandbox::LiveSpec;
@@ -25,7 +25,7 @@ impl Machine {
         true
     }
 
-    /// Answers a request about a run.
+    /// Answers a request about a run, or about a change before it.
     pub(super) async fn take_part(&self, request: Request) -> Result<Response, Failed> {
         let outgoing = self.answers.outgoing();
         match request {
@@ -36,6 +36,11 @@ impl Machine {
             }
             Request::Attach(asked) => self.runs.attach(&asked.run, asked.after, outgoing)?,
             Request::Input(asked) => self.runs.feed(asked).await?,
+            Request::Outcome(asked) => {
+                let told = self.runs.outcomes().tell(&asked.request).await;
+                let under_way = || Failed::new(ErrorKind::Timeout, "the change is still under way");
+                return Ok(Response::Outcome(told.ok_or_else(under_way)?));
+            }
             other => {
                 let message = format!("unknown request type: {}", other.kind());
                 return Err(Failed::new(ErrorKind::Invalid, message));

@@ -15,7 +15,7 @@ mod told;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::{AbortRegistration, Abortable};
+use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
 use sandbox::wire::request::{Handle, Unread};
 use sandbox::wire::response::Failed;
 use sandbox::wire::{FRAME_BYTES_MAX, Feature, Frame, Request, Response};
@@ -81,8 +81,8 @@ impl Session {
             workspace,
             is_exact: features.contains(&Feature::Exact),
             is_live: features.contains(&Feature::Live),
+            answers: Answers::new(outgoing, runs.outcomes().clone()),
             runs,
-            answers: Answers::new(outgoing),
             whole_files: Semaphore::new(WHOLE_FILES),
         };
         let tasks = TaskTracker::new();
@@ -145,6 +145,12 @@ impl Session {
 
     fn serve(&self, request: Request, slot: Slot, abort: AbortRegistration) -> Result<(), Failed> {
         let machine = Arc::clone(&self.machine);
+        let is_change = machine.is_live && request.is_change();
+        if let Some(id) = slot.id().filter(|_| is_change) {
+            machine.runs.outcomes().begin(id);
+        }
+        // A change comes to its end, so that it can be told how it went.
+        let abort = if is_change { AbortHandle::new_pair().1 } else { abort };
         match request {
             // Requests of one file go into its queue here, in the order in which they came.
             Request::ReadPiece(file) => return self.files.ask(file.handle, Ask::Read, slot),
@@ -172,7 +178,7 @@ impl Session {
                         };
                         let response = machine.answer(request, slot.id()).await;
                         line.end(outcome(&response));
-                        machine.answers.say(slot.id(), &response).await;
+                        machine.answers.end(slot, &response).await;
                     },
                     abort,
                 ));

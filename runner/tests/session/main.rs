@@ -8,6 +8,7 @@
 )]
 
 mod hostile;
+mod live;
 mod pieces;
 mod recorded;
 mod support;

@@ -8,7 +8,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::PATIENCE;
-use super::link::{Answer, Call, Link};
+use super::link::{Answer, Call};
+use super::machine::Lent;
 use crate::wire::request::{MkdirAll, Path, WriteFile};
 use crate::wire::response::Failed;
 use crate::wire::{Data, ONE_FRAME_BYTES_MAX, Request, Response, mode, response};
@@ -22,13 +23,14 @@ const FILE: u32 = 0o644;
 
 /// Asks about `path`; an `error` is one of ours.
 pub(super) async fn ask(
-    link: &Link,
+    link: &Lent,
     operation: &'static str,
     request: &Request,
     path: &SandboxPath,
 ) -> Result<Answer> {
     let call = Call { operation, request, patience: PATIENCE, output_bytes_max: 0 };
-    let answer = link.call(call).await.map_err(|error| error.at(path))?;
+    let answered = if request.is_change() { link.change(call).await } else { link.call(call).await };
+    let answer = answered.map_err(|error| error.at(path))?;
     match &answer.response {
         Response::Error(told) => Err(failure(operation, told, path)),
         _ => Ok(answer),
@@ -51,14 +53,14 @@ fn at(path: &SandboxPath) -> Path {
 }
 
 /// Awaits that `request` is done.
-async fn done(link: &Link, operation: &'static str, request: &Request, path: &SandboxPath) -> Result<()> {
+async fn done(link: &Lent, operation: &'static str, request: &Request, path: &SandboxPath) -> Result<()> {
     match ask(link, operation, request, path).await?.response {
         Response::Ok => Ok(()),
         _ => Err(nonsense(operation, path)),
     }
 }
 
-pub(super) async fn stat(link: &Link, operation: &'static str, path: &SandboxPath) -> Result<FileInfo> {
+pub(super) async fn stat(link: &Lent, operation: &'static str, path: &SandboxPath) -> Result<FileInfo> {
     match ask(link, operation, &Request::Stat(at(path)), path).await?.response {
         Response::FileInfo(told) => Ok(info(told, path)),
         _ => Err(nonsense(operation, path)),
@@ -89,7 +91,7 @@ fn moment(since: i64) -> SystemTime {
     moment.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-pub(super) async fn read_dir(link: &Link, path: &SandboxPath) -> Result<Vec<DirEntry>> {
+pub(super) async fn read_dir(link: &Lent, path: &SandboxPath) -> Result<Vec<DirEntry>> {
     let answer = ask(link, "read_dir", &Request::ReadDir(at(path)), path).await?;
     let Response::DirEntries(last) = answer.response else { return Err(nonsense("read_dir", path)) };
     if answer.entries.len() + last.entries.len() > DIR_ENTRIES_MAX {
@@ -104,29 +106,29 @@ pub(super) async fn read_dir(link: &Link, path: &SandboxPath) -> Result<Vec<DirE
     Ok(entries)
 }
 
-pub(super) async fn mkdir_all(link: &Link, path: &SandboxPath, permissions: u32) -> Result<()> {
+pub(super) async fn mkdir_all(link: &Lent, path: &SandboxPath, permissions: u32) -> Result<()> {
     let request = Request::MkdirAll(MkdirAll { path: path.as_str().to_owned(), perm: permissions });
     done(link, "mkdir_all", &request, path).await
 }
 
-pub(super) async fn remove(link: &Link, path: &SandboxPath) -> Result<()> {
+pub(super) async fn remove(link: &Lent, path: &SandboxPath) -> Result<()> {
     not_the_workspace(link, "remove", path)?;
     done(link, "remove", &Request::Remove(at(path)), path).await
 }
 
-pub(super) async fn remove_all(link: &Link, path: &SandboxPath) -> Result<()> {
+pub(super) async fn remove_all(link: &Lent, path: &SandboxPath) -> Result<()> {
     not_the_workspace(link, "remove_all", path)?;
     done(link, "remove_all", &Request::RemoveAll(at(path)), path).await
 }
 
 /// Founding runners remove the whole workspace when they are asked to.
-fn not_the_workspace(link: &Link, operation: &'static str, path: &SandboxPath) -> Result<()> {
+fn not_the_workspace(link: &Lent, operation: &'static str, path: &SandboxPath) -> Result<()> {
     let holds_it = link.workspace().below(path).is_some();
     if holds_it { Err(Error::about(ErrorKind::Invalid, operation, path)) } else { Ok(()) }
 }
 
 /// Reads a file of a founding runner.
-pub(super) async fn read(link: &Link, path: &SandboxPath, options: &ReadOptions) -> Result<FileBody> {
+pub(super) async fn read(link: &Lent, path: &SandboxPath, options: &ReadOptions) -> Result<FileBody> {
     let told = stat(link, "read_file", path).await?;
     match told.kind {
         FileKind::File => {}
@@ -152,7 +154,7 @@ pub(super) async fn read(link: &Link, path: &SandboxPath, options: &ReadOptions)
 
 /// Writes a file of a founding runner: whole in one frame.
 pub(super) async fn write(
-    link: &Link,
+    link: &Lent,
     path: &SandboxPath,
     mut body: ByteStream,
     options: WriteOptions,

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::live::Stream;
 use crate::process::HeadTail;
+use crate::wire::request::Cancel;
 use crate::wire::response::DirEntry;
 use crate::wire::{CALLS_MAX, FRAME_BYTES_MAX, Feature, Frame, Register, Request, Response, live};
 use crate::{DIR_ENTRIES_MAX, Error, ErrorKind, Result, SandboxPath, UserId};
@@ -106,7 +107,7 @@ pub(super) struct Answer {
 }
 
 /// A request and what it may cost.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Call<'a> {
     pub(super) operation: &'static str,
     pub(super) request: &'a Request,
@@ -261,11 +262,20 @@ impl Link {
     /// [`ErrorKind::Disconnected`], [`ErrorKind::Timeout`], [`ErrorKind::Busy`]; [`ErrorKind::Internal`] for an answer that cannot be
     /// read.
     pub(super) async fn call(&self, call: Call<'_>) -> Result<Answer> {
+        self.call_as(&self.name(), call).await
+    }
+
+    /// A name for a request.
+    pub(super) fn name(&self) -> String {
+        format!("req_{:016x}", self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// As [`Link::call`], under a name of [`Link::name`].
+    pub(super) async fn call_as(&self, id: &str, call: Call<'_>) -> Result<Answer> {
         let Call { operation, request, patience, output_bytes_max } = call;
         let failed = |kind, message: &str| Error::new(kind, operation, message);
         let (caller, mut answered) = oneshot::channel();
-        let id = format!("req_{:016x}", self.next.fetch_add(1, Ordering::Relaxed));
-        let text = request.to_text(Some(&id), self.user.as_str());
+        let text = request.to_text(Some(id), self.user.as_str());
         if text.len() > FRAME_BYTES_MAX {
             let message = format!(
                 "a request to a runner has at most {FRAME_BYTES_MAX} bytes: write long input to a file"
@@ -279,9 +289,9 @@ impl Link {
                 let message = format!("{CALLS_MAX} requests wait for the runner already: try again later");
                 return Err(failed(ErrorKind::Busy, &message));
             }
-            table.insert(id.clone(), Pending { answer: Answer::new(output_bytes_max), caller });
+            table.insert(id.to_owned(), Pending { answer: Answer::new(output_bytes_max), caller });
         }
-        let mut waiting = Waiting { link: self, id: &id, was_sent: false };
+        let mut waiting = Waiting { link: self, id, was_sent: false };
         let asked = async {
             tokio::select! {
                 sent = self.send(text) => sent.map_err(|()| disconnected(operation))?,
@@ -337,7 +347,7 @@ pub(super) fn disconnected(operation: &'static str) -> Error {
 }
 
 impl Answer {
-    fn new(output_bytes_max: usize) -> Self {
+    pub(super) fn new(output_bytes_max: usize) -> Self {
         Self {
             response: Response::Ok,
             stdout: HeadTail::new(output_bytes_max),
@@ -376,7 +386,7 @@ impl Drop for Waiting<'_> {
         let is_waiting =
             self.link.pending.lock().as_mut().is_some_and(|table| table.remove(self.id).is_some());
         if is_waiting && self.was_sent && self.link.is_exact {
-            self.link.tell(&Request::Cancel(crate::wire::request::Cancel { request: self.id.to_owned() }));
+            self.link.tell(&Request::Cancel(Cancel { request: self.id.to_owned() }));
         }
     }
 }

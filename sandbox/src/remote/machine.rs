@@ -1,12 +1,21 @@
-//! [`Machine`]: a lent machine across its connections.
+//! [`Machine`]: a lent machine across its connections. [`Lent`]: one of them, and what is asked for again on the next.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::link::{Link, disconnected};
-use crate::Result;
+use super::link::{Answer, Call, Link, disconnected};
+use crate::wire::request::Cancel;
+use crate::wire::response::Outcome;
+use crate::wire::{Request, Response};
+use crate::{ErrorKind, Result};
+
+/// How long a runner that was lost may take to come back until a change is told to be doubtful.
+const RETURN: Duration = Duration::from_secs(10);
+/// How often a change is asked for again.
+const RETURNS: usize = 3;
 
 /// A machine that a user lends, of which each connection is a [`Link`]. Commands in which a caller takes part go on from one to the next.
 #[derive(Debug)]
@@ -54,5 +63,52 @@ impl Machine {
             Ok(Some(Standing::Connected(link))) if link.is_live() && link.is_same_process(former) => Ok(link),
             _ => Err(disconnected("exec")),
         }
+    }
+}
+
+/// A connection of a machine.
+#[derive(Clone, Debug)]
+pub(super) struct Lent {
+    pub(super) machine: Arc<Machine>,
+    pub(super) link: Arc<Link>,
+}
+
+impl Deref for Lent {
+    type Target = Link;
+
+    fn deref(&self) -> &Link {
+        &self.link
+    }
+}
+
+impl Lent {
+    /// Asks for a change, and waits for its answer. When the connection is lost meanwhile and the runner comes back soon, it is asked how
+    /// the change went; what never came there is asked for again.
+    ///
+    /// # Errors
+    /// As for [`Link::call`].
+    pub(super) async fn change(&self, call: Call<'_>) -> Result<Answer> {
+        let mut link = Arc::clone(&self.link);
+        for _ in 0..RETURNS {
+            let id = link.name();
+            let lost = match link.call_as(&id, call).await {
+                Err(error) if error.kind() == ErrorKind::Disconnected && link.is_live() => error,
+                answered => return answered,
+            };
+            let Ok(next) = self.machine.after(&link, RETURN).await else { return Err(lost) };
+            let request = Request::Outcome(Cancel { request: id });
+            let asked = Call { request: &request, patience: RETURN, output_bytes_max: 0, ..call };
+            match next.call(asked).await?.response {
+                Response::Outcome(Outcome { is_known: true, error }) => {
+                    let response = error.map_or(Response::Ok, Response::Error);
+                    return Ok(Answer { response, ..Answer::new(0) });
+                }
+                Response::Outcome(Outcome { is_known: false, .. }) if call.request.is_repeatable() => {
+                    link = next;
+                }
+                _ => return Err(lost),
+            }
+        }
+        Err(disconnected(call.operation))
     }
 }

@@ -21,6 +21,7 @@ use async_trait::async_trait;
 use parking_lot::RwLock;
 
 pub use self::link::{Link, Outgoing};
+use self::machine::Lent;
 pub use self::machine::Machine;
 use crate::file::check_permissions;
 use crate::{
@@ -41,13 +42,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct RemoteSandbox {
     links: RwLock<HashMap<UserId, Lent>>,
     is_closed: AtomicBool,
-}
-
-/// What serves a user.
-#[derive(Clone, Debug)]
-struct Lent {
-    machine: Arc<Machine>,
-    link: Arc<Link>,
 }
 
 impl RemoteSandbox {
@@ -79,10 +73,6 @@ impl RemoteSandbox {
     ///
     /// # Errors
     /// [`ErrorKind::Disconnected`].
-    fn link(&self, operation: &'static str, user: &UserId) -> Result<Arc<Link>> {
-        Ok(self.lent(operation, user)?.link)
-    }
-
     fn lent(&self, operation: &'static str, user: &UserId) -> Result<Lent> {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Disconnected, operation, "the sandbox is closed"));
@@ -98,15 +88,15 @@ impl Sandbox for RemoteSandbox {
     }
 
     async fn workspace(&self, user: &UserId) -> Result<SandboxPath> {
-        Ok(self.link("workspace", user)?.workspace().clone())
+        Ok(self.lent("workspace", user)?.workspace().clone())
     }
 
     async fn shell(&self, user: &UserId) -> Result<String> {
-        Ok(self.link("shell", user)?.shell().to_owned())
+        Ok(self.lent("shell", user)?.shell().to_owned())
     }
 
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
-        exec::exec(&*self.link("exec", user)?, spec).await
+        exec::exec(&self.lent("exec", user)?.link, spec).await
     }
 
     fn has_live(&self, user: &UserId) -> bool {
@@ -119,7 +109,7 @@ impl Sandbox for RemoteSandbox {
     }
 
     async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody> {
-        let link = self.link("read_file", user)?;
+        let link = self.lent("read_file", user)?;
         if link.is_exact() {
             pieces::read(link, path, &options).await
         } else {
@@ -135,7 +125,7 @@ impl Sandbox for RemoteSandbox {
         options: WriteOptions,
     ) -> Result<()> {
         options.check(path)?;
-        let link = self.link("write_file", user)?;
+        let link = self.lent("write_file", user)?;
         if link.is_exact() {
             pieces::write(link, path, body, options).await
         } else {
@@ -144,24 +134,24 @@ impl Sandbox for RemoteSandbox {
     }
 
     async fn stat(&self, user: &UserId, path: &SandboxPath) -> Result<FileInfo> {
-        files::stat(&*self.link("stat", user)?, "stat", path).await
+        files::stat(&self.lent("stat", user)?, "stat", path).await
     }
 
     async fn read_dir(&self, user: &UserId, path: &SandboxPath) -> Result<Vec<DirEntry>> {
-        files::read_dir(&*self.link("read_dir", user)?, path).await
+        files::read_dir(&self.lent("read_dir", user)?, path).await
     }
 
     async fn mkdir_all(&self, user: &UserId, path: &SandboxPath, permissions: u32) -> Result<()> {
         check_permissions(permissions, "mkdir_all", path)?;
-        files::mkdir_all(&*self.link("mkdir_all", user)?, path, permissions).await
+        files::mkdir_all(&self.lent("mkdir_all", user)?, path, permissions).await
     }
 
     async fn remove(&self, user: &UserId, path: &SandboxPath) -> Result<()> {
-        files::remove(&*self.link("remove", user)?, path).await
+        files::remove(&self.lent("remove", user)?, path).await
     }
 
     async fn remove_all(&self, user: &UserId, path: &SandboxPath) -> Result<()> {
-        files::remove_all(&*self.link("remove_all", user)?, path).await
+        files::remove_all(&self.lent("remove_all", user)?, path).await
     }
 
     async fn close_for_user(&self, user: &UserId) -> Result<()> {

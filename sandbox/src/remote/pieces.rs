@@ -9,7 +9,7 @@ use futures_util::stream::FuturesOrdered;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::files::{ask, info, nonsense};
-use super::link::Link;
+use super::machine::Lent;
 use crate::wire::request::{Handle, OpenRead, OpenWrite, WritePiece};
 use crate::wire::{Data, PIECE_BYTES, Request, Response};
 use crate::{
@@ -22,7 +22,7 @@ const PIECES_AHEAD: usize = 4;
 
 /// An open file of a runner, forgotten there when this is dropped.
 struct OpenFile {
-    link: Arc<Link>,
+    link: Lent,
     handle: u64,
     is_over: bool,
 }
@@ -36,7 +36,7 @@ impl Drop for OpenFile {
 }
 
 /// Opens a file. Its first piece comes with the answer, so that a small file costs one round trip.
-pub(super) async fn read(link: Arc<Link>, path: &SandboxPath, options: &ReadOptions) -> Result<FileBody> {
+pub(super) async fn read(link: Lent, path: &SandboxPath, options: &ReadOptions) -> Result<FileBody> {
     let request = Request::OpenRead(OpenRead {
         path: path.as_str().to_owned(),
         range: options.range.as_ref().map(|range| (range.start, range.end)),
@@ -98,7 +98,7 @@ impl Reading {
 
 /// Writes a file. One that fits a piece costs one round trip.
 pub(super) async fn write(
-    link: Arc<Link>,
+    link: Lent,
     path: &SandboxPath,
     mut body: ByteStream,
     options: WriteOptions,
@@ -121,7 +121,7 @@ pub(super) async fn write(
     let mut under_way = FuturesOrdered::new();
     loop {
         let (piece, is_last) = pieces.next(&mut body).await?;
-        let link = Arc::clone(&file.link);
+        let link = file.link.clone();
         under_way.push_back(async move {
             let request = Request::WritePiece(WritePiece { handle, data: Data(piece) });
             taken(ask(&link, "write_file", &request, path).await?.response, path)

@@ -57,6 +57,8 @@ pub enum Request {
     Ack(live::Ack),
     /// Give up a run. Has no id and no answer.
     Kill(live::Kill),
+    /// Tell how a change went whose answer was lost with its connection.
+    Outcome(Cancel),
 }
 
 /// A path and nothing else.
@@ -136,7 +138,7 @@ pub struct Handle {
     pub handle: u64,
 }
 
-/// A request that is given up.
+/// A request that is given up, or asked about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancel {
     /// Its id.
@@ -179,7 +181,28 @@ impl Request {
             Self::Resize(_) => "resize",
             Self::Ack(_) => "ack",
             Self::Kill(_) => "kill",
+            Self::Outcome(_) => "outcome",
         }
+    }
+
+    /// Whether it changes files, with one answer that tells how that went.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        match self {
+            Self::WriteFile(_)
+            | Self::MkdirAll(_)
+            | Self::Remove(_)
+            | Self::RemoveAll(_)
+            | Self::FinishWrite(_) => true,
+            Self::OpenWrite(asked) => asked.last,
+            _ => false,
+        }
+    }
+
+    /// Whether it means the same on another connection: files that are open do not last.
+    #[must_use]
+    pub fn is_repeatable(&self) -> bool {
+        self.is_change() && !matches!(self, Self::FinishWrite(_))
     }
 
     /// Reads a request.
@@ -210,6 +233,7 @@ impl Request {
             "resize" => frame.body().map(Self::Resize),
             "ack" => frame.body().map(Self::Ack),
             "kill" => frame.body().map(Self::Kill),
+            "outcome" => frame.body().map(Self::Outcome),
             _ => return Err(Unread::Unknown),
         };
         read.map_err(|error| Unread::Invalid(format!("invalid {} request: {error}", frame.kind)))
@@ -234,7 +258,7 @@ impl Request {
             }
             Self::OpenWrite(body) => write(id, kind, user, Some(body)),
             Self::WritePiece(body) => write(id, kind, user, Some(body)),
-            Self::Cancel(body) => write(id, kind, user, Some(body)),
+            Self::Cancel(body) | Self::Outcome(body) => write(id, kind, user, Some(body)),
             Self::Begin(body) => write(id, kind, user, Some(body)),
             Self::Attach(body) => write(id, kind, user, Some(body)),
             Self::Input(body) => write(id, kind, user, Some(body)),

@@ -25,6 +25,8 @@ pub enum Response {
     Opened(Opened),
     /// It failed.
     Error(Failed),
+    /// How a change went.
+    Outcome(Outcome),
     /// Some output of a command, ahead of its result. *Exact.*
     ExecOutput(ExecOutput),
     /// Some entries, ahead of the last. *Exact.*
@@ -64,6 +66,17 @@ pub struct ExecOutput {
     pub stream: Stream,
     /// The next bytes of it that were kept.
     pub data: Data,
+}
+
+/// How a change went that was asked for on an earlier connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Whether the request has come; else nothing was done.
+    #[serde(rename = "known")]
+    pub is_known: bool,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failed>,
 }
 
 /// Bytes of a file.
@@ -188,6 +201,7 @@ impl Response {
             Self::DirEntries(_) => "dir_entries",
             Self::Opened(_) => "opened",
             Self::Error(_) => "error",
+            Self::Outcome(_) => "outcome",
             Self::ExecOutput(_) => "exec_output",
             Self::DirPart(_) => "dir_part",
         }
@@ -210,6 +224,7 @@ impl Response {
             "dir_entries" => frame.body().map(Self::DirEntries),
             "opened" => frame.body().map(Self::Opened),
             "error" => frame.body().map(Self::Error),
+            "outcome" => frame.body().map(Self::Outcome),
             "exec_output" => frame.body().map(Self::ExecOutput),
             "dir_part" => frame.body().map(Self::DirPart),
             _ => return None,
@@ -228,6 +243,7 @@ impl Response {
             Self::DirEntries(body) | Self::DirPart(body) => write(id, kind, None, Some(body)),
             Self::Opened(body) => write(id, kind, None, Some(body)),
             Self::Error(body) => write(id, kind, None, Some(body)),
+            Self::Outcome(body) => write(id, kind, None, Some(body)),
             Self::ExecOutput(body) => write(id, kind, None, Some(body)),
         }
     }
