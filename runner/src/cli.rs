@@ -156,7 +156,7 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
     }
     let proxies = Proxies::from(|name| std::env::var(name).ok());
     let way = Way::new(cli.server.clone(), proxies, cli.ca_file.as_deref(), &token);
-    let way = way.map_err(|error| told(&error))?;
+    let way = Arc::new(way.map_err(|error| told(&error))?);
 
     let (sandbox, confinement) = sandbox(&cli)?;
     let workspace = sandbox.workspace(&user).await.map_err(|error| told(&error))?;
@@ -178,7 +178,7 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
         workspace: workspace.to_string(),
         shell: cli.shell,
         name: cli.name,
-        features: vec![Feature::Exact],
+        features: vec![Feature::Exact, Feature::Transfers],
         isolation: confinement.word.clone(),
     };
     let sandbox: Arc<dyn Sandbox> = Arc::new(sandbox);

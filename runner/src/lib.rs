@@ -5,6 +5,7 @@
 //!
 //! * [`Session`]: the requests of one connection and their answers; no network.
 //! * [`connect`]: the way to the service. [`link`]: connections one after the other. [`backoff`]: the pauses between them.
+//! * [`transfer`]: large files over HTTP.
 //! * [`confine`]: what holds commands.
 //! * [`cli`]: the program.
 
@@ -14,6 +15,7 @@ mod confine;
 mod connect;
 mod link;
 mod session;
+mod transfer;
 
 pub use cli::main;
 pub use confine::{SUBCOMMAND, launcher_main};

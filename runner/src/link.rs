@@ -19,6 +19,7 @@ use tracing::{info, warn};
 use crate::Session;
 use crate::backoff::Backoff;
 use crate::connect::{ConnectError, Socket, Way};
+use crate::transfer::Courier;
 
 /// How long the answer to the registration may take.
 const CONSENT: Duration = Duration::from_secs(10);
@@ -35,7 +36,7 @@ const FINAL: [&str; 2] = ["AUTH_FAILED", "FORBIDDEN"];
 #[derive(Debug)]
 pub(crate) struct Runner {
     /// The way to the service.
-    pub(crate) way: Way,
+    pub(crate) way: Arc<Way>,
     /// The first frame.
     pub(crate) register: Register,
     /// What does the work.
@@ -126,12 +127,13 @@ impl Runner {
         *connected = Some(Instant::now());
         info!(exact = features.contains(&Feature::Exact), "connected");
         let (outgoing, answers) = mpsc::channel(WAITING);
-        let session = Session::new(
+        let session = Session::with_courier(
             Arc::clone(&self.sandbox),
             self.user.clone(),
             self.workspace.clone(),
             &features,
             outgoing,
+            Some(Courier::new(Arc::clone(&self.way))),
         );
         if let Some(first) = &first {
             session.receive(first).await;

@@ -55,7 +55,7 @@ pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError}
 pub use place::Place;
 pub use policy::{AgentId, UserId};
 pub use process::{HeadTail, not_launched};
-pub use remote::{Link, Outgoing, RemoteSandbox};
+pub use remote::{Direction, Link, Outgoing, RemoteSandbox, TransferError, TransferUnderWay, Transfers};
 pub use router::{Backends, Choice, IsWeb, Runners, SandboxRouter};
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
 pub use service::{ServiceOptions, ServiceSandbox};

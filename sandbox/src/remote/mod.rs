@@ -3,11 +3,14 @@
 //! * [`link`]: one connection; requests and answers on it. It does no I/O: a WebSocket's frames are handed to it.
 //! * [`files`], [`pieces`], [`exec`]: the methods, as requests. Runners with [`Feature::Exact`](crate::wire::Feature::Exact) are asked
 //!   in pieces, founding ones in single frames.
+//! * [`transfer`]: the transfers under way, as the HTTP connections of runners see them. [`moving`]: the same as the methods see them.
 
 mod exec;
 mod files;
 mod link;
+mod moving;
 mod pieces;
+mod transfer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +21,7 @@ use async_trait::async_trait;
 use parking_lot::RwLock;
 
 pub use self::link::{Link, Outgoing};
+pub use self::transfer::{Direction, TransferError, TransferUnderWay, Transfers};
 use crate::file::check_permissions;
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result,

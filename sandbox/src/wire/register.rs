@@ -17,6 +17,8 @@ pub const DISCONNECT: &str = "disconnect";
 pub enum Feature {
     /// Files and output byte for byte, in pieces, with kinds, times and signals; calls that are given up end.
     Exact,
+    /// The rest of a large file over HTTP, by [`Transfer`](super::Transfer); only together with [`Feature::Exact`].
+    Transfers,
     /// A feature of a later version.
     #[serde(other)]
     Unknown,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data::Data;
 use super::frame::{Frame, write};
+use super::transfer::Transfer;
 
 /// What is asked. The first eight are the founding ones, the others need [`Feature::Exact`](super::Feature::Exact).
 ///
@@ -36,6 +37,10 @@ pub enum Request {
     WritePiece(WritePiece),
     /// Put the written file in its place.
     FinishWrite(Handle),
+    /// Send the rest of a file that is open for reading over HTTP. Needs [`Feature::Transfers`](super::Feature::Transfers).
+    SendFile(Transfer),
+    /// Fetch the rest of a file that is open for writing over HTTP. Needs [`Feature::Transfers`](super::Feature::Transfers).
+    FetchFile(Transfer),
     /// Forget an open file; what was written of it is dropped. Has no id and no answer.
     Close(Handle),
     /// Give up a request: a command is killed. Has no id and no answer.
@@ -186,6 +191,8 @@ impl Request {
             Self::OpenWrite(_) => "open_write",
             Self::WritePiece(_) => "write_piece",
             Self::FinishWrite(_) => "finish_write",
+            Self::SendFile(_) => "send_file",
+            Self::FetchFile(_) => "fetch_file",
             Self::Close(_) => "close",
             Self::Cancel(_) => "cancel",
         }
@@ -210,6 +217,8 @@ impl Request {
             "open_write" => frame.body().map(Self::OpenWrite),
             "write_piece" => frame.body().map(Self::WritePiece),
             "finish_write" => frame.body().map(Self::FinishWrite),
+            "send_file" => frame.body().map(Self::SendFile),
+            "fetch_file" => frame.body().map(Self::FetchFile),
             "close" => frame.body().map(Self::Close),
             "cancel" => frame.body().map(Self::Cancel),
             _ => return Err(Unread::Unknown),
@@ -236,6 +245,7 @@ impl Request {
             }
             Self::OpenWrite(body) => write(id, kind, user, Some(body)),
             Self::WritePiece(body) => write(id, kind, user, Some(body)),
+            Self::SendFile(body) | Self::FetchFile(body) => write(id, kind, user, Some(body)),
             Self::Cancel(body) => write(id, kind, user, Some(body)),
         }
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::code;
 use super::data::Data;
 use super::frame::{Frame, write};
+use super::transfer::Moved;
 use crate::{Error, ErrorKind, FileKind};
 
 /// An answer, or a part that comes ahead of one.
@@ -22,6 +23,8 @@ pub enum Response {
     DirEntries(DirEntries),
     /// A file is open.
     Opened(Opened),
+    /// A transfer is over. *Transfers.*
+    Moved(Moved),
     /// It failed.
     Error(Failed),
     /// Some output of a command, ahead of its result. *Exact.*
@@ -196,6 +199,7 @@ impl Response {
             Self::FileInfo(_) => "file_info",
             Self::DirEntries(_) => "dir_entries",
             Self::Opened(_) => "opened",
+            Self::Moved(_) => "moved",
             Self::Error(_) => "error",
             Self::ExecOutput(_) => "exec_output",
             Self::DirPart(_) => "dir_part",
@@ -218,6 +222,7 @@ impl Response {
             "file_info" => frame.body().map(Self::FileInfo),
             "dir_entries" => frame.body().map(Self::DirEntries),
             "opened" => frame.body().map(Self::Opened),
+            "moved" => frame.body().map(Self::Moved),
             "error" => frame.body().map(Self::Error),
             "exec_output" => frame.body().map(Self::ExecOutput),
             "dir_part" => frame.body().map(Self::DirPart),
@@ -236,6 +241,7 @@ impl Response {
             Self::FileInfo(body) => write(id, kind, None, Some(body)),
             Self::DirEntries(body) | Self::DirPart(body) => write(id, kind, None, Some(body)),
             Self::Opened(body) => write(id, kind, None, Some(body)),
+            Self::Moved(body) => write(id, kind, None, Some(body)),
             Self::Error(body) => write(id, kind, None, Some(body)),
             Self::ExecOutput(body) => write(id, kind, None, Some(body)),
         }
