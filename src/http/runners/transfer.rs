@@ -67,7 +67,8 @@ impl std::convert::From<TransferError> for Problem {
     fn from(error: TransferError) -> Self {
         let code = match error {
             TransferError::Offset(_) | TransferError::Overtaken => Code::Conflict,
-            TransferError::Lost | TransferError::TooOften | TransferError::Over => Code::Gone,
+            // None of them ever goes on.
+            TransferError::Lost | TransferError::TooOften | TransferError::Over => Code::NotFound,
             TransferError::TooMany => Code::TooLarge,
             TransferError::TooFew => Code::Invalid,
             TransferError::Broken => return body::broken(),

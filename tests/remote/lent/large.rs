@@ -103,7 +103,7 @@ pub(super) fn a_caller_who_leaves_ends_the_transfer(server: &Server) {
             server.client.address
         );
         caller.write_all(head.as_bytes()).unwrap();
-        caller.read_exact(&mut [0; 5_000_000]).unwrap();
+        caller.read_exact(&mut vec![0; 5_000_000]).unwrap();
         drop(caller);
         let mut caller = TcpStream::connect(server.client.address).unwrap();
         let head = format!(
