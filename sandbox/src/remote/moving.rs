@@ -217,3 +217,106 @@ async fn put(feed: &mpsc::Sender<Fed>, fed: Fed, path: &SandboxPath) -> Result<(
     // The table keeps the other end as long as the ticket is there.
     put.map_err(|_| silent("write_file").at(path))?.map_err(|_| nonsense("write_file", path))
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::TryStreamExt;
+
+    use super::*;
+    use crate::remote::transfer::{Direction, Transfers};
+    use crate::wire::{Feature, Frame, Register};
+    use crate::{ReadOptions, RemoteSandbox, Sandbox, UserId, WriteOptions};
+
+    const SIZE: usize = 5 << 20;
+
+    /// A backend whose runner opens files, and does `carry` when it is asked to move one.
+    fn backend(
+        carry: impl Fn(Arc<Transfers>, Transfer) + Send + 'static,
+    ) -> (RemoteSandbox, UserId, Arc<Transfers>) {
+        let (user, transfers) = (UserId::parse("alice").unwrap(), Arc::<Transfers>::default());
+        let register = Register { workspace: "/w".to_owned(), ..Register::default() };
+        let features = [Feature::Exact, Feature::Transfers];
+        let (link, mut asked) =
+            Link::with_transfers(user.clone(), &register, &features, Some(Arc::clone(&transfers))).unwrap();
+        let sandbox = RemoteSandbox::new();
+        sandbox.attach(Arc::clone(&link));
+        let of_runner = Arc::clone(&transfers);
+        tokio::spawn(async move {
+            while let Some(frame) = asked.recv().await {
+                let frame = Frame::parse(&frame.text).unwrap();
+                let id = frame.id.as_deref().unwrap_or_default();
+                match Request::read(&frame).unwrap() {
+                    Request::OpenRead(_) => link.receive(&format!(
+                        r#"{{"id":"{id}","type":"opened","body":{{"handle":1,"range":[0,{SIZE}],"data":"eA==","info":{{"name":"f","size":{SIZE},"mode":420}}}}}}"#
+                    )),
+                    Request::OpenWrite(_) => {
+                        link.receive(&format!(r#"{{"id":"{id}","type":"opened","body":{{"handle":2}}}}"#));
+                    }
+                    Request::WritePiece(_) => link.receive(&format!(r#"{{"id":"{id}","type":"ok"}}"#)),
+                    Request::SendFile(transfer) | Request::FetchFile(transfer) => {
+                        carry(Arc::clone(&of_runner), transfer);
+                    }
+                    _ => {}
+                }
+            }
+        });
+        (sandbox, user, transfers)
+    }
+
+    async fn read(sandbox: &RemoteSandbox, user: &UserId) -> Result<Bytes> {
+        let path = SandboxPath::parse("/w/f").unwrap();
+        sandbox.read_file(user, &path, ReadOptions::default()).await?.bytes().await
+    }
+
+    async fn write(sandbox: &RemoteSandbox, user: &UserId) -> Result<()> {
+        let path = SandboxPath::parse("/w/f").unwrap();
+        let parts = stream::repeat_with(|| Ok(Bytes::from(vec![0; 1 << 20]))).take(40).boxed();
+        sandbox.write_file(user, &path, parts, WriteOptions::default()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runner_that_does_not_connect_is_given_up() {
+        let (sandbox, user, transfers) = backend(|_, _| {});
+        let begun = tokio::time::Instant::now();
+        assert_eq!(read(&sandbox, &user).await.unwrap_err().kind(), ErrorKind::Timeout);
+        assert_eq!(write(&sandbox, &user).await.unwrap_err().kind(), ErrorKind::Timeout);
+        assert!(begun.elapsed() < 3 * SILENCE, "{:?}", begun.elapsed());
+        assert_eq!(transfers.under_way(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_transfer_in_which_nothing_moves_is_given_up_and_a_slow_one_is_not() {
+        let (sandbox, user, transfers) = backend(|transfers, asked| {
+            tokio::spawn(async move {
+                if let Some(transfer) = transfers.find(&asked.id, &asked.token, Direction::Send) {
+                    let slow = stream::iter(0..5).then(|_| async {
+                        tokio::time::sleep(SILENCE - Duration::from_secs(1)).await;
+                        Ok::<_, ()>(Bytes::from_static(b"x"))
+                    });
+                    let _ = transfer.take(0, slow.chain(stream::pending())).await;
+                } else if let Some(transfer) = transfers.find(&asked.id, &asked.token, Direction::Fetch) {
+                    let mut given = transfer.give(0).await.unwrap();
+                    for _ in 0..5 {
+                        tokio::time::sleep(SILENCE - Duration::from_secs(1)).await;
+                        given.try_next().await.unwrap();
+                    }
+                    std::future::pending::<()>().await;
+                }
+            });
+        });
+        for is_read in [true, false] {
+            let begun = tokio::time::Instant::now();
+            let failed = match is_read {
+                true => read(&sandbox, &user).await.map(drop),
+                false => write(&sandbox, &user).await,
+            };
+            assert_eq!(failed.unwrap_err().kind(), ErrorKind::Timeout);
+            let took = begun.elapsed();
+            assert!(
+                took > 5 * (SILENCE - Duration::from_secs(1)) && took < 8 * SILENCE,
+                "{is_read} {took:?}"
+            );
+        }
+        assert_eq!(transfers.under_way(), 0);
+    }
+}

@@ -148,6 +148,12 @@ impl Transfers {
         (found.token == blake3::hash(token.as_bytes()) && is_that_way).then_some(found)
     }
 
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way.lock().len()
+    }
+
     /// Begins a transfer of `bytes` from the runner of `user`, which come out of the receiver; `None` when there are too many.
     pub(super) fn send(
         self: &Arc<Self>,
