@@ -5,10 +5,12 @@
 //!   in pieces, founding ones in single frames.
 //! * [`transfer`]: the transfers under way, as the HTTP connections of runners see them. [`moving`]: the same as the methods see them.
 
+mod cutting;
 mod exec;
 mod files;
 mod link;
 mod moving;
+mod open_file;
 mod pieces;
 mod transfer;
 

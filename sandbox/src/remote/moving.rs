@@ -12,9 +12,10 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::mpsc;
 
+use super::cutting::Pieces;
 use super::files::{failure, nonsense};
 use super::link::{Call, Link};
-use super::pieces::{OpenFile, Pieces};
+use super::open_file::OpenFile;
 use super::transfer::{Fed, Ticket};
 use crate::wire::transfer::TRANSFER_SECONDS_MAX;
 use crate::wire::{Moved, Request, Response, Transfer};

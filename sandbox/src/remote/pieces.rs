@@ -3,50 +3,24 @@
 //! What is still to come of a large file goes over HTTP where the runner has [`Feature::Transfers`](crate::wire::Feature::Transfers). A few pieces are under way at once, so that a distant runner is not waited for once a piece; no more than those are in memory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::stream::{BoxStream, FuturesOrdered};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use super::cutting::Pieces;
 use super::files::{ask, info, nonsense};
 use super::link::Link;
 use super::moving;
+use super::open_file::OpenFile;
 use crate::wire::request::{Handle, OpenRead, OpenWrite, WritePiece};
-use crate::wire::{Data, PIECE_BYTES, Request, Response, TRANSFER_BYTES_MIN};
+use crate::wire::{Data, Request, Response, TRANSFER_BYTES_MIN};
 use crate::{
-    ByteStream, Error, ErrorKind, FILE_BYTES_MAX, FileBody, ReadOptions, Result, SandboxPath, WriteMode,
-    WriteOptions,
+    ByteStream, Error, ErrorKind, FileBody, ReadOptions, Result, SandboxPath, WriteMode, WriteOptions,
 };
 
 /// Pieces of one file that are under way at once.
 const PIECES_AHEAD: usize = 4;
-
-/// An open file of a runner, forgotten there when this is dropped.
-pub(super) struct OpenFile {
-    pub(super) link: Arc<Link>,
-    pub(super) handle: u64,
-    is_over: AtomicBool,
-}
-
-impl OpenFile {
-    fn new(link: Arc<Link>, handle: u64, is_over: bool) -> Self {
-        Self { link, handle, is_over: AtomicBool::new(is_over) }
-    }
-
-    /// Notes that the runner has closed it.
-    pub(super) fn is_over(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        if !self.is_over.load(Ordering::Relaxed) {
-            self.link.tell(&Request::Close(Handle { handle: self.handle }));
-        }
-    }
-}
 
 /// Opens a file. Its first piece comes with the answer, so that a small file costs one round trip.
 pub(super) async fn read(link: Arc<Link>, path: &SandboxPath, options: &ReadOptions) -> Result<FileBody> {
@@ -130,7 +104,7 @@ pub(super) async fn write(
     mut body: ByteStream,
     options: WriteOptions,
 ) -> Result<()> {
-    let mut pieces = Pieces { waiting: BytesMut::new(), total: 0, path };
+    let mut pieces = Pieces::new(path);
     let (first, is_last) = pieces.next(&mut body).await?;
     let open = Request::OpenWrite(OpenWrite {
         path: path.as_str().to_owned(),
@@ -148,7 +122,7 @@ pub(super) async fn write(
     let mut under_way = FuturesOrdered::new();
     let mut is_tried = false;
     loop {
-        if !is_tried && pieces.total > TRANSFER_BYTES_MIN {
+        if !is_tried && pieces.total() > TRANSFER_BYTES_MIN {
             is_tried = true;
             while under_way.next().await.transpose()?.is_some() {}
             if moving::write(&file, path, &mut pieces, &mut body).await? {
@@ -180,40 +154,4 @@ pub(super) async fn write(
 
 fn taken(response: Response, path: &SandboxPath) -> Result<()> {
     if response == Response::Ok { Ok(()) } else { Err(nonsense("write_file", path)) }
-}
-
-/// Cuts a caller's stream into pieces.
-pub(super) struct Pieces<'a> {
-    waiting: BytesMut,
-    total: u64,
-    path: &'a SandboxPath,
-}
-
-impl Pieces<'_> {
-    /// The next piece, of [`PIECE_BYTES`] unless it is the last, and whether it is.
-    async fn next(&mut self, body: &mut ByteStream) -> Result<(Bytes, bool)> {
-        // One byte more than a piece tells that another follows.
-        while self.waiting.len() <= PIECE_BYTES {
-            let Some(came) = self.came(body).await? else { return Ok((self.waiting.split().freeze(), true)) };
-            self.waiting.extend_from_slice(&came);
-        }
-        Ok((self.waiting.split_to(PIECE_BYTES).freeze(), false))
-    }
-
-    /// What comes next, of any length.
-    pub(super) async fn any(&mut self, body: &mut ByteStream) -> Result<Option<Bytes>> {
-        match self.waiting.is_empty() {
-            true => self.came(body).await,
-            false => Ok(Some(self.waiting.split().freeze())),
-        }
-    }
-
-    async fn came(&mut self, body: &mut ByteStream) -> Result<Option<Bytes>> {
-        let Some(came) = body.try_next().await? else { return Ok(None) };
-        self.total += came.len() as u64;
-        if self.total > FILE_BYTES_MAX {
-            return Err(Error::about(ErrorKind::TooLarge, "write_file", self.path));
-        }
-        Ok(Some(came))
-    }
 }
