@@ -157,7 +157,7 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
     }
     let proxies = Proxies::from(|name| std::env::var(name).ok());
     let way = Way::new(cli.server.clone(), proxies, cli.ca_file.as_deref(), &token);
-    let way = way.map_err(|error| told(&error))?;
+    let way = Arc::new(way.map_err(|error| told(&error))?);
 
     let (sandbox, confinement) = sandbox(&cli)?;
     let workspace = sandbox.workspace(&user).await.map_err(|error| told(&error))?;
@@ -179,7 +179,7 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
         workspace: workspace.to_string(),
         shell: cli.shell,
         name: cli.name,
-        features: vec![Feature::Exact, Feature::Live],
+        features: vec![Feature::Exact, Feature::Live, Feature::Transfers],
         instance: format!("{:016x}", getrandom::u64().map_err(|error| told(&error))?),
         isolation: confinement.word.clone(),
     };

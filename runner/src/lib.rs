@@ -7,6 +7,7 @@
 //! * [`Runs`]: commands in which the service takes part, across connections.
 //! * [`outcomes`]: how changes went whose answers may have been lost.
 //! * [`connect`]: the way to the service. [`link`]: connections one after the other. [`backoff`]: the pauses between them.
+//! * [`transfer`]: large files over HTTP.
 //! * [`confine`]: what holds commands.
 //! * [`cli`]: the program.
 
@@ -18,6 +19,7 @@ mod link;
 mod outcomes;
 mod runs;
 mod session;
+mod transfer;
 
 pub use cli::main;
 pub use confine::{SUBCOMMAND, launcher_main};

@@ -1,5 +1,6 @@
 //! [`Runner`]: connections to the service, one after the other, for as long as the process lives.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
@@ -17,6 +18,7 @@ use tracing::{info, warn};
 
 use crate::backoff::Backoff;
 use crate::connect::{ConnectError, Socket, Way};
+use crate::transfer::Courier;
 use crate::{Runs, Session};
 
 /// How long the answer to the registration may take.
@@ -34,7 +36,7 @@ const FINAL: [&str; 2] = ["AUTH_FAILED", "FORBIDDEN"];
 #[derive(Debug)]
 pub(crate) struct Runner {
     /// The way to the service.
-    pub(crate) way: Way,
+    pub(crate) way: Arc<Way>,
     /// The first frame.
     pub(crate) register: Register,
     /// What does the work, for the user whose machine it is.
@@ -123,7 +125,13 @@ impl Runner {
         *connected = Some(Instant::now());
         info!(exact = features.contains(&Feature::Exact), "connected");
         let (outgoing, answers) = mpsc::channel(WAITING);
-        let session = Session::new(self.runs.clone(), self.workspace.clone(), &features, outgoing);
+        let session = Session::with_courier(
+            self.runs.clone(),
+            self.workspace.clone(),
+            &features,
+            outgoing,
+            Some(Courier::new(Arc::clone(&self.way))),
+        );
         if let Some(first) = &first {
             session.receive(first).await;
         }

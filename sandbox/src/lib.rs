@@ -58,7 +58,9 @@ pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError}
 pub use place::Place;
 pub use policy::{AgentId, UserId};
 pub use process::{HeadTail, not_launched};
-pub use remote::{Link, Machine, Outgoing, RemoteSandbox};
+pub use remote::{
+    Direction, Link, Machine, Outgoing, RemoteSandbox, TransferError, TransferUnderWay, Transfers,
+};
 pub use router::{Backends, Choice, IsWeb, Runners, SandboxRouter};
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
 pub use service::{ServiceOptions, ServiceSandbox};

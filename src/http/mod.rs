@@ -96,6 +96,8 @@ pub fn router(app: App) -> Router {
         .route("/v1/runners/{u}/{runner}", delete(runners::manage::revoke))
         .route("/v1/runners/{u}/{runner}/choose", post(runners::manage::choose))
         .route("/v1/runners/{u}/{runner}/cut", post(runners::manage::cut))
+        .route("/v1/transfers/{transfer}", get(runners::transfer::fetch).put(runners::transfer::send))
+        .route("/v1/transfers/{transfer}/received", get(runners::transfer::received))
         .route("/v1/skills/{u}/{a}/upload", post(skills::upload::upload))
         .route("/v1/skills/{u}/{a}/list", get(skills::list::list))
         .route("/v1/skills/{u}/{a}/catalog", get(skills::catalog::catalog))

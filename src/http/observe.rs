@@ -113,7 +113,12 @@ fn is_change(method: &str, route: &str) -> bool {
     // A terminal is a `GET` only because a WebSocket begins with one, a search a `POST` only because it has a body. What is
     // passed on to a server in a sandbox changes nothing that is the service's.
     let is_passed_on = route.contains("/ports/{");
-    let reads = matches!(method, "GET" | "HEAD" | "OPTIONS") || route.ends_with("/grep") || is_passed_on;
+    // A part of the agent's request, which is the change: the runner's connection carries its bytes.
+    let is_transfer = route.starts_with("/v1/transfers/");
+    let reads = matches!(method, "GET" | "HEAD" | "OPTIONS")
+        || route.ends_with("/grep")
+        || is_passed_on
+        || is_transfer;
     !reads || route.ends_with("/terminal")
 }
 
@@ -212,6 +217,7 @@ mod tests {
             ("POST", "/v1/sandbox/{u}/{a}/ports", true),
             ("POST", "/v1/sandbox/{u}/{a}/ports/{port}/{*path}", false),
             ("DELETE", "/v1/ports/{token}/{*path}", false),
+            ("PUT", "/v1/transfers/{transfer}", false),
             ("PUT", "/v1/sandbox/{u}/{a}/raw/{*path}", true),
             ("DELETE", "/v1/skills/{u}/{a}/{s}", true),
             ("other", "/v1/skills/{u}/{a}/{s}", true),

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use policy::UserId;
 use sandbox::wire::{Feature, Register, Registered};
-use sandbox::{Link, Machine, Outgoing, RemoteSandbox, Sandbox};
+use sandbox::{Link, Machine, Outgoing, RemoteSandbox, Sandbox, Transfers};
 use serde::{Deserialize, Serialize};
 use storage::Store;
 use tokio::sync::mpsc;
@@ -40,6 +40,8 @@ pub struct Runners {
     away: Arc<dyn Sandbox>,
     users: Mutex<HashMap<UserId, OfUser>>,
     registering: Mutex<HashMap<Option<UserId>, usize>>,
+    /// Large files on their way over HTTP.
+    pub transfers: Arc<Transfers>,
 }
 
 /// What is kept of a user's machines for the next start.
@@ -161,6 +163,7 @@ impl Runners {
             away: Arc::new(RemoteSandbox::new()),
             users: Mutex::default(),
             registering: Mutex::default(),
+            transfers: Arc::default(),
         };
         for (user, text) in store.runner_lists()? {
             match serde_json::from_str::<Kept>(&text) {
@@ -236,6 +239,17 @@ impl Runners {
     }
 }
 
+/// The features of a runner that this service has as well.
+fn agreed(features: &[Feature]) -> Vec<Feature> {
+    let has = |feature| features.contains(&feature);
+    let mut agreed = Vec::new();
+    if has(Feature::Exact) {
+        agreed.push(Feature::Exact);
+        agreed.extend([Feature::Live, Feature::Transfers].into_iter().filter(|feature| has(*feature)));
+    }
+    agreed
+}
+
 impl Service {
     /// Takes a machine of `user` that registers with the token called `token`, if it needs one. One of the same name gives way to it, with all
     /// requests that wait there.
@@ -256,9 +270,10 @@ impl Service {
             let message = format!("`name` has at most {NAME_BYTES} bytes of letters, digits and `-_.`");
             return Err(Unregistered::Invalid(message));
         }
-        let features: Vec<Feature> =
-            register.features.iter().copied().filter(|feature| *feature != Feature::Unknown).collect();
-        let (link, outgoing) = Link::new(user.clone(), register, &features).map_err(Unregistered::Invalid)?;
+        let features = agreed(&register.features);
+        let transfers = Some(Arc::clone(&self.runners.transfers));
+        let (link, outgoing) = Link::with_transfers(user.clone(), register, &features, transfers)
+            .map_err(Unregistered::Invalid)?;
         let isolation = register.isolation.chars().filter(|one| !one.is_control()).take(NAME_BYTES).collect();
         let cut = CancellationToken::new();
         let runners = &self.runners;

@@ -1,6 +1,7 @@
 //! Machines that users lend: our own runner, a process of its own, connected to the service over a WebSocket.
 
 mod cuts;
+mod large;
 mod live;
 mod proxy;
 
@@ -75,11 +76,17 @@ fn await_connected(client: &Client, user: &str) {
 
 /// Laws of machines that are lent alone.
 pub(crate) fn trials(server: &Arc<Server>) -> Vec<Trial> {
-    let laws: [(&str, Law); 10] = [
+    let laws: [(&str, Law); 13] = [
         (
             "nothing_acknowledged_is_lost_and_nothing_is_done_twice",
             cuts::nothing_acknowledged_is_lost_and_nothing_is_done_twice,
         ),
+        ("a_large_file_goes_over_http_both_ways", large::a_large_file_goes_over_http_both_ways),
+        (
+            "a_transfer_that_is_cut_goes_on_where_it_stopped",
+            large::a_transfer_that_is_cut_goes_on_where_it_stopped,
+        ),
+        ("a_caller_who_leaves_ends_the_transfer", large::a_caller_who_leaves_ends_the_transfer),
         ("slow_and_split_frames_carry_the_same", cuts::slow_and_split_frames_carry_the_same),
         ("the_tools_answer_as_on_every_backend", the_tools_answer_as_on_every_backend),
         (

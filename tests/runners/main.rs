@@ -17,3 +17,4 @@ mod founding;
 #[path = "../rest/support/mod.rs"]
 mod support;
 mod tls;
+mod transfers;

@@ -74,8 +74,15 @@ impl Address {
             || self.host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
     }
 
+    /// The path of `below` on the same service: a proxy may have it below another path.
+    pub(crate) fn path_of(&self, below: &str) -> String {
+        let path = self.url.parse::<Uri>().map(|uri| uri.path().to_owned()).unwrap_or_default();
+        let above = path.trim_end_matches('/').rsplit_once('/').map_or("", |(above, _user)| above);
+        format!("{}{below}", above.strip_suffix("/ws").unwrap_or_default())
+    }
+
     /// Host and port as they stand in a request.
-    pub(super) fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
         } else {
@@ -96,6 +103,15 @@ mod tests {
         let address: Address = "ws://[::1]:8003/ws/u/?name=x".parse().unwrap();
         assert_eq!((&*address.host, address.port, &*address.authority()), ("::1", 8003, "[::1]:8003"));
         assert_eq!((address.user.as_deref(), address.is_local()), (Some("u"), true));
+        for (url, path) in [
+            ("wss://h/ws/u", "/v1/x"),
+            ("wss://h/ws/u/?q=/a/ws/b", "/v1/x"),
+            ("wss://h/box/ws/u", "/box/v1/x"),
+            ("wss://h", "/v1/x"),
+            ("wss://h/elsewhere/u", "/v1/x"),
+        ] {
+            assert_eq!(url.parse::<Address>().unwrap().path_of("/v1/x"), path, "{url}");
+        }
         for text in [
             "",
             "box",

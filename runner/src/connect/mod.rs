@@ -29,8 +29,13 @@ pub(crate) use self::tls::TrustError;
 /// How long connecting may take: name, proxy, TLS and HTTP together.
 const CONNECTING: Duration = Duration::from_secs(30);
 
+/// The same of a connection for a file, which is tried again soon.
+const CONNECTING_FOR_FILE: Duration = Duration::from_secs(10);
+/// How long a service may take nothing of a file.
+const WRITE_FILE: Duration = Duration::from_secs(60);
+
 /// The header that every answer of the service has.
-const REQUEST_ID: &str = "x-request-id";
+pub(crate) const REQUEST_ID: &str = "x-request-id";
 
 /// An open connection.
 pub(crate) type Socket = tokio_tungstenite::WebSocketStream<Box<dyn Stream>>;
@@ -101,7 +106,22 @@ impl Way {
         tokio::time::timeout(CONNECTING, self.connect_in_time()).await.map_err(|_| ConnectError::Late)?
     }
 
-    async fn connect_in_time(&self) -> Result<Socket, ConnectError> {
+    /// A connection for the bytes of a file: its other end may take none for a minute, because the agent may.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub(crate) async fn connect_for_file(&self) -> Result<Box<dyn Stream>, ConnectError> {
+        let reached = tokio::time::timeout(CONNECTING_FOR_FILE, self.reach(WRITE_FILE));
+        reached.await.map_err(|_| ConnectError::Late)?
+    }
+
+    /// The service.
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Connects, through the proxy and with TLS as they are asked for.
+    async fn reach(&self, write: Duration) -> Result<Box<dyn Stream>, ConnectError> {
         let address = &self.address;
         let stream = match self.proxies.before(address)? {
             None => TcpStream::connect((address.host.as_str(), address.port)).await?,
@@ -109,13 +129,20 @@ impl Way {
         };
         stream.set_nodelay(true)?;
         let stream: Box<dyn Stream> = match &self.trust.config {
-            None => Box::new(Patient::new(stream)),
+            None => Box::new(Patient::new(stream, write)),
             Some(config) => {
                 let name = address.server_name()?;
-                let connecting = TlsConnector::from(config.clone()).connect(name, Patient::new(stream));
+                let connecting =
+                    TlsConnector::from(config.clone()).connect(name, Patient::new(stream, write));
                 Box::new(connecting.await.map_err(untrusted)?)
             }
         };
+        Ok(stream)
+    }
+
+    async fn connect_in_time(&self) -> Result<Socket, ConnectError> {
+        let stream = self.reach(patience::WRITE).await?;
+        let address = &self.address;
         let config = WebSocketConfig::default()
             .max_message_size(Some(FRAME_BYTES_MAX))
             .max_frame_size(Some(FRAME_BYTES_MAX));

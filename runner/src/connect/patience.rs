@@ -13,8 +13,8 @@ use tokio::time::Sleep;
 
 /// How long nothing may come.
 const READ: Duration = Duration::from_secs(60);
-/// How long nothing may be taken.
-const WRITE: Duration = Duration::from_secs(10);
+/// How long nothing may be taken of a WebSocket.
+pub(super) const WRITE: Duration = Duration::from_secs(10);
 
 /// What a WebSocket is spoken over.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Debug + Send + Unpin {}
@@ -52,9 +52,10 @@ impl Deadline {
 }
 
 impl<S> Patient<S> {
-    pub(crate) fn new(stream: S) -> Self {
+    /// For as long as `write` nothing may be taken.
+    pub(crate) fn new(stream: S, write: Duration) -> Self {
         let deadline = |after| Deadline { after, runs: None };
-        Self { stream, reading: deadline(READ), writing: deadline(WRITE) }
+        Self { stream, reading: deadline(READ), writing: deadline(write) }
     }
 }
 
@@ -100,7 +101,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_end_is_given_up_and_a_slow_one_is_not() {
         let (near, mut far) = duplex(16);
-        let mut near = Patient::new(near);
+        let mut near = Patient::new(near, WRITE);
         let slow = tokio::spawn(async move {
             for _ in 0..5 {
                 tokio::time::sleep(READ - Duration::from_secs(1)).await;

@@ -28,6 +28,7 @@ use self::answer::Answers;
 use self::calls::{Calls, Slot};
 use self::open::{Ask, OpenFiles};
 use crate::Runs;
+use crate::transfer::Courier;
 
 /// Frames of a service that are no requests. An answer to them would begin an exchange without end.
 const UNANSWERED: [&str; 3] = ["error", "ok", "register_ok"];
@@ -63,6 +64,8 @@ struct Machine {
     runs: Runs,
     answers: Answers,
     whole_files: Semaphore,
+    /// What carries large files over HTTP, when both sides have [`Feature::Transfers`].
+    courier: Option<Courier>,
 }
 
 impl Session {
@@ -75,6 +78,17 @@ impl Session {
         features: &[Feature],
         outgoing: mpsc::Sender<String>,
     ) -> Self {
+        Self::with_courier(runs, workspace, features, outgoing, None)
+    }
+
+    /// As [`Session::new`], with what carries large files over HTTP.
+    pub(crate) fn with_courier(
+        runs: Runs,
+        workspace: SandboxPath,
+        features: &[Feature],
+        outgoing: mpsc::Sender<String>,
+        courier: Option<Courier>,
+    ) -> Self {
         let machine = Machine {
             sandbox: Arc::clone(runs.sandbox()),
             user: runs.user().clone(),
@@ -84,6 +98,7 @@ impl Session {
             answers: Answers::new(outgoing, runs.outcomes().clone()),
             runs,
             whole_files: Semaphore::new(WHOLE_FILES),
+            courier: courier.filter(|_| features.contains(&Feature::Transfers)),
         };
         let tasks = TaskTracker::new();
         Self {
@@ -158,6 +173,15 @@ impl Session {
                 return self.files.ask(piece.handle, Ask::Write(piece.data.0), slot);
             }
             Request::FinishWrite(file) => return self.files.ask(file.handle, Ask::Finish, slot),
+            Request::SendFile(transfer) | Request::FetchFile(transfer) if !transfer.has_plain_id() => {
+                return Err(Failed::new(ErrorKind::Invalid, "the transfer has no name"));
+            }
+            Request::SendFile(transfer) => {
+                return self.files.ask(transfer.handle, Ask::Send(transfer, abort), slot);
+            }
+            Request::FetchFile(transfer) => {
+                return self.files.ask(transfer.handle, Ask::Fetch(transfer, abort), slot);
+            }
             Request::OpenRead(_) | Request::OpenWrite(_) => {
                 let files = self.files.clone();
                 self.tasks.spawn(Abortable::new(
@@ -268,10 +292,13 @@ impl Line {
             Request::Begin(asked) => &asked.command.dir,
             _ => "",
         };
-        let path = machine.path(path).ok();
-        let below = path.as_ref().and_then(|path| path.below(&machine.workspace));
+        Self::of(machine, request.kind(), machine.path(path).ok().as_ref())
+    }
+
+    fn of(machine: &Machine, kind: &'static str, path: Option<&SandboxPath>) -> Self {
+        let below = path.and_then(|path| path.below(&machine.workspace));
         let path = below.map_or("(outside)", |below| if below.is_empty() { "." } else { below });
-        Self { kind: request.kind(), path: path.to_owned(), begun: Instant::now() }
+        Self { kind, path: path.to_owned(), begun: Instant::now() }
     }
 
     fn end(self, outcome: String) {

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::AbortRegistration;
 use parking_lot::Mutex;
 use sandbox::ErrorKind;
 use sandbox::wire::response::Failed;
-use sandbox::wire::{FILES_MAX, PIECE_BYTES, Request, Response};
+use sandbox::wire::{FILES_MAX, PIECE_BYTES, Request, Response, Transfer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
 
@@ -49,6 +50,10 @@ pub(super) enum Ask {
     Write(Bytes),
     /// Put the file in its place.
     Finish,
+    /// Send the rest over HTTP.
+    Send(Transfer, AbortRegistration),
+    /// Fetch the rest over HTTP.
+    Fetch(Transfer, AbortRegistration),
 }
 
 /// The requests of one file as its task takes them; the file is forgotten when this is dropped.
@@ -62,6 +67,11 @@ struct Requests {
 
 fn invalid(message: &str) -> Failed {
     Failed::new(ErrorKind::Invalid, message)
+}
+
+/// The service asks for what was not agreed on.
+fn no_transfers() -> Failed {
+    Failed::new(ErrorKind::Unsupported, "this runner carries no files over HTTP: ask for pieces")
 }
 
 fn unknown() -> Failed {

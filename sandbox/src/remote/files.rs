@@ -38,7 +38,7 @@ pub(super) async fn ask(
 }
 
 /// What a runner failed with, in the words that all backends share: its own may name anything of its machine.
-fn failure(operation: &'static str, told: &Failed, path: &SandboxPath) -> Error {
+pub(super) fn failure(operation: &'static str, told: &Failed, path: &SandboxPath) -> Error {
     let kind = told.kind(matches!(operation, "remove" | "remove_all"));
     Error::about(kind, operation, path)
 }

@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+use super::transfer::Transfers;
 use crate::live::Stream;
 use crate::process::HeadTail;
 use crate::wire::request::Cancel;
@@ -50,6 +51,10 @@ pub struct Link {
     is_live: bool,
     /// Names the process of the runner; empty where none is told.
     instance: String,
+    /// Where large files go over HTTP; `None` when the runner has no way there.
+    transfers: Option<Arc<Transfers>>,
+    /// Whether the runner found no way there.
+    has_no_way: AtomicBool,
     outgoing: mpsc::Sender<Outgoing>,
     room: Arc<Semaphore>,
     next: AtomicU64,
@@ -127,6 +132,19 @@ impl Link {
         register: &Register,
         features: &[Feature],
     ) -> Result<(Arc<Self>, mpsc::Receiver<Outgoing>), String> {
+        Self::with_transfers(user, register, features, None)
+    }
+
+    /// As [`Link::new`]; large files go through `transfers` when `features` has [`Feature::Transfers`].
+    ///
+    /// # Errors
+    /// As [`Link::new`].
+    pub fn with_transfers(
+        user: UserId,
+        register: &Register,
+        features: &[Feature],
+        transfers: Option<Arc<Transfers>>,
+    ) -> Result<(Arc<Self>, mpsc::Receiver<Outgoing>), String> {
         let workspace = SandboxPath::parse(&register.workspace)
             .map_err(|_| "`workspace` must be an absolute path of at most 4095 bytes".to_owned())?;
         let is_usable = !register.shell.is_empty()
@@ -141,6 +159,8 @@ impl Link {
             is_exact: features.contains(&Feature::Exact),
             is_live: features.contains(&Feature::Exact) && features.contains(&Feature::Live),
             instance: register.instance.chars().take(INSTANCE_CHARACTERS).collect(),
+            transfers: transfers.filter(|_| features.contains(&Feature::Transfers)),
+            has_no_way: AtomicBool::new(false),
             outgoing,
             room: Arc::new(Semaphore::new(WAITING_BYTES)),
             // Names of two connections are not confused, should a runner mix them up.
@@ -201,6 +221,16 @@ impl Link {
         let (sender, events) = mpsc::channel(live::UNACKNOWLEDGED_MAX);
         table.insert(run.to_owned(), sender);
         Ok(Attached { link: Arc::clone(self), run: run.to_owned(), events })
+    }
+
+    /// Where large files go over HTTP, if the runner has [`Feature::Transfers`] and a way there.
+    pub(super) fn transfers(&self) -> Option<&Arc<Transfers>> {
+        self.transfers.as_ref().filter(|_| !self.has_no_way.load(Ordering::Relaxed))
+    }
+
+    /// Notes that the runner found no way to the transfers: later files go in pieces.
+    pub(super) fn has_no_way(&self) {
+        self.has_no_way.store(true, Ordering::Relaxed);
     }
 
     /// Whether the connection has ended.

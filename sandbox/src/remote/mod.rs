@@ -4,13 +4,18 @@
 //! * [`files`], [`pieces`], [`exec`]: the methods, as requests. Runners with [`Feature::Exact`](crate::wire::Feature::Exact) are asked
 //!   in pieces, founding ones in single frames.
 //! * [`live`]: commands in which a caller takes part. [`machine`]: connections of a machine one after the other.
+//! * [`transfer`]: the transfers under way, as the HTTP connections of runners see them. [`moving`]: the same as the methods see them.
 
+mod cutting;
 mod exec;
 mod files;
 mod link;
 mod live;
 mod machine;
+mod moving;
+mod open_file;
 mod pieces;
+mod transfer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,6 +28,7 @@ use parking_lot::RwLock;
 pub use self::link::{Link, Outgoing};
 use self::machine::Lent;
 pub use self::machine::Machine;
+pub use self::transfer::{Direction, TransferError, TransferUnderWay, Transfers};
 use crate::file::check_permissions;
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec,

@@ -1,39 +1,26 @@
 //! Files in pieces: for runners with [`Feature::Exact`](crate::wire::Feature::Exact).
 //!
-//! A few pieces are under way at once, so that a distant runner is not waited for once a piece; no more than those are in memory.
+//! What is still to come of a large file goes over HTTP where the runner has [`Feature::Transfers`](crate::wire::Feature::Transfers). A few pieces are under way at once, so that a distant runner is not waited for once a piece; no more than those are in memory.
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use futures_util::stream::FuturesOrdered;
+use bytes::Bytes;
+use futures_util::stream::{BoxStream, FuturesOrdered};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use super::cutting::Pieces;
 use super::files::{ask, info, nonsense};
 use super::machine::Lent;
+use super::moving;
+use super::open_file::OpenFile;
 use crate::wire::request::{Handle, OpenRead, OpenWrite, WritePiece};
-use crate::wire::{Data, PIECE_BYTES, Request, Response};
+use crate::wire::{Data, Request, Response, TRANSFER_BYTES_MIN};
 use crate::{
-    ByteStream, Error, ErrorKind, FILE_BYTES_MAX, FileBody, ReadOptions, Result, SandboxPath, WriteMode,
-    WriteOptions,
+    ByteStream, Error, ErrorKind, FileBody, ReadOptions, Result, SandboxPath, WriteMode, WriteOptions,
 };
 
 /// Pieces of one file that are under way at once.
 const PIECES_AHEAD: usize = 4;
-
-/// An open file of a runner, forgotten there when this is dropped.
-struct OpenFile {
-    link: Lent,
-    handle: u64,
-    is_over: bool,
-}
-
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.link.tell(&Request::Close(Handle { handle: self.handle }));
-        }
-    }
-}
 
 /// Opens a file. Its first piece comes with the answer, so that a small file costs one round trip.
 pub(super) async fn read(link: Lent, path: &SandboxPath, options: &ReadOptions) -> Result<FileBody> {
@@ -45,15 +32,24 @@ pub(super) async fn read(link: Lent, path: &SandboxPath, options: &ReadOptions) 
     let Response::Opened(opened) = ask(&link, "read_file", &request, path).await?.response else {
         return Err(nonsense("read_file", path));
     };
-    let file = OpenFile { link, handle: opened.handle, is_over: opened.last };
+    let file = Arc::new(OpenFile::new(link, opened.handle, opened.last));
     let told = opened.info.map(|told| info(told, path)).ok_or_else(|| nonsense("read_file", path))?;
     let window = options.window(told.size, path)?;
     if (window.start, window.end) != opened.range {
         return Err(nonsense("read_file", path));
     }
-    let state = Reading { file: Arc::new(file), left: window.end - window.start, path: path.clone() };
-    Ok(FileBody { info: told, range: window, stream: state.stream(opened.data.0, opened.last) })
+    let left = window.end - window.start;
+    let (first, is_last) = (opened.data.0, opened.last);
+    let rest = match left.saturating_sub(first.len() as u64) {
+        rest @ TRANSFER_BYTES_MIN.. if !is_last => moving::read(&file, rest, path).await?,
+        _ => None,
+    };
+    let state = Reading { file, left, path: path.clone() };
+    Ok(FileBody { info: told, range: window, stream: state.stream(first, is_last, rest) })
 }
+
+/// Bytes, and whether they are the last.
+type Parts = BoxStream<'static, Result<(Bytes, bool)>>;
 
 /// A file that is being read.
 struct Reading {
@@ -64,10 +60,11 @@ struct Reading {
 }
 
 impl Reading {
-    fn stream(self, first: Bytes, is_last: bool) -> ByteStream {
+    /// All bytes, `first` of them; the others come as `rest`, or in pieces.
+    fn stream(self, first: Bytes, is_last: bool, rest: Option<Parts>) -> ByteStream {
         let (file, path) = (Arc::clone(&self.file), self.path.clone());
         let first = stream::once(async move { Ok((first, is_last)) });
-        let rest = stream::repeat_with(move || {
+        let pieces = stream::repeat_with(move || {
             let (file, path) = (Arc::clone(&file), path.clone());
             async move {
                 let request = Request::ReadPiece(Handle { handle: file.handle });
@@ -78,7 +75,11 @@ impl Reading {
             }
         });
         // The first answer may be the last; then nothing more is asked for.
-        let rest = if is_last { stream::empty().boxed() } else { rest.buffered(PIECES_AHEAD).boxed() };
+        let rest = match rest {
+            Some(parts) => parts,
+            None if is_last => stream::empty().boxed(),
+            None => pieces.buffered(PIECES_AHEAD).boxed(),
+        };
         stream::try_unfold(Some((self, first.chain(rest).boxed())), |state| async move {
             let Some((mut reading, mut pieces)) = state else { return Ok(None) };
             let Some((piece, is_last)) = pieces.try_next().await? else { return Ok(None) };
@@ -103,7 +104,7 @@ pub(super) async fn write(
     mut body: ByteStream,
     options: WriteOptions,
 ) -> Result<()> {
-    let mut pieces = Pieces { waiting: BytesMut::new(), total: 0, path };
+    let mut pieces = Pieces::new(path);
     let (first, is_last) = pieces.next(&mut body).await?;
     let open = Request::OpenWrite(OpenWrite {
         path: path.as_str().to_owned(),
@@ -117,9 +118,17 @@ pub(super) async fn write(
         Response::Opened(opened) if !is_last => opened.handle,
         _ => return Err(nonsense("write_file", path)),
     };
-    let mut file = OpenFile { link, handle, is_over: false };
+    let file = Arc::new(OpenFile::new(link, handle, false));
     let mut under_way = FuturesOrdered::new();
+    let mut is_tried = false;
     loop {
+        if !is_tried && pieces.total() > TRANSFER_BYTES_MIN {
+            is_tried = true;
+            while under_way.next().await.transpose()?.is_some() {}
+            if moving::write(&file, path, &mut pieces, &mut body).await? {
+                break;
+            }
+        }
         let (piece, is_last) = pieces.next(&mut body).await?;
         let link = file.link.clone();
         under_way.push_back(async move {
@@ -137,33 +146,12 @@ pub(super) async fn write(
     let finish = Request::FinishWrite(Handle { handle });
     let finished = ask(&file.link, "write_file", &finish, path).await;
     // An answer that did not come may have been lost after the file was put in its place: closing takes nothing back.
-    file.is_over = finished.is_ok();
+    if finished.is_ok() {
+        file.is_over();
+    }
     taken(finished?.response, path)
 }
 
 fn taken(response: Response, path: &SandboxPath) -> Result<()> {
     if response == Response::Ok { Ok(()) } else { Err(nonsense("write_file", path)) }
-}
-
-/// Cuts a caller's stream into pieces.
-struct Pieces<'a> {
-    waiting: BytesMut,
-    total: u64,
-    path: &'a SandboxPath,
-}
-
-impl Pieces<'_> {
-    /// The next piece, of [`PIECE_BYTES`] unless it is the last, and whether it is.
-    async fn next(&mut self, body: &mut ByteStream) -> Result<(Bytes, bool)> {
-        // One byte more than a piece tells that another follows.
-        while self.waiting.len() <= PIECE_BYTES {
-            let Some(came) = body.try_next().await? else { return Ok((self.waiting.split().freeze(), true)) };
-            self.total += came.len() as u64;
-            if self.total > FILE_BYTES_MAX {
-                return Err(Error::about(ErrorKind::TooLarge, "write_file", self.path));
-            }
-            self.waiting.extend_from_slice(&came);
-        }
-        Ok((self.waiting.split_to(PIECE_BYTES).freeze(), false))
-    }
 }

@@ -7,6 +7,7 @@
 //! * [`register`]: how a connection begins, and which [`Feature`]s both sides have.
 //! * [`request`], [`response`]: what is asked, and what is answered.
 //! * [`live`]: commands in which a caller takes part, across connections.
+//! * [`transfer`]: large files over HTTP.
 //! * [`code`]: the error codes. [`mode`]: Go's numbers for file modes. [`data`]: bytes as base64.
 //!
 //! Three dialects meet here. The first runners (2026-03) handle one request at a time; those that followed (2026-08) many. Both lose
@@ -22,12 +23,14 @@ pub mod mode;
 pub mod register;
 pub mod request;
 pub mod response;
+pub mod transfer;
 
 pub use self::data::Data;
 pub use self::frame::{Frame, Malformed};
 pub use self::register::{Feature, Register, Registered};
 pub use self::request::Request;
 pub use self::response::{Failed, Response};
+pub use self::transfer::{Moved, TRANSFER_BYTES_MIN, Transfer};
 
 /// The largest frame that either side sends or takes, in bytes: a file of 12 MiB in base64, for runners without pieces.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;

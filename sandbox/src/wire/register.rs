@@ -19,6 +19,8 @@ pub enum Feature {
     Exact,
     /// [Commands in which a caller takes part](super::live), which go on while the connection is lost. Comes with [`Feature::Exact`].
     Live,
+    /// The rest of a large file over HTTP, by [`Transfer`](super::Transfer); only together with [`Feature::Exact`].
+    Transfers,
     /// A feature of a later version.
     #[serde(other)]
     Unknown,

@@ -6,6 +6,7 @@ use super::data::Data;
 pub use super::exec::Exec;
 use super::frame::{Frame, write};
 use super::live;
+use super::transfer::Transfer;
 
 /// What is asked. The first eight are the founding ones; those about runs need [`Feature::Live`](super::Feature::Live), the others
 /// [`Feature::Exact`](super::Feature::Exact).
@@ -39,6 +40,10 @@ pub enum Request {
     WritePiece(WritePiece),
     /// Put the written file in its place.
     FinishWrite(Handle),
+    /// Send the rest of a file that is open for reading over HTTP. Needs [`Feature::Transfers`](super::Feature::Transfers).
+    SendFile(Transfer),
+    /// Fetch the rest of a file that is open for writing over HTTP. Needs [`Feature::Transfers`](super::Feature::Transfers).
+    FetchFile(Transfer),
     /// Forget an open file; what was written of it is dropped. Has no id and no answer.
     Close(Handle),
     /// Give up a request: a command is killed. Has no id and no answer.
@@ -172,6 +177,8 @@ impl Request {
             Self::OpenWrite(_) => "open_write",
             Self::WritePiece(_) => "write_piece",
             Self::FinishWrite(_) => "finish_write",
+            Self::SendFile(_) => "send_file",
+            Self::FetchFile(_) => "fetch_file",
             Self::Close(_) => "close",
             Self::Cancel(_) => "cancel",
             Self::Begin(_) => "begin",
@@ -224,6 +231,8 @@ impl Request {
             "open_write" => frame.body().map(Self::OpenWrite),
             "write_piece" => frame.body().map(Self::WritePiece),
             "finish_write" => frame.body().map(Self::FinishWrite),
+            "send_file" => frame.body().map(Self::SendFile),
+            "fetch_file" => frame.body().map(Self::FetchFile),
             "close" => frame.body().map(Self::Close),
             "cancel" => frame.body().map(Self::Cancel),
             "begin" => frame.body().map(Self::Begin),
@@ -266,6 +275,7 @@ impl Request {
             Self::Resize(body) => write(id, kind, user, Some(body)),
             Self::Ack(body) => write(id, kind, user, Some(body)),
             Self::Kill(body) => write(id, kind, user, Some(body)),
+            Self::SendFile(body) | Self::FetchFile(body) => write(id, kind, user, Some(body)),
         }
     }
 }

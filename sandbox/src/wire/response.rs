@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::code;
 use super::data::Data;
 use super::frame::{Frame, write};
+use super::transfer::Moved;
 use crate::live::Stream;
 use crate::{Error, ErrorKind, FileKind};
 
@@ -23,6 +24,8 @@ pub enum Response {
     DirEntries(DirEntries),
     /// A file is open.
     Opened(Opened),
+    /// A transfer is over. *Transfers.*
+    Moved(Moved),
     /// It failed.
     Error(Failed),
     /// How a change went.
@@ -200,6 +203,7 @@ impl Response {
             Self::FileInfo(_) => "file_info",
             Self::DirEntries(_) => "dir_entries",
             Self::Opened(_) => "opened",
+            Self::Moved(_) => "moved",
             Self::Error(_) => "error",
             Self::Outcome(_) => "outcome",
             Self::ExecOutput(_) => "exec_output",
@@ -223,6 +227,7 @@ impl Response {
             "file_info" => frame.body().map(Self::FileInfo),
             "dir_entries" => frame.body().map(Self::DirEntries),
             "opened" => frame.body().map(Self::Opened),
+            "moved" => frame.body().map(Self::Moved),
             "error" => frame.body().map(Self::Error),
             "outcome" => frame.body().map(Self::Outcome),
             "exec_output" => frame.body().map(Self::ExecOutput),
@@ -242,6 +247,7 @@ impl Response {
             Self::FileInfo(body) => write(id, kind, None, Some(body)),
             Self::DirEntries(body) | Self::DirPart(body) => write(id, kind, None, Some(body)),
             Self::Opened(body) => write(id, kind, None, Some(body)),
+            Self::Moved(body) => write(id, kind, None, Some(body)),
             Self::Error(body) => write(id, kind, None, Some(body)),
             Self::Outcome(body) => write(id, kind, None, Some(body)),
             Self::ExecOutput(body) => write(id, kind, None, Some(body)),

@@ -2,3 +2,4 @@
 
 pub(super) mod connect;
 pub(super) mod manage;
+pub(super) mod transfer;

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use futures_util::TryStreamExt;
+use futures_util::future::Abortable;
+use futures_util::{FutureExt, StreamExt, TryStreamExt, future, stream};
 use sandbox::wire::request::OpenRead;
 use sandbox::wire::response::{Failed, FileContent, Opened};
-use sandbox::wire::{Data, PIECE_BYTES, Response};
-use sandbox::{ByteStream, ErrorKind, ReadOptions};
+use sandbox::wire::{Data, Moved, PIECE_BYTES, Response, Transfer};
+use sandbox::{ByteStream, ErrorKind, FileInfo, ReadOptions, SandboxPath};
 
-use super::{Ask, Machine, OpenFiles, Requests, begin, invalid};
-use crate::session::told;
+use super::{Ask, Machine, OpenFiles, Requests, begin, invalid, no_transfers};
+use crate::session::{Line, outcome, told};
 
 /// Opens a file; the first piece comes with the answer, and a file without more is not kept open.
 pub(super) async fn open(
@@ -41,12 +42,22 @@ pub(super) async fn open(
     let Some(room_out) = machine.answers.room().await else { return Ok(None) };
     let requests = files.enter(room)?;
     opened.handle = requests.handle;
-    let task = serve(Arc::clone(machine), requests, pieces);
+    let file = File { path, info: body.info, end: body.range.end };
+    let task = serve(Arc::clone(machine), requests, file, pieces);
     begin(files, room_out, id, &Response::Opened(opened), task);
     Ok(None)
 }
 
-async fn serve(machine: Arc<Machine>, mut requests: Requests, mut pieces: Pieces) {
+/// The file, as it was when it was opened.
+#[derive(Clone)]
+struct File {
+    path: SandboxPath,
+    info: FileInfo,
+    /// The byte after the last that is asked for.
+    end: u64,
+}
+
+async fn serve(machine: Arc<Machine>, mut requests: Requests, file: File, mut pieces: Pieces) {
     let mut failed = None::<Failed>;
     while let Some((ask, slot)) = requests.next().await {
         let response = match (&failed, ask) {
@@ -55,11 +66,63 @@ async fn serve(machine: Arc<Machine>, mut requests: Requests, mut pieces: Pieces
                 Ok((data, last)) => Response::FileContent(FileContent { data: Data(data), last }),
                 Err(error) => Response::Error(failed.insert(error).clone()),
             },
-            (_, Ask::Write(_) | Ask::Finish) => Response::Error(invalid("the file is open for reading")),
+            (Some(failed), Ask::Send(..)) => Response::Error(failed.clone()),
+            (None, Ask::Send(transfer, abort)) => {
+                let line = Line::of(&machine, "send_file", Some(&file.path));
+                let sending = send(&machine, &file, &mut pieces, &transfer);
+                // Given up: the file is closed as well.
+                let Ok(sent) = Abortable::new(sending, abort).await else { break };
+                let response = sent.map_or_else(Response::Error, Response::Moved);
+                line.end(outcome(&response));
+                if let Response::Error(error) = &response
+                    && error.kind != Some(ErrorKind::Unsupported)
+                {
+                    failed = Some(error.clone());
+                }
+                response
+            }
+            (_, Ask::Write(_) | Ask::Finish | Ask::Fetch(..)) => {
+                Response::Error(invalid("the file is open for reading"))
+            }
         };
         machine.answers.say(slot.id(), &response).await;
     }
     requests.refuse_rest(&machine).await;
+}
+
+/// Sends what is left of the file over HTTP. When the service cannot be reached so, all of it is left.
+async fn send(
+    machine: &Arc<Machine>,
+    file: &File,
+    pieces: &mut Pieces,
+    transfer: &Transfer,
+) -> Result<Moved, Failed> {
+    let courier = machine.courier.as_ref().ok_or_else(no_transfers)?;
+    let total = pieces.left;
+    let came = std::mem::take(&mut pieces.came);
+    let stream = std::mem::replace(&mut pieces.stream, stream::empty().boxed());
+    let came = stream::iter((!came.is_empty()).then_some(Ok(came)));
+    let mut whole = Some(came.chain(stream).boxed());
+    let mut open = |from: u64| match whole.take() {
+        Some(whole) if from == 0 => future::ready(Ok(whole)).boxed(),
+        _ => again(Arc::clone(machine), file.clone(), file.end - total + from).boxed(),
+    };
+    let sent = courier.send(transfer, total, &mut open).await;
+    if let Some(whole) = whole {
+        pieces.stream = whole;
+    }
+    sent
+}
+
+/// Opens the file once more at the byte `start`; it must be the same still.
+async fn again(machine: Arc<Machine>, file: File, start: u64) -> Result<ByteStream, Failed> {
+    let options = ReadOptions { range: Some(start..file.end), bytes_max: None };
+    let body = machine.sandbox.read_file(&machine.user, &file.path, options).await;
+    let body = body.map_err(|error| Failed::of(&error))?;
+    if body.info != file.info || body.range != (start..file.end) {
+        return Err(Failed::new(ErrorKind::Busy, "the file was changed while it was read: read it again"));
+    }
+    Ok(body.stream)
 }
 
 /// A stream cut into pieces of [`PIECE_BYTES`], but for the last.

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use futures_util::future::{Abortable, Aborted};
 use futures_util::{StreamExt, stream};
 use sandbox::wire::request::OpenWrite;
 use sandbox::wire::response::{Failed, Opened};
-use sandbox::wire::{PIECE_BYTES, Response};
+use sandbox::wire::{Moved, PIECE_BYTES, Response, Transfer};
 use sandbox::{ByteStream, Error, ErrorKind, Result as SandboxResult, SandboxPath, WriteMode, WriteOptions};
 use tokio::sync::mpsc;
 
-use super::{Ask, Machine, OpenFiles, Requests, begin, invalid};
+use super::{Ask, Machine, OpenFiles, Requests, begin, invalid, no_transfers};
 use crate::session::files::{done, once};
+use crate::session::{Line, outcome};
 
 const BITS: u32 = 0o777;
 
@@ -21,6 +23,12 @@ const BITS: u32 = 0o777;
 enum Fed {
     Piece(Bytes),
     End,
+}
+
+impl From<Bytes> for Fed {
+    fn from(piece: Bytes) -> Self {
+        Self::Piece(piece)
+    }
 }
 
 /// Begins to write a file; one that is whole already is written at once.
@@ -75,7 +83,30 @@ async fn serve(
             let is_spoiled = requests.is_spoiled.load(Ordering::Acquire);
             let is_last = matches!(ask, Ask::Finish);
             let message = match ask {
-                Ask::Read => Err(invalid("the file is open for writing")),
+                Ask::Fetch(transfer, abort) => {
+                    let line = Line::of(&machine, "fetch_file", Some(&path));
+                    let fetched = tokio::select! {
+                        written = &mut write, if ended.is_none() => {
+                            let early = invalid("the file was written before its end came");
+                            let failed = written.map_or_else(|error| Failed::of(&error), |()| early);
+                            ended = Some(Err(failed.clone()));
+                            Err(failed)
+                        }
+                        fetched = Abortable::new(fetch(&machine, &transfer, &feed), abort) => match fetched {
+                            Ok(fetched) => fetched,
+                            // Given up: the file is closed as well.
+                            Err(Aborted) => break,
+                        },
+                    };
+                    if fetched.as_ref().is_err_and(|failed| failed.kind != Some(ErrorKind::Unsupported)) {
+                        requests.is_spoiled.store(true, Ordering::Release);
+                    }
+                    let response = fetched.map_or_else(Response::Error, Response::Moved);
+                    line.end(outcome(&response));
+                    machine.answers.say(slot.id(), &response).await;
+                    continue;
+                }
+                Ask::Read | Ask::Send(..) => Err(invalid("the file is open for writing")),
                 _ if is_spoiled => {
                     Err(Failed::new(ErrorKind::Internal, "a piece of the file was refused: write it again"))
                 }
@@ -108,6 +139,10 @@ async fn serve(
         }
     }
     requests.refuse_rest(&machine).await;
+}
+
+async fn fetch(machine: &Machine, transfer: &Transfer, feed: &mpsc::Sender<Fed>) -> Result<Moved, Failed> {
+    machine.courier.as_ref().ok_or_else(no_transfers)?.fetch(transfer, feed).await
 }
 
 fn body(fed: mpsc::Receiver<Fed>) -> ByteStream {
