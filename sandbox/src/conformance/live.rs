@@ -281,7 +281,7 @@ async fn a_shell_in_a_terminal_is_spoken_to(case: Case) {
     let spec = LiveSpec { command, stdin_open: true, terminal: Some(SIZE) };
     let mut talk = case.begin(spec).await.unwrap();
     talk.say("echo $((6 * 7)) > n; cat n; pwd\n").await;
-    talk.until("\n42\n").await;
+    talk.until("42\n").await;
     talk.until(case.dir.file_name().unwrap()).await;
     talk.run.input.send(Input::End).await.unwrap();
     assert_eq!(talk.ended().await.exit_code, 0);
