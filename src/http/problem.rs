@@ -214,6 +214,9 @@ impl From<Error> for Problem {
             Error::Busy { retry_after_seconds, .. } | Error::Full { retry_after_seconds, .. } => {
                 Self::busy(message, retry_after_seconds)
             }
+            Error::Initialising { retry_after_seconds, .. } => {
+                Self::busy(message, retry_after_seconds).with("initialising", true)
+            }
             Error::Unsupported(_) => Self::new(Code::Unsupported, message),
             Error::NoRun(_) | Error::NoRunner(_) => Self::new(Code::NotFound, message),
             Error::NameTaken(_) | Error::NotNow(_) | Error::Removed => Self::new(Code::Conflict, message),
