@@ -16,6 +16,7 @@ use crate::audit::{self, Audit, Syncs};
 use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Durability, WhenFull};
 use crate::confine::{self, Confined};
 use crate::http::{self, App};
+use crate::local::LocalSandbox;
 use crate::metrics::Metrics;
 use crate::ops::Service;
 use crate::ops::admission::Admission;
@@ -24,13 +25,14 @@ use crate::ops::admission::permits::Permits;
 use crate::ops::agents::{AgentTable, Common};
 use crate::ops::backends::Backends;
 use crate::ops::events::EventTable;
+use crate::ops::preparations::Preparations;
 use crate::ops::readiness::Readiness;
 use crate::ops::run::table::RunTable;
 use crate::ops::run::under_way::UnderWay;
 use crate::ops::run::unnamed::UnnamedRuns;
 use crate::ops::runners::Runners;
 use crate::ops::stopping::Stopping;
-use crate::ops::{snapshots, sweep};
+use crate::ops::{packages, snapshots, sweep};
 use crate::registry::RegistrySync;
 pub use crate::serve_error::ServeError;
 use crate::telemetry::{self, Spans};
@@ -165,6 +167,11 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
             sessions.undecided,
             sessions.undecided_per_user,
         ),
+        preparations: Preparations::new(
+            config.prepare.clone(),
+            Box::new(|service, agent| Arc::new(LocalSandbox::of_request(service, agent))),
+        ),
+        package_permits: packages::permits(config.limits.work.queue_ms),
         events: EventTable::new(config.limits.events.clone()),
         table: RunTable::new(sessions.clone()),
         unnamed: UnnamedRuns::default(),

@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use fixture::Fixture;
-use policy::{ArchiveLimits, RelPath, VersionId};
+use policy::{ArchiveLimits, RelPath, UserId, VersionId};
 use storage::{Error, Store};
 
 fn version(number: u8) -> VersionId {
@@ -69,7 +69,10 @@ fn a_package_is_kept_as_it_was_sent_and_unpacked_with_its_modes() {
     let mut read = Vec::new();
     file.read_to_end(&mut read).unwrap();
     assert_eq!((read, facts), (bytes, put.facts));
-    let unpacked = fixture.store.unpack_package(&version(1), &ArchiveLimits::default()).unwrap();
+    let unpacked = fixture
+        .store
+        .unpack_package(&version(1), &UserId::parse("alice").unwrap(), &ArchiveLimits::default())
+        .unwrap();
     let paths: Vec<(&str, Option<u32>)> =
         unpacked.paths().iter().map(|(path, mode)| (path.as_str(), *mode)).collect();
     let expected = [

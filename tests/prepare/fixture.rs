@@ -150,11 +150,12 @@ struct InMemory {
     contents: BTreeMap<String, String>,
 }
 
+#[async_trait]
 impl Package for InMemory {
     fn entries(&self) -> &[PackageEntry] {
         &self.entries
     }
-    fn open(&self, path: &str) -> Result<ByteStream> {
+    async fn open(&self, path: &str) -> Result<ByteStream> {
         let text = self.contents[path].clone();
         Ok(stream::once(async { Ok(text.into()) }).boxed())
     }

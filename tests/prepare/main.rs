@@ -7,6 +7,7 @@
     clippy::print_stderr,
     clippy::disallowed_methods,
     dead_code,
+    unused_imports,
     missing_docs,
     reason = "a test fails by panicking, looks at the host from outside, and shares files with other suites"
 )]
@@ -14,3 +15,6 @@
 mod acceptance;
 mod details;
 mod fixture;
+mod rest;
+#[path = "../rest/support/mod.rs"]
+mod support;

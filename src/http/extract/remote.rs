@@ -23,7 +23,7 @@ fn is_supported(name: &str, method: &Method) -> bool {
             "info" | "stat" | "dir" | "files" | "content" | "raw/{*path}" | "exec" | "exec/{exec_id}",
             "GET" | "HEAD"
         ) | ("edit" | "raw/{*path}", "PUT")
-            | ("replace" | "mkdir" | "execute" | "exec", "POST")
+            | ("replace" | "mkdir" | "execute" | "exec" | "prepare", "POST")
             | ("file" | "raw/{*path}" | "exec/{exec_id}", "DELETE")
     )
 }

@@ -1,9 +1,11 @@
 //! [`Bootstrap`]: what a platform sets up in a sandbox before anything else. It is the operator's, never a user's.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use std::time::Duration;
 
 use super::entrypoint;
 use super::site::Site;
@@ -23,7 +25,7 @@ pub trait Bootstrap: Send + Sync {
 }
 
 /// A step of the configuration: files below the workspace first, then a command in it.
-pub(super) struct Configured(pub(super) BootstrapStep);
+struct Configured(BootstrapStep);
 
 #[async_trait]
 impl Bootstrap for Configured {
@@ -52,13 +54,14 @@ impl Bootstrap for Configured {
     }
 }
 
+/// The steps of the configuration.
+#[must_use]
+pub fn configured(steps: &[BootstrapStep]) -> Vec<Arc<dyn Bootstrap>> {
+    steps.iter().map(|step| Arc::new(Configured(step.clone())) as Arc<dyn Bootstrap>).collect()
+}
+
 /// Runs the steps that were asked for, in the order in which they were asked for.
-pub(super) async fn run(
-    site: &Site,
-    wanted: &[std::sync::Arc<dyn Bootstrap>],
-    deadline: Duration,
-    steps: &mut Steps,
-) {
+pub(super) async fn run(site: &Site, wanted: &[Arc<dyn Bootstrap>], deadline: Duration, steps: &mut Steps) {
     for step in wanted {
         let begun = steps.begin(format!("bootstrap:{}", step.name()));
         let (outcome, log) = step.run(site, deadline).await;

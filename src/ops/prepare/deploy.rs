@@ -189,9 +189,9 @@ async fn write_package(site: &Site, package: &dyn Package, into: &str) -> Result
     for directory in directories {
         site.make_dir(&directory).await?;
     }
-    let writes = files
-        .into_iter()
-        .map(|(there, path, mode)| async move { site.write(&there, package.open(path)?, Some(mode)).await });
+    let writes = files.into_iter().map(|(there, path, mode)| async move {
+        site.write(&there, package.open(path).await?, Some(mode)).await
+    });
     // Boxed, because a stream of borrowing futures is not known to be sent between threads.
     let writes: Vec<_> =
         writes.map(|write| Box::pin(write) as futures_util::future::BoxFuture<'_, Result<()>>).collect();

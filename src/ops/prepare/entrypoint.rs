@@ -113,7 +113,10 @@ mod tests {
 
     #[test]
     fn of_a_stream_the_end_is_kept() {
-        assert_eq!(tail(format!("BEGIN{}END", "x".repeat(20_000)).as_bytes()), format!("{}END", "x".repeat(8189)));
+        assert_eq!(
+            tail(format!("BEGIN{}END", "x".repeat(20_000)).as_bytes()),
+            format!("{}END", "x".repeat(8189))
+        );
         assert_eq!(tail(b"\xffa"), "\u{fffd}a");
     }
 

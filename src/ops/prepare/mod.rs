@@ -23,7 +23,7 @@ mod site;
 mod state;
 mod steps;
 
-pub use self::bootstrap::Bootstrap;
+pub use self::bootstrap::{Bootstrap, configured};
 pub use self::deploy::Selected;
 pub use self::entrypoint::deadline;
 pub use self::files::InputFile;

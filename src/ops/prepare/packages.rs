@@ -19,6 +19,7 @@ pub trait Packages: Send + Sync {
 }
 
 /// The files of one version, which were judged when they were unpacked: paths are relative, without `..`, and none is a link.
+#[async_trait]
 pub trait Package: Send + Sync {
     /// Everything in it; a directory comes before what is in it.
     fn entries(&self) -> &[PackageEntry];
@@ -27,7 +28,7 @@ pub trait Package: Send + Sync {
     ///
     /// # Errors
     /// The file cannot be read.
-    fn open(&self, path: &str) -> Result<ByteStream>;
+    async fn open(&self, path: &str) -> Result<ByteStream>;
 }
 
 /// A file or directory of a package.

@@ -44,7 +44,7 @@ impl Site {
     ///
     /// # Errors
     /// As [`Sandbox::workspace`].
-    pub(super) async fn of_backend(backend: Arc<Backend>) -> Result<Self> {
+    pub(in crate::ops) async fn of_backend(backend: Arc<Backend>) -> Result<Self> {
         Self::within(Arc::clone(backend.sandbox()), backend.user().clone(), Some(backend)).await
     }
 

@@ -9,10 +9,11 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::time::SystemTime;
 
-use policy::{ArchiveLimits, RelPath, VersionId};
+use policy::{ArchiveLimits, RelPath, UserId, VersionId};
 
 use super::archive::{self, Charset, Compression, Options, WholeTree};
 use crate::core::store::Store;
+use crate::core::usage::Flight;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -55,6 +56,8 @@ pub struct UnpackedPackage {
     dir: Dir,
     files: Vec<(RelPath, Option<u32>)>,
     _draft: Draft,
+    /// What was unpacked counts for the user it is meant for.
+    _flight: Option<Flight>,
 }
 
 impl Store {
@@ -79,7 +82,7 @@ impl Store {
             return Err(Error::TooLarge { what, limit: total_bytes });
         }
         // What cannot be deployed is not kept.
-        drop(self.unpacked(file, limits)?);
+        drop(self.unpacked(file, limits, None)?);
         let facts = PackageFacts { version: version.clone(), digest: digest.to_owned(), bytes };
         let held = self.inner.packages.lock();
         let dir = self.packages_dir()?;
@@ -117,22 +120,36 @@ impl Store {
         Ok((file, found.facts))
     }
 
-    /// Unpacks the package of a version aside.
+    /// Unpacks the package of a version aside; its bytes count as on their way to `user`.
     ///
     /// # Errors
-    /// As [`Store::package`]; [`Error::Archive`] when it is damaged; [`Error::Full`], [`Error::NoSpace`].
-    pub fn unpack_package(&self, version: &VersionId, limits: &ArchiveLimits) -> Result<UnpackedPackage> {
+    /// As [`Store::package`] and [`Flight::take`]; [`Error::Archive`] when it is damaged; [`Error::Full`], [`Error::NoSpace`].
+    pub fn unpack_package(
+        &self,
+        version: &VersionId,
+        user: &UserId,
+        limits: &ArchiveLimits,
+    ) -> Result<UnpackedPackage> {
         self.admit_space()?;
         let (file, _) = self.package(version)?;
-        self.unpacked(&file, limits)
+        self.unpacked(&file, limits, Some(user))
     }
 
-    fn unpacked(&self, file: &File, limits: &ArchiveLimits) -> Result<UnpackedPackage> {
+    fn unpacked(
+        &self,
+        file: &File,
+        limits: &ArchiveLimits,
+        user: Option<&UserId>,
+    ) -> Result<UnpackedPackage> {
         let (plain, tree) = self.whole_tree(file, limits)?;
+        let mut flight = user.map(|user| self.flight(user));
+        if let Some(flight) = &mut flight {
+            flight.take(tree.bytes)?;
+        }
         let draft = self.inner.stage.draft();
         let dir = self.inner.stage.dir().create_dir(&draft.name, 0o700)?;
         archive::extract_whole(plain.as_ref().unwrap_or(file), &tree, &dir)?;
-        Ok(UnpackedPackage { files: tree.paths()?, dir, _draft: draft })
+        Ok(UnpackedPackage { files: tree.paths()?, dir, _draft: draft, _flight: flight })
     }
 
     /// What an archive holds, and the plain tar of a compressed one.
