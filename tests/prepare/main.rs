@@ -15,6 +15,7 @@
 mod acceptance;
 mod details;
 mod fixture;
+mod programs;
 mod rest;
 #[path = "../rest/support/mod.rs"]
 mod support;

@@ -199,9 +199,13 @@ fn a_stream_tells_each_step_and_ends_with_the_result_or_the_failure() {
     assert_eq!(events[3]["step"]["log"], "hello");
     assert_eq!(events[4]["result"]["steps"].as_array().unwrap().len(), 2);
     // `stream` alone is a stream, too.
-    let sent = client.request("POST", format!("{target}?stream=true")).body(&body).send();
-    assert_eq!(sent.header("content-type"), Some("text/event-stream"));
-    assert!(String::from_utf8_lossy(&sent.body).contains("event: prepared\ndata: {"));
+    let mut sent = client.stream("POST", &format!("{target}?stream=true"), "*/*", &body);
+    assert_eq!(sent.line().as_deref(), Some("event: step\n"));
+    let mut last = String::new();
+    while let Some(line) = sent.line() {
+        last.push_str(&line);
+    }
+    assert!(last.contains("event: prepared\ndata: {"), "{last}");
     // A file in the place of the directory of versions is a failure within the stream.
     client.delete(format!("{tree}/file?path=projects&recursive=true")).ok();
     client.write(&tree, "projects", "a file");
