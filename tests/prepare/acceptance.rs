@@ -20,9 +20,9 @@ async fn s01_a_selected_version_gets_its_directory_by_one_download() {
     let v1 = version(1);
     fixture.shelf.put(&v1, &[("SKILL.md", SKILL), ("a/b.txt", "b")]);
     let prepared = fixture.prepare(Ask::versions(&[&v1])).await;
-    assert_eq!(fixture.projects(), [v1.clone()]);
+    assert_eq!(fixture.projects(), std::slice::from_ref(&v1));
     assert_eq!(fixture.text(&format!("projects/{v1}/a/b.txt")), "b");
-    assert_eq!(fixture.shelf.fetched(), [v1.clone()]);
+    assert_eq!(fixture.shelf.fetched(), std::slice::from_ref(&v1));
     let work = fixture.work().to_str().unwrap().to_owned();
     assert_eq!(prepared.workdir, work);
     let skill = &prepared.skills[0];
@@ -62,7 +62,7 @@ async fn s03_of_two_skills_only_the_one_that_moved_on_is_downloaded() {
     fixture.plant(&format!("projects/{w1}/mark"), "untouched");
     fixture.shelf.fetched();
     fixture.prepare(Ask::versions(&[&v2, &w1])).await;
-    assert_eq!(fixture.shelf.fetched(), [v2.clone()]);
+    assert_eq!(fixture.shelf.fetched(), std::slice::from_ref(&v2));
     assert_eq!(fixture.projects(), [v2, w1.clone()]);
     assert_eq!(fixture.text(&format!("projects/{w1}/mark")), "untouched");
 }
@@ -75,7 +75,7 @@ async fn s04_a_deselected_version_goes_and_is_no_skill_any_more() {
     fixture.shelf.put(&v2, &[("SKILL.md", SKILL)]);
     assert_eq!(fixture.prepare(Ask::versions(&[&v1, &v2])).await.skills.len(), 2);
     let prepared = fixture.prepare(Ask::versions(&[&v2])).await;
-    assert_eq!(fixture.projects(), [v2.clone()]);
+    assert_eq!(fixture.projects(), std::slice::from_ref(&v2));
     assert_eq!(prepared.skills.len(), 1);
     assert_eq!(prepared.skills[0].version_id.as_ref().unwrap().as_str(), v2);
 }
@@ -390,7 +390,7 @@ async fn s30_what_a_crash_left_between_unpacking_and_moving_goes_and_the_version
     fixture.shelf.put(&v1, &[("SKILL.md", SKILL)]);
     fixture.plant(&format!("projects/.tmp-{v1}-1700000000000-abc/half"), "");
     fixture.prepare(Ask::versions(&[&v1])).await;
-    assert_eq!(fixture.projects(), [v1.clone()]);
+    assert_eq!(fixture.projects(), std::slice::from_ref(&v1));
     assert_eq!(fixture.text(&format!("projects/{v1}/SKILL.md")), SKILL);
 }
 

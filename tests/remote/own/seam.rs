@@ -95,7 +95,7 @@ pub(super) fn who_may_not_ask_is_told_the_same_as_of_an_own_workspace(server: &S
 }
 
 /// The operations that the contract of backends has something for.
-const ANSWERED: [&str; 18] = [
+const ANSWERED: [&str; 19] = [
     "GET info",
     "GET stat",
     "GET dir",
@@ -114,6 +114,7 @@ const ANSWERED: [&str; 18] = [
     "GET exec",
     "GET exec/{exec_id}",
     "DELETE exec/{exec_id}",
+    "POST prepare",
 ];
 
 pub(super) fn what_no_backend_can_be_asked_for_is_refused_with_its_name(server: &Server) {
@@ -122,7 +123,10 @@ pub(super) fn what_no_backend_can_be_asked_for_is_refused_with_its_name(server: 
     for (method, name) in operations() {
         let reply = ask(client, &tree, &method, &name);
         if ANSWERED.contains(&format!("{method} {name}").as_str()) {
-            assert!(method == "HEAD" || reply.json()["code"] != "unsupported" || name.starts_with("exec"));
+            assert!(
+                method == "HEAD" || reply.json()["code"] != "unsupported" || name.starts_with("exec"),
+                "{method} {name}"
+            );
             continue;
         }
         let told = reply.refused(501, "unsupported");
