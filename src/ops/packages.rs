@@ -51,7 +51,9 @@ impl Service {
         let (mut left, mut hasher) = (limit, Sha256::new());
         loop {
             let (some, is_last) = gather(&mut parts, &mut left, limit).await?;
+            let store = self.store.clone();
             let append = move || {
+                store.admit_space()?;
                 for part in &some {
                     hasher.update(part);
                     file.write_all(part)

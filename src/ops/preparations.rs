@@ -25,7 +25,7 @@ use super::remote::Backend;
 use crate::config::PrepareConfig;
 
 /// Preparations at once, and those of one user.
-const AT_ONCE: usize = 128;
+const AT_ONCE: usize = 1024;
 const PER_USER: usize = 8;
 
 /// Makes a sandbox of this service's own workspaces with an agent, whose changes the request records.

@@ -224,6 +224,17 @@ async fn the_later_form_of_the_state_is_read_where_the_founding_one_is_not_there
 }
 
 #[tokio::test]
+async fn a_state_that_is_larger_than_any_is_an_empty_one() {
+    let fixture = Fixture::new();
+    std::fs::create_dir_all(fixture.state_file().parent().unwrap()).unwrap();
+    let hash = hash("touch ran");
+    let large = format!("{{\"sandboxEntrypointHash\":\"{hash}\",\"x\":\"{}\"}}", "x".repeat(200_000));
+    std::fs::write(fixture.state_file(), large).unwrap();
+    fixture.prepare(Ask::script("touch ran")).await;
+    assert!(fixture.has("ran"));
+}
+
+#[tokio::test]
 async fn a_planted_pipe_or_device_in_place_of_the_state_holds_nothing_up() {
     for target in ["/dev/zero", "/dev/stdin"] {
         let fixture = Fixture::new();

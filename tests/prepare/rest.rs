@@ -38,7 +38,20 @@ fn outcome(data: &Value, name: &str) -> String {
 
 #[test]
 fn a_round_deploys_writes_runs_and_finds_and_the_next_one_repeats_nothing() {
-    let service = Service::start();
+    let settings = [
+        "",
+        "[isolation]\nmaximum = \"landlock\"\n",
+        "[isolation]\nminimum = \"process\"\nmaximum = \"process\"\n",
+        "[commands]\nprofile = \"strict\"\n",
+        "[commands]\nprofile = \"open\"\n",
+        "[commands]\nscan = \"all\"\n",
+    ];
+    for config in settings {
+        two_rounds(&Service::configured(config), config);
+    }
+}
+
+fn two_rounds(service: &Service, config: &str) {
     let client = &service.client;
     let (tree, v1) = (workspace("用户", "demo"), version(1));
     package(
@@ -52,7 +65,7 @@ fn a_round_deploys_writes_runs_and_finds_and_the_next_one_repeats_nothing() {
         "files": [{ "name": "../in.txt", "content": "files\n" }, { "name": "b.bin", "content_base64": "AAH/" }],
     });
     let data = prepare(client, &tree, &body);
-    assert_eq!(client.text(&tree, "order"), "files\nsandbox\nskill\n");
+    assert_eq!(client.text(&tree, "order"), "files\nsandbox\nskill\n", "{config}: {data}");
     assert_eq!(client.get(format!("{tree}/raw/user_files/b.bin")).bytes(200), [0, 1, 255]);
     let workdir = data["workdir"].as_str().unwrap().to_owned();
     let directory = format!("{workdir}/projects/{v1}/a");
@@ -70,7 +83,7 @@ fn a_round_deploys_writes_runs_and_finds_and_the_next_one_repeats_nothing() {
         .ok();
     assert_eq!(told["data"]["stdout"], SKILL);
     let again = prepare(client, &tree, &body);
-    assert_eq!(client.text(&tree, "order"), "files\nsandbox\nskill\n");
+    assert_eq!(client.text(&tree, "order"), "files\nsandbox\nskill\n", "{config}: {again}");
     assert_eq!(outcome(&again, "entrypoint"), "skipped");
     assert_eq!(outcome(&again, &format!("skill:{v1}")), "skipped");
     assert_eq!(again["skills"], data["skills"]);
@@ -174,8 +187,9 @@ fn what_is_too_much_or_makes_no_sense_is_refused_and_changes_nothing() {
     }
     assert!(!service.root.join("sandbox/u/a").exists());
     let long = "名".repeat(100);
-    let body = json!({ "files": [{ "name": long, "content": "" }] });
+    let body = json!({ "files": [{ "name": long, "content": "" }], "entrypoint": "touch ran" });
     service.client.post_json(format!("{tree}/prepare"), &body).refused(400, "invalid");
+    assert!(!service.root.join("sandbox/u/a").exists());
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Deploying versions: each selected one is in a directory of its own below `projects`, whole or not at all, and others go.
 
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -18,6 +16,8 @@ use crate::ops::error::{Error, Result};
 const PROJECTS: &str = "projects";
 /// The beginning of a directory in which a version is unpacked.
 const TEMPORARY: &str = ".tmp-";
+/// Directories of other versions that one round removes; the rest goes in later ones.
+const REMOVED_MAX: usize = 1000;
 /// Files of one version that are written at once.
 const WRITES_AT_ONCE: usize = 8;
 
@@ -69,29 +69,17 @@ pub(super) async fn deploy(
     for name in &plan.unfinished {
         remove(site, name, &mut log).await;
     }
-    let (mut absent, mut unpacked) = (HashSet::new(), Vec::new());
-    for version in plan.missing {
-        let package = match packages {
-            Some(packages) => packages.unpack(&version).await?,
-            None => None,
-        };
-        match package {
-            Some(package) => unpacked.push((version, package)),
-            None => {
-                log.push(format!(
-                    "{version}: there is no package of this version for this caller: it is left out"
-                ));
-                absent.insert(version);
-            }
-        }
+    let count = plan.missing.len();
+    let absent = Round::new(site, packages).place_all(&plan.missing).await?;
+    for version in &absent {
+        log.push(format!("{version}: there is no package of this version for this caller: it is left out"));
     }
-    let count = unpacked.len();
-    Round { site, temporary: Vec::new(), placed: Vec::new() }.place_all(unpacked).await?;
     for name in &plan.stale {
         remove(site, name, &mut log).await;
     }
     let deployed: Vec<Deployed> =
         valid.into_iter().filter(|deployed| !absent.contains(&deployed.version)).collect();
+    let count = count - absent.len();
     log.insert(0, format!("{} of {} versions deployed, {} removed", count, deployed.len(), plan.stale.len()));
     steps.end(begun, Outcome::Done, &log.join("\n"));
     Ok(deployed)
@@ -129,8 +117,8 @@ fn plan(entries: &[DirEntry], selected: &[Deployed]) -> Plan {
     let stale = directories().filter(|name| VersionId::parse(name).is_ok() && !is_selected(name));
     Plan {
         missing: missing.map(|other| other.version.clone()).collect(),
-        stale: stale.cloned().collect(),
-        unfinished: directories().filter(|name| is_unfinished(name)).cloned().collect(),
+        stale: stale.take(REMOVED_MAX).cloned().collect(),
+        unfinished: directories().filter(|name| is_unfinished(name)).take(REMOVED_MAX).cloned().collect(),
     }
 }
 
@@ -142,37 +130,54 @@ async fn remove(site: &Site, name: &str, log: &mut Vec<String>) {
     }
 }
 
-/// The directories that a round has made.
+/// What a round deploys, and the directories that it has made.
 struct Round<'a> {
     site: &'a Site,
-    temporary: Vec<String>,
+    packages: Option<&'a dyn Packages>,
+    /// Versions that are written aside, and the names of their directories.
+    temporary: Vec<(VersionId, String)>,
     placed: Vec<VersionId>,
 }
 
-impl Round<'_> {
-    /// Writes every version aside, then gives each its name. After an error nothing of the round is left.
-    async fn place_all(mut self, unpacked: Vec<(VersionId, Arc<dyn Package>)>) -> Result<()> {
-        let placed = self.try_place_all(&unpacked).await;
+impl<'a> Round<'a> {
+    fn new(site: &'a Site, packages: Option<&'a dyn Packages>) -> Self {
+        Self { site, packages, temporary: Vec::new(), placed: Vec::new() }
+    }
+
+    /// Writes each version aside, then gives all of them their names. Gives those without a package. After an error nothing
+    /// of the round is left.
+    async fn place_all(mut self, missing: &[VersionId]) -> Result<Vec<VersionId>> {
+        let placed = self.try_place_all(missing).await;
         if placed.is_err() {
             let versions = self.placed.iter().map(ToString::to_string);
-            for name in self.temporary.iter().cloned().chain(versions) {
+            for name in self.temporary.iter().map(|(_, name)| name.clone()).chain(versions) {
                 remove(self.site, &name, &mut Vec::new()).await;
             }
         }
         placed
     }
 
-    async fn try_place_all(&mut self, unpacked: &[(VersionId, Arc<dyn Package>)]) -> Result<()> {
-        for (version, package) in unpacked {
+    async fn try_place_all(&mut self, missing: &[VersionId]) -> Result<Vec<VersionId>> {
+        let mut absent = Vec::new();
+        for version in missing {
+            // One after the other: what is unpacked aside counts for the user until it is written.
+            let package = match self.packages {
+                Some(packages) => packages.unpack(version).await?,
+                None => None,
+            };
+            let Some(package) = package else {
+                absent.push(version.clone());
+                continue;
+            };
             let name = temporary_name(version);
-            self.temporary.push(name.clone());
-            write_package(self.site, &**package, &format!("{PROJECTS}/{name}")).await?;
+            self.temporary.push((version.clone(), name.clone()));
+            write_package(self.site, &*package, &format!("{PROJECTS}/{name}")).await?;
         }
-        for ((version, _), name) in unpacked.iter().zip(&self.temporary) {
+        for (version, name) in &self.temporary {
             place(self.site, name, version).await?;
             self.placed.push(version.clone());
         }
-        Ok(())
+        Ok(absent)
     }
 }
 

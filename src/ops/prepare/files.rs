@@ -23,28 +23,44 @@ pub struct InputFile {
     pub bytes: Bytes,
 }
 
-/// Writes the files.
-///
-/// # Errors
-/// A name is too long, or a file cannot be written.
-pub(super) async fn inject(site: &Site, files: &[InputFile], steps: &mut Steps) -> Result<()> {
-    let begun = steps.begin("files");
-    let names = names(files.iter().map(|file| file.name.as_str()));
-    if let Some(name) = names.iter().find(|name| name.len() > NAME_BYTES_MAX) {
-        let beginning: String = name.chars().take(40).collect();
-        return Err(Error::Invalid(format!(
-            "the name `{beginning}…` of a file has more than {NAME_BYTES_MAX} bytes: choose a shorter one"
-        )));
+/// The files of a round under the names that they get.
+pub(super) struct Named<'a>(Vec<(String, &'a InputFile)>);
+
+impl<'a> Named<'a> {
+    /// Names the files; nothing is written yet.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: a name is too long.
+    pub(super) fn new(files: &'a [InputFile]) -> Result<Self> {
+        let names = names(files.iter().map(|file| file.name.as_str()));
+        if let Some(name) = names.iter().find(|name| name.len() > NAME_BYTES_MAX) {
+            let beginning: String = name.chars().take(40).collect();
+            return Err(Error::Invalid(format!(
+                "the name `{beginning}…` of a file has more than {NAME_BYTES_MAX} bytes: choose a shorter one"
+            )));
+        }
+        Ok(Self(names.into_iter().zip(files).collect()))
     }
-    site.make_dir(DIRECTORY).await?;
-    for (name, file) in names.iter().zip(files) {
-        let bytes = file.bytes.clone();
-        let body = stream::once(async { Ok(bytes) }).boxed();
-        site.write(&format!("{DIRECTORY}/{name}"), body, None).await?;
+
+    /// Writes the files, when there are any.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub(super) async fn inject(self, site: &Site, steps: &mut Steps) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let begun = steps.begin("files");
+        site.make_dir(DIRECTORY).await?;
+        let mut log = Vec::new();
+        for (name, file) in self.0 {
+            let (path, bytes) = (format!("{DIRECTORY}/{name}"), file.bytes.clone());
+            site.write(&path, stream::once(async { Ok(bytes) }).boxed(), None).await?;
+            log.push(path);
+        }
+        steps.end(begun, Outcome::Done, &log.join("\n"));
+        Ok(())
     }
-    let written: Vec<String> = names.iter().map(|name| format!("{DIRECTORY}/{name}")).collect();
-    steps.end(begun, Outcome::Done, &written.join("\n"));
-    Ok(())
 }
 
 /// The names that files get, all different.

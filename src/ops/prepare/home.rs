@@ -26,11 +26,13 @@ pub(super) struct Home {
 impl Home {
     /// Reads the state: of the founding file, else of the later one. Failing is no error: the state is empty then.
     pub(super) async fn read(site: &Site) -> Self {
+        // By programs that commands have in every profile; what is larger than a state can be is not read at all.
         let script = format!(
             r#"{FIND}mkdir -p "$d" && [ -w "$d" ] || exit 4
-if [ -f "$d/state.json" ]; then printf 1; head -c {STATE_BYTES_MAX} "$d/state.json"
-elif [ -f "$h/.fastgpt/runtime/state.json" ]; then printf 2; head -c {STATE_BYTES_MAX} "$h/.fastgpt/runtime/state.json"
-else printf 0; fi"#
+small() {{ [ -f "$1" ] && [ -n "$(find -L "$1" -size -65k)" ]; }}
+if [ -e "$d/state.json" ]; then printf 1; small "$d/state.json" && cat "$d/state.json"
+elif small "$h/.fastgpt/runtime/state.json"; then printf 2; cat "$h/.fastgpt/runtime/state.json"
+else printf 0; fi; exit 0"#
         );
         let unkept = Self { state: State::default(), is_kept: false };
         let read = match site.short(&script, Bytes::new()).await {
@@ -47,9 +49,12 @@ else printf 0; fi"#
                 return unkept;
             }
         };
+        // A backend may send more than was asked for.
+        let bounded =
+            |text: &[u8]| text.get(..STATE_BYTES_MAX).map(<[u8]>::to_vec).unwrap_or_else(|| text.to_vec());
         let state = match read.stdout.split_first() {
-            Some((b'1', text)) => State::founding(text),
-            Some((b'2', text)) => State::later(text),
+            Some((b'1', text)) => State::founding(&bounded(text)),
+            Some((b'2', text)) => State::later(&bounded(text)),
             _ => State::default(),
         };
         Self { state, is_kept: true }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::bootstrap::{self, Bootstrap};
 use super::deploy::{Deployed, Selected, deploy};
 use super::entrypoint;
-use super::files::{InputFile, inject};
+use super::files::{InputFile, Named};
 use super::home::Home;
 use super::packages::Packages;
 use super::scan::{Scope, SkillInfo, scan};
@@ -123,6 +123,7 @@ impl Round {
     async fn work(self, preparation: Preparation) -> Result<Prepared> {
         let Preparation { mode, skills, entrypoint, files, deadline } = preparation;
         let Self { site, packages, bootstrap, listener } = self;
+        let files = Named::new(&files)?;
         let mut steps = Steps::new(listener);
         if mode == Mode::EditDebug {
             for step in &bootstrap {
@@ -138,9 +139,7 @@ impl Round {
         if !skills.is_empty() && mode != Mode::Run {
             steps.skip("deploy", "skills are deployed in the mode `run` only");
         }
-        if !files.is_empty() {
-            inject(&site, &files, &mut steps).await?;
-        }
+        files.inject(&site, &mut steps).await?;
         let workdir = workdir(&site).await;
         if mode == Mode::EditDebug && !entrypoint.trim().is_empty() {
             steps.skip("entrypoint", "a preview runs nothing by itself: run the script in a terminal");
@@ -192,7 +191,8 @@ async fn scripts(
 /// The working directory as commands see it, else as file operations name it.
 async fn workdir(site: &Site) -> String {
     let told = site.short("pwd", Bytes::new()).await.ok().filter(|told| told.is_success() && !told.timed_out);
+    let told = told.filter(|told| told.stdout.len() <= WORKDIR_BYTES_MAX);
     let told = told.map(|told| told.stdout_text().trim_end_matches('\n').to_owned());
-    told.filter(|path| path.starts_with('/') && path.len() <= WORKDIR_BYTES_MAX)
+    told.filter(|path| path.starts_with('/') && !path.contains(char::is_control))
         .unwrap_or_else(|| site.root().as_str().to_owned())
 }

@@ -14,7 +14,7 @@ use policy::{ArchiveLimits, RelPath, UserId, VersionId};
 use super::archive::{self, Charset, Compression, Options, WholeTree};
 use crate::core::store::Store;
 use crate::core::usage::Flight;
-use crate::dir::Dir;
+use crate::dir::{Dir, Entry};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::layers::stage::Draft;
@@ -86,15 +86,14 @@ impl Store {
         let facts = PackageFacts { version: version.clone(), digest: digest.to_owned(), bytes };
         let held = self.inner.packages.lock();
         let dir = self.packages_dir()?;
-        let kept = listed(&dir)?;
-        if let Some(same) = kept.iter().find(|kept| kept.facts.version == *version) {
-            if same.facts.digest != digest {
+        if let Some((name, same)) = find(&dir, version)? {
+            if same != digest {
                 return Err(Error::AlreadyExists(format!("the package {version} with other bytes")));
             }
-            use_now(&dir, &same.name)?;
+            use_now(&dir, &name)?;
             return Ok(PutPackage { facts, is_new: false, collected: 0 });
         }
-        let collected = make_room(&dir, kept, bytes, total_bytes)?;
+        let collected = make_room(&dir, listed(&dir)?, bytes, total_bytes)?;
         let mut staged = self.inner.stage.file(0o600, None)?;
         copy(file, |piece| staged.write(piece))?;
         staged.finish()?;
@@ -113,11 +112,11 @@ impl Store {
     /// [`Error::NotFound`]; [`Error::Io`].
     pub fn package(&self, version: &VersionId) -> Result<(File, PackageFacts)> {
         let dir = self.packages_dir()?;
-        let found = listed(&dir)?.into_iter().find(|kept| kept.facts.version == *version);
-        let found = found.ok_or_else(|| Error::NotFound(format!("the package {version}")))?;
-        let (file, _) = dir.open_file_entry(&found.name)?;
-        use_now(&dir, &found.name)?;
-        Ok((file, found.facts))
+        let found = find(&dir, version)?;
+        let (name, digest) = found.ok_or_else(|| Error::NotFound(format!("the package {version}")))?;
+        let (file, stat) = dir.open_file_entry(&name)?;
+        use_now(&dir, &name)?;
+        Ok((file, PackageFacts { version: version.clone(), digest, bytes: stat.size }))
     }
 
     /// Unpacks the package of a version aside; its bytes count as on their way to `user`.
@@ -199,18 +198,28 @@ struct Kept {
     used: i128,
 }
 
-/// The packages that are kept. A file of another name is none and is left alone.
+/// The version and the digest that a file's name has. A file of another name is no package and is left alone.
+fn parsed(entry: &Entry) -> Option<(VersionId, String)> {
+    let (version, digest) = entry.name.to_str()?.split_once('-')?;
+    let is_package = entry.kind == Kind::File && digest.len() == DIGEST_DIGITS;
+    Some((VersionId::parse(version).ok().filter(|_| is_package)?, digest.to_owned()))
+}
+
+/// The name of the package of a version, and its digest.
+fn find(dir: &Dir, version: &VersionId) -> Result<Option<(OsString, String)>> {
+    let mut packages = dir.entries_at_most(PACKAGES_MAX + 1)?.into_iter();
+    let of_version = packages.find_map(|entry| match parsed(&entry) {
+        Some((found, digest)) if found == *version => Some((entry.name, digest)),
+        _ => None,
+    });
+    Ok(of_version)
+}
+
+/// The packages that are kept.
 fn listed(dir: &Dir) -> Result<Vec<Kept>> {
     let mut kept = Vec::new();
     for entry in dir.entries_at_most(PACKAGES_MAX + 1)? {
-        let Some((version, digest)) = entry.name.to_str().and_then(|name| name.split_once('-')) else {
-            continue;
-        };
-        let Ok(version) = VersionId::parse(version) else { continue };
-        if entry.kind != Kind::File || digest.len() != DIGEST_DIGITS {
-            continue;
-        }
-        let digest = digest.to_owned();
+        let Some((version, digest)) = parsed(&entry) else { continue };
         let Some(stat) = dir.stat_entry(&entry.name)? else { continue };
         let facts = PackageFacts { version, digest, bytes: stat.size };
         kept.push(Kept { name: entry.name, facts, used: stat.modified_ns });
