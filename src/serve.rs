@@ -126,6 +126,14 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     let sessions = &config.limits.sessions;
     let backends = Backends::new(&config.limits.runs);
     let runners = Arc::new(Runners::open(&store, &backends).map_err(|source| store_error(config, source))?);
+    let own = Box::new(|service, agent| Arc::new(LocalSandbox::of_request(service, agent)) as _);
+    let preparations = Preparations::new(config.prepare.clone(), own);
+    // Without the address, which may have a password.
+    let preparations = preparations.map_err(|_| ConfigError::Value {
+        setting: "prepare.lease_url",
+        value: "no address of a Redis".to_owned(),
+        advice: "write `redis://HOST:6379/0`, or leave it empty for leases within this process",
+    })?;
     Ok(Arc::new(Service {
         backends,
         runners,
@@ -167,10 +175,7 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
             sessions.undecided,
             sessions.undecided_per_user,
         ),
-        preparations: Preparations::new(
-            config.prepare.clone(),
-            Box::new(|service, agent| Arc::new(LocalSandbox::of_request(service, agent))),
-        ),
+        preparations,
         package_permits: packages::permits(config.limits.work.queue_ms),
         events: EventTable::new(config.limits.events.clone()),
         table: RunTable::new(sessions.clone()),

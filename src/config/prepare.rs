@@ -18,6 +18,9 @@ pub struct PrepareConfig {
     pub timeout_seconds: u64,
     /// The size of all packages together, in bytes: for a further one, those go that were used longest ago.
     pub packages_bytes: u64,
+    /// The Redis whose leases services share that prepare the same machines, such as `redis://HOST:6379/0`; empty for leases
+    /// within this process.
+    pub lease_url: String,
     /// Steps that a request may name, and that come before everything else.
     pub bootstrap: Vec<BootstrapStep>,
 }
@@ -36,7 +39,12 @@ pub struct BootstrapStep {
 
 impl Default for PrepareConfig {
     fn default() -> Self {
-        Self { timeout_seconds: 30, packages_bytes: 10 * 1024 * 1024 * 1024, bootstrap: Vec::new() }
+        Self {
+            timeout_seconds: 30,
+            packages_bytes: 10 * 1024 * 1024 * 1024,
+            lease_url: String::new(),
+            bootstrap: Vec::new(),
+        }
     }
 }
 

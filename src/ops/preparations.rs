@@ -16,7 +16,7 @@ use super::Service;
 use super::admission::permit_kind::PermitKind;
 use super::admission::permits::Permits;
 use super::error::{Error, Result};
-use super::lease::{LeaseStore, LocalLeases, Terms};
+use super::lease::{LeaseStore, LocalLeases, RedisLeases, StoreError, Terms};
 use super::packages::Kept;
 use super::prepare::{
     Bootstrap, Packages, Preparation, Prepared, Progress, Round, Site, configured, prepare,
@@ -64,22 +64,29 @@ pub struct Wanted {
 
 impl fmt::Debug for Preparations {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Preparations").field("config", &self.config).finish_non_exhaustive()
+        // Without the address of the store of leases, which may have a password.
+        formatter.debug_struct("Preparations").finish_non_exhaustive()
     }
 }
 
 impl Preparations {
-    /// Preparations as the configuration says, with leases within this process.
-    #[must_use]
-    pub fn new(config: PrepareConfig, own: Own) -> Self {
+    /// Preparations as the configuration says.
+    ///
+    /// # Errors
+    /// The address of the store of leases is none.
+    pub fn new(config: PrepareConfig, own: Own) -> std::result::Result<Self, StoreError> {
         let hooks = configured(&config.bootstrap);
-        Self {
+        let leases: Arc<dyn LeaseStore> = match config.lease_url.as_str() {
+            "" => Arc::new(LocalLeases::default()),
+            url => Arc::new(RedisLeases::new(url)?),
+        };
+        Ok(Self {
             config,
             own,
-            leases: RwLock::new(Arc::new(LocalLeases::default())),
+            leases: RwLock::new(leases),
             hooks: RwLock::new(hooks),
             permits: Permits::without_queue(PermitKind::PREPARATIONS, AT_ONCE, PER_USER),
-        }
+        })
     }
 
     /// Has a step of code be there under its name, in place of any other of that name.

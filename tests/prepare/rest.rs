@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::fixture::version;
-use crate::support::{Client, Entry, Service, Settings, digest, workspace, zip};
+use crate::support::{Client, Entry, Service, Settings, digest, granted, workspace, zip};
 
 const SKILL: &str = "---\nname: writer\ndescription: writes\n---\n";
 /// Kills of the service in one test; `FILESECBOX_KILLS` is another number.
@@ -392,4 +392,41 @@ fn a_service_that_is_killed_leaves_whole_versions_only_and_the_next_round_succee
     assert_eq!(projects, [versions[0].clone()]);
     assert_eq!(service.client.files(&tree).iter().filter(|file| file.starts_with("projects/")).count(), 60);
     assert_eq!(names(&root.join(".filesecbox/stage")).len(), 0);
+}
+
+#[test]
+fn services_that_share_a_redis_share_the_lease_and_without_it_nothing_is_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let started = std::process::Command::new("redis-server")
+        .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
+        .arg(&socket)
+        .current_dir(dir.path())
+        .stdout(std::process::Stdio::null())
+        .spawn();
+    if !granted("redis", started.is_ok()) {
+        return;
+    }
+    let mut redis = started.unwrap();
+    while !socket.exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let config = format!("[prepare]\nlease_url = \"redis+unix://{}\"\n", socket.to_str().unwrap());
+    let (one, other) = (Service::configured(&config), Service::configured(&config));
+    let tree = workspace("u", "a");
+    let slow = json!({ "entrypoint": "sleep 2; touch ran" }).to_string();
+    let mut events = one.client.stream("POST", &format!("{tree}/prepare"), "application/x-ndjson", &slow);
+    assert_eq!(events.next().unwrap()["event"], "step");
+    let body = json!({ "entrypoint": "touch ran" });
+    let refused = other.client.post_json(format!("{tree}/prepare"), &body).refused(429, "busy");
+    assert_eq!(refused["initialising"], true);
+    assert_eq!(events.last().unwrap()["event"], "prepared");
+    prepare(&other.client, &tree, &body);
+    assert_eq!(other.client.files(&tree), ["ran"]);
+    redis.kill().unwrap();
+    redis.wait().unwrap();
+    let body = json!({ "entrypoint": "touch without" });
+    let refused = one.client.post_json(format!("{tree}/prepare"), &body).refused(429, "busy");
+    assert_eq!(refused["initialising"], true);
+    assert_eq!(one.client.files(&tree), ["ran"]);
 }

@@ -1,12 +1,13 @@
 //! Leases: work that one caller alone may do for a while, and that ends when the lease is lost.
 //!
-//! * [`LeaseStore`]: who holds which lease. [`LocalLeases`]: within this process.
+//! * [`LeaseStore`]: who holds which lease. [`LocalLeases`]: within this process; [`RedisLeases`]: in a Redis.
 //! * [`hold`]: work under a lease, with its heartbeat.
 
 #[cfg(test)]
 mod contract;
 mod hold;
 mod local;
+mod redis;
 
 use std::fmt;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use thiserror::Error;
 
 pub use self::hold::{LeaseError, Terms, hold};
 pub use self::local::LocalLeases;
+pub use self::redis::RedisLeases;
 
 /// The store of leases could not be asked.
 #[derive(Debug, Error)]
