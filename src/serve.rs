@@ -16,6 +16,7 @@ use crate::audit::{self, Audit, Syncs};
 use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Durability, WhenFull};
 use crate::confine::{self, Confined};
 use crate::http::{self, App};
+use crate::local::LocalSandbox;
 use crate::metrics::Metrics;
 use crate::ops::Service;
 use crate::ops::admission::Admission;
@@ -24,13 +25,14 @@ use crate::ops::admission::permits::Permits;
 use crate::ops::agents::{AgentTable, Common};
 use crate::ops::backends::Backends;
 use crate::ops::events::EventTable;
+use crate::ops::preparations::Preparations;
 use crate::ops::readiness::Readiness;
 use crate::ops::run::table::RunTable;
 use crate::ops::run::under_way::UnderWay;
 use crate::ops::run::unnamed::UnnamedRuns;
 use crate::ops::runners::Runners;
 use crate::ops::stopping::Stopping;
-use crate::ops::{snapshots, sweep};
+use crate::ops::{packages, snapshots, sweep};
 use crate::registry::RegistrySync;
 pub use crate::serve_error::ServeError;
 use crate::telemetry::{self, Spans};
@@ -124,6 +126,14 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     let sessions = &config.limits.sessions;
     let backends = Backends::new(&config.limits.runs);
     let runners = Arc::new(Runners::open(&store, &backends).map_err(|source| store_error(config, source))?);
+    let own = Box::new(|service, agent| Arc::new(LocalSandbox::of_request(service, agent)) as _);
+    let preparations = Preparations::new(config.prepare.clone(), own);
+    // Without the address, which may have a password.
+    let preparations = preparations.map_err(|_| ConfigError::Value {
+        setting: "prepare.lease_url",
+        value: "no address of a Redis".to_owned(),
+        advice: "write `redis://HOST:6379/0`, or leave it empty for leases within this process",
+    })?;
     Ok(Arc::new(Service {
         backends,
         runners,
@@ -165,6 +175,8 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
             sessions.undecided,
             sessions.undecided_per_user,
         ),
+        preparations,
+        package_permits: packages::permits(config.limits.work.queue_ms),
         events: EventTable::new(config.limits.events.clone()),
         table: RunTable::new(sessions.clone()),
         unnamed: UnnamedRuns::default(),

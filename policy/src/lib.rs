@@ -17,6 +17,7 @@
 //! | [`signal`] | the names of signals |
 //! | [`environment`] | the environment a command starts with |
 //! | [`front_matter`] | the YAML head of a Markdown file, read in bounded time and memory |
+//! | [`version_id`] | [`VersionId`]: the name of one immutable version of a skill's package |
 //! | [`skill_md`] | what a skill says of itself: the one reader of `SKILL.md` |
 //! | [`glob`] | patterns for paths, in two dialects |
 
@@ -33,6 +34,7 @@ pub mod scope;
 pub mod signal;
 pub mod skill_md;
 pub mod tree;
+pub mod version_id;
 pub mod view;
 
 pub use agent_policy::{AgentNetwork, AgentPolicy};
@@ -45,4 +47,5 @@ pub use limits::{
 pub use path::{PathError, RelPath};
 pub use scope::Scope;
 pub use tree::{TreeId, WorkspaceId};
+pub use version_id::{VersionId, VersionIdError};
 pub use view::View;

@@ -63,7 +63,10 @@ pub use remote::{
 };
 pub use router::{Backends, Choice, IsWeb, Runners, SandboxRouter};
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
-pub use service::{ServiceOptions, ServiceSandbox};
+pub use service::{
+    PrepareMode, PrepareRequest, PreparedSkill, PreparedStep, PreparedWorkspace, SelectedVersion, SentFile,
+    ServiceOptions, ServiceSandbox,
+};
 pub use tree_path::TreePath;
 
 /// The examples of the document for those who build agents, compiled and run.

@@ -45,6 +45,8 @@ pub enum Action<'a> {
     Rebuild,
     /// See or set what holds for the runs and trees of an agent.
     Govern,
+    /// Put and read packages, and have them deployed.
+    Packages,
 }
 
 /// Which part of a list about all users and agents a role sees.
@@ -90,7 +92,12 @@ impl Role {
             (Self::Admin, _)
             | (
                 Self::Engine,
-                Action::Read(..) | Action::Change(..) | Action::OfUser(_) | Action::SeeAll | Action::Issue,
+                Action::Read(..)
+                | Action::Change(..)
+                | Action::OfUser(_)
+                | Action::SeeAll
+                | Action::Issue
+                | Action::Packages,
             )
             | (Self::Monitor, Action::Observe) => Ok(()),
             (Self::User { user, agent }, Action::Read(owner, with) | Action::Change(owner, with)) => {
@@ -124,7 +131,8 @@ impl Role {
                 | Action::Issue
                 | Action::Observe
                 | Action::Rebuild
-                | Action::Govern,
+                | Action::Govern
+                | Action::Packages,
             )
             | (
                 Self::Manager(_),
@@ -134,7 +142,8 @@ impl Role {
                 | Action::Issue
                 | Action::Observe
                 | Action::Rebuild
-                | Action::Govern,
+                | Action::Govern
+                | Action::Packages,
             )
             | (
                 Self::Monitor,
@@ -146,7 +155,8 @@ impl Role {
                 | Action::RemoveAll
                 | Action::Issue
                 | Action::Rebuild
-                | Action::Govern,
+                | Action::Govern
+                | Action::Packages,
             ) => Err(Refused::Denied),
         }
     }

@@ -192,6 +192,18 @@ impl Client {
         self.checked(request.send(ureq::SendBody::from_reader(&mut body)))
     }
 
+    /// Sends the `bytes` bytes of a file.
+    pub(super) fn put(
+        &self,
+        url: &str,
+        bytes: u64,
+        mut file: impl Read,
+    ) -> Result<ureq::http::Response<ureq::Body>, ClientError> {
+        let request = self.authorized(self.agent.put(url)).header("content-type", "application/octet-stream");
+        let request = request.header("content-length", bytes.to_string());
+        self.checked(request.send(ureq::SendBody::from_reader(&mut file)))
+    }
+
     /// Refuses an upload that the service would break off in the middle, where its reason would be lost.
     pub(super) fn check_upload(&self, path: &Path, bytes: u64) -> Result<(), ClientError> {
         let info: Info = self.data(self.get(&self.url(&["v1", "info"], &[]))?)?;

@@ -9,6 +9,8 @@ mod edit;
 mod exec;
 mod folder;
 mod health;
+mod package;
+mod prepare;
 mod registry;
 mod rollback;
 mod runner;
@@ -70,6 +72,11 @@ enum Command {
     Skill(skill::SkillCommand),
     /// Run a command in a workspace or a skill of a running service, and exit as it did
     Exec(exec::ExecArgs),
+    /// Bring a workspace of a running service to the state that a round of a conversation needs
+    Prepare(prepare::PrepareArgs),
+    /// Put and get the archives that `prepare` deploys
+    #[command(subcommand)]
+    Package(package::PackageCommand),
     /// Change a text file in a workspace or a skill of a running service
     Edit(edit::EditArgs),
     /// Show what a user changed in a skill, as a patch
@@ -158,6 +165,8 @@ pub fn main() -> ExitCode {
         Some(Command::Registry(command)) => registry::run(&command),
         Some(Command::Skill(command)) => skill::run(command),
         Some(Command::Exec(args)) => exec::run(args),
+        Some(Command::Prepare(args)) => prepare::run(args),
+        Some(Command::Package(command)) => package::run(command),
         Some(Command::Edit(args)) => edit::run(args),
         Some(Command::Diff(args)) => diff::run(&args),
         Some(Command::Rollback(args)) => rollback::run(&args),

@@ -5,6 +5,7 @@
 //! | `tokens` | one static token as it is written down |
 //! | `credentials` | where tokens and keys come from, and reading them |
 //! | `operation` | settings of access, connections, logs and the audit log |
+//! | `prepare` | preparing workspaces, and packages |
 //! | `telemetry` | where spans are sent, and how many |
 //! | `environment` | a variable for every setting |
 
@@ -12,6 +13,7 @@ mod credentials;
 mod environment;
 mod listen;
 mod operation;
+mod prepare;
 mod telemetry;
 mod tokens;
 
@@ -35,6 +37,7 @@ pub use self::operation::{
     AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat, WhenFull,
     WorkspacesConfig,
 };
+pub use self::prepare::{BootstrapStep, PrepareConfig};
 pub use self::telemetry::TelemetryConfig;
 pub use self::tokens::TokenEntry;
 use crate::access::signed::KeyError;
@@ -66,6 +69,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long unused workspaces stay.
     pub workspaces: WorkspacesConfig,
+    /// Preparing workspaces.
+    pub prepare: PrepareConfig,
     /// Where tokens and keys are, and how long signed tokens last.
     pub access: AccessConfig,
     /// The level and form of the log.
@@ -189,6 +194,7 @@ impl Default for Config {
             commands: Commands::default(),
             limits: Limits::default(),
             workspaces: WorkspacesConfig::default(),
+            prepare: PrepareConfig::default(),
             access: AccessConfig::default(),
             log: LogConfig::default(),
             audit: AuditConfig::default(),
@@ -318,6 +324,7 @@ impl Config {
     /// [`ConfigError::Value`].
     pub fn check_values(&self) -> Result<(), ConfigError> {
         operation::check(self)?;
+        self.prepare.check()?;
         for (agent, policy) in &self.agents {
             self.check_agent(policy)
                 .map_err(|problem| ConfigError::Agent { agent: agent.clone(), problem })?;

@@ -18,6 +18,7 @@ mod meta;
 mod object;
 mod observe;
 pub mod openapi;
+mod packages;
 mod page;
 mod problem;
 mod registry;
@@ -83,6 +84,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/tokens", post(tokens::issue))
         .route("/v1/registry", get(registry::list))
         .route("/v1/registry/rebuild", post(registry::rebuild))
+        .route("/v1/packages/{version}", get(packages::get).put(packages::put))
         .route("/v1/users", get(users::list::list))
         .route("/v1/users/{u}", get(users::one::one).delete(users::remove::remove))
         .route("/v1/agents", get(users::agents::list))
@@ -113,6 +115,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/sandbox/{u}", get(sandbox::list::list).delete(sandbox::remove::of_user))
         .route("/v1/sandbox/{u}/{a}", get(sandbox::usage::usage).delete(sandbox::remove::one))
         .route("/v1/sandbox/{u}/{a}/info", get(sandbox::info::info))
+        .route("/v1/sandbox/{u}/{a}/prepare", post(sandbox::prepare::prepare))
         .route("/v1/sandbox/{u}/{a}/snapshots", get(sandbox::snapshots::list).post(sandbox::snapshots::take))
         .route(
             "/v1/sandbox/{u}/{a}/snapshots/{snapshot}",

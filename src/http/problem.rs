@@ -171,6 +171,15 @@ impl Problem {
         self
     }
 
+    /// The code and the sentence, for a failure that is told within an answer; a cause of ours goes to the log.
+    pub(super) fn into_words(mut self) -> (&'static str, String) {
+        if let Some(cause) = self.extras.remove("cause_for_log") {
+            let request_id = request_log::request_id();
+            tracing::error!(%request_id, cause = cause.as_str().unwrap_or_default(), "request failed");
+        }
+        (self.code.row().0, self.message)
+    }
+
     /// A failure of ours: the cause goes to the log, the sender learns the id to ask for it.
     pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut causes = error.to_string();
@@ -213,6 +222,9 @@ impl From<Error> for Problem {
             Error::Invalid(_) | Error::Id(_) | Error::Scope(_) => Self::invalid(message),
             Error::Busy { retry_after_seconds, .. } | Error::Full { retry_after_seconds, .. } => {
                 Self::busy(message, retry_after_seconds)
+            }
+            Error::Initialising { retry_after_seconds, .. } => {
+                Self::busy(message, retry_after_seconds).with("initialising", true)
             }
             Error::Unsupported(_) => Self::new(Code::Unsupported, message),
             Error::NoRun(_) | Error::NoRunner(_) => Self::new(Code::NotFound, message),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use axum::http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
-use policy::{AgentId, RelPath, Scope, SkillId, UserId};
+use policy::{AgentId, RelPath, Scope, SkillId, UserId, VersionId};
 use storage::SnapshotId;
 
 use crate::access::{Caller, Role};
@@ -220,6 +220,11 @@ pub(super) fn runner(user: &UserId, name: &str) {
     let end = name.floor_char_boundary(PROGRAM_BYTES_MAX);
     let name = name.get(..end).unwrap_or_default();
     note(|noted| noted.tree = Some(format!("runners/{user}/{name}")));
+}
+
+/// Notes which package the request is about.
+pub(super) fn package(version: &VersionId) {
+    note(|noted| noted.tree = Some(format!("packages/{version}")));
 }
 
 /// Notes which snapshot the request is about.

@@ -8,14 +8,20 @@ use policy::TreeId;
 use sandbox::{ExecResult, ExecSpec, HeadTail, OUTPUT_BYTES_MAX, Program, Result};
 
 use super::errors;
-use super::record::{entry_of_command, recorded};
+use super::record::{Records, entry_of_command, recorded};
 use super::store_path::At;
 use crate::ops::Service;
 use crate::ops::run::event::{Event, Kind};
 use crate::ops::run::{Command, Commit, RunRequest, Skills};
 
 /// Runs `spec` at `at`. With `skills`, a command of a workspace sees the user's.
-pub(super) async fn run(service: &Arc<Service>, at: At, spec: ExecSpec, skills: bool) -> Result<ExecResult> {
+pub(super) async fn run(
+    service: &Arc<Service>,
+    records: Records,
+    at: At,
+    spec: ExecSpec,
+    skills: bool,
+) -> Result<ExecResult> {
     let begin = Instant::now();
     let (entry, command) = match spec.program {
         Program::Argv { program, arguments } => {
@@ -65,5 +71,5 @@ pub(super) async fn run(service: &Arc<Service>, at: At, spec: ExecSpec, skills: 
             hint: result.hint,
         })
     };
-    recorded(service, "exec", entry, run).await
+    recorded((service, records), "exec", entry, run).await
 }

@@ -39,7 +39,12 @@ fn kind(error: &ops::Error) -> ErrorKind {
     use ops::Error as E;
     match error {
         E::Invalid(_) | E::Id(_) | E::Scope(_) => ErrorKind::Invalid,
-        E::Busy { .. } | E::Full { .. } | E::NameTaken(_) | E::NotNow(_) | E::Removed => ErrorKind::Busy,
+        E::Busy { .. }
+        | E::Full { .. }
+        | E::NameTaken(_)
+        | E::NotNow(_)
+        | E::Removed
+        | E::Initialising { .. } => ErrorKind::Busy,
         E::Unsupported(_) => ErrorKind::Unsupported,
         E::NoRun(_) | E::NoRunner(_) | E::Gone(_) => ErrorKind::NotFound,
         E::Stopping | E::RunFailed(_) | E::Registry(_) | E::PortBroken { .. } => ErrorKind::Disconnected,

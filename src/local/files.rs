@@ -11,7 +11,7 @@ use sandbox::{
 use storage::tree::Opened;
 use storage::{Condition, Kind, Stat};
 
-use super::record::{entry, recorded};
+use super::record::{Records, entry, recorded};
 use super::store_path::At;
 use super::{errors, unmade};
 use crate::ops::Service;
@@ -43,6 +43,7 @@ pub(super) async fn read(
 
 pub(super) async fn write(
     service: &Service,
+    records: Records,
     at: At,
     path: &SandboxPath,
     body: ByteStream,
@@ -76,7 +77,7 @@ pub(super) async fn write(
             }
         }
     };
-    recorded(service, "write_file", entry, written).await
+    recorded((service, records), "write_file", entry, written).await
 }
 
 pub(super) async fn stat(service: &Service, at: At, path: &SandboxPath) -> Result<FileInfo> {
@@ -102,7 +103,13 @@ pub(super) async fn read_dir(service: &Service, at: At, path: &SandboxPath) -> R
     Ok(children.into_iter().map(entry).collect())
 }
 
-pub(super) async fn mkdir_all(service: &Service, at: At, path: &SandboxPath, mode: u32) -> Result<()> {
+pub(super) async fn mkdir_all(
+    service: &Service,
+    records: Records,
+    at: At,
+    path: &SandboxPath,
+    mode: u32,
+) -> Result<()> {
     let made = async {
         for level in levels(&at.path, mode) {
             let made = service.make_dir(at.tree.clone(), level, mode, true).await;
@@ -118,7 +125,7 @@ pub(super) async fn mkdir_all(service: &Service, at: At, path: &SandboxPath, mod
     if at.path.is_root() {
         return Ok(());
     }
-    recorded(service, "mkdir_all", entry("mkdir_all", &at), made).await
+    recorded((service, records), "mkdir_all", entry("mkdir_all", &at), made).await
 }
 
 /// The directories to ask for. The service gives missing levels above [`MODE_ABOVE`]; with other bits each level is
@@ -133,6 +140,7 @@ fn levels(path: &RelPath, mode: u32) -> Vec<RelPath> {
 
 pub(super) async fn remove(
     service: &Service,
+    records: Records,
     operation: &'static str,
     at: At,
     path: &SandboxPath,
@@ -153,7 +161,7 @@ pub(super) async fn remove(
             other => other,
         }
     };
-    recorded(service, operation, entry, removed).await
+    recorded((service, records), operation, entry, removed).await
 }
 
 fn info(stat: &Stat, path: &SandboxPath) -> FileInfo {

@@ -25,6 +25,7 @@ use sandbox::{
 };
 use storage::WorkspaceId;
 
+use self::record::Records;
 use self::store_path::{At, StorePath};
 use crate::ops::Service;
 
@@ -39,6 +40,7 @@ pub struct LocalSandbox {
     service: Arc<Service>,
     agent: AgentId,
     skills: bool,
+    records: Records,
     is_closed: AtomicBool,
 }
 
@@ -46,7 +48,13 @@ impl LocalSandbox {
     /// The workspaces of `agent`, with `skills` also the skills.
     #[must_use]
     pub fn new(service: Arc<Service>, agent: AgentId, skills: bool) -> Self {
-        Self { service, agent, skills, is_closed: AtomicBool::new(false) }
+        Self { service, agent, skills, records: Records::EachChange, is_closed: AtomicBool::new(false) }
+    }
+
+    /// The workspaces of `agent` for a request that has a record of its own about everything that it changes.
+    #[must_use]
+    pub fn of_request(service: Arc<Service>, agent: AgentId) -> Self {
+        Self { records: Records::OfRequest, ..Self::new(service, agent, false) }
     }
 
     fn check_open(&self, operation: &'static str) -> Result<()> {
@@ -113,7 +121,7 @@ impl Sandbox for LocalSandbox {
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
         let directory = spec.directory.clone().unwrap_or_else(SandboxPath::workspace);
         let at = self.in_tree("exec", user, &directory, ErrorKind::Unsupported).await?;
-        commands::run(&self.service, at, spec, self.skills).await
+        commands::run(&self.service, self.records, at, spec, self.skills).await
     }
 
     async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody> {
@@ -130,7 +138,7 @@ impl Sandbox for LocalSandbox {
     ) -> Result<()> {
         options.check(path)?;
         let at = self.in_tree("write_file", user, path, ErrorKind::IsDirectory).await?;
-        files::write(&self.service, at, path, body, options).await
+        files::write(&self.service, self.records, at, path, body, options).await
     }
 
     async fn stat(&self, user: &UserId, path: &SandboxPath) -> Result<FileInfo> {
@@ -155,19 +163,21 @@ impl Sandbox for LocalSandbox {
     async fn mkdir_all(&self, user: &UserId, path: &SandboxPath, permissions: u32) -> Result<()> {
         check_permissions(permissions, "mkdir_all", path)?;
         match self.place("mkdir_all", user, path).await? {
-            StorePath::InTree(at) => files::mkdir_all(&self.service, at, path, permissions).await,
+            StorePath::InTree(at) => {
+                files::mkdir_all(&self.service, self.records, at, path, permissions).await
+            }
             StorePath::Skills => Ok(()),
         }
     }
 
     async fn remove(&self, user: &UserId, path: &SandboxPath) -> Result<()> {
         let at = self.in_tree("remove", user, path, ErrorKind::Invalid).await?;
-        files::remove(&self.service, "remove", at, path, false).await
+        files::remove(&self.service, self.records, "remove", at, path, false).await
     }
 
     async fn remove_all(&self, user: &UserId, path: &SandboxPath) -> Result<()> {
         let at = self.in_tree("remove_all", user, path, ErrorKind::Invalid).await?;
-        files::remove(&self.service, "remove_all", at, path, true).await
+        files::remove(&self.service, self.records, "remove_all", at, path, true).await
     }
 
     async fn close_for_user(&self, _user: &UserId) -> Result<()> {

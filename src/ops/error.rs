@@ -5,6 +5,20 @@ use thiserror::Error;
 /// The result of an operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Why a workspace is not prepared now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Initialising {
+    /// Another request prepares it.
+    #[error("another request prepares it")]
+    Elsewhere,
+    /// The store of leases cannot be asked.
+    #[error("its lease cannot be had")]
+    Unleased,
+    /// The lease was lost while it was prepared.
+    #[error("its lease was lost")]
+    Lost,
+}
+
 /// A failure of an operation.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -26,6 +40,14 @@ pub enum Error {
         what: String,
         /// The advice.
         next: &'static str,
+        /// When another try may succeed, in seconds.
+        retry_after_seconds: u64,
+    },
+    /// The workspace is being prepared, or cannot be prepared now.
+    #[error("the workspace is initialising: {why}, try again in {retry_after_seconds} s")]
+    Initialising {
+        /// Why.
+        why: Initialising,
         /// When another try may succeed, in seconds.
         retry_after_seconds: u64,
     },

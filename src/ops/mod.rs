@@ -10,8 +10,12 @@ pub mod disk;
 pub mod error;
 pub mod events;
 pub mod files;
+pub mod lease;
+pub mod packages;
 pub mod pieces;
 pub mod ports;
+pub mod preparations;
+pub mod prepare;
 pub mod readiness;
 pub mod registry;
 pub mod remote;
@@ -42,8 +46,8 @@ use crate::audit::Audit;
 use crate::metrics::Metrics;
 use crate::registry::RegistrySync;
 use crate::telemetry::Spans;
-use admission::Admission;
 use admission::permits::Permits;
+use admission::{Admission, Owner};
 use agents::AgentTable;
 use backends::Backends;
 pub use difference::Text;
@@ -51,6 +55,7 @@ use disk::DiskWatch;
 use egress::Egress;
 pub use error::{Error, Result};
 use events::EventTable;
+use preparations::Preparations;
 use readiness::Readiness;
 use run::table::RunTable;
 use run::under_way::UnderWay;
@@ -107,6 +112,10 @@ pub struct Service {
     pub port_limits: PortLimits,
     /// The runs of each user with undecided changes.
     pub undecided: Permits,
+    /// How workspaces are prepared.
+    pub preparations: Preparations,
+    /// Places for packages on their way in.
+    pub package_permits: Permits<Owner>,
     /// Runs that have names.
     pub table: RunTable,
     /// Runs under way that have none.

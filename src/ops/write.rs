@@ -69,7 +69,7 @@ impl Service {
 }
 
 /// The next pieces, as many as are written at once, and whether they are the last.
-async fn gather<E>(
+pub(super) async fn gather<E>(
     pieces: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
     left: &mut u64,
     limit: u64,

@@ -9,6 +9,7 @@
 //! .filesecbox/salt                          what tells the user ids of this store from those of others
 //! .filesecbox/journal.key                   what proves records to be the service's
 //! .filesecbox/journal/{name}                records of changes that are to be done again after a crash
+//! .filesecbox/archives/{version}-{digest}   packages of versions of skills, as platforms sent them
 //! .filesecbox/refused/{name}                what looked like a record and was not carried out, for the operator
 //! .filesecbox/policies/{agent}-{number}     what was set for single agents
 //! .filesecbox/runners/{user}-{number}       the machines that a user lends, and which of them is in use
@@ -52,6 +53,8 @@ pub(crate) const JOURNAL: &str = ".filesecbox/journal";
 pub(crate) const POLICIES: &str = ".filesecbox/policies";
 /// The machines that users lend.
 pub(crate) const RUNNERS: &str = ".filesecbox/runners";
+/// Packages of versions of skills.
+pub(crate) const ARCHIVES: &str = ".filesecbox/archives";
 /// Files that looked like records and were not carried out.
 pub(crate) const REFUSED: &str = ".filesecbox/refused";
 /// Trees that were copied for runs.
@@ -78,7 +81,7 @@ pub(crate) const KEPT: &str = ".filesecbox/kept";
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 18] = [
+pub(crate) const DIRECTORIES: [&str; 19] = [
     BASELINE,
     OVERLAYS,
     WORKSPACES,
@@ -89,6 +92,7 @@ pub(crate) const DIRECTORIES: [&str; 18] = [
     REFUSED,
     POLICIES,
     RUNNERS,
+    ARCHIVES,
     ".filesecbox/versions",
     BASES,
     WORK,
@@ -107,13 +111,14 @@ pub(crate) const SALT: &str = "salt";
 pub(crate) const RECORD_KEY: &str = "journal.key";
 
 /// Those of [`DIRECTORIES`] that no command of any user id has a reason to enter.
-pub(crate) const SERVICE_ONLY: [&str; 11] = [
+pub(crate) const SERVICE_ONLY: [&str; 12] = [
     STAGE,
     TRASH,
     JOURNAL,
     REFUSED,
     POLICIES,
     RUNNERS,
+    ARCHIVES,
     ".filesecbox/versions",
     BASES,
     VIEWS,

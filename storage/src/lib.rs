@@ -53,6 +53,7 @@ pub use runs::{
 };
 pub use skills::archive;
 pub use skills::list::Skill;
+pub use skills::packages::{PackageFacts, PutPackage, UnpackedPackage};
 pub use skills::provenance::{Shelf, Standing};
 pub use skills::publish::{Publication, Published};
 pub use skills::pull::{Prefer, Pulled};

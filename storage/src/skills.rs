@@ -6,6 +6,7 @@ mod carry;
 mod download;
 pub mod ids;
 pub mod list;
+pub mod packages;
 pub mod provenance;
 pub mod publish;
 pub mod pull;

@@ -8,7 +8,7 @@ use crate::read;
 
 const EXAMPLE: &str = "docs/filesecbox.example.toml";
 /// The tables of a configuration; the first is the file itself.
-const TABLES: [&str; 18] = [
+const TABLES: [&str; 19] = [
     "",
     "isolation",
     "commands",
@@ -23,6 +23,7 @@ const TABLES: [&str; 18] = [
     "limits.ports",
     "limits.connections",
     "workspaces",
+    "prepare",
     "access",
     "log",
     "audit",

@@ -1,4 +1,4 @@
-//! The tour of README.md, run as a reader would run it.
+//! The tours of README.md and docs/PREPARE.md, run as a reader would run them.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -71,8 +71,8 @@ fn missing(root: &Path) -> Option<String> {
     (!doctor.status.success()).then(|| format!("the service cannot start here:\n{said}"))
 }
 
-fn blocks(readme: &str) -> Vec<Block> {
-    let (_, rest) = readme.split_once(BEGIN).unwrap();
+fn blocks(document: &str) -> Vec<Block> {
+    let (_, rest) = document.split_once(BEGIN).unwrap();
     let (tour, _) = rest.split_once(END).unwrap();
     let mut blocks = Vec::new();
     let mut open: Option<Block> = None;
@@ -115,22 +115,32 @@ fn a_pattern_matches_a_whole_line() {
 
 #[test]
 fn the_tour_of_the_readme_prints_what_the_readme_says() {
+    play("README.md");
+}
+
+#[test]
+fn the_example_of_preparing_prints_what_the_document_says() {
+    play("docs/PREPARE.md");
+}
+
+/// Goes through the tour of a document.
+fn play(document: &str) {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().join("data");
     if let Some(reason) = missing(&root) {
         let required = std::env::var("FILESECBOX_REQUIRE").unwrap_or_default();
         assert!(!required.split(',').any(|name| name.trim() == "tour"), "`tour` is required: {reason}");
-        eprintln!("SKIPPED: the tour of the README: {reason}");
+        eprintln!("SKIPPED: the tour of {document}: {reason}");
         return;
     }
     let service = Service::start(&root);
-    let blocks = blocks(&read("README.md"));
+    let blocks = blocks(&read(document));
     let of = |language: &str| {
         let found = blocks.iter().filter(|block| block.language == language);
         found.flat_map(|block| block.lines.clone()).collect::<Vec<String>>()
     };
     let (script, expected) = (of("bash").join("\n"), of("text"));
-    assert!(script.contains(ADDRESS) && expected.len() > 10, "the tour was not found");
+    assert!(script.contains(ADDRESS) && expected.len() > 8, "the tour was not found");
 
     let script = format!("set -euo pipefail\n{}\n", script.replace(ADDRESS, &service.address));
     let run = Command::new("bash")
@@ -149,7 +159,7 @@ fn the_tour_of_the_readme_prints_what_the_readme_says() {
     for pattern in expected {
         assert!(
             lines.any(|line| matches(line, &pattern)),
-            "the README promises this line, and it does not come (after the lines above it):\n{pattern}\n\nprinted:\n{printed}"
+            "{document} promises this line, and it does not come (after the lines above it):\n{pattern}\n\nprinted:\n{printed}"
         );
     }
 }

@@ -52,12 +52,18 @@ fn program() -> PathBuf {
 
 /// Lends `workspace` to the service at `address`, as `user`'s.
 pub(crate) fn lend(address: &str, user: &str, workspace: &Path) -> Runner {
+    lend_with(address, user, workspace, std::env::var_os("HOME").unwrap_or_default().as_ref())
+}
+
+/// The same, with another home directory of commands.
+pub(crate) fn lend_with(address: &str, user: &str, workspace: &Path, home: &Path) -> Runner {
     let server = format!("ws://{address}/ws/{user}");
     let child = Command::new(program())
         .args(["--server", &server, "--isolation", "none", "--workspace"])
         .arg(workspace)
         .env("FILESECBOX_RUNNER_TOKEN", "engine")
         .env("FILESECBOX_LOG", "error")
+        .env("HOME", home)
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
@@ -65,7 +71,7 @@ pub(crate) fn lend(address: &str, user: &str, workspace: &Path) -> Runner {
 }
 
 /// Waits until the machine of `user` is connected.
-fn await_connected(client: &Client, user: &str) {
+pub(crate) fn await_connected(client: &Client, user: &str) {
     let begun = Instant::now();
     let is_connected = || client.get(format!("/v1/runners/{user}")).ok()["data"][0]["connected"] == true;
     while !is_connected() {

@@ -21,6 +21,7 @@ mod lent;
 mod own;
 #[path = "../../sandbox/tests/transcript/play.rs"]
 mod play;
+mod prepared;
 mod promised;
 mod server;
 mod subjects;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
     trials.extend(own::trials(&server));
     trials.extend(hostile::trials(&server));
     trials.extend(lent::trials(&server));
+    trials.extend(prepared::trials(&server));
     let conclusion = libtest_mimic::run(&arguments, trials);
     for (name, (held, skipped)) in counts.lock().unwrap().iter() {
         println!("{name}: {held} laws hold, {skipped} skipped");

@@ -42,6 +42,7 @@ fn operations() -> Vec<(String, String, &'static Value)> {
             ("{exec_id}", "e"),
             ("{snapshot}", "019ab1c2d3e45f607182"),
             ("{runner}", "laptop"),
+            ("{version}", "65f2a1b3c4d5e6f708192a3b"),
             ("{path}", "f"),
         ];
         names.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value))

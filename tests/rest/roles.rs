@@ -106,6 +106,8 @@ const ROWS: &[Row] = &[
     Row("GET /v1/agents/{a}/policy", "", "", 200, ADMIN),
     Row("PUT /v1/agents/{a}/policy", "", "{}", 200, ADMIN),
     Row("DELETE /v1/agents/{a}/policy", "", "", 200, ADMIN),
+    Row("GET /v1/packages/{version}", "", "", 404, ISSUE),
+    Row("PUT /v1/packages/{version}", "", "none", 422, ISSUE),
     Row("POST /v1/skills/{u}/{a}/upload", "", "ZIP", 200, CHANGE),
     Row("POST /v1/skills/{u}/{a}/upload", "?scope=baseline", "ZIP", 200, BASELINE),
     Row("GET /v1/skills/{u}/{a}/list", "", "", 200, READ),
@@ -130,6 +132,7 @@ const ROWS: &[Row] = &[
     Row("GET /v1/sandbox/{u}", "", "", 200, OF_USER),
     Row("GET /v1/sandbox/{u}/{a}", "", "", 200, READ),
     Row("GET /v1/sandbox/{u}/{a}/info", "", "", 200, READ),
+    Row("POST /v1/sandbox/{u}/{a}/prepare", "", r#"{"runtime":false}"#, 200, CHANGE),
     Row("GET /v1/sandbox/{u}/{a}/snapshots", "", "", 200, READ),
     Row("POST /v1/sandbox/{u}/{a}/snapshots", "", "{}", 201, CHANGE),
     Row("GET /v1/sandbox/{u}/{a}/snapshots/{snapshot}", "", "", 404, READ),
@@ -272,6 +275,7 @@ fn targets(path: &str, user: &str, agent: &str, rest: &str) -> Vec<String> {
             .replace("{exec_id}", "none")
             .replace("{snapshot}", SNAPSHOT)
             .replace("{runner}", "none")
+            .replace("{version}", &SNAPSHOT.repeat(2)[..24])
             .replace("{port}", "none")
             .replace("{token}", "none")
     };

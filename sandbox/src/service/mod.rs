@@ -2,13 +2,14 @@
 //!
 //! * [`address`]: paths as routes. [`http`]: requests and answers; [`upload`]: streams on their way; [`codes`]: the
 //!   service's codes as kinds of errors.
-//! * [`files`] and [`exec`]: the operations.
+//! * [`files`] and [`exec`]: the operations; [`prepare`]: what the service has besides them.
 
 mod address;
 mod codes;
 mod exec;
 mod files;
 mod http;
+mod prepare;
 mod upload;
 
 use std::fmt;
@@ -19,6 +20,9 @@ use policy::AgentId;
 
 use self::address::{Address, Place};
 use self::http::{Http, Shared};
+pub use self::prepare::{
+    PrepareMode, PrepareRequest, PreparedSkill, PreparedStep, PreparedWorkspace, SelectedVersion, SentFile,
+};
 use crate::file::check_permissions;
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, FileKind, ReadOptions,

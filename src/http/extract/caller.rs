@@ -1,9 +1,9 @@
 //! Who asks, and what the token lets them do.
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use policy::AgentId;
+use policy::{AgentId, VersionId};
 
 use super::names::named;
 use crate::access::{Access, Action, Caller};
@@ -86,6 +86,28 @@ impl FromRequestParts<App> for Governor {
         request_log::agent(&agent);
         admitted(app)?;
         Ok(Self { agent })
+    }
+}
+
+/// A caller who may put and read packages, and the version of which.
+pub(in crate::http) struct PackageRequest {
+    pub(in crate::http) version: VersionId,
+}
+
+impl FromRequestParts<App> for PackageRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Packages)?;
+        let params = RawPathParams::from_request_parts(parts, app).await;
+        let params =
+            params.map_err(|_| Problem::invalid("a segment of the path is not percent-encoded UTF-8"))?;
+        let version = params.iter().find(|(name, _)| *name == "version").map(|(_, value)| value);
+        let version = VersionId::parse(version.unwrap_or_default());
+        let version = version.map_err(|error| Problem::invalid(error.to_string()))?;
+        request_log::package(&version);
+        admitted(app)?;
+        Ok(Self { version })
     }
 }
 

@@ -14,7 +14,9 @@ mod snapshot;
 mod tree;
 
 pub(super) use self::body::{JsonBody, JsonLimit, parse_json};
-pub(super) use self::caller::{Governor, Issuer, Known, Observer, Rebuilder, Someone, bearer};
+pub(super) use self::caller::{
+    Governor, Issuer, Known, Observer, PackageRequest, Rebuilder, Someone, bearer,
+};
 pub(super) use self::place::{Above, Place, dir_of};
 pub(super) use self::query::{NoParams, Params, word};
 pub(super) use self::run::NamedRun;
@@ -22,7 +24,7 @@ pub(super) use self::runner::{LendingUser, RunnerRequest};
 pub(super) use self::sandbox::{SandboxRequest, SandboxesRequest};
 pub(super) use self::skills::SkillsRequest;
 pub(super) use self::snapshot::SnapshotRequest;
-pub(super) use self::tree::{ChangingRequest, TreeQuestion, TreeRequest};
+pub(super) use self::tree::{ChangingRequest, PreparingRequest, TreeQuestion, TreeRequest};
 
 /// The message that says what to change, without the layers around it.
 fn innermost(error: &dyn std::error::Error) -> String {

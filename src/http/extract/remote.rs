@@ -32,7 +32,13 @@ fn is_supported(name: &str, method: &Method) -> bool {
             "GET" | "HEAD"
         ) | ("edit" | "raw/{*path}", "PUT")
             | (
-                "replace" | "mkdir" | "execute" | "exec" | "exec/{exec_id}/stdin" | "exec/{exec_id}/signal",
+                "replace"
+                    | "mkdir"
+                    | "execute"
+                    | "exec"
+                    | "exec/{exec_id}/stdin"
+                    | "exec/{exec_id}/signal"
+                    | "prepare",
                 "POST"
             )
             | ("file" | "raw/{*path}" | "exec/{exec_id}", "DELETE")

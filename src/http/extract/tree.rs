@@ -14,6 +14,7 @@ use super::remote;
 use crate::access::{Action, Caller, Role};
 use crate::http::problem::Problem;
 use crate::http::{App, request_log};
+use crate::ops::preparations::Deploying;
 use crate::ops::remote::Backend;
 
 /// A request for one tree by a caller who may ask for it: reading for `GET` and `HEAD`, changing otherwise.
@@ -58,6 +59,28 @@ impl FromRequestParts<App> for ChangingRequest {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let Allowed { tree, backend, .. } = used_tree(parts, app, true).await?;
         Ok(Self { id: tree, backend })
+    }
+}
+
+/// A request that prepares a workspace.
+pub(in crate::http) struct PreparingRequest {
+    pub(in crate::http) id: WorkspaceId,
+    /// The backend that holds the workspace; `None` where this service does.
+    pub(in crate::http) backend: Option<Arc<Backend>>,
+    /// Whether the caller may have packages deployed.
+    pub(in crate::http) deploying: Deploying,
+}
+
+impl FromRequestParts<App> for PreparingRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let Allowed { tree, role, backend } = used_tree(parts, app, true).await?;
+        let deploying = match role.may(Action::Packages) {
+            Ok(()) => Deploying::Allowed,
+            Err(_) => Deploying::Denied,
+        };
+        Ok(Self { id: WorkspaceId::of(&tree), backend, deploying })
     }
 }
 

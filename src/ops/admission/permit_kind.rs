@@ -80,4 +80,20 @@ impl PermitKind {
         setting: "limits.snapshots.at_once",
         next: "wait until one is done",
     };
+    /// Preparations of workspaces.
+    pub const PREPARATIONS: Self = Self {
+        many: "preparations",
+        state: "are under way",
+        setting_per_user: "",
+        setting: "",
+        next: "wait until one has ended",
+    };
+    /// Packages that are received.
+    pub const PACKAGES: Self = Self {
+        many: "packages",
+        state: "are being received",
+        setting_per_user: "",
+        setting: "",
+        next: "wait until one has ended",
+    };
 }

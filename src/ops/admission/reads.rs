@@ -43,7 +43,13 @@ impl Admission {
     /// The reads of `user`.
     #[must_use]
     pub fn reads_of(&self, user: &UserId) -> Reads {
-        Reads { permits: Arc::clone(&self.reads), owner: Owner::User(user.clone()) }
+        self.reads_of_owner(Owner::User(user.clone()))
+    }
+
+    /// The reads of a user, or of those who ask about all users.
+    #[must_use]
+    pub fn reads_of_owner(&self, owner: Owner) -> Reads {
+        Reads { permits: Arc::clone(&self.reads), owner }
     }
 }
 

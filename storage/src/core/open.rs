@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use policy::{RelPath, TreeId};
 use rustix::fs::FlockOperation;
 
@@ -151,6 +152,7 @@ impl Store {
                 allowances: Allowances::default(),
                 policies,
                 runners,
+                packages: Mutex::default(),
                 flights: Flights::default(),
                 salt,
                 occupants: Occupants::default(),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use policy::{
     AgentId, DiskLimits, FileLimits, RelPath, SkillId, SnapshotLimits, TreeId, UserId, WorkspaceId,
 };
@@ -106,6 +107,8 @@ pub(crate) struct Inner {
     pub(crate) policies: KeyedTexts,
     /// The machines that users lend.
     pub(crate) runners: KeyedTexts,
+    /// Held while a package is put: what gives way to it is decided and done as one.
+    pub(crate) packages: Mutex<()>,
     /// The bytes of each user in flight.
     pub(crate) flights: Flights,
     /// Who is in which sandbox.

@@ -95,7 +95,7 @@ pub(super) fn who_may_not_ask_is_told_the_same_as_of_an_own_workspace(server: &S
 }
 
 /// The operations that the contract of backends has something for.
-const ANSWERED: [&str; 21] = [
+const ANSWERED: [&str; 22] = [
     "GET info",
     "GET stat",
     "GET dir",
@@ -117,6 +117,7 @@ const ANSWERED: [&str; 21] = [
     "POST exec/{exec_id}/stdin",
     "POST exec/{exec_id}/signal",
     "GET terminal",
+    "POST prepare",
 ];
 
 pub(super) fn what_no_backend_can_be_asked_for_is_refused_with_its_name(server: &Server) {
@@ -125,7 +126,10 @@ pub(super) fn what_no_backend_can_be_asked_for_is_refused_with_its_name(server: 
     for (method, name) in operations() {
         let reply = ask(client, &tree, &method, &name);
         if ANSWERED.contains(&format!("{method} {name}").as_str()) {
-            assert!(method == "HEAD" || reply.json()["code"] != "unsupported" || name.starts_with("exec"));
+            assert!(
+                method == "HEAD" || reply.json()["code"] != "unsupported" || name.starts_with("exec"),
+                "{method} {name}"
+            );
             continue;
         }
         let told = reply.refused(501, "unsupported");

@@ -74,8 +74,11 @@ impl Client {
             line.clear();
             stream.read_line(&mut line).unwrap();
         }
-        let is_of_files = target.split('?').next().is_some_and(|path| path.ends_with("/events"));
-        let schema = if is_of_files { "/components/schemas/FileEvent" } else { "/components/schemas/Event" };
+        let schema = match target.split('?').next().and_then(|path| path.rsplit('/').next()) {
+            Some("events") => "/components/schemas/FileEvent",
+            Some("prepare") => "/components/schemas/PreparationEvent",
+            _ => "/components/schemas/Event",
+        };
         Events { status, schema, reader: BufReader::new(Chunks { stream, left: 0 }) }
     }
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use policy::RelPath;
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 
-use super::plan::PlannedSkill;
+use super::plan::{PlannedSkill, WholeTree};
 use super::source::Source;
 use super::tree::{Directory, Node, PackedFile};
 use super::unpack::Unpacker;
@@ -46,9 +46,21 @@ const BYTES_PARALLEL: u64 = 1024 * 1024;
 /// however many threads there are; [`Error::AlreadyExists`] when `into` was not empty; [`Error::TooManyEntries`] when
 /// the skill is deeper than any walk goes; [`Error::NoSpace`], [`Error::Io`]; those of [`interrupt::check`].
 pub fn extract(archive: &File, skill: &PlannedSkill, into: &Dir) -> Result<Contents> {
+    extract_tree(archive, &skill.tree, (skill.files, skill.bytes), into)
+}
+
+/// The same, for everything in an archive.
+///
+/// # Errors
+/// As [`extract`].
+pub fn extract_whole(archive: &File, whole: &WholeTree, into: &Dir) -> Result<Contents> {
+    extract_tree(archive, &whole.tree, (whole.files, whole.bytes), into)
+}
+
+fn extract_tree(archive: &File, tree: &Directory, extent: (usize, u64), into: &Dir) -> Result<Contents> {
     let mut entries = Vec::new();
-    make_directories(&skill.tree, into, &RelPath::root(), DEPTH_MAX, &mut entries)?;
-    write_files(archive, into, &mut entries, threads(skill))?;
+    make_directories(tree, into, &RelPath::root(), DEPTH_MAX, &mut entries)?;
+    write_files(archive, into, &mut entries, threads(extent))?;
     let mut digester = Digester::new();
     for entry in &entries {
         let path = entry.path.as_str().as_bytes();
@@ -108,11 +120,11 @@ fn make_directories<'plan>(
 }
 
 /// How many threads are worth their start.
-fn threads(skill: &PlannedSkill) -> usize {
-    if skill.files < FILES_PARALLEL && skill.bytes < BYTES_PARALLEL {
+fn threads((files, bytes): (usize, u64)) -> usize {
+    if files < FILES_PARALLEL && bytes < BYTES_PARALLEL {
         return 1;
     }
-    thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX).min(skill.files.max(1))
+    thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX).min(files.max(1))
 }
 
 /// Writes every file of `entries` and notes its digest.

@@ -1,7 +1,7 @@
 //! Skill archives: ZIP and tar files from strangers in, ZIP files for all programs out.
 //!
 //! [`Compression`] makes a tar of a `.tar.gz` or `.tar.zst`; [`plan()`] decides everything from the archive's structure before the first byte is written; [`extract()`] writes
-//! one planned skill; [`pack()`] makes an archive of a tree. An archive that two programs could read differently is
+//! one planned skill, and [`plan_whole()`] with [`extract_whole()`] take an archive as one tree; [`pack()`] makes an archive of a tree. An archive that two programs could read differently is
 //! refused, one [`ArchiveError`] for each way to lie.
 //!
 //! | Module | Holds, in the order in which an upload passes through |
@@ -50,7 +50,7 @@ mod wire;
 pub use crate::error::ArchiveError;
 pub use charset::{Charset, NameEncoding};
 pub use compression::Compression;
-pub use extract::extract;
+pub use extract::{extract, extract_whole};
 pub use pack::{PackEntry, PackLimits, PackSource, Packed, pack};
-pub use plan::{Options, Plan, PlannedSkill, plan, plan_beside};
+pub use plan::{Options, Plan, PlannedSkill, WholeTree, plan, plan_beside, plan_whole};
 pub use skipped::{SkipReason, Skipped};

@@ -115,6 +115,67 @@ pub fn plan_beside(
     Ok(Plan { skills, charset, skipped: skipped.listed, skipped_total: skipped.total, warnings })
 }
 
+/// Everything in an archive, as one tree.
+#[derive(Clone, Debug)]
+pub struct WholeTree {
+    /// Files, at any depth.
+    pub files: usize,
+    /// Unpacked size of all files.
+    pub bytes: u64,
+    pub(super) tree: Directory,
+}
+
+impl WholeTree {
+    /// Every path in it, directories before what is in them; of a file its permission bits, of a directory `None`.
+    ///
+    /// # Errors
+    /// [`Error::Path`](crate::Error::Path), which a tree that was planned does not have.
+    pub fn paths(&self) -> Result<Vec<(RelPath, Option<u32>)>> {
+        fn walk(
+            directory: &Directory,
+            above: &RelPath,
+            paths: &mut Vec<(RelPath, Option<u32>)>,
+        ) -> Result<()> {
+            for (name, node) in &directory.children {
+                let path = above.join(name)?;
+                match node {
+                    Node::File(file) => paths.push((path, Some(file.mode))),
+                    Node::Directory(below) => {
+                        paths.push((path.clone(), None));
+                        walk(below, &path, paths)?;
+                    }
+                    // Resolved while planning.
+                    Node::Link(_) => return Err(ArchiveError::Changed.into()),
+                }
+            }
+            Ok(())
+        }
+        let mut paths = Vec::new();
+        walk(&self.tree, &RelPath::root(), &mut paths)?;
+        Ok(paths)
+    }
+}
+
+/// Reads the structure of an archive as [`plan`] does, but takes everything in it as it is, without looking for skills.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_whole(file: &File, options: &Options) -> Result<WholeTree> {
+    let limits = &options.limits;
+    let mut source = Source::new(file, WINDOW_BYTES)?;
+    let listed = Listed::read(&mut source, limits)?;
+    let (names, charset) = charset::decode_all(&listed.entries, options.charset)?;
+    let paths = name::all(&listed.entries, &names, limits)?;
+    let mut reader = Reader::new(source);
+    let root = listed.tree(&paths, charset, limits, &mut reader, &mut SkippedList::default())?;
+    let tree = links::settle("", &root, &mut Budget::new(limits))?;
+    let extent = tree.extent();
+    if extent.files == 0 {
+        return Err(ArchiveError::Empty.into());
+    }
+    Ok(WholeTree { files: extent.files, bytes: extent.bytes, tree })
+}
+
 /// The table of contents of an archive, of either format.
 struct Listed {
     entries: Vec<RawEntry>,

@@ -1,0 +1,274 @@
+//! Deploying versions: each selected one is in a directory of its own below `projects`, whole or not at all, and others go.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use policy::{SkillId, VersionId};
+use sandbox::{DirEntry, FileKind};
+
+use super::packages::{EntryKind, Package, PackageEntry, Packages};
+use super::site::{Site, quote};
+use super::steps::{Outcome, Steps};
+use crate::ops::error::{Error, Result};
+
+/// Where versions are deployed.
+const PROJECTS: &str = "projects";
+/// The beginning of a directory in which a version is unpacked.
+const TEMPORARY: &str = ".tmp-";
+/// Directories of other versions that one round removes; the rest goes in later ones.
+const REMOVED_MAX: usize = 1000;
+/// Files of one version that are written at once.
+const WRITES_AT_ONCE: usize = 8;
+
+/// A version of a skill, as a caller selects it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    /// The id of the skill.
+    pub skill_id: String,
+    /// The id of the version.
+    pub version_id: String,
+}
+
+/// A version that is in its directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Deployed {
+    pub(super) skill: SkillId,
+    pub(super) version: VersionId,
+    /// Its directory, from the workspace.
+    pub(super) directory: String,
+}
+
+/// What is to be done with the directories that are there.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    /// Selected versions without a directory.
+    missing: Vec<VersionId>,
+    /// Names of directories of other versions.
+    stale: Vec<String>,
+    /// Names of directories that an earlier round left unfinished.
+    unfinished: Vec<String>,
+}
+
+/// Makes the directories of `selected` be there and those of other versions go.
+///
+/// # Errors
+/// The directories cannot be listed, or a version cannot be deployed: then nothing of this round is left.
+pub(super) async fn deploy(
+    site: &Site,
+    packages: Option<&dyn Packages>,
+    selected: &[Selected],
+    steps: &mut Steps,
+) -> Result<Vec<Deployed>> {
+    let begun = steps.begin("deploy");
+    let mut log = Vec::new();
+    let valid = valid(selected, &mut log);
+    site.make_dir(PROJECTS).await?;
+    let entries = site.list(PROJECTS).await?;
+    let plan = plan(&entries, &valid);
+    for name in &plan.unfinished {
+        remove(site, name, &mut log).await;
+    }
+    let count = plan.missing.len();
+    let absent = Round::new(site, packages).place_all(&plan.missing).await?;
+    for version in &absent {
+        log.push(format!("{version}: there is no package of this version for this caller: it is left out"));
+    }
+    for name in &plan.stale {
+        remove(site, name, &mut log).await;
+    }
+    let deployed: Vec<Deployed> =
+        valid.into_iter().filter(|deployed| !absent.contains(&deployed.version)).collect();
+    let count = count - absent.len();
+    log.insert(0, format!("{} of {} versions deployed, {} removed", count, deployed.len(), plan.stale.len()));
+    steps.end(begun, Outcome::Done, &log.join("\n"));
+    Ok(deployed)
+}
+
+/// The selected versions whose ids are possible, each once.
+fn valid(selected: &[Selected], log: &mut Vec<String>) -> Vec<Deployed> {
+    let mut valid: Vec<Deployed> = Vec::new();
+    for (number, Selected { skill_id, version_id }) in selected.iter().enumerate() {
+        match (SkillId::parse(skill_id), VersionId::parse(version_id)) {
+            (Ok(skill), Ok(version)) => {
+                if valid.iter().all(|other| other.version != version) {
+                    let directory = format!("{PROJECTS}/{version}");
+                    valid.push(Deployed { skill, version, directory });
+                }
+            }
+            (Err(error), _) => log.push(format!("skill {number} is left out: {error}")),
+            (_, Err(error)) => log.push(format!("skill {number} is left out: {error}")),
+        }
+    }
+    valid
+}
+
+fn plan(entries: &[DirEntry], selected: &[Deployed]) -> Plan {
+    let directories =
+        || entries.iter().filter(|entry| entry.kind == FileKind::Directory).map(|entry| &entry.name);
+    let is_selected = |name: &str| selected.iter().any(|other| other.version.as_str() == name);
+    let is_unfinished = |name: &str| {
+        name.strip_prefix(TEMPORARY).is_some_and(|rest| {
+            !rest.is_empty()
+                && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+        })
+    };
+    let missing = selected.iter().filter(|other| directories().all(|name| *name != other.version.as_str()));
+    let stale = directories().filter(|name| VersionId::parse(name).is_ok() && !is_selected(name));
+    Plan {
+        missing: missing.map(|other| other.version.clone()).collect(),
+        stale: stale.take(REMOVED_MAX).cloned().collect(),
+        unfinished: directories().filter(|name| is_unfinished(name)).take(REMOVED_MAX).cloned().collect(),
+    }
+}
+
+/// Removes a directory of `projects`; failing is only told.
+async fn remove(site: &Site, name: &str, log: &mut Vec<String>) {
+    if let Err(error) = site.remove_all(&format!("{PROJECTS}/{name}")).await {
+        tracing::warn!(%error, "failed to remove a directory of a former round: it stays");
+        log.push(format!("`{name}` could not be removed: {error}"));
+    }
+}
+
+/// What a round deploys, and the directories that it has made.
+struct Round<'a> {
+    site: &'a Site,
+    packages: Option<&'a dyn Packages>,
+    /// Versions that are written aside, and the names of their directories.
+    temporary: Vec<(VersionId, String)>,
+    placed: Vec<VersionId>,
+}
+
+impl<'a> Round<'a> {
+    fn new(site: &'a Site, packages: Option<&'a dyn Packages>) -> Self {
+        Self { site, packages, temporary: Vec::new(), placed: Vec::new() }
+    }
+
+    /// Writes each version aside, then gives all of them their names. Gives those without a package. After an error nothing
+    /// of the round is left.
+    async fn place_all(mut self, missing: &[VersionId]) -> Result<Vec<VersionId>> {
+        let placed = self.try_place_all(missing).await;
+        if placed.is_err() {
+            let versions = self.placed.iter().map(ToString::to_string);
+            for name in self.temporary.iter().map(|(_, name)| name.clone()).chain(versions) {
+                remove(self.site, &name, &mut Vec::new()).await;
+            }
+        }
+        placed
+    }
+
+    async fn try_place_all(&mut self, missing: &[VersionId]) -> Result<Vec<VersionId>> {
+        let mut absent = Vec::new();
+        for version in missing {
+            // One after the other: what is unpacked aside counts for the user until it is written.
+            let package = match self.packages {
+                Some(packages) => packages.unpack(version).await?,
+                None => None,
+            };
+            let Some(package) = package else {
+                absent.push(version.clone());
+                continue;
+            };
+            let name = temporary_name(version);
+            self.temporary.push((version.clone(), name.clone()));
+            write_package(self.site, &*package, &format!("{PROJECTS}/{name}")).await?;
+        }
+        for (version, name) in &self.temporary {
+            place(self.site, name, version).await?;
+            self.placed.push(version.clone());
+        }
+        Ok(absent)
+    }
+}
+
+async fn write_package(site: &Site, package: &dyn Package, into: &str) -> Result<()> {
+    site.make_dir(into).await?;
+    let (mut directories, mut files): (Vec<String>, Vec<(String, &str, u32)>) = (Vec::new(), Vec::new());
+    for PackageEntry { path, kind } in package.entries() {
+        let there = format!("{into}/{path}");
+        match kind {
+            EntryKind::Directory => directories.push(there),
+            EntryKind::File { mode } => files.push((there, path, *mode)),
+        }
+    }
+    for directory in directories {
+        site.make_dir(&directory).await?;
+    }
+    let writes = files.into_iter().map(|(there, path, mode)| async move {
+        site.write(&there, package.open(path).await?, Some(mode)).await
+    });
+    // Boxed, because a stream of borrowing futures is not known to be sent between threads.
+    let writes: Vec<_> =
+        writes.map(|write| Box::pin(write) as futures_util::future::BoxFuture<'_, Result<()>>).collect();
+    stream::iter(writes).buffer_unordered(WRITES_AT_ONCE).try_collect::<Vec<()>>().await.map(drop)
+}
+
+/// Gives a directory the name of its version, where nothing may have it: moved onto a directory it would end up inside.
+async fn place(site: &Site, name: &str, version: &VersionId) -> Result<()> {
+    let (from, to) = (quote(&format!("{PROJECTS}/{name}")), quote(&format!("{PROJECTS}/{version}")));
+    let inside = quote(&format!("{PROJECTS}/{version}/{name}"));
+    let script =
+        format!("if [ -e {to} ] || [ -L {to} ]; then exit 3; fi; mv {from} {to} && [ ! -e {inside} ]");
+    let moved = site.short(&script, Bytes::new()).await?;
+    match (moved.exit_code, moved.timed_out) {
+        (0, false) => Ok(()),
+        (3, false) => Err(Error::Invalid(format!(
+            "`{PROJECTS}/{version}` is there and is no directory of this version: remove it"
+        ))),
+        _ => Err(Error::RunFailed(format!(
+            "`{PROJECTS}/{version}` could not be put in its place: look whether commands run in the workspace"
+        ))),
+    }
+}
+
+/// A name that no other round uses.
+fn temporary_name(version: &VersionId) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let random = getrandom::u64().unwrap_or_default();
+    format!("{TEMPORARY}{version}-{now}-{random:x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "aaaaaaaaaaaaaaaaaaaaaaa1";
+    const TWO: &str = "aaaaaaaaaaaaaaaaaaaaaaa2";
+
+    fn selected(version_id: &str) -> Selected {
+        Selected { skill_id: "写作".to_owned(), version_id: version_id.to_owned() }
+    }
+
+    #[test]
+    fn only_directories_of_versions_go_and_only_missing_versions_are_deployed() {
+        let entry = |name: &str, kind| DirEntry { name: name.to_owned(), kind, size: 0 };
+        let three = "aaaaaaaaaaaaaaaaaaaaaaa3";
+        let entries = [
+            entry(ONE, FileKind::Directory),
+            entry(TWO, FileKind::File),
+            entry(three, FileKind::Directory),
+            entry("notes", FileKind::Directory),
+            entry(".tmp-x_1-2", FileKind::Directory),
+            entry(".tmp-", FileKind::Directory),
+            entry(".tmp-a.b", FileKind::Directory),
+            entry(".tmp-file", FileKind::File),
+            entry("aaaaaaaaaaaaaaaaaaaaaaa4", FileKind::Symlink),
+        ];
+        let valid = valid(&[selected(ONE), selected(TWO)], &mut Vec::new());
+        let expected = Plan {
+            missing: vec![VersionId::parse(TWO).unwrap()],
+            stale: vec![three.to_owned()],
+            unfinished: vec![".tmp-x_1-2".to_owned()],
+        };
+        assert_eq!(plan(&entries, &valid), expected);
+    }
+
+    #[test]
+    fn ids_that_are_none_are_left_out_with_a_warning_and_a_version_counts_once() {
+        let mut log = Vec::new();
+        let bad_skill = Selected { skill_id: "../x".to_owned(), version_id: TWO.to_owned() };
+        let found = valid(&[selected(ONE), selected("v1"), bad_skill, selected(ONE)], &mut log);
+        assert_eq!(found.iter().map(|other| other.version.as_str()).collect::<Vec<_>>(), [ONE]);
+        assert_eq!(log.len(), 2);
+    }
+}

@@ -1,0 +1,53 @@
+//! [`Packages`]: where the files of versions come from.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use policy::VersionId;
+use sandbox::ByteStream;
+
+use crate::ops::error::Result;
+
+/// The packages that a round may deploy.
+#[async_trait]
+pub trait Packages: Send + Sync {
+    /// Unpacks the package of a version aside. `None` when there is none, or when the round may not have it.
+    ///
+    /// # Errors
+    /// The package cannot be unpacked whole.
+    async fn unpack(&self, version: &VersionId) -> Result<Option<Arc<dyn Package>>>;
+}
+
+/// The files of one version, which were judged when they were unpacked: paths are relative, without `..`, and none is a link.
+#[async_trait]
+pub trait Package: Send + Sync {
+    /// Everything in it; a directory comes before what is in it.
+    fn entries(&self) -> &[PackageEntry];
+
+    /// The bytes of a file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    async fn open(&self, path: &str) -> Result<ByteStream>;
+}
+
+/// A file or directory of a package.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackageEntry {
+    /// Its path in the package.
+    pub path: String,
+    /// What it is.
+    pub kind: EntryKind,
+}
+
+/// The kind of an entry of a package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A directory.
+    Directory,
+    /// A file with these permission bits.
+    File {
+        /// 0644 or 0755.
+        mode: u32,
+    },
+}

@@ -1,0 +1,183 @@
+//! Finding each `SKILL.md` below directories of the workspace, and what it says of itself.
+
+use futures_util::{StreamExt, stream};
+use policy::VersionId;
+use sandbox::FileKind;
+use sandbox::catalogue::front_matter;
+use serde::Serialize;
+
+use super::deploy::Deployed;
+use super::site::Site;
+use super::steps::{Outcome, Steps};
+
+/// Directories that are not looked into.
+const PRUNED: [&str; 3] = ["node_modules", ".venv", "venv"];
+/// Entries that are looked at below one directory, and levels.
+const ENTRIES_MAX: usize = 20_000;
+const LEVELS_MAX: usize = 32;
+/// `SKILL.md`s of one round.
+const SKILLS_MAX: usize = 500;
+/// The beginning of a file that is read, in bytes.
+const HEAD_BYTES: u64 = 64 * 1024;
+/// Characters of a name and of a description.
+const NAME_CHARACTERS: usize = 256;
+const DESCRIPTION_CHARACTERS: usize = 4096;
+/// Directories that are looked through at once, and files that are read at once.
+const AT_ONCE: usize = 4;
+
+/// A skill as a model is told of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SkillInfo {
+    /// The path of its `SKILL.md`, which no other skill has.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its description; may be empty.
+    pub description: String,
+    /// The directory of its `SKILL.md`, as commands name it.
+    pub directory: String,
+    /// The path of its `SKILL.md`, as commands name it.
+    pub skill_md_path: String,
+    /// The version that it came with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version_id: Option<VersionId>,
+    /// The skill that the version is of, as the caller selected it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skill_id: Option<String>,
+}
+
+/// What is looked through.
+pub(super) enum Scope<'a> {
+    /// The directories of these versions.
+    Versions(&'a [Deployed]),
+    /// The whole workspace.
+    Everything,
+}
+
+/// Finds the skills. What cannot be read is left out, and the log says so.
+pub(super) async fn scan(site: &Site, scope: Scope<'_>, workdir: &str, steps: &mut Steps) -> Vec<SkillInfo> {
+    let begun = steps.begin("scan");
+    let (roots, versions): (Vec<String>, &[Deployed]) = match scope {
+        Scope::Versions(versions) => {
+            (versions.iter().map(|version| version.directory.clone()).collect(), versions)
+        }
+        Scope::Everything => (vec![String::new()], &[]),
+    };
+    let mut log = Vec::new();
+    let mut paths = Vec::new();
+    let looks: Vec<_> = roots.iter().map(|root| look(site, root)).collect();
+    for (found, problem) in stream::iter(looks).buffered(AT_ONCE).collect::<Vec<_>>().await {
+        paths.extend(found);
+        log.extend(problem);
+    }
+    if paths.len() > SKILLS_MAX {
+        log.push(format!("there are {} `SKILL.md`s: only the first {SKILLS_MAX} are told", paths.len()));
+        paths.truncate(SKILLS_MAX);
+    }
+    let reads: Vec<_> = paths.iter().map(|path| async move { (path, read(site, path).await) }).collect();
+    let mut skills = Vec::new();
+    for (path, read) in stream::iter(reads).buffered(AT_ONCE).collect::<Vec<_>>().await {
+        match read {
+            Ok((name, description)) => skills.push(info(path, name, description, workdir, versions)),
+            Err(problem) => log.push(format!("`{path}` is left out: {problem}")),
+        }
+    }
+    log.insert(0, format!("{} skills found", skills.len()));
+    steps.end(begun, Outcome::Done, &log.join("\n"));
+    skills
+}
+
+/// The paths of `SKILL.md`s below `root`, sorted, and what was left out.
+async fn look(site: &Site, root: &str) -> (Vec<String>, Option<String>) {
+    let (mut found, mut seen, mut problem) = (Vec::new(), 0, None);
+    let mut waiting = vec![(root.to_owned(), 0)];
+    while let Some((directory, level)) = waiting.pop() {
+        let entries = match site.list(&directory).await {
+            Ok(entries) => entries,
+            Err(error) => {
+                problem = Some(format!("`{directory}` cannot be looked through: {error}"));
+                continue;
+            }
+        };
+        let mut below = Vec::new();
+        for entry in entries {
+            seen += 1;
+            if seen > ENTRIES_MAX {
+                let advice =
+                    format!("`{root}` has more than {ENTRIES_MAX} entries: the rest is not looked through");
+                found.sort_unstable();
+                return (found, Some(advice));
+            }
+            let path =
+                if directory.is_empty() { entry.name.clone() } else { format!("{directory}/{}", entry.name) };
+            match entry.kind {
+                FileKind::Directory if PRUNED.contains(&entry.name.as_str()) => {}
+                FileKind::Directory if level < LEVELS_MAX => below.push((path, level + 1)),
+                FileKind::File if entry.name.eq_ignore_ascii_case("SKILL.md") => found.push(path),
+                FileKind::File | FileKind::Directory | FileKind::Symlink | FileKind::Other => {}
+            }
+        }
+        waiting.extend(below.into_iter().rev());
+    }
+    found.sort_unstable();
+    (found, problem)
+}
+
+/// The name and the description of a skill.
+async fn read(site: &Site, path: &str) -> Result<(String, String), String> {
+    let bytes = site.head(path, HEAD_BYTES).await.map_err(|error| error.to_string())?;
+    let head = front_matter(&String::from_utf8_lossy(&bytes));
+    let name = head.name.ok_or_else(|| "its front matter has no `name`".to_owned())?;
+    let cut = |text: String, most| text.chars().take(most).collect::<String>();
+    let description = cut(head.description.unwrap_or_default(), DESCRIPTION_CHARACTERS);
+    Ok((cut(name, NAME_CHARACTERS), description))
+}
+
+fn info(path: &str, name: String, description: String, workdir: &str, versions: &[Deployed]) -> SkillInfo {
+    let absolute = |relative: &str| match (workdir.trim_end_matches('/'), relative) {
+        ("", "") => "/".to_owned(),
+        (workdir, "") => workdir.to_owned(),
+        (workdir, relative) => format!("{workdir}/{relative}"),
+    };
+    let (directory, _) = path.rsplit_once('/').unwrap_or(("", path));
+    let of = owner(path, versions);
+    SkillInfo {
+        id: absolute(path),
+        name,
+        description,
+        directory: absolute(directory),
+        skill_md_path: absolute(path),
+        version_id: of.map(|version| version.version.clone()),
+        skill_id: of.map(|version| version.skill.to_string()),
+    }
+}
+
+/// The version whose directory holds `path`: that with the longest path of several.
+fn owner<'a>(path: &str, versions: &'a [Deployed]) -> Option<&'a Deployed> {
+    let holds = |version: &&Deployed| {
+        path.strip_prefix(version.directory.as_str()).is_some_and(|rest| rest.starts_with('/'))
+    };
+    versions.iter().filter(holds).max_by_key(|version| version.directory.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::SkillId;
+
+    use super::*;
+
+    #[test]
+    fn of_nested_directories_the_longest_owns_a_skill() {
+        let deployed = |number: u8, directory: &str| Deployed {
+            skill: SkillId::parse("s").unwrap(),
+            version: VersionId::parse(&format!("{number:024}")).unwrap(),
+            directory: directory.to_owned(),
+        };
+        let versions = [deployed(1, "projects/a"), deployed(2, "projects/a/b"), deployed(3, "projects/ab")];
+        let of = |path| owner(path, &versions).map(|version| version.directory.as_str());
+        assert_eq!(of("projects/a/b/SKILL.md"), Some("projects/a/b"));
+        assert_eq!(of("projects/a/bc/SKILL.md"), Some("projects/a"));
+        assert_eq!(of("projects/ab/SKILL.md"), Some("projects/ab"));
+        assert_eq!(of("projects/SKILL.md"), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! [`Site`]: the workspace that is being prepared, wherever it is, and the short forms that preparing needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use policy::UserId;
+use sandbox::{DirEntry, ErrorKind, ExecResult, ExecSpec, ReadOptions, Sandbox, SandboxPath, WriteOptions};
+use tokio::time::timeout;
+
+use crate::ops::error::{Error, Result};
+use crate::ops::remote::Backend;
+use crate::ops::said::{Said, bounded};
+
+/// How long one call about files may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long one short command of the service's own may take.
+const SHORT: Duration = Duration::from_secs(5);
+/// How much longer than its command a backend may take to answer.
+const BEYOND: Duration = Duration::from_secs(30);
+/// Output of a short command that is kept, in bytes.
+const SHORT_OUTPUT_BYTES: usize = 2 * 65_536 + 4096;
+
+/// A workspace that is being prepared.
+#[derive(Clone)]
+pub struct Site {
+    sandbox: Arc<dyn Sandbox>,
+    user: UserId,
+    root: SandboxPath,
+    /// What is told of failures, where another backend answers for the workspace.
+    backend: Option<Arc<Backend>>,
+}
+
+impl Site {
+    /// The workspace of `user` in `sandbox`.
+    ///
+    /// # Errors
+    /// As [`Sandbox::workspace`].
+    pub async fn open(sandbox: Arc<dyn Sandbox>, user: UserId) -> Result<Self> {
+        Self::within(sandbox, user, None).await
+    }
+
+    /// The workspace that `backend` answers for.
+    ///
+    /// # Errors
+    /// As [`Sandbox::workspace`].
+    pub(in crate::ops) async fn of_backend(backend: Arc<Backend>) -> Result<Self> {
+        Self::within(Arc::clone(backend.sandbox()), backend.user().clone(), Some(backend)).await
+    }
+
+    async fn within(sandbox: Arc<dyn Sandbox>, user: UserId, backend: Option<Arc<Backend>>) -> Result<Self> {
+        let mut site = Self { sandbox, user, root: SandboxPath::workspace(), backend };
+        site.root = site.ask("workspace", site.sandbox.workspace(&site.user)).await?;
+        Ok(site)
+    }
+
+    /// The workspace's directory, as file operations name it.
+    pub(super) fn root(&self) -> &SandboxPath {
+        &self.root
+    }
+
+    /// The path of something in the workspace.
+    pub(super) fn path(&self, relative: &str) -> Result<SandboxPath> {
+        let path = self.root.join(relative).ok().filter(|path| path.below(&self.root).is_some());
+        path.ok_or_else(|| Error::Invalid(format!("`{}` is no path in the workspace", bounded(relative))))
+    }
+
+    /// The entries of a directory.
+    pub(super) async fn list(&self, relative: &str) -> Result<Vec<DirEntry>> {
+        let path = self.path(relative)?;
+        let mut entries = self.ask("read_dir", self.sandbox.read_dir(&self.user, &path)).await?;
+        // What is no name of an entry would lead out of the directory.
+        entries.retain(DirEntry::is_one_segment);
+        Ok(entries)
+    }
+
+    /// Whether a regular file is there.
+    pub(super) async fn is_file(&self, relative: &str) -> Result<bool> {
+        let path = self.path(relative)?;
+        match timeout(PATIENCE, self.sandbox.stat(&self.user, &path)).await {
+            Ok(Ok(info)) => Ok(info.kind == sandbox::FileKind::File),
+            Ok(Err(error)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Ok(false)
+            }
+            Ok(Err(error)) => Err(self.failure(error)),
+            Err(_) => Err(self.silent("stat")),
+        }
+    }
+
+    /// The first `bytes` bytes of a file, or fewer.
+    pub(super) async fn head(&self, relative: &str, bytes: u64) -> Result<Bytes> {
+        let path = self.path(relative)?;
+        let options = ReadOptions { range: Some(0..bytes), bytes_max: None };
+        let read = async { self.sandbox.read_file(&self.user, &path, options).await?.bytes().await };
+        self.ask("read_file", read).await
+    }
+
+    /// Makes a directory and those above it.
+    pub(super) async fn make_dir(&self, relative: &str) -> Result<()> {
+        let path = self.path(relative)?;
+        self.ask("mkdir_all", self.sandbox.mkdir_all(&self.user, &path, 0o755)).await
+    }
+
+    /// Replaces or makes a file.
+    pub(super) async fn write(
+        &self,
+        relative: &str,
+        body: sandbox::ByteStream,
+        permissions: Option<u32>,
+    ) -> Result<()> {
+        let path = self.path(relative)?;
+        let options = WriteOptions { permissions, ..WriteOptions::default() };
+        self.ask("write_file", self.sandbox.write_file(&self.user, &path, body, options)).await
+    }
+
+    /// Removes what is there, with all below it.
+    pub(super) async fn remove_all(&self, relative: &str) -> Result<()> {
+        let path = self.path(relative)?;
+        self.ask("remove_all", self.sandbox.remove_all(&self.user, &path)).await
+    }
+
+    /// Runs a short script of the service's own in the workspace.
+    pub(super) async fn short(&self, script: &str, stdin: Bytes) -> Result<ExecResult> {
+        self.run(script, "", stdin, SHORT, SHORT_OUTPUT_BYTES).await
+    }
+
+    /// Runs a script in a directory of the workspace, empty for the workspace itself.
+    pub(super) async fn run(
+        &self,
+        script: &str,
+        directory: &str,
+        stdin: Bytes,
+        deadline: Duration,
+        output_bytes_max: usize,
+    ) -> Result<ExecResult> {
+        let directory = if directory.is_empty() { self.root.clone() } else { self.path(directory)? };
+        let spec = ExecSpec {
+            directory: Some(directory),
+            stdin,
+            timeout: Some(deadline),
+            output_bytes_max,
+            ..ExecSpec::shell(script)
+        };
+        match timeout(deadline + BEYOND, self.sandbox.exec(&self.user, spec)).await {
+            Ok(answer) => answer.map_err(|error| self.failure(error)),
+            Err(_) => Err(self.silent("exec")),
+        }
+    }
+
+    async fn ask<T>(
+        &self,
+        operation: &'static str,
+        answer: impl Future<Output = sandbox::Result<T>>,
+    ) -> Result<T> {
+        match timeout(PATIENCE, answer).await {
+            Ok(answer) => answer.map_err(|error| self.failure(error)),
+            Err(_) => Err(self.silent(operation)),
+        }
+    }
+
+    fn failure(&self, error: sandbox::Error) -> Error {
+        match &self.backend {
+            Some(backend) => backend.failure(error),
+            None => {
+                let path = error.path().map_or_else(String::new, |path| format!("`{path}`: "));
+                let message = bounded(&format!("{path}{}", error.message()));
+                Error::Remote { kind: error.kind(), message, cause: Said::of(&error) }
+            }
+        }
+    }
+
+    fn silent(&self, operation: &'static str) -> Error {
+        self.failure(sandbox::Error::new(
+            ErrorKind::Timeout,
+            operation,
+            "the workspace did not answer in time",
+        ))
+    }
+}
+
+/// A text as one word of a shell.
+pub(super) fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}

@@ -1,0 +1,271 @@
+//! Packages: archives of versions of skills, which platforms deploy in workspaces. Each is immutable and kept under its id.
+//!
+//! A package is one file in `.filesecbox/archives`, named `{version}-{digest}`, the digest being the SHA-256 that its sender knows
+//! it by. It gets that name by one rename when it is whole and on the disk, so that a crash leaves all of it or nothing. Its
+//! modification time is its last use: for a new one those give way that were used longest ago.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::time::SystemTime;
+
+use policy::{ArchiveLimits, RelPath, UserId, VersionId};
+
+use super::archive::{self, Charset, Compression, Options, WholeTree};
+use crate::core::store::Store;
+use crate::core::usage::Flight;
+use crate::dir::{Dir, Entry};
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::layers::stage::Draft;
+use crate::layout;
+use crate::stat::Kind;
+
+/// Packages at once.
+const PACKAGES_MAX: usize = 100_000;
+/// Digits of a digest.
+const DIGEST_DIGITS: usize = 64;
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 512 * 1024;
+
+/// A package that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackageFacts {
+    /// The version that it is of.
+    pub version: VersionId,
+    /// The SHA-256 of its bytes, 64 hexadecimal digits in lower case.
+    pub digest: String,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// A package that was put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutPackage {
+    /// The package.
+    pub facts: PackageFacts,
+    /// Whether it was not there before.
+    pub is_new: bool,
+    /// Packages that gave way to it.
+    pub collected: usize,
+}
+
+/// A package that was unpacked aside. Dropping it removes what was unpacked.
+pub struct UnpackedPackage {
+    // Before its draft, which removes it.
+    dir: Dir,
+    files: Vec<(RelPath, Option<u32>)>,
+    _draft: Draft,
+    /// What was unpacked counts for the user it is meant for.
+    _flight: Option<Flight>,
+}
+
+impl Store {
+    /// Keeps the archive in `file` as the package of a version; `digest` is its SHA-256 in lower case. All packages together then
+    /// have at most `total_bytes`: others give way, those used longest ago first.
+    ///
+    /// # Errors
+    /// [`Error::Archive`] when it cannot be unpacked, [`Error::AlreadyExists`] when the version has other bytes;
+    /// [`Error::TooLarge`]; [`Error::TooManyEntries`]; [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
+    pub fn put_package(
+        &self,
+        version: &VersionId,
+        file: &File,
+        digest: &str,
+        limits: &ArchiveLimits,
+        total_bytes: u64,
+    ) -> Result<PutPackage> {
+        self.admit_space()?;
+        let bytes = file.metadata().map_err(|error| Error::from_io("stat", "package", error))?.len();
+        if bytes > total_bytes {
+            let what = "the package (`prepare.packages_bytes`)".to_owned();
+            return Err(Error::TooLarge { what, limit: total_bytes });
+        }
+        // What cannot be deployed is not kept.
+        drop(self.unpacked(file, limits, None)?);
+        let facts = PackageFacts { version: version.clone(), digest: digest.to_owned(), bytes };
+        let held = self.inner.packages.lock();
+        let dir = self.packages_dir()?;
+        if let Some((name, same)) = find(&dir, version)? {
+            if same != digest {
+                return Err(Error::AlreadyExists(format!("the package {version} with other bytes")));
+            }
+            use_now(&dir, &name)?;
+            return Ok(PutPackage { facts, is_new: false, collected: 0 });
+        }
+        let collected = make_room(&dir, listed(&dir)?, bytes, total_bytes)?;
+        let mut staged = self.inner.stage.file(0o600, None)?;
+        copy(file, |piece| staged.write(piece))?;
+        staged.finish()?;
+        interrupt::commit()?;
+        staged.place(&dir, &name_of(version, digest))?;
+        if self.is_strict() {
+            dir.sync()?;
+        }
+        drop(held);
+        Ok(PutPackage { facts, is_new: true, collected })
+    }
+
+    /// Opens the package of a version. That is a use of it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Io`].
+    pub fn package(&self, version: &VersionId) -> Result<(File, PackageFacts)> {
+        let dir = self.packages_dir()?;
+        let found = find(&dir, version)?;
+        let (name, digest) = found.ok_or_else(|| Error::NotFound(format!("the package {version}")))?;
+        let (file, stat) = dir.open_file_entry(&name)?;
+        use_now(&dir, &name)?;
+        Ok((file, PackageFacts { version: version.clone(), digest, bytes: stat.size }))
+    }
+
+    /// Unpacks the package of a version aside; its bytes count as on their way to `user`.
+    ///
+    /// # Errors
+    /// As [`Store::package`] and [`Flight::take`]; [`Error::Archive`] when it is damaged; [`Error::Full`], [`Error::NoSpace`].
+    pub fn unpack_package(
+        &self,
+        version: &VersionId,
+        user: &UserId,
+        limits: &ArchiveLimits,
+    ) -> Result<UnpackedPackage> {
+        self.admit_space()?;
+        let (file, _) = self.package(version)?;
+        self.unpacked(&file, limits, Some(user))
+    }
+
+    fn unpacked(
+        &self,
+        file: &File,
+        limits: &ArchiveLimits,
+        user: Option<&UserId>,
+    ) -> Result<UnpackedPackage> {
+        let (plain, tree) = self.whole_tree(file, limits)?;
+        let mut flight = user.map(|user| self.flight(user));
+        if let Some(flight) = &mut flight {
+            flight.take(tree.bytes)?;
+        }
+        let draft = self.inner.stage.draft();
+        let dir = self.inner.stage.dir().create_dir(&draft.name, 0o700)?;
+        archive::extract_whole(plain.as_ref().unwrap_or(file), &tree, &dir)?;
+        Ok(UnpackedPackage { files: tree.paths()?, dir, _draft: draft, _flight: flight })
+    }
+
+    /// What an archive holds, and the plain tar of a compressed one.
+    fn whole_tree(&self, file: &File, limits: &ArchiveLimits) -> Result<(Option<File>, WholeTree)> {
+        let plain = match Compression::of(file)? {
+            None => None,
+            Some(compression) => {
+                let mut plain = self.unnamed_file()?;
+                compression.unpack(file, limits, |bytes| {
+                    io::Write::write_all(&mut plain, bytes)
+                        .map_err(|error| Error::from_io("write", "package", error))
+                })?;
+                Some(plain)
+            }
+        };
+        let options = Options { limits: limits.clone(), charset: Charset::default(), file_name: None };
+        let tree = archive::plan_whole(plain.as_ref().unwrap_or(file), &options)?;
+        Ok((plain, tree))
+    }
+
+    fn packages_dir(&self) -> Result<Dir> {
+        self.inner.root.open_dir(&RelPath::parse(layout::ARCHIVES)?)
+    }
+}
+
+impl UnpackedPackage {
+    /// Everything in it, directories before what is in them; of a file its permission bits, of a directory `None`.
+    #[must_use]
+    pub fn paths(&self) -> &[(RelPath, Option<u32>)] {
+        &self.files
+    }
+
+    /// Opens a file, and tells its length.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Io`].
+    pub fn open(&self, path: &RelPath) -> Result<(File, u64)> {
+        let (file, stat) = self.dir.open_file(path)?;
+        Ok((file, stat.size))
+    }
+}
+
+/// A package in its directory.
+struct Kept {
+    name: OsString,
+    facts: PackageFacts,
+    used: i128,
+}
+
+/// The version and the digest that a file's name has. A file of another name is no package and is left alone.
+fn parsed(entry: &Entry) -> Option<(VersionId, String)> {
+    let (version, digest) = entry.name.to_str()?.split_once('-')?;
+    let is_package = entry.kind == Kind::File && digest.len() == DIGEST_DIGITS;
+    Some((VersionId::parse(version).ok().filter(|_| is_package)?, digest.to_owned()))
+}
+
+/// The name of the package of a version, and its digest.
+fn find(dir: &Dir, version: &VersionId) -> Result<Option<(OsString, String)>> {
+    let mut packages = dir.entries_at_most(PACKAGES_MAX + 1)?.into_iter();
+    let of_version = packages.find_map(|entry| match parsed(&entry) {
+        Some((found, digest)) if found == *version => Some((entry.name, digest)),
+        _ => None,
+    });
+    Ok(of_version)
+}
+
+/// The packages that are kept.
+fn listed(dir: &Dir) -> Result<Vec<Kept>> {
+    let mut kept = Vec::new();
+    for entry in dir.entries_at_most(PACKAGES_MAX + 1)? {
+        let Some((version, digest)) = parsed(&entry) else { continue };
+        let Some(stat) = dir.stat_entry(&entry.name)? else { continue };
+        let facts = PackageFacts { version, digest, bytes: stat.size };
+        kept.push(Kept { name: entry.name, facts, used: stat.modified_ns });
+    }
+    Ok(kept)
+}
+
+/// Removes packages that were used longest ago until `bytes` more have room; how many.
+fn make_room(dir: &Dir, mut kept: Vec<Kept>, bytes: u64, total_bytes: u64) -> Result<usize> {
+    let mut total: u64 = kept.iter().map(|kept| kept.facts.bytes).sum();
+    let (mut number, mut collected) = (kept.len(), 0);
+    kept.sort_by_key(|kept| kept.used);
+    for old in kept {
+        if total.saturating_add(bytes) <= total_bytes && number < PACKAGES_MAX {
+            break;
+        }
+        dir.remove_file(&old.name)?;
+        tracing::info!(version = %old.facts.version, "a package gave way to a new one");
+        total -= old.facts.bytes;
+        number -= 1;
+        collected += 1;
+    }
+    Ok(collected)
+}
+
+fn use_now(dir: &Dir, name: &OsStr) -> Result<()> {
+    let (file, _) = dir.open_file_entry(name)?;
+    // The owner needs no descriptor for writing (utimensat(2)).
+    file.set_modified(SystemTime::now()).map_err(|error| Error::from_io("utimens", "package", error))
+}
+
+fn name_of(version: &VersionId, digest: &str) -> OsString {
+    OsString::from(format!("{version}-{digest}"))
+}
+
+/// Hands the bytes of a file to `sink`, piece by piece.
+fn copy(file: &File, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let mut file = file.try_clone().map_err(|error| Error::from_io("dup", "package", error))?;
+    file.rewind().map_err(|error| Error::from_io("seek", "package", error))?;
+    let mut piece = vec![0; COPY_BYTES];
+    loop {
+        interrupt::check()?;
+        let read = file.read(&mut piece).map_err(|error| Error::from_io("read", "package", error))?;
+        match piece.get(..read) {
+            Some([]) | None => return Ok(()),
+            Some(bytes) => sink(bytes)?,
+        }
+    }
+}

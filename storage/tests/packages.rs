@@ -1,0 +1,134 @@
+//! Packages: immutable, whole or not there, and bounded together.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and looks at the disk past the code it checks"
+)]
+
+mod fixture;
+
+use std::io::{Read, Write};
+use std::path::Path;
+
+use fixture::Fixture;
+use policy::{ArchiveLimits, RelPath, UserId, VersionId};
+use storage::{Error, Store};
+
+fn version(number: u8) -> VersionId {
+    VersionId::parse(&format!("{number:024x}")).unwrap()
+}
+
+fn digest(number: u8) -> String {
+    format!("{number:064x}")
+}
+
+/// A tar of these files.
+fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (path, bytes) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(if path.ends_with(".sh") { 0o755 } else { 0o644 });
+        header.set_entry_type(tar::EntryType::Regular);
+        // By hand: the builder refuses what an attacker would write.
+        header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_cksum();
+        builder.append(&header, *bytes).unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+fn put(store: &Store, number: u8, by: u8, bytes: &[u8], total: u64) -> storage::Result<storage::PutPackage> {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    store.put_package(&version(number), &file, &digest(by), &ArchiveLimits::default(), total)
+}
+
+fn kept(root: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(root.join(".filesecbox/archives")).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn staged(root: &Path) -> usize {
+    std::fs::read_dir(root.join(".filesecbox/stage")).unwrap().count()
+}
+
+#[test]
+fn a_package_is_kept_as_it_was_sent_and_unpacked_with_its_modes() {
+    let fixture = Fixture::new();
+    let bytes =
+        tar(&[("a/SKILL.md", b"---\nname: a\n---\n"), ("entrypoint.sh", b"true"), ("b/SKILL.md", b"b")]);
+    let put = put(&fixture.store, 1, 1, &bytes, 1 << 30).unwrap();
+    assert!(put.is_new && put.collected == 0 && put.facts.bytes == bytes.len() as u64);
+    let (mut file, facts) = fixture.store.package(&version(1)).unwrap();
+    let mut read = Vec::new();
+    file.read_to_end(&mut read).unwrap();
+    assert_eq!((read, facts), (bytes, put.facts));
+    let unpacked = fixture
+        .store
+        .unpack_package(&version(1), &UserId::parse("alice").unwrap(), &ArchiveLimits::default())
+        .unwrap();
+    let paths: Vec<(&str, Option<u32>)> =
+        unpacked.paths().iter().map(|(path, mode)| (path.as_str(), *mode)).collect();
+    let expected = [
+        ("a", None),
+        ("a/SKILL.md", Some(0o644)),
+        ("b", None),
+        ("b/SKILL.md", Some(0o644)),
+        ("entrypoint.sh", Some(0o755)),
+    ];
+    assert_eq!(paths, expected);
+    let (mut file, length) = unpacked.open(&RelPath::parse("b/SKILL.md").unwrap()).unwrap();
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), length), ("b", 1));
+    assert_eq!(staged(fixture.root()), 1);
+    drop(unpacked);
+    assert_eq!(staged(fixture.root()), 0);
+}
+
+#[test]
+fn the_same_bytes_again_are_fine_and_other_bytes_are_refused() {
+    let fixture = Fixture::new();
+    let (one, other) = (tar(&[("a", b"1")]), tar(&[("a", b"2")]));
+    assert!(put(&fixture.store, 1, 1, &one, 1 << 30).unwrap().is_new);
+    assert!(!put(&fixture.store, 1, 1, &one, 1 << 30).unwrap().is_new);
+    assert!(matches!(put(&fixture.store, 1, 2, &other, 1 << 30), Err(Error::AlreadyExists(_))));
+    assert_eq!(kept(fixture.root()), [format!("{}-{}", version(1), digest(1))]);
+    assert!(matches!(fixture.store.package(&version(2)), Err(Error::NotFound(_))));
+}
+
+#[test]
+fn an_archive_that_leads_out_or_lies_is_refused_and_nothing_of_it_stays() {
+    let fixture = Fixture::new();
+    for path in ["../x", "/x", "a/../../x"] {
+        let refused = put(&fixture.store, 1, 1, &tar(&[(path, b"x")]), 1 << 30);
+        assert!(matches!(refused, Err(Error::Archive(_) | Error::Path(_))), "{path}");
+    }
+    for bytes in [b"no archive".as_slice(), b""] {
+        assert!(put(&fixture.store, 1, 1, bytes, 1 << 30).is_err());
+    }
+    assert_eq!((kept(fixture.root()).len(), staged(fixture.root())), (0, 0));
+}
+
+#[test]
+fn all_packages_together_are_bounded_and_those_used_longest_ago_give_way() {
+    let fixture = Fixture::new();
+    let bytes = tar(&[("a", b"1")]);
+    let size = bytes.len() as u64;
+    for number in 1..=3 {
+        put(&fixture.store, number, number, &bytes, 3 * size).unwrap();
+    }
+    // The oldest is used just now, so the second gives way.
+    fixture.store.package(&version(1)).unwrap();
+    assert_eq!(put(&fixture.store, 4, 4, &bytes, 3 * size).unwrap().collected, 1);
+    let name = |number: u8| format!("{}-{}", version(number), digest(number));
+    assert_eq!(kept(fixture.root()), [name(1), name(3), name(4)]);
+    assert!(matches!(put(&fixture.store, 5, 5, &bytes, size - 1), Err(Error::TooLarge { .. })));
+    assert_eq!(kept(fixture.root()).len(), 3);
+}

@@ -1,0 +1,21 @@
+//! Preparing workspaces: the acceptance table of the specification on a workspace of this host, and over REST.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    dead_code,
+    unused_imports,
+    missing_docs,
+    reason = "a test fails by panicking, looks at the host from outside, and shares files with other suites"
+)]
+
+mod acceptance;
+mod details;
+mod fixture;
+mod programs;
+mod rest;
+#[path = "../rest/support/mod.rs"]
+mod support;
