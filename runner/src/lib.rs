@@ -6,6 +6,7 @@
 //! * [`Session`]: the requests of one connection and their answers; no network.
 //! * [`connect`]: the way to the service. [`link`]: connections one after the other. [`backoff`]: the pauses between them.
 //! * [`transfer`]: large files over HTTP.
+//! * [`status`]: what a running runner tells of itself.
 //! * [`confine`]: what holds commands.
 //! * [`cli`]: the program.
 
@@ -15,6 +16,7 @@ mod confine;
 mod connect;
 mod link;
 mod session;
+mod status;
 mod transfer;
 
 pub use cli::main;
