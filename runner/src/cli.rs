@@ -18,6 +18,7 @@ use crate::Runs;
 use crate::confine::{Confinement, Isolation};
 use crate::connect::{Address, Proxies, Way};
 use crate::link::{Rejected, Runner};
+use crate::status::{self, About};
 
 /// The variable with the token.
 const TOKEN: &str = "FILESECBOX_RUNNER_TOKEN";
@@ -37,8 +38,8 @@ const LAST_WORK: Duration = Duration::from_secs(1);
 #[command(name = "filesecbox-runner", version, about, long_about)]
 struct Cli {
     /// The service and the user: wss://HOST/ws/USER
-    #[arg(long, value_name = "URL")]
-    server: Address,
+    #[arg(long, value_name = "URL", required_unless_present = "status")]
+    server: Option<Address>,
     /// The right to be that user's runner
     #[arg(long, env = TOKEN, hide_env_values = true)]
     token: Option<String>,
@@ -46,8 +47,8 @@ struct Cli {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// The directory that is lent; it is made when it is missing
-    #[arg(long, value_name = "DIRECTORY")]
-    workspace: PathBuf,
+    #[arg(long, value_name = "DIRECTORY", required_unless_present = "status")]
+    workspace: Option<PathBuf>,
     /// The user, when it is not the last segment of the URL
     #[arg(long, value_name = "USER")]
     user_id: Option<String>,
@@ -69,6 +70,9 @@ struct Cli {
     /// Take the silence of a service of the first generation for consent
     #[arg(long)]
     founding: bool,
+    /// Tell about the runners of this user that run on this machine, and end
+    #[arg(long)]
+    status: bool,
     /// Tell more in the log
     #[arg(short, long)]
     verbose: bool,
@@ -78,6 +82,9 @@ struct Cli {
 pub fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if cli.status {
+        return show_status();
+    }
     if matches.value_source("token") == Some(clap::parser::ValueSource::CommandLine) {
         return tell(&without_token(&cli));
     }
@@ -111,6 +118,20 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Shows the runners that run: 0 when there is one, 1 when there is none.
+fn show_status() -> ExitCode {
+    let lines = sockets().map(|directory| status::ask(&directory)).unwrap_or_default();
+    if lines.is_empty() {
+        return tell("no runner of this user runs here, or it has no XDG_RUNTIME_DIR to tell in");
+    }
+    let _gone = writeln!(std::io::stdout(), "{}", lines.join("\n"));
+    ExitCode::SUCCESS
+}
+
+fn sockets() -> Option<PathBuf> {
+    status::directory(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from))
+}
+
 fn tell(sentence: &str) -> ExitCode {
     let _gone = writeln!(std::io::stderr(), "filesecbox-runner: {sentence}");
     ExitCode::FAILURE
@@ -138,6 +159,9 @@ fn without_token(cli: &Cli) -> String {
 
 /// Lends the machine until a signal; the outer error is why it cannot begin.
 async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
+    let (Some(server), Some(lent)) = (&cli.server, &cli.workspace) else {
+        return Err("`--server` and `--workspace` are needed".to_owned());
+    };
     let token = match (&cli.token, &cli.token_file) {
         (_, Some(file)) => read_token(file)?,
         (Some(token), None) => token.clone(),
@@ -147,19 +171,19 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
     if token.is_empty() || token.chars().any(char::is_control) {
         return Err("the token is empty, or has control characters".to_owned());
     }
-    let user = cli.user_id.as_deref().or(cli.server.user.as_deref());
+    let user = cli.user_id.as_deref().or(server.user.as_deref());
     let user = user.ok_or("the URL names no user: add it, or `--user-id`")?;
     let user = UserId::parse(user).map_err(|error| format!("`{user}` is no user: {error}"))?;
-    if !cli.server.is_encrypted && !cli.server.is_local() {
+    if !server.is_encrypted && !server.is_local() {
         warn!(
             "the connection is not encrypted: others on the way can read the token and all files; use wss://"
         );
     }
     let proxies = Proxies::from(|name| std::env::var(name).ok());
-    let way = Way::new(cli.server.clone(), proxies, cli.ca_file.as_deref(), &token);
+    let way = Way::new(server.clone(), proxies, cli.ca_file.as_deref(), &token);
     let way = Arc::new(way.map_err(|error| told(&error))?);
 
-    let (sandbox, confinement) = sandbox(&cli)?;
+    let (sandbox, confinement) = sandbox(&cli, lent)?;
     let workspace = sandbox.workspace(&user).await.map_err(|error| told(&error))?;
     if confinement.is_weak {
         warn!(workspace = %workspace, "{}", confinement.sentence);
@@ -183,6 +207,18 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
         instance: format!("{:016x}", getrandom::u64().map_err(|error| told(&error))?),
         isolation: confinement.word.clone(),
     };
+    let about = About {
+        // A query may hold what is secret.
+        server: server.url.split('?').next().unwrap_or_default().to_owned(),
+        user: register.user_id.clone(),
+        name: register.name.clone(),
+        workspace: register.workspace.clone(),
+    };
+    let _told = sockets().and_then(|directory| {
+        status::tell(&directory, about, Arc::clone(&way.figures))
+            .map_err(|error| warn!(%error, "this runner tells nothing to `--status`"))
+            .ok()
+    });
     let runs = Runs::new(Arc::new(sandbox), user);
     let runner = Runner { way, register, runs, workspace, is_founding: cli.founding };
     let stop = CancellationToken::new();
@@ -192,9 +228,9 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
     Ok(ended)
 }
 
-fn sandbox(cli: &Cli) -> Result<(NoneSandbox, Confinement), String> {
-    let made = std::fs::create_dir_all(&cli.workspace).and_then(|()| cli.workspace.canonicalize());
-    let place = made.map_err(|error| format!("`{}` cannot be lent: {error}", cli.workspace.display()))?;
+fn sandbox(cli: &Cli, lent: &Path) -> Result<(NoneSandbox, Confinement), String> {
+    let made = std::fs::create_dir_all(lent).and_then(|()| lent.canonicalize());
+    let place = made.map_err(|error| format!("`{}` cannot be lent: {error}", lent.display()))?;
     let root = Root::Shared(place.clone());
     let mut options =
         NoneOptions { shell: cli.shell.clone(), timeout_max: TIMEOUT_MAX, ..NoneOptions::new(root) };

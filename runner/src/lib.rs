@@ -8,6 +8,7 @@
 //! * [`outcomes`]: how changes went whose answers may have been lost.
 //! * [`connect`]: the way to the service. [`link`]: connections one after the other. [`backoff`]: the pauses between them.
 //! * [`transfer`]: large files over HTTP.
+//! * [`status`]: what a running runner tells of itself.
 //! * [`confine`]: what holds commands.
 //! * [`cli`]: the program.
 
@@ -19,6 +20,7 @@ mod link;
 mod outcomes;
 mod runs;
 mod session;
+mod status;
 mod transfer;
 
 pub use cli::main;

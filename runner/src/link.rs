@@ -75,6 +75,7 @@ impl Runner {
             };
             let lasted = connected.map_or(Duration::ZERO, |since: Instant| since.elapsed());
             let pause = backoff.pause(lasted, getrandom::u64().unwrap_or(0));
+            self.way.figures.lost(&why);
             warn!(%why, again_in_s = pause.as_secs_f32(), "not connected");
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -132,6 +133,7 @@ impl Runner {
             outgoing,
             Some(Courier::new(Arc::clone(&self.way))),
         );
+        self.way.figures.connected(session.under_way());
         if let Some(first) = &first {
             session.receive(first).await;
         }

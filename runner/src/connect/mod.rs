@@ -8,6 +8,7 @@ mod patience;
 mod proxy;
 mod tls;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox::wire::FRAME_BYTES_MAX;
@@ -25,6 +26,7 @@ pub(crate) use self::patience::{Patient, Stream};
 pub(crate) use self::proxy::Proxies;
 pub(crate) use self::tls::Trust;
 pub(crate) use self::tls::TrustError;
+use crate::status::Figures;
 
 /// How long connecting may take: name, proxy, TLS and HTTP together.
 const CONNECTING: Duration = Duration::from_secs(30);
@@ -74,6 +76,8 @@ pub(crate) struct Way {
     trust: Trust,
     /// The token in the head, so that the service keeps a place for it; founding services look at that of the first frame alone.
     authorization: Option<HeaderValue>,
+    /// What the connections carry is counted there.
+    pub(crate) figures: Arc<Figures>,
 }
 
 impl Way {
@@ -95,7 +99,7 @@ impl Way {
         if let Some(value) = &mut authorization {
             value.set_sensitive(true);
         }
-        Ok(Self { address, proxies, trust, authorization })
+        Ok(Self { address, proxies, trust, authorization, figures: Arc::default() })
     }
 
     /// Connects.
@@ -129,11 +133,11 @@ impl Way {
         };
         stream.set_nodelay(true)?;
         let stream: Box<dyn Stream> = match &self.trust.config {
-            None => Box::new(Patient::new(stream, write)),
+            None => Box::new(Patient::new(stream, write, Arc::clone(&self.figures))),
             Some(config) => {
                 let name = address.server_name()?;
-                let connecting =
-                    TlsConnector::from(config.clone()).connect(name, Patient::new(stream, write));
+                let connecting = TlsConnector::from(config.clone())
+                    .connect(name, Patient::new(stream, write, Arc::clone(&self.figures)));
                 Box::new(connecting.await.map_err(untrusted)?)
             }
         };

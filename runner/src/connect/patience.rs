@@ -5,11 +5,14 @@
 use std::fmt::Debug;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
+
+use crate::status::Figures;
 
 /// How long nothing may come.
 const READ: Duration = Duration::from_secs(60);
@@ -27,6 +30,7 @@ pub(crate) struct Patient<S> {
     stream: S,
     reading: Deadline,
     writing: Deadline,
+    figures: Arc<Figures>,
 }
 
 #[derive(Debug)]
@@ -53,9 +57,10 @@ impl Deadline {
 
 impl<S> Patient<S> {
     /// For as long as `write` nothing may be taken.
-    pub(crate) fn new(stream: S, write: Duration) -> Self {
+    /// What goes is counted in `figures`.
+    pub(crate) fn new(stream: S, write: Duration, figures: Arc<Figures>) -> Self {
         let deadline = |after| Deadline { after, runs: None };
-        Self { stream, reading: deadline(READ), writing: deadline(write) }
+        Self { stream, reading: deadline(READ), writing: deadline(write), figures }
     }
 }
 
@@ -65,7 +70,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         let step = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.figures.count_received(buffer.filled().len().saturating_sub(before));
         self.reading.hold(context, step)
     }
 }
@@ -77,6 +84,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let step = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if let Poll::Ready(Ok(written)) = step {
+            self.figures.count_sent(written);
+        }
         self.writing.hold(context, step)
     }
 
@@ -101,7 +111,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_end_is_given_up_and_a_slow_one_is_not() {
         let (near, mut far) = duplex(16);
-        let mut near = Patient::new(near, WRITE);
+        let mut near = Patient::new(near, WRITE, Arc::default());
         let slow = tokio::spawn(async move {
             for _ in 0..5 {
                 tokio::time::sleep(READ - Duration::from_secs(1)).await;

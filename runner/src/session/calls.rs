@@ -72,6 +72,11 @@ impl Calls {
         }
     }
 
+    /// How many are under way.
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().calls.len()
+    }
+
     pub(super) fn cancel_all(&self) {
         self.0.lock().calls.values().for_each(AbortHandle::abort);
     }

@@ -211,6 +211,12 @@ impl Session {
         Ok(())
     }
 
+    /// Tells how many requests are under way, also after the session.
+    pub(crate) fn under_way(&self) -> impl Fn() -> usize + Send + Sync + use<> {
+        let calls = self.calls.clone();
+        move || calls.count()
+    }
+
     fn give_up(&self) {
         self.calls.cancel_all();
         self.files.close_all();

@@ -11,4 +11,5 @@
 mod attacks;
 mod encrypted;
 mod liveness;
+mod status;
 mod support;
