@@ -1,7 +1,7 @@
 //! Leases: work that one caller alone may do for a while, and that ends when the lease is lost.
 //!
 //! * [`LeaseStore`]: who holds which lease. [`LocalLeases`]: within this process; [`RedisLeases`]: in a Redis.
-//! * [`hold`]: work under a lease, with its heartbeat.
+//! * [`mod@hold`]: work under a lease, with its heartbeat.
 
 #[cfg(test)]
 mod contract;
