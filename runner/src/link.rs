@@ -142,9 +142,6 @@ impl Runner {
             end = speak(&mut sink, answers, stop) => end,
         };
         session.close().await;
-        if matches!(end, End::Stopped | End::Rejected(_)) {
-            self.runs.kill_all();
-        }
         end
     }
 }

@@ -25,7 +25,7 @@ use crate::outcomes::Outcomes;
 /// How long a command goes on without a service that takes part in it.
 const ALONE_MAX: Duration = Duration::from_secs(600);
 
-/// The commands of this machine in which the service takes part. A clone has the same.
+/// The commands of this machine in which the service takes part. A clone has the same. They end with the process.
 #[derive(Clone, Debug)]
 pub struct Runs(Arc<Inner>);
 
@@ -194,11 +194,6 @@ impl Runs {
         if let Ok(run) = self.find(name) {
             run.killed.cancel();
         }
-    }
-
-    /// Kills all commands.
-    pub(crate) fn kill_all(&self) {
-        self.0.table.lock().values().for_each(|run| run.killed.cancel());
     }
 
     /// Puts input behind what was taken before; what was taken already is passed over.

@@ -195,6 +195,36 @@ async fn a_signal_ends_a_runner_that_is_not_connected() {
 }
 
 #[tokio::test]
+async fn a_run_goes_on_without_its_connection_and_ends_with_the_runner() {
+    let (place, service) = (Place::new(), Service::listen().await);
+    let runner = place.runner(&service.url(), &[]).spawn().unwrap();
+    let (mut connection, _) = service.accept().await;
+    let features = json!(["exact", "live"]);
+    connection.say(json!({"type": "register_ok", "body": {"status": "ok", "features": features}})).await;
+    let script = "setsid sleep 60 & echo $! $$ > pid; while :; do echo tick >> ticks; sleep 0.02; done";
+    let begin = json!({"run": "on", "command": script, "shell": true, "timeout_ms": 60_000});
+    assert_eq!(connection.ask("begin", begin).await["type"], "ok");
+    let ticks = || std::fs::read(place.path("w/ticks")).map_or(0, |ticks| ticks.len());
+    while ticks() == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    drop((connection, service));
+    // It goes on while no service is there.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let before = ticks();
+    while ticks() == before {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    signal(&runner, Signal::TERM);
+    let (code, log) = end(runner).await;
+    assert_eq!(code, Some(0), "{log}");
+    for process in std::fs::read_to_string(place.path("w/pid")).unwrap().split_whitespace() {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_used_is_told_before_anything_is_done() {
     let place = Place::new();
     let file = place.path("w-evil/s");
