@@ -224,6 +224,8 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
     let stop = CancellationToken::new();
     let _signals = tokio::spawn(await_signal(stop.clone()));
     let ended = runner.run(&stop).await;
+    // With the runner ends what it runs, connected or not.
+    runner.runs.close().await;
     drop(confinement);
     Ok(ended)
 }

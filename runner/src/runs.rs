@@ -24,8 +24,11 @@ use crate::outcomes::Outcomes;
 
 /// How long a command goes on without a service that takes part in it.
 const ALONE_MAX: Duration = Duration::from_secs(600);
+/// How long commands that are killed at the end may take to be given up, and how often it is looked.
+const CLOSING: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(10);
 
-/// The commands of this machine in which the service takes part. A clone has the same. They end with the process.
+/// The commands of this machine in which the service takes part. A clone has the same.
 #[derive(Clone, Debug)]
 pub struct Runs(Arc<Inner>);
 
@@ -193,6 +196,15 @@ impl Runs {
     pub(crate) fn kill(&self, name: &str) {
         if let Ok(run) = self.find(name) {
             run.killed.cancel();
+        }
+    }
+
+    /// Kills all commands, and waits a moment until they are given up.
+    pub(crate) async fn close(&self) {
+        self.0.table.lock().values().for_each(|run| run.killed.cancel());
+        let until = Instant::now() + CLOSING;
+        while !self.is_empty() && Instant::now() < until {
+            tokio::time::sleep(LOOK).await;
         }
     }
 
