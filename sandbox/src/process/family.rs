@@ -70,13 +70,22 @@ impl Drop for Family {
     fn drop(&mut self) {
         if self.armed {
             self.kill_group();
-            let family = self.shared();
+            let hunt = Hunt(self.shared());
             // Looking through `/proc` takes milliseconds, and a caller who drops a call does not wait.
             match tokio::runtime::Handle::try_current() {
-                Ok(runtime) => drop(runtime.spawn_blocking(move || family.kill_all())),
-                Err(_) => family.kill_all(),
+                Ok(runtime) => drop(runtime.spawn_blocking(move || drop(hunt))),
+                Err(_) => drop(hunt),
             }
         }
+    }
+}
+
+/// Kills a family when it is dropped: also when a runtime that ends drops what it has not begun.
+struct Hunt(Family);
+
+impl Drop for Hunt {
+    fn drop(&mut self) {
+        self.0.kill_all();
     }
 }
 
