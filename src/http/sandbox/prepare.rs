@@ -147,7 +147,7 @@ pub(in crate::http) async fn prepare(
     if !runtime {
         return success(Ready { workdir: None, skills: Vec::new(), steps: Vec::new() });
     }
-    // A preparation may have changed something, whatever becomes of it.
+    // A preparation that fails may have changed something, too.
     request_log::program("bash");
     let (listener, progress) = if form.is_stream() {
         let (listener, progress) = mpsc::unbounded_channel();

@@ -1,4 +1,4 @@
-//! Preparing a workspace: whatever state it is in, it is brought to the state that a round of a conversation needs.
+//! Preparing a workspace: it is brought to the state that a round of a conversation needs, from any other.
 //!
 //! In this order, all under one lease of the workspace, and on any [`Sandbox`](sandbox::Sandbox):
 //!
