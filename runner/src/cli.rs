@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::Runs;
+use crate::backoff::LONGEST_SECONDS;
 use crate::confine::{Confinement, Isolation};
 use crate::connect::{Address, Proxies, Way};
 use crate::link::{Rejected, Runner};
@@ -67,6 +68,9 @@ struct Cli {
     /// A file with further certificate authorities (PEM)
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    /// The longest pause until it is tried again to connect, 1 to 60 seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = LONGEST_SECONDS, value_parser = clap::value_parser!(u64).range(1..=LONGEST_SECONDS))]
+    reconnect_seconds: u64,
     /// Take the silence of a service of the first generation for consent
     #[arg(long)]
     founding: bool,
@@ -220,7 +224,8 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
             .ok()
     });
     let runs = Runs::new(Arc::new(sandbox), user);
-    let runner = Runner { way, register, runs, workspace, is_founding: cli.founding };
+    let pause_max = Duration::from_secs(cli.reconnect_seconds);
+    let runner = Runner { way, register, runs, workspace, pause_max, is_founding: cli.founding };
     let stop = CancellationToken::new();
     let _signals = tokio::spawn(await_signal(stop.clone()));
     let ended = runner.run(&stop).await;

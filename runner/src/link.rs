@@ -43,6 +43,8 @@ pub(crate) struct Runner {
     pub(crate) runs: Runs,
     /// The directory that is lent.
     pub(crate) workspace: SandboxPath,
+    /// The longest pause between two attempts.
+    pub(crate) pause_max: Duration,
     /// Whether a service that says nothing to the registration has consented.
     pub(crate) is_founding: bool,
 }
@@ -65,7 +67,7 @@ impl Runner {
     /// # Errors
     /// [`Rejected`]: another attempt would not change it.
     pub(crate) async fn run(&self, stop: &CancellationToken) -> Result<(), Rejected> {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::new(self.pause_max);
         loop {
             let mut connected = None;
             let why = match self.hold(stop, &mut connected).await {

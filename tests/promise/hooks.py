@@ -56,6 +56,9 @@ UNSAYABLE = [
     "^the environment variable",  # names that no caller may pass
     "^`ttl_seconds` is",  # more than the configuration allows
     "^`hosts`: ",  # the syntax of hosts
+    "^there is no bootstrap step",  # those of the configuration
+    "^the name `(.|\\n)*` of a file has more than",  # bytes, which are no characters
+    "^the bytes have the digest",  # of the body
     "^`network` is more than the service grants",  # more than the configuration allows
     "invalid type: floating point `[0-9.e+]+`, expected",  # 258.0, which JSON Schema takes for an integer
 ]

@@ -59,7 +59,7 @@ pub(crate) fn lend(address: &str, user: &str, workspace: &Path) -> Runner {
 pub(crate) fn lend_with(address: &str, user: &str, workspace: &Path, home: &Path) -> Runner {
     let server = format!("ws://{address}/ws/{user}");
     let child = Command::new(program())
-        .args(["--server", &server, "--isolation", "none", "--workspace"])
+        .args(["--server", &server, "--isolation", "none", "--reconnect-seconds", "1", "--workspace"])
         .arg(workspace)
         .env("FILESECBOX_RUNNER_TOKEN", "engine")
         .env("FILESECBOX_LOG", "error")

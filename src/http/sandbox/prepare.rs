@@ -137,8 +137,8 @@ pub(in crate::http) async fn prepare(
 ) -> Answer {
     let runtime = asked.runtime;
     let form = match Form::of(&headers) {
-        // Who asks for a stream in no form gets what browsers read.
-        Form::Document if query.stream => Form::ServerSent,
+        // A stream that is asked for in no form.
+        Form::Document if query.stream => Form::Lines,
         form => form,
     };
     let bootstrap = asked.bootstrap.clone();

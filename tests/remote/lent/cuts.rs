@@ -11,8 +11,10 @@ use super::{await_connected, lend};
 use crate::client::Client;
 use crate::server::Server;
 
-/// How often the connection is cut, unless `FILESECBOX_CUTS` says otherwise: after each cut a runner waits longer.
-const CUTS: usize = 4;
+/// How often the connection is cut, unless `FILESECBOX_CUTS` says otherwise.
+const CUTS: usize = 6;
+/// The lines of a run in the background.
+const LINES: usize = 60;
 /// The longest that any request may take: a command has half a minute, and a runner 15 s more to tell of it.
 const LONGEST: Duration = Duration::from_secs(50);
 
@@ -73,6 +75,47 @@ fn run(client: &Client, is_over: &AtomicBool) -> Told {
     told
 }
 
+/// Runs in the background, one after the other: one that has begun tells all its lines, in order, across every cut.
+fn in_the_background(client: &Client, is_over: &AtomicBool) -> Told {
+    let mut told = Told::default();
+    for number in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let begun = Instant::now();
+        let lines = format!("for i in $(seq {LINES}); do echo $i; sleep 0.01; done");
+        let spec =
+            json!({ "shell": format!("echo {number} >> behind; {lines}"), "exec_id": format!("b{number}") });
+        let reply = client.post_json(format!("{TREE}/exec?background=true"), &spec);
+        told.note(number, begun, reply.status, &reply.body);
+        if reply.status == 201 {
+            let run = super::live::ended(client, TREE, &format!("b{number}"));
+            assert_eq!(run["exit"]["exit_code"], 0, "{run}");
+            let (output, _) = super::live::to_the_end(&mut client.resume(TREE, &format!("b{number}"), 0));
+            let expected: String = (1..=LINES).map(|line| format!("{line}\n")).collect();
+            assert!(output == expected, "{number}: {output:?}");
+        }
+    }
+    told
+}
+
+/// One shell in a terminal, spoken to all the time: every line is answered once and in order.
+fn in_a_terminal(client: &Client, is_over: &AtomicBool) -> usize {
+    let mut socket = client.websocket(&format!("{TREE}/terminal"), "").expect("a WebSocket");
+    socket.type_in("stty -echo; PS1=; echo ready\n");
+    socket.shown_until("ready\r\n");
+    let mut lines = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        lines += 1;
+        socket.type_in(&format!("echo line-{lines}.; echo {lines} >> typed\n"));
+        socket.shown_until(&format!("line-{lines}."));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    socket.type_in("exit\n");
+    socket.told("exit");
+    lines
+}
+
 pub(super) fn nothing_acknowledged_is_lost_and_nothing_is_done_twice(server: &Server) {
     let cuts = std::env::var("FILESECBOX_CUTS").map_or(CUTS, |cuts| cuts.parse().unwrap());
     let proxy = Proxy::start(server.client.address, Duration::ZERO);
@@ -80,7 +123,9 @@ pub(super) fn nothing_acknowledged_is_lost_and_nothing_is_done_twice(server: &Se
     let _runner = lend(&proxy.address.to_string(), "cut", &machine);
     await_connected(&server.client, "cut");
     let is_over = AtomicBool::new(false);
-    let (written, ran) = std::thread::scope(|scope| {
+    let (written, ran, behind, typed) = std::thread::scope(|scope| {
+        let behind = scope.spawn(|| in_the_background(&server.client, &is_over));
+        let typed = scope.spawn(|| in_a_terminal(&server.client, &is_over));
         let writer = scope.spawn(|| write(&server.client, &is_over));
         let runner = scope.spawn(|| run(&server.client, &is_over));
         for cut in 0..cuts {
@@ -92,7 +137,7 @@ pub(super) fn nothing_acknowledged_is_lost_and_nothing_is_done_twice(server: &Se
         await_connected(&server.client, "cut");
         std::thread::sleep(Duration::from_millis(300));
         is_over.store(true, Ordering::Relaxed);
-        (writer.join().unwrap(), runner.join().unwrap())
+        (writer.join().unwrap(), runner.join().unwrap(), behind.join().unwrap(), typed.join().unwrap())
     });
     for number in &written.acknowledged {
         let there = std::fs::read_to_string(machine.join(format!("f{number}"))).unwrap();
@@ -104,19 +149,26 @@ pub(super) fn nothing_acknowledged_is_lost_and_nothing_is_done_twice(server: &Se
             assert!(there == text(*number), "f{number} has {} bytes", there.len());
         }
     }
-    let mut times = BTreeMap::<usize, usize>::new();
-    for line in std::fs::read_to_string(machine.join("log")).unwrap().lines() {
-        *times.entry(line.parse().unwrap()).or_default() += 1;
+    for (log, ran) in [("log", &ran), ("behind", &behind)] {
+        let mut times = BTreeMap::<usize, usize>::new();
+        for line in std::fs::read_to_string(machine.join(log)).unwrap().lines() {
+            *times.entry(line.parse().unwrap()).or_default() += 1;
+        }
+        for number in &ran.acknowledged {
+            assert_eq!(times.get(number), Some(&1), "{log}: command {number}");
+        }
+        assert!(times.values().all(|times| *times == 1), "{log}: {times:?}");
     }
-    for number in &ran.acknowledged {
-        assert_eq!(times.get(number), Some(&1), "command {number}");
-    }
-    assert!(times.values().all(|times| *times == 1), "{times:?}");
+    let lines: String = (1..=typed).map(|line| format!("{line}\n")).collect();
+    assert_eq!(std::fs::read_to_string(machine.join("typed")).unwrap(), lines);
     assert!(written.longest < LONGEST && ran.longest < LONGEST, "{:?} {:?}", written.longest, ran.longest);
     let (sure, doubtful) =
         (written.acknowledged.len() + ran.acknowledged.len(), written.doubtful.len() + ran.doubtful.len());
     assert!(sure > cuts, "{sure}");
-    println!("{cuts} cuts: {sure} requests were acknowledged, {doubtful} were not");
+    println!(
+        "{cuts} cuts: {sure} requests were acknowledged, {doubtful} were not; {} runs in the background, {typed} lines typed",
+        behind.acknowledged.len()
+    );
 }
 
 pub(super) fn slow_and_split_frames_carry_the_same(server: &Server) {

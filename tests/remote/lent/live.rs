@@ -64,7 +64,7 @@ fn output_until(events: &mut Events, text: &str) -> (String, u64) {
 }
 
 /// Reads events to the end: all of standard output, and the result.
-fn to_the_end(events: &mut Events) -> (String, Value) {
+pub(super) fn to_the_end(events: &mut Events) -> (String, Value) {
     let mut output = String::new();
     for event in events.by_ref() {
         match event["event"].as_str().unwrap() {
@@ -77,7 +77,7 @@ fn to_the_end(events: &mut Events) -> (String, Value) {
 }
 
 /// The run `id`, when it has ended.
-fn ended(client: &Client, tree: &str, id: &str) -> Value {
+pub(super) fn ended(client: &Client, tree: &str, id: &str) -> Value {
     let begun = Instant::now();
     loop {
         let run = client.get(format!("{tree}/exec/{id}")).ok();
