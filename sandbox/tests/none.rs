@@ -10,6 +10,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
+use sandbox::live::{Input, LiveSpec, WindowSize};
 use sandbox::{
     ErrorKind, ExecSpec, NoneOptions, NoneSandbox, Root, Sandbox, SandboxExt, SandboxPath, UserId,
     WriteOptions,
@@ -288,4 +289,29 @@ async fn a_call_that_is_given_up_finds_a_descendant_that_becomes_another_program
         assert!(begun.elapsed() < Duration::from_secs(20), "{} are left", running(b"sleep\098765"));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test]
+async fn the_keys_of_a_terminal_are_signals() {
+    let host = host().await;
+    let script = "trap 'exit 9' INT; echo ready; while :; do sleep 0.05; done";
+    let spec = LiveSpec {
+        command: ExecSpec { timeout: Some(Duration::from_secs(20)), ..ExecSpec::shell(script) },
+        stdin_open: true,
+        terminal: Some(WindowSize { rows: 24, cols: 80 }),
+    };
+    let mut run = host.sandbox.begin(&host.alice, spec).await.unwrap();
+    run.output.recv().await.unwrap();
+    run.input.send(Input::Bytes("\u{3}".into())).await.unwrap();
+    while run.output.recv().await.is_some() {}
+    let ended = run.end.wait().await.unwrap();
+    assert_eq!((ended.exit_code, ended.timed_out), (9, false));
+}
+
+#[test]
+fn so_they_are_where_this_process_was_started_with_them_ignored() {
+    let again = "trap '' INT QUIT; exec \"$0\" --exact the_keys_of_a_terminal_are_signals";
+    let mut shell = std::process::Command::new("/bin/sh");
+    let ran = shell.args(["-c", again]).arg(std::env::current_exe().unwrap()).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
 }

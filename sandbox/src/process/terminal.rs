@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Once;
 
 use parking_lot::RwLock;
 use pty_process::{OwnedReadPty, OwnedWritePty, Size};
 use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::live::WindowSize;
 
@@ -16,6 +18,28 @@ static OPENING: RwLock<()> = RwLock::new(());
 pub(super) fn spawn(command: &mut Command) -> io::Result<Child> {
     let _started = OPENING.read();
     command.spawn()
+}
+
+/// Sees to it that the keys of a terminal are signals for the commands in it, when this process was started with them ignored, as in the
+/// background of a script: programs keep what is ignored across execve(2), and a shell could then not even trap them. What this process
+/// catches instead, and does nothing about, is default for them.
+fn let_keys_through() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "what the kernel tells about this process is not stored"
+        )]
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).map(str::trim);
+        let ignored = ignored.and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default();
+        for kind in [SignalKind::interrupt(), SignalKind::quit()] {
+            if ignored & 1 << (kind.as_raw_value() - 1) != 0 {
+                // It stays caught when this is dropped.
+                let _caught = signal(kind);
+            }
+        }
+    });
 }
 
 /// A command in a terminal, and this side of it.
@@ -29,6 +53,7 @@ pub(super) struct InTerminal {
 
 /// Starts a command as the leader of a session with a terminal of its own.
 pub(super) fn spawn_in_terminal(command: Command, size: WindowSize) -> io::Result<InTerminal> {
+    let_keys_through();
     let (opened, other) = {
         let _opened = OPENING.write();
         pty_process::open().map_err(io_error)?
