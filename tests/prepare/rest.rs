@@ -212,8 +212,10 @@ fn a_stream_tells_each_step_and_ends_with_the_result_or_the_failure() {
     assert_eq!(told, expected);
     assert_eq!(events[3]["step"]["log"], "hello");
     assert_eq!(events[4]["result"]["steps"].as_array().unwrap().len(), 2);
-    // `stream` alone is a stream, too.
-    let mut sent = client.stream("POST", &format!("{target}?stream=true"), "*/*", &body);
+    // `stream` alone is a stream of lines, too; server-sent events are for those that ask for them.
+    let lines: Vec<Value> = client.stream("POST", &format!("{target}?stream=true"), "*/*", &body).collect();
+    assert_eq!(lines.last().unwrap()["event"], "prepared");
+    let mut sent = client.stream("POST", &target, "text/event-stream", &body);
     assert_eq!(sent.line().as_deref(), Some("event: step\n"));
     let mut last = String::new();
     while let Some(line) = sent.line() {
