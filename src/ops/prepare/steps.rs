@@ -75,11 +75,8 @@ impl Steps {
         let duration_ms = u64::try_from(begun.at.elapsed().as_millis()).unwrap_or(u64::MAX);
         let step = Step { name: begun.name, outcome, duration_ms, log: truncated(log) };
         if matches!(outcome, Outcome::Failed | Outcome::TimedOut) {
-            tracing::warn!(
-                step = step.name,
-                log = step.log,
-                "a step of a preparation failed: the rest goes on"
-            );
+            // Without what it said: a script writes what it likes, secrets among it. The caller has it.
+            tracing::warn!(step = step.name, "a step of a preparation failed: the rest goes on");
         }
         self.tell(Progress::Ended(step.clone()));
         self.ended.push(step);
