@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 
 use runner::{Runs, Session};
 use sandbox::wire::{Feature, Register};
-use sandbox::{ErrorKind, Link, NoneOptions, NoneSandbox, RemoteSandbox, Root, Sandbox, SandboxExt, UserId};
+use sandbox::{
+    ErrorKind, ExecSpec, Link, LiveSpec, NoneOptions, NoneSandbox, RemoteSandbox, Root, Sandbox, SandboxExt,
+    UserId,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -224,6 +227,7 @@ async fn no_more_than_sixteen_events_come_that_are_not_acknowledged() {
     }
     let text = String::from_utf8(output).unwrap();
     assert!(text.starts_with("4\n") && text.ends_with("39\n40\n"), "{text}");
+    until("it is forgotten once its end has come", || machine.runs.is_empty()).await;
     let beyond = other.ask("attach", json!({ "run": "much", "after": 1 })).await;
     assert_eq!(beyond["body"]["code"], "ENOENT", "{beyond}");
 }
@@ -339,4 +343,36 @@ async fn another_process_of_the_runner_is_not_asked_about_changes() {
     remote.attach(link);
     assert_eq!(writing.await.unwrap().unwrap_err().kind(), ErrorKind::Disconnected);
     assert!(!machine.path("never").exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runner_that_comes_and_goes_without_end_is_given_up() {
+    let machine = Machine::new(PATIENCE).await;
+    let remote = Arc::new(RemoteSandbox::new());
+    let (link, mut asked) = machine.link("same");
+    remote.attach(Arc::clone(&link));
+    let (asking, user) = (Arc::clone(&remote), machine.user.clone());
+    let begun = tokio::spawn(async move {
+        let command = ExecSpec { timeout: Some(Duration::from_secs(1)), ..ExecSpec::shell("sleep 600") };
+        asking.begin(&user, LiveSpec { command, stdin_open: false, terminal: None }).await
+    });
+    let id = |text: &str| serde_json::from_str::<Value>(text).unwrap()["id"].clone();
+    let asked_first = id(&asked.recv().await.unwrap().text);
+    link.receive(&json!({ "id": asked_first, "type": "ok" }).to_string());
+    let mut run = begun.await.unwrap().unwrap();
+    let mut link = link;
+    // Every connection of it ends when it is asked to go on.
+    let flapping = tokio::spawn(async move {
+        loop {
+            link.end();
+            let (next, mut asked) = machine.link("same");
+            remote.attach(Arc::clone(&next));
+            let _asked = tokio::time::timeout(Duration::from_secs(1), asked.recv()).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            link = next;
+        }
+    });
+    let ended = tokio::time::timeout(Duration::from_secs(3600), run.end.wait()).await.unwrap();
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Disconnected);
+    flapping.abort();
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::PATIENCE;
 use super::exec::{BEYOND, TIMEOUT, refused, request, result, sentence};
-use super::link::{Attached, Call, Link};
+use super::link::{Attached, Call, Link, disconnected};
 use super::machine::Machine;
 use crate::live::{Input, LiveEnd, LiveEnding, LiveRun, LiveSpec, Order, Output};
 use crate::process::HeadTail;
@@ -59,7 +59,10 @@ pub(super) async fn begin(machine: Arc<Machine>, mut link: Arc<Link>, spec: Live
     let (end, ending) = LiveEnd::new();
     let inputs = Inputs::new(inputs, stdin_open || terminal.is_some(), terminal.is_some());
     let until = begun + timeout + BEYOND;
-    let relay = Relay { given_up, attached, begun, until, last: 0, output, waiting: None, inputs, ordered };
+    let until_at_last = until + AWAY_MAX;
+    let waiting = None;
+    let relay =
+        Relay { given_up, attached, begun, until, until_at_last, last: 0, output, waiting, inputs, ordered };
     tokio::spawn(relay.run(ending));
     Ok(LiveRun { output: outputs, input, orders, end })
 }
@@ -179,6 +182,8 @@ struct Relay {
     begun: Instant,
     /// When the runner must have told the end.
     until: Instant,
+    /// The same, however often it was away.
+    until_at_last: Instant,
     /// The number of the last event that has come.
     last: u64,
     output: mpsc::Sender<Output>,
@@ -310,14 +315,19 @@ impl Relay {
     /// Goes on where the last connection was lost.
     async fn attach_again(&mut self) -> Result<()> {
         loop {
-            let link = self.given_up.next(AWAY_MAX).await?;
+            // A runner that comes and goes without end is given up, too.
+            let left = self.until_at_last.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(disconnected("exec"));
+            }
+            let link = self.given_up.next(left.min(AWAY_MAX)).await?;
             let attached = link.attached(&self.given_up.run)?;
             let run = self.given_up.run.clone();
             let attach = Request::Attach(live::Attach { run, after: self.last });
             match ask(&link, &attach, PATIENCE).await {
                 Ok(()) => {
                     self.attached = attached;
-                    self.until = self.until.max(Instant::now() + BEYOND);
+                    self.until = self.until.max(Instant::now() + BEYOND).min(self.until_at_last);
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::Disconnected => {}
