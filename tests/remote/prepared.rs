@@ -131,17 +131,17 @@ fn in_a_container(server: &Server) {
     let engine = DockerSandbox::connect(options, AgentId::parse("docker").unwrap());
     let engine = Arc::new(server.runtime.block_on(engine).unwrap());
     let container: Arc<dyn Sandbox> = engine.clone();
-    server.lend(&["preparing"], "docker", &container);
-    rounds(&server.client, "/v1/sandbox/preparing/docker", &version, Path::new("/workspace"));
-    assert!(!server.root.join("sandbox/preparing").exists(), "nothing of it is here");
-    server.runtime.block_on(engine.remove_user(&UserId::parse("preparing").unwrap())).unwrap();
+    server.lend(&["contained"], "docker", &container);
+    rounds(&server.client, "/v1/sandbox/contained/docker", &version, Path::new("/workspace"));
+    assert!(!server.root.join("sandbox/contained").exists(), "nothing of it is here");
+    server.runtime.block_on(engine.remove_user(&UserId::parse("contained").unwrap())).unwrap();
 }
 
 fn in_memory(server: &Server) {
     let version = package(&server.client, 3);
     let memory: Arc<dyn Sandbox> = Arc::new(MemSandbox::new());
-    server.lend(&["preparing"], "memory", &memory);
-    let tree = "/v1/sandbox/preparing/memory";
+    server.lend(&["remembered"], "memory", &memory);
+    let tree = "/v1/sandbox/remembered/memory";
     let selected = json!([{ "skill_id": "writer", "version_id": version }]);
     server
         .client
