@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use policy::{RelPath, UserId, VersionId};
+use policy::{RelPath, UserId, VersionId, WorkspaceId};
 use sandbox::{ByteStream, ErrorKind};
 use sha2::{Digest, Sha256};
 use storage::{PackageFacts, PutPackage, UnpackedPackage};
@@ -20,7 +20,7 @@ use super::admission::permits::Permits;
 use super::admission::{Job, Owner, Weight};
 use super::error::{Error, Result};
 use super::pieces::pieces;
-use super::prepare::{EntryKind, Package, PackageEntry, Packages};
+use super::prepare::{EntryKind, Package, PackageEntry, Packages, Placing, occupied};
 use super::write::{Unwritten, gather};
 
 /// Packages that are received at once.
@@ -101,6 +101,8 @@ impl Service {
 pub(super) struct Kept {
     pub(super) service: Arc<Service>,
     pub(super) user: UserId,
+    /// The workspace, when it is in the same store.
+    pub(super) workspace: Option<WorkspaceId>,
 }
 
 #[async_trait]
@@ -123,6 +125,19 @@ impl Packages for Kept {
             let (service, user) = (Arc::clone(&self.service), self.user.clone());
             Arc::new(Unpacked { service, user, entries, files: Some(Arc::new(unpacked)) }) as Arc<dyn Package>
         }))
+    }
+
+    async fn place(&self, version: &VersionId, into: &str) -> Result<Placing> {
+        let Some(workspace) = self.workspace.clone() else { return Ok(Placing::ByFiles) };
+        let (store, limits) = (self.service.store.clone(), self.service.archive_limits.clone());
+        let (version, into) = (version.clone(), RelPath::parse(into)?);
+        let place = move || match store.deploy_package(&version, &workspace, &into, &limits) {
+            Ok(true) => Ok(Placing::Whole),
+            Ok(false) => Ok(Placing::Absent),
+            Err(storage::Error::AlreadyExists(_)) => Err(occupied(&version)),
+            Err(error) => Err(error.into()),
+        };
+        self.service.work(Job::of(&self.user, Weight::Long), place).await
     }
 }
 

@@ -11,21 +11,18 @@ use super::bootstrap::{self, Bootstrap};
 use super::deploy::{Deployed, Selected, deploy};
 use super::entrypoint;
 use super::files::{InputFile, Named};
-use super::home::Home;
+use super::home::{self, Home};
 use super::packages::Packages;
 use super::scan::{Scope, SkillInfo, scan};
 use super::site::Site;
 use super::steps::{Progress, Step, Steps};
 use crate::ops::error::{Error, Initialising, Result};
 use crate::ops::lease::{LeaseError, LeaseStore, Terms, hold};
-use bytes::Bytes;
 
 /// How long a round may take with everything in it.
 const ROUND_MAX: Duration = Duration::from_secs(3600);
 /// When a workspace that is being prepared may be ready, in seconds.
 const RETRY_SECONDS: u64 = 5;
-/// Longest path of a working directory, in bytes.
-const WORKDIR_BYTES_MAX: usize = 4096;
 
 /// What the round is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -140,12 +137,16 @@ impl Round {
             steps.skip("deploy", "skills are deployed in the mode `run` only");
         }
         files.inject(&site, &mut steps).await?;
-        let workdir = workdir(&site).await;
-        if mode == Mode::EditDebug && !entrypoint.trim().is_empty() {
-            steps.skip("entrypoint", "a preview runs nothing by itself: run the script in a terminal");
-        } else if mode != Mode::EditDebug {
-            scripts(&site, &entrypoint, &deployed, deadline, &mut steps).await;
-        }
+        let told = if mode == Mode::EditDebug {
+            if !entrypoint.trim().is_empty() {
+                steps.skip("entrypoint", "a preview runs nothing by itself: run the script in a terminal");
+            }
+            home::workdir(&site).await
+        } else {
+            scripts(&site, &entrypoint, &deployed, deadline, &mut steps).await
+        };
+        // As commands see it, else as file operations name it.
+        let workdir = told.unwrap_or_else(|| site.root().as_str().to_owned());
         let scope = match mode {
             Mode::Run if !deployed.is_empty() => Some(Scope::Versions(&deployed)),
             Mode::EditDebug => Some(Scope::Everything),
@@ -159,19 +160,20 @@ impl Round {
     }
 }
 
-/// Runs the scripts that have not succeeded yet. Without any, the state is not even looked at.
+/// Runs the scripts that have not succeeded yet, and tells the working directory. Without any script the state is not even looked
+/// at.
 async fn scripts(
     site: &Site,
     entrypoint: &str,
     deployed: &[Deployed],
     deadline: Duration,
     steps: &mut Steps,
-) {
+) -> Option<String> {
     let has_script = !entrypoint.trim().is_empty();
     if !has_script && deployed.is_empty() {
-        return;
+        return home::workdir(site).await;
     }
-    let mut home = Home::read(site).await;
+    let (mut home, workdir) = Home::read(site).await;
     let selected: Vec<_> = deployed.iter().map(|version| version.version.clone()).collect();
     let is_pruned = !selected.is_empty() && home.state.keep_only(&selected);
     let before = home.state.clone();
@@ -186,13 +188,5 @@ async fn scripts(
     if is_pruned && home.state == before {
         home.write(site).await;
     }
-}
-
-/// The working directory as commands see it, else as file operations name it.
-async fn workdir(site: &Site) -> String {
-    let told = site.short("pwd", Bytes::new()).await.ok().filter(|told| told.is_success() && !told.timed_out);
-    let told = told.filter(|told| told.stdout.len() <= WORKDIR_BYTES_MAX);
-    let told = told.map(|told| told.stdout_text().trim_end_matches('\n').to_owned());
-    told.filter(|path| path.starts_with('/') && !path.contains(char::is_control))
-        .unwrap_or_else(|| site.root().as_str().to_owned())
+    workdir
 }

@@ -152,7 +152,11 @@ impl Store {
     }
 
     /// What an archive holds, and the plain tar of a compressed one.
-    fn whole_tree(&self, file: &File, limits: &ArchiveLimits) -> Result<(Option<File>, WholeTree)> {
+    pub(super) fn whole_tree(
+        &self,
+        file: &File,
+        limits: &ArchiveLimits,
+    ) -> Result<(Option<File>, WholeTree)> {
         let plain = match Compression::of(file)? {
             None => None,
             Some(compression) => {
