@@ -95,7 +95,10 @@ else printf 0; fi; exit 0"#
         if !self.is_kept {
             return;
         }
-        let script = format!(r#"{FIND}t=$d/.state.$$; cat > "$t" && mv -f "$t" "$d/state.json""#);
+        let script = format!(
+            r#"{FIND}t=$d/.state.$$
+if [ -n "$BASH_VERSION" ]; then IFS= read -r -d '' s; printf '%s' "$s" > "$t"; else cat > "$t"; fi && mv -f "$t" "$d/state.json""#
+        );
         match site.short(&script, Bytes::from(self.state.to_json())).await {
             Ok(written) if written.is_success() && !written.timed_out => {}
             Ok(written) => {

@@ -13,7 +13,7 @@ use super::entrypoint;
 use super::files::{InputFile, Named};
 use super::home::{self, Home};
 use super::packages::Packages;
-use super::scan::{Scope, SkillInfo, scan};
+use super::scan::{Scope, SkillInfo, find};
 use super::site::Site;
 use super::steps::{Progress, Step, Steps};
 use crate::ops::error::{Error, Initialising, Result};
@@ -137,27 +137,52 @@ impl Round {
             steps.skip("deploy", "skills are deployed in the mode `run` only");
         }
         files.inject(&site, &mut steps).await?;
-        let told = if mode == Mode::EditDebug {
-            if !entrypoint.trim().is_empty() {
-                steps.skip("entrypoint", "a preview runs nothing by itself: run the script in a terminal");
-            }
-            home::workdir(&site).await
-        } else {
-            scripts(&site, &entrypoint, &deployed, deadline, &mut steps).await
-        };
-        // As commands see it, else as file operations name it.
-        let workdir = told.unwrap_or_else(|| site.root().as_str().to_owned());
+        if mode == Mode::EditDebug && !entrypoint.trim().is_empty() {
+            steps.skip("entrypoint", "a preview runs nothing by itself: run the script in a terminal");
+        }
         let scope = match mode {
             Mode::Run if !deployed.is_empty() => Some(Scope::Versions(&deployed)),
             Mode::EditDebug => Some(Scope::Everything),
             Mode::Run | Mode::ToolCall => None,
         };
-        let skills = match scope {
-            Some(scope) => scan(&site, scope, &workdir, &mut steps).await,
-            None => Vec::new(),
+        // Most rounds have no script to run: what is there is looked through while it is asked which have succeeded.
+        let (ran, early) = tokio::join!(
+            async {
+                match mode {
+                    Mode::EditDebug => Ran { is_any: false, workdir: home::workdir(&site).await },
+                    Mode::Run | Mode::ToolCall => {
+                        scripts(&site, &entrypoint, &deployed, deadline, &mut steps).await
+                    }
+                }
+            },
+            async {
+                match &scope {
+                    Some(scope) => Some(find(&site, scope).await),
+                    None => None,
+                }
+            },
+        );
+        // As commands see it, else as file operations name it.
+        let workdir = ran.workdir.unwrap_or_else(|| site.root().as_str().to_owned());
+        let skills = match (scope, early) {
+            (Some(scope), Some(found)) => {
+                let begun = steps.begin("scan");
+                // A script may have made skills.
+                let found = if ran.is_any { find(&site, &scope).await } else { found };
+                found.tell(&scope, &workdir, &mut steps, begun)
+            }
+            _ => Vec::new(),
         };
         Ok(Prepared { workdir, skills, steps: steps.into_ended() })
     }
+}
+
+/// What became of the scripts of a round.
+struct Ran {
+    /// Whether one was begun.
+    is_any: bool,
+    /// The working directory of commands, if it could be told.
+    workdir: Option<String>,
 }
 
 /// Runs the scripts that have not succeeded yet, and tells the working directory. Without any script the state is not even looked
@@ -168,25 +193,26 @@ async fn scripts(
     deployed: &[Deployed],
     deadline: Duration,
     steps: &mut Steps,
-) -> Option<String> {
+) -> Ran {
     let has_script = !entrypoint.trim().is_empty();
     if !has_script && deployed.is_empty() {
-        return home::workdir(site).await;
+        return Ran { is_any: false, workdir: home::workdir(site).await };
     }
     let (mut home, workdir) = Home::read(site).await;
     let selected: Vec<_> = deployed.iter().map(|version| version.version.clone()).collect();
     let is_pruned = !selected.is_empty() && home.state.keep_only(&selected);
     let before = home.state.clone();
+    let mut is_any = false;
     if has_script {
-        entrypoint::of_sandbox(site, &mut home, entrypoint, deadline, steps).await;
+        is_any |= entrypoint::of_sandbox(site, &mut home, entrypoint, deadline, steps).await;
     }
     for version in deployed {
-        entrypoint::of_version(site, &mut home, (&version.version, &version.directory), deadline, steps)
-            .await;
+        let of_version = (&version.version, version.directory.as_str());
+        is_any |= entrypoint::of_version(site, &mut home, of_version, deadline, steps).await;
     }
     // What a script has changed was written with it.
     if is_pruned && home.state == before {
         home.write(site).await;
     }
-    workdir
+    Ran { is_any, workdir }
 }
