@@ -98,18 +98,19 @@ pub(crate) fn bundle(variant: u64) -> Result<Vec<u8>> {
     )
 }
 
-/// Files of [`package`], besides its script.
+/// Files of [`package`].
 pub(crate) const PACKAGE_FILES: usize = 50;
 
-/// A version of a skill as platforms deploy it: [`PACKAGE_FILES`] files of 2 000 bytes, and a script.
+/// A version of a skill as platforms deploy it: [`PACKAGE_FILES`] files of 2 000 bytes, one of them a script that is run once.
 ///
 /// # Errors
 /// [`Failure::Archive`].
-pub(crate) fn package(variant: u64) -> Result<Vec<u8>> {
+pub(crate) fn package(variant: u64, has_script: bool) -> Result<Vec<u8>> {
     let mut words = Words::new(100 + variant);
-    let script = [("entrypoint.sh".to_owned(), b"true\n".to_vec())];
+    let name = if has_script { "entrypoint.sh" } else { "run.sh" };
+    let script = [(name.to_owned(), b"true\n".to_vec())];
     let files =
-        (1..PACKAGE_FILES).map(move |number| (format!("d{}/f{number:02}.md", number / 10), words.text(2000)));
+        (2..PACKAGE_FILES).map(move |number| (format!("d{}/f{number:02}.md", number / 10), words.text(2000)));
     pack_with(b"---\nname: packed\ndescription: A skill to deploy.\n---\n", script.into_iter().chain(files))
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::ops::Range;
 
 use serde_json::json;
 
@@ -38,31 +39,37 @@ enum Work {
 /// Every [`Failure`].
 pub(crate) fn preparing(bench: &Bench) -> Result<Vec<Row>> {
     let side = Side::new(&bench.relaxed.filesecbox, Tree::Workspace);
-    let archives: Vec<Vec<u8>> =
-        (0..SKILLS).map(|number| fixture::package(number as u64)).collect::<Result<_>>()?;
+    let plain = packages(&side, 0, false)?;
+    packages(&side, SKILLS, true)?;
+    Ok(vec![
+        again(bench, &side, 0..0, "without a script")?,
+        again(bench, &side, SKILLS..2 * SKILLS, "with 10 skills and their scripts")?,
+        first(bench, &side, &plain)?,
+        scripts(bench, &side)?,
+    ])
+}
+
+/// Puts the packages of [`SKILLS`] versions, from the number `start` on.
+fn packages(side: &Side, start: usize, has_script: bool) -> Result<Vec<Vec<u8>>> {
     let mut lines = Lines::default();
-    for (number, archive) in archives.iter().enumerate() {
-        let target = format!("/v1/packages/{}", version(number));
-        lines.of(&side)?.call(&client::with_body("PUT", &target, "application/zip", archive))?;
-    }
-    let mut rows = vec![
-        again(bench, &side, 0, "without a script")?,
-        again(bench, &side, SKILLS, "with 10 skills and their scripts")?,
-    ];
-    rows.push(first(bench, &side, &archives)?);
-    Ok(rows)
+    (start..start + SKILLS)
+        .map(|number| {
+            let archive = fixture::package(number as u64, has_script)?;
+            let target = format!("/v1/packages/{}", version(number));
+            lines.of(side)?.call(&client::with_body("PUT", &target, "application/zip", &archive))?;
+            Ok(archive)
+        })
+        .collect()
 }
 
 fn version(number: usize) -> String {
     format!("{number:024x}")
 }
 
-fn round(side: &Side, skills: usize) -> Vec<u8> {
+/// A round with the versions of these numbers.
+fn round(side: &Side, versions: Range<usize>) -> Vec<u8> {
     let selected = |number| json!({ "skill_id": format!("skill-{number}"), "version_id": version(number) });
-    let skills: Vec<_> = (0..skills).map(selected).collect();
-    let script = if skills.is_empty() { "" } else { "true" };
-    let body = json!({ "skills": skills, "entrypoint": script });
-    let body = body.to_string();
+    let body = json!({ "skills": versions.map(selected).collect::<Vec<_>>() }).to_string();
     client::with_body("POST", &side.target("prepare"), "application/json", body.as_bytes())
 }
 
@@ -72,13 +79,13 @@ fn command(side: &Side) -> Vec<u8> {
 }
 
 /// A round after which nothing is left to do, made again.
-fn again(bench: &Bench, side: &Side, skills: usize, what: &str) -> Result<Row> {
-    let side = side.of(format!("prepared-{skills}"));
+fn again(bench: &Bench, side: &Side, versions: Range<usize>, what: &str) -> Result<Row> {
+    let side = side.of(format!("prepared-{}", versions.len()));
     let mut lines = Lines::default();
     let slice = bench.effort.slice;
-    lines.of(&side)?.call(&round(&side, skills))?;
+    lines.of(&side)?.call(&round(&side, versions.clone()))?;
     let [prepare, command] = bench.compare([Work::Prepare, Work::Command], |work| {
-        let request = if *work == Work::Prepare { round(&side, skills) } else { command(&side) };
+        let request = if *work == Work::Prepare { round(&side, versions.clone()) } else { command(&side) };
         Ok(figure(&load::serial(lines.of(&side)?, slice, &mut || request.clone())?))
     })?;
     Ok(Row {
@@ -106,7 +113,7 @@ fn first(bench: &Bench, side: &Side, archives: &[Vec<u8>]) -> Result<Row> {
         let taken = native::median(bench.effort.slice, || match work {
             Work::Prepare => {
                 let side = side.of(format!("unprepared-{}", next(&user)));
-                lines.of(&side)?.call(&round(&side, SKILLS)).map(drop)
+                lines.of(&side)?.call(&round(&side, 0..SKILLS)).map(drop)
             }
             Work::Uploads => archives.iter().try_for_each(|archive| {
                 let name = format!("package-{}.zip", next(&number));
@@ -126,5 +133,25 @@ fn first(bench: &Bench, side: &Side, archives: &[Vec<u8>]) -> Result<Row> {
         unit: Unit::Millis,
         figures: vec![prepare, None, uploads, unpack],
         goal: "bounded by unpacking",
+    })
+}
+
+/// The first round of a user with skills whose scripts run, against one command.
+fn scripts(bench: &Bench, side: &Side) -> Result<Row> {
+    let (mut lines, user) = (Lines::default(), Cell::new(0));
+    let slice = bench.effort.slice;
+    let [prepare, command] = bench.compare([Work::Prepare, Work::Command], |work| {
+        let request = || {
+            let side = side.of(format!("unscripted-{}", user.replace(user.get() + 1)));
+            round(&side, SKILLS..2 * SKILLS)
+        };
+        let mut next = || if *work == Work::Prepare { request() } else { command(side) };
+        Ok(figure(&load::serial(lines.of(side)?, slice, &mut next)?))
+    })?;
+    Ok(Row {
+        name: format!("the same with {SKILLS} scripts, p50"),
+        unit: Unit::Micros,
+        figures: vec![Some(prepare), Some(command), None, None],
+        goal: "–",
     })
 }
