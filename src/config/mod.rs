@@ -6,6 +6,7 @@
 //! | `credentials` | where tokens and keys come from, and reading them |
 //! | `operation` | settings of access, connections, logs and the audit log |
 //! | `prepare` | preparing workspaces, and packages |
+//! | `runners` | what machines get that users lend |
 //! | `telemetry` | where spans are sent, and how many |
 //! | `environment` | a variable for every setting |
 
@@ -14,6 +15,7 @@ mod environment;
 mod listen;
 mod operation;
 mod prepare;
+mod runners;
 mod telemetry;
 mod tokens;
 
@@ -38,6 +40,7 @@ pub use self::operation::{
     WorkspacesConfig,
 };
 pub use self::prepare::{BootstrapStep, PrepareConfig};
+pub use self::runners::RunnersConfig;
 pub use self::telemetry::TelemetryConfig;
 pub use self::tokens::TokenEntry;
 use crate::access::signed::KeyError;
@@ -71,6 +74,8 @@ pub struct Config {
     pub workspaces: WorkspacesConfig,
     /// Preparing workspaces.
     pub prepare: PrepareConfig,
+    /// The machines that users lend.
+    pub runners: RunnersConfig,
     /// Where tokens and keys are, and how long signed tokens last.
     pub access: AccessConfig,
     /// The level and form of the log.
@@ -195,6 +200,7 @@ impl Default for Config {
             limits: Limits::default(),
             workspaces: WorkspacesConfig::default(),
             prepare: PrepareConfig::default(),
+            runners: RunnersConfig::default(),
             access: AccessConfig::default(),
             log: LogConfig::default(),
             audit: AuditConfig::default(),
@@ -325,6 +331,7 @@ impl Config {
     pub fn check_values(&self) -> Result<(), ConfigError> {
         operation::check(self)?;
         self.prepare.check()?;
+        self.runners.check()?;
         for (agent, policy) in &self.agents {
             self.check_agent(policy)
                 .map_err(|problem| ConfigError::Agent { agent: agent.clone(), problem })?;
