@@ -1,13 +1,15 @@
 //! [`carry`]: one synchronisation. What has not changed costs no write, and what the machine's user made or changed stays.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
 use policy::{RelPath, UserId};
 use sandbox::{ErrorKind, FileKind, ReadOptions, Sandbox, SandboxPath, WriteMode, WriteOptions};
 
 use super::manifest::{Left, Manifest};
-use super::source::{Wanted, collect};
+use super::source::{Collected, Wanted};
 use crate::config::RunnersConfig;
 use crate::ops::Service;
 use crate::ops::pieces::pieces;
@@ -64,18 +66,18 @@ struct Carry<'a> {
     root: SandboxPath,
 }
 
-/// Brings the machine to what the service has.
+/// Brings the machine to what was collected, with these digests.
 ///
 /// # Errors
-/// A sentence: what the service has cannot be read, or the machine does not answer as it should. What was brought over by then is
-/// noted there, and the next synchronisation goes on.
+/// A sentence: the machine does not answer as it should. What was brought over by then is noted there, and the next
+/// synchronisation goes on.
 pub(super) async fn carry(
     service: &Service,
     config: &RunnersConfig,
-    user: &UserId,
-    machine: &dyn Sandbox,
+    (user, machine): (&UserId, &dyn Sandbox),
+    collected: &Collected,
+    digests: &BTreeMap<String, String>,
 ) -> Result<Synced, String> {
-    let collected = collect(service, config, user).await.map_err(|error| bounded(&error.to_string()))?;
     let mut synced = Synced::default();
     for text in &collected.left_out {
         synced.note(text.clone());
@@ -88,7 +90,7 @@ pub(super) async fn carry(
     let root = machine.workspace(user).await.map_err(|error| said(&error, None))?;
     let directories = [config.skills_directory.clone(), config.agents_directory.clone()];
     let carry = Carry { service, user, machine, root };
-    let carried = carry.all(&directories, &collected.files, &mut synced).await;
+    let carried = carry.all(&directories, &collected.files, digests, &mut synced).await;
     // Without the machine's own paths.
     carried.map(|()| synced).map_err(|error| said(&error, Some(&carry.root)))
 }
@@ -98,17 +100,26 @@ impl Carry<'_> {
         &self,
         directories: &[RelPath],
         wanted: &BTreeMap<String, Wanted>,
+        digests: &BTreeMap<String, String>,
         synced: &mut Synced,
     ) -> sandbox::Result<()> {
         let before = Manifest::read(self.machine, self.user, &self.root, directories).await?;
         let there = self.look(directories, wanted.keys().chain(before.files.keys())).await?;
         let foreign = foreign(directories, &there, &before);
         let mut told = BTreeSet::new();
-        let digests = self.digests(wanted).await?;
+        let doubtful = wanted.iter().filter_map(|(path, file)| {
+            let (size, former) = (there.get(path)?, before.files.get(path)?);
+            let is_current = digests.get(path) == Some(&former.digest)
+                && *size == former.bytes
+                && former.executable == file.executable
+                && former.instead_of.is_none();
+            (!is_current).then_some((path.as_str(), *size, former))
+        });
+        let ours = self.all_ours(doubtful).await?;
         let (mut after, mut writes) = (Manifest::default(), Vec::new());
         for (path, file) in wanted {
             let former = before.files.get(path);
-            let Some(digest) = digests.get(path.as_str()) else {
+            let Some(digest) = digests.get(path) else {
                 // It goes or comes with the next synchronisation.
                 after.files.extend(former.map(|former| (path.clone(), former.clone())));
                 continue;
@@ -134,18 +145,16 @@ impl Carry<'_> {
                     after.files.insert(path.clone(), Left { instead_of: Some(String::new()), ..left });
                 }
                 (Some(_), None) => synced.keep(path, "the service has not written it"),
-                (Some(size), Some(former)) if *former == left && *size == left.bytes => {
+                (Some(_), Some(former)) if !ours.contains_key(path.as_str()) => {
                     synced.files += 1;
-                    after.files.insert(path.clone(), left);
+                    after.files.insert(path.clone(), former.clone());
                 }
-                (Some(size), Some(former)) => match self.is_ours(path, *size, former).await? {
-                    true => {
+                (Some(_), Some(former)) => match ours.get(path.as_str()).cloned().flatten() {
+                    Some(there) => {
                         writes.push(Write { path, wanted: file, is_new: false });
-                        after
-                            .files
-                            .insert(path.clone(), Left { instead_of: Some(former.digest.clone()), ..left });
+                        after.files.insert(path.clone(), Left { instead_of: Some(there), ..left });
                     }
-                    false => {
+                    None => {
                         synced.keep(path, "it was changed on the machine");
                         after.files.insert(path.clone(), former.clone());
                     }
@@ -165,13 +174,8 @@ impl Carry<'_> {
         if !writes.is_empty() {
             intended.write(self.machine, self.user, &self.root).await?;
         }
-        for path in self.write_all(&writes, synced).await? {
-            after.files.remove(&path);
-        }
+        self.write_all(&writes, &mut after, synced).await?;
         self.remove_all(&gone, &there, synced).await?;
-        for left in after.files.values_mut() {
-            left.instead_of = None;
-        }
         if !writes.is_empty() || after.files != before.files {
             after.write(self.machine, self.user, &self.root).await?;
         }
@@ -195,8 +199,15 @@ impl Carry<'_> {
         directories: &'p [RelPath],
         paths: impl Iterator<Item = &'p String>,
     ) -> sandbox::Result<BTreeMap<String, u64>> {
-        let above = paths.filter_map(|path| path.rsplit_once('/').map(|(directory, _)| directory));
-        let directories: BTreeSet<&str> = above.chain(directories.iter().map(RelPath::as_str)).collect();
+        let paths: BTreeSet<&str> = paths.map(String::as_str).collect();
+        let above = paths.iter().filter_map(|path| path.rsplit_once('/').map(|(directory, _)| directory));
+        let directories_of_all: Vec<&str> = directories.iter().map(RelPath::as_str).collect();
+        let directories: BTreeSet<&str> = above.chain(directories_of_all.iter().copied()).collect();
+        let skills: BTreeSet<&str> = directories
+            .iter()
+            .flat_map(|directory| prefixes(directory))
+            .filter(|above| above.rsplit_once('/').is_some_and(|(top, _)| directories_of_all.contains(&top)))
+            .collect();
         let lists = directories.into_iter().map(|directory| async move {
             match self.machine.read_dir(self.user, &self.path(directory)?).await {
                 Ok(entries) => Ok((directory, entries)),
@@ -208,42 +219,34 @@ impl Carry<'_> {
         let mut there = BTreeMap::new();
         let mut lists = stream::iter(boxed(lists)).buffer_unordered(AT_ONCE);
         while let Some((directory, entries)) = lists.try_next().await? {
+            let is_top = directories_of_all.contains(&directory);
             for entry in entries.into_iter().filter(sandbox::DirEntry::is_one_segment) {
                 let size = if entry.kind == FileKind::File { entry.size } else { u64::MAX };
-                there.insert(format!("{directory}/{}", entry.name), size);
+                let path = format!("{directory}/{}", entry.name);
+                // A machine may list more than is asked about.
+                if paths.contains(path.as_str()) || is_top && skills.contains(path.as_str()) {
+                    there.insert(path, size);
+                }
             }
         }
         Ok(there)
     }
 
-    /// The digests of what the service has. What cannot be read any more is left out.
-    async fn digests<'p>(
+    /// As [`Carry::ours`], of several files.
+    async fn all_ours<'p>(
         &self,
-        wanted: &'p BTreeMap<String, Wanted>,
-    ) -> sandbox::Result<BTreeMap<&'p str, String>> {
-        let digests = wanted.iter().map(|(path, file)| async move {
-            let digest = self.digest(file).await;
-            Ok::<_, sandbox::Error>(digest.map(|digest| (path.as_str(), digest)))
-        });
-        let digests = stream::iter(boxed(digests)).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
-        Ok(digests.into_iter().flatten().collect())
+        files: impl Iterator<Item = (&'p str, u64, &'p Left)>,
+    ) -> sandbox::Result<BTreeMap<&'p str, Option<String>>> {
+        let ours =
+            files.map(|(path, size, left)| async move { Ok((path, self.ours(path, size, left).await?)) });
+        stream::iter(boxed(ours)).buffer_unordered(AT_ONCE).try_collect().await
     }
 
-    async fn digest(&self, wanted: &Wanted) -> Option<String> {
-        let (file, bytes) = wanted.from.open(self.service, self.user).await.ok()?;
-        let parts = pieces(file, 0, bytes, self.service.admission.reads_of(self.user));
-        let hasher = parts.try_fold(blake3::Hasher::new(), |mut hasher, part| async move {
-            hasher.update(&part);
-            Ok(hasher)
-        });
-        Some(hasher.await.ok()?.finalize().to_hex().to_string())
-    }
-
-    /// Whether a file on the machine has the bytes that a synchronisation left there.
-    async fn is_ours(&self, path: &str, size: u64, former: &Left) -> sandbox::Result<bool> {
+    /// The digest of a file on the machine, if it has bytes that a synchronisation left there.
+    async fn ours(&self, path: &str, size: u64, former: &Left) -> sandbox::Result<Option<String>> {
         let is_pending = former.instead_of.is_some();
         if size != former.bytes && !is_pending || size > sandbox::FILE_BYTES_MAX {
-            return Ok(false);
+            return Ok(None);
         }
         let body = self.machine.read_file(self.user, &self.path(path)?, ReadOptions::default()).await?;
         let mut hasher = blake3::Hasher::new();
@@ -252,12 +255,17 @@ impl Carry<'_> {
             hasher.update(&part);
         }
         let digest = hasher.finalize().to_hex().to_string();
-        Ok(digest == former.digest || former.instead_of.as_ref() == Some(&digest))
+        let is_ours = digest == former.digest || former.instead_of.as_ref() == Some(&digest);
+        Ok(is_ours.then_some(digest))
     }
 
-    /// Writes the files. Gives the paths of those that were not written, because something is in their place.
-    async fn write_all(&self, writes: &[Write<'_>], synced: &mut Synced) -> sandbox::Result<Vec<String>> {
-        let mut unwritten = Vec::new();
+    /// Writes the files, and notes in `after` what was written. Where something is in the place of one, it is not.
+    async fn write_all(
+        &self,
+        writes: &[Write<'_>],
+        after: &mut Manifest,
+        synced: &mut Synced,
+    ) -> sandbox::Result<()> {
         let directories: BTreeSet<&str> =
             writes.iter().filter_map(|write| write.path.rsplit_once('/').map(|(above, _)| above)).collect();
         for directory in directories {
@@ -269,38 +277,49 @@ impl Carry<'_> {
         let sent = writes.iter().map(|write| async move {
             match self.write(write).await {
                 // Something of the user's stands in the way, perhaps since its directory was listed.
-                Err(error) if is_about_the_path(&error) => Ok((write.path, false)),
-                written => written.map(|()| (write.path, true)),
+                Err(error) if is_about_the_path(&error) => Ok((write.path, None)),
+                written => written.map(|sent| (write.path, Some(sent))),
             }
         });
         let mut sent = stream::iter(boxed(sent)).buffer_unordered(AT_ONCE);
-        while let Some((path, is_written)) = sent.try_next().await? {
-            if is_written {
+        while let Some((path, written)) = sent.try_next().await? {
+            if let Some((digest, bytes)) = written {
                 synced.files += 1;
                 synced.written += 1;
+                if let Some(left) = after.files.get_mut(path) {
+                    *left = Left { digest, bytes, executable: left.executable, instead_of: None };
+                }
             } else {
                 synced.keep(path, "something is in its place on the machine");
-                unwritten.push(path.to_owned());
+                after.files.remove(path);
             }
         }
-        Ok(unwritten)
+        Ok(())
     }
 
-    async fn write(&self, write: &Write<'_>) -> sandbox::Result<()> {
+    /// Writes a file; the digest of what was sent, and its length: it may have changed since it was read last.
+    async fn write(&self, write: &Write<'_>) -> sandbox::Result<(String, u64)> {
         let unread = |error: String| sandbox::Error::new(ErrorKind::Internal, "write_file", error);
-        let (file, bytes) = write
+        let (file, stat) = write
             .wanted
             .from
             .open(self.service, self.user)
             .await
             .map_err(|error| unread(error.to_string()))?;
-        let parts = pieces(file, 0, bytes, self.service.admission.reads_of(self.user));
+        let hasher = Arc::new(Mutex::new(blake3::Hasher::new()));
+        let sent = Arc::clone(&hasher);
+        let parts = pieces(file, 0, stat.size, self.service.admission.reads_of(self.user));
+        let parts = parts.inspect_ok(move |part| {
+            sent.lock().update(part);
+        });
         let body = parts.map_err(move |error| unread(error.to_string())).boxed();
         let options = WriteOptions {
             mode: if write.is_new { WriteMode::Create } else { WriteMode::Replace },
             permissions: Some(if write.wanted.executable { 0o755 } else { 0o644 }),
         };
-        self.machine.write_file(self.user, &self.path(write.path)?, body, options).await
+        self.machine.write_file(self.user, &self.path(write.path)?, body, options).await?;
+        let digest = hasher.lock().finalize().to_hex().to_string();
+        Ok((digest, stat.size))
     }
 
     /// Removes what the service has no longer, and the directories that are empty then.
@@ -311,9 +330,9 @@ impl Carry<'_> {
         synced: &mut Synced,
     ) -> sandbox::Result<()> {
         let mut emptied = BTreeSet::new();
-        for (path, left) in gone {
-            let Some(size) = there.get(*path) else { continue };
-            if !self.is_ours(path, *size, left).await? {
+        let found = gone.iter().filter_map(|(path, left)| Some((path.as_str(), *there.get(*path)?, *left)));
+        for (path, ours) in self.all_ours(found).await? {
+            if ours.is_none() {
                 synced.keep(path, "it was changed on the machine");
                 continue;
             }
@@ -323,7 +342,7 @@ impl Carry<'_> {
                 Err(error) => return Err(error),
             }
             // All above but the directory of all skills or agents itself.
-            let mut above = path.as_str();
+            let mut above = path;
             while let Some((directory, _)) = above.rsplit_once('/').filter(|(above, _)| above.contains('/')) {
                 emptied.insert(directory);
                 above = directory;
@@ -350,6 +369,11 @@ fn foreign(directories: &[RelPath], there: &BTreeMap<String, u64>, before: &Mani
         is_top && **size == u64::MAX && !before.files.keys().any(|known| is_below(known, path))
     });
     tops.map(|(path, _)| path.clone()).collect()
+}
+
+/// A path, and all above it.
+fn prefixes(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(above, _)| above))
 }
 
 fn is_below(path: &str, directory: &str) -> bool {

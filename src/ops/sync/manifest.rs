@@ -15,6 +15,8 @@ const NAME: &str = ".filesecbox-sync.json";
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The form of the file. Another one is taken for none: what it names stays.
 const VERSION: u32 = 1;
+/// Files in it that count.
+const FILES_MAX: usize = 2 * super::source::FILES_MAX;
 
 /// The files that are there from a synchronisation, by their paths in the workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +69,10 @@ impl Manifest {
             directories.iter().any(|directory| path.starts_with(directory) && path != directory)
         };
         files.retain(|path, _| RelPath::parse(path).is_ok_and(|path| is_below(&path)));
+        // More than any synchronisation leaves: the rest counts as the user's.
+        while files.len() > FILES_MAX {
+            files.pop_last();
+        }
         Ok(Self { files })
     }
 

@@ -1,11 +1,13 @@
 //! Synchronising skills and agents to machines that users lend: when one registers, it gets what the service would show.
 //!
 //! * [`source`]: what is to be there, from directories of the host and from the user's skills.
+//! * [`digests`]: what is in those files.
 //! * [`manifest`]: what an earlier synchronisation has left on the machine, so that only that is changed or removed.
 //! * [`carry`]: one synchronisation: only what changed, and nothing that the user made.
 //! * [`synced`]: the machine's backend, whose commands wait for the first synchronisation of a connection.
 
 mod carry;
+mod digests;
 mod manifest;
 mod source;
 mod synced;
@@ -19,12 +21,15 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::Service;
+use super::said::bounded;
 use crate::config::RunnersConfig;
 pub use carry::Synced as Counts;
 use carry::carry;
+use digests::Digests;
+use source::collect;
 pub(super) use synced::SyncedSandbox;
 
-/// Synchronisations at once, of all users: each reads all that the user sees.
+/// Users whose skills are looked through at once.
 const AT_ONCE: usize = 4;
 /// How long one may take.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -33,6 +38,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 pub struct Syncing {
     config: RunnersConfig,
     places: Semaphore,
+    digests: Digests,
 }
 
 /// How far the synchronisation of a connection is.
@@ -50,7 +56,7 @@ impl Syncing {
     /// Synchronises as `config` says.
     #[must_use]
     pub fn new(config: RunnersConfig) -> Self {
-        Self { config, places: Semaphore::new(AT_ONCE) }
+        Self { config, places: Semaphore::new(AT_ONCE), digests: Digests::default() }
     }
 
     /// Whether there is anything to synchronise.
@@ -75,10 +81,7 @@ impl Service {
         let stands = SyncedSandbox::new(Arc::clone(&machine), state.clone(), directories);
         let (service, user) = (Arc::clone(self), user.clone());
         self.runs.spawn(async move {
-            let sync = async {
-                let _place = service.syncing.places.acquire().await;
-                timeout(LONGEST, carry(&service, &service.syncing.config, &user, &*machine)).await
-            };
+            let sync = timeout(LONGEST, service.sync(&user, &*machine));
             let ended = tokio::select! {
                 biased;
                 () = service.stop.cancelled() => State::Failed("the service stops".to_owned()),
@@ -98,5 +101,17 @@ impl Service {
             tell.send_replace(ended);
         });
         (Arc::new(stands), state)
+    }
+
+    async fn sync(&self, user: &UserId, machine: &dyn Sandbox) -> Result<Counts, String> {
+        let Syncing { config, places, digests } = &self.syncing;
+        let (collected, digests) = {
+            // For the service's own work: a machine that does not answer keeps no place from others.
+            let _place = places.acquire().await;
+            let collected = collect(self, config, user).await.map_err(|error| bounded(&error.to_string()))?;
+            let digests = digests.of(self, user, &collected.files).await;
+            (collected, digests)
+        };
+        carry(self, config, (user, machine), &collected, &digests).await
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use policy::{RelPath, TreeId, UserId};
-use storage::{Dir, Kind, Stat};
+use storage::{Dir, ETag, Kind, Stat};
 
 use crate::config::RunnersConfig;
 use crate::ops::Service;
@@ -14,7 +14,7 @@ use crate::ops::admission::{Job, Weight};
 use crate::ops::error::Result;
 
 /// Files of one synchronisation, and their bytes.
-const FILES_MAX: usize = 20_000;
+pub(super) const FILES_MAX: usize = 20_000;
 const BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Entries that are looked at in directories of the host.
 const ENTRIES_MAX: usize = 100_000;
@@ -29,6 +29,8 @@ pub(super) struct Wanted {
     pub(super) from: From,
     pub(super) bytes: u64,
     pub(super) executable: bool,
+    /// What changes when the file does.
+    pub(super) tag: ETag,
 }
 
 /// Where the bytes of a file are.
@@ -103,7 +105,7 @@ pub(super) async fn collect(service: &Service, config: &RunnersConfig, user: &Us
 }
 
 fn wanted(from: From, stat: &Stat) -> Wanted {
-    Wanted { from, bytes: stat.size, executable: stat.mode & 0o100 != 0 }
+    Wanted { from, bytes: stat.size, executable: stat.mode & 0o100 != 0, tag: stat.etag() }
 }
 
 /// The skills and agents in directories of the host.
@@ -182,21 +184,20 @@ fn entries(dir: &Dir, room: &mut usize) -> storage::Result<Vec<storage::dir::Ent
 }
 
 impl From {
-    /// Opens the file, and tells its length.
+    /// Opens the file, with its facts.
     ///
     /// # Errors
     /// It cannot be opened, or is no file any more.
-    pub(super) async fn open(&self, service: &Service, user: &UserId) -> Result<(File, u64)> {
+    pub(super) async fn open(&self, service: &Service, user: &UserId) -> Result<(File, Stat)> {
         match self {
             Self::Host(dir, path) => {
                 let (dir, path) = (Arc::clone(dir), path.clone());
                 let open = move || Ok(dir.open_file(&path)?);
-                let (file, stat) = service.work(Job::of(user, Weight::Light), open).await?;
-                Ok((file, stat.size))
+                service.work(Job::of(user, Weight::Light), open).await
             }
             Self::Skill(id, path) => {
                 let opened = service.open(id.clone(), path.clone()).await?;
-                Ok((opened.file, opened.stat.size))
+                Ok((opened.file, opened.stat))
             }
         }
     }
