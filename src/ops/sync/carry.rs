@@ -6,8 +6,9 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use policy::{RelPath, UserId};
-use sandbox::{ErrorKind, FileKind, ReadOptions, Sandbox, SandboxPath, WriteMode, WriteOptions};
+use sandbox::{ErrorKind, ReadOptions, Sandbox, SandboxPath, WriteMode, WriteOptions};
 
+use super::look::{AT_ONCE, Machine, boxed, foreign, is_about_the_path, is_below};
 use super::manifest::{Left, Manifest};
 use super::source::{Collected, Wanted};
 use crate::config::RunnersConfig;
@@ -15,8 +16,6 @@ use crate::ops::Service;
 use crate::ops::pieces::pieces;
 use crate::ops::said::bounded;
 
-/// Requests to a machine at once.
-const AT_ONCE: usize = 8;
 /// Paths that are told of each kind.
 const TOLD_MAX: usize = 16;
 /// Permission bits of directories that are made.
@@ -58,12 +57,10 @@ struct Write<'a> {
     is_new: bool,
 }
 
-/// One synchronisation of the workspace of `machine`, where `user` is.
+/// One synchronisation.
 struct Carry<'a> {
     service: &'a Service,
-    user: &'a UserId,
-    machine: &'a dyn Sandbox,
-    root: SandboxPath,
+    at: Machine<'a>,
 }
 
 /// Brings the machine to what was collected, with these digests.
@@ -89,10 +86,10 @@ pub(super) async fn carry(
     };
     let root = machine.workspace(user).await.map_err(|error| said(&error, None))?;
     let directories = [config.skills_directory.clone(), config.agents_directory.clone()];
-    let carry = Carry { service, user, machine, root };
+    let carry = Carry { service, at: Machine { user, sandbox: machine, root } };
     let carried = carry.all(&directories, &collected.files, digests, &mut synced).await;
     // Without the machine's own paths.
-    carried.map(|()| synced).map_err(|error| said(&error, Some(&carry.root)))
+    carried.map(|()| synced).map_err(|error| said(&error, Some(&carry.at.root)))
 }
 
 impl Carry<'_> {
@@ -103,8 +100,8 @@ impl Carry<'_> {
         digests: &BTreeMap<String, String>,
         synced: &mut Synced,
     ) -> sandbox::Result<()> {
-        let before = Manifest::read(self.machine, self.user, &self.root, directories).await?;
-        let there = self.look(directories, wanted.keys().chain(before.files.keys())).await?;
+        let before = Manifest::read(self.at.sandbox, self.at.user, &self.at.root, directories).await?;
+        let there = self.at.look(directories, wanted.keys().chain(before.files.keys())).await?;
         let foreign = foreign(directories, &there, &before);
         let mut told = BTreeSet::new();
         let doubtful = wanted.iter().filter_map(|(path, file)| {
@@ -172,64 +169,14 @@ impl Carry<'_> {
                 .collect(),
         };
         if !writes.is_empty() {
-            intended.write(self.machine, self.user, &self.root).await?;
+            intended.write(self.at.sandbox, self.at.user, &self.at.root).await?;
         }
         self.write_all(&writes, &mut after, synced).await?;
         self.remove_all(&gone, &there, synced).await?;
         if !writes.is_empty() || after.files != before.files {
-            after.write(self.machine, self.user, &self.root).await?;
+            after.write(self.at.sandbox, self.at.user, &self.at.root).await?;
         }
         Ok(())
-    }
-
-    fn path(&self, relative: &str) -> sandbox::Result<SandboxPath> {
-        let path = self.root.join(relative).ok().filter(|path| path.below(&self.root).is_some());
-        path.ok_or_else(|| {
-            sandbox::Error::new(
-                ErrorKind::Invalid,
-                "sync",
-                format!("`{relative}` is no path in the workspace"),
-            )
-        })
-    }
-
-    /// The lengths of those of `paths` at which something is, of what is no regular file `u64::MAX`: by listing their directories.
-    async fn look<'p>(
-        &self,
-        directories: &'p [RelPath],
-        paths: impl Iterator<Item = &'p String>,
-    ) -> sandbox::Result<BTreeMap<String, u64>> {
-        let paths: BTreeSet<&str> = paths.map(String::as_str).collect();
-        let above = paths.iter().filter_map(|path| path.rsplit_once('/').map(|(directory, _)| directory));
-        let directories_of_all: Vec<&str> = directories.iter().map(RelPath::as_str).collect();
-        let directories: BTreeSet<&str> = above.chain(directories_of_all.iter().copied()).collect();
-        let skills: BTreeSet<&str> = directories
-            .iter()
-            .flat_map(|directory| prefixes(directory))
-            .filter(|above| above.rsplit_once('/').is_some_and(|(top, _)| directories_of_all.contains(&top)))
-            .collect();
-        let lists = directories.into_iter().map(|directory| async move {
-            match self.machine.read_dir(self.user, &self.path(directory)?).await {
-                Ok(entries) => Ok((directory, entries)),
-                // What is there instead keeps what is to be written from its place: that is told then.
-                Err(error) if is_about_the_path(&error) => Ok((directory, Vec::new())),
-                Err(error) => Err(error),
-            }
-        });
-        let mut there = BTreeMap::new();
-        let mut lists = stream::iter(boxed(lists)).buffer_unordered(AT_ONCE);
-        while let Some((directory, entries)) = lists.try_next().await? {
-            let is_top = directories_of_all.contains(&directory);
-            for entry in entries.into_iter().filter(sandbox::DirEntry::is_one_segment) {
-                let size = if entry.kind == FileKind::File { entry.size } else { u64::MAX };
-                let path = format!("{directory}/{}", entry.name);
-                // A machine may list more than is asked about.
-                if paths.contains(path.as_str()) || is_top && skills.contains(path.as_str()) {
-                    there.insert(path, size);
-                }
-            }
-        }
-        Ok(there)
     }
 
     /// As [`Carry::ours`], of several files.
@@ -248,7 +195,8 @@ impl Carry<'_> {
         if size != former.bytes && !is_pending || size > sandbox::FILE_BYTES_MAX {
             return Ok(None);
         }
-        let body = self.machine.read_file(self.user, &self.path(path)?, ReadOptions::default()).await?;
+        let body =
+            self.at.sandbox.read_file(self.at.user, &self.at.path(path)?, ReadOptions::default()).await?;
         let mut hasher = blake3::Hasher::new();
         let mut parts = body.stream;
         while let Some(part) = parts.try_next().await? {
@@ -269,7 +217,7 @@ impl Carry<'_> {
         let directories: BTreeSet<&str> =
             writes.iter().filter_map(|write| write.path.rsplit_once('/').map(|(above, _)| above)).collect();
         for directory in directories {
-            match self.machine.mkdir_all(self.user, &self.path(directory)?, DIRECTORY_MODE).await {
+            match self.at.sandbox.mkdir_all(self.at.user, &self.at.path(directory)?, DIRECTORY_MODE).await {
                 Err(error) if !is_about_the_path(&error) => return Err(error),
                 _ => {}
             }
@@ -303,12 +251,12 @@ impl Carry<'_> {
         let (file, stat) = write
             .wanted
             .from
-            .open(self.service, self.user)
+            .open(self.service, self.at.user)
             .await
             .map_err(|error| unread(error.to_string()))?;
         let hasher = Arc::new(Mutex::new(blake3::Hasher::new()));
         let sent = Arc::clone(&hasher);
-        let parts = pieces(file, 0, stat.size, self.service.admission.reads_of(self.user));
+        let parts = pieces(file, 0, stat.size, self.service.admission.reads_of(self.at.user));
         let parts = parts.inspect_ok(move |part| {
             sent.lock().update(part);
         });
@@ -317,7 +265,7 @@ impl Carry<'_> {
             mode: if write.is_new { WriteMode::Create } else { WriteMode::Replace },
             permissions: Some(if write.wanted.executable { 0o755 } else { 0o644 }),
         };
-        self.machine.write_file(self.user, &self.path(write.path)?, body, options).await?;
+        self.at.sandbox.write_file(self.at.user, &self.at.path(write.path)?, body, options).await?;
         let digest = hasher.lock().finalize().to_hex().to_string();
         Ok((digest, stat.size))
     }
@@ -336,7 +284,7 @@ impl Carry<'_> {
                 synced.keep(path, "it was changed on the machine");
                 continue;
             }
-            match self.machine.remove(self.user, &self.path(path)?).await {
+            match self.at.sandbox.remove(self.at.user, &self.at.path(path)?).await {
                 Ok(()) => synced.removed += 1,
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
@@ -350,7 +298,7 @@ impl Carry<'_> {
         }
         // What is below comes first. One with anything in it stays.
         for directory in emptied.into_iter().rev() {
-            if let Err(error) = self.machine.remove(self.user, &self.path(directory)?).await
+            if let Err(error) = self.at.sandbox.remove(self.at.user, &self.at.path(directory)?).await
                 && matches!(error.kind(), ErrorKind::Disconnected | ErrorKind::Timeout)
             {
                 return Err(error);
@@ -358,45 +306,4 @@ impl Carry<'_> {
         }
         Ok(())
     }
-}
-
-/// Directories of skills that are on the machine and of which no synchronisation has left anything.
-fn foreign(directories: &[RelPath], there: &BTreeMap<String, u64>, before: &Manifest) -> Vec<String> {
-    let tops = there.iter().filter(|(path, size)| {
-        let is_top = path
-            .rsplit_once('/')
-            .is_some_and(|(above, _)| directories.iter().any(|top| top.as_str() == above));
-        is_top && **size == u64::MAX && !before.files.keys().any(|known| is_below(known, path))
-    });
-    tops.map(|(path, _)| path.clone()).collect()
-}
-
-/// A path, and all above it.
-fn prefixes(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(above, _)| above))
-}
-
-fn is_below(path: &str, directory: &str) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
-}
-
-/// Whether an error is about one path, where something else is on the machine, and not about the machine.
-fn is_about_the_path(error: &sandbox::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::AlreadyExists
-            | ErrorKind::PermissionDenied
-            | ErrorKind::NotADirectory
-            | ErrorKind::IsDirectory
-            | ErrorKind::NotFound
-    )
-}
-
-/// The futures, each boxed: a stream of borrowing ones is not known to be sent between threads.
-fn boxed<'a, F: Future + Send + 'a>(
-    futures: impl Iterator<Item = F>,
-) -> Vec<std::pin::Pin<Box<dyn Future<Output = F::Output> + Send + 'a>>> {
-    futures
-        .map(|future| Box::pin(future) as std::pin::Pin<Box<dyn Future<Output = F::Output> + Send + 'a>>)
-        .collect()
 }
