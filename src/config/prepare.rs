@@ -18,8 +18,8 @@ pub struct PrepareConfig {
     pub timeout_seconds: u64,
     /// The size of all packages together, in bytes: for a further one, those go that were used longest ago.
     pub packages_bytes: u64,
-    /// The Redis whose leases services share that prepare the same machines, such as `redis://HOST:6379/0`; empty for leases
-    /// within this process.
+    /// The Redis or PostgreSQL whose leases services share that prepare the same machines, such as `redis://HOST:6379/0` or
+    /// `postgres://USER@HOST:5432/DATABASE`; empty for leases within this process.
     pub lease_url: String,
     /// Steps that a request may name, and that come before everything else.
     pub bootstrap: Vec<BootstrapStep>,

@@ -16,13 +16,13 @@ use super::Service;
 use super::admission::permit_kind::PermitKind;
 use super::admission::permits::Permits;
 use super::error::{Error, Result};
-use super::lease::{LeaseStore, LocalLeases, RedisLeases, StoreError, Terms};
+use super::lease::{LeaseStore, Terms, of_url};
 use super::packages::Kept;
 use super::prepare::{
     Bootstrap, Packages, Preparation, Prepared, Progress, Round, Site, configured, prepare,
 };
 use super::remote::Backend;
-use crate::config::PrepareConfig;
+use crate::config::{ConfigError, PrepareConfig};
 
 /// Preparations at once, and those of one user.
 const AT_ONCE: usize = 1024;
@@ -69,17 +69,26 @@ impl fmt::Debug for Preparations {
     }
 }
 
+/// The store of leases that the configuration names. Nothing is sent to it yet.
+///
+/// # Errors
+/// [`ConfigError::Value`]: its address is none. The address itself is not told, since it may have a password.
+pub fn leases(config: &PrepareConfig) -> std::result::Result<Arc<dyn LeaseStore>, ConfigError> {
+    of_url(&config.lease_url).map_err(|error| ConfigError::Value {
+        setting: "prepare.lease_url",
+        value: error.to_string(),
+        advice: error.advice(),
+    })
+}
+
 impl Preparations {
     /// Preparations as the configuration says.
     ///
     /// # Errors
-    /// The address of the store of leases is none.
-    pub fn new(config: PrepareConfig, own: Own) -> std::result::Result<Self, StoreError> {
+    /// As [`leases`].
+    pub fn new(config: PrepareConfig, own: Own) -> std::result::Result<Self, ConfigError> {
         let hooks = configured(&config.bootstrap);
-        let leases: Arc<dyn LeaseStore> = match config.lease_url.as_str() {
-            "" => Arc::new(LocalLeases::default()),
-            url => Arc::new(RedisLeases::new(url)?),
-        };
+        let leases = leases(&config)?;
         Ok(Self {
             config,
             own,

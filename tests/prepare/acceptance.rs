@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use filesecbox::ops::error::{Error, Initialising};
-use filesecbox::ops::lease::{LeaseStore, LocalLeases, StoreError, Terms};
+use filesecbox::ops::lease::{Epoch, LeaseStore, LocalLeases, StoreError, Terms};
 use filesecbox::ops::prepare::{Bootstrap, Mode, Outcome, Site, deadline, hash};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -301,14 +301,14 @@ fn why(result: Result<filesecbox::ops::prepare::Prepared, Error>) -> Initialisin
 #[tokio::test]
 async fn s26_while_the_lease_is_held_the_answer_is_initialising_and_the_sandbox_is_not_called() {
     let fixture = Fixture::new();
-    let key = "lock:agent-sandbox:init:alice/demo";
-    assert!(fixture.leases.acquire(key, "another", Duration::from_secs(60)).await.unwrap());
+    let key = crate::fixture::KEY;
+    assert!(fixture.leases.acquire(key, "another", Duration::from_secs(60)).await.unwrap().is_some());
     assert_eq!(why(fixture.try_prepare(Ask::script("touch ran")).await), Initialising::Elsewhere);
     assert_eq!(fixture.sandbox.calls(), []);
     assert!(fixture.leases.release(key, "another").await.unwrap());
     fixture.prepare(Ask::script("touch ran")).await;
     // It was given back: the next one gets it.
-    assert!(fixture.leases.acquire(key, "another", Duration::from_secs(60)).await.unwrap());
+    assert!(fixture.leases.acquire(key, "another", Duration::from_secs(60)).await.unwrap().is_some());
 }
 
 /// Leases that fail as they are told.
@@ -322,7 +322,7 @@ struct Faulty {
 
 #[async_trait]
 impl LeaseStore for Faulty {
-    async fn acquire(&self, key: &str, token: &str, ttl: Duration) -> Result<bool, StoreError> {
+    async fn acquire(&self, key: &str, token: &str, ttl: Duration) -> Result<Option<Epoch>, StoreError> {
         if self.acquire_fails {
             return Err(StoreError("it is down".to_owned()));
         }
@@ -354,12 +354,17 @@ fn faulty(acquire_fails: bool, renewals: Vec<Option<Result<bool, String>>>) -> F
 
 #[tokio::test]
 async fn s27_a_lease_that_another_token_took_overrides_the_result() {
+    // Before the script, which is not begun.
     let fixture = faulty(false, vec![Some(Ok(false))]);
+    assert_eq!(why(fixture.try_prepare(Ask::script("touch ran")).await), Initialising::Lost);
+    assert!(!fixture.has("ran"));
     // At the heartbeat: what is under way is ended.
+    let fixture = faulty(false, vec![None, Some(Ok(false))]);
     let slow = fixture.try_prepare(Ask::script("sleep 0.6; touch ran")).await;
     assert_eq!(why(slow), Initialising::Lost);
     assert!(!fixture.has("ran"));
-    // At the end: the round was done, and does not count.
+    // At the end, after the script and the state: the round was done, and does not count.
+    let fixture = faulty(false, vec![None, None, Some(Ok(false))]);
     assert_eq!(why(fixture.try_prepare(Ask::script("touch ran")).await), Initialising::Lost);
     assert!(fixture.has("ran"));
 }
@@ -407,8 +412,8 @@ impl Bootstrap for Noted {
         "mirror"
     }
     async fn run(&self, _site: &Site, _deadline: Duration) -> (Outcome, String) {
-        let key = "lock:agent-sandbox:init:alice/demo";
-        let is_leased = !self.1.acquire(key, "another", Duration::from_secs(1)).await.unwrap();
+        let key = crate::fixture::KEY;
+        let is_leased = self.1.acquire(key, "another", Duration::from_secs(1)).await.unwrap().is_none();
         self.0.lock().push(is_leased && !self.2.exists());
         (Outcome::Done, "set up".to_owned())
     }

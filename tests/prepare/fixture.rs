@@ -20,6 +20,9 @@ use sandbox::{
     Program, ReadOptions, Root, Sandbox, SandboxPath, WriteOptions,
 };
 
+/// The key of the fixture's leases.
+pub(crate) const KEY: &str = "agent-sandbox:init:alice/demo";
+
 /// A version of a skill.
 pub(crate) fn version(number: u8) -> String {
     format!("{number:024x}")
@@ -32,12 +35,14 @@ pub(crate) struct Call(pub(crate) &'static str, pub(crate) String);
 /// A sandbox that notes each call, and fails those that it is told to.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    inner: NoneSandbox,
+    inner: Arc<NoneSandbox>,
     calls: Mutex<Vec<Call>>,
     /// Calls of a method whose path or script has the text.
     failing: Mutex<Vec<(&'static str, String)>>,
     /// How long each write takes.
     pub(crate) slow_writes: Mutex<Duration>,
+    /// Commands with the text reach the sandbox so much later, whatever becomes of their caller: as a message in a network.
+    pub(crate) late: Mutex<Option<(String, Duration)>>,
 }
 
 impl Watched {
@@ -75,7 +80,14 @@ impl Sandbox for Watched {
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> sandbox::Result<ExecResult> {
         let Program::Shell(script) = &spec.program else { panic!("everything is a line for the shell") };
         self.note("exec", script)?;
-        self.inner.exec(user, spec).await
+        let late = self.late.lock().clone().filter(|(text, _)| script.contains(text));
+        let Some((_, delay)) = late else { return self.inner.exec(user, spec).await };
+        let (inner, user) = (Arc::clone(&self.inner), user.clone());
+        let on_its_way = async move {
+            tokio::time::sleep(delay).await;
+            inner.exec(&user, spec).await
+        };
+        tokio::spawn(on_its_way).await.unwrap()
     }
     async fn read_file(
         &self,
@@ -242,10 +254,11 @@ impl Fixture {
             std::fs::create_dir_all(&home).unwrap();
         }
         let sandbox = Watched {
-            inner: NoneSandbox::open(options).unwrap(),
+            inner: Arc::new(NoneSandbox::open(options).unwrap()),
             calls: Mutex::default(),
             failing: Mutex::default(),
             slow_writes: Mutex::default(),
+            late: Mutex::default(),
         };
         Self {
             dir,
@@ -319,7 +332,7 @@ impl Fixture {
                 listener: None,
             })
         };
-        prepare(&self.leases, "lock:agent-sandbox:init:alice/demo", self.terms, open, preparation).await
+        prepare(&self.leases, KEY, self.terms, open, preparation).await
     }
 
     pub(crate) async fn prepare(&self, ask: Ask) -> Prepared {

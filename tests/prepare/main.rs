@@ -15,6 +15,9 @@
 mod acceptance;
 mod details;
 mod fixture;
+mod leases;
+#[path = "../../src/ops/lease/postgres_server.rs"]
+mod postgres_server;
 mod programs;
 mod rest;
 #[path = "../rest/support/mod.rs"]

@@ -5,17 +5,12 @@
 
 use bytes::Bytes;
 
+use super::fence::FIND;
 use super::site::Site;
 use super::state::State;
 
 /// Bytes of a state that are read.
 const STATE_BYTES_MAX: usize = 64 * 1024;
-/// Finds the home directory as `$h`: the variable, else what the shell knows. Exits with 3 when there is none.
-const FIND: &str = r#"h=$HOME; case $h in *[![:space:]]*) ;; *) h=$(sh -c 'echo ~');; esac
-case $h in /*) ;; *) exit 3;; esac
-d=$h/.fastgpt/agent-skill-entrypoints
-"#;
-
 /// The state of a sandbox, and whether it can be kept.
 pub(super) struct Home {
     pub(super) state: State,
@@ -66,7 +61,7 @@ else printf 0; fi; exit 0"#
             return;
         }
         let script = format!(r#"{FIND}t=$d/.state.$$; cat > "$t" && mv -f "$t" "$d/state.json""#);
-        match site.short(&script, Bytes::from(self.state.to_json())).await {
+        match site.short_fenced(&script, Bytes::from(self.state.to_json())).await {
             Ok(written) if written.is_success() && !written.timed_out => {}
             Ok(written) => {
                 tracing::warn!(
