@@ -15,7 +15,9 @@ use tokio::sync::mpsc;
 use super::Service;
 use super::admission::permit_kind::PermitKind;
 use super::admission::permits::Permits;
+use super::bucket::Bucket;
 use super::error::{Error, Result};
+use super::fetch::Fetches;
 use super::lease::{LeaseStore, Terms, of_url};
 use super::packages::Kept;
 use super::prepare::{
@@ -38,6 +40,8 @@ pub struct Preparations {
     leases: RwLock<Arc<dyn LeaseStore>>,
     hooks: RwLock<Vec<Arc<dyn Bootstrap>>>,
     permits: Permits,
+    bucket: Option<Arc<Bucket>>,
+    fetches: Fetches,
 }
 
 /// Whether the caller may have packages deployed.
@@ -85,16 +89,19 @@ impl Preparations {
     /// Preparations as the configuration says.
     ///
     /// # Errors
-    /// As [`leases`].
+    /// As [`leases`] and [`Bucket::open`].
     pub fn new(config: PrepareConfig, own: Own) -> std::result::Result<Self, ConfigError> {
         let hooks = configured(&config.bootstrap);
         let leases = leases(&config)?;
+        let bucket = Bucket::open(&config.bucket)?.map(Arc::new);
         Ok(Self {
             config,
             own,
             leases: RwLock::new(leases),
             hooks: RwLock::new(hooks),
             permits: Permits::without_queue(PermitKind::PREPARATIONS, AT_ONCE, PER_USER),
+            bucket,
+            fetches: Fetches::default(),
         })
     }
 
@@ -120,6 +127,17 @@ impl Preparations {
     #[must_use]
     pub fn packages_bytes(&self) -> u64 {
         self.config.packages_bytes
+    }
+
+    /// The bucket of packages, where there is one.
+    #[must_use]
+    pub fn bucket(&self) -> Option<&Arc<Bucket>> {
+        self.bucket.as_ref()
+    }
+
+    /// The packages that are on their way from the bucket.
+    pub(super) fn fetches(&self) -> &Fetches {
+        &self.fetches
     }
 
     /// The steps of these names, in this order.

@@ -13,6 +13,8 @@
 )]
 
 mod acceptance;
+mod bucket;
+mod bucket_server;
 mod details;
 mod fixture;
 mod leases;

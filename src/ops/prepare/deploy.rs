@@ -188,6 +188,9 @@ impl<'a> Round<'a> {
 
     async fn try_place_all(&mut self, missing: &[VersionId]) -> Result<Vec<VersionId>> {
         let mut absent = Vec::new();
+        if let Some(packages) = self.packages {
+            packages.bring(missing).await?;
+        }
         for version in missing {
             // One after the other: what is unpacked aside counts for the user until it is written.
             let package = match self.packages {
