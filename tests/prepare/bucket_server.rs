@@ -93,6 +93,10 @@ impl BucketServer {
         Self { address, state, dir, runtime: Some(runtime) }
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Settings of a service that uses the bucket; `more` of `[prepare]`.
     pub(crate) fn config(&self, more: &str) -> String {
         self.config_with("secret", more)

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::fixture::{Ask, Fixture, KEY, version};
 use crate::postgres_server::PostgresServer;
-use crate::support::{Service, granted, run_program, workspace};
+use crate::support::{Service, Settings, granted, run_program, workspace};
 
 const TTL: Duration = Duration::from_millis(1200);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -393,6 +393,51 @@ fn services_that_share_a_postgresql_share_the_lease_and_without_it_nothing_is_do
     // Back, with all that it knew.
     server.restart();
     one.client.post_json(&prepare, &body).ok();
+}
+
+/// The library that gives a program another clock, where Debian's `libfaketime` is installed.
+fn faketime() -> Option<PathBuf> {
+    let machines = std::fs::read_dir("/usr/lib").ok()?.flatten();
+    machines.map(|machine| machine.path().join("faketime/libfaketime.so.1")).find(|path| path.exists())
+}
+
+#[test]
+fn services_whose_clocks_differ_by_hours_share_leases_as_if_they_did_not() {
+    let library = faketime();
+    if !granted("faketime", library.is_some()) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (redis, postgres) = (redis(dir.path()), PostgresServer::start());
+    let mut urls = Vec::new();
+    urls.extend(redis.iter().map(|_| format!("redis+unix://{}", dir.path().join("real").to_str().unwrap())));
+    urls.extend(postgres.iter().map(|server| PostgresServer::url(server.socket_dir())));
+    let prepare = format!("{}/prepare", workspace("u", "a"));
+    for url in urls {
+        let service = |offset: &str| {
+            let env = [("LD_PRELOAD", library.as_ref().unwrap().to_str().unwrap()), ("FAKETIME", offset)];
+            let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+            let config = Some(format!("[prepare]\nlease_url = \"{url}\"\n"));
+            Service::with(Settings { config, env, ..Settings::default() })
+        };
+        let services = ["-3h", "+0", "+3h"].map(|offset| (offset, service(offset)));
+        for (offset, service) in &services {
+            let mapped = std::fs::read_to_string(format!("/proc/{}/maps", service.pid())).unwrap();
+            assert!(mapped.contains("libfaketime"), "{offset}: its clock is the host's");
+        }
+        for (offset, holder) in &services {
+            let slow = json!({ "entrypoint": format!("sleep 1; touch of{offset}") }).to_string();
+            let mut events = holder.client.stream("POST", &prepare, "application/x-ndjson", &slow);
+            assert_eq!(events.next().unwrap()["event"], "step");
+            for (other, asking) in services.iter().filter(|(other, _)| other != offset) {
+                let refused = asking.client.post_json(&prepare, &json!({ "entrypoint": "touch early" }));
+                let refused = refused.refused(429, "busy");
+                assert_eq!(refused["initialising"], true, "{other} while {offset} holds it");
+            }
+            assert_eq!(events.last().unwrap()["event"], "prepared", "{offset}");
+            assert_eq!(holder.client.files(&workspace("u", "a")), [format!("of{offset}")]);
+        }
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod acceptance;
 mod bucket;
 mod bucket_server;
 mod details;
+mod encrypted;
 mod fixture;
 mod leases;
 #[path = "../../src/ops/lease/postgres_server.rs"]
