@@ -325,6 +325,16 @@ fn keys_that_are_wrong_or_open_to_all_are_refused_and_never_told() {
     assert!(refused["data"].as_str().unwrap().contains("refuses this service"), "{refused}");
     assert_discreet(&service, &refused.to_string());
     assert!(!service.log().contains("another-secret"));
+    // Nor where everything is logged that there is, here and by what is used.
+    let env = vec![("FILESECBOX_LOG".to_owned(), "trace".to_owned())];
+    let settings = Settings { config: Some(bucket.config("")), env, ..Settings::default() };
+    let service = Service::with(settings);
+    bucket.fail(&[(Of::Any, Fault::Status(500)), (Of::Any, Fault::Status(403))]);
+    let refused = service.client.put(format!("/v1/packages/{}", version(1)), archive(1, 10));
+    assert_discreet(&service, &refused.refused(503, "disconnected").to_string());
+    put(&service.client, &version(1), &archive(1, 10));
+    assert!(service.log().contains("TRACE") || service.log().contains("DEBUG"), "{}", service.log());
+    assert_discreet(&service, "");
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("filesecbox.toml");
     let open = dir.path().join("open");

@@ -9,11 +9,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use filesecbox::ops::error::{Error, Initialising};
 use filesecbox::ops::lease::{
-    Epoch, LeaseStore, LocalLeases, PostgresLeases, RedisLeases, StoreError, Terms,
+    Epoch, LeaseError, LeaseStore, LocalLeases, PostgresLeases, RedisLeases, StoreError, Terms, hold,
 };
 use filesecbox::ops::prepare::Prepared;
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::io::copy_bidirectional;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
@@ -21,7 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::fixture::{Ask, Fixture, KEY, version};
 use crate::postgres_server::PostgresServer;
-use crate::support::{Service, Settings, granted, run_program, workspace};
+use crate::support::granted;
 
 const TTL: Duration = Duration::from_millis(1200);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -129,7 +128,8 @@ fn relay(from: &Path, to: PathBuf, line: &watch::Sender<Line>) {
     });
 }
 
-struct Redis(std::process::Child);
+/// A Redis of a test's own, killed when dropped.
+pub(crate) struct Redis(std::process::Child);
 
 impl Drop for Redis {
     fn drop(&mut self) {
@@ -138,7 +138,8 @@ impl Drop for Redis {
     }
 }
 
-fn redis(dir: &Path) -> Option<Redis> {
+/// A Redis whose socket is `real` in this directory.
+pub(crate) fn redis(dir: &Path) -> Option<Redis> {
     let started = std::process::Command::new("redis-server")
         .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
         .arg(dir.join("real"))
@@ -293,6 +294,35 @@ async fn a_token_that_was_replaced_ends_the_round_and_the_other_one_keeps_the_le
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_step_waits_for_a_store_that_does_not_answer_and_is_not_done_once_that_says_no() {
+    let inner: Arc<dyn LeaseStore> = Arc::new(LocalLeases::default());
+    let (line, token) = (watch::Sender::new(Line::Open), Mutex::default());
+    let lined = Arc::new(Lined { inner: inner.clone(), line: line.clone(), is_line: true, token });
+    let store: Arc<dyn LeaseStore> = lined.clone();
+    let terms = Terms::new(MINUTE, MINUTE / 6).unwrap();
+    let steps = Mutex::new(Vec::new());
+    let outcome = hold(&store, KEY, terms, async |lease| {
+        lease.confirm().await;
+        steps.lock().push("first");
+        for fault in [Line::Cut, Line::Silent] {
+            line.send_replace(fault);
+            assert!(timeout(MINUTE / 4, lease.confirm()).await.is_err(), "{fault:?}");
+            line.send_replace(Line::Open);
+            lease.confirm().await;
+        }
+        steps.lock().push("second");
+        let own = lined.token.lock().clone();
+        assert!(inner.release(KEY, &own).await.unwrap());
+        assert!(inner.acquire(KEY, "another", MINUTE).await.unwrap().is_some());
+        lease.confirm().await;
+        steps.lock().push("third");
+    });
+    assert!(matches!(outcome.await, Err(LeaseError::Lost)));
+    assert_eq!(*steps.lock(), ["first", "second"]);
+    assert!(inner.renew(KEY, "another", MINUTE).await.unwrap(), "the loser has freed nothing");
+}
+
 /// The commands of a holder reach the sandbox when a later holder has been there: a suspended machine, or a message in a network.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_former_holder_has_sent_and_comes_late_does_not_begin() {
@@ -365,94 +395,4 @@ async fn a_mark_of_a_store_that_has_forgotten_or_of_a_hostile_command_closes_no_
     let prepared = fixture.prepare(Ask::script("echo ran >> runs; exit 97")).await;
     assert_eq!(fixture.text("runs"), "ran\n");
     assert_eq!(crate::fixture::step(&prepared, "entrypoint").log, "it exited with 97\n");
-}
-
-#[test]
-fn services_that_share_a_postgresql_share_the_lease_and_without_it_nothing_is_done() {
-    let Some(mut server) = PostgresServer::start() else { return };
-    let url = PostgresServer::url(server.socket_dir());
-    let config = format!("[prepare]\nlease_url = \"{url}\"\n");
-    let (one, other) = (Service::configured(&config), Service::configured(&config));
-    let tree = workspace("u", "a");
-    let prepare = format!("{tree}/prepare");
-    let slow = json!({ "entrypoint": "sleep 2; touch ran" }).to_string();
-    let mut events = one.client.stream("POST", &prepare, "application/x-ndjson", &slow);
-    assert_eq!(events.next().unwrap()["event"], "step");
-    let body = json!({ "entrypoint": "touch ran" });
-    let refused = other.client.post_json(&prepare, &body).refused(429, "busy");
-    assert_eq!(refused["initialising"], true);
-    assert_eq!(events.last().unwrap()["event"], "prepared");
-    other.client.post_json(&prepare, &body).ok();
-    assert_eq!(other.client.files(&tree), ["ran"]);
-    server.stop();
-    let body = json!({ "entrypoint": "touch without" });
-    let refused = one.client.post_json(&prepare, &body).refused(429, "busy");
-    assert_eq!(refused["initialising"], true);
-    assert!(!refused.to_string().contains("s3cret") && !one.log().contains("s3cret"));
-    assert_eq!(one.client.files(&tree), ["ran"]);
-    // Back, with all that it knew.
-    server.restart();
-    one.client.post_json(&prepare, &body).ok();
-}
-
-/// The library that gives a program another clock, where Debian's `libfaketime` is installed.
-fn faketime() -> Option<PathBuf> {
-    let machines = std::fs::read_dir("/usr/lib").ok()?.flatten();
-    machines.map(|machine| machine.path().join("faketime/libfaketime.so.1")).find(|path| path.exists())
-}
-
-#[test]
-fn services_whose_clocks_differ_by_hours_share_leases_as_if_they_did_not() {
-    let library = faketime();
-    if !granted("faketime", library.is_some()) {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let (redis, postgres) = (redis(dir.path()), PostgresServer::start());
-    let mut urls = Vec::new();
-    urls.extend(redis.iter().map(|_| format!("redis+unix://{}", dir.path().join("real").to_str().unwrap())));
-    urls.extend(postgres.iter().map(|server| PostgresServer::url(server.socket_dir())));
-    let prepare = format!("{}/prepare", workspace("u", "a"));
-    for url in urls {
-        let service = |offset: &str| {
-            let env = [("LD_PRELOAD", library.as_ref().unwrap().to_str().unwrap()), ("FAKETIME", offset)];
-            let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-            let config = Some(format!("[prepare]\nlease_url = \"{url}\"\n"));
-            Service::with(Settings { config, env, ..Settings::default() })
-        };
-        let services = ["-3h", "+0", "+3h"].map(|offset| (offset, service(offset)));
-        for (offset, service) in &services {
-            let mapped = std::fs::read_to_string(format!("/proc/{}/maps", service.pid())).unwrap();
-            assert!(mapped.contains("libfaketime"), "{offset}: its clock is the host's");
-        }
-        for (offset, holder) in &services {
-            let slow = json!({ "entrypoint": format!("sleep 1; touch of{offset}") }).to_string();
-            let mut events = holder.client.stream("POST", &prepare, "application/x-ndjson", &slow);
-            assert_eq!(events.next().unwrap()["event"], "step");
-            for (other, asking) in services.iter().filter(|(other, _)| other != offset) {
-                let refused = asking.client.post_json(&prepare, &json!({ "entrypoint": "touch early" }));
-                let refused = refused.refused(429, "busy");
-                assert_eq!(refused["initialising"], true, "{other} while {offset} holds it");
-            }
-            assert_eq!(events.last().unwrap()["event"], "prepared", "{offset}");
-            assert_eq!(holder.client.files(&workspace("u", "a")), [format!("of{offset}")]);
-        }
-    }
-}
-
-#[test]
-fn an_address_of_no_known_store_is_refused_before_anything_starts_and_never_told() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("filesecbox.toml");
-    for (url, advice) in [
-        ("mysql://u:s3cret@host/d", "postgres://USER@HOST:5432/DATABASE"),
-        ("redis://:s3cret@host:port", "redis://:PASSWORD@HOST:6379/0"),
-        ("postgres://u:s3cret@host/d?sslmode=prefer", "?sslmode=require"),
-    ] {
-        std::fs::write(&file, format!("[prepare]\nlease_url = \"{url}\"\n")).unwrap();
-        let told = run_program(&["check-config", "--config", file.to_str().unwrap()], &[]);
-        let error = String::from_utf8_lossy(&told.stderr);
-        assert!(!told.status.success() && error.contains("prepare.lease_url"), "{error}");
-        assert!(error.contains(advice) && !error.contains("s3cret"), "{error}");
-    }
 }

@@ -34,8 +34,8 @@ pub enum BucketError {
     },
     /// It has several packages of one version.
     #[error(
-        "the bucket has several packages of the version {version}: put its package again when no other request does, or have the \
-         operator remove all but one"
+        "the bucket has several packages of the version {version}, which two requests put at once: have the operator remove all but the \
+         right one"
     )]
     Several {
         /// The version.

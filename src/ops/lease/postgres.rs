@@ -14,7 +14,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -26,8 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a message of the database that are told.
 const MESSAGE_BYTES_MAX: usize = 500;
 
-/// What a session begins with: a statement whose caller has left ends by itself, in milliseconds.
-const SESSION: &str = "SET statement_timeout = 5000; SET lock_timeout = 5000";
+/// What a session begins with, in milliseconds. A row that another session holds is given up before the caller gives up the
+/// connection, which all leases share.
+const SESSION: &str = "SET statement_timeout = 4000; SET lock_timeout = 1000";
 /// Whether the table is there. Making it, even where it is, takes a right that the role need not have.
 const IS_THERE: &str = "SELECT to_regclass('filesecbox_leases') IS NOT NULL";
 /// Makes the table where it is missing, one service after the other: `IF NOT EXISTS` alone fails when two make it at once.
@@ -106,6 +108,10 @@ impl PostgresLeases {
             return Err("a socket of this host is not encrypted: leave `sslmode` out");
         }
         let tls = is_encrypted.then(Tls::new).transpose().map_err(|_| "no TLS can be spoken")?;
+        if hosts.len() > 1 {
+            // Of several the one that takes changes: a replica knows leases, and gives none.
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
         config.connect_timeout(PATIENCE).tcp_user_timeout(PATIENCE).application_name("filesecbox");
         Ok(Self { config, tls, connection: Mutex::default() })
     }
@@ -152,7 +158,7 @@ impl PostgresLeases {
             Ok(epoch.map(|epoch| Epoch(epoch.unsigned_abs())))
         };
         let told = timeout(PATIENCE, asked).await.unwrap_or(Err(Failure::Silent));
-        if told.is_err() {
+        if told.as_ref().is_err_and(Failure::ends_connection) {
             // Dropping the client ends its connection.
             *self.connection.lock().await = None;
         }
@@ -161,6 +167,12 @@ impl PostgresLeases {
 }
 
 impl Failure {
+    /// Whether another connection may do better. One that has waited for a row in vain is as good as any.
+    fn ends_connection(&self) -> bool {
+        let Self::Database(error) = self else { return true };
+        !matches!(error.code(), Some(&SqlState::LOCK_NOT_AVAILABLE | &SqlState::QUERY_CANCELED))
+    }
+
     /// What the database or the connection said. Neither names the password.
     fn message(&self) -> String {
         let Self::Database(error) = self else { return "it did not answer in time".to_owned() };
@@ -277,6 +289,21 @@ mod tests {
         assert_eq!(leases.acquire("a", "other", TTL).await.unwrap(), None);
         assert!(leases.release("a", "token").await.unwrap());
         assert!(leases.acquire("a", "other", TTL).await.unwrap().unwrap() > first);
+    }
+
+    #[tokio::test]
+    async fn a_row_that_another_session_holds_delays_other_leases_and_refuses_none() {
+        let Some(server) = PostgresServer::start() else { return };
+        let leases = leases(&server);
+        assert!(leases.acquire("held", "token", TTL).await.unwrap().is_some());
+        let other = PostgresLeases::new(&PostgresServer::url(server.socket_dir())).unwrap();
+        let session = other.connection().await.ok().unwrap();
+        session.batch_execute("BEGIN; SELECT 1 FROM filesecbox_leases FOR UPDATE").await.unwrap();
+        let (held, free) =
+            tokio::join!(leases.renew("held", "token", TTL), leases.acquire("free", "token", TTL));
+        assert!(held.is_err() && free.unwrap().is_some());
+        session.batch_execute("COMMIT").await.unwrap();
+        assert!(leases.renew("held", "token", TTL).await.unwrap());
     }
 
     #[tokio::test]
