@@ -32,6 +32,7 @@ use crate::ops::run::under_way::UnderWay;
 use crate::ops::run::unnamed::UnnamedRuns;
 use crate::ops::runners::Runners;
 use crate::ops::stopping::Stopping;
+use crate::ops::sync::Syncing;
 use crate::ops::{packages, snapshots, sweep};
 use crate::registry::RegistrySync;
 pub use crate::serve_error::ServeError;
@@ -169,6 +170,7 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
             sessions.undecided,
             sessions.undecided_per_user,
         ),
+        syncing: Syncing::new(config.runners.clone()),
         preparations,
         package_permits: packages::permits(config.limits.work.queue_ms),
         events: EventTable::new(config.limits.events.clone()),

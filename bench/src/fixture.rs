@@ -98,6 +98,22 @@ pub(crate) fn bundle(variant: u64) -> Result<Vec<u8>> {
     )
 }
 
+/// Files of [`package`].
+pub(crate) const PACKAGE_FILES: usize = 50;
+
+/// A version of a skill as platforms deploy it: [`PACKAGE_FILES`] files of 2 000 bytes, one of them a script that is run once.
+///
+/// # Errors
+/// [`Failure::Archive`].
+pub(crate) fn package(variant: u64, has_script: bool) -> Result<Vec<u8>> {
+    let mut words = Words::new(100 + variant);
+    let name = if has_script { "entrypoint.sh" } else { "run.sh" };
+    let script = [(name.to_owned(), b"true\n".to_vec())];
+    let files =
+        (2..PACKAGE_FILES).map(move |number| (format!("d{}/f{number:02}.md", number / 10), words.text(2000)));
+    pack_with(b"---\nname: packed\ndescription: A skill to deploy.\n---\n", script.into_iter().chain(files))
+}
+
 /// The name of the file whose content is what a command writes.
 pub(crate) const VOLUME: &str = "volume.txt";
 
@@ -137,10 +153,14 @@ pub(crate) fn several_name(number: usize) -> String {
 }
 
 fn pack(files: impl Iterator<Item = (impl Into<String>, Vec<u8>)>) -> Result<Vec<u8>> {
+    pack_with(HEADER, files)
+}
+
+fn pack_with(header: &[u8], files: impl Iterator<Item = (impl Into<String>, Vec<u8>)>) -> Result<Vec<u8>> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default();
     archive.start_file("SKILL.md", options)?;
-    archive.write_all(HEADER).map_err(Failure::io("pack"))?;
+    archive.write_all(header).map_err(Failure::io("pack"))?;
     for (name, bytes) in files {
         archive.start_file(name.into(), options)?;
         archive.write_all(&bytes).map_err(Failure::io("pack"))?;

@@ -3,7 +3,7 @@
 //! * [`bare`] is the service to compare with, [`fixture`] what both are filled with;
 //! * [`sides`] starts them on fresh directories and lets them take turns; [`workloads`] says at what with files,
 //!   [`searching`] in them, [`execution`] and [`growth`] with commands, [`backend`] through the
-//!   agent's side;
+//!   agent's side, [`preparing`] workspaces;
 //! * [`earlier`] compares two builds of the service instead;
 //! * [`client`] and [`load`] are the load generator, [`native`] and [`spawn`] the floors, [`report`] the tables.
 //!
@@ -19,6 +19,7 @@ mod fixture;
 mod growth;
 mod load;
 mod native;
+mod preparing;
 mod report;
 mod searching;
 mod service;
@@ -67,7 +68,7 @@ struct Measure {
     /// Print the tables of docs/PERFORMANCE.md, to paste
     #[arg(long)]
     markdown: bool,
-    /// Only the groups of workloads named: reads, writes, listing, uploads, footprint, searching, execution, growth, backend
+    /// Only the groups of workloads named: reads, writes, listing, uploads, footprint, searching, execution, growth, backend, preparing
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// An earlier build of the service: compares the two, request by request, and measures nothing else
@@ -84,7 +85,7 @@ struct Measure {
 /// A group of rows: its name, the table it belongs to, and how it is measured.
 type Group = (&'static str, &'static Layout, fn(&Bench) -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 9] = [
+const GROUPS: [Group; 10] = [
     ("reads", &report::SERVICES, workloads::reads),
     ("writes", &report::SERVICES, workloads::writes),
     ("listing", &report::SERVICES, workloads::listing),
@@ -94,6 +95,7 @@ const GROUPS: [Group; 9] = [
     ("execution", &execution::LAYOUT, execution::commands),
     ("growth", &growth::LAYOUT, growth::growth),
     ("backend", &backend::LAYOUT, backend::backend),
+    ("preparing", &preparing::LAYOUT, preparing::preparing),
 ];
 
 fn main() -> ExitCode {

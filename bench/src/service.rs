@@ -46,7 +46,9 @@ impl Service {
             Kind::Filesecbox { config } => {
                 command.args(["serve", "--listen", "127.0.0.1:0", "--durability"]);
                 command.arg(if strict { "strict" } else { "relaxed" });
-                command.env("FILESECBOX_LOG", "error");
+                // Its log is as it is shipped; a file takes it, as a journal would.
+                let place = root.parent().unwrap_or(root);
+                command.stderr(tempfile::tempfile_in(place).map_err(Failure::io("make a log"))?);
                 if let Some(config) = config {
                     command.arg("--config").arg(config);
                 }

@@ -7,6 +7,7 @@
 //! | `operation` | settings of access, connections, logs and the audit log |
 //! | `prepare` | preparing workspaces, and packages |
 //! | `bucket` | the bucket that packages are kept in, and its credentials |
+//! | `runners` | what machines get that users lend |
 //! | `telemetry` | where spans are sent, and how many |
 //! | `environment` | a variable for every setting |
 
@@ -16,6 +17,7 @@ mod environment;
 mod listen;
 mod operation;
 mod prepare;
+mod runners;
 mod telemetry;
 mod tokens;
 
@@ -41,6 +43,7 @@ pub use self::operation::{
     WorkspacesConfig,
 };
 pub use self::prepare::{BootstrapStep, PrepareConfig};
+pub use self::runners::RunnersConfig;
 pub use self::telemetry::TelemetryConfig;
 pub use self::tokens::TokenEntry;
 use crate::access::signed::KeyError;
@@ -74,6 +77,8 @@ pub struct Config {
     pub workspaces: WorkspacesConfig,
     /// Preparing workspaces.
     pub prepare: PrepareConfig,
+    /// The machines that users lend.
+    pub runners: RunnersConfig,
     /// Where tokens and keys are, and how long signed tokens last.
     pub access: AccessConfig,
     /// The level and form of the log.
@@ -198,6 +203,7 @@ impl Default for Config {
             limits: Limits::default(),
             workspaces: WorkspacesConfig::default(),
             prepare: PrepareConfig::default(),
+            runners: RunnersConfig::default(),
             access: AccessConfig::default(),
             log: LogConfig::default(),
             audit: AuditConfig::default(),
@@ -336,6 +342,7 @@ impl Config {
     pub fn check_values(&self) -> Result<(), ConfigError> {
         operation::check(self)?;
         self.prepare.check()?;
+        self.runners.check()?;
         for (agent, policy) in &self.agents {
             self.check_agent(policy)
                 .map_err(|problem| ConfigError::Agent { agent: agent.clone(), problem })?;

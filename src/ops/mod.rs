@@ -30,6 +30,7 @@ pub mod skills;
 pub mod snapshots;
 pub mod stopping;
 pub mod sweep;
+pub mod sync;
 pub mod upload;
 pub mod users;
 pub mod versions;
@@ -114,6 +115,8 @@ pub struct Service {
     pub port_limits: PortLimits,
     /// The runs of each user with undecided changes.
     pub undecided: Permits,
+    /// How machines that users lend are synchronised.
+    pub syncing: sync::Syncing,
     /// How workspaces are prepared.
     pub preparations: Preparations,
     /// Places for packages on their way in.

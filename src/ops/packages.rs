@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use policy::{RelPath, UserId, VersionId};
+use policy::{RelPath, UserId, VersionId, WorkspaceId};
 use sandbox::{ByteStream, ErrorKind};
 use sha2::{Digest, Sha256};
 use storage::{PackageFacts, PutPackage, UnpackedPackage};
@@ -20,7 +20,7 @@ use super::admission::permits::Permits;
 use super::admission::{Job, Owner, Weight};
 use super::error::{Error, Result};
 use super::pieces::pieces;
-use super::prepare::{EntryKind, Package, PackageEntry, Packages};
+use super::prepare::{EntryKind, Package, PackageEntry, Packages, Placing, occupied};
 use super::write::{Unwritten, gather};
 
 /// Packages that are received at once.
@@ -137,6 +137,8 @@ impl Service {
 pub(super) struct Kept {
     pub(super) service: Arc<Service>,
     pub(super) user: UserId,
+    /// The workspace, when it is in the same store.
+    pub(super) workspace: Option<WorkspaceId>,
 }
 
 #[async_trait]
@@ -159,10 +161,33 @@ impl Packages for Kept {
                 return Ok(None);
             }
         }
-        Err(Error::RunFailed(format!(
-            "the package {version} went again and again before it was unpacked: raise `prepare.packages_bytes`"
-        )))
+        Err(restless(version))
     }
+
+    async fn place(&self, version: &VersionId, into: &str) -> Result<Placing> {
+        let Some(workspace) = &self.workspace else { return Ok(Placing::ByFiles) };
+        let into = RelPath::parse(into)?;
+        for _ in 0..TRIES {
+            match self.place_kept(version, workspace.clone(), into.clone()).await {
+                Ok(Placing::Absent) => {}
+                // Removed: the bucket has it whole.
+                Err(Error::Storage(storage::Error::Damaged(_)))
+                    if self.service.preparations.bucket().is_some() => {}
+                placed => return placed,
+            }
+            if !self.service.fetch_package(version).await? {
+                return Ok(Placing::Absent);
+            }
+        }
+        Err(restless(version))
+    }
+}
+
+/// Others have made a package give way each time that it was fetched.
+fn restless(version: &VersionId) -> Error {
+    Error::RunFailed(format!(
+        "the package {version} went again and again before it was deployed: raise `prepare.packages_bytes`"
+    ))
 }
 
 impl Kept {
@@ -178,6 +203,24 @@ impl Kept {
         let entries = unpacked.paths().iter().map(entry).collect();
         let (service, user) = (Arc::clone(&self.service), self.user.clone());
         Ok(Arc::new(Unpacked { service, user, entries, files: Some(Arc::new(unpacked)) }))
+    }
+
+    /// Places a package that is kept here, in one step.
+    async fn place_kept(
+        &self,
+        version: &VersionId,
+        workspace: WorkspaceId,
+        into: RelPath,
+    ) -> Result<Placing> {
+        let (store, limits) = (self.service.store.clone(), self.service.archive_limits.clone());
+        let version = version.clone();
+        let place = move || match store.deploy_package(&version, &workspace, &into, &limits) {
+            Ok(true) => Ok(Placing::Whole),
+            Ok(false) => Ok(Placing::Absent),
+            Err(storage::Error::AlreadyExists(_)) => Err(occupied(&version)),
+            Err(error) => Err(error.into()),
+        };
+        self.service.work(Job::of(&self.user, Weight::Long), place).await
     }
 }
 

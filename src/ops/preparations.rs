@@ -185,8 +185,13 @@ impl Service {
             let stop = service.stop.clone();
             // Until the round is over. Under the lease: who finds that taken is told so, and not that there are too many.
             let (mut permit, mut remote) = (None, None);
-            let packages: Option<Arc<dyn Packages>> = (deploying == Deploying::Allowed)
-                .then(|| Arc::new(Kept { service: Arc::clone(&service), user: id.user.clone() }) as _);
+            let kept = || Kept {
+                service: Arc::clone(&service),
+                user: id.user.clone(),
+                workspace: backend.is_none().then(|| id.clone()),
+            };
+            let packages: Option<Arc<dyn Packages>> =
+                (deploying == Deploying::Allowed).then(|| Arc::new(kept()) as _);
             let open = async {
                 permit = Some(service.preparations.permits.take(&id.user).await?);
                 if backend.is_some() {

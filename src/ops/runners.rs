@@ -13,13 +13,14 @@ use sandbox::wire::{Feature, Register, Registered};
 use sandbox::{Link, Machine, Outgoing, RemoteSandbox, Sandbox, Transfers};
 use serde::{Deserialize, Serialize};
 use storage::Store;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Service;
 use super::admission::{Job, Weight};
 use super::backends::Backends;
 use super::error::{Error, Result};
+use super::sync::State;
 
 /// Machines of one user.
 pub const PER_USER_MAX: usize = 8;
@@ -74,6 +75,8 @@ struct Connected {
     since: SystemTime,
     isolation: String,
     cut: CancellationToken,
+    /// How far its synchronisation is, where there is one.
+    sync: Option<watch::Receiver<State>>,
 }
 
 /// The place of a connection that has not registered yet.
@@ -151,6 +154,8 @@ pub struct Connection {
     pub isolation: String,
     /// Whether it has more than founding runners.
     pub is_exact: bool,
+    /// How far its synchronisation is, where there is one.
+    pub sync: Option<State>,
 }
 
 impl Runners {
@@ -216,6 +221,7 @@ impl Runners {
                 workspace: there.link.workspace().to_string(),
                 isolation: there.isolation.clone(),
                 is_exact: there.link.is_exact(),
+                sync: there.sync.as_ref().map(|state| state.borrow().clone()),
             }),
         };
         of.kept.names.keys().map(machine).collect()
@@ -257,7 +263,7 @@ impl Service {
     /// # Errors
     /// [`Unregistered`].
     pub async fn register_runner(
-        &self,
+        self: &Arc<Self>,
         user: &UserId,
         register: &Register,
         token: Option<&str>,
@@ -301,22 +307,32 @@ impl Service {
             })?;
         }
         let is_active = kept.active == name;
-        let (former, sandbox) = {
+        let machine = {
+            let mut users = runners.users.lock();
+            let of = users.entry(user.clone()).or_default();
+            Arc::clone(of.machines.entry(name.to_owned()).or_default())
+        };
+        machine.connected(Arc::clone(&link));
+        let sandbox: Arc<dyn Sandbox> = Arc::new(RemoteSandbox::of(machine, Arc::clone(&link)));
+        let (sandbox, sync) = if self.syncing.is_on() {
+            let (sandbox, state) = self.begin_sync(user, sandbox);
+            (sandbox, Some(state))
+        } else {
+            (sandbox, None)
+        };
+        let former = {
             let mut users = runners.users.lock();
             let of = users.entry(user.clone()).or_default();
             of.kept = kept;
-            let machine = Arc::clone(of.machines.entry(name.to_owned()).or_default());
-            let sandbox: Arc<dyn Sandbox> =
-                Arc::new(RemoteSandbox::of(Arc::clone(&machine), Arc::clone(&link)));
             let connected = Connected {
                 link: Arc::clone(&link),
                 sandbox: Arc::clone(&sandbox),
                 since: SystemTime::now(),
                 isolation,
                 cut: cut.clone(),
+                sync,
             };
-            machine.connected(Arc::clone(&link));
-            (of.connected.insert(name.to_owned(), connected), sandbox)
+            of.connected.insert(name.to_owned(), connected)
         };
         if let Some(former) = former {
             former.link.end();

@@ -3,6 +3,7 @@
 pub mod archive;
 pub(crate) mod base;
 mod carry;
+mod deploy;
 mod download;
 pub mod ids;
 pub mod list;

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use filesecbox::ops::error::{Error, Initialising};
-use filesecbox::ops::lease::{Epoch, LeaseStore, LocalLeases, StoreError, Terms};
+use filesecbox::ops::lease::{Epoch, LeaseStore, LocalLeases, StoreError};
 use filesecbox::ops::prepare::{Bootstrap, Mode, Outcome, Site, deadline, hash};
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::fixture::{Ask, Call, Fixture, step, version};
 
@@ -343,48 +344,67 @@ impl LeaseStore for Faulty {
     }
 }
 
-fn faulty(acquire_fails: bool, renewals: Vec<Option<Result<bool, String>>>) -> Fixture {
+/// A round whose scripts take `script` of the test's clock, under the usual lease of a store that fails as it is told.
+fn faulty(acquire_fails: bool, renewals: Vec<Option<Result<bool, String>>>, script: Duration) -> Fixture {
     let leases = Faulty { acquire_fails, renewals: Mutex::new(renewals), ..Faulty::default() };
-    let terms = Terms::new(Duration::from_millis(1200), Duration::from_millis(200)).unwrap();
     let mut fixture = Fixture::new();
     fixture.leases = Arc::new(leases);
-    fixture.terms = terms;
+    *fixture.sandbox.pretended.lock() = Some(script);
     fixture
 }
 
-#[tokio::test]
+/// What a round with a script comes to, and the seconds of the test's clock that it took.
+async fn timed(fixture: &Fixture) -> (Result<filesecbox::ops::prepare::Prepared, Error>, u64) {
+    let began = Instant::now();
+    let ask = Ask { seconds: Some(600), ..Ask::script("true") };
+    let ended = fixture.try_prepare(ask).await;
+    (ended, began.elapsed().as_secs())
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
 async fn s27_a_lease_that_another_token_took_overrides_the_result() {
     // Before the script, which is not begun.
-    let fixture = faulty(false, vec![Some(Ok(false))]);
-    assert_eq!(why(fixture.try_prepare(Ask::script("touch ran")).await), Initialising::Lost);
+    let fixture = faulty(false, vec![Some(Ok(false))], SECOND);
+    let (ended, seconds) = timed(&fixture).await;
+    assert_eq!((why(ended), seconds), (Initialising::Lost, 0));
     assert!(!fixture.has("ran"));
-    // At the heartbeat: what is under way is ended.
-    let fixture = faulty(false, vec![None, Some(Ok(false))]);
-    let slow = fixture.try_prepare(Ask::script("sleep 0.6; touch ran")).await;
-    assert_eq!(why(slow), Initialising::Lost);
+    // At the first heartbeat: what is under way is ended.
+    let fixture = faulty(false, vec![None, Some(Ok(false))], 31 * SECOND);
+    let (ended, seconds) = timed(&fixture).await;
+    assert_eq!((why(ended), seconds), (Initialising::Lost, 30));
     assert!(!fixture.has("ran"));
-    // At the end, after the script and the state: the round was done, and does not count.
-    let fixture = faulty(false, vec![None, None, Some(Ok(false))]);
-    assert_eq!(why(fixture.try_prepare(Ask::script("touch ran")).await), Initialising::Lost);
+    // At the end: the round was done, and does not count.
+    let fixture = faulty(false, vec![None, Some(Ok(false))], 29 * SECOND);
+    let (ended, seconds) = timed(&fixture).await;
+    assert_eq!((why(ended), seconds), (Initialising::Lost, 29));
     assert!(fixture.has("ran"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s28_without_the_store_of_leases_nothing_is_done() {
-    let fixture = faulty(true, Vec::new());
-    assert_eq!(why(fixture.try_prepare(Ask::script("touch ran")).await), Initialising::Unleased);
+    let fixture = faulty(true, Vec::new(), SECOND);
+    let (ended, seconds) = timed(&fixture).await;
+    assert_eq!((why(ended), seconds), (Initialising::Unleased, 0));
     assert_eq!(fixture.sandbox.calls(), []);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s29_a_store_that_recovers_in_time_loses_no_lease_and_one_that_stays_down_loses_it() {
     let down = || Some(Err("it is down".to_owned()));
-    let fixture = faulty(false, vec![down(), down(), None]);
-    fixture.prepare(Ask::script("sleep 1; touch ran")).await;
+    // The step before the script is had. Five heartbeats fail; the sixth would come when the lease is over.
+    let fixture = faulty(false, vec![None, down(), down(), down(), down(), None], 500 * SECOND);
+    let (ended, seconds) = timed(&fixture).await;
+    assert!(ended.is_ok(), "{ended:?}");
+    assert_eq!(seconds, 500);
     assert!(fixture.has("ran"));
-    let fixture = faulty(false, vec![down()]);
-    let ended = fixture.try_prepare(Ask::script("sleep 5; touch ran")).await;
-    assert_eq!(why(ended), Initialising::Lost);
+    let fixture = faulty(false, vec![None, down(), down(), down(), down(), down(), None], 500 * SECOND);
+    let (ended, seconds) = timed(&fixture).await;
+    assert_eq!((why(ended), seconds), (Initialising::Lost, 180));
+    let fixture = faulty(false, vec![None, down()], 500 * SECOND);
+    let (ended, seconds) = timed(&fixture).await;
+    assert_eq!((why(ended), seconds), (Initialising::Lost, 180));
     assert!(!fixture.has("ran"));
 }
 

@@ -16,5 +16,6 @@ mod commands;
 mod founding;
 #[path = "../rest/support/mod.rs"]
 mod support;
+mod sync;
 mod tls;
 mod transfers;

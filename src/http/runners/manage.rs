@@ -9,6 +9,7 @@ use crate::http::extract::{NoParams, RunnerRequest, SandboxesRequest};
 use crate::http::time::rfc3339;
 use crate::http::users::one::named;
 use crate::ops::runners::LentMachine;
+use crate::ops::sync;
 
 /// A machine of a user.
 #[derive(Serialize)]
@@ -22,6 +23,34 @@ struct Facts {
     workspace: Option<String>,
     isolation: Option<String>,
     exact: Option<bool>,
+    /// How far its synchronisation is; null where the service has nothing for machines.
+    sync: Option<Sync>,
+}
+
+/// The synchronisation of a connection.
+#[derive(Serialize)]
+struct Sync {
+    /// `running`, `done` or `failed`.
+    state: &'static str,
+    /// Why it failed.
+    problem: Option<String>,
+    files: usize,
+    written: usize,
+    removed: usize,
+    kept: usize,
+    notes: Vec<String>,
+}
+
+impl From<sync::State> for Sync {
+    fn from(state: sync::State) -> Self {
+        let (state, problem, counts) = match state {
+            sync::State::Running => ("running", None, sync::Counts::default()),
+            sync::State::Done(counts) => ("done", None, counts),
+            sync::State::Failed(problem) => ("failed", Some(problem), sync::Counts::default()),
+        };
+        let sync::Counts { files, written, removed, kept, notes } = counts;
+        Self { state, problem, files, written, removed, kept, notes }
+    }
 }
 
 impl From<LentMachine> for Facts {
@@ -36,6 +65,7 @@ impl From<LentMachine> for Facts {
             workspace: there.as_ref().map(|there| there.workspace.clone()),
             isolation: there.as_ref().map(|there| there.isolation.clone()),
             exact: there.as_ref().map(|there| there.is_exact),
+            sync: there.and_then(|there| there.sync).map(Sync::from),
         }
     }
 }

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use policy::{SkillId, VersionId};
 use sandbox::{DirEntry, FileKind};
 
-use super::packages::{EntryKind, Package, PackageEntry, Packages};
+use super::packages::{EntryKind, Package, PackageEntry, Packages, Placing};
 use super::site::{Site, quote};
 use super::steps::{Outcome, Steps};
 use crate::ops::error::{Error, Result};
@@ -188,29 +188,63 @@ impl<'a> Round<'a> {
 
     async fn try_place_all(&mut self, missing: &[VersionId]) -> Result<Vec<VersionId>> {
         let mut absent = Vec::new();
-        if let Some(packages) = self.packages {
-            packages.bring(missing).await?;
-        }
+        let Some(packages) = self.packages else { return Ok(missing.to_vec()) };
+        packages.bring(missing).await?;
+        // One after the other: what is unpacked aside counts for the user until it is written.
         for version in missing {
-            // One after the other: what is unpacked aside counts for the user until it is written.
-            let package = match self.packages {
-                Some(packages) => packages.unpack(version).await?,
-                None => None,
-            };
-            let Some(package) = package else {
-                absent.push(version.clone());
-                continue;
-            };
-            let name = temporary_name(version.as_str());
-            self.temporary.push((version.clone(), name.clone()));
-            write_package(self.site, &*package, &format!("{PROJECTS}/{name}")).await?;
+            self.site.confirm().await;
+            match packages.place(version, &format!("{PROJECTS}/{version}")).await? {
+                Placing::Whole => self.placed.push(version.clone()),
+                Placing::Absent => absent.push(version.clone()),
+                Placing::ByFiles => match packages.unpack(version).await? {
+                    Some(package) => {
+                        let name = temporary_name(version.as_str());
+                        self.temporary.push((version.clone(), name.clone()));
+                        write_package(self.site, &*package, &format!("{PROJECTS}/{name}")).await?;
+                    }
+                    None => absent.push(version.clone()),
+                },
+            }
         }
-        for (version, name) in &self.temporary {
-            place(self.site, name, version).await?;
-            self.placed.push(version.clone());
-        }
+        self.name_all().await?;
         Ok(absent)
     }
+
+    /// Gives the directories that were written aside the names of their versions, where nothing may have them: moved onto a
+    /// directory one would end up inside.
+    async fn name_all(&mut self) -> Result<()> {
+        if self.temporary.is_empty() {
+            return Ok(());
+        }
+        // Each line of the output is a version that has its name.
+        let mut script = String::new();
+        for (version, name) in &self.temporary {
+            let (from, to) = (quote(&format!("{PROJECTS}/{name}")), quote(&format!("{PROJECTS}/{version}")));
+            let inside = quote(&format!("{PROJECTS}/{version}/{name}"));
+            script.push_str(&format!(
+                "if [ -e {to} ] || [ -L {to} ]; then exit 3; fi\nmv {from} {to} && [ ! -e {inside} ] && echo {version} || exit 1\n"
+            ));
+        }
+        let named = self.site.short_fenced(&script, Bytes::new()).await?;
+        let lines = named.stdout_text();
+        let versions = self.temporary.iter().map(|(version, _)| version);
+        let is_named = |version: &VersionId| lines.lines().any(|line| line == version.as_str());
+        let (done, left): (Vec<_>, Vec<_>) = versions.cloned().partition(is_named);
+        self.placed.extend(done);
+        match (named.exit_code, named.timed_out, left.first()) {
+            (0, false, None) => Ok(()),
+            (3, false, Some(version)) => Err(occupied(version)),
+            (_, _, version) => Err(Error::RunFailed(format!(
+                "`{PROJECTS}/{}` could not be put in its place: look whether commands run in the workspace",
+                version.map_or("", VersionId::as_str)
+            ))),
+        }
+    }
+}
+
+/// Something has the name of a version.
+pub(in crate::ops) fn occupied(version: &VersionId) -> Error {
+    Error::Invalid(format!("`{PROJECTS}/{version}` is there and is no directory of this version: remove it"))
 }
 
 async fn write_package(site: &Site, package: &dyn Package, into: &str) -> Result<()> {
@@ -233,24 +267,6 @@ async fn write_package(site: &Site, package: &dyn Package, into: &str) -> Result
     let writes: Vec<_> =
         writes.map(|write| Box::pin(write) as futures_util::future::BoxFuture<'_, Result<()>>).collect();
     stream::iter(writes).buffer_unordered(WRITES_AT_ONCE).try_collect::<Vec<()>>().await.map(drop)
-}
-
-/// Gives a directory the name of its version, where nothing may have it: moved onto a directory it would end up inside.
-async fn place(site: &Site, name: &str, version: &VersionId) -> Result<()> {
-    let (from, to) = (quote(&format!("{PROJECTS}/{name}")), quote(&format!("{PROJECTS}/{version}")));
-    let inside = quote(&format!("{PROJECTS}/{version}/{name}"));
-    let script =
-        format!("if [ -e {to} ] || [ -L {to} ]; then exit 3; fi; mv {from} {to} && [ ! -e {inside} ]");
-    let moved = site.short_fenced(&script, Bytes::new()).await?;
-    match (moved.exit_code, moved.timed_out) {
-        (0, false) => Ok(()),
-        (3, false) => Err(Error::Invalid(format!(
-            "`{PROJECTS}/{version}` is there and is no directory of this version: remove it"
-        ))),
-        _ => Err(Error::RunFailed(format!(
-            "`{PROJECTS}/{version}` could not be put in its place: look whether commands run in the workspace"
-        ))),
-    }
 }
 
 /// A name that no other round uses.

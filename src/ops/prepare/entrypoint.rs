@@ -23,19 +23,19 @@ pub fn deadline(seconds: i64) -> Duration {
     Duration::from_secs(seconds.clamp(*SECONDS.start(), *SECONDS.end()).unsigned_abs())
 }
 
-/// Runs the sandbox's script in the workspace, unless the very script has succeeded there.
+/// Runs the sandbox's script in the workspace, unless the very script has succeeded there. Tells whether it was begun.
 pub(super) async fn of_sandbox(
     site: &Site,
     home: &mut Home,
     script: &str,
     deadline: Duration,
     steps: &mut Steps,
-) {
+) -> bool {
     const NAME: &str = "entrypoint";
     let (script, hash) = (script.trim(), hash(script));
     if home.state.entrypoint.as_ref() == Some(&hash) {
         steps.skip(NAME, "this script has succeeded in this sandbox");
-        return;
+        return false;
     }
     let begun = steps.begin(NAME);
     let (outcome, log) = run(site, &format!("exec bash -c {}", quote(script)), "", deadline).await;
@@ -44,25 +44,31 @@ pub(super) async fn of_sandbox(
         home.write(site).await;
     }
     steps.end(begun, outcome, &log);
+    true
 }
 
-/// Runs the script in the root of a version's directory, where there is one, unless that version's script has succeeded.
+/// Runs the script in the root of a version's directory, where there is one, unless that version's script has succeeded. Tells
+/// whether it was begun.
 pub(super) async fn of_version(
     site: &Site,
     home: &mut Home,
     (version, directory): (&VersionId, &str),
     deadline: Duration,
     steps: &mut Steps,
-) {
+) -> bool {
     let name = format!("skill:{version}");
     if home.state.has(version) {
         steps.skip(name, "the script of this version has succeeded in this sandbox");
-        return;
+        return false;
     }
-    match site.is_file(&format!("{directory}/entrypoint.sh")).await {
-        Ok(true) => {}
-        Ok(false) => return steps.skip(name, "this version has no `entrypoint.sh` in its root"),
-        Err(error) => return steps.skip(name, &format!("`entrypoint.sh` cannot be looked at: {error}")),
+    let problem = match site.is_file(&format!("{directory}/entrypoint.sh")).await {
+        Ok(true) => None,
+        Ok(false) => Some("this version has no `entrypoint.sh` in its root".to_owned()),
+        Err(error) => Some(format!("`entrypoint.sh` cannot be looked at: {error}")),
+    };
+    if let Some(problem) = problem {
+        steps.skip(name, &problem);
+        return false;
     }
     let begun = steps.begin(name);
     let (outcome, log) = run(site, "exec bash entrypoint.sh", directory, deadline).await;
@@ -71,6 +77,7 @@ pub(super) async fn of_version(
         home.write(site).await;
     }
     steps.end(begun, outcome, &log);
+    true
 }
 
 /// Runs a script, and tells what became of it and what it wrote.

@@ -26,9 +26,10 @@ mod steps;
 
 pub use self::bootstrap::{Bootstrap, configured};
 pub use self::deploy::Selected;
+pub(in crate::ops) use self::deploy::occupied;
 pub use self::entrypoint::deadline;
 pub use self::files::InputFile;
-pub use self::packages::{EntryKind, Package, PackageEntry, Packages};
+pub use self::packages::{EntryKind, Package, PackageEntry, Packages, Placing};
 pub use self::round::{Mode, Preparation, Prepared, Round, prepare};
 pub use self::scan::SkillInfo;
 pub use self::site::Site;

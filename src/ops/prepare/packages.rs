@@ -25,6 +25,27 @@ pub trait Packages: Send + Sync {
     /// # Errors
     /// The package cannot be unpacked whole.
     async fn unpack(&self, version: &VersionId) -> Result<Option<Arc<dyn Package>>>;
+
+    /// Makes the package of a version the directory `into` of the round's workspace in one step, where packages and workspace lie
+    /// in one store.
+    ///
+    /// # Errors
+    /// As [`Packages::unpack`]; something is at `into`, or there is no room. Nothing of it is there then.
+    async fn place(&self, version: &VersionId, into: &str) -> Result<Placing> {
+        let _ = (version, into);
+        Ok(Placing::ByFiles)
+    }
+}
+
+/// What became of placing a package in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placing {
+    /// It is there.
+    Whole,
+    /// There is none, or the round may not have it.
+    Absent,
+    /// The workspace lies elsewhere: the package is to be unpacked and written file by file.
+    ByFiles,
 }
 
 /// The files of one version, which were judged when they were unpacked: paths are relative, without `..`, and none is a link.

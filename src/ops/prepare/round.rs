@@ -11,21 +11,18 @@ use super::bootstrap::{self, Bootstrap};
 use super::deploy::{Deployed, Selected, deploy};
 use super::entrypoint;
 use super::files::{InputFile, Named};
-use super::home::Home;
+use super::home::{self, Home};
 use super::packages::Packages;
-use super::scan::{Scope, SkillInfo, scan};
+use super::scan::{Scope, SkillInfo, find};
 use super::site::Site;
 use super::steps::{Progress, Step, Steps};
 use crate::ops::error::{Error, Initialising, Result};
 use crate::ops::lease::{Lease, LeaseError, LeaseStore, Terms, hold};
-use bytes::Bytes;
 
 /// How long a round may take with everything in it.
 const ROUND_MAX: Duration = Duration::from_secs(3600);
 /// When a workspace that is being prepared may be ready, in seconds.
 const RETRY_SECONDS: u64 = 5;
-/// Longest path of a working directory, in bytes.
-const WORKDIR_BYTES_MAX: usize = 4096;
 
 /// What the round is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -145,59 +142,82 @@ impl Round {
             steps.skip("deploy", "skills are deployed in the mode `run` only");
         }
         files.inject(&site, &mut steps).await?;
-        let workdir = workdir(&site).await;
         if mode == Mode::EditDebug && !entrypoint.trim().is_empty() {
             steps.skip("entrypoint", "a preview runs nothing by itself: run the script in a terminal");
-        } else if mode != Mode::EditDebug {
-            scripts(&site, &entrypoint, &deployed, deadline, &mut steps).await;
         }
         let scope = match mode {
             Mode::Run if !deployed.is_empty() => Some(Scope::Versions(&deployed)),
             Mode::EditDebug => Some(Scope::Everything),
             Mode::Run | Mode::ToolCall => None,
         };
-        let skills = match scope {
-            Some(scope) => scan(&site, scope, &workdir, &mut steps).await,
-            None => Vec::new(),
+        // Most rounds have no script to run: what is there is looked through while it is asked which have succeeded.
+        let (ran, early) = tokio::join!(
+            async {
+                match mode {
+                    Mode::EditDebug => Ran { is_any: false, workdir: home::workdir(&site).await },
+                    Mode::Run | Mode::ToolCall => {
+                        scripts(&site, &entrypoint, &deployed, deadline, &mut steps).await
+                    }
+                }
+            },
+            async {
+                match &scope {
+                    Some(scope) => Some(find(&site, scope).await),
+                    None => None,
+                }
+            },
+        );
+        // As commands see it, else as file operations name it.
+        let workdir = ran.workdir.unwrap_or_else(|| site.root().as_str().to_owned());
+        let skills = match (scope, early) {
+            (Some(scope), Some(found)) => {
+                let begun = steps.begin("scan");
+                // A script may have made skills.
+                let found = if ran.is_any { find(&site, &scope).await } else { found };
+                found.tell(&scope, &workdir, &mut steps, begun)
+            }
+            _ => Vec::new(),
         };
         Ok(Prepared { workdir, skills, steps: steps.into_ended() })
     }
 }
 
-/// Runs the scripts that have not succeeded yet. Without any, the state is not even looked at.
+/// What became of the scripts of a round.
+struct Ran {
+    /// Whether one was begun.
+    is_any: bool,
+    /// The working directory of commands, if it could be told.
+    workdir: Option<String>,
+}
+
+/// Runs the scripts that have not succeeded yet, and tells the working directory. Without any script the state is not even looked
+/// at.
 async fn scripts(
     site: &Site,
     entrypoint: &str,
     deployed: &[Deployed],
     deadline: Duration,
     steps: &mut Steps,
-) {
+) -> Ran {
     let has_script = !entrypoint.trim().is_empty();
     if !has_script && deployed.is_empty() {
-        return;
+        return Ran { is_any: false, workdir: home::workdir(site).await };
     }
-    let mut home = Home::read(site).await;
+    let (mut home, workdir) = Home::read(site).await;
     let selected: Vec<_> = deployed.iter().map(|version| version.version.clone()).collect();
     let is_pruned = !selected.is_empty() && home.state.keep_only(&selected);
     let before = home.state.clone();
+    let mut is_any = false;
     if has_script {
-        entrypoint::of_sandbox(site, &mut home, entrypoint, deadline, steps).await;
+        is_any |= entrypoint::of_sandbox(site, &mut home, entrypoint, deadline, steps).await;
     }
     for version in deployed {
-        entrypoint::of_version(site, &mut home, (&version.version, &version.directory), deadline, steps)
-            .await;
+        let of_version = (&version.version, version.directory.as_str());
+        is_any |= entrypoint::of_version(site, &mut home, of_version, deadline, steps).await;
     }
     // What a script has changed was written with it.
     if is_pruned && home.state == before {
         home.write(site).await;
     }
-}
-
-/// The working directory as commands see it, else as file operations name it.
-async fn workdir(site: &Site) -> String {
-    let told = site.short("pwd", Bytes::new()).await.ok().filter(|told| told.is_success() && !told.timed_out);
-    let told = told.filter(|told| told.stdout.len() <= WORKDIR_BYTES_MAX);
-    let told = told.map(|told| told.stdout_text().trim_end_matches('\n').to_owned());
-    told.filter(|path| path.starts_with('/') && !path.contains(char::is_control))
-        .unwrap_or_else(|| site.root().as_str().to_owned())
+    Ran { is_any, workdir }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::deploy::Deployed;
 use super::site::Site;
-use super::steps::{Outcome, Steps};
+use super::steps::{Begun, Outcome, Steps};
 
 /// Directories that are not looked into.
 const PRUNED: [&str; 3] = ["node_modules", ".venv", "venv"];
@@ -54,14 +54,19 @@ pub(super) enum Scope<'a> {
     Everything,
 }
 
+/// What was found, before it is told.
+pub(super) struct Found {
+    /// The path, the name and the description of each skill.
+    skills: Vec<(String, String, String)>,
+    /// What was left out, and why.
+    log: Vec<String>,
+}
+
 /// Finds the skills. What cannot be read is left out, and the log says so.
-pub(super) async fn scan(site: &Site, scope: Scope<'_>, workdir: &str, steps: &mut Steps) -> Vec<SkillInfo> {
-    let begun = steps.begin("scan");
-    let (roots, versions): (Vec<String>, &[Deployed]) = match scope {
-        Scope::Versions(versions) => {
-            (versions.iter().map(|version| version.directory.clone()).collect(), versions)
-        }
-        Scope::Everything => (vec![String::new()], &[]),
+pub(super) async fn find(site: &Site, scope: &Scope<'_>) -> Found {
+    let roots: Vec<String> = match scope {
+        Scope::Versions(versions) => versions.iter().map(|version| version.directory.clone()).collect(),
+        Scope::Everything => vec![String::new()],
     };
     let mut log = Vec::new();
     let mut paths = Vec::new();
@@ -78,13 +83,32 @@ pub(super) async fn scan(site: &Site, scope: Scope<'_>, workdir: &str, steps: &m
     let mut skills = Vec::new();
     for (path, read) in stream::iter(reads).buffered(AT_ONCE).collect::<Vec<_>>().await {
         match read {
-            Ok((name, description)) => skills.push(info(path, name, description, workdir, versions)),
+            Ok((name, description)) => skills.push((path.clone(), name, description)),
             Err(problem) => log.push(format!("`{path}` is left out: {problem}")),
         }
     }
-    log.insert(0, format!("{} skills found", skills.len()));
-    steps.end(begun, Outcome::Done, &log.join("\n"));
-    skills
+    Found { skills, log }
+}
+
+impl Found {
+    /// The skills as a model is told of them, where commands have the working directory `workdir`.
+    pub(super) fn tell(
+        mut self,
+        scope: &Scope<'_>,
+        workdir: &str,
+        steps: &mut Steps,
+        begun: Begun,
+    ) -> Vec<SkillInfo> {
+        let versions: &[Deployed] = match scope {
+            Scope::Versions(versions) => versions,
+            Scope::Everything => &[],
+        };
+        self.log.insert(0, format!("{} skills found", self.skills.len()));
+        steps.end(begun, Outcome::Done, &self.log.join("\n"));
+        let told =
+            |(path, name, description): (String, _, _)| info(&path, name, description, workdir, versions);
+        self.skills.into_iter().map(told).collect()
+    }
 }
 
 /// The paths of `SKILL.md`s below `root`, sorted, and what was left out.

@@ -12,7 +12,7 @@ use crate::layers::chain::Chain;
 use crate::layers::copy_merged::{copy_tree, taken_by_copy};
 use crate::layers::durability::Durability;
 use crate::layers::stack::{Found, Layers};
-use crate::layers::stage::{Stage, StagedFile};
+use crate::layers::stage::{Draft, Stage, StagedFile};
 use crate::layers::tree::{
     Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked, targets,
 };
@@ -96,6 +96,37 @@ impl Plain {
                 _ => Ok((dir, name)),
             },
             _ => Err(Error::IsDirectory(path.to_string())),
+        }
+    }
+
+    /// Begins a directory that is filled aside, where what it takes counts as it will in `parent`.
+    pub(crate) fn begin_dir(&self, parent: &Dir, mode: u32) -> Result<(Draft, Dir)> {
+        let draft = self.stage.draft();
+        let made = self.stage.dir().create_dir(&draft.name, mode | 0o700)?;
+        self.stage.projects().mark_like(&made, parent)?;
+        Ok((draft, made))
+    }
+
+    /// Gives a directory that [`Plain::begin_dir`] made, and that is filled, its mode, its owner and the name `to`, where nothing
+    /// may be.
+    pub(crate) fn place_dir(
+        &self,
+        (draft, made): (&Draft, &Dir),
+        mode: u32,
+        (parent, name): (Dir, &OsStr),
+        to: &RelPath,
+    ) -> Result<Aftermath> {
+        made.set_mode(mode)?;
+        if let Some(owner) = self.owner {
+            made.set_owner(owner)?;
+        }
+        if self.stage.durability() == Durability::Strict {
+            made.sync_file_system()?;
+        }
+        interrupt::commit()?;
+        match draft.place_new(&parent, name) {
+            Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(to.to_string())),
+            placed => placed.map(|()| Aftermath::sync(parent)),
         }
     }
 
@@ -317,22 +348,9 @@ impl Tree for Plain {
         let (parent, name) = self.parent_of(to)?;
         let source = self.open_dir(from)?;
         let mode = source.stat()?.mode;
-        let draft = self.stage.draft();
-        let copy = self.stage.dir().create_dir(&draft.name, mode | 0o700)?;
-        self.stage.projects().mark_like(&copy, &parent)?;
+        let (draft, copy) = self.begin_dir(&parent, mode)?;
         copy_tree(&Layers { upper: Some(source), lower: None }, &copy, self.owner, DEPTH_MAX)?;
-        copy.set_mode(mode)?;
-        if let Some(owner) = self.owner {
-            copy.set_owner(owner)?;
-        }
-        if self.stage.durability() == Durability::Strict {
-            copy.sync_file_system()?;
-        }
-        interrupt::commit()?;
-        match draft.place_new(&parent, &name) {
-            Err(Error::AlreadyExists(_)) => Err(Error::AlreadyExists(to.to_string())),
-            placed => placed.map(|()| Aftermath::sync(parent)),
-        }
+        self.place_dir((&draft, &copy), mode, (parent, &name), to)
     }
 
     fn remove(&self, path: &RelPath) -> Result<Aftermath> {

@@ -171,12 +171,18 @@ impl Store {
         limits: &ArchiveLimits,
     ) -> Result<UnpackedPackage> {
         self.admit_space()?;
-        let (file, facts) = self.package(version)?;
-        if digest_of(&file)? != facts.digest {
-            self.remove_damaged(&facts, &file)?;
-            return Err(Error::Damaged(version.to_string()));
-        }
+        let file = self.intact_package(version)?;
         self.unpacked(&file, limits, Some(user))
+    }
+
+    /// Opens the package of a version once its bytes have the digest of its name.
+    pub(super) fn intact_package(&self, version: &VersionId) -> Result<File> {
+        let (file, facts) = self.package(version)?;
+        if digest_of(&file)? == facts.digest {
+            return Ok(file);
+        }
+        self.remove_damaged(&facts, &file)?;
+        Err(Error::Damaged(version.to_string()))
     }
 
     /// Removes a package whose bytes are not those of its name, unless another request has put the right ones meanwhile.
@@ -216,7 +222,11 @@ impl Store {
     }
 
     /// What an archive holds, and the plain tar of a compressed one.
-    fn whole_tree(&self, file: &File, limits: &ArchiveLimits) -> Result<(Option<File>, WholeTree)> {
+    pub(super) fn whole_tree(
+        &self,
+        file: &File,
+        limits: &ArchiveLimits,
+    ) -> Result<(Option<File>, WholeTree)> {
         let plain = match Compression::of(file)? {
             None => None,
             Some(compression) => {

@@ -25,7 +25,7 @@ use crate::version::{Contents, Digester};
 const WINDOW_BYTES: usize = 256 * 1024;
 
 /// Mode of every directory made.
-const DIRECTORY_MODE: u32 = 0o755;
+pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 
 /// Threads that write one skill at most. Each takes about 0.5 MiB and, for the file it writes, one descriptor.
 const THREADS_MAX: usize = 4;

@@ -50,6 +50,7 @@ mod wire;
 pub use crate::error::ArchiveError;
 pub use charset::{Charset, NameEncoding};
 pub use compression::Compression;
+pub(crate) use extract::DIRECTORY_MODE;
 pub use extract::{extract, extract_whole};
 pub use pack::{PackEntry, PackLimits, PackSource, Packed, pack};
 pub use plan::{Options, Plan, PlannedSkill, WholeTree, plan, plan_beside, plan_whole};

@@ -1,0 +1,75 @@
+//! Deploying a package in a workspace: unpacked aside once, and given its name in one step.
+
+use std::ffi::OsStr;
+
+use policy::{ArchiveLimits, RelPath, VersionId, WorkspaceId};
+
+use super::archive;
+use crate::core::growth::Growth;
+use crate::core::store::Store;
+use crate::dir::{DEPTH_MAX, Dir};
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::stat::Kind;
+
+impl Store {
+    /// Unpacks the package of a version as the directory `to` of a workspace, where nothing may be. The directory above must be
+    /// there. Everything in it counts for the workspace, and belongs to its user. Tells whether there is such a package.
+    ///
+    /// After an error, and after a crash, nothing is there.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a workspace that was never written to, and a directory above that is missing; [`Error::AlreadyExists`]; [`Error::Quota`]; [`Error::Damaged`], [`Error::Archive`] as [`Store::unpack_package`]; [`Error::Full`],
+    /// [`Error::NoSpace`], [`Error::Io`]; those of [`interrupt::check`].
+    pub fn deploy_package(
+        &self,
+        version: &VersionId,
+        workspace: &WorkspaceId,
+        to: &RelPath,
+        limits: &ArchiveLimits,
+    ) -> Result<bool> {
+        let id = workspace.workspace();
+        let file = match self.intact_package(version) {
+            Err(Error::NotFound(_)) => return Ok(false),
+            found => found?,
+        };
+        let (plain, packed) = self.whole_tree(&file, limits)?;
+        let growth = Growth { adds: packed.taken(), ..Growth::REMOVAL };
+        self.admit_space_for(growth.adds.bytes)?;
+        // On its way to the tree until it is counted there.
+        let mut flight = self.flight_to(&id);
+        flight.take(growth.adds.bytes)?;
+        self.admit_arriving(&id, 0).map_err(|error| self.in_numbers(&id, error))?;
+        let place = || {
+            let tree = self.plain(&id, false)?;
+            let (parent, name) = tree.parent_of(to)?;
+            let (draft, made) = tree.begin_dir(&parent, archive::DIRECTORY_MODE)?;
+            archive::extract_whole(plain.as_ref().unwrap_or(&file), &packed, &made)?;
+            if let Some(owner) = tree.owner {
+                give(&made, owner, DEPTH_MAX)?;
+            }
+            let _held = self.inner.locks.write(&id);
+            drop(flight);
+            let admitted = self.admit(&id, &growth)?;
+            let placed = tree.place_dir((&draft, &made), archive::DIRECTORY_MODE, (parent, &name), to)?;
+            self.inner.accounts.change(&id, &growth);
+            drop(admitted);
+            placed.settle(self.is_strict())
+        };
+        place().map(|()| true).map_err(|error| self.in_numbers(&id, error))
+    }
+}
+
+/// Gives everything below `dir` to `owner`.
+fn give(dir: &Dir, owner: u32, levels: usize) -> Result<()> {
+    let levels = levels.checked_sub(1).ok_or(Error::TooManyEntries(DEPTH_MAX))?;
+    for entry in dir.entries()? {
+        interrupt::check()?;
+        let name: &OsStr = &entry.name;
+        if entry.kind == Kind::Directory {
+            give(&dir.open_dir_entry(name)?, owner, levels)?;
+        }
+        dir.set_entry_owner(name, owner)?;
+    }
+    Ok(())
+}
