@@ -128,13 +128,7 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     let backends = Backends::new(&config.limits.runs);
     let runners = Arc::new(Runners::open(&store, &backends).map_err(|source| store_error(config, source))?);
     let own = Box::new(|service, agent| Arc::new(LocalSandbox::of_request(service, agent)) as _);
-    let preparations = Preparations::new(config.prepare.clone(), own);
-    // Without the address, which may have a password.
-    let preparations = preparations.map_err(|_| ConfigError::Value {
-        setting: "prepare.lease_url",
-        value: "no address of a Redis".to_owned(),
-        advice: "write `redis://HOST:6379/0`, or leave it empty for leases within this process",
-    })?;
+    let preparations = Preparations::new(config.prepare.clone(), own)?;
     Ok(Arc::new(Service {
         backends,
         runners,

@@ -11,6 +11,8 @@ use time::format_description::well_known::Rfc3339;
 use super::{Outcome, ServeArgs};
 use crate::access::now;
 use crate::access::signed::Keys;
+use crate::ops::bucket::Bucket;
+use crate::ops::preparations::leases;
 
 /// How long before its end a token is said to expire soon, in seconds.
 const SOON_SECONDS: u64 = 14 * 24 * 3600;
@@ -28,6 +30,8 @@ pub(super) fn run(args: &ServeArgs) -> Outcome {
     Configured::new(config.commands.environment.clone().into_iter().collect())?;
     CommandPolicy::new(config.commands.profile, &config.commands.extra)?;
     config.egress()?;
+    leases(&config.prepare)?;
+    Bucket::open(&config.prepare.bucket)?;
     let mut out = std::io::stdout();
     writeln!(out, "the configuration can be served")?;
     writeln!(out, "listen   {}", config.listen)?;

@@ -6,10 +6,12 @@
 //! | `credentials` | where tokens and keys come from, and reading them |
 //! | `operation` | settings of access, connections, logs and the audit log |
 //! | `prepare` | preparing workspaces, and packages |
+//! | `bucket` | the bucket that packages are kept in, and its credentials |
 //! | `runners` | what machines get that users lend |
 //! | `telemetry` | where spans are sent, and how many |
 //! | `environment` | a variable for every setting |
 
+mod bucket;
 mod credentials;
 mod environment;
 mod listen;
@@ -32,6 +34,7 @@ use policy::{
 use serde::Deserialize;
 use thiserror::Error;
 
+pub use self::bucket::{BucketConfig, BucketCredentials};
 pub use self::credentials::{CredentialSources, SIGNING_KEY};
 pub use self::environment::VARIABLE_PREFIX;
 pub use self::listen::listen_address;
@@ -252,6 +255,14 @@ pub enum ConfigError {
     /// The keys of signed tokens cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// A file with a secret cannot be used.
+    #[error("the file `{path}` cannot be used as a secret: {problem}")]
+    Secret {
+        /// As configured.
+        path: String,
+        /// The fault.
+        problem: String,
+    },
     /// A setting has a value that cannot be meant.
     #[error("`{setting}` is {value}: {advice}")]
     Value {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use policy::RelPath;
 use serde::Deserialize;
 
-use super::ConfigError;
+use super::{BucketConfig, ConfigError};
 
 /// Longest name of a step, in bytes.
 const NAME_BYTES_MAX: usize = 64;
@@ -18,9 +18,11 @@ pub struct PrepareConfig {
     pub timeout_seconds: u64,
     /// The size of all packages together, in bytes: for a further one, those go that were used longest ago.
     pub packages_bytes: u64,
-    /// The Redis whose leases services share that prepare the same machines, such as `redis://HOST:6379/0`; empty for leases
-    /// within this process.
+    /// The Redis or PostgreSQL whose leases services share that prepare the same machines, such as `redis://HOST:6379/0` or
+    /// `postgres://USER@HOST:5432/DATABASE`; empty for leases within this process.
     pub lease_url: String,
+    /// The bucket that packages are kept in.
+    pub bucket: BucketConfig,
     /// Steps that a request may name, and that come before everything else.
     pub bootstrap: Vec<BootstrapStep>,
 }
@@ -43,6 +45,7 @@ impl Default for PrepareConfig {
             timeout_seconds: 30,
             packages_bytes: 10 * 1024 * 1024 * 1024,
             lease_url: String::new(),
+            bucket: BucketConfig::default(),
             bootstrap: Vec::new(),
         }
     }
@@ -51,6 +54,7 @@ impl Default for PrepareConfig {
 impl PrepareConfig {
     /// Checks what makes no sense however it is spelled.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.bucket.check()?;
         let wrong = |setting, value: &str, advice| {
             Err(ConfigError::Value { setting, value: format!("`{}`", value.escape_debug()), advice })
         };

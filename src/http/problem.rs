@@ -12,6 +12,7 @@ use super::request_log;
 use crate::access::Refused;
 use crate::audit::Unwritable;
 use crate::ops::Error;
+use crate::ops::bucket::BucketError;
 use crate::ops::write::Unwritten;
 
 /// The code of a failure, a word that never changes.
@@ -235,6 +236,9 @@ impl From<Error> for Problem {
                 Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")
             }
             Error::Stopping => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5"),
+            Error::Bucket(BucketError::Taken { .. }) => Self::new(Code::AlreadyExists, message),
+            Error::Bucket(BucketError::Slow { .. }) => Self::new(Code::Timeout, message),
+            Error::Bucket(_) => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5"),
             Error::PortSilent { .. } => Self::new(Code::Timeout, message),
             Error::PortBroken { .. } => Self::new(Code::Disconnected, message),
             Error::Path(error) => error.into(),
@@ -333,7 +337,7 @@ impl From<storage::Error> for Problem {
                 .with("nearest_line", nearest.map_or(Value::Null, Value::from)),
             E::TooLarge { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
             E::TooManyEntries(limit) => Self::new(Code::TooLarge, message).with("limit_entries", limit),
-            E::Archive(_) => Self::new(Code::BadArchive, message),
+            E::Archive(_) | E::Damaged(_) => Self::new(Code::BadArchive, message),
             E::Quota { setting, unit, used, limit, needs, .. } => Self::new(Code::Quota, message)
                 .with("limit", setting)
                 .with(&format!("used_{unit}"), used)

@@ -4,6 +4,7 @@ use sandbox::{Error, ErrorKind, SandboxPath};
 
 use crate::audit::Unwritable;
 use crate::ops;
+use crate::ops::bucket::BucketError;
 
 /// A failure of `operation`. The causes of what is our own fault stay causes, for logs.
 pub(super) fn of(operation: &'static str, error: ops::Error) -> Error {
@@ -48,7 +49,9 @@ fn kind(error: &ops::Error) -> ErrorKind {
         E::Unsupported(_) => ErrorKind::Unsupported,
         E::NoRun(_) | E::NoRunner(_) | E::Gone(_) => ErrorKind::NotFound,
         E::Stopping | E::RunFailed(_) | E::Registry(_) | E::PortBroken { .. } => ErrorKind::Disconnected,
-        E::PortSilent { .. } => ErrorKind::Timeout,
+        E::PortSilent { .. } | E::Bucket(BucketError::Slow { .. }) => ErrorKind::Timeout,
+        E::Bucket(BucketError::Taken { .. }) => ErrorKind::AlreadyExists,
+        E::Bucket(_) => ErrorKind::Disconnected,
         E::Path(error) => of_path(error),
         E::Refused(refusal) => of_refusal(refusal),
         E::Storage(error) => of_storage(error),
@@ -92,7 +95,8 @@ fn of_storage(error: &storage::Error) -> ErrorKind {
         | E::Patch { .. }
         | E::Pattern { .. }
         | E::LineRange { .. }
-        | E::Archive(_) => ErrorKind::Invalid,
+        | E::Archive(_)
+        | E::Damaged(_) => ErrorKind::Invalid,
         E::TooLarge { .. } | E::TooManyEntries(_) | E::TooLong { .. } | E::Unpackable { .. } => {
             ErrorKind::TooLarge
         }

@@ -129,6 +129,9 @@ pub enum Error {
         #[source]
         cause: super::said::Said,
     },
+    /// The bucket of packages.
+    #[error(transparent)]
+    Bucket(#[from] super::bucket::BucketError),
     /// A programming error of ours.
     #[error("the operation failed inside the service")]
     Panicked,

@@ -5,10 +5,12 @@
 pub mod admission;
 pub mod agents;
 pub mod backends;
+pub mod bucket;
 mod difference;
 pub mod disk;
 pub mod error;
 pub mod events;
+pub mod fetch;
 pub mod files;
 pub mod lease;
 pub mod packages;

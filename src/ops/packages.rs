@@ -26,6 +26,9 @@ use super::write::{Unwritten, gather};
 /// Packages that are received at once.
 const AT_ONCE: usize = 8;
 
+/// How often a package is fetched that others have made give way before it was used.
+const TRIES: usize = 3;
+
 /// Places for packages on their way in; a further one waits for `queue_ms` at most.
 #[must_use]
 pub fn permits(queue_ms: u64) -> Permits<Owner> {
@@ -37,7 +40,7 @@ impl Service {
     ///
     /// # Errors
     /// [`Unwritten::Sender`] for the first failure among `parts`; [`Error::Invalid`] for another digest;
-    /// [`storage::Error::TooLarge`]; as [`storage::Store::put_package`].
+    /// [`storage::Error::TooLarge`]; as [`storage::Store::put_package`]; [`Error::Bucket`]: it is not kept here either then.
     pub async fn put_package<E>(
         &self,
         version: VersionId,
@@ -45,12 +48,46 @@ impl Service {
         expected: Option<String>,
     ) -> Result<PutPackage, Unwritten<E>> {
         let _permit = self.package_permits.take(&Owner::Operators).await?;
+        let (file, digest) = self.receive(&mut parts).await?;
+        if let Some(expected) = expected.filter(|expected| *expected != digest) {
+            let message = format!(
+                "the bytes have the digest `sha256:{digest}`, not `sha256:{expected}`: send them again"
+            );
+            return Err(Error::Invalid(message).into());
+        }
+        let (store, limits, at) = (self.store.clone(), self.archive_limits.clone(), version.clone());
+        let check = move || {
+            store.check_package(&file, &limits)?;
+            let kept = store.package_facts(&at)?;
+            Ok((file, kept))
+        };
+        let (file, kept) = self.of_operators(Weight::Long, check).await?;
+        if kept.is_some_and(|kept| kept.digest != digest) {
+            let taken = storage::Error::AlreadyExists(format!("the package {version} with other bytes"));
+            return Err(Error::from(taken).into());
+        }
+        // First: a package that is acknowledged is in the bucket.
+        let is_new = match self.preparations.bucket() {
+            Some(bucket) => Some(self.put_in_bucket(bucket, &version, &digest, &file).await?),
+            None => None,
+        };
+        let (store, total) = (self.store.clone(), self.preparations.packages_bytes());
+        let keep = move || Ok(store.keep_package(&version, &file, &digest, total)?);
+        let kept = self.of_operators(Weight::Long, keep).await?;
+        Ok(PutPackage { is_new: is_new.unwrap_or(kept.is_new), ..kept })
+    }
+
+    /// Receives the bytes of a package into a file of no name; the file, and their SHA-256.
+    pub(super) async fn receive<E>(
+        &self,
+        parts: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin),
+    ) -> Result<(File, String), Unwritten<E>> {
         let limit = self.archive_limits.upload_bytes;
         let store = self.store.clone();
         let mut file = self.of_operators(Weight::Light, move || Ok(store.unnamed_file()?)).await?;
         let (mut left, mut hasher) = (limit, Sha256::new());
         loop {
-            let (some, is_last) = gather(&mut parts, &mut left, limit).await?;
+            let (some, is_last) = gather(parts, &mut left, limit).await?;
             let store = self.store.clone();
             let append = move || {
                 store.admit_space()?;
@@ -66,29 +103,28 @@ impl Service {
                 break;
             }
         }
-        let digest: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        if let Some(expected) = expected.filter(|expected| *expected != digest) {
-            let message = format!(
-                "the bytes have the digest `sha256:{digest}`, not `sha256:{expected}`: send them again"
-            );
-            return Err(Error::Invalid(message).into());
-        }
-        let (store, limits, total) =
-            (self.store.clone(), self.archive_limits.clone(), self.preparations.packages_bytes());
-        let put = move || Ok(store.put_package(&version, &file, &digest, &limits, total)?);
-        Ok(self.of_operators(Weight::Long, put).await?)
+        Ok((file, hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
-    /// Opens the package of a version.
+    /// Opens the package of a version, fetched from the bucket where it is missing.
     ///
     /// # Errors
-    /// As [`storage::Store::package`].
-    pub async fn package(&self, version: VersionId) -> Result<(File, PackageFacts)> {
-        let store = self.store.clone();
-        self.of_operators(Weight::Light, move || Ok(store.package(&version)?)).await
+    /// As [`storage::Store::package`]; [`Error::Bucket`].
+    pub async fn package(self: &Arc<Self>, version: VersionId) -> Result<(File, PackageFacts)> {
+        for _ in 0..TRIES {
+            let (store, at) = (self.store.clone(), version.clone());
+            match self.of_operators(Weight::Light, move || Ok(store.package(&at)?)).await {
+                Err(Error::Storage(storage::Error::NotFound(_))) => {}
+                other => return other,
+            }
+            if !self.fetch_package(&version).await? {
+                break;
+            }
+        }
+        Err(storage::Error::NotFound(format!("the package {version}")).into())
     }
 
-    async fn of_operators<T: Send + 'static>(
+    pub(super) async fn of_operators<T: Send + 'static>(
         &self,
         weight: Weight,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -107,30 +143,77 @@ pub(super) struct Kept {
 
 #[async_trait]
 impl Packages for Kept {
+    async fn bring(&self, versions: &[VersionId]) -> Result<()> {
+        self.service.fetch_missing(versions).await
+    }
+
     async fn unpack(&self, version: &VersionId) -> Result<Option<Arc<dyn Package>>> {
-        let (store, limits) = (self.service.store.clone(), self.service.archive_limits.clone());
-        let (version, user) = (version.clone(), self.user.clone());
-        let unpack = move || match store.unpack_package(&version, &user, &limits) {
-            Ok(unpacked) => Ok(Some(unpacked)),
-            Err(storage::Error::NotFound(_)) => Ok(None),
-            Err(error) => Err(error.into()),
-        };
-        let unpacked = self.service.work(Job::of(&self.user, Weight::Long), unpack).await?;
-        Ok(unpacked.map(|unpacked| {
-            let entry = |(path, mode): &(RelPath, Option<u32>)| PackageEntry {
-                path: path.to_string(),
-                kind: mode.map_or(EntryKind::Directory, |mode| EntryKind::File { mode }),
-            };
-            let entries = unpacked.paths().iter().map(entry).collect();
-            let (service, user) = (Arc::clone(&self.service), self.user.clone());
-            Arc::new(Unpacked { service, user, entries, files: Some(Arc::new(unpacked)) }) as Arc<dyn Package>
-        }))
+        for _ in 0..TRIES {
+            match self.unpack_kept(version).await {
+                Ok(unpacked) => return Ok(Some(unpacked)),
+                Err(Error::Storage(storage::Error::NotFound(_))) => {}
+                // Removed: the bucket has it whole.
+                Err(Error::Storage(storage::Error::Damaged(_)))
+                    if self.service.preparations.bucket().is_some() => {}
+                Err(error) => return Err(error),
+            }
+            if !self.service.fetch_package(version).await? {
+                return Ok(None);
+            }
+        }
+        Err(restless(version))
     }
 
     async fn place(&self, version: &VersionId, into: &str) -> Result<Placing> {
-        let Some(workspace) = self.workspace.clone() else { return Ok(Placing::ByFiles) };
+        let Some(workspace) = &self.workspace else { return Ok(Placing::ByFiles) };
+        let into = RelPath::parse(into)?;
+        for _ in 0..TRIES {
+            match self.place_kept(version, workspace.clone(), into.clone()).await {
+                Ok(Placing::Absent) => {}
+                // Removed: the bucket has it whole.
+                Err(Error::Storage(storage::Error::Damaged(_)))
+                    if self.service.preparations.bucket().is_some() => {}
+                placed => return placed,
+            }
+            if !self.service.fetch_package(version).await? {
+                return Ok(Placing::Absent);
+            }
+        }
+        Err(restless(version))
+    }
+}
+
+/// Others have made a package give way each time that it was fetched.
+fn restless(version: &VersionId) -> Error {
+    Error::RunFailed(format!(
+        "the package {version} went again and again before it was deployed: raise `prepare.packages_bytes`"
+    ))
+}
+
+impl Kept {
+    async fn unpack_kept(&self, version: &VersionId) -> Result<Arc<dyn Package>> {
         let (store, limits) = (self.service.store.clone(), self.service.archive_limits.clone());
-        let (version, into) = (version.clone(), RelPath::parse(into)?);
+        let (version, user) = (version.clone(), self.user.clone());
+        let unpack = move || Ok(store.unpack_package(&version, &user, &limits)?);
+        let unpacked = self.service.work(Job::of(&self.user, Weight::Long), unpack).await?;
+        let entry = |(path, mode): &(RelPath, Option<u32>)| PackageEntry {
+            path: path.to_string(),
+            kind: mode.map_or(EntryKind::Directory, |mode| EntryKind::File { mode }),
+        };
+        let entries = unpacked.paths().iter().map(entry).collect();
+        let (service, user) = (Arc::clone(&self.service), self.user.clone());
+        Ok(Arc::new(Unpacked { service, user, entries, files: Some(Arc::new(unpacked)) }))
+    }
+
+    /// Places a package that is kept here, in one step.
+    async fn place_kept(
+        &self,
+        version: &VersionId,
+        workspace: WorkspaceId,
+        into: RelPath,
+    ) -> Result<Placing> {
+        let (store, limits) = (self.service.store.clone(), self.service.archive_limits.clone());
+        let version = version.clone();
         let place = move || match store.deploy_package(&version, &workspace, &into, &limits) {
             Ok(true) => Ok(Placing::Whole),
             Ok(false) => Ok(Placing::Absent),

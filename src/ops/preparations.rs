@@ -15,14 +15,16 @@ use tokio::sync::mpsc;
 use super::Service;
 use super::admission::permit_kind::PermitKind;
 use super::admission::permits::Permits;
+use super::bucket::Bucket;
 use super::error::{Error, Result};
-use super::lease::{LeaseStore, LocalLeases, RedisLeases, StoreError, Terms};
+use super::fetch::Fetches;
+use super::lease::{LeaseStore, Terms, of_url};
 use super::packages::Kept;
 use super::prepare::{
     Bootstrap, Packages, Preparation, Prepared, Progress, Round, Site, configured, prepare,
 };
 use super::remote::Backend;
-use crate::config::PrepareConfig;
+use crate::config::{ConfigError, PrepareConfig};
 
 /// Preparations at once, and those of one user.
 const AT_ONCE: usize = 1024;
@@ -38,6 +40,8 @@ pub struct Preparations {
     leases: RwLock<Arc<dyn LeaseStore>>,
     hooks: RwLock<Vec<Arc<dyn Bootstrap>>>,
     permits: Permits,
+    bucket: Option<Arc<Bucket>>,
+    fetches: Fetches,
 }
 
 /// Whether the caller may have packages deployed.
@@ -69,23 +73,35 @@ impl fmt::Debug for Preparations {
     }
 }
 
+/// The store of leases that the configuration names. Nothing is sent to it yet.
+///
+/// # Errors
+/// [`ConfigError::Value`]: its address is none. The address itself is not told, since it may have a password.
+pub fn leases(config: &PrepareConfig) -> std::result::Result<Arc<dyn LeaseStore>, ConfigError> {
+    of_url(&config.lease_url).map_err(|error| ConfigError::Value {
+        setting: "prepare.lease_url",
+        value: error.to_string(),
+        advice: error.advice(),
+    })
+}
+
 impl Preparations {
     /// Preparations as the configuration says.
     ///
     /// # Errors
-    /// The address of the store of leases is none.
-    pub fn new(config: PrepareConfig, own: Own) -> std::result::Result<Self, StoreError> {
+    /// As [`leases`] and [`Bucket::open`].
+    pub fn new(config: PrepareConfig, own: Own) -> std::result::Result<Self, ConfigError> {
         let hooks = configured(&config.bootstrap);
-        let leases: Arc<dyn LeaseStore> = match config.lease_url.as_str() {
-            "" => Arc::new(LocalLeases::default()),
-            url => Arc::new(RedisLeases::new(url)?),
-        };
+        let leases = leases(&config)?;
+        let bucket = Bucket::open(&config.bucket)?.map(Arc::new);
         Ok(Self {
             config,
             own,
             leases: RwLock::new(leases),
             hooks: RwLock::new(hooks),
             permits: Permits::without_queue(PermitKind::PREPARATIONS, AT_ONCE, PER_USER),
+            bucket,
+            fetches: Fetches::default(),
         })
     }
 
@@ -111,6 +127,17 @@ impl Preparations {
     #[must_use]
     pub fn packages_bytes(&self) -> u64 {
         self.config.packages_bytes
+    }
+
+    /// The bucket of packages, where there is one.
+    #[must_use]
+    pub fn bucket(&self) -> Option<&Arc<Bucket>> {
+        self.bucket.as_ref()
+    }
+
+    /// The packages that are on their way from the bucket.
+    pub(super) fn fetches(&self) -> &Fetches {
+        &self.fetches
     }
 
     /// The steps of these names, in this order.

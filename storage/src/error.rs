@@ -178,6 +178,9 @@ pub enum Error {
     /// The archive was refused.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
+    /// A package that was kept has other bytes than it was kept with. It was removed.
+    #[error("the package {0} that was kept here is damaged and was removed: put it again")]
+    Damaged(String),
     /// Another change of the whole skill came between.
     #[error("{0}")]
     Conflict(String),

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 use fixture::{Fixture, agent, path, relaxed, user_id};
 use policy::{ArchiveLimits, DiskLimits, VersionId, WorkspaceId};
+use sha2::{Digest, Sha256};
 use storage::{Error, Options};
 
 const SKILL: &[u8] = b"---\nname: packed\n---\n";
@@ -39,12 +40,10 @@ fn packed(options: Options, files: &[(&str, &[u8])]) -> Fixture {
         header.set_mode(if name.ends_with(".sh") { 0o755 } else { 0o644 });
         builder.append_data(&mut header, name, *bytes).unwrap();
     }
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&builder.into_inner().unwrap()).unwrap();
-    fixture
-        .store
-        .put_package(&version(), &file, &"0".repeat(64), &ArchiveLimits::default(), 1 << 30)
-        .unwrap();
+    let (mut file, bytes) = (tempfile::tempfile().unwrap(), builder.into_inner().unwrap());
+    file.write_all(&bytes).unwrap();
+    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    fixture.store.put_package(&version(), &file, &digest, &ArchiveLimits::default(), 1 << 30).unwrap();
     fixture
 }
 
@@ -105,6 +104,19 @@ fn what_has_no_room_is_refused_and_nothing_of_it_is_there() {
     assert!(matches!(deploy(&fixture, "projects/v").unwrap_err(), Error::Quota { .. }));
     assert!(!on_disk(&fixture, "projects/v").exists());
     assert_eq!(fixture.store.in_flight(&user_id("u")), 0);
+    fixture.assert_swept();
+}
+
+#[test]
+fn a_package_that_the_disk_has_damaged_is_named_and_nothing_of_it_is_there() {
+    let fixture = packed(relaxed(), &[("SKILL.md", SKILL)]);
+    let kept =
+        fs::read_dir(fixture.root().join(".filesecbox/archives")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&kept).unwrap();
+    bytes[512] ^= 1;
+    fs::write(&kept, bytes).unwrap();
+    assert!(matches!(deploy(&fixture, "projects/v").unwrap_err(), Error::Damaged(_)));
+    assert!(!on_disk(&fixture, "projects/v").exists() && !kept.exists());
     fixture.assert_swept();
 }
 

@@ -14,14 +14,15 @@ use std::path::Path;
 
 use fixture::Fixture;
 use policy::{ArchiveLimits, RelPath, UserId, VersionId};
+use sha2::{Digest, Sha256};
 use storage::{Error, Store};
 
 fn version(number: u8) -> VersionId {
     VersionId::parse(&format!("{number:024x}")).unwrap()
 }
 
-fn digest(number: u8) -> String {
-    format!("{number:064x}")
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A tar of these files.
@@ -40,10 +41,10 @@ fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-fn put(store: &Store, number: u8, by: u8, bytes: &[u8], total: u64) -> storage::Result<storage::PutPackage> {
+fn put(store: &Store, number: u8, bytes: &[u8], total: u64) -> storage::Result<storage::PutPackage> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
-    store.put_package(&version(number), &file, &digest(by), &ArchiveLimits::default(), total)
+    store.put_package(&version(number), &file, &digest(bytes), &ArchiveLimits::default(), total)
 }
 
 fn kept(root: &Path) -> Vec<String> {
@@ -63,7 +64,7 @@ fn a_package_is_kept_as_it_was_sent_and_unpacked_with_its_modes() {
     let fixture = Fixture::new();
     let bytes =
         tar(&[("a/SKILL.md", b"---\nname: a\n---\n"), ("entrypoint.sh", b"true"), ("b/SKILL.md", b"b")]);
-    let put = put(&fixture.store, 1, 1, &bytes, 1 << 30).unwrap();
+    let put = put(&fixture.store, 1, &bytes, 1 << 30).unwrap();
     assert!(put.is_new && put.collected == 0 && put.facts.bytes == bytes.len() as u64);
     let (mut file, facts) = fixture.store.package(&version(1)).unwrap();
     let mut read = Vec::new();
@@ -96,10 +97,10 @@ fn a_package_is_kept_as_it_was_sent_and_unpacked_with_its_modes() {
 fn the_same_bytes_again_are_fine_and_other_bytes_are_refused() {
     let fixture = Fixture::new();
     let (one, other) = (tar(&[("a", b"1")]), tar(&[("a", b"2")]));
-    assert!(put(&fixture.store, 1, 1, &one, 1 << 30).unwrap().is_new);
-    assert!(!put(&fixture.store, 1, 1, &one, 1 << 30).unwrap().is_new);
-    assert!(matches!(put(&fixture.store, 1, 2, &other, 1 << 30), Err(Error::AlreadyExists(_))));
-    assert_eq!(kept(fixture.root()), [format!("{}-{}", version(1), digest(1))]);
+    assert!(put(&fixture.store, 1, &one, 1 << 30).unwrap().is_new);
+    assert!(!put(&fixture.store, 1, &one, 1 << 30).unwrap().is_new);
+    assert!(matches!(put(&fixture.store, 1, &other, 1 << 30), Err(Error::AlreadyExists(_))));
+    assert_eq!(kept(fixture.root()), [format!("{}-{}", version(1), digest(&one))]);
     assert!(matches!(fixture.store.package(&version(2)), Err(Error::NotFound(_))));
 }
 
@@ -107,11 +108,11 @@ fn the_same_bytes_again_are_fine_and_other_bytes_are_refused() {
 fn an_archive_that_leads_out_or_lies_is_refused_and_nothing_of_it_stays() {
     let fixture = Fixture::new();
     for path in ["../x", "/x", "a/../../x"] {
-        let refused = put(&fixture.store, 1, 1, &tar(&[(path, b"x")]), 1 << 30);
+        let refused = put(&fixture.store, 1, &tar(&[(path, b"x")]), 1 << 30);
         assert!(matches!(refused, Err(Error::Archive(_) | Error::Path(_))), "{path}");
     }
     for bytes in [b"no archive".as_slice(), b""] {
-        assert!(put(&fixture.store, 1, 1, bytes, 1 << 30).is_err());
+        assert!(put(&fixture.store, 1, bytes, 1 << 30).is_err());
     }
     assert_eq!((kept(fixture.root()).len(), staged(fixture.root())), (0, 0));
 }
@@ -122,13 +123,41 @@ fn all_packages_together_are_bounded_and_those_used_longest_ago_give_way() {
     let bytes = tar(&[("a", b"1")]);
     let size = bytes.len() as u64;
     for number in 1..=3 {
-        put(&fixture.store, number, number, &bytes, 3 * size).unwrap();
+        put(&fixture.store, number, &bytes, 3 * size).unwrap();
     }
     // The oldest is used just now, so the second gives way.
     fixture.store.package(&version(1)).unwrap();
-    assert_eq!(put(&fixture.store, 4, 4, &bytes, 3 * size).unwrap().collected, 1);
-    let name = |number: u8| format!("{}-{}", version(number), digest(number));
+    assert_eq!(put(&fixture.store, 4, &bytes, 3 * size).unwrap().collected, 1);
+    let name = |number: u8| format!("{}-{}", version(number), digest(&bytes));
     assert_eq!(kept(fixture.root()), [name(1), name(3), name(4)]);
-    assert!(matches!(put(&fixture.store, 5, 5, &bytes, size - 1), Err(Error::TooLarge { .. })));
+    assert!(matches!(put(&fixture.store, 5, &bytes, size - 1), Err(Error::TooLarge { .. })));
     assert_eq!(kept(fixture.root()).len(), 3);
+}
+
+#[test]
+fn a_package_that_the_disk_has_damaged_is_not_unpacked_and_can_be_put_again() {
+    let fixture = Fixture::new();
+    let bytes = tar(&[("SKILL.md", b"as it was put")]);
+    let path = fixture.root().join(format!(".filesecbox/archives/{}-{}", version(1), digest(&bytes)));
+    let damage = || {
+        // In the content of a file, where no checksum of the archive is.
+        let mut damaged = std::fs::read(&path).unwrap();
+        damaged[512] ^= 1;
+        std::fs::write(&path, damaged).unwrap();
+    };
+    let unpack = || {
+        let alice = UserId::parse("alice").unwrap();
+        fixture.store.unpack_package(&version(1), &alice, &ArchiveLimits::default())
+    };
+    put(&fixture.store, 1, &bytes, 1 << 30).unwrap();
+    damage();
+    assert!(matches!(unpack().err(), Some(Error::Damaged(_))));
+    assert!(matches!(unpack().err(), Some(Error::NotFound(_))));
+    assert_eq!(staged(fixture.root()), 0);
+    // Putting it again mends it, found damaged before or not.
+    assert!(put(&fixture.store, 1, &bytes, 1 << 30).unwrap().is_new);
+    damage();
+    put(&fixture.store, 1, &bytes, 1 << 30).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    unpack().unwrap();
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use filesecbox::ops::error::{Error, Initialising};
-use filesecbox::ops::lease::{LeaseStore, LocalLeases, StoreError};
+use filesecbox::ops::lease::{Epoch, LeaseStore, LocalLeases, StoreError};
 use filesecbox::ops::prepare::{Bootstrap, Mode, Outcome, Site, deadline, hash};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -302,14 +302,14 @@ fn why(result: Result<filesecbox::ops::prepare::Prepared, Error>) -> Initialisin
 #[tokio::test]
 async fn s26_while_the_lease_is_held_the_answer_is_initialising_and_the_sandbox_is_not_called() {
     let fixture = Fixture::new();
-    let key = "lock:agent-sandbox:init:alice/demo";
-    assert!(fixture.leases.acquire(key, "another", Duration::from_secs(60)).await.unwrap());
+    let key = crate::fixture::KEY;
+    assert!(fixture.leases.acquire(key, "another", Duration::from_secs(60)).await.unwrap().is_some());
     assert_eq!(why(fixture.try_prepare(Ask::script("touch ran")).await), Initialising::Elsewhere);
     assert_eq!(fixture.sandbox.calls(), []);
     assert!(fixture.leases.release(key, "another").await.unwrap());
     fixture.prepare(Ask::script("touch ran")).await;
     // It was given back: the next one gets it.
-    assert!(fixture.leases.acquire(key, "another", Duration::from_secs(60)).await.unwrap());
+    assert!(fixture.leases.acquire(key, "another", Duration::from_secs(60)).await.unwrap().is_some());
 }
 
 /// Leases that fail as they are told.
@@ -323,7 +323,7 @@ struct Faulty {
 
 #[async_trait]
 impl LeaseStore for Faulty {
-    async fn acquire(&self, key: &str, token: &str, ttl: Duration) -> Result<bool, StoreError> {
+    async fn acquire(&self, key: &str, token: &str, ttl: Duration) -> Result<Option<Epoch>, StoreError> {
         if self.acquire_fails {
             return Err(StoreError("it is down".to_owned()));
         }
@@ -365,13 +365,18 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn s27_a_lease_that_another_token_took_overrides_the_result() {
+    // Before the script, which is not begun.
+    let fixture = faulty(false, vec![Some(Ok(false))], SECOND);
+    let (ended, seconds) = timed(&fixture).await;
+    assert_eq!((why(ended), seconds), (Initialising::Lost, 0));
+    assert!(!fixture.has("ran"));
     // At the first heartbeat: what is under way is ended.
-    let fixture = faulty(false, vec![Some(Ok(false))], 31 * SECOND);
+    let fixture = faulty(false, vec![None, Some(Ok(false))], 31 * SECOND);
     let (ended, seconds) = timed(&fixture).await;
     assert_eq!((why(ended), seconds), (Initialising::Lost, 30));
     assert!(!fixture.has("ran"));
     // At the end: the round was done, and does not count.
-    let fixture = faulty(false, vec![Some(Ok(false))], 29 * SECOND);
+    let fixture = faulty(false, vec![None, Some(Ok(false))], 29 * SECOND);
     let (ended, seconds) = timed(&fixture).await;
     assert_eq!((why(ended), seconds), (Initialising::Lost, 29));
     assert!(fixture.has("ran"));
@@ -388,17 +393,16 @@ async fn s28_without_the_store_of_leases_nothing_is_done() {
 #[tokio::test(start_paused = true)]
 async fn s29_a_store_that_recovers_in_time_loses_no_lease_and_one_that_stays_down_loses_it() {
     let down = || Some(Err("it is down".to_owned()));
-    // Five heartbeats fail; the sixth would come when the lease is over.
-    let recovers = vec![down(), down(), down(), down(), down(), None];
-    let fixture = faulty(false, recovers[1..].to_vec(), 500 * SECOND);
+    // The step before the script is had. Five heartbeats fail; the sixth would come when the lease is over.
+    let fixture = faulty(false, vec![None, down(), down(), down(), down(), None], 500 * SECOND);
     let (ended, seconds) = timed(&fixture).await;
     assert!(ended.is_ok(), "{ended:?}");
     assert_eq!(seconds, 500);
     assert!(fixture.has("ran"));
-    let fixture = faulty(false, recovers, 500 * SECOND);
+    let fixture = faulty(false, vec![None, down(), down(), down(), down(), down(), None], 500 * SECOND);
     let (ended, seconds) = timed(&fixture).await;
     assert_eq!((why(ended), seconds), (Initialising::Lost, 180));
-    let fixture = faulty(false, vec![down()], 500 * SECOND);
+    let fixture = faulty(false, vec![None, down()], 500 * SECOND);
     let (ended, seconds) = timed(&fixture).await;
     assert_eq!((why(ended), seconds), (Initialising::Lost, 180));
     assert!(!fixture.has("ran"));
@@ -428,8 +432,8 @@ impl Bootstrap for Noted {
         "mirror"
     }
     async fn run(&self, _site: &Site, _deadline: Duration) -> (Outcome, String) {
-        let key = "lock:agent-sandbox:init:alice/demo";
-        let is_leased = !self.1.acquire(key, "another", Duration::from_secs(1)).await.unwrap();
+        let key = crate::fixture::KEY;
+        let is_leased = self.1.acquire(key, "another", Duration::from_secs(1)).await.unwrap().is_none();
         self.0.lock().push(is_leased && !self.2.exists());
         (Outcome::Done, "set up".to_owned())
     }

@@ -265,3 +265,21 @@ async fn a_version_whose_name_is_taken_by_something_else_is_refused_and_what_is_
     assert_eq!(fixture.projects(), [v1]);
     assert_eq!(std::fs::read_dir(fixture.work().join("precious")).unwrap().count(), 1);
 }
+
+#[tokio::test]
+async fn a_removal_that_is_cut_short_leaves_no_half_version_under_its_name() {
+    let fixture = Fixture::new();
+    let (v1, v2) = (version(1), version(2));
+    fixture.shelf.put(&v1, &[("SKILL.md", "one"), ("a", "a")]);
+    fixture.shelf.put(&v2, &[("SKILL.md", "two")]);
+    fixture.prepare(Ask::versions(&[&v1])).await;
+    fixture.sandbox.fail("remove", "projects/");
+    let prepared = fixture.prepare(Ask::versions(&[&v2])).await;
+    assert!(step(&prepared, "deploy").log.contains("could not be removed"), "{:?}", prepared.steps);
+    let projects = fixture.projects();
+    assert!(projects[0].starts_with(&format!(".tmp-{v1}-")) && projects[1..] == [v2.clone()], "{projects:?}");
+    fixture.sandbox.mend();
+    fixture.prepare(Ask::versions(&[&v1])).await;
+    assert_eq!(fixture.projects(), std::slice::from_ref(&v1));
+    assert_eq!(fixture.text(&format!("projects/{v1}/a")), "a");
+}

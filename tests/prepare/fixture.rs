@@ -21,6 +21,9 @@ use sandbox::{
     Program, ReadOptions, Root, Sandbox, SandboxPath, WriteOptions,
 };
 
+/// The key of the fixture's leases.
+pub(crate) const KEY: &str = "agent-sandbox:init:alice/demo";
+
 /// A version of a skill.
 pub(crate) fn version(number: u8) -> String {
     format!("{number:024x}")
@@ -33,12 +36,14 @@ pub(crate) struct Call(pub(crate) &'static str, pub(crate) String);
 /// A sandbox that notes each call, and fails those that it is told to.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    inner: NoneSandbox,
+    inner: Arc<NoneSandbox>,
     calls: Mutex<Vec<Call>>,
     /// Calls of a method whose path or script has the text.
     failing: Mutex<Vec<(&'static str, String)>>,
     /// How long each write takes.
     pub(crate) slow_writes: Mutex<Duration>,
+    /// Commands with the text reach the sandbox so much later, whatever becomes of their caller: as a message in a network.
+    pub(crate) late: Mutex<Option<(String, Duration)>>,
     /// Every command takes this time of the test's clock and then writes `ran`; no process is started, which would take real time.
     pub(crate) pretended: Mutex<Option<Duration>>,
 }
@@ -65,7 +70,7 @@ impl Watched {
 
     /// A script that takes its time; the service's own short commands find no home directory at once.
     async fn pretend(&self, user: &UserId, script: &str, takes: Duration) -> sandbox::Result<ExecResult> {
-        let is_own = !script.starts_with("exec bash");
+        let is_own = !script.contains("exec bash");
         if !is_own {
             tokio::time::sleep(takes).await;
             let path = self.inner.workspace(user).await?.join("ran").unwrap();
@@ -104,7 +109,14 @@ impl Sandbox for Watched {
         if let Some(takes) = pretended {
             return self.pretend(user, script, takes).await;
         }
-        self.inner.exec(user, spec).await
+        let late = self.late.lock().clone().filter(|(text, _)| script.contains(text));
+        let Some((_, delay)) = late else { return self.inner.exec(user, spec).await };
+        let (inner, user) = (Arc::clone(&self.inner), user.clone());
+        let on_its_way = async move {
+            tokio::time::sleep(delay).await;
+            inner.exec(&user, spec).await
+        };
+        tokio::spawn(on_its_way).await.unwrap()
     }
     async fn read_file(
         &self,
@@ -271,10 +283,11 @@ impl Fixture {
             std::fs::create_dir_all(&home).unwrap();
         }
         let sandbox = Watched {
-            inner: NoneSandbox::open(options).unwrap(),
+            inner: Arc::new(NoneSandbox::open(options).unwrap()),
             calls: Mutex::default(),
             failing: Mutex::default(),
             slow_writes: Mutex::default(),
+            late: Mutex::default(),
             pretended: Mutex::default(),
         };
         Self {
@@ -349,7 +362,7 @@ impl Fixture {
                 listener: None,
             })
         };
-        prepare(&self.leases, "lock:agent-sandbox:init:alice/demo", self.terms, open, preparation).await
+        prepare(&self.leases, KEY, self.terms, open, preparation).await
     }
 
     pub(crate) async fn prepare(&self, ask: Ask) -> Prepared {

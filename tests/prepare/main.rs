@@ -13,8 +13,15 @@
 )]
 
 mod acceptance;
+mod bucket;
+mod bucket_server;
 mod details;
+mod encrypted;
 mod fixture;
+mod lease_services;
+mod leases;
+#[path = "../../src/ops/lease/postgres_server.rs"]
+mod postgres_server;
 mod programs;
 mod rest;
 #[path = "../rest/support/mod.rs"]

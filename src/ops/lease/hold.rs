@@ -1,4 +1,5 @@
-//! [`hold`]: work under a lease, with its heartbeat. Nothing runs without the lease, and nothing counts that ran when it was lost.
+//! [`hold`]: work under a [`Lease`], with its heartbeat. Nothing runs without the lease, and nothing counts that ran when it was
+//! lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +7,16 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 
-use super::{LeaseStore, StoreError};
+use super::{Epoch, LeaseStore, StoreError};
 
 /// How long the store may take to give a lease, or to take it back.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long work waits at most before it asks again a store that does not answer.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How long a lease lasts, and how often it is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +53,111 @@ impl Terms {
     }
 }
 
-/// A lease that is held; dropping it gives it back.
+/// The lease that work is done under.
+#[derive(Clone, Debug)]
+pub struct Lease(Arc<Holding>);
+
+#[derive(Debug)]
+struct Holding {
+    store: Arc<dyn LeaseStore>,
+    key: String,
+    token: String,
+    epoch: Epoch,
+    terms: Terms,
+    /// When it ends, were it not renewed any more.
+    until: Mutex<Instant>,
+    /// Has the work ended.
+    lost: CancellationToken,
+}
+
+/// What became of asking the store for more time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renewal {
+    /// The lease is held for its whole time from now.
+    Held,
+    /// Another has it, or it has ended.
+    Refused,
+    /// The store could not be asked. The lease lasts as long as it was to last.
+    Unanswered,
+}
+
+impl Lease {
+    /// The key that it is of.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.0.key
+    }
+
+    /// Which acquisition of the key it is.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.0.epoch
+    }
+
+    /// Returns when the store has just said that the lease is held, for its whole time from then: to be asked before each
+    /// step that cannot be taken back. While the store does not answer it is asked again.
+    ///
+    /// Never returns when the lease is lost: the work is dropped.
+    pub async fn confirm(&self) {
+        let holding = &*self.0;
+        loop {
+            let last = *holding.until.lock();
+            match holding.renew().await {
+                Renewal::Held if !holding.lost.is_cancelled() => return,
+                Renewal::Unanswered if Instant::now() < last => {
+                    let pause = holding.terms.heartbeat.min(PAUSE_MAX);
+                    sleep(pause.min(last.saturating_duration_since(Instant::now()))).await;
+                }
+                Renewal::Held | Renewal::Refused | Renewal::Unanswered => break,
+            }
+        }
+        holding.lost.cancel();
+        std::future::pending().await
+    }
+}
+
+impl Holding {
+    /// Renews the lease for as long as it can be; ends when it is lost.
+    async fn keep(&self) {
+        loop {
+            let last = *self.until.lock();
+            sleep_until((Instant::now() + self.terms.heartbeat).min(last)).await;
+            if !self.is_held().await {
+                return;
+            }
+        }
+    }
+
+    /// Renews the lease. An error of the store alone loses nothing before the time is over.
+    async fn is_held(&self) -> bool {
+        let last = *self.until.lock();
+        match self.renew().await {
+            Renewal::Held => true,
+            Renewal::Refused => false,
+            Renewal::Unanswered => Instant::now() < last,
+        }
+    }
+
+    async fn renew(&self) -> Renewal {
+        let (last, asked) = (*self.until.lock(), Instant::now());
+        let answer_by = last.min(asked + self.terms.heartbeat);
+        match timeout_at(answer_by, self.store.renew(&self.key, &self.token, self.terms.ttl)).await {
+            Ok(Ok(true)) => {
+                let mut until = self.until.lock();
+                *until = (*until).max(asked + self.terms.ttl);
+                Renewal::Held
+            }
+            Ok(Ok(false)) => Renewal::Refused,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, key = self.key, "failed to renew a lease");
+                Renewal::Unanswered
+            }
+            Err(_) => Renewal::Unanswered,
+        }
+    }
+}
+
+/// A lease that is to be given back when this is dropped.
 struct Held {
     store: Arc<dyn LeaseStore>,
     key: String,
@@ -84,73 +193,52 @@ impl Drop for Held {
 ///
 /// # Errors
 /// [`LeaseError`].
-pub async fn hold<T>(
+pub async fn hold<T, W: Future<Output = T>>(
     store: &Arc<dyn LeaseStore>,
     key: &str,
     terms: Terms,
-    work: impl Future<Output = T>,
+    work: impl FnOnce(Lease) -> W,
 ) -> Result<T, LeaseError> {
     let token = fresh_token().map_err(LeaseError::Unavailable)?;
     let asked = Instant::now();
     // Before it is asked for: the store may have given it although its answer was lost.
-    let mut held = Held { store: Arc::clone(store), key: key.to_owned(), token, is_over: false };
-    match timeout(PATIENCE.min(terms.ttl), store.acquire(key, &held.token, terms.ttl)).await {
-        Ok(Ok(true)) => {}
-        Ok(Ok(false)) => {
+    let mut held =
+        Held { store: Arc::clone(store), key: key.to_owned(), token: token.clone(), is_over: false };
+    let epoch = match timeout(PATIENCE.min(terms.ttl), store.acquire(key, &token, terms.ttl)).await {
+        Ok(Ok(Some(epoch))) => epoch,
+        Ok(Ok(None)) => {
             held.is_over = true;
             return Err(LeaseError::Held);
         }
         Ok(Err(error)) => return Err(LeaseError::Unavailable(error)),
         Err(_) => return Err(LeaseError::Unavailable(StoreError("it did not answer in time".to_owned()))),
-    }
-    // From before the request, so that it never ends later here than there.
-    let until = Mutex::new(asked + terms.ttl);
+    };
+    let holding = Arc::new(Holding {
+        store: Arc::clone(store),
+        key: key.to_owned(),
+        token,
+        epoch,
+        terms,
+        // From before the request, so that it never ends later here than there.
+        until: Mutex::new(asked + terms.ttl),
+        lost: CancellationToken::new(),
+    });
     let outcome = tokio::select! {
         biased;
-        () = keep(&held, terms, &until) => Err(LeaseError::Lost),
-        done = work => Ok(done),
+        () = holding.keep() => Err(LeaseError::Lost),
+        () = holding.lost.cancelled() => Err(LeaseError::Lost),
+        done = work(Lease(Arc::clone(&holding))) => Ok(done),
     };
+    let is_over = Instant::now() >= *holding.until.lock();
     let outcome = match outcome {
-        Ok(_) if !is_still_held(&held, terms, &until).await => Err(LeaseError::Lost),
+        Ok(_) if is_over || !holding.is_held().await => Err(LeaseError::Lost),
         other => other,
     };
+    // What is left of the work, elsewhere, acts no more.
+    holding.lost.cancel();
     Held::release(&*held.store, &held.key, &held.token).await;
     held.is_over = true;
     outcome
-}
-
-/// Renews the lease for as long as it can be; ends when it is lost.
-async fn keep(held: &Held, terms: Terms, until: &Mutex<Instant>) {
-    loop {
-        let last = *until.lock();
-        sleep_until((Instant::now() + terms.heartbeat).min(last)).await;
-        if !renew(held, terms, until).await {
-            return;
-        }
-    }
-}
-
-/// Renews the lease. An error of the store alone loses nothing before the time is over.
-async fn renew(held: &Held, terms: Terms, until: &Mutex<Instant>) -> bool {
-    let (last, asked) = (*until.lock(), Instant::now());
-    let answer_by = last.min(asked + terms.heartbeat);
-    match timeout_at(answer_by, held.store.renew(&held.key, &held.token, terms.ttl)).await {
-        Ok(Ok(true)) => {
-            *until.lock() = asked + terms.ttl;
-            true
-        }
-        Ok(Ok(false)) => false,
-        Ok(Err(error)) => {
-            tracing::warn!(%error, key = held.key, "failed to renew a lease");
-            Instant::now() < last
-        }
-        Err(_) => Instant::now() < last,
-    }
-}
-
-/// Tells whether the lease is held now that the work is done.
-async fn is_still_held(held: &Held, terms: Terms, until: &Mutex<Instant>) -> bool {
-    Instant::now() < *until.lock() && renew(held, terms, until).await
 }
 
 /// A token that no other caller has.

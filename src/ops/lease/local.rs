@@ -1,13 +1,13 @@
 //! [`LocalLeases`]: leases within this process, for a service that runs once.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{LeaseStore, StoreError};
+use super::{Epoch, LeaseStore, StoreError};
 
 /// Leases at once. The service bounds the work under them far below.
 const LEASES_MAX: usize = 100_000;
@@ -16,6 +16,8 @@ const LEASES_MAX: usize = 100_000;
 #[derive(Debug, Default)]
 pub struct LocalLeases {
     held: Mutex<HashMap<String, Held>>,
+    /// The epoch of the last acquisition, of any key.
+    epoch: Mutex<u64>,
 }
 
 #[derive(Debug)]
@@ -28,14 +30,22 @@ impl LocalLeases {
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<String, Held>, Instant) -> T) -> T {
         act(&mut self.held.lock(), Instant::now())
     }
+
+    /// The clock is here for the order alone, beyond a restart: nothing ends by it.
+    fn next_epoch(&self) -> Epoch {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+        let mut epoch = self.epoch.lock();
+        *epoch = epoch.saturating_add(1).max(u64::try_from(now).unwrap_or_default());
+        Epoch(*epoch)
+    }
 }
 
 #[async_trait]
 impl LeaseStore for LocalLeases {
-    async fn acquire(&self, key: &str, token: &str, ttl: Duration) -> Result<bool, StoreError> {
+    async fn acquire(&self, key: &str, token: &str, ttl: Duration) -> Result<Option<Epoch>, StoreError> {
         self.with(|held, now| {
             if held.get(key).is_some_and(|lease| lease.until > now) {
-                return Ok(false);
+                return Ok(None);
             }
             if held.len() >= LEASES_MAX {
                 held.retain(|_, lease| lease.until > now);
@@ -44,7 +54,7 @@ impl LeaseStore for LocalLeases {
                 return Err(StoreError(format!("{LEASES_MAX} leases are held")));
             }
             held.insert(key.to_owned(), Held { token: token.to_owned(), until: now + ttl });
-            Ok(true)
+            Ok(Some(self.next_epoch()))
         })
     }
 

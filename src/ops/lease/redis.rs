@@ -1,20 +1,23 @@
 //! [`RedisLeases`]: leases in a Redis, for services that share what they prepare.
 //!
 //! A lease is the key `lock:` and the lease's own, with the token as its value and the time as its expiry, as FastGPT has it: both
-//! may run side by side on one Redis.
+//! may run side by side on one Redis. Its epoch is the time of the Redis, which commands of one key cannot see twice.
 
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisError, Script, Value};
+use redis::{AsyncConnectionConfig, Client, RedisError, Script};
 use tokio::sync::Mutex;
 
-use super::{LeaseStore, StoreError};
+use super::{Epoch, LeaseStore, StoreError};
 
 /// How long a connection, and each answer on it, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Takes the lease where it is free, and tells the time in microseconds; 0 where another holds it.
+const ACQUIRE: &str = "if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then local t = redis.call('time') \
+                       return t[1] * 1000000 + t[2] else return 0 end";
 /// Compares the token and prolongs the lease, in one step.
 const RENEW: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end";
 /// Compares the token and gives the lease back, in one step.
@@ -66,7 +69,7 @@ impl RedisLeases {
         answer.map_err(|error| StoreError(error.to_string()))
     }
 
-    async fn compare(&self, script: &str, key: &str, arguments: &[&str]) -> Result<bool, StoreError> {
+    async fn call(&self, script: &str, key: &str, arguments: &[&str]) -> Result<u64, StoreError> {
         let asked = async {
             let mut connection = self.connection().await?;
             let script = Script::new(script);
@@ -74,9 +77,9 @@ impl RedisLeases {
             for argument in arguments {
                 call.arg(*argument);
             }
-            call.invoke_async::<i64>(&mut connection).await
+            call.invoke_async::<u64>(&mut connection).await
         };
-        Ok(self.told(asked.await).await? == 1)
+        self.told(asked.await).await
     }
 }
 
@@ -90,22 +93,17 @@ fn milliseconds(ttl: Duration) -> String {
 
 #[async_trait]
 impl LeaseStore for RedisLeases {
-    async fn acquire(&self, key: &str, token: &str, ttl: Duration) -> Result<bool, StoreError> {
-        let asked = async {
-            let mut connection = self.connection().await?;
-            let mut set = redis::cmd("SET");
-            set.arg(named(key)).arg(token).arg("NX").arg("PX").arg(milliseconds(ttl));
-            set.query_async::<Value>(&mut connection).await
-        };
-        Ok(matches!(self.told(asked.await).await?, Value::Okay))
+    async fn acquire(&self, key: &str, token: &str, ttl: Duration) -> Result<Option<Epoch>, StoreError> {
+        let epoch = self.call(ACQUIRE, key, &[token, &milliseconds(ttl)]).await?;
+        Ok((epoch > 0).then_some(Epoch(epoch)))
     }
 
     async fn renew(&self, key: &str, token: &str, ttl: Duration) -> Result<bool, StoreError> {
-        self.compare(RENEW, key, &[token, &milliseconds(ttl)]).await
+        Ok(self.call(RENEW, key, &[token, &milliseconds(ttl)]).await? == 1)
     }
 
     async fn release(&self, key: &str, token: &str) -> Result<bool, StoreError> {
-        self.compare(RELEASE, key, &[token]).await
+        Ok(self.call(RELEASE, key, &[token]).await? == 1)
     }
 }
 
@@ -187,7 +185,7 @@ mod tests {
         server.await_ready().await;
         let leases = server.leases();
         let ttl = Duration::from_secs(60);
-        assert!(leases.acquire("a", "token", ttl).await.unwrap());
+        assert!(leases.acquire("a", "token", ttl).await.unwrap().is_some());
         server.child.kill().unwrap();
         server.child.wait().unwrap();
         assert!(leases.renew("a", "token", ttl).await.is_err());
@@ -200,7 +198,7 @@ mod tests {
         server.child = again.unwrap();
         server.await_ready().await;
         assert!(!leases.renew("a", "token", ttl).await.unwrap(), "it has forgotten the lease");
-        assert!(leases.acquire("a", "token", ttl).await.unwrap());
+        assert!(leases.acquire("a", "token", ttl).await.unwrap().is_some());
     }
 
     #[tokio::test]
@@ -208,7 +206,8 @@ mod tests {
         let Some(server) = Server::start() else { return };
         server.await_ready().await;
         let leases = server.leases();
-        assert!(leases.acquire("agent-sandbox:init:u/a", "token", Duration::from_secs(60)).await.unwrap());
+        let ttl = Duration::from_secs(60);
+        assert!(leases.acquire("agent-sandbox:init:u/a", "token", ttl).await.unwrap().is_some());
         let mut connection = leases.connection().await.unwrap();
         let value: String =
             redis::cmd("GET").arg("lock:agent-sandbox:init:u/a").query_async(&mut connection).await.unwrap();

@@ -20,7 +20,7 @@ pub trait Bootstrap: Send + Sync {
 
     /// Does it, under the lease and before any file of the round is written. Tells how it ended, and a log.
     ///
-    /// The future is dropped when the lease is lost.
+    /// The future is dropped when the lease is lost. A step that cannot be taken back asks [`Site::confirm`] before.
     async fn run(&self, site: &Site, deadline: Duration) -> (Outcome, String);
 }
 
@@ -64,6 +64,7 @@ pub fn configured(steps: &[BootstrapStep]) -> Vec<Arc<dyn Bootstrap>> {
 pub(super) async fn run(site: &Site, wanted: &[Arc<dyn Bootstrap>], deadline: Duration, steps: &mut Steps) {
     for step in wanted {
         let begun = steps.begin(format!("bootstrap:{}", step.name()));
+        site.confirm().await;
         let (outcome, log) = step.run(site, deadline).await;
         steps.end(begun, outcome, &log);
     }

@@ -20,6 +20,8 @@ const TEMPORARY: &str = ".tmp-";
 const REMOVED_MAX: usize = 1000;
 /// Files of one version that are written at once.
 const WRITES_AT_ONCE: usize = 8;
+/// Directories that one command renames.
+const RENAMED_AT_ONCE: usize = 100;
 
 /// A version of a skill, as a caller selects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +76,8 @@ pub(super) async fn deploy(
     for version in &absent {
         log.push(format!("{version}: there is no package of this version for this caller: it is left out"));
     }
-    for name in &plan.stale {
-        remove(site, name, &mut log).await;
+    for name in set_aside(site, &plan.stale, &mut log).await {
+        remove(site, &name, &mut log).await;
     }
     let deployed: Vec<Deployed> =
         valid.into_iter().filter(|deployed| !absent.contains(&deployed.version)).collect();
@@ -122,6 +124,32 @@ fn plan(entries: &[DirEntry], selected: &[Deployed]) -> Plan {
     }
 }
 
+/// Gives directories of other versions names of unfinished ones, behind the fence; the new names. A version that is being removed
+/// is thus never taken for one that is there, and what a former holder of the lease still removes is in no one's way.
+async fn set_aside(site: &Site, stale: &[String], log: &mut Vec<String>) -> Vec<String> {
+    let mut aside = Vec::new();
+    for some in stale.chunks(RENAMED_AT_ONCE) {
+        let renamed: Vec<(&String, String)> = some.iter().map(|name| (name, temporary_name(name))).collect();
+        let script: String = renamed
+            .iter()
+            .map(|(from, to)| {
+                let [from, to] = [from.as_str(), to].map(|name| quote(&format!("{PROJECTS}/{name}")));
+                format!("mv {from} {to} || e=1\n")
+            })
+            .collect();
+        match site.short_fenced(&format!("e=0\n{script}exit $e"), Bytes::new()).await {
+            Ok(ran) if ran.is_success() && !ran.timed_out => {}
+            // Those that were renamed are removed, now or by the next round.
+            Ok(_) => {
+                log.push("not all other versions could be removed: the next round tries again".to_owned())
+            }
+            Err(error) => log.push(format!("other versions could not be removed: {error}")),
+        }
+        aside.extend(renamed.into_iter().map(|(_, to)| to));
+    }
+    aside
+}
+
 /// Removes a directory of `projects`; failing is only told.
 async fn remove(site: &Site, name: &str, log: &mut Vec<String>) {
     if let Err(error) = site.remove_all(&format!("{PROJECTS}/{name}")).await {
@@ -149,8 +177,9 @@ impl<'a> Round<'a> {
     async fn place_all(mut self, missing: &[VersionId]) -> Result<Vec<VersionId>> {
         let placed = self.try_place_all(missing).await;
         if placed.is_err() {
-            let versions = self.placed.iter().map(ToString::to_string);
-            for name in self.temporary.iter().map(|(_, name)| name.clone()).chain(versions) {
+            let placed: Vec<String> = self.placed.iter().map(ToString::to_string).collect();
+            let aside = set_aside(self.site, &placed, &mut Vec::new()).await;
+            for name in self.temporary.iter().map(|(_, name)| name.clone()).chain(aside) {
                 remove(self.site, &name, &mut Vec::new()).await;
             }
         }
@@ -160,14 +189,16 @@ impl<'a> Round<'a> {
     async fn try_place_all(&mut self, missing: &[VersionId]) -> Result<Vec<VersionId>> {
         let mut absent = Vec::new();
         let Some(packages) = self.packages else { return Ok(missing.to_vec()) };
+        packages.bring(missing).await?;
         // One after the other: what is unpacked aside counts for the user until it is written.
         for version in missing {
+            self.site.confirm().await;
             match packages.place(version, &format!("{PROJECTS}/{version}")).await? {
                 Placing::Whole => self.placed.push(version.clone()),
                 Placing::Absent => absent.push(version.clone()),
                 Placing::ByFiles => match packages.unpack(version).await? {
                     Some(package) => {
-                        let name = temporary_name(version);
+                        let name = temporary_name(version.as_str());
                         self.temporary.push((version.clone(), name.clone()));
                         write_package(self.site, &*package, &format!("{PROJECTS}/{name}")).await?;
                     }
@@ -194,7 +225,7 @@ impl<'a> Round<'a> {
                 "if [ -e {to} ] || [ -L {to} ]; then exit 3; fi\nmv {from} {to} && [ ! -e {inside} ] && echo {version} || exit 1\n"
             ));
         }
-        let named = self.site.short(&script, Bytes::new()).await?;
+        let named = self.site.short_fenced(&script, Bytes::new()).await?;
         let lines = named.stdout_text();
         let versions = self.temporary.iter().map(|(version, _)| version);
         let is_named = |version: &VersionId| lines.lines().any(|line| line == version.as_str());
@@ -239,7 +270,7 @@ async fn write_package(site: &Site, package: &dyn Package, into: &str) -> Result
 }
 
 /// A name that no other round uses.
-fn temporary_name(version: &VersionId) -> String {
+fn temporary_name(version: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let random = getrandom::u64().unwrap_or_default();
     format!("{TEMPORARY}{version}-{now}-{random:x}")

@@ -83,7 +83,7 @@ pub(super) async fn of_version(
 /// Runs a script, and tells what became of it and what it wrote.
 pub(super) async fn run(site: &Site, line: &str, directory: &str, deadline: Duration) -> (Outcome, String) {
     // The first and last halves are kept, so that of twice as much the last half is what ends the output.
-    let ran = site.run(line, directory, Bytes::new(), deadline, 2 * OUTPUT_BYTES).await;
+    let ran = site.run_fenced(line, directory, Bytes::new(), deadline, 2 * OUTPUT_BYTES).await;
     judged(ran, deadline)
 }
 

@@ -55,6 +55,7 @@ impl<'a> Named<'a> {
         let mut log = Vec::new();
         for (name, file) in self.0 {
             let (path, bytes) = (format!("{DIRECTORY}/{name}"), file.bytes.clone());
+            site.confirm().await;
             site.write(&path, stream::once(async { Ok(bytes) }).boxed(), None).await?;
             log.push(path);
         }

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use sandbox::ExecResult;
 
+use super::fence::FIND;
 use super::site::Site;
 use super::state::State;
 
@@ -13,11 +14,6 @@ use super::state::State;
 const STATE_BYTES_MAX: usize = 64 * 1024;
 /// Longest path of a working directory, in bytes.
 const WORKDIR_BYTES_MAX: usize = 4096;
-/// Finds the home directory as `$h`: the variable, else what the shell knows. Exits with 3 when there is none.
-const FIND: &str = r#"h=$HOME; case $h in *[![:space:]]*) ;; *) h=$(sh -c 'echo ~');; esac
-case $h in /*) ;; *) exit 3;; esac
-d=$h/.fastgpt/agent-skill-entrypoints
-"#;
 
 /// The state of a sandbox, and whether it can be kept.
 pub(super) struct Home {
@@ -99,7 +95,7 @@ else printf 0; fi; exit 0"#
             r#"{FIND}t=$d/.state.$$
 if [ -n "$BASH_VERSION" ]; then IFS= read -r -d '' s; printf '%s' "$s" > "$t"; else cat > "$t"; fi && mv -f "$t" "$d/state.json""#
         );
-        match site.short(&script, Bytes::from(self.state.to_json())).await {
+        match site.short_fenced(&script, Bytes::from(self.state.to_json())).await {
             Ok(written) if written.is_success() && !written.timed_out => {}
             Ok(written) => {
                 tracing::warn!(

@@ -9,11 +9,12 @@
 //! 5. [`scan`]: the skills that are there then.
 //!
 //! [`state`] and [`home`] keep which scripts have succeeded, [`packages`] is where versions come from, [`site`] the workspace,
-//! [`steps`] what became of each step, [`round`] the order above.
+//! [`fence`] what a former holder of the lease does not pass, [`steps`] what became of each step, [`round`] the order above.
 
 mod bootstrap;
 mod deploy;
 mod entrypoint;
+mod fence;
 mod files;
 mod home;
 mod packages;

@@ -11,6 +11,15 @@ use crate::ops::error::Result;
 /// The packages that a round may deploy.
 #[async_trait]
 pub trait Packages: Send + Sync {
+    /// Brings packages near that are to be unpacked, several at once. Those that are not there are left out.
+    ///
+    /// # Errors
+    /// A package cannot be brought.
+    async fn bring(&self, versions: &[VersionId]) -> Result<()> {
+        let _near_already = versions;
+        Ok(())
+    }
+
     /// Unpacks the package of a version aside. `None` when there is none, or when the round may not have it.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use super::scan::{Scope, SkillInfo, find};
 use super::site::Site;
 use super::steps::{Progress, Step, Steps};
 use crate::ops::error::{Error, Initialising, Result};
-use crate::ops::lease::{LeaseError, LeaseStore, Terms, hold};
+use crate::ops::lease::{Lease, LeaseError, LeaseStore, Terms, hold};
 
 /// How long a round may take with everything in it.
 const ROUND_MAX: Duration = Duration::from_secs(3600);
@@ -89,8 +89,8 @@ pub async fn prepare(
     open: impl Future<Output = Result<Round>>,
     preparation: Preparation,
 ) -> Result<Prepared> {
-    let work = async {
-        let round = async { open.await?.work(preparation).await };
+    let work = async |lease| {
+        let round = async { open.await?.under(lease).work(preparation).await };
         timeout(ROUND_MAX, round).await.unwrap_or_else(|_| {
             Err(Error::RunFailed(format!(
                 "the preparation was ended after {} s: select fewer skills, or shorten their scripts",
@@ -117,6 +117,11 @@ pub async fn prepare(
 }
 
 impl Round {
+    /// The same, whose steps ask first whether `lease` is held.
+    fn under(self, lease: Lease) -> Self {
+        Self { site: self.site.under(lease), ..self }
+    }
+
     async fn work(self, preparation: Preparation) -> Result<Prepared> {
         let Preparation { mode, skills, entrypoint, files, deadline } = preparation;
         let Self { site, packages, bootstrap, listener } = self;

@@ -8,7 +8,9 @@ use policy::UserId;
 use sandbox::{DirEntry, ErrorKind, ExecResult, ExecSpec, ReadOptions, Sandbox, SandboxPath, WriteOptions};
 use tokio::time::timeout;
 
+use super::fence::Fence;
 use crate::ops::error::{Error, Result};
+use crate::ops::lease::Lease;
 use crate::ops::remote::Backend;
 use crate::ops::said::{Said, bounded};
 
@@ -29,6 +31,8 @@ pub struct Site {
     root: SandboxPath,
     /// What is told of failures, where another backend answers for the workspace.
     backend: Option<Arc<Backend>>,
+    /// The lease that it is prepared under.
+    fence: Option<Arc<Fence>>,
 }
 
 impl Site {
@@ -49,9 +53,24 @@ impl Site {
     }
 
     async fn within(sandbox: Arc<dyn Sandbox>, user: UserId, backend: Option<Arc<Backend>>) -> Result<Self> {
-        let mut site = Self { sandbox, user, root: SandboxPath::workspace(), backend };
+        let mut site = Self { sandbox, user, root: SandboxPath::workspace(), backend, fence: None };
         site.root = site.ask("workspace", site.sandbox.workspace(&site.user)).await?;
         Ok(site)
+    }
+
+    /// The same workspace, prepared under `lease`.
+    #[must_use]
+    pub(super) fn under(mut self, lease: Lease) -> Self {
+        self.fence = Some(Arc::new(Fence::new(lease)));
+        self
+    }
+
+    /// Returns when the workspace is still this caller's to prepare: to be asked before each step that cannot be taken back. Never
+    /// returns when the lease is lost: the preparation is dropped.
+    pub async fn confirm(&self) {
+        if let Some(fence) = &self.fence {
+            fence.lease().confirm().await;
+        }
     }
 
     /// The workspace's directory, as file operations name it.
@@ -122,6 +141,36 @@ impl Site {
     /// Runs a short script of the service's own in the workspace.
     pub(super) async fn short(&self, script: &str, stdin: Bytes) -> Result<ExecResult> {
         self.run(script, "", stdin, SHORT, SHORT_OUTPUT_BYTES).await
+    }
+
+    /// The same, of a script that cannot be taken back.
+    pub(super) async fn short_fenced(&self, script: &str, stdin: Bytes) -> Result<ExecResult> {
+        self.run_fenced(script, "", stdin, SHORT, SHORT_OUTPUT_BYTES).await
+    }
+
+    /// Runs a script that cannot be taken back: as [`Site::run`], once the lease is confirmed and [`Fence`] lets it pass.
+    pub(super) async fn run_fenced(
+        &self,
+        script: &str,
+        directory: &str,
+        stdin: Bytes,
+        deadline: Duration,
+        output_bytes_max: usize,
+    ) -> Result<ExecResult> {
+        let Some(fence) = &self.fence else {
+            return self.run(script, directory, stdin, deadline, output_bytes_max).await;
+        };
+        fence.lease().confirm().await;
+        let first = fence.guard(script);
+        let ran = self.run(&first.script, directory, stdin.clone(), deadline, output_bytes_max).await?;
+        if !first.has_barred(&ran) {
+            fence.has_passed();
+            return Ok(ran);
+        }
+        // The mark is of another acquisition. The store tells whose turn it is; this returns only when it is this one's.
+        fence.lease().confirm().await;
+        let script = fence.seize(script);
+        self.run(&script, directory, stdin, deadline, output_bytes_max).await
     }
 
     /// Runs a script in a directory of the workspace, empty for the workspace itself.

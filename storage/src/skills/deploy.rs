@@ -19,7 +19,7 @@ impl Store {
     /// After an error, and after a crash, nothing is there.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for a workspace that was never written to, and a directory above that is missing; [`Error::AlreadyExists`]; [`Error::Quota`]; [`Error::Archive`] when the package is damaged; [`Error::Full`],
+    /// [`Error::NotFound`] for a workspace that was never written to, and a directory above that is missing; [`Error::AlreadyExists`]; [`Error::Quota`]; [`Error::Damaged`], [`Error::Archive`] as [`Store::unpack_package`]; [`Error::Full`],
     /// [`Error::NoSpace`], [`Error::Io`]; those of [`interrupt::check`].
     pub fn deploy_package(
         &self,
@@ -29,7 +29,7 @@ impl Store {
         limits: &ArchiveLimits,
     ) -> Result<bool> {
         let id = workspace.workspace();
-        let (file, _) = match self.package(version) {
+        let file = match self.intact_package(version) {
             Err(Error::NotFound(_)) => return Ok(false),
             found => found?,
         };

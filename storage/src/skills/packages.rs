@@ -2,7 +2,8 @@
 //!
 //! A package is one file in `.filesecbox/archives`, named `{version}-{digest}`, the digest being the SHA-256 that its sender knows
 //! it by. It gets that name by one rename when it is whole and on the disk, so that a crash leaves all of it or nothing. Its
-//! modification time is its last use: for a new one those give way that were used longest ago.
+//! modification time is its last use: for a new one those give way that were used longest ago. Its digest is looked at before
+//! it is unpacked: a disk that has lost bytes must not deploy other ones.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -10,6 +11,7 @@ use std::io::{self, Read, Seek};
 use std::time::SystemTime;
 
 use policy::{ArchiveLimits, RelPath, UserId, VersionId};
+use sha2::{Digest, Sha256};
 
 use super::archive::{self, Charset, Compression, Options, WholeTree};
 use crate::core::store::Store;
@@ -75,14 +77,36 @@ impl Store {
         limits: &ArchiveLimits,
         total_bytes: u64,
     ) -> Result<PutPackage> {
+        self.check_package(file, limits)?;
+        self.keep_package(version, file, digest, total_bytes)
+    }
+
+    /// Checks that the archive in `file` can be unpacked: what cannot be deployed is not kept.
+    ///
+    /// # Errors
+    /// [`Error::Archive`]; [`Error::TooManyEntries`]; [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
+    pub fn check_package(&self, file: &File, limits: &ArchiveLimits) -> Result<()> {
+        self.admit_space()?;
+        self.unpacked(file, limits, None).map(drop)
+    }
+
+    /// Keeps the archive in `file` as [`Store::put_package`] does, without a look at what is in it.
+    ///
+    /// # Errors
+    /// As [`Store::put_package`], but for [`Error::Archive`].
+    pub fn keep_package(
+        &self,
+        version: &VersionId,
+        file: &File,
+        digest: &str,
+        total_bytes: u64,
+    ) -> Result<PutPackage> {
         self.admit_space()?;
         let bytes = file.metadata().map_err(|error| Error::from_io("stat", "package", error))?.len();
         if bytes > total_bytes {
             let what = "the package (`prepare.packages_bytes`)".to_owned();
             return Err(Error::TooLarge { what, limit: total_bytes });
         }
-        // What cannot be deployed is not kept.
-        drop(self.unpacked(file, limits, None)?);
         let facts = PackageFacts { version: version.clone(), digest: digest.to_owned(), bytes };
         let held = self.inner.packages.lock();
         let dir = self.packages_dir()?;
@@ -90,8 +114,13 @@ impl Store {
             if same != digest {
                 return Err(Error::AlreadyExists(format!("the package {version} with other bytes")));
             }
-            use_now(&dir, &name)?;
-            return Ok(PutPackage { facts, is_new: false, collected: 0 });
+            let (kept, _) = dir.open_file_entry(&name)?;
+            if digest_of(&kept)? == digest {
+                use_now(&dir, &name)?;
+                return Ok(PutPackage { facts, is_new: false, collected: 0 });
+            }
+            // A damaged copy gives way to the whole one.
+            dir.remove_file(&name)?;
         }
         let collected = make_room(&dir, listed(&dir)?, bytes, total_bytes)?;
         let mut staged = self.inner.stage.file(0o600, None)?;
@@ -119,10 +148,22 @@ impl Store {
         Ok((file, PackageFacts { version: version.clone(), digest, bytes: stat.size }))
     }
 
+    /// What is known of the package of a version. That is no use of it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn package_facts(&self, version: &VersionId) -> Result<Option<PackageFacts>> {
+        let dir = self.packages_dir()?;
+        let Some((name, digest)) = find(&dir, version)? else { return Ok(None) };
+        let stat = dir.stat_entry(&name)?;
+        Ok(stat.map(|stat| PackageFacts { version: version.clone(), digest, bytes: stat.size }))
+    }
+
     /// Unpacks the package of a version aside; its bytes count as on their way to `user`.
     ///
     /// # Errors
-    /// As [`Store::package`] and [`Flight::take`]; [`Error::Archive`] when it is damaged; [`Error::Full`], [`Error::NoSpace`].
+    /// As [`Store::package`] and [`Flight::take`]; [`Error::Damaged`] when it has other bytes than it was kept with: then it is
+    /// removed; [`Error::Archive`] when the limits are lower than when it came; [`Error::Full`], [`Error::NoSpace`].
     pub fn unpack_package(
         &self,
         version: &VersionId,
@@ -130,8 +171,37 @@ impl Store {
         limits: &ArchiveLimits,
     ) -> Result<UnpackedPackage> {
         self.admit_space()?;
-        let (file, _) = self.package(version)?;
+        let file = self.intact_package(version)?;
         self.unpacked(&file, limits, Some(user))
+    }
+
+    /// Opens the package of a version once its bytes have the digest of its name.
+    pub(super) fn intact_package(&self, version: &VersionId) -> Result<File> {
+        let (file, facts) = self.package(version)?;
+        if digest_of(&file)? == facts.digest {
+            return Ok(file);
+        }
+        self.remove_damaged(&facts, &file)?;
+        Err(Error::Damaged(version.to_string()))
+    }
+
+    /// Removes a package whose bytes are not those of its name, unless another request has put the right ones meanwhile.
+    fn remove_damaged(&self, facts: &PackageFacts, file: &File) -> Result<()> {
+        use std::os::unix::fs::MetadataExt;
+        let inode = |file: &File| {
+            let stat = file.metadata().map_err(|error| Error::from_io("stat", "package", error))?;
+            Ok::<_, Error>((stat.dev(), stat.ino()))
+        };
+        let _held = self.inner.packages.lock();
+        let (dir, name) = (self.packages_dir()?, name_of(&facts.version, &facts.digest));
+        match dir.open_file_entry(&name) {
+            Ok((present, _)) if inode(&present)? == inode(file)? => {
+                tracing::error!(version = %facts.version, "a package that is kept is damaged: it is removed");
+                dir.remove_file(&name)
+            }
+            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn unpacked(
@@ -257,6 +327,16 @@ fn use_now(dir: &Dir, name: &OsStr) -> Result<()> {
 
 fn name_of(version: &VersionId, digest: &str) -> OsString {
     OsString::from(format!("{version}-{digest}"))
+}
+
+/// The SHA-256 of a file, 64 hexadecimal digits in lower case.
+fn digest_of(file: &File) -> Result<String> {
+    let mut hasher = Sha256::new();
+    copy(file, |piece| {
+        hasher.update(piece);
+        Ok(())
+    })?;
+    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Hands the bytes of a file to `sink`, piece by piece.
