@@ -41,18 +41,12 @@ fn target(bare: &Bare, params: &RawPathParams) -> PathBuf {
 pub(super) async fn read(State(bare): State<Bare>, params: RawPathParams) -> Result<Response, Broken> {
     let path = target(&bare, &params);
     let octets = [(header::CONTENT_TYPE, "application/octet-stream")];
-    let (file, size, whole) = blocking(move || {
-        let mut file = File::open(path)?;
-        let size = file.metadata()?.len();
-        let mut whole = Vec::new();
-        if size <= WHOLE_BYTES_MAX {
-            whole.reserve_exact(usize::try_from(size).unwrap_or(0));
-            io::Read::read_to_end(&mut file, &mut whole)?;
-        }
-        Ok((file, size, whole))
-    })
-    .await?;
+    // On the spot, as handlers are written: another thread would take longer than the read.
+    let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
     if size <= WHOLE_BYTES_MAX {
+        let mut whole = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+        io::Read::read_to_end(&mut file, &mut whole)?;
         return Ok((octets, whole).into_response());
     }
     let mut file = tokio::fs::File::from_std(file);
@@ -77,17 +71,13 @@ pub(super) async fn content(
     Query(lines): Query<Lines>,
 ) -> Result<Response, Broken> {
     let path = tree(&bare, &params).join(&lines.path);
-    let data = blocking(move || {
-        let text = fs::read_to_string(path)?;
-        if lines.start.is_none() && lines.end.is_none() {
-            return Ok(json!(text));
-        }
-        let (start, end) = (lines.start.unwrap_or(1), lines.end.unwrap_or(usize::MAX));
-        let skipped = start.saturating_sub(1);
-        Ok(json!(text.lines().skip(skipped).take(end - skipped).collect::<Vec<_>>()))
-    })
-    .await?;
-    Ok(success(data))
+    let text = fs::read_to_string(path)?;
+    if lines.start.is_none() && lines.end.is_none() {
+        return Ok(success(text));
+    }
+    let (start, end) = (lines.start.unwrap_or(1), lines.end.unwrap_or(usize::MAX));
+    let skipped = start.saturating_sub(1);
+    Ok(success(text.lines().skip(skipped).take(end - skipped).collect::<Vec<_>>()))
 }
 
 pub(super) async fn edit(
