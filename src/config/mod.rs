@@ -5,11 +5,13 @@
 //! | `tokens` | one static token as it is written down |
 //! | `credentials` | where tokens and keys come from, and reading them |
 //! | `operation` | settings of access, connections, logs and the audit log |
+//! | `devbox` | the devbox dialect |
 //! | `prepare` | preparing workspaces, and packages |
 //! | `telemetry` | where spans are sent, and how many |
 //! | `environment` | a variable for every setting |
 
 mod credentials;
+mod devbox;
 mod environment;
 mod listen;
 mod operation;
@@ -31,6 +33,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 pub use self::credentials::{CredentialSources, SIGNING_KEY};
+pub use self::devbox::DevboxConfig;
 pub use self::environment::VARIABLE_PREFIX;
 pub use self::listen::listen_address;
 pub use self::operation::{
@@ -71,6 +74,8 @@ pub struct Config {
     pub workspaces: WorkspacesConfig,
     /// Preparing workspaces.
     pub prepare: PrepareConfig,
+    /// The devbox dialect.
+    pub devbox: DevboxConfig,
     /// Where tokens and keys are, and how long signed tokens last.
     pub access: AccessConfig,
     /// The level and form of the log.
@@ -195,6 +200,7 @@ impl Default for Config {
             limits: Limits::default(),
             workspaces: WorkspacesConfig::default(),
             prepare: PrepareConfig::default(),
+            devbox: DevboxConfig::default(),
             access: AccessConfig::default(),
             log: LogConfig::default(),
             audit: AuditConfig::default(),
@@ -325,6 +331,7 @@ impl Config {
     pub fn check_values(&self) -> Result<(), ConfigError> {
         operation::check(self)?;
         self.prepare.check()?;
+        self.devbox.check()?;
         for (agent, policy) in &self.agents {
             self.check_agent(policy)
                 .map_err(|problem| ConfigError::Agent { agent: agent.clone(), problem })?;

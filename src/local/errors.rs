@@ -44,9 +44,10 @@ fn kind(error: &ops::Error) -> ErrorKind {
         | E::NameTaken(_)
         | E::NotNow(_)
         | E::Removed
+        | E::DevboxAway { .. }
         | E::Initialising { .. } => ErrorKind::Busy,
         E::Unsupported(_) => ErrorKind::Unsupported,
-        E::NoRun(_) | E::NoRunner(_) | E::Gone(_) => ErrorKind::NotFound,
+        E::NoRun(_) | E::NoRunner(_) | E::NoDevbox(_) | E::Gone(_) => ErrorKind::NotFound,
         E::Stopping | E::RunFailed(_) | E::Registry(_) | E::PortBroken { .. } => ErrorKind::Disconnected,
         E::PortSilent { .. } => ErrorKind::Timeout,
         E::Path(error) => of_path(error),
