@@ -33,9 +33,8 @@ impl DevboxConfig {
     /// # Errors
     /// [`ConfigError::Value`]: it is no id.
     pub fn agent(&self) -> Result<AgentId, ConfigError> {
-        let wrong = |_| {
-            Self::wrong("devbox.agent", &self.agent, "write the id of an agent, such as `devbox`")
-        };
+        let wrong =
+            |_| Self::wrong("devbox.agent", &self.agent, "write the id of an agent, such as `devbox`");
         AgentId::parse(&self.agent).map_err(wrong)
     }
 

@@ -232,7 +232,9 @@ impl From<Error> for Problem {
             }
             Error::Unsupported(_) => Self::new(Code::Unsupported, message),
             Error::NoRun(_) | Error::NoRunner(_) | Error::NoDevbox(_) => Self::new(Code::NotFound, message),
-            Error::NameTaken(_) | Error::NotNow(_) | Error::Removed | Error::DevboxAway { .. } => Self::new(Code::Conflict, message),
+            Error::NameTaken(_) | Error::NotNow(_) | Error::Removed | Error::DevboxAway { .. } => {
+                Self::new(Code::Conflict, message)
+            }
             Error::Gone(first) => Self::new(Code::Gone, message).with("first_seq", first),
             Error::RunFailed(_) => Self::new(Code::Disconnected, message),
             Error::Registry(_) => {

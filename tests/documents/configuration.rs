@@ -8,7 +8,7 @@ use crate::read;
 
 const EXAMPLE: &str = "docs/filesecbox.example.toml";
 /// The tables of a configuration; the first is the file itself.
-const TABLES: [&str; 19] = [
+const TABLES: [&str; 20] = [
     "",
     "isolation",
     "commands",
@@ -24,6 +24,7 @@ const TABLES: [&str; 19] = [
     "limits.connections",
     "workspaces",
     "prepare",
+    "devbox",
     "access",
     "log",
     "audit",

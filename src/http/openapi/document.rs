@@ -11,7 +11,7 @@ use super::source::{Wrong, read};
 /// The version of OpenAPI.
 const OPENAPI: &str = "3.1.1";
 /// The groups of operations, in the order of the page.
-const AREAS: [(&str, &str); 8] = [
+const AREAS: [(&str, &str); 9] = [
     ("Service", include_str!("operations/service.yaml")),
     ("Users", include_str!("operations/users.yaml")),
     ("Skills", include_str!("operations/skills.yaml")),
@@ -20,6 +20,7 @@ const AREAS: [(&str, &str); 8] = [
     ("Workspaces", include_str!("operations/workspaces.yaml")),
     ("Running", include_str!("operations/running.yaml")),
     ("Runners", include_str!("operations/runners.yaml")),
+    ("Devboxes", include_str!("operations/devbox.yaml")),
 ];
 const COMPONENTS: &str = include_str!("components.yaml");
 /// The paths that `T/` stands for, and the endings of their operations' names.

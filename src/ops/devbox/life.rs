@@ -22,6 +22,8 @@ const LEAVING: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 /// Longest name of an image, in characters.
 const IMAGE_CHARACTERS_MAX: usize = 512;
+/// Most variables of one devbox.
+const VARIABLES_MAX: usize = 1024;
 
 /// What a creator says about a devbox.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +38,10 @@ impl Wanted {
     fn check(&self) -> Result<()> {
         if self.image.as_ref().is_some_and(|image| image.chars().count() > IMAGE_CHARACTERS_MAX) {
             let message = format!("`image` has more than {IMAGE_CHARACTERS_MAX} characters: shorten it");
+            return Err(Error::Invalid(message));
+        }
+        if self.env.len() > VARIABLES_MAX {
+            let message = format!("`env` has more than {VARIABLES_MAX} variables: write them to a file");
             return Err(Error::Invalid(message));
         }
         // Else every command of it would be refused.
@@ -123,7 +129,8 @@ impl Service {
         let kept = turn.kept().ok_or_else(|| missing(name))?;
         let id = WorkspaceId::of(&devboxes.workspace(name));
         if let Some(backend) = self.backends.get(&id) {
-            let message = format!("`{}`, where the files of this devbox are, removes no workspace", backend.name());
+            let message =
+                format!("`{}`, where the files of this devbox are, removes no workspace", backend.name());
             return Err(Error::Unsupported(message));
         }
         turn.turn_out(Change::Deleting(SystemTime::now()));
@@ -152,7 +159,10 @@ impl Service {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(Error::Busy { what: "commands of the devbox have not ended yet", retry_after_seconds: 1 });
+                return Err(Error::Busy {
+                    what: "commands of the devbox have not ended yet",
+                    retry_after_seconds: 1,
+                });
             }
             tokio::time::sleep(LOOK).await;
         }

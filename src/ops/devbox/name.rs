@@ -76,7 +76,8 @@ mod tests {
             assert_eq!(tree.user().as_str(), format!("devbox-{good}"));
         }
         let too_long = "x".repeat(NAME_BYTES_MAX + 1);
-        for bad in ["", "-", "a-", "-a", "A", "a.b", "a_b", "a/b", "..", "a b", "a\n", "ä", "a\0", &too_long] {
+        for bad in ["", "-", "a-", "-a", "A", "a.b", "a_b", "a/b", "..", "a b", "a\n", "ä", "a\0", &too_long]
+        {
             assert!(DevboxName::parse(bad).is_err(), "{bad:?}");
         }
     }
