@@ -98,7 +98,10 @@ def known(context, names):
             number = zlib.crc32(repr(sorted(names.items(), key=str)).encode(errors="replace"))
             # A tree that is made up has nothing in it.
             if name in ("u", "a", "s") or number % 2:
-                names[name] = values[(number // 2) % len(values)]
+                value = values[(number // 2) % len(values)]
+                # A command is a name in one place and a list in another.
+                is_list = isinstance(names[name], list) and isinstance(value, str)
+                names[name] = [value] if is_list else value
     return names
 
 
