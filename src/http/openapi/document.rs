@@ -53,7 +53,8 @@ pub fn build() -> Result<Value, Wrong> {
             "version": env!("CARGO_PKG_VERSION"),
             "summary": "Layered skills and private workspaces for AI agents, with isolated command execution",
             "description": "Every success is `{\"status\": \"success\", \"data\": …}` with further fields beside `data` \
-                where said, every failure `{\"status\": \"error\", \"data\": \"one sentence\", \"code\": …}`. Every `GET` \
+                where said, every failure `{\"status\": \"error\", \"data\": \"one sentence\", \"code\": …}`; those of devboxes have \
+                another envelope. Every `GET` \
                 answers `HEAD`, too. A method that a route does not have is `method_not_allowed`.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },

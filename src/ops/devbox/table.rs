@@ -284,3 +284,49 @@ impl Entry {
 pub(super) fn missing(name: &DevboxName) -> Error {
     Error::NoDevbox(name.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn devboxes() -> Arc<Devboxes> {
+        let (agent, work_directory) = (AgentId::parse("devbox").unwrap(), "/workspace".to_owned());
+        Arc::new(Devboxes { agent, work_directory, table: Mutex::default() })
+    }
+
+    #[tokio::test]
+    async fn a_devbox_that_is_not_there_takes_no_memory_once_its_requests_have_gone() {
+        let devboxes = devboxes();
+        let name = DevboxName::parse("one").unwrap();
+        let turn = devboxes.turn(&name).await;
+        let waiting = tokio::spawn({
+            let (devboxes, name) = (Arc::clone(&devboxes), name.clone());
+            async move { drop(devboxes.turn(&name).await) }
+        });
+        tokio::task::yield_now().await;
+        drop(turn);
+        waiting.await.unwrap();
+        assert!(devboxes.table.lock().is_empty());
+        assert!(matches!(devboxes.get(&name), Err(Error::NoDevbox(_))));
+        assert!(matches!(devboxes.enter(&name), Err(Error::NoDevbox(_))));
+        assert!(devboxes.table.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn only_a_running_devbox_is_entered_and_who_is_in_it_is_told_to_leave() {
+        let devboxes = devboxes();
+        let name = DevboxName::parse("one").unwrap();
+        let turn = devboxes.turn(&name).await;
+        turn.put(Some(Kept::default()), None);
+        let inside = devboxes.enter(&name).unwrap();
+        assert_eq!((turn.inside(), inside.leave.is_cancelled()), (1, false));
+        turn.turn_out(Change::Leaving(Phase::Paused));
+        assert!(inside.leave.is_cancelled());
+        let refused = devboxes.enter(&name).err().map(|error| error.to_string());
+        assert_eq!(refused.unwrap(), "the devbox `one` is Pausing: resume it before commands and files");
+        drop(inside);
+        assert_eq!(turn.inside(), 0);
+        turn.put(Some(Kept::default()), None);
+        assert!(!devboxes.enter(&name).unwrap().leave.is_cancelled());
+    }
+}
