@@ -24,6 +24,7 @@ use crate::ops::admission::permit_kind::PermitKind;
 use crate::ops::admission::permits::Permits;
 use crate::ops::agents::{AgentTable, Common};
 use crate::ops::backends::Backends;
+use crate::ops::devbox::table::Devboxes;
 use crate::ops::events::EventTable;
 use crate::ops::preparations::Preparations;
 use crate::ops::readiness::Readiness;
@@ -127,11 +128,13 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     let sessions = &config.limits.sessions;
     let backends = Backends::new(&config.limits.runs);
     let runners = Arc::new(Runners::open(&store, &backends).map_err(|source| store_error(config, source))?);
+    let devboxes = config.devbox.enabled.then(|| open_devboxes(config, &store)).transpose()?;
     let own = Box::new(|service, agent| Arc::new(LocalSandbox::of_request(service, agent)) as _);
     let preparations = Preparations::new(config.prepare.clone(), own)?;
     Ok(Arc::new(Service {
         backends,
         runners,
+        devboxes: devboxes.map(Arc::new),
         store,
         launcher,
         host,
@@ -240,6 +243,12 @@ pub fn close(service: &Service) {
 
 fn store_error(config: &Config, source: storage::Error) -> ServeError {
     ServeError::Store { path: config.root.display().to_string(), source }
+}
+
+/// Reads the devboxes that the service has kept.
+fn open_devboxes(config: &Config, store: &Store) -> Result<Devboxes, ServeError> {
+    let (agent, work_directory) = (config.devbox.agent()?, config.devbox.work_directory.clone());
+    Devboxes::open(store, agent, work_directory).map_err(|source| store_error(config, source))
 }
 
 /// Opens the audit log below the data directory.

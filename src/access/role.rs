@@ -47,6 +47,8 @@ pub enum Action<'a> {
     Govern,
     /// Put and read packages, and have them deployed.
     Packages,
+    /// Have devboxes: workspaces of the facade's agent, of any name.
+    Devboxes,
 }
 
 /// Which part of a list about all users and agents a role sees.
@@ -97,7 +99,8 @@ impl Role {
                 | Action::OfUser(_)
                 | Action::SeeAll
                 | Action::Issue
-                | Action::Packages,
+                | Action::Packages
+                | Action::Devboxes,
             )
             | (Self::Monitor, Action::Observe) => Ok(()),
             (Self::User { user, agent }, Action::Read(owner, with) | Action::Change(owner, with)) => {
@@ -132,7 +135,8 @@ impl Role {
                 | Action::Observe
                 | Action::Rebuild
                 | Action::Govern
-                | Action::Packages,
+                | Action::Packages
+                | Action::Devboxes,
             )
             | (
                 Self::Manager(_),
@@ -143,7 +147,8 @@ impl Role {
                 | Action::Observe
                 | Action::Rebuild
                 | Action::Govern
-                | Action::Packages,
+                | Action::Packages
+                | Action::Devboxes,
             )
             | (
                 Self::Monitor,
@@ -156,7 +161,8 @@ impl Role {
                 | Action::Issue
                 | Action::Rebuild
                 | Action::Govern
-                | Action::Packages,
+                | Action::Packages
+                | Action::Devboxes,
             ) => Err(Refused::Denied),
         }
     }
@@ -212,45 +218,46 @@ mod tests {
             Action::Observe,
             Action::Rebuild,
             Action::Govern,
+            Action::Devboxes,
         ];
         let (yes, denied, hidden) = (Ok(()), Err(Refused::Denied), Err(Refused::Hidden));
         let bound = Role::User { user: user.clone(), agent: Some(agent.clone()) };
         let free = Role::User { user: user.clone(), agent: None };
         for (role, expected) in [
-            (Role::Admin, [yes; 17]),
+            (Role::Admin, [yes; 18]),
             (
                 Role::Engine,
                 [
                     yes, yes, yes, yes, yes, yes, denied, denied, denied, yes, yes, yes, denied, yes, denied,
-                    denied, denied,
+                    denied, denied, yes,
                 ],
             ),
             (
                 free,
                 [
                     yes, yes, hidden, yes, yes, hidden, denied, denied, hidden, yes, hidden, denied, denied,
-                    denied, denied, denied, denied,
+                    denied, denied, denied, denied, denied,
                 ],
             ),
             (
                 bound,
                 [
                     yes, hidden, hidden, yes, hidden, hidden, denied, hidden, hidden, denied, hidden, denied,
-                    denied, denied, denied, denied, denied,
+                    denied, denied, denied, denied, denied, denied,
                 ],
             ),
             (
                 Role::Manager(agent.clone()),
                 [
                     yes, hidden, hidden, denied, hidden, denied, yes, hidden, yes, denied, denied, denied,
-                    denied, denied, denied, denied, denied,
+                    denied, denied, denied, denied, denied, denied,
                 ],
             ),
             (
                 Role::Monitor,
                 [
                     denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied,
-                    denied, denied, denied, yes, denied, denied,
+                    denied, denied, denied, yes, denied, denied, denied,
                 ],
             ),
         ] {

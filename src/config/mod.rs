@@ -5,6 +5,7 @@
 //! | `tokens` | one static token as it is written down |
 //! | `credentials` | where tokens and keys come from, and reading them |
 //! | `operation` | settings of access, connections, logs and the audit log |
+//! | `devbox` | the devbox dialect |
 //! | `prepare` | preparing workspaces, and packages |
 //! | `bucket` | the bucket that packages are kept in, and its credentials |
 //! | `runners` | what machines get that users lend |
@@ -13,6 +14,7 @@
 
 mod bucket;
 mod credentials;
+mod devbox;
 mod environment;
 mod listen;
 mod operation;
@@ -36,6 +38,7 @@ use thiserror::Error;
 
 pub use self::bucket::{BucketConfig, BucketCredentials};
 pub use self::credentials::{CredentialSources, SIGNING_KEY};
+pub use self::devbox::DevboxConfig;
 pub use self::environment::VARIABLE_PREFIX;
 pub use self::listen::listen_address;
 pub use self::operation::{
@@ -79,6 +82,8 @@ pub struct Config {
     pub prepare: PrepareConfig,
     /// The machines that users lend.
     pub runners: RunnersConfig,
+    /// The devbox dialect.
+    pub devbox: DevboxConfig,
     /// Where tokens and keys are, and how long signed tokens last.
     pub access: AccessConfig,
     /// The level and form of the log.
@@ -204,6 +209,7 @@ impl Default for Config {
             workspaces: WorkspacesConfig::default(),
             prepare: PrepareConfig::default(),
             runners: RunnersConfig::default(),
+            devbox: DevboxConfig::default(),
             access: AccessConfig::default(),
             log: LogConfig::default(),
             audit: AuditConfig::default(),
@@ -343,6 +349,7 @@ impl Config {
         operation::check(self)?;
         self.prepare.check()?;
         self.runners.check()?;
+        self.devbox.check()?;
         for (agent, policy) in &self.agents {
             self.check_agent(policy)
                 .map_err(|problem| ConfigError::Agent { agent: agent.clone(), problem })?;

@@ -8,6 +8,7 @@ mod bounded;
 mod client_connection;
 mod conditional;
 mod connections;
+mod devbox;
 mod disposition;
 mod extract;
 mod guard;
@@ -73,6 +74,7 @@ pub struct App {
 /// `{u}`, `{a}`, `{s}` are user, agent and skill. The routes below [`tree_routes`] exist for both kinds of trees.
 pub fn router(app: App) -> Router {
     let skill = "/v1/skills/{u}/{a}/{s}";
+    let devboxes = if app.service.devboxes.is_some() { devbox_routes() } else { Router::new() };
     Router::new()
         .route("/", get(openapi::root))
         .route("/healthz", get(meta::healthz))
@@ -125,6 +127,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/sandbox/{u}/{a}/snapshots/{snapshot}/fork", post(sandbox::restore::fork))
         .route("/v1/ports/{token}/", any(tree::ports::pass::of_link))
         .route("/v1/ports/{token}/{*path}", any(tree::ports::pass::of_link))
+        .merge(devboxes)
         .merge(tree_routes(skill))
         .merge(tree_routes("/v1/sandbox/{u}/{a}"))
         .fallback(problem::no_route)
@@ -144,6 +147,19 @@ async fn enter(State(app): State<App>, request: Request, next: Next) -> Response
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
+}
+
+/// The devbox dialect, where it is switched on.
+fn devbox_routes() -> Router<App> {
+    Router::new()
+        .route("/api/v1/devbox", post(devbox::life::create))
+        .route("/api/v1/devbox/{name}", get(devbox::life::info).delete(devbox::life::delete))
+        .route("/api/v1/devbox/{name}/pause", post(devbox::life::pause))
+        .route("/api/v1/devbox/{name}/stop", post(devbox::life::stop))
+        .route("/api/v1/devbox/{name}/resume", post(devbox::life::resume))
+        .route("/api/v1/devbox/{name}/exec", post(devbox::exec::exec))
+        .route("/api/v1/devbox/{name}/files/upload", post(devbox::files::upload))
+        .route("/api/v1/devbox/{name}/files/download", get(devbox::files::download))
 }
 
 fn tree_routes(tree: &str) -> Router<App> {

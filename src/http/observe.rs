@@ -12,6 +12,7 @@ use http_body::Body as _;
 use policy::Scope;
 
 use super::App;
+use super::devbox::dialect;
 use super::problem::{Failed, Problem};
 use super::request_log::{self, Noted, RequestLog};
 use super::request_span::RequestSpan;
@@ -35,7 +36,8 @@ pub(super) async fn observe(State(app): State<App>, request: Request, next: Next
 
     let answering = answer(&app, &facts, method, matched.clone(), request, next);
     let answering = context::within(traced.as_ref().map(|traced| traced.context), answering);
-    let mut response = request_log::scope_of(Arc::clone(&facts), answering).await;
+    let response = request_log::scope_of(Arc::clone(&facts), answering).await;
+    let mut response = dialect::translated(route, response);
 
     let code = response.extensions().get::<Failed>().map(|failed| failed.0);
     let (status, took) = (response.status().as_u16(), begun.elapsed());

@@ -128,6 +128,10 @@ impl Code {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed(pub(super) &'static str);
 
+/// Goes with it too: its sentence, for dialects that have another envelope.
+#[derive(Clone, Debug)]
+pub(super) struct Sentence(pub(super) String);
+
 /// A failure on its way to the sender.
 ///
 /// The body is `{"status":"error","data":<one sentence>,"code":<code>,…extras,"request_id":<id>}`; the same id is
@@ -228,8 +232,10 @@ impl From<Error> for Problem {
                 Self::busy(message, retry_after_seconds).with("initialising", true)
             }
             Error::Unsupported(_) => Self::new(Code::Unsupported, message),
-            Error::NoRun(_) | Error::NoRunner(_) => Self::new(Code::NotFound, message),
-            Error::NameTaken(_) | Error::NotNow(_) | Error::Removed => Self::new(Code::Conflict, message),
+            Error::NoRun(_) | Error::NoRunner(_) | Error::NoDevbox(_) => Self::new(Code::NotFound, message),
+            Error::NameTaken(_) | Error::NotNow(_) | Error::Removed | Error::DevboxAway { .. } => {
+                Self::new(Code::Conflict, message)
+            }
             Error::Gone(first) => Self::new(Code::Gone, message).with("first_seq", first),
             Error::RunFailed(_) => Self::new(Code::Disconnected, message),
             Error::Registry(_) => {
@@ -424,13 +430,14 @@ impl IntoResponse for Problem {
         if let Some(cause) = self.extras.remove("cause_for_log") {
             tracing::error!(%request_id, cause = cause.as_str().unwrap_or_default(), "request failed");
         }
-        let mut body = json!({ "status": "error", "data": self.message, "code": code });
+        let mut body = json!({ "status": "error", "data": &self.message, "code": code });
         if let Some(body) = body.as_object_mut() {
             body.append(&mut self.extras);
             body.insert("request_id".to_owned(), Value::from(request_id.clone()));
         }
         let mut response = (status, Json(body)).into_response();
         response.extensions_mut().insert(Failed(code));
+        response.extensions_mut().insert(Sentence(self.message));
         for (name, value) in self.headers {
             response.headers_mut().insert(name, value);
         }

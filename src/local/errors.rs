@@ -45,9 +45,10 @@ fn kind(error: &ops::Error) -> ErrorKind {
         | E::NameTaken(_)
         | E::NotNow(_)
         | E::Removed
+        | E::DevboxAway { .. }
         | E::Initialising { .. } => ErrorKind::Busy,
         E::Unsupported(_) => ErrorKind::Unsupported,
-        E::NoRun(_) | E::NoRunner(_) | E::Gone(_) => ErrorKind::NotFound,
+        E::NoRun(_) | E::NoRunner(_) | E::NoDevbox(_) | E::Gone(_) => ErrorKind::NotFound,
         E::Stopping | E::RunFailed(_) | E::Registry(_) | E::PortBroken { .. } => ErrorKind::Disconnected,
         E::PortSilent { .. } | E::Bucket(BucketError::Slow { .. }) => ErrorKind::Timeout,
         E::Bucket(BucketError::Taken { .. }) => ErrorKind::AlreadyExists,

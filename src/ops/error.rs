@@ -66,6 +66,17 @@ pub enum Error {
     /// The user has no such machine.
     #[error("there is no runner `{0}` of this user: list them")]
     NoRunner(String),
+    /// There is no such devbox. Adapters of the dialect look for the words "not found".
+    #[error("the devbox `{0}` is not found: create it first")]
+    NoDevbox(String),
+    /// The devbox is in no phase for this.
+    #[error("the devbox `{name}` is {phase}: resume it before commands and files")]
+    DevboxAway {
+        /// Its name.
+        name: String,
+        /// The word of the dialect for what it is.
+        phase: &'static str,
+    },
     /// The name belongs to another run.
     #[error("`exec_id` `{0}` names a run of another command: choose another name, or leave it out")]
     NameTaken(String),

@@ -6,6 +6,7 @@ pub mod admission;
 pub mod agents;
 pub mod backends;
 pub mod bucket;
+pub mod devbox;
 mod difference;
 pub mod disk;
 pub mod error;
@@ -53,6 +54,7 @@ use admission::permits::Permits;
 use admission::{Admission, Owner};
 use agents::AgentTable;
 use backends::Backends;
+use devbox::table::Devboxes;
 pub use difference::Text;
 use disk::DiskWatch;
 use egress::Egress;
@@ -73,6 +75,8 @@ pub struct Service {
     pub backends: Backends,
     /// The machines that users lend.
     pub runners: Arc<Runners>,
+    /// The devboxes of the facade, where it is switched on.
+    pub devboxes: Option<Arc<Devboxes>>,
     /// The bytes on disk.
     pub store: Store,
     /// Starts commands.

@@ -6,6 +6,7 @@ pub mod agents;
 pub(crate) mod allowances;
 pub(crate) mod copies;
 pub(crate) mod count;
+pub(crate) mod devboxes;
 pub(crate) mod flights;
 pub(crate) mod growth;
 pub(crate) mod keyed_texts;

@@ -13,6 +13,7 @@
 //! .filesecbox/refused/{name}                what looked like a record and was not carried out, for the operator
 //! .filesecbox/policies/{agent}-{number}     what was set for single agents
 //! .filesecbox/runners/{user}-{number}       the machines that a user lends, and which of them is in use
+//! .filesecbox/devboxes/{name}-{number}      the devboxes of the facade, and the state of each
 //! .filesecbox/stage/                        what is being built, and mount points between two runs; thrown away at start
 //! .filesecbox/trash/{bin}/{item}            what was thrown away, until it is removed
 //! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions
@@ -53,6 +54,8 @@ pub(crate) const JOURNAL: &str = ".filesecbox/journal";
 pub(crate) const POLICIES: &str = ".filesecbox/policies";
 /// The machines that users lend.
 pub(crate) const RUNNERS: &str = ".filesecbox/runners";
+/// The devboxes of the facade.
+pub(crate) const DEVBOXES: &str = ".filesecbox/devboxes";
 /// Packages of versions of skills.
 pub(crate) const ARCHIVES: &str = ".filesecbox/archives";
 /// Files that looked like records and were not carried out.
@@ -81,7 +84,7 @@ pub(crate) const KEPT: &str = ".filesecbox/kept";
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 19] = [
+pub(crate) const DIRECTORIES: [&str; 20] = [
     BASELINE,
     OVERLAYS,
     WORKSPACES,
@@ -92,6 +95,7 @@ pub(crate) const DIRECTORIES: [&str; 19] = [
     REFUSED,
     POLICIES,
     RUNNERS,
+    DEVBOXES,
     ARCHIVES,
     ".filesecbox/versions",
     BASES,
@@ -111,13 +115,14 @@ pub(crate) const SALT: &str = "salt";
 pub(crate) const RECORD_KEY: &str = "journal.key";
 
 /// Those of [`DIRECTORIES`] that no command of any user id has a reason to enter.
-pub(crate) const SERVICE_ONLY: [&str; 12] = [
+pub(crate) const SERVICE_ONLY: [&str; 13] = [
     STAGE,
     TRASH,
     JOURNAL,
     REFUSED,
     POLICIES,
     RUNNERS,
+    DEVBOXES,
     ARCHIVES,
     ".filesecbox/versions",
     BASES,

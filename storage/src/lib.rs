@@ -29,6 +29,7 @@ pub mod workspaces;
 
 pub use core::agents::AgentPolicies;
 pub use core::allowances::Allowance;
+pub use core::devboxes::DEVBOXES_MAX;
 pub use core::open::Recovery;
 pub use core::spool::{self, Spool};
 pub use core::store::{Options, Store};

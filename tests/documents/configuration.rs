@@ -8,7 +8,7 @@ use crate::read;
 
 const EXAMPLE: &str = "docs/filesecbox.example.toml";
 /// The tables of a configuration; the first is the file itself.
-const TABLES: [&str; 20] = [
+const TABLES: [&str; 22] = [
     "",
     "isolation",
     "commands",
@@ -25,6 +25,8 @@ const TABLES: [&str; 20] = [
     "workspaces",
     "prepare",
     "prepare.bucket",
+    "runners",
+    "devbox",
     "access",
     "log",
     "audit",

@@ -32,6 +32,8 @@ use service::Service;
 
 /// A service whose runs, searches and waits are short.
 const CONFIG: &str = r#"
+[devbox]
+enabled = true
 [commands]
 network = "none"
 [limits.runs]
@@ -145,6 +147,8 @@ fn fill(client: &Client) {
         &zip::skill_zip("count", &[("scripts/count.py", file)]),
     );
     client.upload("/v1/skills/alice/demo", "baseline", &zip::skill_zip("数据统计", &[("notes.txt", file)]));
+    client.post("/api/v1/devbox", r#"{"name":"session-1"}"#);
+    client.post("/api/v1/devbox/session-1/files/upload?path=notes.txt", file);
     for user in ["alice", "%E5%BC%A0%E4%B8%89"] {
         let trees = [
             format!("/v1/sandbox/{user}/demo"),

@@ -31,6 +31,11 @@ fn the_page_may_look_as_its_own_style_says_and_nothing_else() {
     assert!(page.contains("GET T/content") && !page.contains("<script") && !page.contains("href=\"http"));
 }
 
+/// A service in which every operation is switched on.
+fn whole_service() -> Service {
+    Service::configured("[devbox]\nenabled = true\n")
+}
+
 /// Every operation: method, a path that names something, and what is promised.
 fn operations() -> Vec<(String, String, &'static Value)> {
     let paths = PROMISE.document["paths"].as_object().unwrap();
@@ -43,6 +48,7 @@ fn operations() -> Vec<(String, String, &'static Value)> {
             ("{snapshot}", "019ab1c2d3e45f607182"),
             ("{runner}", "laptop"),
             ("{version}", "65f2a1b3c4d5e6f708192a3b"),
+            ("{name}", "session-1"),
             ("{path}", "f"),
         ];
         names.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value))
@@ -59,14 +65,18 @@ fn operations() -> Vec<(String, String, &'static Value)> {
 
 /// The names that a refusal of [`UNKNOWN`] lists.
 fn known(reply: &Reply) -> BTreeSet<String> {
-    let told = reply.refused(400, "invalid")["data"].as_str().unwrap().to_owned();
+    let told = match reply.json() {
+        // The devbox dialect has another envelope.
+        told if told["code"] == 400 => told["message"].as_str().unwrap().to_owned(),
+        _ => reply.refused(400, "invalid")["data"].as_str().unwrap().to_owned(),
+    };
     let (_, names) = told.split_once(&format!("`{UNKNOWN}`")).unwrap_or_else(|| panic!("{told}"));
     names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 #[test]
 fn the_parameters_that_are_promised_are_those_that_the_service_knows() {
-    let service = Service::start();
+    let service = whole_service();
     for (method, path, operation) in operations() {
         // Without an envelope in the answer to `HEAD` nothing can be told; a route that needs no token has no
         // parameters.
@@ -105,7 +115,8 @@ fn the_fields_of_a_body_that_are_promised_are_those_that_the_service_knows() {
         };
         let fields = choices.iter().filter_map(|choice| choice["properties"].as_object());
         let promised: BTreeSet<String> = fields.flat_map(|fields| fields.keys().cloned()).collect();
-        if promised.is_empty() {
+        // Adapters of the devbox dialect send what later versions of it have, which is left out.
+        if promised.is_empty() || path.starts_with("/api/v1/devbox") {
             continue;
         }
         let body = format!("{{\"{UNKNOWN}\": 1}}");

@@ -108,6 +108,15 @@ const ROWS: &[Row] = &[
     Row("DELETE /v1/agents/{a}/policy", "", "", 200, ADMIN),
     Row("GET /v1/packages/{version}", "", "", 404, ISSUE),
     Row("PUT /v1/packages/{version}", "", "none", 422, ISSUE),
+    Row("POST /api/v1/devbox", "", r#"{"name":"x"}"#, 200, ISSUE),
+    Row("GET /api/v1/devbox/{name}", "", "", 200, ISSUE),
+    Row("POST /api/v1/devbox/{name}/pause", "", "", 200, ISSUE),
+    Row("POST /api/v1/devbox/{name}/stop", "", "", 200, ISSUE),
+    Row("POST /api/v1/devbox/{name}/resume", "", "", 200, ISSUE),
+    Row("POST /api/v1/devbox/{name}/exec", "", r#"{"command":["ls"]}"#, 200, ISSUE),
+    Row("POST /api/v1/devbox/{name}/files/upload", "?path=f", "x", 200, ISSUE),
+    Row("GET /api/v1/devbox/{name}/files/download", "?path=f", "", 200, ISSUE),
+    Row("DELETE /api/v1/devbox/{name}", "?none=1", "", 400, ISSUE),
     Row("POST /v1/skills/{u}/{a}/upload", "", "ZIP", 200, CHANGE),
     Row("POST /v1/skills/{u}/{a}/upload", "?scope=baseline", "ZIP", 200, BASELINE),
     Row("GET /v1/skills/{u}/{a}/list", "", "", 200, READ),
@@ -232,7 +241,7 @@ fn operations() -> BTreeSet<String> {
 
 /// A service that knows every caller by a token of the same text.
 fn closed() -> Service {
-    let mut config = String::new();
+    let mut config = "[devbox]\nenabled = true\n".to_owned();
     for (caller, role) in CALLERS.iter().skip(1).map(|caller| match *caller {
         "manager" => ("manager", "role = \"manager\"\nagent = \"a\""),
         "user" => ("user", "role = \"user\"\nuser = \"u\""),
@@ -275,6 +284,7 @@ fn targets(path: &str, user: &str, agent: &str, rest: &str) -> Vec<String> {
             .replace("{exec_id}", "none")
             .replace("{snapshot}", SNAPSHOT)
             .replace("{runner}", "none")
+            .replace("{name}", "x")
             .replace("{version}", &SNAPSHOT.repeat(2)[..24])
             .replace("{port}", "none")
             .replace("{token}", "none")

@@ -34,6 +34,7 @@ mod attack;
 mod bodies;
 #[path = "../rest/support/client.rs"]
 mod client;
+mod devboxes;
 mod disk;
 mod environment;
 mod expectation;
@@ -104,6 +105,7 @@ const THEMES: &[Theme] = &[
     ("Layers", layers::ATTACKS),
     ("Layers while commands run", publishing::ATTACKS),
     ("What a restart believes", records::ATTACKS),
+    ("Devboxes", devboxes::ATTACKS),
     ("Environment and identity", environment::ATTACKS),
     ("The audit log", washing::ATTACKS),
 ];

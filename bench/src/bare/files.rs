@@ -11,7 +11,6 @@ use axum::extract::{Query, RawPathParams, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::{Bare, Broken, blocking, success};
 

@@ -2,6 +2,7 @@
 
 mod body;
 mod caller;
+mod devbox;
 mod names;
 mod place;
 mod query;
@@ -17,6 +18,7 @@ pub(super) use self::body::{JsonBody, JsonLimit, parse_json};
 pub(super) use self::caller::{
     Governor, Issuer, Known, Observer, PackageRequest, Rebuilder, Someone, bearer,
 };
+pub(super) use self::devbox::{DevboxCaller, DevboxRequest};
 pub(super) use self::place::{Above, Place, dir_of};
 pub(super) use self::query::{NoParams, Params, word};
 pub(super) use self::run::NamedRun;

@@ -10,11 +10,13 @@
 //! | `source` | reading the files of this folder |
 //! | `components` | what operations refer to |
 //! | `failure` | the schema and the answer of each code |
+//! | `dialect` | answers of the devbox dialect |
 //! | `operation` | one operation as it is written, and as OpenAPI has it |
 //! | `shorthand` | how schemas are written |
 //! | `page`, `notation` | the page, and schemas on it |
 
 mod components;
+mod dialect;
 mod document;
 mod failure;
 mod notation;

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::components::answer;
+use super::dialect;
 use super::failure::failure;
 use super::shorthand::{fields, optional, schema};
 use crate::http::problem::Code;
@@ -30,6 +31,9 @@ pub(super) struct Written {
     description: Option<String>,
     #[serde(default)]
     access: Access,
+    /// The envelope of its answers.
+    #[serde(default)]
+    dialect: Dialect,
     /// Whether it reads although its method says otherwise.
     #[serde(default)]
     reads: bool,
@@ -92,6 +96,17 @@ enum Access {
     Token,
     /// Every caller, without a token.
     Anybody,
+}
+
+/// The envelope of answers.
+#[derive(Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Dialect {
+    /// The service's own.
+    #[default]
+    Service,
+    /// That of devboxes.
+    Devbox,
 }
 
 #[derive(Deserialize)]
@@ -196,6 +211,7 @@ impl Written {
         }
         for (status, codes) in self.codes(place)? {
             let failure = match codes.first() {
+                _ if self.dialect == Dialect::Devbox => dialect::failure(status, &codes),
                 Some(code) if codes.len() == 1 && !is_head => shared(code),
                 _ => failure(status, &codes, is_head),
             };
@@ -214,7 +230,12 @@ impl Written {
             properties.insert("status".to_owned(), json!({ "type": "string", "const": "success" }));
             properties.insert("data".to_owned(), schema(data));
             required.extend(["status".into(), "data".into()]);
-            let envelope = json!({ "type": "object", "properties": properties, "required": required });
+            let envelope = match self.dialect {
+                Dialect::Service => {
+                    json!({ "type": "object", "properties": properties, "required": required })
+                }
+                Dialect::Devbox => dialect::success(&schema(data)),
+            };
             let mut media = json!({ "schema": envelope });
             if let Some(example) = &self.example {
                 media["example"] = example.clone();
@@ -254,6 +275,9 @@ impl Written {
         }
         if self.json.is_some() || self.body.is_some() {
             words.extend(["too_slow", "too_large"]);
+        }
+        if self.dialect == Dialect::Devbox {
+            return dialect::by_status(words);
         }
         let mut by_status: BTreeMap<StatusCode, BTreeSet<&str>> = BTreeMap::new();
         for word in words {

@@ -172,7 +172,7 @@ fn patterns(Place { id, path: base, .. }: &Place, texts: &[String]) -> Result<Pa
 }
 
 /// Reads permission bits in octal.
-pub(super) fn mode(text: Option<&str>) -> Result<Option<u32>, Problem> {
+pub(in crate::http) fn mode(text: Option<&str>) -> Result<Option<u32>, Problem> {
     let Some(text) = text else { return Ok(None) };
     let digits = text.strip_prefix("0o").unwrap_or(text);
     match u32::from_str_radix(digits, 8) {

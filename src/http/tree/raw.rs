@@ -1,15 +1,15 @@
 //! `GET`, `HEAD`, `PUT` and `DELETE` of `T/raw/{path}`: bytes.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use futures_util::TryStreamExt;
+use futures_util::{Stream, TryStreamExt};
 use policy::RelPath;
 use sandbox::{FileInfo, ReadOptions, WriteMode};
 use serde::Deserialize;
 use storage::tree::Opened;
-use storage::{ETag, Stat, WriteOptions};
+use storage::{ETag, Stat, WriteOptions, Written};
 
 use super::remove::removed;
 use super::{WrittenFacts, mode, written};
@@ -62,14 +62,20 @@ pub(in crate::http) async fn get(
     _: NoParams,
     headers: HeaderMap,
 ) -> Answer {
-    let Place { id, path, backend, .. } = tree.file(&app, path(&params)).await?;
+    let place = tree.file(&app, path(&params)).await?;
+    send(&app, place, &headers).await
+}
+
+/// Answers with the bytes of a file, or a part of them.
+pub(in crate::http) async fn send(app: &App, place: Place, headers: &HeaderMap) -> Answer {
+    let Place { id, path, backend, .. } = place;
     if let Some(backend) = backend {
-        return get_remotely(&backend, &path, &headers).await;
+        return get_remotely(&backend, &path, headers).await;
     }
     let reads = app.service.admission.reads_of(id.user());
     let Opened { file, stat, .. } = app.service.open(id, path.clone()).await?;
-    let range = conditional::range(&headers, stat.size, Some(&stat.etag()));
-    let (response, range) = match head_of(&headers, &stat, &path, range)? {
+    let range = conditional::range(headers, stat.size, Some(&stat.etag()));
+    let (response, range) = match head_of(headers, &stat, &path, range)? {
         Ok(headed) => headed,
         Err(not_modified) => return Ok(not_modified),
     };
@@ -194,26 +200,55 @@ pub(in crate::http) async fn put(
     let place = tree.file(&app, path(&params)).await?;
     let condition = conditional::of_change(request.headers())?;
     let permissions = mode(query.mode.as_deref())?;
-    let limit = app.service.file_limits.raw_bytes;
-    check_announced(request.headers(), limit)?;
-    if let Some(backend) = &place.backend {
-        let mode = conditional::untagged(&condition)?;
-        if query.parents {
-            backend.make_parents(&place.path).await?;
-        }
-        let options = sandbox::WriteOptions { mode, permissions };
-        let pieces = request.into_body().into_data_stream().map_err(|_| body::broken());
-        let size = backend.write(&place.path, pieces, options, limit).await?;
-        return written_remotely(&place, size, mode);
-    }
     let options = WriteOptions { condition, parents: query.parents, mode: permissions };
+    check_announced(request.headers(), app.service.file_limits.raw_bytes)?;
     let pieces = request.into_body().into_data_stream().map_err(|_| body::broken());
-    let result = app.service.write(place.id.clone(), place.path.clone(), pieces, options, limit).await?;
+    let result = match store(&app, &place, options, pieces).await? {
+        Stored::Here(result) => result,
+        Stored::Elsewhere { size, mode } => return written_remotely(&place, size, mode),
+    };
     let mut response = written("File written.", &place, &result, None)?;
     if result.created {
         *response.status_mut() = StatusCode::CREATED;
     }
     Ok(response)
+}
+
+/// A file that was written, here or by a remote backend.
+pub(in crate::http) enum Stored {
+    Here(Written),
+    Elsewhere { size: u64, mode: WriteMode },
+}
+
+impl Stored {
+    /// The size of the file, in bytes.
+    pub(in crate::http) fn size(&self) -> u64 {
+        match self {
+            Self::Here(written) => written.stat.size,
+            Self::Elsewhere { size, .. } => *size,
+        }
+    }
+}
+
+/// Writes a file whose bytes come as `pieces`, as many as a file may have.
+pub(in crate::http) async fn store(
+    app: &App,
+    place: &Place,
+    options: WriteOptions,
+    pieces: impl Stream<Item = Result<Bytes, Problem>> + Unpin + Send + 'static,
+) -> Result<Stored, Problem> {
+    let limit = app.service.file_limits.raw_bytes;
+    let Some(backend) = &place.backend else {
+        let (id, path) = (place.id.clone(), place.path.clone());
+        return Ok(Stored::Here(app.service.write(id, path, pieces, options, limit).await?));
+    };
+    let mode = conditional::untagged(&options.condition)?;
+    if options.parents {
+        backend.make_parents(&place.path).await?;
+    }
+    let options = sandbox::WriteOptions { mode, permissions: options.mode };
+    let size = backend.write(&place.path, pieces, options, limit).await?;
+    Ok(Stored::Elsewhere { size, mode })
 }
 
 /// Answers a write of a file that a remote backend holds.

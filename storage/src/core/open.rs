@@ -14,6 +14,7 @@ use rustix::fs::FlockOperation;
 use crate::core::accounts::Accounts;
 use crate::core::agents::AGENT_POLICIES_MAX;
 use crate::core::allowances::Allowances;
+use crate::core::devboxes::DEVBOXES_MAX;
 use crate::core::flights::Flights;
 use crate::core::keyed_texts::KeyedTexts;
 use crate::core::listings::Listings;
@@ -97,6 +98,7 @@ impl Store {
         };
         let policies = kept(layout::POLICIES, "the policy of an agent", AGENT_POLICIES_MAX)?;
         let runners = kept(layout::RUNNERS, "the list of a user's runners", RUNNER_LISTS_MAX)?;
+        let devboxes = kept(layout::DEVBOXES, "a devbox", DEVBOXES_MAX)?;
         let stage = Stage::new(open(layout::STAGE)?, names, trash, records, projects, options.durability);
         let views = open(layout::VIEWS)?;
         let uppers = workplace::wait_for_former(&views)?;
@@ -152,6 +154,7 @@ impl Store {
                 allowances: Allowances::default(),
                 policies,
                 runners,
+                devboxes,
                 packages: Mutex::default(),
                 flights: Flights::default(),
                 salt,

@@ -107,6 +107,8 @@ pub(crate) struct Inner {
     pub(crate) policies: KeyedTexts,
     /// The machines that users lend.
     pub(crate) runners: KeyedTexts,
+    /// The devboxes of the facade.
+    pub(crate) devboxes: KeyedTexts,
     /// Held while a package is put: what gives way to it is decided and done as one.
     pub(crate) packages: Mutex<()>,
     /// The bytes of each user in flight.
