@@ -1,6 +1,6 @@
 //! A client of a running service, for the command line.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -243,6 +243,24 @@ impl Client {
     ) -> Result<T, ClientError> {
         let text = self.text(response)?;
         serde_json::from_slice(&text).map_err(|_| ClientError::Foreign { server: self.server.clone() })
+    }
+
+    /// The lines of an answer, each a JSON document, as they come.
+    pub(super) fn lines<T: for<'a> Deserialize<'a>>(
+        &self,
+        response: ureq::http::Response<ureq::Body>,
+    ) -> impl Iterator<Item = Result<T, ClientError>> {
+        let lines = BufReader::new(response.into_body().into_reader().take(ANSWER_BYTES_MAX)).lines();
+        lines.map(|line| {
+            let line = line.map_err(|_| self.broke_off())?;
+            serde_json::from_str(&line).map_err(|_| ClientError::Foreign { server: self.server.clone() })
+        })
+    }
+
+    /// An answer that ends too early.
+    pub(super) fn broke_off(&self) -> ClientError {
+        let source = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        ClientError::Unreachable { server: self.server.clone(), source: Box::new(source.into()) }
     }
 
     fn text(&self, response: ureq::http::Response<ureq::Body>) -> Result<Vec<u8>, ClientError> {

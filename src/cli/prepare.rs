@@ -3,10 +3,12 @@
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -56,7 +58,6 @@ enum Mode {
 struct Prepared {
     workdir: Option<String>,
     skills: Vec<Skill>,
-    steps: Vec<Step>,
 }
 
 #[derive(Deserialize)]
@@ -78,9 +79,20 @@ fn selected(text: &str) -> Result<(String, String), String> {
     Ok((skill.to_owned(), version.to_owned()))
 }
 
+/// One line of the answer as it comes.
+#[derive(Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Told {
+    Step { name: String },
+    StepEnded { step: Step },
+    Prepared { result: Prepared },
+    Failed { code: String, data: String },
+}
+
 pub(super) fn run(args: PrepareArgs) -> Outcome {
     let client = args.target.client()?;
-    let url = client.url(&["v1", "sandbox", &args.target.user, &args.target.agent, "prepare"], &[]);
+    let segments = ["v1", "sandbox", &args.target.user, &args.target.agent, "prepare"];
+    let url = client.url(&segments, if args.json { &[] } else { &[("stream", "true")] });
     let body = args.body()?.to_string();
     let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
     let response = client.post(&url, "application/json", Some(bytes), body.as_bytes())?;
@@ -88,28 +100,69 @@ pub(super) fn run(args: PrepareArgs) -> Outcome {
         say(&format!("{:#}", client.data::<Value>(response)?));
         return Ok(ExitCode::SUCCESS);
     }
-    tell(&client, response)?;
+    let bar = bar(args.steps());
+    let told = tell(&client, response, &bar);
+    bar.finish_and_clear();
+    told?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(client: &Client, response: ureq::http::Response<ureq::Body>) -> Result<(), ClientError> {
-    let Prepared { workdir, skills, steps } = client.data(response)?;
-    for Step { name, outcome, duration_ms, log } in steps {
-        say(&format!("{name}: {outcome} ({duration_ms} ms)"));
-        for line in log.lines() {
-            say(&format!("    {}", line.escape_debug()));
+/// Tells each step when it has ended, and shows on `bar` which one is under way.
+fn tell(
+    client: &Client,
+    response: ureq::http::Response<ureq::Body>,
+    bar: &ProgressBar,
+) -> Result<(), ClientError> {
+    for told in client.lines::<Told>(response) {
+        match told? {
+            Told::Step { name } => bar.set_message(name),
+            Told::StepEnded { step: Step { name, outcome, duration_ms, log } } => {
+                bar.inc(1);
+                bar.suspend(|| {
+                    say(&format!("{name}: {outcome} ({duration_ms} ms)"));
+                    for line in log.lines() {
+                        say(&format!("    {}", line.escape_debug()));
+                    }
+                });
+            }
+            Told::Prepared { result: Prepared { workdir, skills } } => {
+                bar.finish_and_clear();
+                for Skill { name, skill_md_path } in skills {
+                    say(&format!("skill {}: {}", name.escape_debug(), skill_md_path.escape_debug()));
+                }
+                if let Some(workdir) = workdir {
+                    say(&format!("ready in {}", workdir.escape_debug()));
+                }
+                return Ok(());
+            }
+            Told::Failed { code, data } => return Err(ClientError::Refused { message: data, code }),
         }
     }
-    for Skill { name, skill_md_path } in skills {
-        say(&format!("skill {}: {}", name.escape_debug(), skill_md_path.escape_debug()));
+    Err(client.broke_off())
+}
+
+/// A bar on a terminal, and nothing elsewhere; shown after a moment, so that short rounds stay quiet.
+fn bar(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg} {elapsed}") {
+        bar.set_style(style);
     }
-    if let Some(workdir) = workdir {
-        say(&format!("ready in {}", workdir.escape_debug()));
-    }
-    Ok(())
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }
 
 impl PrepareArgs {
+    /// How many steps the round has.
+    fn steps(&self) -> u64 {
+        let versions = match self.skills.len() {
+            0 => 0,
+            // The script of each, and looking for skills.
+            skills => skills + 1,
+        };
+        let others = usize::from(!self.files.is_empty()) + usize::from(self.entrypoint.is_some());
+        u64::try_from(1 + self.bootstrap.len() + versions + others).unwrap_or(u64::MAX)
+    }
+
     /// The body of the request.
     fn body(&self) -> Result<Value, ClientError> {
         let skills = self.skills.iter();

@@ -1,6 +1,9 @@
 //! Services that share a store of leases: one prepares at a time, whatever their clocks say, and without the store none does.
 
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -37,6 +40,62 @@ fn services_that_share_a_postgresql_share_the_lease_and_without_it_nothing_is_do
     // Back, with all that it knew.
     server.restart();
     one.client.post_json(&prepare, &body).ok();
+}
+
+/// Fifty requests for one workspace at two services: the one that wins does not end before all others have been answered.
+fn fifty_at_two_services(url: &str) {
+    let config = format!("[prepare]\nlease_url = \"{url}\"\n");
+    let services = [Service::configured(&config), Service::configured(&config)];
+    let tree = workspace("u", "a");
+    for round in 0..3 {
+        let script = format!("while [ ! -e go{round} ]; do sleep 0.05; done; echo {round} >> runs");
+        let body = json!({ "entrypoint": script, "timeout_seconds": 600 });
+        let (answers, answered) = mpsc::channel();
+        thread::scope(|scope| {
+            for number in 0..50 {
+                let (service, answers, body, tree) = (&services[number % 2], answers.clone(), &body, &tree);
+                scope.spawn(move || {
+                    let reply = service.client.post_json(format!("{tree}/prepare"), body);
+                    answers.send((number % 2, reply)).unwrap();
+                });
+            }
+            for _ in 0..49 {
+                let (_, reply) = answered.recv().unwrap();
+                assert_eq!(reply.refused(429, "busy")["initialising"], true);
+            }
+            // Wherever the winner is.
+            for service in &services {
+                service.client.write(&tree, &format!("go{round}"), "");
+            }
+            let (winner, reply) = answered.recv().unwrap();
+            reply.ok();
+            let ran = services[winner].client.text(&tree, "runs");
+            assert_eq!(ran.lines().filter(|line| **line == round.to_string()).count(), 1, "{ran}");
+        });
+    }
+    let runs = services.iter().map(|service| {
+        let files = service.client.files(&tree);
+        if files.iter().any(|file| file == "runs") {
+            service.client.text(&tree, "runs").lines().count()
+        } else {
+            0
+        }
+    });
+    assert_eq!(runs.sum::<usize>(), 3, "each script ran once, at one of them");
+}
+
+#[test]
+fn of_fifty_requests_at_two_services_one_wins_each_time() {
+    let dir = tempfile::tempdir().unwrap();
+    if let Some(_redis) = redis(dir.path()) {
+        while !dir.path().join("real").exists() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        fifty_at_two_services(&format!("redis+unix://{}", dir.path().join("real").to_str().unwrap()));
+    }
+    if let Some(server) = PostgresServer::start() {
+        fifty_at_two_services(&PostgresServer::url(server.socket_dir()));
+    }
 }
 
 /// The library that gives a program another clock, where Debian's `libfaketime` is installed.
