@@ -1,4 +1,4 @@
-//! Preparing workspaces: the acceptance table of the specification on a workspace of this host, and over REST.
+//! Preparing workspaces: the acceptance table of the specification on a workspace of this host, and of a service over REST.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -24,5 +24,7 @@ mod leases;
 mod postgres_server;
 mod programs;
 mod rest;
+mod served;
+mod served_details;
 #[path = "../rest/support/mod.rs"]
 mod support;
