@@ -26,5 +26,6 @@ mod programs;
 mod rest;
 mod served;
 mod served_details;
+mod served_leases;
 #[path = "../rest/support/mod.rs"]
 mod support;
