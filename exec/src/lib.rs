@@ -49,7 +49,7 @@ pub use service::run::handle::RunHandle;
 pub use service::run::live::{Chunk, Control, Feed, Live, Signal, Stream, WindowSize};
 pub use service::run::output::unfinished_character;
 pub use service::run::result::{Encoding, ExecResult, ForeignResult};
-pub use service::run::spec::{Halt, RunSpec};
+pub use service::run::spec::{Halt, HaltReason, RunSpec};
 pub use socket_tables::Protocol;
 pub use step::Step;
 pub use supervisor::ProxyConnection;

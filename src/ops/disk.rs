@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use exec::{Halt, Limit};
+use exec::{Halt, HaltReason, Limit};
 use parking_lot::Mutex;
 use storage::{Ceiling, Gauge, GaugeKey, Look, Store, Use};
 use tokio::sync::{Notify, watch};
@@ -57,6 +57,14 @@ pub struct Watching {
     keys: Vec<GaugeKey>,
     /// Says when the run is to end.
     pub halt: Halt,
+    halting: Arc<watch::Sender<Option<HaltReason>>>,
+}
+
+impl Watching {
+    /// Has the run end, because its files are taken from it.
+    pub fn withdraw(&self) {
+        halt(&self.halting, HaltReason::Withdrawn);
+    }
 }
 
 struct Watched {
@@ -76,7 +84,7 @@ struct Run {
     ceiling: Ceiling,
     /// Whether it was there at the last look: what has grown since the one before need not be its doing.
     is_known: bool,
-    halt: Arc<watch::Sender<Option<Limit>>>,
+    halt: Arc<watch::Sender<Option<HaltReason>>>,
 }
 
 /// The findings of one round of looks.
@@ -119,7 +127,7 @@ impl DiskWatch {
             }
         }
         self.begun.notify_one();
-        Watching { disk: Arc::clone(self), run: number, keys, halt }
+        Watching { disk: Arc::clone(self), run: number, keys, halt, halting: sender }
     }
 
     /// Looks at trees as long as there are any, until `stop`.
@@ -291,9 +299,18 @@ impl Watched {
 
     /// Ends the runs that `which` names; how many there were to end.
     fn end(&self, which: impl Fn(&Run) -> bool) -> usize {
-        let tell = |run: &&Run| run.halt.send_if_modified(|limit| limit.replace(Limit::Disk).is_none());
+        let tell = |run: &&Run| halt(&run.halt, HaltReason::Limit(Limit::Disk));
         self.runs.iter().filter(|run| which(run)).filter(tell).count()
     }
+}
+
+/// Has a run end, unless it was told to before; whether it is told now.
+fn halt(run: &watch::Sender<Option<HaltReason>>, reason: HaltReason) -> bool {
+    run.send_if_modified(|told| {
+        let is_first = told.is_none();
+        told.get_or_insert(reason);
+        is_first
+    })
 }
 
 impl Drop for Watching {

@@ -66,7 +66,12 @@ fn in_a_paused_devbox(scene: &Scene<'_>) -> Finding {
     let Some(mortal) = begun(scene, name) else { return nothing_to_start() };
     let client = &mortal.client;
     let tree = workspace_of("devbox-paused");
-    let size = || client.get(format!("{tree}/stat?path=mark")).json()["data"]["size"].as_u64().unwrap_or(0);
+    let size = || {
+        let reply = client.get(format!("{tree}/stat?path=mark"));
+        // It is not there before the first command.
+        assert!(matches!(reply.status, 200 | 404), "{}", reply.json());
+        reply.json()["data"]["size"].as_u64().unwrap_or(0)
+    };
     let work = || drop(exec(client, name, "while echo x >> mark; do sleep 0.01; done"));
     hammered(work, || {
         for round in 0..ROUNDS {
@@ -84,8 +89,11 @@ fn in_a_paused_devbox(scene: &Scene<'_>) -> Finding {
             }
             let left = size();
             thread::sleep(Duration::from_millis(100));
-            if size() != left {
-                return Finding::Through("a command goes on in a devbox that is paused".into());
+            let later = size();
+            if later != left {
+                let told =
+                    format!("a command goes on in a devbox that is paused: {left} bytes, then {later}");
+                return Finding::Through(told);
             }
         }
         Finding::Stopped

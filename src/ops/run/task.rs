@@ -1,5 +1,6 @@
 //! A planned run, from its permit to its result: its view is prepared, the command runs, and its changes are taken in.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use egress::{Pass, Reached};
@@ -83,17 +84,22 @@ impl Service {
         let Planned { plan, spec, pass, tree, reached: is_told, watched, aside, traced: _ } = planned;
         let Prepared { view, before, watching, begun } =
             self.begin_command(plan, spec, watched, live).await?;
-        let ended = async { begun?.end().await };
+        let mut ended = pin!(async { begun?.end().await });
         let result = tokio::select! {
-            result = ended => Ok(result.map(|result| result.confined_by(|walls| Confined::Here(walls.into())))),
+            result = &mut ended => Ok(result.map(|result| result.confined_by(|walls| Confined::Here(walls.into())))),
             () = self.stop.cancelled() => Err(Error::Stopping),
-            () = entry.stop.cancelled() => Err(Error::Removed),
+            () = entry.stop.cancelled() => {
+                // The run counts as under way until nothing of it is left that could change the workspace.
+                watching.withdraw();
+                drop(ended.await);
+                Err(Error::Removed)
+            }
         };
         drop((entry, watching));
         let reached = self.end_pass(tree, pass, is_told).await;
         let result = match result {
             Ok(Ok(result)) => result,
-            // The dropped run kills its processes, which may be at it for a moment yet: nothing is taken in.
+            // Nothing is taken in. The processes of a run that a stop dropped may be ending for a moment yet.
             Err(reason) => return clean_up(permit, view, Err(reason)),
             Ok(Err(error)) => return clean_up(permit, view, Err(error.into())),
         };

@@ -54,13 +54,23 @@ pub struct RunSpec {
     pub minimum: Option<Tier>,
     /// Whether the result also carries raw bytes.
     pub encoding: Encoding,
-    /// Ends the run early, when the caller finds that it goes beyond a limit.
+    /// Ends the run early, when the caller finds a reason for it.
     pub halt: Option<Halt>,
 }
 
-/// A way to end a run from outside: the run is killed as soon as the channel carries the limit that it goes beyond,
-/// and its result says so.
-pub type Halt = tokio::sync::watch::Receiver<Option<Limit>>;
+/// A way to end a run from outside: the run is killed as soon as the channel carries a reason, and
+/// [`RunHandle::end`](crate::RunHandle::end) is waited for as after any other end.
+pub type Halt = tokio::sync::watch::Receiver<Option<HaltReason>>;
+
+/// Why a run is ended from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HaltReason {
+    /// The run goes beyond this limit, and its result says so.
+    Limit(Limit),
+    /// The run's files are taken from it. The launcher is waited for until nothing of the run is left, and not only for
+    /// as long as an answer may take.
+    Withdrawn,
+}
 
 impl RunSpec {
     /// A run of `program` in `view` with no arguments, environment or input, default limits and no network.

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::service::run::live::{Control, Live};
 use crate::service::run::output::Capture;
 use crate::service::run::result::Ending;
-use crate::service::run::spec::Halt;
+use crate::service::run::spec::{Halt, HaltReason};
 use crate::service::run::stdio::ServicePipes;
 use crate::supervisor::{self, Supervised};
 use crate::sys;
@@ -33,6 +33,8 @@ use crate::wire::{self, Reach, Report};
 const DRAIN: Duration = Duration::from_millis(100);
 /// How long the launcher may take to end a run before it is answered without.
 const KILL_WAIT: Duration = Duration::from_millis(500);
+/// How long it may take to end a run that is withdrawn: the next one in its files has to find them left alone.
+const WITHDRAWAL_WAIT: Duration = Duration::from_secs(10);
 /// How long after the end of a run output is still handed on to a sink that takes it slowly.
 const HAND_OVER: Duration = Duration::from_secs(30);
 
@@ -137,15 +139,16 @@ impl Watch {
                 Event::Input => self.streams.write_input(),
                 Event::Fed(feed) => self.streams.take_feed(feed),
                 Event::Room(room) => self.streams.take_room(room),
-                Event::Kill => self.kill(),
-                Event::Halt(limit) => {
+                Event::Kill => self.kill(KILL_WAIT),
+                Event::Halt(HaltReason::Limit(limit)) => {
                     self.ending.limit = Some(limit);
-                    self.kill();
+                    self.kill(KILL_WAIT);
                 }
+                Event::Halt(HaltReason::Withdrawn) => self.kill(WITHDRAWAL_WAIT),
                 Event::Timer => match self.phase {
                     Phase::Running => {
                         self.ending.timed_out = true;
-                        self.kill();
+                        self.kill(KILL_WAIT);
                     }
                     Phase::Draining { .. } if self.may_hand_over() && self.streams.wait_for_sink() => {
                         self.end_after(DRAIN);
@@ -164,7 +167,7 @@ impl Watch {
         tokio::select! {
             biased;
             () = &mut self.timer => Event::Timer,
-            limit = halted(self.halt.as_mut()), if is_running => Event::Halt(limit),
+            reason = halted(self.halt.as_mut()), if is_running => Event::Halt(reason),
             () = ready(&self.reports, Interest::READABLE), if !is_draining => Event::Report,
             () = killed(kill), if is_running => Event::Kill,
             event = self.streams.next() => event,
@@ -251,11 +254,12 @@ impl Watch {
         Instant::now() < until
     }
 
-    fn kill(&mut self) {
+    /// Has the launcher end the run, and waits at most so long for its report.
+    fn kill(&mut self, wait: Duration) {
         // The launcher hears of it, and goes on reporting.
         let _ = rustix::net::shutdown(self.reports.as_fd(), rustix::net::Shutdown::Write);
         self.phase = Phase::Killing;
-        self.end_after(KILL_WAIT);
+        self.end_after(wait);
     }
 
     fn end_after(&mut self, duration: Duration) {

@@ -9,12 +9,11 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Sleep;
 
-use crate::limit::Limit;
 use crate::service::run::input::Input;
 use crate::service::run::live::{Chunk, Feed};
 use crate::service::run::output::Stream;
 use crate::service::run::output_pipe::OutputPipe;
-use crate::service::run::spec::Halt;
+use crate::service::run::spec::{Halt, HaltReason};
 
 /// The next event of a run.
 pub(super) enum Event {
@@ -28,7 +27,7 @@ pub(super) enum Event {
     /// There is room for a piece of output; `None` when the receiver is gone.
     Room(Option<mpsc::OwnedPermit<Chunk>>),
     Timer,
-    Halt(Limit),
+    Halt(HaltReason),
     Kill,
 }
 
@@ -88,10 +87,10 @@ pub(super) async fn killed(kill: Option<&mut watch::Receiver<bool>>) {
 }
 
 /// Waits until the run is to end, or for ever when the sender is gone.
-pub(super) async fn halted(halt: Option<&mut Halt>) -> Limit {
+pub(super) async fn halted(halt: Option<&mut Halt>) -> HaltReason {
     let Some(halt) = halt else { return pending().await };
-    match halt.wait_for(Option::is_some).await.map(|limit| *limit) {
-        Ok(Some(limit)) => limit,
+    match halt.wait_for(Option::is_some).await.map(|reason| *reason) {
+        Ok(Some(reason)) => reason,
         _ => pending().await,
     }
 }
