@@ -3,10 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::adapter::{API, Adapter, ON, data, failed, kill, lasting, service};
-use crate::support::{Service, digest, encoded};
+use crate::support::{Service, children_of, digest, encoded, workspace};
 
 #[test]
 fn a_scripted_adapter_performs_a_whole_life() {
@@ -207,4 +208,43 @@ fn devboxes_of_another_agent_are_other_ones() {
     kill(second);
     let third = lasting(dir.path(), "");
     assert_eq!(Adapter::new(&third, "one").download("a.txt").bytes(200), b"first");
+}
+
+#[test]
+fn a_devbox_is_not_paused_while_a_command_in_it_goes_on() {
+    let service = service("");
+    let one = Adapter::new(&service, "one");
+    one.create();
+    let size = || {
+        let reply = service.client.get(format!("{}/stat?path=mark", workspace("devbox-one", "devbox")));
+        assert!(matches!(reply.status, 200 | 404), "{}", reply.json());
+        reply.json()["data"]["size"].as_u64().unwrap_or(0)
+    };
+    let grows = || {
+        let before = size();
+        while size() == before {
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    thread::scope(|threads| {
+        threads.spawn(|| one.try_exec(&["sh", "-c", "while echo x >> mark; do sleep 0.01; done"]));
+        grows();
+        // The launcher ends commands, and takes its time.
+        let launcher = children_of(service.pid())[0];
+        let signal =
+            |signal| kill_process(Pid::from_raw(launcher.try_into().unwrap()).unwrap(), signal).unwrap();
+        signal(Signal::STOP);
+        let pausing = threads.spawn(|| one.change("pause"));
+        while one.phase() == "Running" {
+            thread::sleep(Duration::from_millis(5));
+        }
+        grows();
+        let phase = one.phase();
+        signal(Signal::CONT);
+        assert_eq!(phase, "Pausing");
+        assert_eq!(pausing.join().unwrap()["state"], "Paused");
+        let left = size();
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(size(), left);
+    });
 }
