@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{Access, key_file};
+use crate::access::{Access, key_file, now};
 use crate::audit::{self, Audit, Syncs};
 use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Durability, WhenFull};
 use crate::confine::{self, Confined};
@@ -28,6 +28,7 @@ use crate::ops::devbox::table::Devboxes;
 use crate::ops::events::EventTable;
 use crate::ops::preparations::Preparations;
 use crate::ops::readiness::Readiness;
+use crate::ops::revocations;
 use crate::ops::run::table::RunTable;
 use crate::ops::run::under_way::UnderWay;
 use crate::ops::run::unnamed::UnnamedRuns;
@@ -296,7 +297,8 @@ fn open_access(config: &Config, sources: CredentialSources, store: &Store) -> Re
         key_file::make_unless_there(&keys).map_err(ConfigError::from)?;
     }
     let credentials = sources.read()?;
-    Ok(Access::watching(credentials, sources.watched()))
+    let revocations = revocations::kept(store, now()).map_err(|source| store_error(config, source))?;
+    Ok(Access::watching(credentials, sources.watched()).revoking(revocations))
 }
 
 async fn listen(config: &Config, app: App) -> Result<(), ServeError> {

@@ -22,6 +22,10 @@ pub struct PortLink {
     pub port: u16,
     /// Names the link in logs.
     pub id: String,
+    /// The id of the signed token that asked for it, if it was one.
+    pub by: Option<String>,
+    /// When it was issued, in seconds since the epoch.
+    pub issued: u64,
     /// From when it counts no more, in seconds since the epoch.
     pub expires: u64,
 }
@@ -34,16 +38,32 @@ struct Written {
     agent: String,
     port: u16,
     id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    /// Links of earlier versions say nothing about it.
+    #[serde(default)]
+    iat: u64,
     exp: u64,
 }
 
 impl PortLink {
-    /// A link that counts until `expires`, in seconds since the epoch.
+    /// A link that counts from `issued` until `expires`, in seconds since the epoch.
     ///
     /// # Errors
     /// [`KeyError::Random`].
-    pub fn new(user: UserId, agent: AgentId, port: u16, expires: u64) -> Result<Self, KeyError> {
-        Ok(Self { user, agent, port, id: random_hex::<8>()?, expires })
+    pub fn new(
+        user: UserId,
+        agent: AgentId,
+        port: u16,
+        [issued, expires]: [u64; 2],
+    ) -> Result<Self, KeyError> {
+        Ok(Self { user, agent, port, id: random_hex::<8>()?, by: None, issued, expires })
+    }
+
+    /// The same link, asked for with the signed token of this id: it ends with that token.
+    #[must_use]
+    pub fn asked_by(self, token: Option<&str>) -> Self {
+        Self { by: token.map(str::to_owned), ..self }
     }
 
     /// The token; `None` without a key.
@@ -53,6 +73,8 @@ impl PortLink {
             agent: self.agent.to_string(),
             port: self.port,
             id: self.id.clone(),
+            by: self.by.clone(),
+            iat: self.issued,
             exp: self.expires,
         };
         keys.sign_as(PREFIX, &written)
@@ -66,6 +88,8 @@ impl PortLink {
             agent: AgentId::parse(&written.agent).ok()?,
             port: written.port,
             id: written.id,
+            by: written.by,
+            issued: written.iat,
             expires: written.exp,
         };
         (now < link.expires).then_some(link)
@@ -81,7 +105,7 @@ mod tests {
     fn a_link_is_good_for_what_it_says_until_it_expires_and_no_token_of_a_user_is_one() {
         let keys = Keys::of_line(&"ab".repeat(32));
         let (user, agent) = (UserId::parse("张三").unwrap(), AgentId::parse("a").unwrap());
-        let link = PortLink::new(user.clone(), agent.clone(), 8000, 100).unwrap();
+        let link = PortLink::new(user.clone(), agent.clone(), 8000, [40, 100]).unwrap();
         let token = link.sign(&keys).unwrap();
         let in_path = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         assert!(token.bytes().all(in_path), "a path can carry it: {token}");

@@ -86,7 +86,7 @@ pub struct Entry {
     /// Requests of a run that are not counted in `reached`.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_reached: u64,
-    /// The id of a token that was issued.
+    /// The id of a token that was issued or revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issued: Option<String>,
     /// `ok`, the code of a failure, or [`UNANSWERED`].

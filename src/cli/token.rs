@@ -1,4 +1,4 @@
-//! `filesecbox token`: tokens for users, signed where the key is.
+//! `filesecbox token`: tokens for users, signed where the key is, and revoked at a running service.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use policy::{AgentId, UserId};
 
+use super::target::{Server, say};
 use super::{Outcome, ServeArgs};
 use crate::access::now;
 use crate::access::signed::{Claims, Keys};
@@ -16,6 +17,20 @@ pub(super) enum TokenCommand {
     ///
     /// Reads the key file of the configuration, which the service makes at its first start.
     Issue(IssueArgs),
+    /// Revoke a signed token, or all of a user, at a running service
+    Revoke(RevokeArgs),
+}
+
+#[derive(Args)]
+#[group(id = "revoked", required = true, multiple = false, args = ["id", "user"])]
+pub(super) struct RevokeArgs {
+    #[command(flatten)]
+    server: Server,
+    /// The id of the token, as logs and its issuer have it
+    id: Option<String>,
+    /// All tokens of this user that were issued until now
+    #[arg(long, short, value_name = "USER")]
+    user: Option<String>,
 }
 
 #[derive(Args)]
@@ -36,6 +51,7 @@ pub(super) struct IssueArgs {
 pub(super) fn run(command: TokenCommand) -> Outcome {
     match command {
         TokenCommand::Issue(args) => issue(&args),
+        TokenCommand::Revoke(args) => revoke(&args),
     }
 }
 
@@ -55,6 +71,16 @@ fn issue(args: &IssueArgs) -> Outcome {
     let keys = Keys::read(sources.key_file())?;
     let token = keys.sign(&Claims::new(user, agent, now(), args.ttl)?).ok_or("the key file has no key")?;
     writeln!(std::io::stdout(), "{token}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn revoke(args: &RevokeArgs) -> Outcome {
+    let client = args.server.client()?;
+    let url = match (&args.id, &args.user) {
+        (Some(id), _) => client.url(&["v1", "tokens", id], &[]),
+        (None, user) => client.url(&["v1", "tokens"], &[("user", user.as_deref().unwrap_or_default())]),
+    };
+    say(&client.data::<String>(client.delete(&url)?)?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -36,6 +36,7 @@ mod tokens;
 mod tree;
 mod under_way;
 mod users;
+mod whoami;
 
 use std::sync::Arc;
 
@@ -83,7 +84,9 @@ pub fn router(app: App) -> Router {
         .route("/openapi.json", get(openapi::json))
         .route("/docs", get(openapi::html))
         .route("/v1/info", get(meta::info))
-        .route("/v1/tokens", post(tokens::issue))
+        .route("/v1/whoami", get(whoami::whoami))
+        .route("/v1/tokens", get(tokens::list).post(tokens::issue).delete(tokens::revoke_all))
+        .route("/v1/tokens/{id}", delete(tokens::revoke))
         .route("/v1/registry", get(registry::list))
         .route("/v1/registry/rebuild", post(registry::rebuild))
         .route("/v1/packages/{version}", get(packages::get).put(packages::put))

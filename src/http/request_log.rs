@@ -71,7 +71,7 @@ pub(super) struct Noted {
     pub(super) paths_total: usize,
     /// The name of the run.
     pub(super) run: Option<String>,
-    /// The id of a token that is issued.
+    /// The id of a token that is issued or revoked.
     pub(super) issued: Option<String>,
     /// The agent whose policy it is about.
     pub(super) agent: Option<AgentId>,
@@ -262,6 +262,11 @@ pub(super) fn issued(user: &UserId, id: &str) {
         noted.user = Some(user.clone());
         noted.issued = Some(id.to_owned());
     });
+}
+
+/// Notes the id of the token that is revoked.
+pub(super) fn token(id: &str) {
+    note(|noted| noted.issued = Some(id.to_owned()));
 }
 
 /// Notes which agent's policy the request is about.

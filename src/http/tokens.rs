@@ -1,20 +1,28 @@
-//! `POST /v1/tokens`
+//! `GET`, `POST` and `DELETE /v1/tokens`, and `DELETE /v1/tokens/{id}`
+
+use std::sync::Arc;
 
 use axum::extract::State;
 use policy::{AgentId, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::App;
-use super::answer::{Answer, success_with};
-use super::extract::{Issuer, JsonBody, JsonLimit, NoParams};
+use super::answer::{Answer, made, success_with};
+use super::extract::{Issuer, JsonBody, JsonLimit, NoParams, Params, TokenReader, TokenRequest};
+use super::page::{self, Page};
 use super::problem::{Code, Problem};
 use super::time::rfc3339;
 use crate::access::now;
+use crate::access::revoked::{Revocation, Revoked};
 use crate::access::signed::Claims;
 use crate::ops::Error;
 
 /// How long a token lasts when the request does not say, in seconds.
 const SECONDS_DEFAULT: u64 = 3600;
+/// How long a revocation counts at least, in seconds: a token may be older than the configuration that bounds it now.
+const MONTH_SECONDS: u64 = 30 * 24 * 3600;
+/// About what a revocation takes in an answer, in bytes.
+const REVOCATION_BYTES: usize = 200;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,7 +54,8 @@ pub(super) async fn issue(
     if !(1..=most).contains(&seconds) {
         return Err(Problem::invalid(format!("`ttl_seconds` is {seconds}: send 1 to {most}")));
     }
-    let claims = Claims::new(user, agent, now(), seconds).map_err(|error| Problem::internal(&error))?;
+    let issued = app.access.revocations().issued_at(&user, now());
+    let claims = Claims::new(user, agent, issued, seconds).map_err(|error| Problem::internal(&error))?;
     super::request_log::issued(&claims.user, &claims.id);
     let token = app.access.issue(&claims).ok_or_else(|| {
         Problem::new(
@@ -54,6 +63,85 @@ pub(super) async fn issue(
             "the service has no key to sign with: the operator sets `access.key_file`",
         )
     })?;
-    let expires_ns = i128::from(claims.expires) * 1_000_000_000;
-    success_with(token, Beside { id: claims.id, expires_at: rfc3339(expires_ns) })
+    let expires_at = second(claims.expires);
+    success_with(token, Beside { id: claims.id, expires_at })
+}
+
+/// What tokens a revocation is about.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Whose {
+    user: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Query {
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// A revocation that is in force.
+#[derive(Serialize)]
+struct Listed {
+    /// Null where it is about all tokens of a user.
+    id: Option<String>,
+    /// Null where it is about one token.
+    user: Option<UserId>,
+    revoked_at: String,
+    /// From when it means nothing, because all tokens that it is about have expired.
+    until: String,
+}
+
+#[derive(Serialize)]
+struct RevokedBeside {
+    revoked_at: String,
+    until: String,
+}
+
+pub(super) async fn list(State(app): State<App>, _: TokenReader, Params(query): Params<Query>) -> Answer {
+    let keyed = app.access.revocations().all(now()).into_iter();
+    let keyed = keyed.map(|(revoked, revocation)| (revoked.key(), revoked, revocation)).collect();
+    let most = app.service.file_limits.list_entries;
+    let Page { elements, beside } =
+        page::cut(keyed, |(key, ..)| key, query.limit, query.cursor.as_deref(), most)?;
+    let listed = |(_, revoked, revocation): (String, Revoked, Revocation)| {
+        let (id, user) = match revoked {
+            Revoked::Token(id) => (Some(id), None),
+            Revoked::User(user) => (None, Some(user)),
+        };
+        Listed { id, user, revoked_at: second(revocation.at), until: second(revocation.until) }
+    };
+    made(&app.service.admission, elements.len().saturating_mul(REVOCATION_BYTES), move || {
+        success_with(elements.into_iter().map(listed).collect::<Vec<_>>(), beside)
+    })
+    .await
+}
+
+pub(super) async fn revoke(State(app): State<App>, request: TokenRequest, _: NoParams) -> Answer {
+    put_in_force(&app, request.revoked, "The token is revoked").await
+}
+
+pub(super) async fn revoke_all(
+    State(app): State<App>,
+    _issuer: Issuer,
+    Params(whose): Params<Whose>,
+) -> Answer {
+    let user = UserId::parse(&whose.user).map_err(Error::from)?;
+    super::request_log::user(&user);
+    let told = format!("All tokens of the user '{user}' that were issued until now are revoked");
+    put_in_force(&app, Revoked::User(user), &told).await
+}
+
+async fn put_in_force(app: &App, revoked: Revoked, told: &str) -> Answer {
+    let at = now();
+    let lasting = app.token_seconds_max.max(app.service.port_limits.link_seconds_max).max(MONTH_SECONDS);
+    let revocation = Revocation { at, until: at.saturating_add(lasting) };
+    let in_force = Arc::clone(app.access.revocations());
+    app.service.revoke_tokens(in_force, revoked, revocation).await?;
+    success_with(told, RevokedBeside { revoked_at: second(at), until: second(revocation.until) })
+}
+
+fn second(seconds: u64) -> String {
+    rfc3339(i128::from(seconds) * 1_000_000_000)
 }

@@ -22,6 +22,7 @@ pub mod prepare;
 pub mod readiness;
 pub mod registry;
 pub mod remote;
+pub mod revocations;
 pub mod run;
 pub mod runners;
 pub(crate) mod said;

@@ -14,6 +14,7 @@
 //! .filesecbox/policies/{agent}-{number}     what was set for single agents
 //! .filesecbox/runners/{user}-{number}       the machines that a user lends, and which of them is in use
 //! .filesecbox/devboxes/{name}-{number}      the devboxes of the facade, and the state of each
+//! .filesecbox/revoked/{token}-{number}      signed tokens that count no more
 //! .filesecbox/stage/                        what is being built, and mount points between two runs; thrown away at start
 //! .filesecbox/trash/{bin}/{item}            what was thrown away, until it is removed
 //! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions
@@ -56,6 +57,8 @@ pub(crate) const POLICIES: &str = ".filesecbox/policies";
 pub(crate) const RUNNERS: &str = ".filesecbox/runners";
 /// The devboxes of the facade.
 pub(crate) const DEVBOXES: &str = ".filesecbox/devboxes";
+/// Signed tokens that count no more.
+pub(crate) const REVOCATIONS: &str = ".filesecbox/revoked";
 /// Packages of versions of skills.
 pub(crate) const ARCHIVES: &str = ".filesecbox/archives";
 /// Files that looked like records and were not carried out.
@@ -84,7 +87,7 @@ pub(crate) const KEPT: &str = ".filesecbox/kept";
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 20] = [
+pub(crate) const DIRECTORIES: [&str; 21] = [
     BASELINE,
     OVERLAYS,
     WORKSPACES,
@@ -96,6 +99,7 @@ pub(crate) const DIRECTORIES: [&str; 20] = [
     POLICIES,
     RUNNERS,
     DEVBOXES,
+    REVOCATIONS,
     ARCHIVES,
     ".filesecbox/versions",
     BASES,
@@ -115,7 +119,7 @@ pub(crate) const SALT: &str = "salt";
 pub(crate) const RECORD_KEY: &str = "journal.key";
 
 /// Those of [`DIRECTORIES`] that no command of any user id has a reason to enter.
-pub(crate) const SERVICE_ONLY: [&str; 13] = [
+pub(crate) const SERVICE_ONLY: [&str; 14] = [
     STAGE,
     TRASH,
     JOURNAL,
@@ -123,6 +127,7 @@ pub(crate) const SERVICE_ONLY: [&str; 13] = [
     POLICIES,
     RUNNERS,
     DEVBOXES,
+    REVOCATIONS,
     ARCHIVES,
     ".filesecbox/versions",
     BASES,

@@ -31,6 +31,7 @@ pub use core::agents::AgentPolicies;
 pub use core::allowances::Allowance;
 pub use core::devboxes::DEVBOXES_MAX;
 pub use core::open::Recovery;
+pub use core::revocations::REVOCATIONS_MAX;
 pub use core::spool::{self, Spool};
 pub use core::store::{Options, Store};
 pub use core::usage::{Ceiling, Flight};

@@ -49,6 +49,7 @@ fn operations() -> Vec<(String, String, &'static Value)> {
             ("{runner}", "laptop"),
             ("{version}", "65f2a1b3c4d5e6f708192a3b"),
             ("{name}", "session-1"),
+            ("{id}", "9f86d081884c7d65"),
             ("{path}", "f"),
         ];
         names.iter().fold(path.to_owned(), |path, (name, value)| path.replace(name, value))

@@ -88,6 +88,10 @@ const ROWS: &[Row] = &[
     Row("GET /", "", "", 307, ANYBODY),
     Row("GET /docs", "", "", 200, ANYBODY),
     Row("GET /v1/info", "", "", 200, ANY_TOKEN),
+    Row("GET /v1/whoami", "", "", 200, ANY_TOKEN),
+    Row("GET /v1/tokens", "", "", 200, ISSUE),
+    Row("DELETE /v1/tokens", "?user=w", "", 200, ISSUE),
+    Row("DELETE /v1/tokens/{id}", "", "", 200, ISSUE),
     Row("POST /v1/tokens", "", r#"{"user":"w"}"#, 200, ISSUE),
     Row("GET /v1/registry", "", "", 200, ANY_BUT_MONITOR),
     Row("POST /v1/registry/rebuild", "", "", 200, ADMIN),
@@ -288,6 +292,7 @@ fn targets(path: &str, user: &str, agent: &str, rest: &str) -> Vec<String> {
             .replace("{version}", &SNAPSHOT.repeat(2)[..24])
             .replace("{port}", "none")
             .replace("{token}", "none")
+            .replace("{id}", "none")
     };
     trees.into_iter().map(named).collect()
 }

@@ -205,3 +205,100 @@ fn the_configuration_is_checked_without_being_served() {
     }
     assert!(!root.exists(), "nothing was touched");
 }
+
+#[test]
+fn a_caller_is_told_its_role_and_what_its_token_is_bound_to() {
+    let (service, dir) = with_tokens_file();
+    let path = dir.path().join("tokens.toml");
+    let tokens = [
+        token("admin", "name = \"ops\""),
+        token("manager", "agent = \"a\"\nexpires = \"2126-01-01T00:00:00Z\""),
+    ];
+    fs::write(path, tokens.concat()).unwrap();
+    let admin = service.client.with_token("admin");
+    wait_for(200, || service.client.with_token("manager").get("/v1/whoami"));
+    let who = |token: &str| service.client.with_token(token).get("/v1/whoami").ok()["data"].clone();
+    let nobody = json!(null);
+    let named =
+        json!({ "role": "admin", "user": nobody, "agent": nobody, "token": "ops", "expires_at": nobody });
+    assert_eq!(who("admin"), named);
+    let manager = who("manager");
+    assert_eq!(
+        (&manager["role"], &manager["agent"], &manager["expires_at"]),
+        (&json!("manager"), &json!("a"), &json!("2126-01-01T00:00:00Z"))
+    );
+    let answer = admin.post_json("/v1/tokens", &json!({ "user": "\u{5f20}\u{4e09}", "agent": "a" })).ok();
+    let signed = who(answer["data"].as_str().unwrap());
+    let id = format!("signed:{}", answer["id"].as_str().unwrap());
+    assert_eq!(
+        signed,
+        json!({ "role": "user", "user": "\u{5f20}\u{4e09}", "agent": "a", "token": id, "expires_at": answer["expires_at"] })
+    );
+    service.client.get("/v1/whoami").refused(401, "unauthenticated");
+    let open = Service::start();
+    let anyone = open.client.get("/v1/whoami").ok()["data"].clone();
+    assert_eq!(
+        anyone,
+        json!({ "role": "admin", "user": nobody, "agent": nobody, "token": nobody, "expires_at": nobody })
+    );
+}
+
+#[test]
+fn a_token_that_is_revoked_counts_no_more_also_after_a_restart_and_the_others_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = || {
+        let config = Some(token("admin", ""));
+        Service::with(Settings { config, root: Some(dir.path().join("data")), ..Settings::default() })
+    };
+    let service = start();
+    let admin = service.client.with_token("admin");
+    let issue = |user: &str| {
+        let answer = admin.post_json("/v1/tokens", &json!({ "user": user })).ok();
+        (answer["data"].as_str().unwrap().to_owned(), answer["id"].as_str().unwrap().to_owned())
+    };
+    let whoami = |service: &Service, token: &str| service.client.with_token(token).get("/v1/whoami").status;
+    let (stolen, stolen_id) = issue("u");
+    let (kept, _) = issue("u");
+    let (own, own_id) = issue("v");
+    let (others, others_id) = issue("w");
+    admin.delete(format!("/v1/tokens/{stolen_id}")).ok();
+    assert_eq!([&stolen, &kept].map(|token| whoami(&service, token)), [401, 200]);
+
+    // Its bearer may revoke it, and no other one.
+    let bearer = service.client.with_token(&own);
+    bearer.delete(format!("/v1/tokens/{others_id}")).refused(403, "denied");
+    bearer.delete("/v1/tokens?user=v").refused(403, "denied");
+    bearer.get("/v1/tokens").refused(403, "denied");
+    bearer.delete(format!("/v1/tokens/{own_id}")).ok();
+    assert_eq!([&own, &others].map(|token| whoami(&service, token)), [401, 200]);
+
+    // Those of a user that were issued until now; one that is issued in the same second counts.
+    admin.delete("/v1/tokens?user=w").ok();
+    let (later, _) = issue("w");
+    assert_eq!([&others, &later].map(|token| whoami(&service, token)), [401, 200]);
+    for wrong in ["/v1/tokens", "/v1/tokens?user=../x", "/v1/tokens/a-b", "/v1/tokens?user=u&id=x"] {
+        admin.delete(wrong).refused(400, "invalid");
+    }
+
+    // Ended as a loss of power does it: what was acknowledged is on the disk.
+    kill_process(Pid::from_raw(service.pid().try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    let mut service = service;
+    service.wait();
+    let service = start();
+    let now = [&stolen, &kept, &own, &others, &later].map(|token| whoami(&service, token));
+    assert_eq!(now, [401, 200, 401, 401, 200]);
+    let listed = service.client.with_token("admin").get("/v1/tokens").ok()["data"].clone();
+    let mut listed: Vec<(String, String)> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| {
+            (entry["id"].as_str().unwrap_or("-").to_owned(), entry["user"].as_str().unwrap_or("-").to_owned())
+        })
+        .collect();
+    listed.sort();
+    let mut expected =
+        vec![(stolen_id, "-".to_owned()), (own_id, "-".to_owned()), ("-".to_owned(), "w".to_owned())];
+    expected.sort();
+    assert_eq!(listed, expected);
+}

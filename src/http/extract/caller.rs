@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, header};
 use policy::{AgentId, VersionId};
 
 use super::names::named;
+use crate::access::revoked::Revoked;
 use crate::access::{Access, Action, Caller};
 use crate::http::problem::Problem;
 use crate::http::{App, request_log};
@@ -121,6 +122,44 @@ impl FromRequestParts<App> for Issuer {
         caller(&app.access, &parts.headers)?.role.may(Action::Issue)?;
         admitted(app)?;
         Ok(Self)
+    }
+}
+
+/// A caller who may see which tokens are revoked.
+pub(in crate::http) struct TokenReader;
+
+impl FromRequestParts<App> for TokenReader {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Issue)?;
+        Ok(Self)
+    }
+}
+
+/// A caller who may revoke the token whose id the path names: one who may issue tokens, and the token's own bearer.
+pub(in crate::http) struct TokenRequest {
+    pub(in crate::http) revoked: Revoked,
+}
+
+impl FromRequestParts<App> for TokenRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let caller = caller(&app.access, &parts.headers)?;
+        let params = RawPathParams::from_request_parts(parts, app).await;
+        let params =
+            params.map_err(|_| Problem::invalid("a segment of the path is not percent-encoded UTF-8"))?;
+        let id = params.iter().find(|(name, _)| *name == "id").map_or("", |(_, id)| id);
+        if caller.signed_id() != Some(id) {
+            caller.role.may(Action::Issue)?;
+        }
+        let revoked = Revoked::token(id).ok_or_else(|| {
+            Problem::invalid("the path names no token: send its `id`, or the one that stands beside a link")
+        })?;
+        request_log::token(id);
+        admitted(app)?;
+        Ok(Self { revoked })
     }
 }
 

@@ -21,6 +21,7 @@ use crate::core::listings::Listings;
 use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
+use crate::core::revocations::REVOCATIONS_MAX;
 use crate::core::runners::RUNNER_LISTS_MAX;
 use crate::core::snapshot_locks::SnapshotLocks;
 use crate::core::store::{Inner, Options, Store};
@@ -99,6 +100,7 @@ impl Store {
         let policies = kept(layout::POLICIES, "the policy of an agent", AGENT_POLICIES_MAX)?;
         let runners = kept(layout::RUNNERS, "the list of a user's runners", RUNNER_LISTS_MAX)?;
         let devboxes = kept(layout::DEVBOXES, "a devbox", DEVBOXES_MAX)?;
+        let revocations = kept(layout::REVOCATIONS, "a revocation of tokens", REVOCATIONS_MAX)?;
         let stage = Stage::new(open(layout::STAGE)?, names, trash, records, projects, options.durability);
         let views = open(layout::VIEWS)?;
         let uppers = workplace::wait_for_former(&views)?;
@@ -155,6 +157,7 @@ impl Store {
                 policies,
                 runners,
                 devboxes,
+                revocations,
                 packages: Mutex::default(),
                 flights: Flights::default(),
                 salt,

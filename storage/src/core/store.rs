@@ -109,6 +109,8 @@ pub(crate) struct Inner {
     pub(crate) runners: KeyedTexts,
     /// The devboxes of the facade.
     pub(crate) devboxes: KeyedTexts,
+    /// The signed tokens that count no more.
+    pub(crate) revocations: KeyedTexts,
     /// Held while a package is put: what gives way to it is decided and done as one.
     pub(crate) packages: Mutex<()>,
     /// The bytes of each user in flight.

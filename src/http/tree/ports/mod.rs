@@ -91,11 +91,15 @@ pub(in crate::http) async fn link(
         return Err(Problem::invalid("`port` is 0: send 1 to 65535"));
     }
     app.service.launcher.require_ports().map_err(crate::ops::Error::from)?;
-    let expires = now().saturating_add(seconds);
+    let issued = app.access.revocations().issued_at(tree.id.user(), now());
+    let expires = issued.saturating_add(seconds);
     // A link lets its bearer do no more, and for no longer, than the token that asked for it.
     let expires = app.access.expiry(bearer(&headers)).map_or(expires, |own| own.min(expires));
     let (user, agent) = (tree.id.user().clone(), tree.id.agent().clone());
-    let link = PortLink::new(user, agent, wanted.port, expires).map_err(|error| Problem::internal(&error))?;
+    let link = PortLink::new(user, agent, wanted.port, [issued, expires]);
+    let link = link.map_err(|error| Problem::internal(&error))?;
+    let asked_by = app.access.caller(bearer(&headers))?;
+    let link = link.asked_by(asked_by.signed_id());
     request_log::issued(&link.user, &link.id);
     let token = app.access.issue_link(&link).ok_or_else(|| {
         Problem::new(
