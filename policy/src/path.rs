@@ -124,6 +124,16 @@ impl RelPath {
         Ok(Self([self.0.as_str(), "/", segment].concat()))
     }
 
+    /// The path from `ancestor` to this one; `None` when it does not lie there.
+    #[must_use]
+    pub fn below(&self, ancestor: &Self) -> Option<Self> {
+        if !self.starts_with(ancestor) {
+            return None;
+        }
+        let rest = self.0.get(ancestor.0.len()..)?;
+        Some(Self(rest.strip_prefix('/').unwrap_or(rest).into()))
+    }
+
     /// Tells whether `self` is `ancestor` or lies below it, segment by segment.
     #[must_use]
     pub fn starts_with(&self, ancestor: &Self) -> bool {
@@ -196,6 +206,16 @@ mod tests {
     fn ordinary_and_chinese_names_are_paths() {
         for text in ["a", "a/b.txt", "a..b.txt", "..a", "a..", "...", "数据/分析 表.md", "a\\b", "-rf"] {
             assert_eq!(RelPath::parse(text).map(String::from), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_path_begins_anew_in_a_directory_that_it_lies_in() {
+        let path = |text: &str| if text.is_empty() { RelPath::root() } else { RelPath::parse(text).unwrap() };
+        for (whole, ancestor, rest) in
+            [("a/b/c", "a", Some("b/c")), ("a/b", "", Some("a/b")), ("a", "a", Some("")), ("ab/c", "a", None)]
+        {
+            assert_eq!(path(whole).below(&path(ancestor)), rest.map(path), "{whole} {ancestor}");
         }
     }
 

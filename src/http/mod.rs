@@ -29,6 +29,7 @@ mod runners;
 mod sandbox;
 mod skills;
 mod slow_body;
+mod spooled;
 mod stream;
 mod streamed;
 mod time;
@@ -166,7 +167,7 @@ fn devbox_routes() -> Router<App> {
 }
 
 fn tree_routes(tree: &str) -> Router<App> {
-    let routes: [(&str, MethodRouter<App>); 26] = [
+    let routes: [(&str, MethodRouter<App>); 27] = [
         ("files", get(tree::files::files)),
         ("content", get(tree::content::content)),
         ("edit", put(tree::edit::edit)),
@@ -192,6 +193,7 @@ fn tree_routes(tree: &str) -> Router<App> {
         ("mkdir", post(tree::mkdir::mkdir)),
         ("move", post(tree::rename::rename)),
         ("file", delete(tree::remove::remove)),
+        ("archive", get(tree::archive::get).put(tree::archive::put)),
         (
             "raw/{*path}",
             get(tree::raw::get).put(tree::raw::put).delete(tree::raw::delete).head(tree::raw::head),

@@ -4,6 +4,7 @@
 
 pub mod admission;
 pub mod agents;
+pub mod archives;
 pub mod backends;
 pub mod bucket;
 pub mod devbox;

@@ -240,14 +240,14 @@ pub enum Error {
         /// Their limit together.
         limit: u64,
     },
-    /// A skill that is too large to be packed; nothing was packed.
+    /// A directory that is too large to be packed; nothing was packed.
     #[error(
-        "`{skill}` has {bytes} bytes, every name by itself and holes of files included, and a download packs at most {limit} \
+        "`{what}` has {bytes} bytes, every name by itself and holes of files included, and a download packs at most {limit} \
          (`limits.files.download_bytes`): read its files one by one, or remove large files and second names first"
     )]
     Unpackable {
-        /// The skill.
-        skill: String,
+        /// The skill, or the directory.
+        what: String,
         /// The amount to be packed, or that was met before the packing was given up.
         bytes: u64,
         /// The limit of packing.

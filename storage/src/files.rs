@@ -2,6 +2,7 @@
 
 pub mod cached;
 mod copy;
+mod fill;
 mod look;
 pub mod patch;
 pub mod search;

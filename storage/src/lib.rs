@@ -54,6 +54,7 @@ pub use runs::{
     Absorbed, Attachment, Difference, Differing, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun,
 };
 pub use skills::archive;
+pub use skills::directory::UnpackedDirectory;
 pub use skills::list::Skill;
 pub use skills::packages::{PackageFacts, PutPackage, UnpackedPackage};
 pub use skills::provenance::{Shelf, Standing};

@@ -4,6 +4,7 @@ pub mod archive;
 pub(crate) mod base;
 mod carry;
 mod deploy;
+pub mod directory;
 mod download;
 pub mod ids;
 pub mod list;

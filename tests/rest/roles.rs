@@ -188,6 +188,8 @@ const ROWS: &[Row] = &[
     Row("POST T/grep", "", r#"{"pattern":"x"}"#, 200, READ),
     Row("GET T/stat", "?path=f", "", 200, READ),
     Row("GET T/dir", "", "", 200, READ),
+    Row("GET T/archive", "", "", 200, READ),
+    Row("PUT T/archive", "?path=none/d", "ZIP", 404, CHANGE),
     Row("POST T/mkdir", "", r#"{"path":"d","parents":true}"#, 200, CHANGE),
     Row("POST T/move", "", r#"{"from":"none","to":"x"}"#, 404, CHANGE),
     Row("DELETE T/file", "?path=none", "", 404, CHANGE),

@@ -111,7 +111,10 @@ fn using_the_processor(scene: &Scene<'_>) -> Finding {
     let tree = scene.workspace();
     payload::control(&scene.control(), &scene.control().workspace(), "resources.py", &["0".into()]);
     payload::plant(scene, &tree, "resources.py");
-    let request = payload::request(scene, "resources.py", scene.name, Mode::Evil, &[(most * 2).to_string()]);
+    let mut request =
+        payload::request(scene, "resources.py", scene.name, Mode::Evil, &[(most * 2).to_string()]);
+    // However little of the processor a busy machine gives it: the limit is to end it, not the deadline.
+    request["timeout_ms"] = json!(120_000);
     let ran = scene.exec(&tree, &request);
     if ran.stdout().contains("GOT") {
         return Finding::Through("twice the processor time that is configured".into());

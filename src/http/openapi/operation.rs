@@ -63,8 +63,9 @@ pub(super) struct Written {
     example: Option<Value>,
     /// The media type of an answer without envelope.
     bytes: Option<String>,
-    /// Another, for callers whose `Accept` names it.
-    bytes_when_asked: Option<String>,
+    /// Others, for callers whose `Accept` or parameters name them.
+    #[serde(default)]
+    bytes_when_asked: Vec<String>,
     /// The schema of what is streamed to who asks for a stream.
     streams: Option<Value>,
     /// The status of a success.

@@ -5,7 +5,6 @@ use axum::http::header;
 use futures_util::StreamExt;
 use policy::{Scope, UserId};
 use serde::{Deserialize, Serialize};
-use storage::Spool;
 use storage::archive::{Charset, Skipped};
 
 use super::{file_name, form};
@@ -15,6 +14,7 @@ use crate::http::body::broken;
 use crate::http::extract::{Params, SkillsRequest, word};
 use crate::http::problem::Problem;
 use crate::http::request_log;
+use crate::http::spooled::{check_announced, spool};
 use crate::ops::upload::{Archive, Uploaded, UploadedSkill};
 
 /// Archives in one request.
@@ -23,8 +23,6 @@ const ARCHIVES_MAX: usize = 32;
 const DESCRIPTION_CHARS_MAX: usize = 1024;
 /// Doubts in one answer.
 const DOUBTFUL_MAX: usize = 100;
-/// Bytes collected before they are written at once.
-const WRITE_BYTES: usize = 512 * 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -156,11 +154,8 @@ async fn receive(app: &App, user: &UserId, request: Request) -> Result<Vec<Archi
     let is_form =
         content_type.is_some_and(|value| value.to_ascii_lowercase().starts_with("multipart/form-data"));
     let mut left = app.service.archive_limits.upload_bytes;
-    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    if !is_form && announced.and_then(|value| value.parse().ok()).is_some_and(|bytes: u64| bytes > left) {
-        return Err(Problem::too_large("the upload", left));
-    }
     if !is_form {
+        check_announced(request.headers(), left)?;
         let stream = request.into_body().into_data_stream().map(|chunk| chunk.map_err(|_| broken()));
         return Ok(vec![Archive { spool: spool(app, user, stream, &mut left).await?, file_name: None }]);
     }
@@ -199,38 +194,4 @@ async fn receive(app: &App, user: &UserId, request: Request) -> Result<Vec<Archi
         ));
     }
     Ok(archives)
-}
-
-/// Writes a stream to a spool of `user`, counting down the bytes `left`.
-async fn spool(
-    app: &App,
-    user: &UserId,
-    stream: impl futures_util::Stream<Item = Result<bytes::Bytes, Problem>>,
-    left: &mut u64,
-) -> Result<Spool, Problem> {
-    let limit = app.service.archive_limits.upload_bytes;
-    let (store, owner) = (app.service.store.clone(), user.clone());
-    let mut spool = app.service.light(user, move || Ok(store.spool(&owner)?)).await?;
-    let mut stream = std::pin::pin!(stream);
-    let mut pending = Vec::new();
-    loop {
-        let chunk = stream.next().await.transpose()?;
-        let is_last = chunk.is_none();
-        if let Some(chunk) = chunk {
-            let bytes = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
-            *left = left.checked_sub(bytes).ok_or_else(|| Problem::too_large("the upload", limit))?;
-            pending.extend_from_slice(&chunk);
-        }
-        if pending.len() >= WRITE_BYTES || (is_last && !pending.is_empty()) {
-            let bytes = std::mem::take(&mut pending);
-            let written = app.service.light(user, move || {
-                spool.write(&bytes)?;
-                Ok(spool)
-            });
-            spool = written.await?;
-        }
-        if is_last {
-            return Ok(spool);
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! Routes below one tree, a skill or a workspace, one a file.
 
+pub(super) mod archive;
 pub(super) mod content;
 pub(super) mod copy;
 pub(super) mod dir;

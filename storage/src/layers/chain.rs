@@ -1,4 +1,4 @@
-//! [`Chain`]: directories that are not there yet, each in the one before, and the file that the last of them begins with.
+//! [`Chain`]: directories that are not there yet, each in the one before, and what the last of them begins with.
 //!
 //! A tree builds a chain aside and gives it its place with one rename, so that a reader, and a crash, finds all of it or
 //! nothing.
@@ -7,33 +7,45 @@ use std::ffi::{OsStr, OsString};
 
 use policy::RelPath;
 
-use crate::dir::Dir;
-use crate::error::Result;
+use crate::dir::{DEPTH_MAX, Dir};
+use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::layers::durability::Durability;
 use crate::layers::stage::StagedFile;
+use crate::stat::Kind;
 
 /// The permission bits of a directory that is made because something lies in it.
 const PARENT_MODE: u32 = 0o755;
 
 /// The content of a new directory, and its mode.
-pub struct Chain {
+pub struct Chain<'a> {
     /// The directories below the first.
     below: Vec<OsString>,
     /// Permission bits of the last directory.
     mode: u32,
-    file: Option<(OsString, StagedFile)>,
+    content: Content<'a>,
 }
 
-impl Chain {
+/// Makes any number of files and directories in a new directory.
+type Filling<'a> = Box<dyn FnOnce(&Dir) -> Result<()> + 'a>;
+
+/// The content of the last directory.
+enum Content<'a> {
+    Nothing,
+    File(OsString, StagedFile),
+    Filling(Filling<'a>),
+}
+
+impl<'a> Chain<'a> {
     /// One empty directory with permission bits `mode`.
     pub(crate) fn of_directory(mode: u32) -> Self {
-        Self { below: Vec::new(), mode, file: None }
+        Self { below: Vec::new(), mode, content: Content::Nothing }
     }
 
     /// The directories from `first` down to `last`, which lies in it or is it.
     pub(crate) fn of_directories(first: &RelPath, last: &RelPath) -> Self {
         let below = last.segments().skip(first.segments().count()).map(OsString::from).collect();
-        Self { below, mode: PARENT_MODE, file: None }
+        Self { below, mode: PARENT_MODE, content: Content::Nothing }
     }
 
     /// The chain with permission bits `mode` for its last directory.
@@ -43,7 +55,12 @@ impl Chain {
 
     /// The chain with a file in its last directory.
     pub(crate) fn holding(self, name: &OsStr, file: StagedFile) -> Self {
-        Self { file: Some((name.to_owned(), file)), ..self }
+        Self { content: Content::File(name.to_owned(), file), ..self }
+    }
+
+    /// The chain whose last directory `filling` fills, which makes nothing durable and gives nothing away.
+    pub(crate) fn filled_by(self, filling: impl FnOnce(&Dir) -> Result<()> + 'a) -> Self {
+        Self { content: Content::Filling(Box::new(filling)), ..self }
     }
 
     /// The chain in one more directory, in which its first has the name `first`.
@@ -54,11 +71,11 @@ impl Chain {
 
     /// The chain with its file, if any, as `change` makes it.
     pub(crate) fn try_map_file(self, change: impl FnOnce(StagedFile) -> Result<StagedFile>) -> Result<Self> {
-        let file = match self.file {
-            Some((name, file)) => Some((name, change(file)?)),
-            None => None,
+        let content = match self.content {
+            Content::File(name, file) => Content::File(name, change(file)?),
+            other => other,
         };
-        Ok(Self { file, ..self })
+        Ok(Self { content, ..self })
     }
 
     /// Permission bits of the first directory.
@@ -70,7 +87,7 @@ impl Chain {
     /// `put` gives the file its name. With strict durability all is on the disk afterwards.
     ///
     /// # Errors
-    /// Those of `put`; [`Error::NoSpace`](crate::Error::NoSpace), [`Error::Io`](crate::Error::Io).
+    /// Those of `put` and of the filling; [`Error::NoSpace`](crate::Error::NoSpace), [`Error::Io`](crate::Error::Io).
     pub(crate) fn fill(
         self,
         first: &Dir,
@@ -94,10 +111,37 @@ impl Chain {
             last = Some(below);
         }
         let last = last.as_ref().unwrap_or(first);
-        let holds_any = self.file.is_some();
-        if let Some((name, file)) = self.file {
-            put(file, last, &name)?;
+        match self.content {
+            Content::Nothing => settle(last, false),
+            Content::File(name, file) => {
+                put(file, last, &name)?;
+                settle(last, true)
+            }
+            Content::Filling(filling) => {
+                filling(last)?;
+                if let Some(owner) = owner {
+                    give(last, owner, DEPTH_MAX)?;
+                }
+                settle(last, false)?;
+                // One call for all that is in it.
+                if durability == Durability::Strict { last.sync_file_system() } else { Ok(()) }
+            }
         }
-        settle(last, holds_any)
     }
+}
+
+/// Gives everything below `dir` to `owner`.
+///
+/// # Errors
+/// [`Error::TooManyEntries`] beyond `levels`; [`Error::Io`]; those of [`interrupt::check`].
+pub(crate) fn give(dir: &Dir, owner: u32, levels: usize) -> Result<()> {
+    let levels = levels.checked_sub(1).ok_or(Error::TooManyEntries(DEPTH_MAX))?;
+    for entry in dir.entries()? {
+        interrupt::check()?;
+        if entry.kind == Kind::Directory {
+            give(&dir.open_dir_entry(&entry.name)?, owner, levels)?;
+        }
+        dir.set_entry_owner(&entry.name, owner)?;
+    }
+    Ok(())
 }

@@ -234,7 +234,7 @@ impl Tree for Live {
         self.settled(&levels)
     }
 
-    fn make_chain(&self, path: &RelPath, chain: Chain) -> Result<Aftermath> {
+    fn make_chain(&self, path: &RelPath, chain: Chain<'_>) -> Result<Aftermath> {
         let chain = chain.try_map_file(|file| self.suited(file))?;
         let (parent, name) = match self.mounted.parent_of(path) {
             Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),

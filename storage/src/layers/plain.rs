@@ -275,7 +275,7 @@ impl Tree for Plain {
         Ok(Aftermath::sync(parent))
     }
 
-    fn make_chain(&self, path: &RelPath, chain: Chain) -> Result<Aftermath> {
+    fn make_chain(&self, path: &RelPath, chain: Chain<'_>) -> Result<Aftermath> {
         let (parent, name) = match self.parent_of(path) {
             Err(Error::IsDirectory(_)) => return Err(Error::AlreadyExists(path.to_string())),
             parent => parent?,

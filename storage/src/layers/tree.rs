@@ -321,7 +321,7 @@ pub trait Tree {
     ///
     /// # Errors
     /// As [`Tree::make_dir`].
-    fn make_chain(&self, path: &RelPath, chain: Chain) -> Result<Aftermath>;
+    fn make_chain(&self, path: &RelPath, chain: Chain<'_>) -> Result<Aftermath>;
 
     /// The uppermost directory on the way to `path`, or `path` itself, that is not there.
     ///

@@ -173,7 +173,7 @@ impl Tree for Union {
         self.put_symlink(path, target)
     }
 
-    fn make_chain(&self, path: &RelPath, chain: Chain) -> Result<Aftermath> {
+    fn make_chain(&self, path: &RelPath, chain: Chain<'_>) -> Result<Aftermath> {
         self.make_directory(path, chain)
     }
 

@@ -1,16 +1,13 @@
 //! Deploying a package in a workspace: unpacked aside once, and given its name in one step.
 
-use std::ffi::OsStr;
-
 use policy::{ArchiveLimits, RelPath, VersionId, WorkspaceId};
 
 use super::archive;
 use crate::core::growth::Growth;
 use crate::core::store::Store;
-use crate::dir::{DEPTH_MAX, Dir};
+use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
-use crate::interrupt;
-use crate::stat::Kind;
+use crate::layers::chain::give;
 
 impl Store {
     /// Unpacks the package of a version as the directory `to` of a workspace, where nothing may be. The directory above must be
@@ -20,7 +17,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotFound`] for a workspace that was never written to, and a directory above that is missing; [`Error::AlreadyExists`]; [`Error::Quota`]; [`Error::Damaged`], [`Error::Archive`] as [`Store::unpack_package`]; [`Error::Full`],
-    /// [`Error::NoSpace`], [`Error::Io`]; those of [`interrupt::check`].
+    /// [`Error::NoSpace`], [`Error::Io`]; those of [`crate::interrupt::check`].
     pub fn deploy_package(
         &self,
         version: &VersionId,
@@ -58,18 +55,4 @@ impl Store {
         };
         place().map(|()| true).map_err(|error| self.in_numbers(&id, error))
     }
-}
-
-/// Gives everything below `dir` to `owner`.
-fn give(dir: &Dir, owner: u32, levels: usize) -> Result<()> {
-    let levels = levels.checked_sub(1).ok_or(Error::TooManyEntries(DEPTH_MAX))?;
-    for entry in dir.entries()? {
-        interrupt::check()?;
-        let name: &OsStr = &entry.name;
-        if entry.kind == Kind::Directory {
-            give(&dir.open_dir_entry(name)?, owner, levels)?;
-        }
-        dir.set_entry_owner(name, owner)?;
-    }
-    Ok(())
 }

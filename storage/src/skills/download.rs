@@ -1,26 +1,46 @@
-//! [`Store::pack`]: the merged view of a skill as an archive, for a download.
+//! [`Store::pack`]: the merged view of a skill as an archive, for a download; and any directory of a tree ([`Packing`]).
 //!
-//! Packing takes as long as the skill is large, so the skill is held only while it is walked and while each file is
+//! Packing takes as long as the directory is large, so the tree is held only while it is walked and while each file is
 //! opened: requests replace whole files, so that an open file stays what it was. A file that is another one by the time
-//! it is opened begins the archive anew. When the skill changes again and again, a small one is held throughout; of a
+//! it is opened begins the archive anew. When the directory changes again and again, a small one is held throughout; of a
 //! large one, each file is as it was at some moment.
 
 use std::cell::Cell;
 use std::io::{Seek, SeekFrom};
 
-use policy::{RelPath, SkillId, TreeId};
+use policy::{RelPath, TreeId};
 
 use crate::core::spool::Spool;
 use crate::core::store::Store;
 use crate::error::{Error, Result};
 use crate::layers::tree::{Opened, Tree, WalkOptions};
-use crate::skills::archive::{self, PackEntry, PackLimits, PackSource};
+use crate::skills::archive::{self, PackEntry, PackFormat, PackLimits, PackSource};
 use crate::stat::Kind;
 
 /// How often an archive is begun.
 const TRIES: usize = 3;
-/// Size of a skill that is held while it is packed, in bytes: half a second's work.
+/// Size of a directory that is held while it is packed, in bytes: half a second's work.
 const HELD_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// A directory to pack.
+pub(super) struct Packing<'a> {
+    pub(super) id: &'a TreeId,
+    pub(super) from: &'a RelPath,
+    /// The directory in the archive that everything lies in; none puts it at the top.
+    pub(super) prefix: Option<&'a str>,
+    pub(super) format: PackFormat,
+}
+
+impl Packing<'_> {
+    /// What errors call the directory.
+    fn name(&self) -> &str {
+        match (self.prefix, self.from.is_root()) {
+            (Some(prefix), _) => prefix,
+            (None, true) => "the tree",
+            (None, false) => self.from.as_str(),
+        }
+    }
+}
 
 impl Store {
     /// Writes the merged view of a skill as a ZIP into a spool of its user and returns it with its size in bytes, at its
@@ -33,10 +53,16 @@ impl Store {
     /// [`Error::NotFound`], [`Error::TooManyEntries`], [`Error::Unpackable`]; as [`crate::Flight::take`];
     /// [`Error::NoSpace`]; those of [`crate::interrupt::check`].
     pub fn pack(&self, id: &TreeId) -> Result<(Spool, u64)> {
-        let TreeId::Skill(user, _, skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
+        let TreeId::Skill(.., skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
+        let (prefix, format) = (Some(skill.as_str()), PackFormat::Zip);
+        self.packed(&Packing { id, from: &RelPath::root(), prefix, format })
+    }
+
+    /// Packs a directory into a spool of its user.
+    pub(super) fn packed(&self, packing: &Packing<'_>) -> Result<(Spool, u64)> {
         for left in (0..TRIES).rev() {
-            let mut spool = self.spool(user)?;
-            if self.pack_once(id, skill, &mut spool, left == 0)? {
+            let mut spool = self.spool(packing.id.user())?;
+            if self.pack_once(packing, &mut spool, left == 0)? {
                 let io = |error| Error::from_io("seek", "download", error);
                 let bytes = spool.file().seek(SeekFrom::End(0)).map_err(io)?;
                 spool.file().seek(SeekFrom::Start(0)).map_err(io)?;
@@ -44,32 +70,48 @@ impl Store {
                 return Ok((spool, bytes));
             }
         }
-        Err(Error::Conflict(format!("`{skill}` keeps changing: try again later")))
+        Err(Error::Conflict(format!("`{}` keeps changing: try again later", packing.name())))
     }
 
-    /// Packs a skill; `false` when it changed meanwhile, which the last try bears with.
-    fn pack_once(&self, id: &TreeId, skill: &SkillId, spool: &mut Spool, is_last: bool) -> Result<bool> {
+    /// Packs a directory; `false` when it changed meanwhile, which the last try bears with.
+    fn pack_once(&self, packing: &Packing<'_>, spool: &mut Spool, is_last: bool) -> Result<bool> {
+        let &Packing { id, from, prefix, format } = packing;
         let held = self.inner.locks.read(id);
-        let tree = self.tree(id)?;
         let limits = &self.inner.options.files;
+        let tree = match self.tree(id) {
+            // A workspace that was never written to is an empty one.
+            Err(Error::NotFound(_)) if from.is_root() && matches!(id, TreeId::Workspace(..)) => {
+                let (into, flight) = spool.parts();
+                let admit = &mut |bytes| flight.take_up_to(bytes);
+                let limits = PackLimits { bytes: limits.download_bytes, admit };
+                return archive::pack(format, prefix, [], into, limits).map(|_| true);
+            }
+            tree => tree?,
+        };
         let options = WalkOptions { depth: usize::MAX, entries: limits.tree_entries, look: true };
-        let mut walked = tree.walk(&RelPath::root(), options)?;
+        let mut walked = tree.walk(from, options)?;
         let files = walked.iter().filter(|entry| entry.kind == Kind::File);
         let bytes = files
             .filter_map(|entry| entry.stat.as_ref())
             .fold(0_u64, |sum, stat| sum.saturating_add(stat.size));
         if bytes > limits.download_bytes {
-            return Err(Error::Unpackable { skill: skill.to_string(), bytes, limit: limits.download_bytes });
+            return Err(Error::Unpackable {
+                what: packing.name().to_owned(),
+                bytes,
+                limit: limits.download_bytes,
+            });
         }
         let held = Some(held).filter(|_| is_last && bytes <= HELD_BYTES_MAX);
         walked.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         let has_changed = Cell::new(false);
         let changed = || {
             has_changed.set(true);
-            Some(Err(Error::Conflict(format!("`{skill}` has changed meanwhile"))))
+            Some(Err(Error::Conflict(format!("`{}` has changed meanwhile", packing.name()))))
         };
         let entries = walked.into_iter().filter_map(|entry| {
             let stat = entry.stat?;
+            // Names in the archive begin in the directory.
+            let path = entry.path.below(from)?;
             let source = match entry.kind {
                 Kind::Directory => PackSource::Directory,
                 Kind::File => {
@@ -88,25 +130,25 @@ impl Store {
                         Err(other) => return Some(Err(other)),
                     }
                 }
-                Kind::Symlink => return linked(&*tree, entry.path).transpose(),
+                Kind::Symlink => return linked(&*tree, &entry.path, path).transpose(),
                 Kind::Other => return None,
             };
             let (mode, modified_ns) = (stat.mode, stat.modified_ns);
-            Some(Ok(PackEntry { path: entry.path, mode, modified_ns, source }))
+            Some(Ok(PackEntry { path, mode, modified_ns, source }))
         });
         let (into, flight) = spool.parts();
         let limits =
             PackLimits { bytes: limits.download_bytes, admit: &mut |bytes| flight.take_up_to(bytes) };
-        match archive::pack(skill, entries, into, limits) {
+        match archive::pack(format, prefix, entries, into, limits) {
             Err(_) if has_changed.get() => Ok(false),
             packed => packed.map(|_| true),
         }
     }
 }
 
-/// The file that a link leads to, under the link's name; none where that is no file of the skill.
-fn linked(tree: &dyn Tree, path: RelPath) -> Result<Option<PackEntry>> {
-    match tree.open(&path) {
+/// The file that the link `at` leads to, as `path`; none where that is no file of the tree.
+fn linked(tree: &dyn Tree, at: &RelPath, path: RelPath) -> Result<Option<PackEntry>> {
+    match tree.open(at) {
         Ok(Opened { file, stat, .. }) => {
             let (mode, modified_ns) = (stat.mode, stat.modified_ns);
             Ok(Some(PackEntry { path, mode, modified_ns, source: PackSource::File(file) }))

@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::io::{Read, Seek, Write};
 
-use policy::{RelPath, SkillId};
-use storage::archive::{PackEntry, PackLimits, PackSource, Packed, pack};
+use policy::RelPath;
+use storage::archive::{PackEntry, PackFormat, PackLimits, PackSource, Packed, pack};
 use storage::{Dir, Error};
 
 use super::taking::{Taken, take};
@@ -30,7 +30,8 @@ fn packed(skill: &str, input: &Input<'_>) -> Result<(Packed, Vec<u8>), Error> {
     });
     let mut file = tempfile::tempfile().unwrap();
     let packed = pack(
-        &SkillId::parse(skill).unwrap(),
+        PackFormat::Zip,
+        Some(skill),
         entries,
         &file,
         PackLimits { bytes: u64::MAX, admit: &mut |_| Ok(()) },
@@ -112,13 +113,8 @@ fn more_than_65_535_entries_get_zip64_records() {
         let path = RelPath::parse(&format!("d{index}"))?;
         Ok(PackEntry { path, mode: 0, modified_ns: 0, source: PackSource::Directory })
     });
-    pack(
-        &SkillId::parse("a").unwrap(),
-        entries,
-        &file,
-        PackLimits { bytes: u64::MAX, admit: &mut |_| Ok(()) },
-    )
-    .unwrap();
+    pack(PackFormat::Zip, Some("a"), entries, &file, PackLimits { bytes: u64::MAX, admit: &mut |_| Ok(()) })
+        .unwrap();
     let mut options = storage::archive::Options::default();
     options.limits.entries = 100_000;
     // Read as far as it can be: the structure is sound and holds no file.

@@ -7,9 +7,9 @@ use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::process::Command;
 
-use policy::{RelPath, SkillId};
+use policy::RelPath;
 use storage::Dir;
-use storage::archive::{NameEncoding, PackEntry, PackLimits, PackSource, pack};
+use storage::archive::{NameEncoding, PackEntry, PackFormat, PackLimits, PackSource, pack};
 use tempfile::TempDir;
 
 use super::taking::{Taken, Tree, read_back, take};
@@ -262,13 +262,8 @@ fn ours() -> TempDir {
         };
         Ok(PackEntry { path, mode, modified_ns: 1_700_000_001_000_000_000, source })
     });
-    pack(
-        &SkillId::parse(SKILL).unwrap(),
-        entries,
-        &out,
-        PackLimits { bytes: u64::MAX, admit: &mut |_| Ok(()) },
-    )
-    .unwrap();
+    pack(PackFormat::Zip, Some(SKILL), entries, &out, PackLimits { bytes: u64::MAX, admit: &mut |_| Ok(()) })
+        .unwrap();
     place
 }
 

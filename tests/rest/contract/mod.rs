@@ -1,5 +1,6 @@
 //! The promise to callers: paths, parameters, shapes, and what each operation means.
 
+mod archive;
 mod difference;
 mod encodings;
 mod events;

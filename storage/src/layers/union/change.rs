@@ -134,7 +134,7 @@ impl Union {
         Ok(Aftermath::sync(target.upper))
     }
 
-    pub(super) fn make_directory(&self, path: &RelPath, chain: Chain) -> Result<Aftermath> {
+    pub(super) fn make_directory(&self, path: &RelPath, chain: Chain<'_>) -> Result<Aftermath> {
         if self.is_first_entry(path)? {
             return self.make_skill(chain.within_parent(&first_name(path)?));
         }
@@ -149,7 +149,7 @@ impl Union {
     }
 
     /// Builds a new directory aside and makes it `name` in `upper`, where nothing may be but a whiteout.
-    fn place_directory(&self, upper: Dir, name: &OsStr, chain: Chain) -> Result<Aftermath> {
+    fn place_directory(&self, upper: Dir, name: &OsStr, chain: Chain<'_>) -> Result<Aftermath> {
         let draft = self.stage.draft();
         let mode = chain.first_mode();
         // An attribute is set by who may write (xattr(7)).
@@ -237,7 +237,7 @@ impl Union {
     }
 
     /// Makes the skill itself in the overlay, where no layer has it.
-    fn make_skill(&self, chain: Chain) -> Result<Aftermath> {
+    fn make_skill(&self, chain: Chain<'_>) -> Result<Aftermath> {
         let upper = self.stage.ensure_path(&self.root, &self.overlay)?;
         (self.before_first_write)()?;
         self.place_directory(upper, OsStr::new(self.skill.as_str()), chain)

@@ -52,6 +52,6 @@ pub use charset::{Charset, NameEncoding};
 pub use compression::Compression;
 pub(crate) use extract::DIRECTORY_MODE;
 pub use extract::{extract, extract_whole};
-pub use pack::{PackEntry, PackLimits, PackSource, Packed, pack};
+pub use pack::{PackEntry, PackFormat, PackLimits, PackSource, Packed, pack};
 pub use plan::{Options, Plan, PlannedSkill, WholeTree, plan, plan_beside, plan_whole};
 pub use skipped::{SkipReason, Skipped};

@@ -1,10 +1,15 @@
-//! [`pack()`]: a skill as a ZIP to download.
+//! [`pack()`]: a directory as an archive to download, a ZIP or a tar.
+
+mod tar;
 
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::str::FromStr;
 
-use policy::{RelPath, SkillId};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use policy::RelPath;
 use zip::result::ZipError;
 use zip::write::FullFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
@@ -46,6 +51,42 @@ pub struct PackEntry {
     pub source: PackSource,
 }
 
+/// The form of an archive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PackFormat {
+    /// ZIP, deflated.
+    #[default]
+    Zip,
+    /// Plain tar, in the form of GNU tar where a name needs it.
+    Tar,
+    /// The same through gzip.
+    TarGz,
+}
+
+impl PackFormat {
+    /// Every format.
+    pub const ALL: [Self; 3] = [Self::Zip, Self::Tar, Self::TarGz];
+
+    /// What names of files of this format end in.
+    #[must_use]
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Zip => "zip",
+            Self::Tar => "tar",
+            Self::TarGz => "tar.gz",
+        }
+    }
+}
+
+impl FromStr for PackFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|format| format.extension() == text);
+        found.ok_or_else(|| "`format` is `zip`, `tar` or `tar.gz`".to_owned())
+    }
+}
+
 /// The size of a packed archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packed {
@@ -63,23 +104,62 @@ pub struct PackLimits<'a> {
     pub admit: &'a mut dyn FnMut(u64) -> Result<()>,
 }
 
-/// Writes `entries` in their order under `<skill>/` as a ZIP to `into`, an empty file at position 0.
+/// Writes `entries` in their order to `into`, an empty file at position 0, below the directory `prefix` if there is one.
 ///
-/// Names are UTF-8 and marked so, modes are 0755 or 0644, data is deflated; entries and archives beyond 4 GiB or
-/// 65 534 entries get zip64 fields. Equal entries in equal order give equal bytes. `into` is left at its end.
+/// Names are UTF-8, modes are 0755 or 0644. In a ZIP names are marked as UTF-8, data is deflated, and entries and archives beyond
+/// 4 GiB or 65 534 entries get zip64 fields. Equal entries in equal order give equal bytes. `into` is left at its end.
 ///
 /// # Errors
 /// An error of `entries`, or of `limits`; [`Error::Unpackable`]; [`Error::NoSpace`], [`Error::Io`], and
-/// [`Error::AlreadyExists`] for a path given twice.
+/// [`Error::AlreadyExists`] for a path given twice in a ZIP.
 pub fn pack(
-    skill: &SkillId,
+    format: PackFormat,
+    prefix: Option<&str>,
     entries: impl IntoIterator<Item = Result<PackEntry>>,
     into: &File,
     limits: PackLimits<'_>,
 ) -> Result<Packed> {
     let length = Cell::new(0);
     let into = Measured { file: into, position: 0, length: &length };
-    let mut writer = ZipWriter::new(BufWriter::with_capacity(BUFFER_BYTES, into));
+    let into = BufWriter::with_capacity(BUFFER_BYTES, into);
+    match format {
+        PackFormat::Zip => pack_zip(prefix, entries, into, &length, limits),
+        PackFormat::Tar => {
+            let (packed, mut into) = tar::pack(prefix, entries, into, &length, limits)?;
+            into.flush().map_err(|error| Error::from_io("write", "archive", error))?;
+            Ok(packed)
+        }
+        PackFormat::TarGz => {
+            let into = GzEncoder::new(into, Compression::fast());
+            let (packed, into) = tar::pack(prefix, entries, into, &length, limits)?;
+            let ended = into.finish().and_then(|mut into| into.flush());
+            ended.map_err(|error| Error::from_io("write", "archive", error))?;
+            Ok(packed)
+        }
+    }
+}
+
+/// The name of an entry in the archive.
+fn name_of(prefix: Option<&str>, path: &RelPath) -> String {
+    prefix.map_or_else(|| path.to_string(), |prefix| format!("{prefix}/{path}"))
+}
+
+/// Refuses an archive of which more than `limit` bytes were packed.
+fn check_size(prefix: Option<&str>, bytes: u64, limit: u64) -> Result<()> {
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(Error::Unpackable { what: prefix.unwrap_or("the directory").to_owned(), bytes, limit })
+}
+
+fn pack_zip(
+    prefix: Option<&str>,
+    entries: impl IntoIterator<Item = Result<PackEntry>>,
+    into: BufWriter<Measured<'_>>,
+    length: &Cell<u64>,
+    limits: PackLimits<'_>,
+) -> Result<Packed> {
+    let mut writer = ZipWriter::new(into);
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut packed = Packed::default();
     let mut contents_bytes = 0;
@@ -88,7 +168,7 @@ pub fn pack(
         if entry.path.is_root() {
             continue;
         }
-        let name = format!("{skill}/{}", entry.path);
+        let name = name_of(prefix, &entry.path);
         contents_bytes += RECORD_BYTES + u64::try_from(name.len()).unwrap_or(u64::MAX);
         (limits.admit)(length.get() + contents_bytes)?;
         let options = options(&entry).map_err(|error| failure(error, &entry.path))?;
@@ -109,10 +189,7 @@ pub fn pack(
                         break;
                     }
                     packed.bytes += read;
-                    if packed.bytes > limits.bytes {
-                        let skill = skill.to_string();
-                        return Err(Error::Unpackable { skill, bytes: packed.bytes, limit: limits.bytes });
-                    }
+                    check_size(prefix, packed.bytes, limits.bytes)?;
                     (limits.admit)(length.get() + contents_bytes)?;
                 }
                 packed.files += 1;
