@@ -41,7 +41,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
 fn while_swapping(scene: &Scene<'_>, function: &str, target: &str, mut act: impl FnMut(&str, usize)) {
     let tree = scene.workspace();
     payload::plant(scene, &tree, "planting.py");
-    let request = payload::request(scene, "planting.py", function, Mode::Evil, &[target.to_owned()]);
+    let mut request = payload::request(scene, "planting.py", function, Mode::Evil, &[target.to_owned()]);
+    // However slow a busy machine is: the number of swaps ends it, not the deadline.
+    request["timeout_ms"] = json!(120_000);
     std::thread::scope(|threads| {
         let run = threads.spawn(|| scene.exec(&tree, &request));
         wait_until_ready(scene, &tree, || run.is_finished());

@@ -32,7 +32,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 
 pub(crate) const ATTACKER: &str = "attacker";
 /// Longer than anything here takes on a slow machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// Files of a directory whose removal takes long enough to be cut.
 const MANY: usize = 6000;
 
