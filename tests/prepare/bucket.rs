@@ -95,6 +95,7 @@ fn a_package_that_one_service_got_another_one_fetches_when_it_is_missing_and_onl
     let third = Service::configured(&bucket.config(""));
     let head = third.client.request("HEAD", format!("/v1/packages/{v1}")).send();
     assert_eq!(head.header("content-length"), Some(bytes.len().to_string().as_str()));
+    assert_eq!(reads(&bucket.seen()), [""; 0], "asking fetches nothing");
     assert_eq!(third.client.get(format!("/v1/packages/{v1}")).bytes(200), bytes);
     assert_eq!(reads(&bucket.seen()).len(), 1);
     third.client.get(format!("/v1/packages/{}", version(2))).refused(404, "not_found");
