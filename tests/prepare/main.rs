@@ -18,6 +18,7 @@ mod bucket_server;
 mod details;
 mod encrypted;
 mod fixture;
+mod late;
 mod lease_services;
 mod leases;
 #[path = "../../src/ops/lease/postgres_server.rs"]

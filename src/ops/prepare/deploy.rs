@@ -1,7 +1,5 @@
 //! Deploying versions: each selected one is in a directory of its own below `projects`, whole or not at all, and others go.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use policy::{SkillId, VersionId};
@@ -10,12 +8,11 @@ use sandbox::{DirEntry, FileKind};
 use super::packages::{EntryKind, Package, PackageEntry, Packages, Placing};
 use super::site::{Site, quote};
 use super::steps::{Outcome, Steps};
+use super::temporary::{is_temporary, temporary_name};
 use crate::ops::error::{Error, Result};
 
 /// Where versions are deployed.
 const PROJECTS: &str = "projects";
-/// The beginning of a directory in which a version is unpacked.
-const TEMPORARY: &str = ".tmp-";
 /// Directories of other versions that one round removes; the rest goes in later ones.
 const REMOVED_MAX: usize = 1000;
 /// Files of one version that are written at once.
@@ -109,18 +106,12 @@ fn plan(entries: &[DirEntry], selected: &[Deployed]) -> Plan {
     let directories =
         || entries.iter().filter(|entry| entry.kind == FileKind::Directory).map(|entry| &entry.name);
     let is_selected = |name: &str| selected.iter().any(|other| other.version.as_str() == name);
-    let is_unfinished = |name: &str| {
-        name.strip_prefix(TEMPORARY).is_some_and(|rest| {
-            !rest.is_empty()
-                && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
-        })
-    };
     let missing = selected.iter().filter(|other| directories().all(|name| *name != other.version.as_str()));
     let stale = directories().filter(|name| VersionId::parse(name).is_ok() && !is_selected(name));
     Plan {
         missing: missing.map(|other| other.version.clone()).collect(),
         stale: stale.take(REMOVED_MAX).cloned().collect(),
-        unfinished: directories().filter(|name| is_unfinished(name)).take(REMOVED_MAX).cloned().collect(),
+        unfinished: directories().filter(|name| is_temporary(name)).take(REMOVED_MAX).cloned().collect(),
     }
 }
 
@@ -267,13 +258,6 @@ async fn write_package(site: &Site, package: &dyn Package, into: &str) -> Result
     let writes: Vec<_> =
         writes.map(|write| Box::pin(write) as futures_util::future::BoxFuture<'_, Result<()>>).collect();
     stream::iter(writes).buffer_unordered(WRITES_AT_ONCE).try_collect::<Vec<()>>().await.map(drop)
-}
-
-/// A name that no other round uses.
-fn temporary_name(version: &str) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let random = getrandom::u64().unwrap_or_default();
-    format!("{TEMPORARY}{version}-{now}-{random:x}")
 }
 
 #[cfg(test)]

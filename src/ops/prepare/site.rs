@@ -31,6 +31,8 @@ pub struct Site {
     root: SandboxPath,
     /// What is told of failures, where another backend answers for the workspace.
     backend: Option<Arc<Backend>>,
+    /// Whether files reach it that another process has sent.
+    is_shared: bool,
     /// The lease that it is prepared under.
     fence: Option<Arc<Fence>>,
 }
@@ -44,6 +46,14 @@ impl Site {
         Self::within(sandbox, user, None).await
     }
 
+    /// The workspace of `user` in a sandbox whose files this process alone changes, so that no write of another process comes late.
+    ///
+    /// # Errors
+    /// As [`Sandbox::workspace`].
+    pub(in crate::ops) async fn of_this_process(sandbox: Arc<dyn Sandbox>, user: UserId) -> Result<Self> {
+        Ok(Self { is_shared: false, ..Self::open(sandbox, user).await? })
+    }
+
     /// The workspace that `backend` answers for.
     ///
     /// # Errors
@@ -53,7 +63,8 @@ impl Site {
     }
 
     async fn within(sandbox: Arc<dyn Sandbox>, user: UserId, backend: Option<Arc<Backend>>) -> Result<Self> {
-        let mut site = Self { sandbox, user, root: SandboxPath::workspace(), backend, fence: None };
+        let mut site =
+            Self { sandbox, user, root: SandboxPath::workspace(), backend, is_shared: true, fence: None };
         site.root = site.ask("workspace", site.sandbox.workspace(&site.user)).await?;
         Ok(site)
     }
@@ -76,6 +87,11 @@ impl Site {
     /// The workspace's directory, as file operations name it.
     pub(super) fn root(&self) -> &SandboxPath {
         &self.root
+    }
+
+    /// Whether other processes may write files of this workspace: one that comes late must not replace what is there.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// The path of something in the workspace.
