@@ -69,7 +69,8 @@ pub(super) async fn deploy(
         remove(site, name, &mut log).await;
     }
     let count = plan.missing.len();
-    let absent = Round::new(site, packages).place_all(&plan.missing).await?;
+    let tell = |done| steps.advance(&begun, done, count);
+    let absent = Round::new(site, packages).place_all(&plan.missing, &tell).await?;
     for version in &absent {
         log.push(format!("{version}: there is no package of this version for this caller: it is left out"));
     }
@@ -149,6 +150,9 @@ async fn remove(site: &Site, name: &str, log: &mut Vec<String>) {
     }
 }
 
+/// Hears how many versions have been seen to.
+type Tell<'a> = dyn Fn(usize) + Sync + 'a;
+
 /// What a round deploys, and the directories that it has made.
 struct Round<'a> {
     site: &'a Site,
@@ -164,9 +168,9 @@ impl<'a> Round<'a> {
     }
 
     /// Writes each version aside, then gives all of them their names. Gives those without a package. After an error nothing
-    /// of the round is left.
-    async fn place_all(mut self, missing: &[VersionId]) -> Result<Vec<VersionId>> {
-        let placed = self.try_place_all(missing).await;
+    /// of the round is left. `tell` hears how many versions have been seen to.
+    async fn place_all(mut self, missing: &[VersionId], tell: &Tell<'_>) -> Result<Vec<VersionId>> {
+        let placed = self.try_place_all(missing, tell).await;
         if placed.is_err() {
             let placed: Vec<String> = self.placed.iter().map(ToString::to_string).collect();
             let aside = set_aside(self.site, &placed, &mut Vec::new()).await;
@@ -177,12 +181,12 @@ impl<'a> Round<'a> {
         placed
     }
 
-    async fn try_place_all(&mut self, missing: &[VersionId]) -> Result<Vec<VersionId>> {
+    async fn try_place_all(&mut self, missing: &[VersionId], tell: &Tell<'_>) -> Result<Vec<VersionId>> {
         let mut absent = Vec::new();
         let Some(packages) = self.packages else { return Ok(missing.to_vec()) };
         packages.bring(missing).await?;
         // One after the other: what is unpacked aside counts for the user until it is written.
-        for version in missing {
+        for (number, version) in missing.iter().enumerate() {
             self.site.confirm().await;
             match packages.place(version, &format!("{PROJECTS}/{version}")).await? {
                 Placing::Whole => self.placed.push(version.clone()),
@@ -196,6 +200,7 @@ impl<'a> Round<'a> {
                     None => absent.push(version.clone()),
                 },
             }
+            tell(number + 1);
         }
         self.name_all().await?;
         Ok(absent)
