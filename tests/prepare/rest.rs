@@ -302,6 +302,34 @@ fn of_fifty_at_once_each_wins_or_is_told_that_the_workspace_is_initialising() {
 }
 
 #[test]
+fn versions_go_also_where_the_users_own_commands_take_all_places() {
+    let config = "[limits.runs]\nruns_per_user = 1\nqueue_ms = 100\n[limits.disk]\nbytes = 1048576\n";
+    let service = Service::configured(config);
+    let (client, tree) = (&service.client, workspace("u", "a"));
+    let versions: Vec<String> = (1..=3).map(version).collect();
+    let large = "x".repeat(3 << 20);
+    for (version, text) in versions.iter().zip([SKILL, SKILL, &large]) {
+        package(client, version, &[("SKILL.md", text)]);
+    }
+    prepare(client, &tree, &json!({ "skills": selected(&[&versions[0]]) }));
+    let taken = json!({ "shell": "touch taken; sleep 600" }).to_string();
+    let _under_way = client.stream("POST", &format!("{tree}/exec"), "application/x-ndjson", &taken);
+    while client.get(format!("{tree}/stat?path=taken")).status != 200 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let deployed = || -> Vec<String> {
+        let files = client.files(&tree).into_iter();
+        files.filter_map(|file| Some(file.strip_prefix("projects/")?.to_owned())).collect()
+    };
+    let data = prepare(client, &tree, &json!({ "skills": selected(&[&versions[1]]) }));
+    assert_eq!(deployed(), [format!("{}/SKILL.md", versions[1])], "{data}");
+    // One has no room: the one that was placed before it goes as well.
+    let body = json!({ "skills": selected(&[&versions[0], &versions[2]]) });
+    client.post_json(format!("{tree}/prepare"), &body).refused(507, "quota");
+    assert_eq!(deployed(), [format!("{}/SKILL.md", versions[1])]);
+}
+
+#[test]
 fn a_round_goes_on_when_its_caller_leaves() {
     let service = Service::start();
     let client = &service.client;

@@ -1,6 +1,5 @@
 //! Deploying versions: each selected one is in a directory of its own below `projects`, whole or not at all, and others go.
 
-use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use policy::{SkillId, VersionId};
 use sandbox::{DirEntry, FileKind};
@@ -74,9 +73,7 @@ pub(super) async fn deploy(
     for version in &absent {
         log.push(format!("{version}: there is no package of this version for this caller: it is left out"));
     }
-    for name in set_aside(site, &plan.stale, &mut log).await {
-        remove(site, &name, &mut log).await;
-    }
+    remove_versions(site, &plan.stale, &mut log).await;
     let deployed: Vec<Deployed> =
         valid.into_iter().filter(|deployed| !absent.contains(&deployed.version)).collect();
     let count = count - absent.len();
@@ -116,6 +113,22 @@ fn plan(entries: &[DirEntry], selected: &[Deployed]) -> Plan {
     }
 }
 
+/// Removes directories of versions, each of which leaves its name at once: what is there under a name is whole. Failing is only told.
+async fn remove_versions(site: &Site, names: &[String], log: &mut Vec<String>) {
+    if site.is_shared() {
+        for name in set_aside(site, names, log).await {
+            remove(site, &name, log).await;
+        }
+        return;
+    }
+    // This process alone is there, and its store moves what is removed away before it empties it: also where no command can run,
+    // because the user's own take all places.
+    for name in names {
+        site.confirm().await;
+        remove(site, name, log).await;
+    }
+}
+
 /// Gives directories of other versions names of unfinished ones, behind the fence; the new names. A version that is being removed
 /// is thus never taken for one that is there, and what a former holder of the lease still removes is in no one's way.
 async fn set_aside(site: &Site, stale: &[String], log: &mut Vec<String>) -> Vec<String> {
@@ -129,7 +142,7 @@ async fn set_aside(site: &Site, stale: &[String], log: &mut Vec<String>) -> Vec<
                 format!("mv {from} {to} || e=1\n")
             })
             .collect();
-        match site.short_fenced(&format!("e=0\n{script}exit $e"), Bytes::new()).await {
+        match site.name_fenced(&format!("e=0\n{script}exit $e")).await {
             Ok(ran) if ran.is_success() && !ran.timed_out => {}
             // Those that were renamed are removed, now or by the next round.
             Ok(_) => {
@@ -173,9 +186,9 @@ impl<'a> Round<'a> {
         let placed = self.try_place_all(missing, tell).await;
         if placed.is_err() {
             let placed: Vec<String> = self.placed.iter().map(ToString::to_string).collect();
-            let aside = set_aside(self.site, &placed, &mut Vec::new()).await;
-            for name in self.temporary.iter().map(|(_, name)| name.clone()).chain(aside) {
-                remove(self.site, &name, &mut Vec::new()).await;
+            remove_versions(self.site, &placed, &mut Vec::new()).await;
+            for (_, name) in &self.temporary {
+                remove(self.site, name, &mut Vec::new()).await;
             }
         }
         placed
@@ -221,7 +234,7 @@ impl<'a> Round<'a> {
                 "if [ -e {to} ] || [ -L {to} ]; then exit 3; fi\nmv {from} {to} && [ ! -e {inside} ] && echo {version} || exit 1\n"
             ));
         }
-        let named = self.site.short_fenced(&script, Bytes::new()).await?;
+        let named = self.site.name_fenced(&script).await?;
         let lines = named.stdout_text();
         let versions = self.temporary.iter().map(|(version, _)| version);
         let is_named = |version: &VersionId| lines.lines().any(|line| line == version.as_str());

@@ -106,7 +106,9 @@ impl<'a> Named<'a> {
         }
         // With what rounds have left that were ended before this: only one is under way.
         let sweep = format!("for d in {DIRECTORY}/{TEMPORARY}{WAITING}-*/; do rm -rf \"$d\"; done");
-        site.short_fenced(&sweep, Bytes::new()).await?;
+        if let Err(error) = site.name_fenced(&sweep).await {
+            tracing::warn!(%error, "failed to remove what earlier rounds left of input files: the next round tries again");
+        }
         Ok(true)
     }
 }
@@ -118,7 +120,7 @@ async fn name_files(site: &Site, moves: &[(String, String)]) -> Result<bool> {
         let (from, to) = (quote(from), quote(to));
         format!("[ ! -d {to} ] || {{ echo {number}; exit {IS_DIRECTORY}; }}\nmv -f {from} {to} || exit 1\n")
     });
-    let named = match site.short_fenced(&lines.collect::<String>(), Bytes::new()).await {
+    let named = match site.name_fenced(&lines.collect::<String>()).await {
         Err(Error::Remote { kind: ErrorKind::Unsupported, .. }) => return Ok(false),
         named => named?,
     };

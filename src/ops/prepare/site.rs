@@ -18,6 +18,8 @@ use crate::ops::said::{Said, bounded};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long one short command of the service's own may take.
 const SHORT: Duration = Duration::from_secs(5);
+/// How long a command may take that gives names to what was written aside: on a busy machine a round is not to fail for that.
+const NAMING: Duration = Duration::from_secs(60);
 /// How much longer than its command a backend may take to answer.
 const BEYOND: Duration = Duration::from_secs(30);
 /// Output of a short command that is kept, in bytes.
@@ -162,6 +164,11 @@ impl Site {
     /// The same, of a script that cannot be taken back.
     pub(super) async fn short_fenced(&self, script: &str, stdin: Bytes) -> Result<ExecResult> {
         self.run_fenced(script, "", stdin, SHORT, SHORT_OUTPUT_BYTES).await
+    }
+
+    /// The same, of a script that gives names to what was written aside.
+    pub(super) async fn name_fenced(&self, script: &str) -> Result<ExecResult> {
+        self.run_fenced(script, "", Bytes::new(), NAMING, SHORT_OUTPUT_BYTES).await
     }
 
     /// Runs a script that cannot be taken back: as [`Site::run`], once the lease is confirmed and [`Fence`] lets it pass.
