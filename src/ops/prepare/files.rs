@@ -105,7 +105,8 @@ impl<'a> Named<'a> {
             }
         }
         // With what rounds have left that were ended before this: only one is under way.
-        let sweep = format!("for d in {DIRECTORY}/{TEMPORARY}{WAITING}-*/; do rm -rf \"$d\"; done");
+        let left = format!("{DIRECTORY}/{TEMPORARY}{WAITING}-*");
+        let sweep = format!(r#"for d in {left}; do [ -L "$d" ] || [ ! -d "$d" ] || rm -rf "$d"; done"#);
         if let Err(error) = site.name_fenced(&sweep).await {
             tracing::warn!(%error, "failed to remove what earlier rounds left of input files: the next round tries again");
         }
