@@ -84,6 +84,7 @@ fn selected(text: &str) -> Result<(String, String), String> {
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Told {
     Step { name: String },
+    Progress { name: String, done: u64, of: u64 },
     StepEnded { step: Step },
     Prepared { result: Prepared },
     Failed { code: String, data: String },
@@ -116,6 +117,7 @@ fn tell(
     for told in client.lines::<Told>(response) {
         match told? {
             Told::Step { name } => bar.set_message(name),
+            Told::Progress { name, done, of } => bar.set_message(format!("{name} {done}/{of}")),
             Told::StepEnded { step: Step { name, outcome, duration_ms, log } } => {
                 bar.inc(1);
                 bar.suspend(|| {
@@ -152,15 +154,18 @@ fn bar(steps: u64) -> ProgressBar {
 }
 
 impl PrepareArgs {
-    /// How many steps the round has.
+    /// How many steps the round has: those of its mode, and those that it skips and tells.
     fn steps(&self) -> u64 {
-        let versions = match self.skills.len() {
-            0 => 0,
-            // The script of each, and looking for skills.
-            skills => skills + 1,
-        };
+        let (has_skills, is_run) = (!self.skills.is_empty(), matches!(self.mode, Mode::Run));
+        let deploys = usize::from(is_run || has_skills);
         let others = usize::from(!self.files.is_empty()) + usize::from(self.entrypoint.is_some());
-        u64::try_from(1 + self.bootstrap.len() + versions + others).unwrap_or(u64::MAX)
+        let scans = match self.mode {
+            // The script of each version, and looking for skills.
+            Mode::Run if has_skills => self.skills.len() + 1,
+            Mode::Run | Mode::ToolCall => 0,
+            Mode::EditDebug => 1,
+        };
+        u64::try_from(self.bootstrap.len() + deploys + others + scans).unwrap_or(u64::MAX)
     }
 
     /// The body of the request.

@@ -90,7 +90,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/tokens/{id}", delete(tokens::revoke))
         .route("/v1/registry", get(registry::list))
         .route("/v1/registry/rebuild", post(registry::rebuild))
-        .route("/v1/packages/{version}", get(packages::get).put(packages::put))
+        .route("/v1/packages/{version}", get(packages::get).put(packages::put).head(packages::head))
         .route("/v1/users", get(users::list::list))
         .route("/v1/users/{u}", get(users::one::one).delete(users::remove::remove))
         .route("/v1/agents", get(users::agents::list))

@@ -1,5 +1,6 @@
-//! `GET` and `PUT /v1/packages/{version}`
+//! `GET`, `HEAD` and `PUT /v1/packages/{version}`
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -75,7 +76,21 @@ pub(super) async fn get(
 ) -> Answer {
     let reads = app.service.admission.reads_of_owner(Owner::Operators);
     let (file, facts) = app.service.package(version).await?;
-    let mut response: Response = stream::body(file, 0, facts.bytes, reads).into_response();
+    Ok(described(stream::body(file, 0, facts.bytes, reads), &facts))
+}
+
+pub(super) async fn head(
+    State(app): State<App>,
+    PackageRequest { version }: PackageRequest,
+    _: NoParams,
+) -> Answer {
+    let facts = app.service.package_facts(version).await?;
+    Ok(described(Body::empty(), &facts))
+}
+
+/// A body with the headers of a package.
+fn described(body: Body, facts: &PackageFacts) -> Response {
+    let mut response: Response = body.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(facts.bytes));
@@ -83,7 +98,7 @@ pub(super) async fn get(
     if let Some(digest) = in_base64(&facts.digest).and_then(|digest| HeaderValue::try_from(digest).ok()) {
         headers.insert(DIGEST, digest);
     }
-    Ok(response)
+    response
 }
 
 /// The SHA-256 that the sender says the bytes have, in lower case: of the parameter, else of the header.

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use super::Service;
 use super::admission::Weight;
-use super::bucket::{Bucket, BucketError};
+use super::bucket::{Bucket, BucketError, Found};
 use super::error::{Error, Result};
 use super::write::Unwritten;
 
@@ -138,6 +138,9 @@ impl Service {
             let what = "the package (`limits.archive.upload_bytes`, `prepare.packages_bytes`)".to_owned();
             return Err(storage::Error::TooLarge { what, limit }.into());
         }
+        if self.share_kept(version, &found).await? {
+            return Ok(true);
+        }
         let mut parts = bucket.read(version, &found).await?;
         let received = self.receive(&mut parts).await;
         let (file, digest) = received.map_err(|unwritten| match unwritten {
@@ -153,6 +156,14 @@ impl Service {
         let kept = self.of_operators(Weight::Long, keep).await?;
         tracing::info!(%version, bytes = kept.facts.bytes, collected = kept.collected, "fetched a package");
         Ok(true)
+    }
+
+    /// Keeps a package without fetching it, where another version with the same bytes is kept here. Tells whether one is.
+    async fn share_kept(&self, version: &VersionId, found: &Found) -> Result<bool> {
+        let (store, total) = (self.store.clone(), self.preparations.packages_bytes());
+        let (at, digest) = (version.clone(), found.digest.clone());
+        let share = move || Ok(store.share_package(&at, &digest, total)?);
+        Ok(self.of_operators(Weight::Long, share).await?.is_some())
     }
 
     /// Puts a package that was received into the bucket. Tells whether its version had none there.

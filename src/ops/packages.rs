@@ -18,6 +18,7 @@ use super::Service;
 use super::admission::permit_kind::PermitKind;
 use super::admission::permits::Permits;
 use super::admission::{Job, Owner, Weight};
+use super::bucket::Found;
 use super::error::{Error, Result};
 use super::pieces::pieces;
 use super::prepare::{EntryKind, Package, PackageEntry, Packages, Placing, occupied};
@@ -122,6 +123,25 @@ impl Service {
             }
         }
         Err(storage::Error::NotFound(format!("the package {version}")).into())
+    }
+
+    /// What is known of the package of a version, here or in the bucket. Nothing is fetched.
+    ///
+    /// # Errors
+    /// [`storage::Error::NotFound`], [`storage::Error::Io`]; [`Error::Bucket`].
+    pub async fn package_facts(&self, version: VersionId) -> Result<PackageFacts> {
+        let (store, at) = (self.store.clone(), version.clone());
+        let kept = self.of_operators(Weight::Light, move || Ok(store.package_facts(&at)?)).await?;
+        if let Some(kept) = kept {
+            return Ok(kept);
+        }
+        let found = match self.preparations.bucket() {
+            Some(bucket) => bucket.find(&version).await?,
+            None => None,
+        };
+        let Found { digest, bytes } =
+            found.ok_or_else(|| storage::Error::NotFound(format!("the package {version}")))?;
+        Ok(PackageFacts { version, digest, bytes })
     }
 
     pub(super) async fn of_operators<T: Send + 'static>(

@@ -200,8 +200,8 @@ impl Service {
                 let site = match backend {
                     Some(backend) => Site::of_backend(backend).await?,
                     None => {
-                        Site::open((service.preparations.own)(Arc::clone(&service), id.agent), id.user)
-                            .await?
+                        let own = (service.preparations.own)(Arc::clone(&service), id.agent);
+                        Site::of_this_process(own, id.user).await?
                     }
                 };
                 Ok(Round { site, packages, bootstrap, listener })

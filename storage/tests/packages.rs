@@ -120,18 +120,67 @@ fn an_archive_that_leads_out_or_lies_is_refused_and_nothing_of_it_stays() {
 #[test]
 fn all_packages_together_are_bounded_and_those_used_longest_ago_give_way() {
     let fixture = Fixture::new();
-    let bytes = tar(&[("a", b"1")]);
-    let size = bytes.len() as u64;
+    let bytes = |number: u8| tar(&[("a", &[number])]);
+    let size = bytes(0).len() as u64;
     for number in 1..=3 {
-        put(&fixture.store, number, &bytes, 3 * size).unwrap();
+        put(&fixture.store, number, &bytes(number), 3 * size).unwrap();
     }
     // The oldest is used just now, so the second gives way.
     fixture.store.package(&version(1)).unwrap();
-    assert_eq!(put(&fixture.store, 4, &bytes, 3 * size).unwrap().collected, 1);
-    let name = |number: u8| format!("{}-{}", version(number), digest(&bytes));
+    assert_eq!(put(&fixture.store, 4, &bytes(4), 3 * size).unwrap().collected, 1);
+    let name = |number: u8| format!("{}-{}", version(number), digest(&bytes(number)));
     assert_eq!(kept(fixture.root()), [name(1), name(3), name(4)]);
-    assert!(matches!(put(&fixture.store, 5, &bytes, size - 1), Err(Error::TooLarge { .. })));
+    assert!(matches!(put(&fixture.store, 5, &bytes(5), size - 1), Err(Error::TooLarge { .. })));
     assert_eq!(kept(fixture.root()).len(), 3);
+}
+
+/// The inode of the package of a version, and the number of its names.
+fn file_of(root: &Path, number: u8, bytes: &[u8]) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    let path = root.join(format!(".filesecbox/archives/{}-{}", version(number), digest(bytes)));
+    let stat = std::fs::metadata(path).unwrap();
+    (stat.ino(), stat.nlink())
+}
+
+#[test]
+fn versions_with_the_same_bytes_share_one_file_whose_bytes_count_once() {
+    let fixture = Fixture::new();
+    let (same, other) = (tar(&[("a", b"1")]), tar(&[("a", b"2")]));
+    let size = same.len() as u64;
+    for number in 1..=3 {
+        let put = put(&fixture.store, number, &same, 2 * size).unwrap();
+        assert!(put.is_new && put.collected == 0 && put.facts.bytes == size);
+    }
+    assert_eq!(file_of(fixture.root(), 1, &same), file_of(fixture.root(), 3, &same));
+    assert_eq!(file_of(fixture.root(), 1, &same).1, 3);
+    assert_eq!(put(&fixture.store, 4, &other, 2 * size).unwrap().collected, 0, "there is room for two");
+    // All names of the file that was used longest ago give way, since only the last one frees its bytes.
+    let third = tar(&[("a", b"3")]);
+    assert_eq!(put(&fixture.store, 5, &third, 2 * size).unwrap().collected, 3);
+    assert_eq!(kept(fixture.root()).len(), 2);
+    // Without any bytes sent, where they are here already.
+    let shared = fixture.store.share_package(&version(6), &digest(&third), 2 * size).unwrap().unwrap();
+    assert_eq!((shared.facts.bytes, shared.collected), (size, 0));
+    assert_eq!(file_of(fixture.root(), 6, &third), file_of(fixture.root(), 5, &third));
+    assert_eq!(fixture.store.share_package(&version(7), &digest(&same), 2 * size).unwrap(), None);
+}
+
+#[test]
+fn a_damaged_file_is_shared_with_no_further_version() {
+    let fixture = Fixture::new();
+    let bytes = tar(&[("a", b"1")]);
+    put(&fixture.store, 1, &bytes, 1 << 30).unwrap();
+    let path = fixture.root().join(format!(".filesecbox/archives/{}-{}", version(1), digest(&bytes)));
+    let mut damaged = bytes.clone();
+    damaged[512] ^= 1;
+    std::fs::write(&path, damaged).unwrap();
+    assert_eq!(fixture.store.share_package(&version(2), &digest(&bytes), 1 << 30).unwrap(), None);
+    put(&fixture.store, 2, &bytes, 1 << 30).unwrap();
+    let (mut file, _) = fixture.store.package(&version(2)).unwrap();
+    let mut read = Vec::new();
+    file.read_to_end(&mut read).unwrap();
+    assert_eq!(read, bytes);
+    assert_ne!(file_of(fixture.root(), 1, &bytes).0, file_of(fixture.root(), 2, &bytes).0);
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod host;
 mod own;
 #[path = "../../sandbox/tests/transcript/play.rs"]
 mod play;
+mod preparing;
 #[path = "../rest/support/zip.rs"]
 mod zip;
 

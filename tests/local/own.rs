@@ -17,6 +17,7 @@ use tokio::runtime::Runtime;
 
 use crate::host::{Host, of_agent};
 use crate::play::play;
+use crate::preparing;
 use crate::zip::skill_zip;
 
 /// How long something that must happen may take on a busy machine.
@@ -25,13 +26,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 type Test = fn(Arc<Host>) -> futures_util::future::BoxFuture<'static, ()>;
 
 pub(crate) fn trials(runtime: &Arc<Runtime>, host: &Arc<Host>) -> Vec<Trial> {
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("the_tools_answer_as_in_memory_by_programs", |host| Box::pin(transcript(host, Search::Programs))),
         ("the_tools_answer_as_in_memory_by_files", |host| Box::pin(transcript(host, Search::Files))),
         ("skills_are_merged_at_their_place", |host| Box::pin(skills_are_merged_at_their_place(host))),
         ("every_change_is_in_the_audit_log", |host| Box::pin(every_change_is_in_the_audit_log(host))),
         ("reading_is_a_use_of_the_workspace", |host| Box::pin(reading_is_a_use_of_the_workspace(host))),
         ("a_file_of_tiny_pieces_is_whole", |host| Box::pin(a_file_of_tiny_pieces_is_whole(host))),
+        ("steps_of_code_come_first_under_the_lease_of_the_given_store", |host| {
+            Box::pin(preparing::steps_of_code_come_first_under_the_lease_of_the_given_store(host))
+        }),
         ("a_command_leaves_no_name_behind", |host| Box::pin(a_command_leaves_no_name_behind(host))),
     ];
     let trial = |(name, test): (&str, Test)| {

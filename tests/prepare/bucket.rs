@@ -95,9 +95,32 @@ fn a_package_that_one_service_got_another_one_fetches_when_it_is_missing_and_onl
     let third = Service::configured(&bucket.config(""));
     let head = third.client.request("HEAD", format!("/v1/packages/{v1}")).send();
     assert_eq!(head.header("content-length"), Some(bytes.len().to_string().as_str()));
+    assert_eq!(reads(&bucket.seen()), [""; 0], "asking fetches nothing");
     assert_eq!(third.client.get(format!("/v1/packages/{v1}")).bytes(200), bytes);
     assert_eq!(reads(&bucket.seen()).len(), 1);
     third.client.get(format!("/v1/packages/{}", version(2))).refused(404, "not_found");
+}
+
+#[test]
+fn a_version_with_the_bytes_of_another_is_kept_once_and_not_fetched_again() {
+    use std::os::unix::fs::MetadataExt;
+    let bucket = BucketServer::start();
+    let (one, other) = (Service::configured(&bucket.config("")), Service::configured(&bucket.config("")));
+    let (v1, v2, bytes) = (version(1), version(2), archive(1, 100_000));
+    for version in [&v1, &v2] {
+        put(&one.client, version, &bytes);
+    }
+    bucket.seen();
+    prepare(&other.client, "u", &[&v1]);
+    assert_eq!(reads(&bucket.seen()).len(), 1);
+    prepare(&other.client, "u", &[&v1, &v2]);
+    assert_eq!(reads(&bucket.seen()), [""; 0], "its bytes are here");
+    for service in [&one, &other] {
+        let file = |version: &str| service.root.join(CACHED).join(format!("{version}-{}", hex(&bytes)));
+        let [first, second] = [&v1, &v2].map(|version| std::fs::metadata(file(version)).unwrap());
+        assert_eq!((first.ino(), first.nlink()), (second.ino(), 2));
+    }
+    assert_eq!(other.client.get(format!("/v1/packages/{v2}")).bytes(200), bytes);
 }
 
 #[test]

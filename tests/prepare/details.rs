@@ -1,5 +1,6 @@
 //! What the tests of the founding implementation pin down, T1 to T18, and what hostile users try.
 
+use filesecbox::ops::error::Error;
 use filesecbox::ops::prepare::{LOG_CHARACTERS, Mode, Outcome, hash};
 
 use crate::fixture::{Ask, Call, Fixture, step, version};
@@ -188,6 +189,46 @@ async fn t15_t16_input_files_get_names_of_one_segment_that_differ() {
     let found = ["a.tar.gz", "a-1.tar.gz", "x", "file-3", "file-4", "b"].map(read);
     assert_eq!(found, ["0", "1", "2", "3", "4", "5"]);
     assert_eq!(std::fs::read_dir(fixture.work().join("user_files")).unwrap().count(), 6);
+}
+
+#[tokio::test]
+async fn a_directory_with_the_name_of_an_input_file_is_refused_and_stays() {
+    let fixture = Fixture::new();
+    fixture.plant("user_files/b/precious", "mine");
+    let refused = fixture.try_prepare(Ask::files(&["a", "b", "c"])).await;
+    assert!(matches!(refused, Err(Error::Storage(storage::Error::IsDirectory(_)))), "{refused:?}");
+    let mut names: Vec<_> = std::fs::read_dir(fixture.work().join("user_files")).unwrap().collect();
+    names.retain(|entry| entry.as_ref().unwrap().file_name().to_str().unwrap().starts_with('.'));
+    assert!(names.is_empty(), "what has no name yet goes: {names:?}");
+    assert_eq!(fixture.text("user_files/b/precious"), "mine");
+    assert_eq!(std::fs::read_dir(fixture.work().join("user_files/b")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_hundred_input_files_of_the_longest_and_strangest_names_are_written() {
+    let fixture = Fixture::new();
+    let name = |number: usize| format!("{}$(touch hostile)`touch hostile`;{number:03}", "'".repeat(210));
+    let names: Vec<String> = (0..100).map(name).collect();
+    let asked: Vec<&str> = names.iter().map(String::as_str).collect();
+    fixture.prepare(Ask::files(&asked)).await;
+    for (number, name) in names.iter().enumerate() {
+        assert_eq!(fixture.text(&format!("user_files/{name}")), number.to_string());
+    }
+    assert!(!fixture.has("hostile"));
+}
+
+#[tokio::test]
+async fn what_rounds_have_left_of_input_files_goes_and_a_link_in_its_place_leads_to_no_removal() {
+    let fixture = Fixture::new();
+    fixture.plant("precious/a", "mine");
+    fixture.plant("user_files/.tmp-files-1-a/0", "half");
+    fixture.plant("user_files/.tmp-other/a", "mine");
+    let link = fixture.work().join("user_files/.tmp-files-2-b");
+    std::os::unix::fs::symlink("../precious", link).unwrap();
+    fixture.prepare(Ask::files(&["x"])).await;
+    assert!(!fixture.has("user_files/.tmp-files-1-a") && fixture.has("user_files/.tmp-files-2-b"));
+    assert_eq!((fixture.text("precious/a").as_str(), fixture.text("user_files/x").as_str()), ("mine", "0"));
+    assert_eq!(fixture.text("user_files/.tmp-other/a"), "mine");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -44,6 +45,9 @@ pub(crate) struct Watched {
     pub(crate) slow_writes: Mutex<Duration>,
     /// Commands with the text reach the sandbox so much later, whatever becomes of their caller: as a message in a network.
     pub(crate) late: Mutex<Option<(String, Duration)>>,
+    /// Writes reach the sandbox so much later, whatever becomes of their caller.
+    pub(crate) late_writes: Mutex<Option<Duration>>,
+    late_written: Arc<AtomicUsize>,
     /// Every command takes this time of the test's clock and then writes `ran`; no process is started, which would take real time.
     pub(crate) pretended: Mutex<Option<Duration>>,
 }
@@ -58,6 +62,11 @@ impl Watched {
 
     pub(crate) fn fail(&self, method: &'static str, text: &str) {
         self.failing.lock().push((method, text.to_owned()));
+    }
+
+    /// How many writes have come late.
+    pub(crate) fn late_written(&self) -> usize {
+        self.late_written.load(Ordering::Acquire)
     }
 
     pub(crate) fn mend(&self) {
@@ -137,7 +146,17 @@ impl Sandbox for Watched {
         let wait = *self.slow_writes.lock();
         tokio::time::sleep(wait).await;
         self.note("write", path.as_str())?;
-        self.inner.write_file(user, path, body, options).await
+        let late = *self.late_writes.lock();
+        let Some(delay) = late else { return self.inner.write_file(user, path, body, options).await };
+        let (inner, user, path) = (Arc::clone(&self.inner), user.clone(), path.clone());
+        let written = Arc::clone(&self.late_written);
+        let on_its_way = async move {
+            tokio::time::sleep(delay).await;
+            let done = inner.write_file(&user, &path, body, options).await;
+            written.fetch_add(1, Ordering::Release);
+            done
+        };
+        tokio::spawn(on_its_way).await.unwrap()
     }
     async fn stat(&self, user: &UserId, path: &SandboxPath) -> sandbox::Result<FileInfo> {
         self.note("stat", path.as_str())?;
@@ -288,6 +307,8 @@ impl Fixture {
             failing: Mutex::default(),
             slow_writes: Mutex::default(),
             late: Mutex::default(),
+            late_writes: Mutex::default(),
+            late_written: Arc::default(),
             pretended: Mutex::default(),
         };
         Self {

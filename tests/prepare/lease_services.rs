@@ -1,7 +1,6 @@
 //! Services that share a store of leases: one prepares at a time, whatever their clocks say, and without the store none does.
 
 use std::path::PathBuf;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -42,60 +41,31 @@ fn services_that_share_a_postgresql_share_the_lease_and_without_it_nothing_is_do
     one.client.post_json(&prepare, &body).ok();
 }
 
-/// Fifty requests for one workspace at two services: the one that wins does not end before all others have been answered.
-fn fifty_at_two_services(url: &str) {
-    let config = format!("[prepare]\nlease_url = \"{url}\"\n");
-    let services = [Service::configured(&config), Service::configured(&config)];
-    let tree = workspace("u", "a");
-    for round in 0..3 {
-        let script = format!("while [ ! -e go{round} ]; do sleep 0.05; done; echo {round} >> runs");
-        let body = json!({ "entrypoint": script, "timeout_seconds": 600 });
-        let (answers, answered) = mpsc::channel();
-        thread::scope(|scope| {
-            for number in 0..50 {
-                let (service, answers, body, tree) = (&services[number % 2], answers.clone(), &body, &tree);
-                scope.spawn(move || {
-                    let reply = service.client.post_json(format!("{tree}/prepare"), body);
-                    answers.send((number % 2, reply)).unwrap();
-                });
-            }
-            for _ in 0..49 {
-                let (_, reply) = answered.recv().unwrap();
-                assert_eq!(reply.refused(429, "busy")["initialising"], true);
-            }
-            // Wherever the winner is.
-            for service in &services {
-                service.client.write(&tree, &format!("go{round}"), "");
-            }
-            let (winner, reply) = answered.recv().unwrap();
-            reply.ok();
-            let ran = services[winner].client.text(&tree, "runs");
-            assert_eq!(ran.lines().filter(|line| **line == round.to_string()).count(), 1, "{ran}");
-        });
-    }
-    let runs = services.iter().map(|service| {
-        let files = service.client.files(&tree);
-        if files.iter().any(|file| file == "runs") {
-            service.client.text(&tree, "runs").lines().count()
-        } else {
-            0
-        }
-    });
-    assert_eq!(runs.sum::<usize>(), 3, "each script ran once, at one of them");
-}
-
 #[test]
-fn of_fifty_requests_at_two_services_one_wins_each_time() {
+fn services_that_share_a_redis_share_the_lease_and_without_it_nothing_is_done() {
     let dir = tempfile::tempdir().unwrap();
-    if let Some(_redis) = redis(dir.path()) {
-        while !dir.path().join("real").exists() {
-            thread::sleep(Duration::from_millis(5));
-        }
-        fifty_at_two_services(&format!("redis+unix://{}", dir.path().join("real").to_str().unwrap()));
+    let Some(redis) = redis(dir.path()) else { return };
+    let socket = dir.path().join("real");
+    while !socket.exists() {
+        thread::sleep(Duration::from_millis(5));
     }
-    if let Some(server) = PostgresServer::start() {
-        fifty_at_two_services(&PostgresServer::url(server.socket_dir()));
-    }
+    let config = format!("[prepare]\nlease_url = \"redis+unix://{}\"\n", socket.to_str().unwrap());
+    let (one, other) = (Service::configured(&config), Service::configured(&config));
+    let tree = workspace("u", "a");
+    let slow = json!({ "entrypoint": "sleep 2; touch ran" }).to_string();
+    let mut events = one.client.stream("POST", &format!("{tree}/prepare"), "application/x-ndjson", &slow);
+    assert_eq!(events.next().unwrap()["event"], "step");
+    let body = json!({ "entrypoint": "touch ran" });
+    let refused = other.client.post_json(format!("{tree}/prepare"), &body).refused(429, "busy");
+    assert_eq!(refused["initialising"], true);
+    assert_eq!(events.last().unwrap()["event"], "prepared");
+    other.client.post_json(format!("{tree}/prepare"), &body).ok();
+    assert_eq!(other.client.files(&tree), ["ran"]);
+    drop(redis);
+    let body = json!({ "entrypoint": "touch without" });
+    let refused = one.client.post_json(format!("{tree}/prepare"), &body).refused(429, "busy");
+    assert_eq!(refused["initialising"], true);
+    assert_eq!(one.client.files(&tree), ["ran"]);
 }
 
 /// The library that gives a program another clock, where Debian's `libfaketime` is installed.
@@ -141,6 +111,50 @@ fn services_whose_clocks_differ_by_hours_share_leases_as_if_they_did_not() {
             assert_eq!(holder.client.files(&workspace("u", "a")), [format!("of{offset}")]);
         }
     }
+}
+
+/// Leases within a process end by a clock that nobody sets.
+#[test]
+fn a_clock_that_jumps_by_hours_ends_no_lease_within_a_process_and_keeps_none() {
+    let library = faketime();
+    if !granted("faketime", library.is_some()) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let clock = dir.path().join("clock");
+    std::fs::write(&clock, "+0").unwrap();
+    let env = [
+        ("LD_PRELOAD", library.as_ref().unwrap().to_str().unwrap()),
+        ("FAKETIME_TIMESTAMP_FILE", clock.to_str().unwrap()),
+        ("FAKETIME_NO_CACHE", "1"),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+    ];
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let service = Service::with(Settings { env, ..Settings::default() });
+    let tree = workspace("u", "a");
+    let prepare = format!("{tree}/prepare");
+    let begun = std::time::SystemTime::now();
+    for (number, offset) in ["+3h", "-3h", "+0"].into_iter().enumerate() {
+        let script = format!("touch begun{number}; while [ ! -e go{number} ]; do sleep 0.05; done");
+        let slow = json!({ "entrypoint": script, "timeout_seconds": 600 }).to_string();
+        let events = service.client.stream("POST", &prepare, "application/x-ndjson", &slow);
+        while service.client.get(format!("{tree}/stat?path=begun{number}")).status != 200 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        std::fs::write(&clock, offset).unwrap();
+        let refused = service.client.post_json(&prepare, &json!({ "entrypoint": "touch early" }));
+        assert_eq!(refused.refused(429, "busy")["initialising"], true, "{offset}");
+        service.client.write(&tree, &format!("go{number}"), "");
+        let last = events.last().unwrap();
+        assert_eq!(
+            (&last["event"], &last["result"]["steps"][1]["outcome"]),
+            (&json!("prepared"), &json!("done")),
+            "{offset}"
+        );
+        // The one that was just given back is had again at once.
+        service.client.post_json(&prepare, &json!({ "entrypoint": format!("touch after{number}") })).ok();
+    }
+    assert!(begun.elapsed().unwrap() < Duration::from_secs(150), "no lease has ended by itself");
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Faults of leases on all three stores, each a real one: a line to the store that is cut, silent or slow, and a holder that comes
-//! late.
+//! Faults of leases on all three stores, each a real one: a line to the store that is cut, silent or slow.
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -18,11 +17,11 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::fixture::{Ask, Fixture, KEY, version};
+use crate::fixture::{Ask, Fixture, KEY};
 use crate::postgres_server::PostgresServer;
 use crate::support::granted;
 
-const TTL: Duration = Duration::from_millis(1200);
+pub(crate) const TTL: Duration = Duration::from_millis(1200);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// What the way to a store does.
@@ -74,10 +73,10 @@ impl LeaseStore for Lined {
 }
 
 /// A store with a line to it, and one that is asked beside the line.
-struct Bench {
-    name: &'static str,
+pub(crate) struct Bench {
+    pub(crate) name: &'static str,
     store: Arc<Lined>,
-    direct: Arc<dyn LeaseStore>,
+    pub(crate) direct: Arc<dyn LeaseStore>,
     line: watch::Sender<Line>,
     _server: Box<dyn Any>,
 }
@@ -88,7 +87,7 @@ impl Bench {
     }
 
     /// A workspace that is prepared under leases of this store, short ones.
-    fn fixture(&self) -> Fixture {
+    pub(crate) fn fixture(&self) -> Fixture {
         let mut fixture = Fixture::new();
         fixture.leases = self.store.clone();
         fixture.terms = Terms::new(TTL, TTL / 6).unwrap();
@@ -96,7 +95,7 @@ impl Bench {
     }
 
     /// Gives the lease of the round under way to another token.
-    async fn replace(&self) {
+    pub(crate) async fn replace(&self) {
         let token = self.store.token.lock().clone();
         assert!(self.direct.release(KEY, &token).await.unwrap(), "{}: it is under way", self.name);
         assert!(self.direct.acquire(KEY, "another", MINUTE).await.unwrap().is_some());
@@ -150,7 +149,7 @@ pub(crate) fn redis(dir: &Path) -> Option<Redis> {
 }
 
 /// All stores that this host has.
-async fn benches() -> Vec<Bench> {
+pub(crate) async fn benches() -> Vec<Bench> {
     let bench = |name, inner, direct, line: watch::Sender<Line>, is_line, server| {
         let store = Lined { inner, line: line.clone(), is_line, token: Mutex::default() };
         Bench { name, store: Arc::new(store), direct, line, _server: server }
@@ -189,7 +188,7 @@ async fn benches() -> Vec<Bench> {
 }
 
 #[track_caller]
-fn why(result: Result<Prepared, Error>) -> Initialising {
+pub(crate) fn why(result: Result<Prepared, Error>) -> Initialising {
     match result {
         Err(Error::Initialising { why, .. }) => why,
         other => panic!("{other:?}"),
@@ -321,78 +320,4 @@ async fn a_step_waits_for_a_store_that_does_not_answer_and_is_not_done_once_that
     assert!(matches!(outcome.await, Err(LeaseError::Lost)));
     assert_eq!(*steps.lock(), ["first", "second"]);
     assert!(inner.renew(KEY, "another", MINUTE).await.unwrap(), "the loser has freed nothing");
-}
-
-/// The commands of a holder reach the sandbox when a later holder has been there: a suspended machine, or a message in a network.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_former_holder_has_sent_and_comes_late_does_not_begin() {
-    for bench in benches().await {
-        let fixture = bench.fixture();
-        let (v1, v2) = (version(1), version(2));
-        fixture.shelf.put(&v1, &[("SKILL.md", "one")]);
-        fixture.shelf.put(&v2, &[("SKILL.md", "two")]);
-        fixture.prepare(Ask::versions(&[&v1])).await;
-        let late = Duration::from_millis(2500);
-        for (text, ask) in [
-            ("touch late", Ask::script("touch late")),
-            // Another version in its place, and the one that is there away.
-            ("mv ", Ask::versions(&[&v2])),
-            ("state.$$", Ask::script("echo of-the-former")),
-        ] {
-            *fixture.sandbox.late.lock() = Some((text.to_owned(), late));
-            let replaced = async {
-                sleep(TTL / 4).await;
-                bench.replace().await;
-            };
-            let (ended, ()) = tokio::join!(fixture.try_prepare(ask), replaced);
-            assert_eq!(why(ended), Initialising::Lost, "{}: {text}", bench.name);
-            *fixture.sandbox.late.lock() = None;
-            assert!(bench.direct.release(KEY, "another").await.unwrap());
-            fixture.prepare(Ask::versions(&[&v1]).with_script("touch present")).await;
-            let (state, projects) = (fixture.state(), fixture.projects());
-            sleep(late).await;
-            assert!(fixture.has("present") && !fixture.has("late"), "{}: {text}", bench.name);
-            assert_eq!((fixture.state(), fixture.projects()), (state, projects), "{}: {text}", bench.name);
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_mark_of_a_store_that_has_forgotten_or_of_a_hostile_command_closes_no_workspace() {
-    let fixture = Fixture::new();
-    fixture.prepare(Ask::script("touch one")).await;
-    let beside = fixture.state_file().parent().unwrap().to_owned();
-    let mark = std::fs::read_dir(&beside).unwrap().map(|entry| entry.unwrap().path());
-    let mark = mark.filter(|path| path.to_str().unwrap().contains("/lease-")).collect::<Vec<_>>();
-    let [mark] = mark.as_slice() else { panic!("{mark:?}") };
-    let marks = [
-        "9999999999999999999999",
-        "8999999999999999999",
-        "no number",
-        "",
-        "1\n2\n",
-        "$(touch hostile)",
-        "-1",
-    ];
-    for (number, text) in marks.into_iter().enumerate() {
-        std::fs::write(mark, text).unwrap();
-        fixture.prepare(Ask::script(&format!("touch after-{number}"))).await;
-        assert!(fixture.has(&format!("after-{number}")), "{text}");
-        let left = std::fs::read_to_string(mark).unwrap();
-        assert!(left.trim_end().parse::<u64>().is_ok() && left.trim_end() != text, "{left}");
-    }
-    assert!(!fixture.has("hostile"));
-    // A pipe does not block, and a directory is in no one's way.
-    std::fs::remove_file(mark).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, mark, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    timeout(Duration::from_secs(20), fixture.prepare(Ask::script("touch pipe"))).await.unwrap();
-    std::fs::remove_file(mark).unwrap();
-    std::fs::create_dir(mark).unwrap();
-    fixture.prepare(Ask::script("touch directory")).await;
-    assert!(fixture.has("pipe") && fixture.has("directory"));
-    // A script of the user's that ends as the fence does is a script that failed, once.
-    std::fs::remove_dir(mark).unwrap();
-    let prepared = fixture.prepare(Ask::script("echo ran >> runs; exit 97")).await;
-    assert_eq!(fixture.text("runs"), "ran\n");
-    assert_eq!(crate::fixture::step(&prepared, "entrypoint").log, "it exited with 97\n");
 }

@@ -13,11 +13,14 @@
 )]
 
 mod acceptance;
+mod acceptance_leases;
 mod bucket;
 mod bucket_server;
 mod details;
 mod encrypted;
 mod fixture;
+mod killed;
+mod late;
 mod lease_services;
 mod leases;
 #[path = "../../src/ops/lease/postgres_server.rs"]
@@ -27,5 +30,6 @@ mod rest;
 mod served;
 mod served_details;
 mod served_leases;
+mod shared_machine;
 #[path = "../rest/support/mod.rs"]
 mod support;

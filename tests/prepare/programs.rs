@@ -54,6 +54,52 @@ fn the_command_line_puts_and_gets_packages_and_prepares() {
     assert_eq!(again["skills"][0]["name"], "writer");
 }
 
+/// What a command shows on a terminal of its own.
+fn shown(service: &Service, args: &[&str]) -> String {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let size = rustix::termios::Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&terminal, size).unwrap();
+    let path = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+    let other_end = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let mut command = crate::support::program();
+    let started = command
+        .args(args)
+        .env("FILESECBOX_SERVER", format!("http://{}", service.client.address))
+        .env("TERM", "xterm")
+        .stdout(std::process::Stdio::null())
+        .stderr(other_end)
+        .spawn();
+    drop(command);
+    let mut child = started.unwrap();
+    let (mut shown, mut master) = (Vec::new(), std::fs::File::from(terminal));
+    // A terminal that nobody holds any more ends with an error (pty(7)).
+    let _ended = std::io::Read::read_to_end(&mut master, &mut shown);
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(shown).unwrap()
+}
+
+#[test]
+fn on_a_terminal_a_bar_shows_the_step_under_way_and_how_many_have_ended() {
+    let service = Service::start();
+    let v1 = version(1);
+    let bytes = zip(&[Entry::file("SKILL.md", SKILL), Entry::file("entrypoint.sh", "sleep 0.6")]);
+    service.client.put(format!("/v1/packages/{v1}"), bytes).ok();
+    let script = service.outside().join("setup.sh");
+    std::fs::write(&script, "sleep 0.6").unwrap();
+    let (script, skill) = (script.to_str().unwrap(), format!("writer={v1}"));
+    let round = ["prepare", "-u", "alice", "-a", "demo", "--entrypoint", script, "--file", script];
+    let bar = shown(&service, &[&round[..], &["--skill", &skill]].concat());
+    for step in ["2/5 entrypoint", &format!("3/5 skill:{v1}")] {
+        assert!(bar.contains(step), "{step}: {bar:?}");
+    }
+    std::fs::write(script, "sleep 0.7").unwrap();
+    let bar = shown(&service, &[&round[..], &["--mode", "tool-call"]].concat());
+    assert!(bar.contains("1/2 entrypoint"), "{bar:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_agents_client_puts_packages_and_prepares() {
     let service = Service::start();

@@ -1,6 +1,5 @@
-//! Preparing over REST, on the service's own workspaces: roles, packages, progress, many at once, and a service that is killed.
+//! Preparing over REST, on the service's own workspaces: roles, packages, progress, and many at once.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,11 +7,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::fixture::version;
-use crate::support::{Client, Entry, Service, Settings, digest, granted, workspace, zip};
+use crate::support::{Client, Entry, Service, digest, workspace, zip};
 
 const SKILL: &str = "---\nname: writer\ndescription: writes\n---\n";
-/// Kills of the service in one test; `FILESECBOX_KILLS` is another number.
-const KILLS: u32 = 20;
 
 fn package(client: &Client, version: &str, files: &[(&str, &str)]) -> Vec<u8> {
     let entries: Vec<Entry> = files.iter().map(|(path, text)| Entry::file(path, text)).collect();
@@ -212,6 +209,17 @@ fn a_stream_tells_each_step_and_ends_with_the_result_or_the_failure() {
     assert_eq!(told, expected);
     assert_eq!(events[3]["step"]["log"], "hello");
     assert_eq!(events[4]["result"]["steps"].as_array().unwrap().len(), 2);
+    // Each version that is deployed is told.
+    let versions = [version(1), version(2)];
+    for version in &versions {
+        package(client, version, &[("SKILL.md", SKILL)]);
+    }
+    let body =
+        json!({ "skills": selected(&[&versions[0], &versions[1]]), "entrypoint": "echo hello" }).to_string();
+    let events: Vec<Value> = client.stream("POST", &target, "application/x-ndjson", &body).collect();
+    let progress: Vec<Value> = events.into_iter().filter(|event| event["event"] == "progress").collect();
+    let done = |done: u32| json!({ "event": "progress", "name": "deploy", "done": done, "of": 2 });
+    assert_eq!(progress, [done(1), done(2)]);
     // `stream` alone is a stream of lines, too; server-sent events are for those that ask for them.
     let lines: Vec<Value> = client.stream("POST", &format!("{target}?stream=true"), "*/*", &body).collect();
     assert_eq!(lines.last().unwrap()["event"], "prepared");
@@ -294,6 +302,34 @@ fn of_fifty_at_once_each_wins_or_is_told_that_the_workspace_is_initialising() {
 }
 
 #[test]
+fn versions_go_also_where_the_users_own_commands_take_all_places() {
+    let config = "[limits.runs]\nruns_per_user = 1\nqueue_ms = 100\n[limits.disk]\nbytes = 1048576\n";
+    let service = Service::configured(config);
+    let (client, tree) = (&service.client, workspace("u", "a"));
+    let versions: Vec<String> = (1..=3).map(version).collect();
+    let large = "x".repeat(3 << 20);
+    for (version, text) in versions.iter().zip([SKILL, SKILL, &large]) {
+        package(client, version, &[("SKILL.md", text)]);
+    }
+    prepare(client, &tree, &json!({ "skills": selected(&[&versions[0]]) }));
+    let taken = json!({ "shell": "touch taken; sleep 600" }).to_string();
+    let _under_way = client.stream("POST", &format!("{tree}/exec"), "application/x-ndjson", &taken);
+    while client.get(format!("{tree}/stat?path=taken")).status != 200 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let deployed = || -> Vec<String> {
+        let files = client.files(&tree).into_iter();
+        files.filter_map(|file| Some(file.strip_prefix("projects/")?.to_owned())).collect()
+    };
+    let data = prepare(client, &tree, &json!({ "skills": selected(&[&versions[1]]) }));
+    assert_eq!(deployed(), [format!("{}/SKILL.md", versions[1])], "{data}");
+    // One has no room: the one that was placed before it goes as well.
+    let body = json!({ "skills": selected(&[&versions[0], &versions[2]]) });
+    client.post_json(format!("{tree}/prepare"), &body).refused(507, "quota");
+    assert_eq!(deployed(), [format!("{}/SKILL.md", versions[1])]);
+}
+
+#[test]
 fn a_round_goes_on_when_its_caller_leaves() {
     let service = Service::start();
     let client = &service.client;
@@ -329,106 +365,4 @@ fn one_round_is_one_record_in_the_audit_log() {
     assert_eq!(text.matches("POST /v1/sandbox/{u}/{a}/prepare").count(), 1, "{text}");
     assert_eq!(text.matches(&format!("packages/{v1}")).count(), 1, "{text}");
     assert!(!text.contains("write_file"), "{text}");
-}
-
-/// The names in a directory; none when it is not there.
-fn names(directory: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-}
-
-#[test]
-fn a_service_that_is_killed_leaves_whole_versions_only_and_the_next_round_succeeds() {
-    let kills = std::env::var("FILESECBOX_KILLS").map_or(KILLS, |text| text.parse().unwrap());
-    let dir = tempfile::tempdir().unwrap();
-    let root = dir.path().join("data");
-    let start = || Service::with(Settings { root: Some(root.clone()), ..Settings::default() });
-    let versions = [version(1), version(2)];
-    let files: Vec<(String, String)> =
-        (0..60).map(|number| (format!("d{}/f{number}", number % 9), format!("{number}"))).collect();
-    let first = start();
-    for version in &versions {
-        let files: Vec<(&str, &str)> =
-            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-        package(&first.client, version, &files);
-    }
-    drop(first);
-    let tree = workspace("u", "a");
-    let mut wait = 1_u64;
-    for kill in 0..kills {
-        let service = start();
-        let body = json!({ "skills": selected(&[&versions[kill as usize % 2]]), "entrypoint": "true" });
-        let target = format!("{tree}/prepare");
-        let client = service.client.clone();
-        let sent = body.to_string();
-        let asked = thread::spawn(move || {
-            let mut stream = client.connect();
-            let head = format!(
-                "POST {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{sent}",
-                sent.len()
-            );
-            std::io::Write::write_all(&mut stream, head.replace("Host: x", "Host: localhost").as_bytes())
-                .unwrap();
-            let mut answer = Vec::new();
-            drop(std::io::Read::read_to_end(&mut stream, &mut answer));
-        });
-        // Spread over the time that a round takes, by a sequence of no pattern.
-        wait = wait * 1_103_515_245 % 2_147_483_647;
-        thread::sleep(Duration::from_micros(wait % 60_000));
-        let pid = rustix::process::Pid::from_raw(i32::try_from(service.pid()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        let mut service = service;
-        service.wait();
-        asked.join().unwrap();
-        for name in names(&root.join("sandbox/u/a/projects")) {
-            if name.starts_with(".tmp-") {
-                continue;
-            }
-            let below = names(&root.join("sandbox/u/a/projects").join(&name));
-            assert_eq!(below.len(), 9, "{name} is half deployed after kill {kill}");
-        }
-    }
-    let service = start();
-    prepare(&service.client, &tree, &json!({ "skills": selected(&[&versions[0]]) }));
-    let projects = names(&root.join("sandbox/u/a/projects"));
-    assert_eq!(projects, [versions[0].clone()]);
-    assert_eq!(service.client.files(&tree).iter().filter(|file| file.starts_with("projects/")).count(), 60);
-    assert_eq!(names(&root.join(".filesecbox/stage")).len(), 0);
-}
-
-#[test]
-fn services_that_share_a_redis_share_the_lease_and_without_it_nothing_is_done() {
-    let dir = tempfile::tempdir().unwrap();
-    let socket = dir.path().join("socket");
-    let started = std::process::Command::new("redis-server")
-        .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
-        .arg(&socket)
-        .current_dir(dir.path())
-        .stdout(std::process::Stdio::null())
-        .spawn();
-    if !granted("redis", started.is_ok()) {
-        return;
-    }
-    let mut redis = started.unwrap();
-    while !socket.exists() {
-        thread::sleep(Duration::from_millis(5));
-    }
-    let config = format!("[prepare]\nlease_url = \"redis+unix://{}\"\n", socket.to_str().unwrap());
-    let (one, other) = (Service::configured(&config), Service::configured(&config));
-    let tree = workspace("u", "a");
-    let slow = json!({ "entrypoint": "sleep 2; touch ran" }).to_string();
-    let mut events = one.client.stream("POST", &format!("{tree}/prepare"), "application/x-ndjson", &slow);
-    assert_eq!(events.next().unwrap()["event"], "step");
-    let body = json!({ "entrypoint": "touch ran" });
-    let refused = other.client.post_json(format!("{tree}/prepare"), &body).refused(429, "busy");
-    assert_eq!(refused["initialising"], true);
-    assert_eq!(events.last().unwrap()["event"], "prepared");
-    prepare(&other.client, &tree, &body);
-    assert_eq!(other.client.files(&tree), ["ran"]);
-    redis.kill().unwrap();
-    redis.wait().unwrap();
-    let body = json!({ "entrypoint": "touch without" });
-    let refused = one.client.post_json(format!("{tree}/prepare"), &body).refused(429, "busy");
-    assert_eq!(refused["initialising"], true);
-    assert_eq!(one.client.files(&tree), ["ran"]);
 }

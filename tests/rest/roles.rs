@@ -111,6 +111,7 @@ const ROWS: &[Row] = &[
     Row("PUT /v1/agents/{a}/policy", "", "{}", 200, ADMIN),
     Row("DELETE /v1/agents/{a}/policy", "", "", 200, ADMIN),
     Row("GET /v1/packages/{version}", "", "", 404, ISSUE),
+    Row("HEAD /v1/packages/{version}", "", "", 404, ISSUE),
     Row("PUT /v1/packages/{version}", "", "none", 422, ISSUE),
     Row("POST /api/v1/devbox", "", r#"{"name":"x"}"#, 200, ISSUE),
     Row("GET /api/v1/devbox/{name}", "", "", 200, ISSUE),

@@ -106,6 +106,8 @@ impl From<Prepared> for Ready {
 enum Told {
     /// A step begins.
     Step { name: String },
+    /// A step goes on: so many of its parts are done.
+    Progress { name: String, done: usize, of: usize },
     /// A step has ended.
     StepEnded { step: Step },
     /// The last one: the workspace is ready.
@@ -263,6 +265,7 @@ impl Sending {
     fn write(&self, told: Told, into: &mut Vec<u8>) {
         let name = match &told {
             Told::Step { .. } => "step",
+            Told::Progress { .. } => "progress",
             Told::StepEnded { .. } => "step_ended",
             Told::Prepared { .. } => "prepared",
             Told::Failed { .. } => "failed",
@@ -275,6 +278,7 @@ impl Told {
     fn of(progress: Progress) -> Self {
         match progress {
             Progress::Started(name) => Self::Step { name },
+            Progress::Advanced { name, done, of } => Self::Progress { name, done, of },
             Progress::Ended(step) => Self::StepEnded { step },
         }
     }

@@ -1,8 +1,5 @@
 //! Deploying versions: each selected one is in a directory of its own below `projects`, whole or not at all, and others go.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use policy::{SkillId, VersionId};
 use sandbox::{DirEntry, FileKind};
@@ -10,12 +7,11 @@ use sandbox::{DirEntry, FileKind};
 use super::packages::{EntryKind, Package, PackageEntry, Packages, Placing};
 use super::site::{Site, quote};
 use super::steps::{Outcome, Steps};
+use super::temporary::{is_temporary, temporary_name};
 use crate::ops::error::{Error, Result};
 
 /// Where versions are deployed.
 const PROJECTS: &str = "projects";
-/// The beginning of a directory in which a version is unpacked.
-const TEMPORARY: &str = ".tmp-";
 /// Directories of other versions that one round removes; the rest goes in later ones.
 const REMOVED_MAX: usize = 1000;
 /// Files of one version that are written at once.
@@ -72,13 +68,12 @@ pub(super) async fn deploy(
         remove(site, name, &mut log).await;
     }
     let count = plan.missing.len();
-    let absent = Round::new(site, packages).place_all(&plan.missing).await?;
+    let tell = |done| steps.advance(&begun, done, count);
+    let absent = Round::new(site, packages).place_all(&plan.missing, &tell).await?;
     for version in &absent {
         log.push(format!("{version}: there is no package of this version for this caller: it is left out"));
     }
-    for name in set_aside(site, &plan.stale, &mut log).await {
-        remove(site, &name, &mut log).await;
-    }
+    remove_versions(site, &plan.stale, &mut log).await;
     let deployed: Vec<Deployed> =
         valid.into_iter().filter(|deployed| !absent.contains(&deployed.version)).collect();
     let count = count - absent.len();
@@ -109,18 +104,28 @@ fn plan(entries: &[DirEntry], selected: &[Deployed]) -> Plan {
     let directories =
         || entries.iter().filter(|entry| entry.kind == FileKind::Directory).map(|entry| &entry.name);
     let is_selected = |name: &str| selected.iter().any(|other| other.version.as_str() == name);
-    let is_unfinished = |name: &str| {
-        name.strip_prefix(TEMPORARY).is_some_and(|rest| {
-            !rest.is_empty()
-                && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
-        })
-    };
     let missing = selected.iter().filter(|other| directories().all(|name| *name != other.version.as_str()));
     let stale = directories().filter(|name| VersionId::parse(name).is_ok() && !is_selected(name));
     Plan {
         missing: missing.map(|other| other.version.clone()).collect(),
         stale: stale.take(REMOVED_MAX).cloned().collect(),
-        unfinished: directories().filter(|name| is_unfinished(name)).take(REMOVED_MAX).cloned().collect(),
+        unfinished: directories().filter(|name| is_temporary(name)).take(REMOVED_MAX).cloned().collect(),
+    }
+}
+
+/// Removes directories of versions, each of which leaves its name at once: what is there under a name is whole. Failing is only told.
+async fn remove_versions(site: &Site, names: &[String], log: &mut Vec<String>) {
+    if site.is_shared() {
+        for name in set_aside(site, names, log).await {
+            remove(site, &name, log).await;
+        }
+        return;
+    }
+    // This process alone is there, and its store moves what is removed away before it empties it: also where no command can run,
+    // because the user's own take all places.
+    for name in names {
+        site.confirm().await;
+        remove(site, name, log).await;
     }
 }
 
@@ -137,7 +142,7 @@ async fn set_aside(site: &Site, stale: &[String], log: &mut Vec<String>) -> Vec<
                 format!("mv {from} {to} || e=1\n")
             })
             .collect();
-        match site.short_fenced(&format!("e=0\n{script}exit $e"), Bytes::new()).await {
+        match site.name_fenced(&format!("e=0\n{script}exit $e")).await {
             Ok(ran) if ran.is_success() && !ran.timed_out => {}
             // Those that were renamed are removed, now or by the next round.
             Ok(_) => {
@@ -158,6 +163,9 @@ async fn remove(site: &Site, name: &str, log: &mut Vec<String>) {
     }
 }
 
+/// Hears how many versions have been seen to.
+type Tell<'a> = dyn Fn(usize) + Sync + 'a;
+
 /// What a round deploys, and the directories that it has made.
 struct Round<'a> {
     site: &'a Site,
@@ -173,25 +181,25 @@ impl<'a> Round<'a> {
     }
 
     /// Writes each version aside, then gives all of them their names. Gives those without a package. After an error nothing
-    /// of the round is left.
-    async fn place_all(mut self, missing: &[VersionId]) -> Result<Vec<VersionId>> {
-        let placed = self.try_place_all(missing).await;
+    /// of the round is left. `tell` hears how many versions have been seen to.
+    async fn place_all(mut self, missing: &[VersionId], tell: &Tell<'_>) -> Result<Vec<VersionId>> {
+        let placed = self.try_place_all(missing, tell).await;
         if placed.is_err() {
             let placed: Vec<String> = self.placed.iter().map(ToString::to_string).collect();
-            let aside = set_aside(self.site, &placed, &mut Vec::new()).await;
-            for name in self.temporary.iter().map(|(_, name)| name.clone()).chain(aside) {
-                remove(self.site, &name, &mut Vec::new()).await;
+            remove_versions(self.site, &placed, &mut Vec::new()).await;
+            for (_, name) in &self.temporary {
+                remove(self.site, name, &mut Vec::new()).await;
             }
         }
         placed
     }
 
-    async fn try_place_all(&mut self, missing: &[VersionId]) -> Result<Vec<VersionId>> {
+    async fn try_place_all(&mut self, missing: &[VersionId], tell: &Tell<'_>) -> Result<Vec<VersionId>> {
         let mut absent = Vec::new();
         let Some(packages) = self.packages else { return Ok(missing.to_vec()) };
         packages.bring(missing).await?;
         // One after the other: what is unpacked aside counts for the user until it is written.
-        for version in missing {
+        for (number, version) in missing.iter().enumerate() {
             self.site.confirm().await;
             match packages.place(version, &format!("{PROJECTS}/{version}")).await? {
                 Placing::Whole => self.placed.push(version.clone()),
@@ -205,6 +213,7 @@ impl<'a> Round<'a> {
                     None => absent.push(version.clone()),
                 },
             }
+            tell(number + 1);
         }
         self.name_all().await?;
         Ok(absent)
@@ -225,7 +234,7 @@ impl<'a> Round<'a> {
                 "if [ -e {to} ] || [ -L {to} ]; then exit 3; fi\nmv {from} {to} && [ ! -e {inside} ] && echo {version} || exit 1\n"
             ));
         }
-        let named = self.site.short_fenced(&script, Bytes::new()).await?;
+        let named = self.site.name_fenced(&script).await?;
         let lines = named.stdout_text();
         let versions = self.temporary.iter().map(|(version, _)| version);
         let is_named = |version: &VersionId| lines.lines().any(|line| line == version.as_str());
@@ -267,13 +276,6 @@ async fn write_package(site: &Site, package: &dyn Package, into: &str) -> Result
     let writes: Vec<_> =
         writes.map(|write| Box::pin(write) as futures_util::future::BoxFuture<'_, Result<()>>).collect();
     stream::iter(writes).buffer_unordered(WRITES_AT_ONCE).try_collect::<Vec<()>>().await.map(drop)
-}
-
-/// A name that no other round uses.
-fn temporary_name(version: &str) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let random = getrandom::u64().unwrap_or_default();
-    format!("{TEMPORARY}{version}-{now}-{random:x}")
 }
 
 #[cfg(test)]

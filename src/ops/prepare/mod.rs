@@ -9,7 +9,8 @@
 //! 5. [`scan`]: the skills that are there then.
 //!
 //! [`state`] and [`home`] keep which scripts have succeeded, [`packages`] is where versions come from, [`site`] the workspace,
-//! [`fence`] what a former holder of the lease does not pass, [`steps`] what became of each step, [`round`] the order above.
+//! [`fence`] what a former holder of the lease does not pass, [`temporary`] the names of what is written aside, [`steps`] what became
+//! of each step, [`round`] the order above.
 
 mod bootstrap;
 mod deploy;
@@ -23,6 +24,7 @@ mod scan;
 mod site;
 mod state;
 mod steps;
+mod temporary;
 
 pub use self::bootstrap::{Bootstrap, configured};
 pub use self::deploy::Selected;

@@ -18,6 +18,8 @@ use crate::ops::said::{Said, bounded};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long one short command of the service's own may take.
 const SHORT: Duration = Duration::from_secs(5);
+/// How long a command may take that gives names to what was written aside: on a busy machine a round is not to fail for that.
+const NAMING: Duration = Duration::from_secs(60);
 /// How much longer than its command a backend may take to answer.
 const BEYOND: Duration = Duration::from_secs(30);
 /// Output of a short command that is kept, in bytes.
@@ -31,6 +33,8 @@ pub struct Site {
     root: SandboxPath,
     /// What is told of failures, where another backend answers for the workspace.
     backend: Option<Arc<Backend>>,
+    /// Whether files reach it that another process has sent.
+    is_shared: bool,
     /// The lease that it is prepared under.
     fence: Option<Arc<Fence>>,
 }
@@ -44,6 +48,14 @@ impl Site {
         Self::within(sandbox, user, None).await
     }
 
+    /// The workspace of `user` in a sandbox whose files this process alone changes, so that no write of another process comes late.
+    ///
+    /// # Errors
+    /// As [`Sandbox::workspace`].
+    pub(in crate::ops) async fn of_this_process(sandbox: Arc<dyn Sandbox>, user: UserId) -> Result<Self> {
+        Ok(Self { is_shared: false, ..Self::open(sandbox, user).await? })
+    }
+
     /// The workspace that `backend` answers for.
     ///
     /// # Errors
@@ -53,7 +65,8 @@ impl Site {
     }
 
     async fn within(sandbox: Arc<dyn Sandbox>, user: UserId, backend: Option<Arc<Backend>>) -> Result<Self> {
-        let mut site = Self { sandbox, user, root: SandboxPath::workspace(), backend, fence: None };
+        let mut site =
+            Self { sandbox, user, root: SandboxPath::workspace(), backend, is_shared: true, fence: None };
         site.root = site.ask("workspace", site.sandbox.workspace(&site.user)).await?;
         Ok(site)
     }
@@ -76,6 +89,11 @@ impl Site {
     /// The workspace's directory, as file operations name it.
     pub(super) fn root(&self) -> &SandboxPath {
         &self.root
+    }
+
+    /// Whether other processes may write files of this workspace: one that comes late must not replace what is there.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// The path of something in the workspace.
@@ -146,6 +164,11 @@ impl Site {
     /// The same, of a script that cannot be taken back.
     pub(super) async fn short_fenced(&self, script: &str, stdin: Bytes) -> Result<ExecResult> {
         self.run_fenced(script, "", stdin, SHORT, SHORT_OUTPUT_BYTES).await
+    }
+
+    /// The same, of a script that gives names to what was written aside.
+    pub(super) async fn name_fenced(&self, script: &str) -> Result<ExecResult> {
+        self.run_fenced(script, "", Bytes::new(), NAMING, SHORT_OUTPUT_BYTES).await
     }
 
     /// Runs a script that cannot be taken back: as [`Site::run`], once the lease is confirmed and [`Fence`] lets it pass.

@@ -40,6 +40,15 @@ pub struct Step {
 pub enum Progress {
     /// A step begins.
     Started(String),
+    /// A step goes on: so many of its parts are done.
+    Advanced {
+        /// The name of the step.
+        name: String,
+        /// Parts that are done.
+        done: usize,
+        /// All its parts.
+        of: usize,
+    },
     /// A step has ended.
     Ended(Step),
 }
@@ -68,6 +77,11 @@ impl Steps {
         let name = name.into();
         self.tell(Progress::Started(name.clone()));
         Begun { name, at: Instant::now() }
+    }
+
+    /// Tells that so many parts of a step are done.
+    pub(super) fn advance(&self, begun: &Begun, done: usize, of: usize) {
+        self.tell(Progress::Advanced { name: begun.name.clone(), done, of });
     }
 
     /// Ends a step.

@@ -1,32 +1,29 @@
 //! Packages: archives of versions of skills, which platforms deploy in workspaces. Each is immutable and kept under its id.
 //!
 //! A package is one file in `.filesecbox/archives`, named `{version}-{digest}`, the digest being the SHA-256 that its sender knows
-//! it by. It gets that name by one rename when it is whole and on the disk, so that a crash leaves all of it or nothing. Its
-//! modification time is its last use: for a new one those give way that were used longest ago. Its digest is looked at before
-//! it is unpacked: a disk that has lost bytes must not deploy other ones.
+//! it by. It gets that name by one rename when it is whole and on the disk, so that a crash leaves all of it or nothing. Versions
+//! with the same bytes share one file, which has a name for each (link(2)). Its modification time is its last use: for a new one
+//! those give way that were used longest ago. Its digest is looked at before it is unpacked: a disk that has lost bytes must not
+//! deploy other ones.
 
-use std::ffi::{OsStr, OsString};
+mod kept;
+
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::time::SystemTime;
 
 use policy::{ArchiveLimits, RelPath, UserId, VersionId};
 use sha2::{Digest, Sha256};
 
+use self::kept::{Incoming, find, make_room, name_of, of_digest, use_now};
 use super::archive::{self, Charset, Compression, Options, WholeTree};
 use crate::core::store::Store;
 use crate::core::usage::Flight;
-use crate::dir::{Dir, Entry};
+use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::layers::stage::Draft;
 use crate::layout;
-use crate::stat::Kind;
 
-/// Packages at once.
-const PACKAGES_MAX: usize = 100_000;
-/// Digits of a digest.
-const DIGEST_DIGITS: usize = 64;
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 512 * 1024;
 
@@ -122,7 +119,10 @@ impl Store {
             // A damaged copy gives way to the whole one.
             dir.remove_file(&name)?;
         }
-        let collected = make_room(&dir, listed(&dir)?, bytes, total_bytes)?;
+        if let Some(shared) = self.share(&dir, &facts, total_bytes)? {
+            return Ok(shared);
+        }
+        let collected = make_room(&dir, Incoming { packages: 1, bytes }, total_bytes)?;
         let mut staged = self.inner.stage.file(0o600, None)?;
         copy(file, |piece| staged.write(piece))?;
         staged.finish()?;
@@ -133,6 +133,44 @@ impl Store {
         }
         drop(held);
         Ok(PutPackage { facts, is_new: true, collected })
+    }
+
+    /// Keeps the package of a version whose bytes are those of another version's that is kept. `None` when none is.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`] when the version has other bytes; [`Error::Io`].
+    pub fn share_package(
+        &self,
+        version: &VersionId,
+        digest: &str,
+        total_bytes: u64,
+    ) -> Result<Option<PutPackage>> {
+        let _held = self.inner.packages.lock();
+        let dir = self.packages_dir()?;
+        if find(&dir, version)?.is_some() {
+            return Ok(None);
+        }
+        let facts = PackageFacts { version: version.clone(), digest: digest.to_owned(), bytes: 0 };
+        self.share(&dir, &facts, total_bytes)
+    }
+
+    /// Gives the file of another version that has the same bytes one more name. What the disk has damaged is not shared.
+    fn share(&self, dir: &Dir, facts: &PackageFacts, total_bytes: u64) -> Result<Option<PutPackage>> {
+        for name in of_digest(dir, &facts.digest)? {
+            let (file, stat) = dir.open_file_entry(&name)?;
+            if digest_of(&file)? != facts.digest {
+                continue;
+            }
+            use_now(dir, &name)?;
+            dir.link(&file, &name_of(&facts.version, &facts.digest))?;
+            if self.is_strict() {
+                dir.sync()?;
+            }
+            let collected = make_room(dir, Incoming { packages: 0, bytes: 0 }, total_bytes)?;
+            let facts = PackageFacts { bytes: stat.size, ..facts.clone() };
+            return Ok(Some(PutPackage { facts, is_new: true, collected }));
+        }
+        Ok(None)
     }
 
     /// Opens the package of a version. That is a use of it.
@@ -263,70 +301,6 @@ impl UnpackedPackage {
         let (file, stat) = self.dir.open_file(path)?;
         Ok((file, stat.size))
     }
-}
-
-/// A package in its directory.
-struct Kept {
-    name: OsString,
-    facts: PackageFacts,
-    used: i128,
-}
-
-/// The version and the digest that a file's name has. A file of another name is no package and is left alone.
-fn parsed(entry: &Entry) -> Option<(VersionId, String)> {
-    let (version, digest) = entry.name.to_str()?.split_once('-')?;
-    let is_package = entry.kind == Kind::File && digest.len() == DIGEST_DIGITS;
-    Some((VersionId::parse(version).ok().filter(|_| is_package)?, digest.to_owned()))
-}
-
-/// The name of the package of a version, and its digest.
-fn find(dir: &Dir, version: &VersionId) -> Result<Option<(OsString, String)>> {
-    let mut packages = dir.entries_at_most(PACKAGES_MAX + 1)?.into_iter();
-    let of_version = packages.find_map(|entry| match parsed(&entry) {
-        Some((found, digest)) if found == *version => Some((entry.name, digest)),
-        _ => None,
-    });
-    Ok(of_version)
-}
-
-/// The packages that are kept.
-fn listed(dir: &Dir) -> Result<Vec<Kept>> {
-    let mut kept = Vec::new();
-    for entry in dir.entries_at_most(PACKAGES_MAX + 1)? {
-        let Some((version, digest)) = parsed(&entry) else { continue };
-        let Some(stat) = dir.stat_entry(&entry.name)? else { continue };
-        let facts = PackageFacts { version, digest, bytes: stat.size };
-        kept.push(Kept { name: entry.name, facts, used: stat.modified_ns });
-    }
-    Ok(kept)
-}
-
-/// Removes packages that were used longest ago until `bytes` more have room; how many.
-fn make_room(dir: &Dir, mut kept: Vec<Kept>, bytes: u64, total_bytes: u64) -> Result<usize> {
-    let mut total: u64 = kept.iter().map(|kept| kept.facts.bytes).sum();
-    let (mut number, mut collected) = (kept.len(), 0);
-    kept.sort_by_key(|kept| kept.used);
-    for old in kept {
-        if total.saturating_add(bytes) <= total_bytes && number < PACKAGES_MAX {
-            break;
-        }
-        dir.remove_file(&old.name)?;
-        tracing::info!(version = %old.facts.version, "a package gave way to a new one");
-        total -= old.facts.bytes;
-        number -= 1;
-        collected += 1;
-    }
-    Ok(collected)
-}
-
-fn use_now(dir: &Dir, name: &OsStr) -> Result<()> {
-    let (file, _) = dir.open_file_entry(name)?;
-    // The owner needs no descriptor for writing (utimensat(2)).
-    file.set_modified(SystemTime::now()).map_err(|error| Error::from_io("utimens", "package", error))
-}
-
-fn name_of(version: &VersionId, digest: &str) -> OsString {
-    OsString::from(format!("{version}-{digest}"))
 }
 
 /// The SHA-256 of a file, 64 hexadecimal digits in lower case.
