@@ -84,6 +84,11 @@ impl Courier {
         Self(way)
     }
 
+    /// The way to the service.
+    pub(crate) fn way(&self) -> Arc<Way> {
+        Arc::clone(&self.0)
+    }
+
     /// Sends `total` bytes: those of `open`, called with the number of the byte to begin with.
     ///
     /// # Errors
