@@ -19,6 +19,7 @@ use crate::backoff::LONGEST_SECONDS;
 use crate::confine::{Confinement, Isolation};
 use crate::connect::{Address, Proxies, Way};
 use crate::link::{Rejected, Runner};
+use crate::screen::Screen;
 use crate::status::{self, About};
 
 /// The variable with the token.
@@ -97,9 +98,10 @@ pub fn main() -> ExitCode {
         tracing_subscriber::EnvFilter::new(if cli.verbose { "info,runner=debug" } else { "info" })
     });
     let is_terminal = std::io::stderr().is_terminal();
+    let screen = Screen::stderr();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(screen.clone())
         .with_ansi(is_terminal)
         .init();
     // Else a command of the same user could read the token in /proc, where Landlock does not hold it (prctl(2)).
@@ -111,7 +113,7 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return tell(&format!("the runtime cannot start: {error}")),
     };
-    let ended = runtime.block_on(lend(cli));
+    let ended = runtime.block_on(lend(cli, screen));
     runtime.shutdown_timeout(LAST_WORK);
     match ended {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -163,7 +165,7 @@ fn without_token(cli: &Cli) -> String {
 }
 
 /// Lends the machine until a signal; the outer error is why it cannot begin.
-async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
+async fn lend(cli: Cli, screen: Screen) -> Result<Result<(), Rejected>, String> {
     let (Some(server), Some(lent)) = (&cli.server, &cli.workspace) else {
         return Err("`--server` and `--workspace` are needed".to_owned());
     };
@@ -234,7 +236,7 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
     });
     let runs = Runs::new(Arc::new(sandbox), user);
     let pause_max = Duration::from_secs(cli.reconnect_seconds);
-    let runner = Runner { way, register, runs, workspace, pause_max, is_founding: cli.founding };
+    let runner = Runner { way, screen, register, runs, workspace, pause_max, is_founding: cli.founding };
     let stop = CancellationToken::new();
     let _signals = tokio::spawn(await_signal(stop.clone()));
     let ended = runner.run(&stop).await;

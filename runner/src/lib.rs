@@ -9,7 +9,7 @@
 //! * [`connect`]: the way to the service. [`link`]: connections one after the other. [`backoff`]: the pauses between them.
 //! * [`tasks`], [`download`]: what only services of the second founding generation ask.
 //! * [`transfer`]: large files over HTTP.
-//! * [`status`]: what a running runner tells of itself.
+//! * [`screen`]: the log, and bars on a terminal. [`status`]: what a running runner tells of itself.
 //! * [`confine`]: what holds commands.
 //! * [`cli`]: the program.
 
@@ -21,6 +21,7 @@ mod download;
 mod link;
 mod outcomes;
 mod runs;
+mod screen;
 mod session;
 mod status;
 mod tasks;
