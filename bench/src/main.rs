@@ -3,7 +3,7 @@
 //! * [`bare`] is the service to compare with, [`fixture`] what both are filled with;
 //! * [`sides`] starts them on fresh directories and lets them take turns; [`workloads`] says at what with files,
 //!   [`searching`] in them, [`execution`] and [`growth`] with commands, [`backend`] through the
-//!   agent's side, [`preparing`] workspaces;
+//!   agent's side, [`preparing`] workspaces, [`lending`] machines;
 //! * [`earlier`] compares two builds of the service instead;
 //! * [`client`] and [`load`] are the load generator, [`native`] and [`spawn`] the floors, [`report`] the tables.
 //!
@@ -17,6 +17,7 @@ mod error;
 mod execution;
 mod fixture;
 mod growth;
+mod lending;
 mod load;
 mod native;
 mod preparing;
@@ -68,7 +69,7 @@ struct Measure {
     /// Print the tables of docs/PERFORMANCE.md, to paste
     #[arg(long)]
     markdown: bool,
-    /// Only the groups of workloads named: reads, writes, listing, uploads, footprint, searching, execution, growth, backend, preparing
+    /// Only the groups of workloads named: reads, writes, listing, uploads, footprint, searching, execution, growth, backend, preparing, lending
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// An earlier build of the service: compares the two, request by request, and measures nothing else
@@ -85,7 +86,7 @@ struct Measure {
 /// A group of rows: its name, the table it belongs to, and how it is measured.
 type Group = (&'static str, &'static Layout, fn(&Bench) -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 10] = [
+const GROUPS: [Group; 11] = [
     ("reads", &report::SERVICES, workloads::reads),
     ("writes", &report::SERVICES, workloads::writes),
     ("listing", &report::SERVICES, workloads::listing),
@@ -96,6 +97,7 @@ const GROUPS: [Group; 10] = [
     ("growth", &growth::LAYOUT, growth::growth),
     ("backend", &backend::LAYOUT, backend::backend),
     ("preparing", &preparing::LAYOUT, preparing::preparing),
+    ("lending", &lending::LAYOUT, lending::lending),
 ];
 
 fn main() -> ExitCode {

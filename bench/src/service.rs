@@ -103,6 +103,12 @@ impl Service {
         Ok(info.pointer("/data/host/enforcement/tier").and_then(|tier| tier.as_str()).map(str::to_owned))
     }
 
+    /// The process of the service.
+    #[must_use]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Resident memory of the service, and what every process below it has to itself, in bytes: they are forks of one
     /// program, and share its text with it.
     #[must_use]

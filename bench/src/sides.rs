@@ -34,6 +34,10 @@ pub(crate) struct Effort {
     pub volume: usize,
     /// Users who each write and run.
     pub crowd: usize,
+    /// Bytes of the file that goes to a lent machine and comes back.
+    pub lent_bytes: usize,
+    /// Lent machines that are connected at once.
+    pub runners: usize,
 }
 
 impl Effort {
@@ -46,6 +50,8 @@ impl Effort {
         starts: 9,
         volume: 50_000_000,
         crowd: 1_000,
+        lent_bytes: 500_000_000,
+        runners: 1_000,
     };
     /// Half a minute: shows that everything runs, not how fast it is.
     pub(crate) const QUICK: Self = Self {
@@ -56,6 +62,8 @@ impl Effort {
         starts: 1,
         volume: 1_000_000,
         crowd: 40,
+        lent_bytes: 20_000_000,
+        runners: 20,
     };
 }
 

@@ -37,6 +37,11 @@ fn every_workload_gives_a_row_with_figures() {
         "a write and a run",
         "`read_file`",
         "`exec` of `true`",
+        "read 4 KiB, p50",
+        "MB in",
+        "MB out",
+        "the runner grows",
+        "runners at rest: the service grows",
     ] {
         let row = table.lines().find(|line| line.contains(workload));
         let has_figure =

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 use sandbox::wire::{Feature, Register};
-use sandbox::{NoneOptions, NoneSandbox, Root, Sandbox, UserId};
+use sandbox::{NoneOptions, NoneSandbox, Reach, Root, Sandbox, UserId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -19,14 +19,13 @@ use crate::backoff::LONGEST_SECONDS;
 use crate::confine::{Confinement, Isolation};
 use crate::connect::{Address, Proxies, Way};
 use crate::link::{Rejected, Runner};
+use crate::screen::Screen;
 use crate::status::{self, About};
 
 /// The variable with the token.
 const TOKEN: &str = "FILESECBOX_RUNNER_TOKEN";
 /// The longest token, in bytes.
 const TOKEN_BYTES_MAX: u64 = 4096;
-/// The longest that a command may take.
-const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// How long what runs may take to be killed at the end.
 const LAST_WORK: Duration = Duration::from_secs(1);
 
@@ -62,6 +61,9 @@ struct Cli {
     /// Whether commands are confined
     #[arg(long, value_enum, default_value_t)]
     isolation: Isolation,
+    /// Let the agent read, write and remove every file that you may, and not the workspace alone. Commands stay as `--isolation` says
+    #[arg(long)]
+    full_control: bool,
     /// A further directory that confined commands may read and run programs of, such as ~/.pyenv; several times for several
     #[arg(long, value_name = "DIRECTORY")]
     readable: Vec<PathBuf>,
@@ -96,9 +98,10 @@ pub fn main() -> ExitCode {
         tracing_subscriber::EnvFilter::new(if cli.verbose { "info,runner=debug" } else { "info" })
     });
     let is_terminal = std::io::stderr().is_terminal();
+    let screen = Screen::stderr();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(screen.clone())
         .with_ansi(is_terminal)
         .init();
     // Else a command of the same user could read the token in /proc, where Landlock does not hold it (prctl(2)).
@@ -110,7 +113,7 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return tell(&format!("the runtime cannot start: {error}")),
     };
-    let ended = runtime.block_on(lend(cli));
+    let ended = runtime.block_on(lend(cli, screen));
     runtime.shutdown_timeout(LAST_WORK);
     match ended {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -162,7 +165,7 @@ fn without_token(cli: &Cli) -> String {
 }
 
 /// Lends the machine until a signal; the outer error is why it cannot begin.
-async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
+async fn lend(cli: Cli, screen: Screen) -> Result<Result<(), Rejected>, String> {
     let (Some(server), Some(lent)) = (&cli.server, &cli.workspace) else {
         return Err("`--server` and `--workspace` are needed".to_owned());
     };
@@ -194,6 +197,11 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
     } else {
         info!(workspace = %workspace, "{}", confinement.sentence);
     }
+    if cli.full_control {
+        warn!(
+            "full control: the agent reads, writes and removes every file that you may, also outside the workspace (`--full-control`)"
+        );
+    }
     let token_file = cli.token_file.as_ref().and_then(|file| file.canonicalize().ok());
     if token_file.is_some_and(|file| file.starts_with(workspace.as_str())) {
         warn!("the file with the token is in the workspace, where the agent reads it: put it elsewhere");
@@ -209,7 +217,10 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
         name: cli.name,
         features: vec![Feature::Exact, Feature::Live, Feature::Transfers],
         instance: format!("{:016x}", getrandom::u64().map_err(|error| told(&error))?),
-        isolation: confinement.word.clone(),
+        isolation: match cli.full_control {
+            true => format!("{}, full control of files", confinement.word),
+            false => confinement.word.clone(),
+        },
     };
     let about = About {
         // A query may hold what is secret.
@@ -225,7 +236,7 @@ async fn lend(cli: Cli) -> Result<Result<(), Rejected>, String> {
     });
     let runs = Runs::new(Arc::new(sandbox), user);
     let pause_max = Duration::from_secs(cli.reconnect_seconds);
-    let runner = Runner { way, register, runs, workspace, pause_max, is_founding: cli.founding };
+    let runner = Runner { way, screen, register, runs, workspace, pause_max, is_founding: cli.founding };
     let stop = CancellationToken::new();
     let _signals = tokio::spawn(await_signal(stop.clone()));
     let ended = runner.run(&stop).await;
@@ -239,8 +250,13 @@ fn sandbox(cli: &Cli, lent: &Path) -> Result<(NoneSandbox, Confinement), String>
     let made = std::fs::create_dir_all(lent).and_then(|()| lent.canonicalize());
     let place = made.map_err(|error| format!("`{}` cannot be lent: {error}", lent.display()))?;
     let root = Root::Shared(place.clone());
-    let mut options =
-        NoneOptions { shell: cli.shell.clone(), timeout_max: TIMEOUT_MAX, ..NoneOptions::new(root) };
+    let reach = if cli.full_control { Reach::Machine } else { Reach::Workspace };
+    let mut options = NoneOptions {
+        shell: cli.shell.clone(),
+        reach,
+        timeout_max: crate::tasks::LONGEST,
+        ..NoneOptions::new(root)
+    };
     let confinement = Confinement::set_up(cli.isolation, &place, &cli.readable, &mut options);
     let confinement = confinement.map_err(|error| told(&error))?;
     let sandbox = NoneSandbox::open(options).map_err(|error| told(&error))?;

@@ -7,8 +7,9 @@
 //! * [`Runs`]: commands in which the service takes part, across connections.
 //! * [`outcomes`]: how changes went whose answers may have been lost.
 //! * [`connect`]: the way to the service. [`link`]: connections one after the other. [`backoff`]: the pauses between them.
+//! * [`tasks`], [`download`]: what only services of the second founding generation ask.
 //! * [`transfer`]: large files over HTTP.
-//! * [`status`]: what a running runner tells of itself.
+//! * [`screen`]: the log, and bars on a terminal. [`status`]: what a running runner tells of itself.
 //! * [`confine`]: what holds commands.
 //! * [`cli`]: the program.
 
@@ -16,11 +17,14 @@ mod backoff;
 mod cli;
 mod confine;
 mod connect;
+mod download;
 mod link;
 mod outcomes;
 mod runs;
+mod screen;
 mod session;
 mod status;
+mod tasks;
 mod transfer;
 
 pub use cli::main;

@@ -18,6 +18,7 @@ use tracing::{info, warn};
 
 use crate::backoff::Backoff;
 use crate::connect::{ConnectError, Socket, Way};
+use crate::screen::Screen;
 use crate::transfer::Courier;
 use crate::{Runs, Session};
 
@@ -37,6 +38,8 @@ const FINAL: [&str; 2] = ["AUTH_FAILED", "FORBIDDEN"];
 pub(crate) struct Runner {
     /// The way to the service.
     pub(crate) way: Arc<Way>,
+    /// Where it is shown that files are carried.
+    pub(crate) screen: Screen,
     /// The first frame.
     pub(crate) register: Register,
     /// What does the work, for the user whose machine it is.
@@ -133,7 +136,7 @@ impl Runner {
             self.workspace.clone(),
             &features,
             outgoing,
-            Some(Courier::new(Arc::clone(&self.way))),
+            Some(Courier::new(Arc::clone(&self.way), self.screen.clone())),
         );
         self.way.figures.connected(session.under_way());
         if let Some(first) = &first {

@@ -10,22 +10,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sandbox::live::{Input, LiveRun, LiveSpec, Order};
+use sandbox::live::{Input, LiveEnd, LiveEnding, LiveRun, LiveSpec, Order, Output, Stream};
 use sandbox::wire::live::{EVENT_BYTES_MAX, RUN_BYTES_MAX, RUNS_MAX};
 use sandbox::wire::response::Failed;
 use sandbox::wire::{Data, live};
-use sandbox::{ErrorKind, Sandbox, UserId};
+use sandbox::{ErrorKind, ExecSpec, Sandbox, UserId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::run::Run;
 use crate::outcomes::Outcomes;
+use crate::tasks::Tasks;
 
 /// How long a command goes on without a service that takes part in it.
 const ALONE_MAX: Duration = Duration::from_secs(600);
 /// How long commands that are killed at the end may take to be given up, and how often it is looked.
 const CLOSING: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(10);
+
+/// A command to begin.
+#[derive(Debug)]
+pub(crate) enum What {
+    /// Its output is told as it comes.
+    AsItComes(LiveSpec),
+    /// Its output is told when it has ended, as much as its bound keeps.
+    AtItsEnd(ExecSpec),
+}
 
 /// The commands of this machine in which the service takes part. A clone has the same.
 #[derive(Clone, Debug)]
@@ -38,6 +48,7 @@ struct Inner {
     table: Mutex<HashMap<String, Arc<Run>>>,
     alone_max: Duration,
     outcomes: Outcomes,
+    tasks: Tasks,
 }
 
 impl Runs {
@@ -56,6 +67,7 @@ impl Runs {
             table: Mutex::default(),
             alone_max,
             outcomes: Outcomes::default(),
+            tasks: Tasks::default(),
         }))
     }
 
@@ -74,6 +86,16 @@ impl Runs {
         &self.0.outcomes
     }
 
+    /// Commands in the background, as founding services ask for them.
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.0.tasks
+    }
+
+    /// Begins a command in the background.
+    pub(crate) async fn begin_task(&self, name: &str, command: ExecSpec) -> Result<(), Failed> {
+        self.0.tasks.begin(&self.0.sandbox, &self.0.user, name, command).await
+    }
+
     /// How many commands run, or have ended and their events have not come to the service.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -90,7 +112,7 @@ impl Runs {
     pub(crate) async fn begin(
         &self,
         name: &str,
-        spec: LiveSpec,
+        what: What,
         outgoing: mpsc::Sender<String>,
     ) -> Result<(), Failed> {
         if name.is_empty() || name.len() > RUN_BYTES_MAX {
@@ -112,7 +134,7 @@ impl Runs {
                     let run = Arc::new(Run::new(name, outgoing));
                     table.insert(name.to_owned(), Arc::clone(&run));
                     // Not of the connection's tasks: it goes on without it.
-                    tokio::spawn(self.clone().live(Arc::clone(&run), spec));
+                    tokio::spawn(self.clone().live(Arc::clone(&run), what));
                     run
                 }
             }
@@ -166,6 +188,7 @@ impl Runs {
 
     /// Kills all commands, and waits a moment until they are given up.
     pub(crate) async fn close(&self) {
+        self.0.tasks.kill_all();
         self.0.table.lock().values().for_each(|run| run.killed.cancel());
         let until = Instant::now() + CLOSING;
         while !self.is_empty() && Instant::now() < until {
@@ -215,10 +238,10 @@ impl Runs {
     }
 
     /// The life of a run.
-    async fn live(self, run: Arc<Run>, spec: LiveSpec) {
+    async fn live(self, run: Arc<Run>, what: What) {
         let _entry = Entry { runs: &self, run: &run };
         let begun = tokio::select! {
-            begun = self.0.sandbox.begin(&self.0.user, spec) => begun,
+            begun = self.command(what) => begun,
             () = run.killed.cancelled() => return,
         };
         let live = match begun {
@@ -240,12 +263,47 @@ impl Runs {
         }
     }
 
+    async fn command(&self, what: What) -> sandbox::Result<LiveRun> {
+        match what {
+            What::AsItComes(spec) => self.0.sandbox.begin(&self.0.user, spec).await,
+            What::AtItsEnd(spec) => Ok(collected(Arc::clone(&self.0.sandbox), self.0.user.clone(), spec)),
+        }
+    }
+
     fn forget(&self, run: &Arc<Run>) {
         let mut table = self.0.table.lock();
         if table.get(&run.name).is_some_and(|there| Arc::ptr_eq(there, run)) {
             table.remove(&run.name);
         }
     }
+}
+
+/// A command whose output comes when it has ended: as much as its bound keeps.
+fn collected(sandbox: Arc<dyn Sandbox>, user: UserId, spec: ExecSpec) -> LiveRun {
+    let ((pieces, output), (input, _), (orders, _)) = (mpsc::channel(1), mpsc::channel(1), mpsc::channel(1));
+    let (end, LiveEnding { result, mut given_up }) = LiveEnd::new();
+    tokio::spawn(async move {
+        let mut ended = tokio::select! {
+            ended = sandbox.exec(&user, spec) => ended,
+            _ = &mut given_up => return,
+        };
+        if let Ok(ended) = &mut ended {
+            let streams = [(Stream::Stdout, &mut ended.stdout), (Stream::Stderr, &mut ended.stderr)];
+            for (stream, bytes) in streams {
+                let mut bytes = std::mem::take(bytes);
+                while !bytes.is_empty() {
+                    let bytes = bytes.split_to(bytes.len().min(EVENT_BYTES_MAX));
+                    if pieces.send(Output { stream, bytes }).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+        // The result is there before the end of the output is seen.
+        let _gone = result.send(ended);
+        drop(pieces);
+    });
+    LiveRun { output, input, orders, end }
 }
 
 /// The place of a run in the table, free when it is dropped.

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::connect::{REQUEST_ID, Way};
+use crate::screen::{Carried, Screen};
 
 /// How long nothing may move before a transfer is given up: sooner than the service gives it up.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -44,7 +45,10 @@ type Body = UnsyncBoxBody<Bytes, sandbox::Error>;
 
 /// Carries files between this machine and the service.
 #[derive(Clone, Debug)]
-pub(crate) struct Courier(Arc<Way>);
+pub(crate) struct Courier {
+    way: Arc<Way>,
+    screen: Screen,
+}
 
 /// Why one connection did not carry the transfer to its end.
 enum Stopped {
@@ -66,6 +70,7 @@ struct Tally {
     at: u64,
     /// Why the file cannot be read.
     failed: Option<Failed>,
+    shown: Option<Carried>,
 }
 
 impl Tally {
@@ -76,25 +81,35 @@ impl Tally {
         self.digest.update(fresh);
         self.digested += fresh.len() as u64;
         self.at += part.len() as u64;
+        if let Some(shown) = &self.shown {
+            shown.at(self.at);
+        }
     }
 }
 
 impl Courier {
-    pub(crate) fn new(way: Arc<Way>) -> Self {
-        Self(way)
+    pub(crate) fn new(way: Arc<Way>, screen: Screen) -> Self {
+        Self { way, screen }
     }
 
-    /// Sends `total` bytes: those of `open`, called with the number of the byte to begin with.
+    /// The way to the service.
+    pub(crate) fn way(&self) -> Arc<Way> {
+        Arc::clone(&self.way)
+    }
+
+    /// Sends `total` bytes of the file `name`: those of `open`, called with the number of the byte to begin with.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] when the service cannot be reached so, and nothing was opened.
     pub(crate) async fn send(
         &self,
         transfer: &Transfer,
+        name: &str,
         total: u64,
         open: Open<'_>,
     ) -> Result<Moved, Failed> {
-        let tally = Arc::new(Mutex::new(Tally::default()));
+        let shown = Some(self.screen.carry(name, true, Some(total)));
+        let tally = Arc::new(Mutex::new(Tally { shown, ..Tally::default() }));
         let mut attempts = Attempts::new();
         loop {
             match self.send_once(transfer, total, open, &tally, &mut attempts).await {
@@ -145,20 +160,22 @@ impl Courier {
         judge(answered?).await.map(drop)
     }
 
-    /// Fetches a file, whose bytes go to `feed`.
+    /// Fetches the file `name`, whose bytes go to `feed`.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] when the service cannot be reached so, and nothing was taken.
     pub(crate) async fn fetch<F: From<Bytes>>(
         &self,
         transfer: &Transfer,
+        name: &str,
         feed: &mpsc::Sender<F>,
     ) -> Result<Moved, Failed> {
+        let shown = self.screen.carry(name, false, None);
         let mut digest = blake3::Hasher::new();
         let mut bytes = 0;
         let mut attempts = Attempts::new();
         loop {
-            match self.fetch_once(transfer, &mut digest, &mut bytes, feed, &mut attempts).await {
+            match self.fetch_once(transfer, (&mut digest, &mut bytes, &shown), feed, &mut attempts).await {
                 Ok(()) => break,
                 Err(stopped) => attempts.again(stopped).await?,
             }
@@ -169,8 +186,7 @@ impl Courier {
     async fn fetch_once<F: From<Bytes>>(
         &self,
         transfer: &Transfer,
-        digest: &mut blake3::Hasher,
-        bytes: &mut u64,
+        (digest, bytes, shown): (&mut blake3::Hasher, &mut u64, &Carried),
         feed: &mpsc::Sender<F>,
         attempts: &mut Attempts,
     ) -> Result<(), Stopped> {
@@ -184,6 +200,7 @@ impl Courier {
             digest.update(&part);
             *bytes += part.len() as u64;
             attempts.reached(*bytes);
+            shown.at(*bytes);
             let gone = || Failed::new(ErrorKind::Disconnected, "the file is not written any more");
             feed.send(part.into()).await.map_err(|_| Stopped::Over(gone()))?;
         }
@@ -192,7 +209,7 @@ impl Courier {
 
     async fn connect(&self) -> Result<Connection, Stopped> {
         let cut = |error: String| Stopped::Cut(error);
-        let stream = self.0.connect_for_file().await.map_err(|error| cut(error.to_string()))?;
+        let stream = self.way.connect_for_file().await.map_err(|error| cut(error.to_string()))?;
         let (requests, connection) =
             handshake::<_, Body>(TokioIo::new(stream)).await.map_err(|error| cut(error.to_string()))?;
         let carrying = tokio::spawn(async move {
@@ -210,7 +227,7 @@ impl Courier {
         after: &str,
         body: Body,
     ) -> Result<Request<Body>, Stopped> {
-        let address = self.0.address();
+        let address = self.way.address();
         let path = address.path_of(&format!("/v1/transfers/{}{after}", transfer.id));
         let request = Request::builder()
             .method(method)

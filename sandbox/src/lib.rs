@@ -53,7 +53,7 @@ pub use file::{
 };
 pub use live::{LiveRun, LiveSpec};
 pub use memory::{MemCommands, MemSandbox, MemTree};
-pub use none::{NoneOptions, NoneSandbox, Root};
+pub use none::{NoneOptions, NoneSandbox, Reach, Root};
 pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError};
 pub use place::Place;
 pub use policy::{AgentId, UserId};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use sandbox::live::{Input, LiveSpec, WindowSize};
 use sandbox::{
-    ErrorKind, ExecSpec, NoneOptions, NoneSandbox, Root, Sandbox, SandboxExt, SandboxPath, UserId,
+    ErrorKind, ExecSpec, NoneOptions, NoneSandbox, Reach, Root, Sandbox, SandboxExt, SandboxPath, UserId,
     WriteOptions,
 };
 use serde_json::Value;
@@ -314,4 +314,44 @@ fn so_they_are_where_this_process_was_started_with_them_ignored() {
     let mut shell = std::process::Command::new("/bin/sh");
     let ran = shell.args(["-c", again]).arg(std::env::current_exe().unwrap()).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_reach_of_the_machine_files_outside_are_used_and_the_workspace_stays() {
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().canonicalize().unwrap();
+    let options = |reach| NoneOptions { reach, ..NoneOptions::new(Root::Shared(place.join("w"))) };
+    let alice = UserId::parse("alice").unwrap();
+    std::fs::create_dir(place.join("out")).unwrap();
+    std::fs::write(place.join("out/file"), "outside").unwrap();
+    let held = NoneSandbox::open(options(Reach::Workspace)).unwrap();
+    let free = NoneSandbox::open(options(Reach::Machine)).unwrap();
+    symlink(place.join("out"), place.join("w/link")).unwrap();
+    symlink(&place, place.join("out/up")).unwrap();
+    let workspace = free.workspace(&alice).await.unwrap();
+    let path = |text: &str| workspace.join(text).unwrap();
+    for text in ["../out/file", "link/file"] {
+        let refused = held.read(&alice, &path(text)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "{text}");
+        assert_eq!(free.read(&alice, &path(text)).await.unwrap(), "outside", "{text}");
+    }
+    free.write(&alice, &path("link/new"), "new".into()).await.unwrap();
+    assert_eq!(std::fs::read_to_string(place.join("out/new")).unwrap(), "new");
+    let there = ExecSpec { directory: Some(path("../out")), ..ExecSpec::shell("pwd") };
+    assert_eq!(
+        free.exec(&alice, there).await.unwrap().stdout_text().trim(),
+        place.join("out").to_str().unwrap()
+    );
+    for text in ["", "..", "/", "../out/up/w", "link/up"] {
+        if text == "link/up" {
+            // The link itself, which holds nothing.
+            free.remove_all(&alice, &path(text)).await.unwrap();
+            continue;
+        }
+        for removed in [free.remove(&alice, &path(text)).await, free.remove_all(&alice, &path(text)).await] {
+            assert_eq!(removed.unwrap_err().kind(), ErrorKind::Invalid, "{text}");
+        }
+    }
+    free.remove_all(&alice, &path("../out")).await.unwrap();
+    assert!(!place.join("out").exists() && place.join("w").exists());
 }

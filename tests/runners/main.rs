@@ -13,6 +13,7 @@
 )]
 
 mod commands;
+mod faults;
 mod founding;
 #[path = "../rest/support/mod.rs"]
 mod support;

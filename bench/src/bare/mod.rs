@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
+use axum::extract::ws::{Message, WebSocketUpgrade};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -62,11 +63,23 @@ pub(crate) fn serve(root: PathBuf, strict: bool) -> Result<()> {
 fn router(bare: Bare) -> Router {
     Router::new()
         .route("/healthz", get(|| async { success("ok") }))
+        .route("/echo", get(echo))
         .route("/v1/skills/{u}/{a}/upload", post(archive::upload))
         .merge(tree_routes("/v1/skills/{u}/{a}/{s}"))
         .merge(tree_routes("/v1/sandbox/{u}/{a}"))
         .layer(DefaultBodyLimit::disable())
         .with_state(bare)
+}
+
+/// Sends back every text that comes.
+async fn echo(upgrade: WebSocketUpgrade) -> Response {
+    upgrade.on_upgrade(|mut socket| async move {
+        while let Some(Ok(message)) = socket.recv().await {
+            if matches!(message, Message::Text(_)) && socket.send(message).await.is_err() {
+                return;
+            }
+        }
+    })
 }
 
 fn tree_routes(tree: &str) -> Router<Bare> {

@@ -8,6 +8,7 @@ mod patience;
 mod proxy;
 mod tls;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ pub(crate) struct Way {
     address: Address,
     proxies: Proxies,
     trust: Trust,
+    /// Further authorities.
+    ca_file: Option<PathBuf>,
     /// The token in the head, so that the service keeps a place for it; founding services look at that of the first frame alone.
     authorization: Option<HeaderValue>,
     /// What the connections carry is counted there.
@@ -88,7 +91,7 @@ impl Way {
     pub(crate) fn new(
         address: Address,
         proxies: Proxies,
-        ca_file: Option<&std::path::Path>,
+        ca_file: Option<&Path>,
         token: &str,
     ) -> Result<Self, TrustError> {
         let trust = if address.is_encrypted { Trust::new(ca_file)? } else { Trust::none() };
@@ -99,7 +102,16 @@ impl Way {
         if let Some(value) = &mut authorization {
             value.set_sensitive(true);
         }
-        Ok(Self { address, proxies, trust, authorization, figures: Arc::default() })
+        let ca_file = ca_file.map(Path::to_owned);
+        Ok(Self { address, proxies, trust, ca_file, authorization, figures: Arc::default() })
+    }
+
+    /// The way to another host, through the same proxies and with the same authorities, without the token.
+    ///
+    /// # Errors
+    /// As [`Way::new`].
+    pub(crate) fn beside(&self, address: Address) -> Result<Self, TrustError> {
+        Self::new(address, self.proxies.clone(), self.ca_file.as_deref(), "")
     }
 
     /// Connects.

@@ -199,6 +199,8 @@ fn ended(result: Result<sandbox::ExecResult, Error>) -> Result<ExecResult, Faile
         exit_code: result.exit_code,
         timed_out: result.timed_out,
         signal: result.signal,
+        stdout_dropped: result.stdout_dropped_bytes,
+        stderr_dropped: result.stderr_dropped_bytes,
         hint: result.hint,
         ..ExecResult::default()
     })

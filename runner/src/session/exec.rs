@@ -14,6 +14,8 @@ use super::Machine;
 
 /// The deadline of commands that are told none.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest that a command may take, whatever is asked for.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// The most bytes of each stream that are kept when the output is text in the result.
 const TEXT_BYTES_MAX: usize = 4 << 20;
 /// What a frame has beside the two texts, more than enough.
@@ -71,7 +73,9 @@ impl Machine {
             directory: Some(self.path(&asked.dir)?),
             environment,
             stdin: asked.stdin_data.map_or_else(|| asked.stdin.into(), |data| data.0),
-            timeout: Some(asked.timeout_ms.map(Duration::from_millis).or(seconds).unwrap_or(TIMEOUT)),
+            timeout: Some(
+                asked.timeout_ms.map(Duration::from_millis).or(seconds).unwrap_or(TIMEOUT).min(TIMEOUT_MAX),
+            ),
             output_bytes_max,
         })
     }

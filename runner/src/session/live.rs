@@ -8,6 +8,7 @@ use sandbox::wire::response::Failed;
 use sandbox::wire::{Request, Response};
 
 use super::Machine;
+use crate::runs::What;
 
 impl Machine {
     /// Does what needs no answer; `false` for a request that has one.
@@ -31,8 +32,10 @@ impl Machine {
         match request {
             Request::Begin(asked) => {
                 let Begin { run, command, stdin_open, terminal } = asked;
+                let is_collected = command.output_bytes_max.is_some() && !stdin_open && terminal.is_none();
                 let spec = LiveSpec { command: self.spec(command)?, stdin_open, terminal };
-                self.runs.begin(&run, spec, outgoing).await?;
+                let what = if is_collected { What::AtItsEnd(spec.command) } else { What::AsItComes(spec) };
+                self.runs.begin(&run, what, outgoing).await?;
             }
             Request::Attach(asked) => self.runs.attach(&asked.run, asked.after, outgoing)?,
             Request::Input(asked) => self.runs.feed(asked).await?,

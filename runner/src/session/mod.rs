@@ -2,12 +2,13 @@
 //!
 //! * [`calls`]: how many requests may be under way, and how one is given up.
 //! * [`answer`]: frames on their way out. [`told`]: results in the words of the wire.
-//! * [`files`], [`exec`], [`live`]: what is asked. [`open`]: files that are open between requests.
+//! * [`files`], [`exec`], [`live`], [`founding`]: what is asked. [`open`]: files that are open between requests.
 
 mod answer;
 mod calls;
 mod exec;
 mod files;
+mod founding;
 mod live;
 mod open;
 mod told;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
 use sandbox::wire::request::{Handle, Unread};
 use sandbox::wire::response::Failed;
-use sandbox::wire::{FRAME_BYTES_MAX, Feature, Frame, Request, Response};
+use sandbox::wire::{FRAME_BYTES_MAX, Feature, Founding, Frame, Request, Response};
 use sandbox::{ErrorKind, Sandbox, SandboxPath, UserId};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
@@ -26,8 +27,10 @@ use tracing::{debug, info};
 
 use self::answer::Answers;
 use self::calls::{Calls, Slot};
+use self::founding::Streams;
 use self::open::{Ask, OpenFiles};
 use crate::Runs;
+use crate::download::Downloads;
 use crate::transfer::Courier;
 
 /// Frames of a service that are no requests. An answer to them would begin an exchange without end.
@@ -66,6 +69,9 @@ struct Machine {
     whole_files: Semaphore,
     /// What carries large files over HTTP, when both sides have [`Feature::Transfers`].
     courier: Option<Courier>,
+    /// Processes with streams, as founding services ask for them.
+    streams: Streams,
+    downloads: Downloads,
 }
 
 impl Session {
@@ -98,6 +104,8 @@ impl Session {
             answers: Answers::new(outgoing, runs.outcomes().clone()),
             runs,
             whole_files: Semaphore::new(WHOLE_FILES),
+            downloads: Downloads::new(courier.as_ref().map(Courier::way)),
+            streams: Streams::default(),
             courier: courier.filter(|_| features.contains(&Feature::Transfers)),
         };
         let tasks = TaskTracker::new();
@@ -125,6 +133,7 @@ impl Session {
         let refused = match Request::read(&frame) {
             Ok(Request::Cancel(cancel)) => return self.calls.cancel(&cancel.request),
             Ok(Request::Close(file)) => return self.files.close(file.handle),
+            Ok(Request::Founding(request)) if self.machine.founding_order(&request) => return,
             Ok(request) if self.machine.order(&request) => return,
             Ok(request) => match self.calls.enter(id, text.len()) {
                 Ok((slot, abort)) => match self.serve(request, slot, abort) {
@@ -220,6 +229,7 @@ impl Session {
     fn give_up(&self) {
         self.calls.cancel_all();
         self.files.close_all();
+        self.machine.streams.close_all();
         self.tasks.close();
     }
 
@@ -247,6 +257,7 @@ impl Machine {
             Request::MkdirAll(asked) => self.mkdir_all(&asked).await,
             Request::Remove(asked) => self.remove(&asked.path).await,
             Request::RemoveAll(asked) => self.remove_all(&asked.path).await,
+            Request::Founding(asked) => self.founding(asked).await,
             request if self.is_live => self.take_part(request).await,
             other => Err(Failed::new(ErrorKind::Invalid, format!("unknown request type: {}", other.kind()))),
         };
@@ -296,6 +307,9 @@ impl Line {
             Request::OpenRead(asked) => &asked.path,
             Request::OpenWrite(asked) => &asked.path,
             Request::Begin(asked) => &asked.command.dir,
+            Request::Founding(Founding::DownloadFile(asked)) => &asked.output_path,
+            Request::Founding(Founding::BgExec(asked)) => &asked.command.dir,
+            Request::Founding(Founding::StdioStart(asked) | Founding::PtyCreate(asked)) => &asked.dir,
             _ => "",
         };
         Self::of(machine, request.kind(), machine.path(path).ok().as_ref())

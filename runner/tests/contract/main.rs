@@ -1,6 +1,7 @@
 //! The contract of all backends over the wire: [`RemoteSandbox`] on one side, the runner's [`Session`] on the other, in memory. Each law is
 //! a test of its own: `exact::LAW` between equals, `founding::LAW` with a runner that is taken for one of the first generation, and
-//! `process::LAW` with runners as they are: processes, over sockets, with confined commands.
+//! `process::LAW` with runners as they are: processes, over sockets, with confined commands; `rough::LAW` the same on a way that is slow,
+//! splits frames and is cut at random.
 //!
 //! A law that a founding runner cannot be held to is named in [`LOST`], with the reason.
 #![allow(
@@ -49,6 +50,7 @@ const LOST: [(&str, &str); 12] = [
 struct Wire {
     abilities: Vec<Ability>,
     features: Vec<Feature>,
+    is_rough: bool,
     /// The runners, when they are processes.
     processes: Mutex<Option<Vec<Child>>>,
     sandbox: Arc<dyn Sandbox>,
@@ -73,13 +75,18 @@ impl Wire {
         }
         let root = tempfile::tempdir().unwrap();
         let users = root.path().join("users");
-        let (sandbox, processes) = if name == "process" {
-            let (sandbox, processes) = process::connected(&users, &USERS).await;
+        let is_rough = name == "rough";
+        if is_rough {
+            // Half a gigabyte does not fit between two cuts at that pace.
+            abilities.retain(|ability| *ability != Huge);
+        }
+        let (sandbox, processes) = if name == "process" || is_rough {
+            let (sandbox, processes) = process::connected(&users, &USERS, is_rough).await;
             (sandbox, Some(processes))
         } else {
             (connected(&features, NoneOptions::new(Root::PerUser(users))).await, None)
         };
-        Self { abilities, features, processes: Mutex::new(processes), sandbox, root }
+        Self { abilities, features, is_rough, processes: Mutex::new(processes), sandbox, root }
     }
 }
 
@@ -128,7 +135,7 @@ impl Subject for Wire {
     async fn another(&self) -> Arc<dyn Sandbox> {
         let place = tempfile::tempdir_in(self.root.path()).unwrap().keep();
         if self.processes.lock().unwrap().is_some() {
-            let (sandbox, more) = process::connected(&place, &USERS).await;
+            let (sandbox, more) = process::connected(&place, &USERS, self.is_rough).await;
             self.processes.lock().unwrap().get_or_insert_default().extend(more);
             return sandbox;
         }
@@ -142,7 +149,7 @@ fn main() {
     let runtime = Arc::new(Builder::new_multi_thread().enable_all().build().unwrap());
     let counts = Arc::new(Mutex::new(BTreeMap::<&str, (usize, usize)>::new()));
     let mut trials = Vec::new();
-    for name in ["exact", "founding", "process"] {
+    for name in ["exact", "founding", "process", "rough"] {
         let subject: Arc<dyn Subject> = Arc::new(runtime.block_on(Wire::new(name)));
         for law in laws() {
             if name == "founding" && LOST.iter().any(|(lost, _)| *lost == law.name) {
@@ -168,6 +175,7 @@ fn main() {
     for (name, (held, skipped)) in counts.lock().unwrap().iter() {
         println!("{name}: {held} laws hold, {skipped} skipped");
     }
+    println!("rough: the way was cut {} times", process::CUTS.load(std::sync::atomic::Ordering::Relaxed));
     for (law, reason) in LOST {
         println!("LOST with founding runners: {law}: {reason}");
     }

@@ -239,3 +239,30 @@ async fn how_commands_are_held_is_told_at_the_start_and_to_the_service() {
         assert!(log.contains(sentence), "{log}");
     }
 }
+
+#[tokio::test]
+async fn full_control_is_asked_for_by_name_said_at_every_start_and_told_to_the_service() {
+    for (arguments, is_free) in
+        [(vec!["--isolation", "landlock"], false), (vec!["--isolation", "landlock", "--full-control"], true)]
+    {
+        let (place, service) = (Place::new(), Service::listen().await);
+        let runner = place.runner(&service.url(), &arguments).spawn().unwrap();
+        let (mut connection, first) = service.accept().await;
+        assert_eq!(first["body"]["isolation"].as_str().unwrap().contains("full control"), is_free, "{first}");
+        connection.say(json!({"type": "register_ok", "body": {"features": ["exact"]}})).await;
+        let outside = place.path("w-evil/s");
+        let read = connection.ask("read_file", json!({"path": outside.to_str().unwrap()})).await;
+        assert_eq!(read["type"] == "file_content", is_free, "{read}");
+        // Commands are held as before.
+        let (code, stdout, _) = connection.run(&format!("cat {}", outside.display())).await;
+        assert!(code != 0 && stdout.is_empty(), "{stdout}");
+        for path in ["", ".", place.path("").to_str().unwrap()] {
+            let removed = connection.ask("remove_all", json!({"path": path})).await;
+            assert_eq!(removed["type"], "error", "{path}: {removed}");
+        }
+        assert!(place.path("home/.ssh/id").exists());
+        crate::support::signal(&runner, rustix::process::Signal::TERM);
+        let (_, log) = crate::support::end(runner).await;
+        assert_eq!(log.matches("full control:").count(), usize::from(is_free), "{log}");
+    }
+}

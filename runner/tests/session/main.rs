@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and looks at the host from behind the sandbox"
 )]
 
+mod founding;
 mod hostile;
 mod live;
 mod pieces;

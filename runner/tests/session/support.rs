@@ -6,13 +6,38 @@ use std::time::Duration;
 
 use runner::{Runs, Session};
 use sandbox::wire::Feature;
-use sandbox::{NoneOptions, NoneSandbox, Root, Sandbox, UserId};
+use sandbox::{NoneOptions, NoneSandbox, Root, Sandbox, SandboxPath, UserId};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 /// How long an answer may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A machine whose connections come and go.
+pub(crate) struct Machine {
+    pub(crate) around: TempDir,
+    runs: Runs,
+    workspace: SandboxPath,
+}
+
+impl Machine {
+    pub(crate) async fn new() -> Self {
+        let around = tempfile::tempdir().unwrap();
+        let sandbox = NoneSandbox::open(NoneOptions::new(Root::Shared(around.path().join("w")))).unwrap();
+        let user: UserId = UserId::parse("u").unwrap();
+        let workspace = sandbox.workspace(&user).await.unwrap();
+        Self { around, runs: Runs::new(Arc::new(sandbox), user), workspace }
+    }
+
+    pub(crate) fn session(&self, features: &[Feature], outgoing: mpsc::Sender<String>) -> Session {
+        Session::new(self.runs.clone(), self.workspace.clone(), features, outgoing)
+    }
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        Path::new(self.workspace.as_str()).join(below)
+    }
+}
 
 pub(crate) struct Peer {
     pub(crate) session: Session,
@@ -34,13 +59,10 @@ impl Peer {
     }
 
     async fn new(features: &[Feature]) -> Self {
-        let around = tempfile::tempdir().unwrap();
-        let sandbox = NoneSandbox::open(NoneOptions::new(Root::Shared(around.path().join("w")))).unwrap();
-        let user: UserId = UserId::parse("u").unwrap();
-        let workspace = sandbox.workspace(&user).await.unwrap();
+        let machine = Machine::new().await;
         let (outgoing, answers) = mpsc::channel(16);
-        let session = Session::new(Runs::new(Arc::new(sandbox), user), workspace.clone(), features, outgoing);
-        Self { session, answers, workspace: workspace.to_string(), around }
+        let session = machine.session(features, outgoing);
+        Self { session, answers, workspace: machine.workspace.to_string(), around: machine.around }
     }
 
     /// A directory beside the workspace.

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use bollard::Docker;
 use bollard::container::LogOutput;
-use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
+use bollard::exec::{CreateExecOptions, ResizeExecOptions, StartExecOptions, StartExecResults};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tokio::io::AsyncWrite;
 
 use super::failed;
+use crate::live::WindowSize;
 use crate::{Error, ErrorKind, Result};
 
 /// The size of pieces of output.
@@ -26,6 +27,17 @@ pub(super) enum Piece {
     Stderr(Bytes),
 }
 
+/// The standard streams of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Streams {
+    /// Standard input is at its end.
+    Output,
+    /// Pipes.
+    Pipes,
+    /// A terminal, whose output comes as [`Piece::Stdout`].
+    Terminal,
+}
+
 type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, bollard::errors::Error>> + Send>>;
 pub(super) type Input = Pin<Box<dyn AsyncWrite + Send>>;
 
@@ -37,8 +49,21 @@ pub(super) struct Call {
     operation: &'static str,
 }
 
+/// Gives the terminal of a process another size.
+pub(super) struct Resizer {
+    docker: Docker,
+    id: String,
+}
+
+impl Resizer {
+    pub(super) async fn resize(&self, size: WindowSize) -> Result<()> {
+        let options = ResizeExecOptions { height: size.rows, width: size.cols };
+        self.docker.resize_exec(&self.id, options).await.map_err(failed("exec"))
+    }
+}
+
 impl Call {
-    /// Starts `argv` as `user`, or the container's; without `has_input` its standard input is at its end.
+    /// Starts `argv` as `user`, or the container's.
     pub(super) async fn start(
         docker: &Docker,
         operation: &'static str,
@@ -46,10 +71,11 @@ impl Call {
         argv: Vec<String>,
         environment: Vec<String>,
         user: Option<String>,
-        has_input: bool,
+        streams: Streams,
     ) -> Result<(Self, Input)> {
         let options = CreateExecOptions {
-            attach_stdin: Some(has_input),
+            attach_stdin: Some(streams != Streams::Output),
+            tty: Some(streams == Streams::Terminal),
             attach_stdout: Some(true),
             attach_stderr: Some(true),
             env: Some(environment),
@@ -58,7 +84,11 @@ impl Call {
             ..Default::default()
         };
         let id = docker.create_exec(container, options).await.map_err(failed(operation))?.id;
-        let options = StartExecOptions { detach: false, tty: false, output_capacity: Some(PIECE_BYTES) };
+        let options = StartExecOptions {
+            detach: false,
+            tty: streams == Streams::Terminal,
+            output_capacity: Some(PIECE_BYTES),
+        };
         match docker.start_exec(&id, Some(options)).await.map_err(failed(operation))? {
             StartExecResults::Attached { output, input } => {
                 Ok((Self { docker: docker.clone(), id, output, operation }, input))
@@ -79,9 +109,11 @@ impl Call {
             };
             match item.transpose().map_err(failed(self.operation))? {
                 None => return Ok(None),
-                Some(LogOutput::StdOut { message }) => return Ok(Some(Piece::Stdout(message))),
+                Some(LogOutput::StdOut { message } | LogOutput::Console { message }) => {
+                    return Ok(Some(Piece::Stdout(message)));
+                }
                 Some(LogOutput::StdErr { message }) => return Ok(Some(Piece::Stderr(message))),
-                Some(LogOutput::StdIn { .. } | LogOutput::Console { .. }) => {}
+                Some(LogOutput::StdIn { .. }) => {}
             }
         }
     }
@@ -96,6 +128,11 @@ impl Call {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Err(Error::new(ErrorKind::Timeout, self.operation, "the engine does not tell the end of the process"))
+    }
+
+    /// What gives the terminal of the process another size.
+    pub(super) fn resizer(&self) -> Resizer {
+        Resizer { docker: self.docker.clone(), id: self.id.clone() }
     }
 
     async fn code(&mut self) -> Result<Option<i64>> {

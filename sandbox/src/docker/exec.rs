@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 
-use super::call::{self, Call, Piece};
-use super::containers::{Containers, Owner};
+use super::call::{self, Call, Piece, Streams};
+use super::containers::{Containers, Held, Owner};
 use super::inside;
 use crate::exec::signal_name;
+use crate::live::{Signal, WindowSize};
 use crate::process::HeadTail;
 use crate::{Error, ErrorKind, ExecResult, ExecSpec, OUTPUT_BYTES_MAX, Program, Result, SandboxPath};
 
@@ -19,27 +21,49 @@ const RUN: &str = concat!(
     include_str!("scripts/run.sh")
 );
 const KILL: &str = concat!(include_str!("scripts/kill.sh"), "kill_run \"$1\"\n");
+const SIGNAL: &str = include_str!("scripts/signal.sh");
 /// How long the streams of a killed command may take to end.
 const KILLED: Duration = Duration::from_secs(10);
 
-pub(super) async fn run(containers: &Arc<Containers>, owner: &Owner, spec: ExecSpec) -> Result<ExecResult> {
-    let begin = Instant::now();
+/// A command that was started in a container. It is killed when this is dropped, unless it is [over](Guard::over).
+pub(super) struct Started {
+    pub(super) call: Call,
+    pub(super) input: call::Input,
+    pub(super) guard: Guard,
+    pub(super) directory: SandboxPath,
+    /// The container stays as long as this does.
+    pub(super) held: Held,
+}
+
+/// Starts a command, whose standard input and deadline are the caller's concern.
+pub(super) async fn start(
+    containers: &Arc<Containers>,
+    owner: &Owner,
+    spec: &ExecSpec,
+    streams: Streams,
+    terminal: Option<WindowSize>,
+) -> Result<Started> {
     let workspace = SandboxPath::workspace();
-    let directory = spec.directory.unwrap_or_else(|| workspace.clone());
+    let directory = spec.directory.clone().unwrap_or_else(|| workspace.clone());
     inside("exec", &directory)?;
     let options = &containers.options;
     let group = next_group().to_string();
-    let mut argv = ["/bin/sh", "-c", RUN, "sh", workspace.as_str(), directory.as_str(), &group]
+    let (rows, cols) = terminal.map_or((0, 0), |size| (size.rows.max(1), size.cols.max(1)));
+    let (rows, cols) = (rows.to_string(), cols.to_string());
+    let mut argv = ["/bin/sh", "-c", RUN, "sh", workspace.as_str(), directory.as_str(), &group, &rows, &cols]
         .map(str::to_owned)
         .to_vec();
-    match spec.program {
+    match &spec.program {
         Program::Argv { program, arguments } => {
-            argv.push(program);
-            argv.extend(arguments);
+            argv.push(program.clone());
+            argv.extend(arguments.iter().cloned());
         }
-        Program::Shell(script) => argv.extend([options.shell.clone(), "-c".to_owned(), script]),
+        Program::Shell(script) => argv.extend([options.shell.clone(), "-c".to_owned(), script.clone()]),
     }
     let mut environment = Vec::new();
+    if terminal.is_some() {
+        environment.push("TERM=xterm-256color".to_owned());
+    }
     for (name, value) in &spec.environment {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             let message = format!("`{}` is no variable that could be passed", name.escape_debug());
@@ -51,16 +75,13 @@ pub(super) async fn run(containers: &Arc<Containers>, owner: &Owner, spec: ExecS
     if argv.iter().any(|argument| argument.contains('\0')) {
         return Err(Error::new(ErrorKind::Invalid, "exec", "a NUL byte is in an argument: remove it"));
     }
-    let has_input = !spec.stdin.is_empty();
     let user = Some(format!("{}:{group}", options.uid));
     let mut held = containers.hold("exec", owner).await?;
     let start = |container: String| {
         let (argv, environment, user) = (argv.clone(), environment.clone(), user.clone());
-        async move {
-            Call::start(&containers.docker, "exec", &container, argv, environment, user, has_input).await
-        }
+        async move { Call::start(&containers.docker, "exec", &container, argv, environment, user, streams).await }
     };
-    let (mut call, mut input) = match start(held.name.clone()).await {
+    let (call, input) = match start(held.name.clone()).await {
         // It was stopped meanwhile, by an idle moment or because a run could be ended in no other way.
         Err(error) if error.kind() == ErrorKind::Disconnected => {
             drop(held);
@@ -70,13 +91,24 @@ pub(super) async fn run(containers: &Arc<Containers>, owner: &Owner, spec: ExecS
         }
         started => started?,
     };
-    let mut guard = Guard {
+    let guard = Guard {
         containers: containers.clone(),
         owner: owner.clone(),
         container: held.name.clone(),
         group,
         armed: true,
     };
+    Ok(Started { call, input, guard, directory, held })
+}
+
+/// Runs a command to its end.
+pub(super) async fn run(containers: &Arc<Containers>, owner: &Owner, spec: ExecSpec) -> Result<ExecResult> {
+    let begin = Instant::now();
+    let has_input = !spec.stdin.is_empty();
+    let streams = if has_input { Streams::Pipes } else { Streams::Output };
+    let started = start(containers, owner, &spec, streams, None).await?;
+    let Started { mut call, mut input, mut guard, directory, held: _held } = started;
+    let options = &containers.options;
     let most = spec.output_bytes_max.min(OUTPUT_BYTES_MAX);
     let (mut has_begun, mut stdout, mut stderr) = (false, HeadTail::new(most), HeadTail::new(most));
     let timed_out = {
@@ -121,29 +153,36 @@ pub(super) async fn run(containers: &Arc<Containers>, owner: &Owner, spec: ExecS
         // Perhaps the shell itself, which would have ended what the command left.
         guard.kill().await?;
     }
-    guard.armed = false;
+    guard.over();
     if !has_begun && !timed_out {
-        return Err(Error::new(
-            call::kind(code),
-            "exec",
-            "the program or its directory is not there, or may not be used",
-        )
-        .at(&directory));
+        return Err(not_begun(code, &directory));
     }
     let ((stdout, stdout_dropped_bytes), (stderr, stderr_dropped_bytes)) = (stdout.finish(), stderr.finish());
+    let ended = result(code, timed_out, begin.elapsed());
+    Ok(ExecResult { stdout, stderr, stdout_dropped_bytes, stderr_dropped_bytes, ..ended })
+}
+
+/// The result of a command, without its output.
+pub(super) fn result(code: i64, timed_out: bool, duration: Duration) -> ExecResult {
     // How shells tell a signal (sh(1), "Exit status").
     let signal = i32::try_from(code - 128).ok().filter(|number| (1..=31).contains(number)).map(signal_name);
-    Ok(ExecResult {
-        stdout,
-        stderr,
-        stdout_dropped_bytes,
-        stderr_dropped_bytes,
+    ExecResult {
+        stdout: Bytes::new(),
+        stderr: Bytes::new(),
+        stdout_dropped_bytes: 0,
+        stderr_dropped_bytes: 0,
         exit_code: if signal.is_some() { -1 } else { i32::try_from(code).unwrap_or(-1) },
         signal,
         timed_out,
-        duration: begin.elapsed(),
+        duration,
         hint: None,
-    })
+    }
+}
+
+/// Why the script ended with `code` before the command.
+pub(super) fn not_begun(code: i64, directory: &SandboxPath) -> Error {
+    let message = "the program or its directory is not there, or may not be used";
+    Error::new(call::kind(code), "exec", message).at(directory)
 }
 
 /// A text that no other call has.
@@ -168,7 +207,7 @@ fn next_group() -> u32 {
 }
 
 /// Kills the command when its call is given up.
-struct Guard {
+pub(super) struct Guard {
     containers: Arc<Containers>,
     owner: Owner,
     container: String,
@@ -177,9 +216,21 @@ struct Guard {
 }
 
 impl Guard {
+    /// The command has ended, and nothing of it is left.
+    pub(super) fn over(&mut self) {
+        self.armed = false;
+    }
+
+    /// Sends a signal to what belongs to the run.
+    pub(super) async fn signal(&self, signal: Signal) -> Result<()> {
+        let name = signal.name();
+        let words = ["/bin/sh", "-c", SIGNAL, "sh", &self.group, name.strip_prefix("SIG").unwrap_or(name)];
+        script(&self.containers, &self.container, words.map(str::to_owned).to_vec()).await.map(drop)
+    }
+
     /// Ends what is left of the run; where that is not possible, because the run keeps the container from starting
     /// anything, the container.
-    async fn kill(&self) -> Result<()> {
+    pub(super) async fn kill(&self) -> Result<()> {
         match tokio::time::timeout(KILLED, kill(&self.containers, &self.container, &self.group)).await {
             Ok(Ok(0)) => Ok(()),
             _ => self.containers.break_off("exec", &self.owner).await,
@@ -189,9 +240,14 @@ impl Guard {
 
 /// The exit code of the script, which is 0 when it came to its end.
 async fn kill(containers: &Containers, container: &str, group: &str) -> Result<i64> {
-    let argv = ["/bin/sh", "-c", KILL, "sh", group].map(str::to_owned).to_vec();
-    let (mut call, _input) =
-        Call::start(&containers.docker, "exec", container, argv, Vec::new(), None, false).await?;
+    script(containers, container, ["/bin/sh", "-c", KILL, "sh", group].map(str::to_owned).to_vec()).await
+}
+
+/// Runs a script that says nothing to its end, and tells its exit code.
+async fn script(containers: &Containers, container: &str, argv: Vec<String>) -> Result<i64> {
+    let started =
+        Call::start(&containers.docker, "exec", container, argv, Vec::new(), None, Streams::Output).await;
+    let (mut call, _input) = started?;
     while call.next().await?.is_some() {}
     call.end().await
 }

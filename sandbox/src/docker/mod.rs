@@ -2,13 +2,14 @@
 //!
 //! * [`containers`]: making, starting, stopping and exporting them. [`call`]: processes in them.
 //! * `scripts/`: what each operation does there. They are constant; all that comes from outside is an argument.
-//! * [`files`]: what they tell. [`exec`]: commands.
+//! * [`files`]: what they tell. [`exec`]: commands. [`live`]: commands in which a caller takes part.
 
 mod call;
 mod containers;
 mod directories;
 mod exec;
 mod files;
+mod live;
 mod options;
 
 use std::sync::Arc;
@@ -21,13 +22,14 @@ use bytes::BytesMut;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::io::AsyncWriteExt;
 
-use self::call::{Call, Piece};
+use self::call::{Call, Piece, Streams};
 use self::containers::{Containers, Held, Owner};
 pub use self::options::DockerOptions;
 use crate::file::check_permissions;
 use crate::{
     AgentId, ByteStream, DIR_ENTRIES_MAX, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FILE_BYTES_MAX,
-    FileBody, FileInfo, ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteMode, WriteOptions,
+    FileBody, FileInfo, LiveRun, LiveSpec, ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteMode,
+    WriteOptions,
 };
 
 /// How long any answer of the engine, and any file operation without bytes, may take.
@@ -110,12 +112,12 @@ impl DockerSandbox {
         let mut argv: Vec<String> =
             ["/bin/sh", "-c", script, "sh", workspace.as_str()].map(str::to_owned).to_vec();
         argv.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        let streams = if has_input { Streams::Pipes } else { Streams::Output };
         let owner = self.owner(user);
         for is_again in [false, true] {
             let held = self.containers.hold(operation, &owner).await?;
             let docker = &self.containers.docker;
-            match Call::start(docker, operation, &held.name, argv.clone(), Vec::new(), None, has_input).await
-            {
+            match Call::start(docker, operation, &held.name, argv.clone(), Vec::new(), None, streams).await {
                 Ok((call, input)) => return Ok((held, call, input)),
                 Err(error) if is_again || error.kind() != ErrorKind::Disconnected => return Err(error),
                 Err(_) => {
@@ -206,6 +208,14 @@ impl Sandbox for DockerSandbox {
 
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
         exec::run(&self.containers, &self.owner(user), spec).await
+    }
+
+    fn has_live(&self, _user: &UserId) -> bool {
+        true
+    }
+
+    async fn begin(&self, user: &UserId, spec: LiveSpec) -> Result<LiveRun> {
+        live::begin(&self.containers, &self.owner(user), spec).await
     }
 
     async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody> {

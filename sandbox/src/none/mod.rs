@@ -27,7 +27,7 @@ use tokio::process::Command;
 use self::beneath::{Beneath, DIRECTORY};
 use self::blocking::blocking;
 use self::files::{failed, failed_io};
-pub use self::options::{NoneOptions, Root};
+pub use self::options::{NoneOptions, Reach, Root};
 use self::stage::Stage;
 use crate::file::check_permissions;
 use crate::process::live::LiveBounds;
@@ -42,7 +42,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// The backend without walls, for machines and containers that are the wall themselves.
 ///
-/// * Files: only below the user's workspace, by the kernel (`openat2(2)`, Linux 5.6).
+/// * Files: only below the user's workspace, by the kernel (`openat2(2)`, Linux 5.6), unless [`NoneOptions::reach`] says otherwise.
 /// * Commands: as this process, with a clean environment. When a command is over, so is every process of its group;
 ///   when it passed its deadline or was given up, everything that descends from it.
 #[derive(Clone, Debug)]
@@ -181,14 +181,39 @@ impl Inner {
 
     fn enter(&self, operation: &'static str, user: &UserId, path: &SandboxPath) -> Result<(Beneath, String)> {
         let (beneath, workspace) = self.workspace(operation, user)?;
+        if self.options.reach == Reach::Machine {
+            return self.enter_machine(operation, path);
+        }
         let below = path.below(&workspace).map(str::to_owned);
         let below = below.ok_or_else(|| Error::about(ErrorKind::PermissionDenied, operation, path))?;
         Ok((beneath, below))
     }
-}
 
-fn not_the_workspace(operation: &'static str, below: &str, path: &SandboxPath) -> Result<()> {
-    if below.is_empty() { Err(Error::about(ErrorKind::Invalid, operation, path)) } else { Ok(()) }
+    /// The root directory of the host in place of the workspace: every path of the host is beneath it.
+    fn enter_machine(&self, operation: &'static str, path: &SandboxPath) -> Result<(Beneath, String)> {
+        let fd = rustix::fs::open("/", DIRECTORY, Mode::empty()).map_err(failed(operation, path))?;
+        Ok((Beneath::new(fd, String::new()), path.as_str().trim_start_matches('/').to_owned()))
+    }
+
+    /// Refuses to remove the workspace of `user`, and what holds it, under whichever name.
+    fn not_the_workspace(&self, operation: &'static str, user: &UserId, path: &SandboxPath) -> Result<()> {
+        let refused = || Err(Error::about(ErrorKind::Invalid, operation, path));
+        let (_, workspace) = self.workspace(operation, user)?;
+        if workspace.below(path).is_some() {
+            return refused();
+        }
+        if self.options.reach == Reach::Machine {
+            // Another way to the same place: through a link above it. The last name itself is never followed.
+            let (above, name) = path.as_str().rsplit_once('/').unwrap_or_default();
+            let above = if above.is_empty() { "/" } else { above };
+            if let Ok(above) = Path::new(above).canonicalize()
+                && Path::new(workspace.as_str()).starts_with(above.join(name))
+            {
+                return refused();
+            }
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]
@@ -293,16 +318,18 @@ impl Sandbox for NoneSandbox {
     }
 
     async fn remove(&self, user: &UserId, path: &SandboxPath) -> Result<()> {
-        self.within("remove", user, path, |workspace, below, path| {
-            not_the_workspace("remove", below, path)?;
+        let (inner, owner) = (self.inner.clone(), user.clone());
+        self.within("remove", user, path, move |workspace, below, path| {
+            inner.not_the_workspace("remove", &owner, path)?;
             files::remove(workspace, below).map_err(failed("remove", path))
         })
         .await
     }
 
     async fn remove_all(&self, user: &UserId, path: &SandboxPath) -> Result<()> {
-        self.within("remove_all", user, path, |workspace, below, path| {
-            not_the_workspace("remove_all", below, path)?;
+        let (inner, owner) = (self.inner.clone(), user.clone());
+        self.within("remove_all", user, path, move |workspace, below, path| {
+            inner.not_the_workspace("remove_all", &owner, path)?;
             files::remove_all(workspace, below).map_err(failed("remove_all", path))
         })
         .await

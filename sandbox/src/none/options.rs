@@ -13,11 +13,23 @@ pub enum Root {
     Shared(PathBuf),
 }
 
+/// How far files reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// The workspace, by the kernel.
+    #[default]
+    Workspace,
+    /// Whatever this process may use. Relative paths begin at the workspace, which itself is not removed, nor what holds it.
+    Machine,
+}
+
 /// How a [`NoneSandbox`](crate::NoneSandbox) works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoneOptions {
     /// Where workspaces are. The directory is made when it is missing.
     pub root: Root,
+    /// How far files reach; the workspace unless changed.
+    pub reach: Reach,
     /// The shell for scripts, `/bin/sh` unless changed.
     pub shell: String,
     /// The longest that a command may take, 10 minutes unless changed.
@@ -56,6 +68,7 @@ impl NoneOptions {
         ];
         Self {
             root,
+            reach: Reach::Workspace,
             shell: "/bin/sh".to_owned(),
             timeout_max: Duration::from_secs(600),
             inherited: INHERITED.map(str::to_owned).to_vec(),

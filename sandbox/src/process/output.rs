@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 /// The first and the last bytes of a stream, half of the bound each, and how many were dropped in between.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HeadTail {
     head: Vec<u8>,
     head_bytes_max: usize,

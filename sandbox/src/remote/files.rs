@@ -29,7 +29,12 @@ pub(super) async fn ask(
     path: &SandboxPath,
 ) -> Result<Answer> {
     let call = Call { operation, request, patience: PATIENCE, output_bytes_max: 0 };
-    let answered = if request.is_change() { link.change(call).await } else { link.call(call).await };
+    let answered = match request {
+        request if request.is_change() => link.change(call).await,
+        // Asked again on the next connection of the machine: nothing is done twice by it.
+        Request::Stat(_) | Request::ReadDir(_) => link.look(call).await.map(|(_, answer)| answer),
+        _ => link.call(call).await,
+    };
     let answer = answered.map_err(|error| error.at(path))?;
     match &answer.response {
         Response::Error(told) => Err(failure(operation, told, path)),

@@ -13,12 +13,12 @@ use super::PATIENCE;
 use super::exec::{BEYOND, TIMEOUT, refused, request, result, sentence};
 use super::link::{Attached, Call, Link, disconnected};
 use super::machine::Machine;
-use crate::live::{Input, LiveEnd, LiveEnding, LiveRun, LiveSpec, Order, Output};
+use crate::live::{Input, LiveEnd, LiveEnding, LiveRun, LiveSpec, Order, Output, Stream};
 use crate::process::HeadTail;
 use crate::wire::live::{self, EVENT_BYTES_MAX, UNACKNOWLEDGED_MAX};
 use crate::wire::response::Failed;
 use crate::wire::{Data, Request, Response, request as asked};
-use crate::{Error, ErrorKind, ExecResult, Result};
+use crate::{Error, ErrorKind, ExecResult, ExecSpec, OUTPUT_BYTES_MAX, Result};
 
 /// How long a runner that was lost may take to come back until a command is told to be lost.
 const AWAY_MAX: Duration = Duration::from_secs(300);
@@ -29,23 +29,61 @@ const ACKNOWLEDGED: u64 = (UNACKNOWLEDGED_MAX / 2) as u64;
 /// Pieces of output that wait for their reader, pieces of input and orders that wait for the runner.
 const WAITING: usize = 4;
 
+/// Runs a command to its end, across connections. The runner keeps the ends of its output only.
+pub(super) async fn exec(machine: Arc<Machine>, link: Arc<Link>, spec: ExecSpec) -> Result<ExecResult> {
+    let begun = Instant::now();
+    let most = spec.output_bytes_max.min(OUTPUT_BYTES_MAX);
+    let spec = LiveSpec { command: spec, stdin_open: false, terminal: None };
+    let LiveRun { mut output, mut end, .. } = start(machine, link, spec, Some(most as u64)).await?;
+    let (mut stdout, mut stderr) = (HeadTail::new(most), HeadTail::new(most));
+    while let Some(came) = output.recv().await {
+        match came.stream {
+            Stream::Stdout => stdout.push(&came.bytes),
+            Stream::Stderr => stderr.push(&came.bytes),
+        }
+    }
+    let told = end.wait().await?;
+    let ((stdout, stdout_dropped), (stderr, stderr_dropped)) = (stdout.finish(), stderr.finish());
+    Ok(ExecResult {
+        stdout,
+        stderr,
+        stdout_dropped_bytes: told.stdout_dropped_bytes.saturating_add(stdout_dropped),
+        stderr_dropped_bytes: told.stderr_dropped_bytes.saturating_add(stderr_dropped),
+        duration: begun.elapsed(),
+        ..told
+    })
+}
+
 /// Begins a command on the machine that `link` connects.
-pub(super) async fn begin(machine: Arc<Machine>, mut link: Arc<Link>, spec: LiveSpec) -> Result<LiveRun> {
+pub(super) async fn begin(machine: Arc<Machine>, link: Arc<Link>, spec: LiveSpec) -> Result<LiveRun> {
+    start(machine, link, spec, None).await
+}
+
+/// Begins a command, of whose output all is told, or at its end as much as `output_bytes_max`.
+async fn start(
+    machine: Arc<Machine>,
+    mut link: Arc<Link>,
+    spec: LiveSpec,
+    output_bytes_max: Option<u64>,
+) -> Result<LiveRun> {
     if !link.is_live() {
         let message = "this runner tells of a command when it has ended only: replace it with a newer one";
         return Err(refused(ErrorKind::Unsupported, message));
     }
     let LiveSpec { command, stdin_open, terminal } = spec;
     let timeout = command.timeout.unwrap_or(TIMEOUT);
-    let command = asked::Exec { output_bytes_max: None, ..request(&link, command, timeout)? };
+    let command = asked::Exec { output_bytes_max, ..request(&link, command, timeout)? };
     let run = name()?;
     let begin = Request::Begin(live::Begin { run: run.clone(), command, stdin_open, terminal });
     let mut given_up = GivenUp { machine: Some(machine), link: Arc::clone(&link), run };
     let begun = Instant::now();
     let attached = loop {
-        let attached = link.attached(&given_up.run)?;
-        match ask(&link, &begin, PATIENCE).await {
-            Ok(()) => break attached,
+        let attached = match link.attached(&given_up.run) {
+            Ok(attached) => ask(&link, &begin, PATIENCE).await.map(|()| attached),
+            Err(error) => Err(error),
+        };
+        match attached {
+            Ok(attached) => break attached,
             // It is asked again by the same name: begun once, it does not begin again.
             Err(error) if error.kind() == ErrorKind::Disconnected => {
                 link = given_up.next(BEGINNING_MAX).await?;

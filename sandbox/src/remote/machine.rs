@@ -10,12 +10,12 @@ use super::link::{Answer, Call, Link, disconnected};
 use crate::wire::request::Cancel;
 use crate::wire::response::Outcome;
 use crate::wire::{Request, Response};
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// How long a runner that was lost may take to come back until a change is told to be doubtful.
 const RETURN: Duration = Duration::from_secs(10);
-/// How often a change is asked for again.
-const RETURNS: usize = 3;
+/// How often something is asked for again.
+pub(super) const RETURNS: usize = 5;
 
 /// A machine that a user lends, of which each connection is a [`Link`]. Commands in which a caller takes part go on from one to the next.
 #[derive(Debug)]
@@ -82,6 +82,34 @@ impl Deref for Lent {
 }
 
 impl Lent {
+    /// Asks for what changes nothing. When the connection is lost meanwhile and the runner comes back soon, it is asked again. Gives the
+    /// connection that answered.
+    ///
+    /// # Errors
+    /// As for [`Link::call`].
+    pub(super) async fn look(&self, call: Call<'_>) -> Result<(Self, Answer)> {
+        let mut lent = self.clone();
+        for _ in 0..RETURNS {
+            match lent.link.call(call).await {
+                Err(lost) if lost.kind() == ErrorKind::Disconnected => lent = lent.again(lost).await?,
+                answered => return answered.map(|answer| (lent, answer)),
+            }
+        }
+        lent.link.call(call).await.map(|answer| (lent, answer))
+    }
+
+    /// The connection that follows this one, which was lost.
+    ///
+    /// # Errors
+    /// `lost`, where there is none soon.
+    pub(super) async fn again(&self, lost: Error) -> Result<Self> {
+        if !self.link.is_live() {
+            return Err(lost);
+        }
+        let Ok(link) = self.machine.after(&self.link, RETURN).await else { return Err(lost) };
+        Ok(Self { machine: Arc::clone(&self.machine), link })
+    }
+
     /// Asks for a change, and waits for its answer. When the connection is lost meanwhile and the runner comes back soon, it is asked how
     /// the change went; what never came there is asked for again.
     ///
@@ -95,18 +123,21 @@ impl Lent {
                 Err(error) if error.kind() == ErrorKind::Disconnected && link.is_live() => error,
                 answered => return answered,
             };
-            let Ok(next) = self.machine.after(&link, RETURN).await else { return Err(lost) };
+            let next = Self { machine: Arc::clone(&self.machine), link: Arc::clone(&link) };
+            let Ok(next) = next.again(lost).await else { return Err(disconnected(call.operation)) };
             let request = Request::Outcome(Cancel { request: id });
             let asked = Call { request: &request, patience: RETURN, output_bytes_max: 0, ..call };
-            match next.call(asked).await?.response {
+            // Asked again, too, when that connection is lost as well.
+            let (next, answer) = next.look(asked).await?;
+            match answer.response {
                 Response::Outcome(Outcome { is_known: true, error }) => {
                     let response = error.map_or(Response::Ok, Response::Error);
                     return Ok(Answer { response, ..Answer::new(0) });
                 }
                 Response::Outcome(Outcome { is_known: false, .. }) if call.request.is_repeatable() => {
-                    link = next;
+                    link = next.link;
                 }
-                _ => return Err(lost),
+                _ => return Err(disconnected(call.operation)),
             }
         }
         Err(disconnected(call.operation))

@@ -102,7 +102,11 @@ impl Sandbox for RemoteSandbox {
     }
 
     async fn exec(&self, user: &UserId, spec: ExecSpec) -> Result<ExecResult> {
-        exec::exec(&self.lent("exec", user)?.link, spec).await
+        let Lent { machine, link } = self.lent("exec", user)?;
+        match link.is_live() {
+            true => live::exec(machine, link, spec).await,
+            false => exec::exec(&link, spec).await,
+        }
     }
 
     fn has_live(&self, user: &UserId) -> bool {

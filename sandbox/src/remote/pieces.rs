@@ -8,31 +8,93 @@ use bytes::Bytes;
 use futures_util::stream::{BoxStream, FuturesOrdered};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use super::PATIENCE;
 use super::cutting::Pieces;
-use super::files::{ask, info, nonsense};
-use super::machine::Lent;
+use super::files::{ask, failure, info, nonsense};
+use super::link::Call;
+use super::machine::{Lent, RETURNS};
 use super::moving;
 use super::open_file::OpenFile;
 use crate::wire::request::{Handle, OpenRead, OpenWrite, WritePiece};
 use crate::wire::{Data, Request, Response, TRANSFER_BYTES_MIN};
 use crate::{
-    ByteStream, Error, ErrorKind, FileBody, ReadOptions, Result, SandboxPath, WriteMode, WriteOptions,
+    ByteStream, Error, ErrorKind, FileBody, FileInfo, ReadOptions, Result, SandboxPath, WriteMode,
+    WriteOptions,
 };
 
 /// Pieces of one file that are under way at once.
 const PIECES_AHEAD: usize = 4;
 
-/// Opens a file. Its first piece comes with the answer, so that a small file costs one round trip.
+/// Opens a file. Its first piece comes with the answer, so that a small file costs one round trip. When the connection is lost, reading
+/// goes on with the next one, as long as the file is the same.
 pub(super) async fn read(link: Lent, path: &SandboxPath, options: &ReadOptions) -> Result<FileBody> {
+    let (link, body) = open(link, path, options).await?;
+    let FileBody { info, range, stream } = body;
+    let lasting =
+        Lasting { link, stream, at: range.start, end: range.end, info: info.clone(), path: path.clone() };
+    Ok(FileBody { info, range, stream: lasting.stream() })
+}
+
+/// A file that is read across connections.
+struct Lasting {
+    link: Lent,
+    stream: ByteStream,
+    /// The byte that comes next, and the one after the last.
+    at: u64,
+    end: u64,
+    info: FileInfo,
+    path: SandboxPath,
+}
+
+impl Lasting {
+    fn stream(self) -> ByteStream {
+        stream::try_unfold((self, 0), |(mut file, mut returns)| async move {
+            loop {
+                match file.stream.try_next().await {
+                    Ok(None) => return Ok(None),
+                    Ok(Some(bytes)) => {
+                        file.at += bytes.len() as u64;
+                        return Ok(Some((bytes, (file, 0))));
+                    }
+                    Err(lost) if lost.kind() == ErrorKind::Disconnected && returns < RETURNS => {
+                        returns += 1;
+                        file.open_again(lost).await?;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        })
+        .boxed()
+    }
+
+    async fn open_again(&mut self, lost: Error) -> Result<()> {
+        let link = self.link.again(lost).await?;
+        let options = ReadOptions { range: Some(self.at..self.end), bytes_max: None };
+        let (link, body) = open(link, &self.path, &options).await?;
+        if body.info != self.info {
+            let message = "the file was changed while it was read: read it again";
+            return Err(Error::new(ErrorKind::Busy, "read_file", message).at(&self.path));
+        }
+        (self.link, self.stream) = (link, body.stream);
+        Ok(())
+    }
+}
+
+/// Opens a file, and tells on which connection it is open.
+async fn open(link: Lent, path: &SandboxPath, options: &ReadOptions) -> Result<(Lent, FileBody)> {
     let request = Request::OpenRead(OpenRead {
         path: path.as_str().to_owned(),
         range: options.range.as_ref().map(|range| (range.start, range.end)),
         bytes_max: options.bytes_max,
     });
-    let Response::Opened(opened) = ask(&link, "read_file", &request, path).await?.response else {
-        return Err(nonsense("read_file", path));
+    let call = Call { operation: "read_file", request: &request, patience: PATIENCE, output_bytes_max: 0 };
+    let (link, answer) = link.look(call).await.map_err(|error| error.at(path))?;
+    let opened = match answer.response {
+        Response::Opened(opened) => opened,
+        Response::Error(told) => return Err(failure("read_file", &told, path)),
+        _ => return Err(nonsense("read_file", path)),
     };
-    let file = Arc::new(OpenFile::new(link, opened.handle, opened.last));
+    let file = Arc::new(OpenFile::new(link.clone(), opened.handle, opened.last));
     let told = opened.info.map(|told| info(told, path)).ok_or_else(|| nonsense("read_file", path))?;
     let window = options.window(told.size, path)?;
     if (window.start, window.end) != opened.range {
@@ -45,7 +107,7 @@ pub(super) async fn read(link: Lent, path: &SandboxPath, options: &ReadOptions) 
         _ => None,
     };
     let state = Reading { file, left, path: path.clone() };
-    Ok(FileBody { info: told, range: window, stream: state.stream(first, is_last, rest) })
+    Ok((link, FileBody { info: told, range: window, stream: state.stream(first, is_last, rest) }))
 }
 
 /// Bytes, and whether they are the last.
@@ -97,15 +159,73 @@ impl Reading {
     }
 }
 
-/// Writes a file. One that fits a piece costs one round trip.
+/// Writes a file. One that fits a piece costs one round trip. When the connection is lost before more than [`TRANSFER_BYTES_MIN`] have
+/// come from the caller, it is begun again on the next one: nothing is seen of a file that is not finished.
 pub(super) async fn write(
     link: Lent,
     path: &SandboxPath,
-    mut body: ByteStream,
+    body: ByteStream,
     options: WriteOptions,
 ) -> Result<()> {
-    let mut pieces = Pieces::new(path);
-    let (first, is_last) = pieces.next(&mut body).await?;
+    let mut source = Source::new(path, body);
+    let mut link = link;
+    for _ in 0..RETURNS {
+        let lost = match write_once(&link, path, &mut source, options).await {
+            Err(lost) if lost.kind() == ErrorKind::Disconnected && source.rewind() => lost,
+            ended => return ended,
+        };
+        link = link.again(lost).await?;
+    }
+    write_once(&link, path, &mut source, options).await
+}
+
+/// A caller's stream in pieces. The first are kept, so that they can be sent again.
+struct Source<'a> {
+    pieces: Pieces<'a>,
+    body: ByteStream,
+    /// The pieces so far; `None` when there were too many to keep, or the caller's stream has failed.
+    kept: Option<Vec<(Bytes, bool)>>,
+    /// How many of them have gone on this connection.
+    gone: usize,
+}
+
+impl<'a> Source<'a> {
+    fn new(path: &'a SandboxPath, body: ByteStream) -> Self {
+        Self { pieces: Pieces::new(path), body, kept: Some(Vec::new()), gone: 0 }
+    }
+
+    /// The next piece, and whether it is the last.
+    async fn next(&mut self) -> Result<(Bytes, bool)> {
+        if let Some(piece) = self.kept.as_ref().and_then(|kept| kept.get(self.gone)) {
+            self.gone += 1;
+            return Ok(piece.clone());
+        }
+        // Until the piece is there, the stream may end with a failure of its own.
+        let kept = self.kept.take();
+        let piece = self.pieces.next(&mut self.body).await?;
+        self.kept = kept.filter(|_| self.pieces.total() <= TRANSFER_BYTES_MIN);
+        if let Some(kept) = &mut self.kept {
+            kept.push(piece.clone());
+        }
+        self.gone += 1;
+        Ok(piece)
+    }
+
+    /// Begins anew; `false` where that is not possible any more.
+    fn rewind(&mut self) -> bool {
+        self.gone = 0;
+        self.kept.is_some()
+    }
+}
+
+/// Writes a file on one connection.
+async fn write_once(
+    link: &Lent,
+    path: &SandboxPath,
+    source: &mut Source<'_>,
+    options: WriteOptions,
+) -> Result<()> {
+    let (first, is_last) = source.next().await?;
     let open = Request::OpenWrite(OpenWrite {
         path: path.as_str().to_owned(),
         create: options.mode == WriteMode::Create,
@@ -113,23 +233,23 @@ pub(super) async fn write(
         data: Data(first),
         last: is_last,
     });
-    let handle = match ask(&link, "write_file", &open, path).await?.response {
+    let handle = match ask(link, "write_file", &open, path).await?.response {
         Response::Ok if is_last => return Ok(()),
         Response::Opened(opened) if !is_last => opened.handle,
         _ => return Err(nonsense("write_file", path)),
     };
-    let file = Arc::new(OpenFile::new(link, handle, false));
+    let file = Arc::new(OpenFile::new(link.clone(), handle, false));
     let mut under_way = FuturesOrdered::new();
     let mut is_tried = false;
     loop {
-        if !is_tried && pieces.total() > TRANSFER_BYTES_MIN {
+        if !is_tried && source.pieces.total() > TRANSFER_BYTES_MIN {
             is_tried = true;
             while under_way.next().await.transpose()?.is_some() {}
-            if moving::write(&file, path, &mut pieces, &mut body).await? {
+            if moving::write(&file, path, &mut source.pieces, &mut source.body).await? {
                 break;
             }
         }
-        let (piece, is_last) = pieces.next(&mut body).await?;
+        let (piece, is_last) = source.next().await?;
         let link = file.link.clone();
         under_way.push_back(async move {
             let request = Request::WritePiece(WritePiece { handle, data: Data(piece) });

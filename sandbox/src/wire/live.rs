@@ -26,7 +26,8 @@ pub const RUN_BYTES_MAX: usize = 64;
 pub struct Begin {
     /// Its name, which no other run has or had.
     pub run: String,
-    /// The command; its output is told by events, whole.
+    /// The command. All its output is told by events as it comes; with `output_bytes_max`, its ends when it is over, and the result
+    /// counts what was dropped.
     #[serde(flatten)]
     pub command: Exec,
     /// Whether [`Input`] follows.

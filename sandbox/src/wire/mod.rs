@@ -6,7 +6,7 @@
 //! * [`frame`]: the envelope `{"id","type","user_id","body"}`, and the flat form of the founding document.
 //! * [`register`]: how a connection begins, and which [`Feature`]s both sides have.
 //! * [`request`], [`response`]: what is asked, and what is answered.
-//! * [`live`]: commands in which a caller takes part, across connections.
+//! * [`live`]: commands in which a caller takes part, across connections. [`founding`]: the same as services of August 2026 ask for it.
 //! * [`transfer`]: large files over HTTP.
 //! * [`code`]: the error codes. [`mode`]: Go's numbers for file modes. [`data`]: bytes as base64.
 //!
@@ -17,6 +17,7 @@
 pub mod code;
 mod data;
 mod exec;
+pub mod founding;
 pub mod frame;
 pub mod live;
 pub mod mode;
@@ -26,6 +27,7 @@ pub mod response;
 pub mod transfer;
 
 pub use self::data::Data;
+pub use self::founding::Founding;
 pub use self::frame::{Frame, Malformed};
 pub use self::register::{Feature, Register, Registered};
 pub use self::request::Request;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data::Data;
 pub use super::exec::Exec;
+use super::founding::Founding;
 use super::frame::{Frame, write};
 use super::live;
 use super::transfer::Transfer;
@@ -64,6 +65,8 @@ pub enum Request {
     Kill(live::Kill),
     /// Tell how a change went whose answer was lost with its connection.
     Outcome(Cancel),
+    /// What only services of the second founding generation ask.
+    Founding(Founding),
 }
 
 /// A path and nothing else.
@@ -189,6 +192,7 @@ impl Request {
             Self::Ack(_) => "ack",
             Self::Kill(_) => "kill",
             Self::Outcome(_) => "outcome",
+            Self::Founding(asked) => asked.kind(),
         }
     }
 
@@ -243,7 +247,7 @@ impl Request {
             "ack" => frame.body().map(Self::Ack),
             "kill" => frame.body().map(Self::Kill),
             "outcome" => frame.body().map(Self::Outcome),
-            _ => return Err(Unread::Unknown),
+            _ => Founding::read(frame).ok_or(Unread::Unknown)?.map(Self::Founding),
         };
         read.map_err(|error| Unread::Invalid(format!("invalid {} request: {error}", frame.kind)))
     }
@@ -276,6 +280,7 @@ impl Request {
             Self::Ack(body) => write(id, kind, user, Some(body)),
             Self::Kill(body) => write(id, kind, user, Some(body)),
             Self::SendFile(body) | Self::FetchFile(body) => write(id, kind, user, Some(body)),
+            Self::Founding(asked) => asked.to_text(id, user.unwrap_or_default()),
         }
     }
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::code;
 use super::data::Data;
+use super::founding::FoundingAnswer;
 use super::frame::{Frame, write};
 use super::transfer::Moved;
 use crate::live::Stream;
@@ -34,6 +35,8 @@ pub enum Response {
     ExecOutput(ExecOutput),
     /// Some entries, ahead of the last. *Exact.*
     DirPart(DirEntries),
+    /// The answer to a request of the second founding generation alone.
+    Founding(FoundingAnswer),
 }
 
 /// The end of a command.
@@ -208,6 +211,7 @@ impl Response {
             Self::Outcome(_) => "outcome",
             Self::ExecOutput(_) => "exec_output",
             Self::DirPart(_) => "dir_part",
+            Self::Founding(answer) => answer.kind(),
         }
     }
 
@@ -251,6 +255,7 @@ impl Response {
             Self::Error(body) => write(id, kind, None, Some(body)),
             Self::Outcome(body) => write(id, kind, None, Some(body)),
             Self::ExecOutput(body) => write(id, kind, None, Some(body)),
+            Self::Founding(answer) => answer.to_text(id),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a broken connection may cost: nothing that was acknowledged, and nothing twice.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,11 @@ const CUTS: usize = 6;
 const LINES: usize = 60;
 /// The longest that any request may take: a command has half a minute, and a runner 15 s more to tell of it.
 const LONGEST: Duration = Duration::from_secs(50);
+
+/// The same of a large file.
+const CARRYING: Duration = Duration::from_secs(85);
+/// The bytes of a large file.
+const LARGE: usize = 100_000_000;
 
 const TREE: &str = "/v1/sandbox/cut/lent";
 
@@ -99,6 +105,43 @@ fn in_the_background(client: &Client, is_over: &AtomicBool) -> Told {
     told
 }
 
+/// Files of 100 MB, one after the other, which go over HTTP: one that was acknowledged is whole on the machine, and comes back whole or is
+/// seen to break off.
+fn transfer(client: &Client, machine: &Path, is_over: &AtomicBool) -> Told {
+    let large = super::large::bytes(LARGE);
+    let mut told = Told::default();
+    for number in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let begun = Instant::now();
+        let path = format!("{TREE}/raw/large");
+        let reply = client.put(&path, &large);
+        told.note(2 * number, begun, reply.status, &reply.body);
+        if !matches!(reply.status, 200 | 201) {
+            // What was there before, or the whole file.
+            let there = std::fs::read(machine.join("large"));
+            assert!(there.is_err() || there.is_ok_and(|there| there == large), "half of it is there");
+            continue;
+        }
+        assert!(std::fs::read(machine.join("large")).unwrap() == large, "an acknowledged file is another");
+        let begun = Instant::now();
+        let reply = client.get(&path);
+        match reply.status {
+            200 if reply.body.len() < LARGE => {
+                assert!(large.starts_with(&reply.body), "other bytes came");
+                told.doubtful.push(2 * number + 1);
+            }
+            200 => {
+                assert!(reply.body == large, "other bytes came");
+                told.note(2 * number + 1, begun, 200, &[]);
+            }
+            other => told.note(2 * number + 1, begun, other, &reply.body),
+        }
+    }
+    told
+}
+
 /// One shell in a terminal, spoken to all the time: every line is answered once and in order.
 fn in_a_terminal(client: &Client, is_over: &AtomicBool) -> usize {
     let mut socket = client.websocket(&format!("{TREE}/terminal"), "").expect("a WebSocket");
@@ -118,12 +161,13 @@ fn in_a_terminal(client: &Client, is_over: &AtomicBool) -> usize {
 
 pub(super) fn nothing_acknowledged_is_lost_and_nothing_is_done_twice(server: &Server) {
     let cuts = std::env::var("FILESECBOX_CUTS").map_or(CUTS, |cuts| cuts.parse().unwrap());
-    let proxy = Proxy::start(server.client.address, Duration::ZERO);
+    let proxy = Proxy::wide(server.client.address);
     let machine = server.place("cut");
     let _runner = lend(&proxy.address.to_string(), "cut", &machine);
     await_connected(&server.client, "cut");
     let is_over = AtomicBool::new(false);
-    let (written, ran, behind, typed) = std::thread::scope(|scope| {
+    let (written, ran, behind, typed, carried) = std::thread::scope(|scope| {
+        let carrier = scope.spawn(|| transfer(&server.client, &machine, &is_over));
         let behind = scope.spawn(|| in_the_background(&server.client, &is_over));
         let typed = scope.spawn(|| in_a_terminal(&server.client, &is_over));
         let writer = scope.spawn(|| write(&server.client, &is_over));
@@ -137,7 +181,8 @@ pub(super) fn nothing_acknowledged_is_lost_and_nothing_is_done_twice(server: &Se
         await_connected(&server.client, "cut");
         std::thread::sleep(Duration::from_millis(300));
         is_over.store(true, Ordering::Relaxed);
-        (writer.join().unwrap(), runner.join().unwrap(), behind.join().unwrap(), typed.join().unwrap())
+        let (written, ran) = (writer.join().unwrap(), runner.join().unwrap());
+        (written, ran, behind.join().unwrap(), typed.join().unwrap(), carrier.join().unwrap())
     });
     for number in &written.acknowledged {
         let there = std::fs::read_to_string(machine.join(format!("f{number}"))).unwrap();
@@ -162,12 +207,16 @@ pub(super) fn nothing_acknowledged_is_lost_and_nothing_is_done_twice(server: &Se
     let lines: String = (1..=typed).map(|line| format!("{line}\n")).collect();
     assert_eq!(std::fs::read_to_string(machine.join("typed")).unwrap(), lines);
     assert!(written.longest < LONGEST && ran.longest < LONGEST, "{:?} {:?}", written.longest, ran.longest);
+    assert!(carried.longest < CARRYING, "{:?}", carried.longest);
     let (sure, doubtful) =
         (written.acknowledged.len() + ran.acknowledged.len(), written.doubtful.len() + ran.doubtful.len());
     assert!(sure > cuts, "{sure}");
     println!(
-        "{cuts} cuts: {sure} requests were acknowledged, {doubtful} were not; {} runs in the background, {typed} lines typed",
-        behind.acknowledged.len()
+        "{cuts} cuts: {sure} requests were acknowledged, {doubtful} were not; {} runs in the background, {typed} lines typed; of files of 100 \
+         MB {} went or came whole and {} did not",
+        behind.acknowledged.len(),
+        carried.acknowledged.len(),
+        carried.doubtful.len()
     );
 }
 

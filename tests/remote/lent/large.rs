@@ -13,7 +13,7 @@ const LARGE: usize = 100_000_000;
 const BEFORE: u64 = 6 << 20;
 
 /// Bytes that are nowhere the same as a megabyte further.
-fn bytes(length: usize) -> Vec<u8> {
+pub(super) fn bytes(length: usize) -> Vec<u8> {
     let words = length.div_ceil(8) as u64;
     let mut bytes: Vec<u8> =
         (0..words).flat_map(|word| word.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()).collect();

@@ -107,7 +107,7 @@ async fn send(
         Some(whole) if from == 0 => future::ready(Ok(whole)).boxed(),
         _ => again(Arc::clone(machine), file.clone(), file.end - total + from).boxed(),
     };
-    let sent = courier.send(transfer, total, &mut open).await;
+    let sent = courier.send(transfer, &file.info.name, total, &mut open).await;
     if let Some(whole) = whole {
         pieces.stream = whole;
     }

@@ -92,7 +92,7 @@ async fn serve(
                             ended = Some(Err(failed.clone()));
                             Err(failed)
                         }
-                        fetched = Abortable::new(fetch(&machine, &transfer, &feed), abort) => match fetched {
+                        fetched = Abortable::new(fetch(&machine, &transfer, &path, &feed), abort) => match fetched {
                             Ok(fetched) => fetched,
                             // Given up: the file is closed as well.
                             Err(Aborted) => break,
@@ -141,8 +141,14 @@ async fn serve(
     requests.refuse_rest(&machine).await;
 }
 
-async fn fetch(machine: &Machine, transfer: &Transfer, feed: &mpsc::Sender<Fed>) -> Result<Moved, Failed> {
-    machine.courier.as_ref().ok_or_else(no_transfers)?.fetch(transfer, feed).await
+async fn fetch(
+    machine: &Machine,
+    transfer: &Transfer,
+    path: &SandboxPath,
+    feed: &mpsc::Sender<Fed>,
+) -> Result<Moved, Failed> {
+    let name = path.file_name().unwrap_or_default();
+    machine.courier.as_ref().ok_or_else(no_transfers)?.fetch(transfer, name, feed).await
 }
 
 fn body(fed: mpsc::Receiver<Fed>) -> ByteStream {
