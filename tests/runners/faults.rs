@@ -195,7 +195,8 @@ fn a_runner_that_stands_still_is_given_up_in_time_and_goes_on_where_it_was() {
     let still = Instant::now();
     let (status, took) = pair.note();
     assert!(matches!(status, 503 | 504), "{status}");
-    assert!(took < Duration::from_secs(30), "{took:?}");
+    // As long as a runner has to answer that a command runs.
+    assert!(took < Duration::from_secs(45), "{took:?}");
     pair.await_connected(false);
     std::thread::sleep(STANDING_STILL.saturating_sub(still.elapsed()));
     pair.signal_runner(Signal::CONT);

@@ -37,6 +37,11 @@ fn put(path: PathBuf, text: &str) {
 
 impl Fixture {
     fn new() -> Self {
+        Self::with("")
+    }
+
+    /// With further settings of `[runners]`.
+    fn with(settings: &str) -> Self {
         let global = tempfile::tempdir().unwrap();
         let at = |path: &str| global.path().join(path);
         put(at("skills/pdf/SKILL.md"), "---\nname: pdf\n---\nglobal\n");
@@ -48,7 +53,7 @@ impl Fixture {
         put(at("agents/notes.txt"), "no agent");
         symlink("/etc/passwd", at("skills/pdf/passwd")).unwrap();
         let config = format!(
-            "[runners]\nglobal_skills = [\"{0}/skills\"]\nglobal_agents = [\"{0}/agents\"]\nskills_of = [\"demo\"]\n",
+            "[runners]\nglobal_skills = [\"{0}/skills\"]\nglobal_agents = [\"{0}/agents\"]\nskills_of = [\"demo\"]\n{settings}",
             global.path().display()
         );
         let service = Service::configured(&config);
@@ -179,6 +184,19 @@ fn a_machine_gets_the_skills_and_agents_of_the_service_as_its_user_sees_them() {
     assert_eq!(fixture.files(), expected);
     let mode = |path: &str| fs::metadata(fixture.at(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("skills/pdf/scripts/run.sh"), mode("skills/pdf/SKILL.md")), (0o755, 0o644));
+}
+
+#[test]
+fn the_directories_on_the_machine_are_named_by_settings() {
+    let mut fixture = Fixture::with("skills_directory = \".skills\"\nagents_directory = \".agents\"\n");
+    assert_eq!(counts(&fixture.register()), [7, 7, 0, 0]);
+    let files = fixture.files();
+    assert!(files.contains(&".skills/pdf/scripts/run.sh".to_owned()), "{files:?}");
+    assert!(files.contains(&".agents/审稿.md".to_owned()), "{files:?}");
+    assert!(
+        !files.iter().any(|file| file.starts_with("skills/") || file.starts_with("agents/")),
+        "{files:?}"
+    );
 }
 
 #[test]

@@ -266,3 +266,39 @@ async fn full_control_is_asked_for_by_name_said_at_every_start_and_told_to_the_s
         assert_eq!(log.matches("full control:").count(), usize::from(is_free), "{log}");
     }
 }
+
+#[tokio::test]
+async fn what_a_founding_service_starts_is_held_as_other_commands_are() {
+    let (place, service) = (Place::new(), Service::listen().await);
+    let _runner = place.runner(&service.url(), &["--isolation", "landlock"]).spawn().unwrap();
+    let (mut connection, _) = service.accept().await;
+    connection.say(json!({"type": "register_ok", "body": {"status": "ok"}})).await;
+    let (key, outside) = (place.path("home/.ssh/id"), place.path("w-evil"));
+    let (key, outside) = (key.to_str().unwrap(), outside.to_str().unwrap());
+    for (kind, name) in [("stdio_start", "stream_id"), ("pty_create", "stream_id"), ("bg_exec", "task_id")] {
+        let asked = json!({name: "out", "command": "true", "args": ["true"], "dir": outside});
+        let answer = connection.ask(kind, asked).await;
+        assert_eq!(answer["type"], "error", "{kind}: {answer}");
+    }
+    let script = format!("cat {key}; echo over");
+    let asked = json!({"task_id": "t", "command": script, "shell": true});
+    assert_eq!(connection.ask("bg_exec", asked).await["type"], "bg_started");
+    let told = loop {
+        let told = connection.ask("bg_status", json!({"task_id": "t"})).await;
+        if told["body"]["status"] != "running" {
+            break told;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    assert_eq!(told["body"]["stdout"], "over\n", "{told}");
+    let variables = connection.ask("bg_exec", json!({"task_id": "v", "args": ["env"]})).await;
+    assert_eq!(variables["type"], "bg_started");
+    let told = loop {
+        let told = connection.ask("bg_status", json!({"task_id": "v"})).await;
+        if told["body"]["status"] != "running" {
+            break told["body"]["stdout"].as_str().unwrap().to_owned();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    assert!(told.contains("PATH=") && !told.contains("secret"), "{told}");
+}

@@ -376,3 +376,49 @@ async fn a_runner_that_comes_and_goes_without_end_is_given_up() {
     assert_eq!(ended.unwrap_err().kind(), ErrorKind::Disconnected);
     flapping.abort();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_never_comes_through_is_given_up() {
+    let machine = Machine::new(PATIENCE).await;
+    let remote = Arc::new(RemoteSandbox::new());
+    let (link, asked) = machine.link("same");
+    remote.attach(Arc::clone(&link));
+    let flapping = {
+        let (remote, user) = (Arc::clone(&remote), machine.user.clone());
+        let links = move |instance: &str| {
+            let register = Register {
+                user_id: "u".to_owned(),
+                workspace: "/w".to_owned(),
+                instance: instance.to_owned(),
+                ..Register::default()
+            };
+            Link::new(user.clone(), &register, &FEATURES).unwrap()
+        };
+        tokio::spawn(async move {
+            let (mut link, mut asked) = (link, asked);
+            loop {
+                // Each connection ends with the first thing that is asked on it.
+                let _asked = asked.recv().await;
+                link.end();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                (link, asked) = links("same");
+                remote.attach(Arc::clone(&link));
+            }
+        })
+    };
+    let (user, path) = (machine.user.clone(), sandbox::SandboxPath::parse("/w/file").unwrap());
+    let patient = |what: &str, failed: Option<ErrorKind>| {
+        assert_eq!(failed, Some(ErrorKind::Disconnected), "{what}");
+    };
+    let kind = |error: sandbox::Error| error.kind();
+    let longest = Duration::from_secs(120);
+    let ended = tokio::time::timeout(longest, remote.exec(&user, ExecSpec::shell("true"))).await;
+    patient("exec", ended.expect("exec ends").err().map(kind));
+    let ended = tokio::time::timeout(longest, remote.stat(&user, &path)).await;
+    patient("stat", ended.expect("stat ends").err().map(kind));
+    let ended = tokio::time::timeout(longest, remote.read(&user, &path)).await;
+    patient("read", ended.expect("read ends").err().map(kind));
+    let ended = tokio::time::timeout(longest, remote.write(&user, &path, "x".into())).await;
+    patient("write", ended.expect("write ends").err().map(kind));
+    flapping.abort();
+}

@@ -84,8 +84,8 @@ async fn start(
         };
         match attached {
             Ok(attached) => break attached,
-            // It is asked again by the same name: begun once, it does not begin again.
-            Err(error) if error.kind() == ErrorKind::Disconnected => {
+            // It is asked again by the same name: begun once, it does not begin again. Not for ever: a large request may never come through.
+            Err(error) if error.kind() == ErrorKind::Disconnected && begun.elapsed() < BEGINNING_MAX => {
                 link = given_up.next(BEGINNING_MAX).await?;
             }
             Err(error) => return Err(error),
@@ -97,7 +97,8 @@ async fn start(
     let (end, ending) = LiveEnd::new();
     let inputs = Inputs::new(inputs, stdin_open || terminal.is_some(), terminal.is_some());
     let until = begun + timeout + BEYOND;
-    let until_at_last = until + AWAY_MAX;
+    // Who waits for the whole command is answered in its time, wherever the runner is.
+    let until_at_last = if output_bytes_max.is_some() { until } else { until + AWAY_MAX };
     let waiting = None;
     let relay =
         Relay { given_up, attached, begun, until, until_at_last, last: 0, output, waiting, inputs, ordered };

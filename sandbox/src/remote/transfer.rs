@@ -1,11 +1,17 @@
 //! [`Transfers`]: large files on their way over HTTP connections that runners open.
 //!
+//! * [`table`]: which are under way.
+//!
 //! A transfer is begun for one open file of one connection, and forgotten when its request is over: its token then opens nothing.
 //! Bytes move in order and one connection at a time. A newer connection ends the one before, so that a runner whose connection was cut
 //! goes on at once: at the byte that did not come, or out of the last [`WINDOW_BYTES`] that it may not have got.
 
+mod table;
+#[cfg(test)]
+mod tests;
+
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,13 +23,10 @@ use parking_lot::Mutex;
 use thiserror::Error as ThisError;
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot, watch};
 
+pub(super) use self::table::Ticket;
+pub use self::table::Transfers;
 use crate::UserId;
-use crate::wire::transfer::TRANSFER_ID_DIGITS;
 
-/// Transfers of one user that are under way at once; further large files go in pieces.
-const OF_USER_MAX: usize = 4;
-/// Transfers of all users.
-const OF_ALL_MAX: usize = 64;
 /// Parts of a body that wait for the other side.
 const PARTS_WAITING: usize = 4;
 /// What those may take, in bytes: a connection of the service buffers 256 KiB.
@@ -73,12 +76,6 @@ pub enum TransferError {
     Broken,
 }
 
-/// The transfers of all connections.
-#[derive(Debug, Default)]
-pub struct Transfers {
-    under_way: Mutex<HashMap<String, Arc<TransferUnderWay>>>,
-}
-
 /// A transfer, as a connection of its runner sees it.
 pub struct TransferUnderWay {
     user: UserId,
@@ -119,96 +116,6 @@ struct Fetched {
 pub(super) enum Fed {
     Part(Bytes),
     End,
-}
-
-/// The place of a transfer in the table, given back when this is dropped.
-pub(super) struct Ticket {
-    pub(super) id: String,
-    pub(super) token: String,
-    transfers: Arc<Transfers>,
-    /// Comes when the runner has connected and bytes begin to move.
-    pub(super) begun: oneshot::Receiver<()>,
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        let over = self.transfers.under_way.lock().remove(&self.id);
-        if let Some(over) = over {
-            over.attempts.send_replace(OVER);
-        }
-    }
-}
-
-impl Transfers {
-    /// The transfer `id` in this direction, for who has its `token`.
-    #[must_use]
-    pub fn find(&self, id: &str, token: &str, direction: Direction) -> Option<Arc<TransferUnderWay>> {
-        let found = self.under_way.lock().get(id).cloned()?;
-        let is_that_way = found.direction() == direction;
-        (found.token == blake3::hash(token.as_bytes()) && is_that_way).then_some(found)
-    }
-
-    /// How many there are.
-    #[cfg(test)]
-    pub(super) fn under_way(&self) -> usize {
-        self.under_way.lock().len()
-    }
-
-    /// Begins a transfer of `bytes` from the runner of `user`, which come out of the receiver; `None` when there are too many.
-    pub(super) fn send(
-        self: &Arc<Self>,
-        user: &UserId,
-        bytes: u64,
-    ) -> Option<(Ticket, mpsc::Receiver<Bytes>)> {
-        let (out, came) = mpsc::channel(PARTS_WAITING);
-        let (begun, begins) = oneshot::channel();
-        let sent = Sent { bytes, received: 0, out: Some(out), begun: Some(begun) };
-        let ticket = self.enter(user, Lane::Sent(Arc::new(tokio::sync::Mutex::new(sent))), begins)?;
-        Some((ticket, came))
-    }
-
-    /// Begins a transfer to the runner of `user` of what is put into the sender; `None` when there are too many.
-    pub(super) fn fetch(self: &Arc<Self>, user: &UserId) -> Option<(Ticket, mpsc::Sender<Fed>)> {
-        let (feed, source) = mpsc::channel(PARTS_WAITING);
-        let (begun, begins) = oneshot::channel();
-        let fetched = Fetched {
-            source,
-            moved: 0,
-            window: VecDeque::new(),
-            window_bytes: 0,
-            is_whole: false,
-            begun: Some(begun),
-        };
-        let ticket = self.enter(user, Lane::Fetched(Arc::new(tokio::sync::Mutex::new(fetched))), begins)?;
-        Some((ticket, feed))
-    }
-
-    fn enter(self: &Arc<Self>, user: &UserId, lane: Lane, begun: oneshot::Receiver<()>) -> Option<Ticket> {
-        let (id, token) = (secret()?, secret()? + &secret()?);
-        let mut under_way = self.under_way.lock();
-        let of_user = under_way.values().filter(|transfer| transfer.user == *user).count();
-        if of_user >= OF_USER_MAX || under_way.len() >= OF_ALL_MAX {
-            return None;
-        }
-        let transfer = TransferUnderWay {
-            user: user.clone(),
-            token: blake3::hash(token.as_bytes()),
-            lane,
-            attempts: watch::Sender::new(0),
-            charge: Mutex::new(None),
-        };
-        under_way.insert(id.clone(), Arc::new(transfer));
-        drop(under_way);
-        Some(Ticket { id, token, transfers: Arc::clone(self), begun })
-    }
-}
-
-/// Random hexadecimal digits.
-fn secret() -> Option<String> {
-    let (high, low) = (getrandom::u64().ok()?, getrandom::u64().ok()?);
-    let digits = format!("{high:016x}{low:016x}");
-    debug_assert_eq!(digits.len(), TRANSFER_ID_DIGITS);
-    Some(digits)
 }
 
 impl TransferUnderWay {
@@ -419,169 +326,5 @@ impl Overtaking {
 impl std::fmt::Debug for TransferUnderWay {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("TransferUnderWay").field("user", &self.user).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::TryStreamExt;
-
-    use super::*;
-
-    fn user(name: &str) -> UserId {
-        UserId::parse(name).unwrap()
-    }
-
-    fn body(parts: &[&'static str]) -> impl Stream<Item = Result<Bytes, ()>> + use<> {
-        stream::iter(parts.iter().map(|part| Ok(Bytes::from_static(part.as_bytes()))).collect::<Vec<_>>())
-    }
-
-    fn cut_after(parts: &[&'static str]) -> impl Stream<Item = Result<Bytes, ()>> + use<> {
-        body(parts).chain(stream::iter([Err(())]))
-    }
-
-    async fn drain(mut came: mpsc::Receiver<Bytes>) -> String {
-        let mut all = Vec::new();
-        while let Some(part) = came.recv().await {
-            all.extend_from_slice(&part);
-        }
-        String::from_utf8(all).unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_token_opens_its_own_transfer_in_its_own_direction_until_it_is_over() {
-        let transfers = Arc::new(Transfers::default());
-        let (ticket, _came) = transfers.send(&user("alice"), 3).unwrap();
-        let (other, _feed) = transfers.fetch(&user("bob")).unwrap();
-        let find = |id: &str, token: &str, direction| transfers.find(id, token, direction).is_some();
-        assert!(find(&ticket.id, &ticket.token, Direction::Send));
-        assert!(!find(&ticket.id, &ticket.token, Direction::Fetch));
-        assert!(!find(&ticket.id, &other.token, Direction::Send));
-        assert!(!find(&other.id, &ticket.token, Direction::Fetch));
-        assert!(!find(&ticket.id, "", Direction::Send));
-        let (id, token) = (ticket.id.clone(), ticket.token.clone());
-        let found = transfers.find(&id, &token, Direction::Send).unwrap();
-        drop(ticket);
-        assert!(!find(&id, &token, Direction::Send));
-        assert_eq!(found.take(0, body(&["abc"])).await, Err(TransferError::Over));
-    }
-
-    #[tokio::test]
-    async fn transfers_of_one_user_and_of_all_are_bounded() {
-        let transfers = Arc::new(Transfers::default());
-        let mut held: Vec<_> = (0..OF_USER_MAX).map(|_| transfers.fetch(&user("alice")).unwrap()).collect();
-        assert!(transfers.fetch(&user("alice")).is_none() && transfers.send(&user("alice"), 1).is_none());
-        held.extend((OF_USER_MAX..OF_ALL_MAX).map(|n| transfers.fetch(&user(&format!("u{n}"))).unwrap()));
-        assert!(transfers.fetch(&user("bob")).is_none());
-        held.remove(0);
-        assert!(transfers.fetch(&user("bob")).is_some());
-    }
-
-    #[tokio::test]
-    async fn what_a_runner_sends_goes_on_after_a_cut_and_nothing_comes_twice() {
-        let transfers = Arc::new(Transfers::default());
-        let (ticket, came) = transfers.send(&user("alice"), 6).unwrap();
-        let transfer = transfers.find(&ticket.id, &ticket.token, Direction::Send).unwrap();
-        let drained = tokio::spawn(drain(came));
-        assert_eq!(transfer.take(0, cut_after(&["ab", "c"])).await, Err(TransferError::Broken));
-        assert_eq!(transfer.received().await, Ok(3));
-        for from in [0, 2, 4, u64::MAX] {
-            assert_eq!(transfer.take(from, body(&["def"])).await, Err(TransferError::Offset(3)), "{from}");
-        }
-        assert_eq!(transfer.take(3, body(&["", "def"])).await, Ok(()));
-        assert_eq!(drained.await.unwrap(), "abcdef");
-        // Played again.
-        assert_eq!(transfer.take(0, body(&["abcdef"])).await, Err(TransferError::Offset(6)));
-        assert_eq!(transfer.take(6, body(&[])).await, Err(TransferError::Over));
-    }
-
-    #[tokio::test]
-    async fn more_and_fewer_bytes_than_told_break_the_file_off() {
-        for (parts, told) in [(["abc", "d"], TransferError::TooMany), (["a", "b"], TransferError::TooFew)] {
-            let transfers = Arc::new(Transfers::default());
-            let (ticket, came) = transfers.send(&user("alice"), 3).unwrap();
-            let transfer = transfers.find(&ticket.id, &ticket.token, Direction::Send).unwrap();
-            let drained = tokio::spawn(drain(came));
-            assert_eq!(transfer.take(0, body(&parts)).await, Err(told));
-            assert_eq!(drained.await.unwrap(), if told == TransferError::TooMany { "abc" } else { "ab" });
-        }
-    }
-
-    #[tokio::test]
-    async fn a_newer_connection_ends_the_one_before_and_a_caller_who_leaves_ends_all() {
-        let transfers = Arc::new(Transfers::default());
-        let (ticket, mut came) = transfers.send(&user("alice"), 9).unwrap();
-        let transfer = transfers.find(&ticket.id, &ticket.token, Direction::Send).unwrap();
-        let hanging = Arc::clone(&transfer);
-        let hangs = tokio::spawn(async move {
-            hanging.take(0, body(&["abc"]).chain(stream::pending::<Result<Bytes, ()>>())).await
-        });
-        assert_eq!(came.recv().await.unwrap(), "abc");
-        assert_eq!(transfer.received().await, Ok(3));
-        assert_eq!(hangs.await.unwrap(), Err(TransferError::Overtaken));
-        let (hanging, from) = (Arc::clone(&transfer), transfer.received().await.unwrap());
-        let hangs =
-            tokio::spawn(async move { hanging.take(from, stream::pending::<Result<Bytes, ()>>()).await });
-        tokio::task::yield_now().await;
-        drop(came);
-        assert_eq!(hangs.await.unwrap(), Err(TransferError::Over));
-    }
-
-    #[tokio::test]
-    async fn what_a_runner_fetches_is_given_again_from_where_it_was_cut() {
-        let transfers = Arc::new(Transfers::default());
-        let (ticket, feed) = transfers.fetch(&user("alice")).unwrap();
-        let transfer = transfers.find(&ticket.id, &ticket.token, Direction::Fetch).unwrap();
-        feed.send(Fed::Part("abc".into())).await.unwrap();
-        feed.send(Fed::Part("def".into())).await.unwrap();
-        let mut first = transfer.give(0).await.unwrap();
-        assert_eq!(first.try_next().await.unwrap().unwrap(), "abc");
-        assert_eq!(first.try_next().await.unwrap().unwrap(), "def");
-        // Cut: of the second part, one byte has come.
-        let mut second = transfer.give(4).await.unwrap();
-        assert!(first.try_next().await.is_err(), "it was overtaken");
-        drop(first);
-        let mut second_bytes = second.try_next().await.unwrap().unwrap().to_vec();
-        feed.send(Fed::Part("ghi".into())).await.unwrap();
-        feed.send(Fed::End).await.unwrap();
-        while let Some(part) = second.try_next().await.unwrap() {
-            second_bytes.extend_from_slice(&part);
-        }
-        assert_eq!(second_bytes, b"efghi");
-        drop(second);
-        // The end may be lost as well.
-        assert_eq!(transfer.give(8).await.unwrap().try_collect::<Vec<_>>().await.unwrap().concat(), b"i");
-        assert_eq!(transfer.give(10).await.err(), Some(TransferError::Offset(9)));
-    }
-
-    #[tokio::test]
-    async fn what_is_not_kept_any_more_and_a_source_that_is_given_up_are_told() {
-        let transfers = Arc::new(Transfers::default());
-        let (ticket, feed) = transfers.fetch(&user("alice")).unwrap();
-        let transfer = transfers.find(&ticket.id, &ticket.token, Direction::Fetch).unwrap();
-        let mut given = transfer.give(0).await.unwrap();
-        let part = Bytes::from(vec![0; WINDOW_BYTES / 2]);
-        for _ in 0..3 {
-            feed.send(Fed::Part(part.clone())).await.unwrap();
-            given.try_next().await.unwrap().unwrap();
-        }
-        drop(given);
-        let start = (WINDOW_BYTES / 2) as u64;
-        assert_eq!(transfer.give(start - 1).await.err(), Some(TransferError::Lost));
-        let mut given = transfer.give(start).await.unwrap();
-        drop(feed);
-        assert!(given.try_next().await.is_ok() && given.try_next().await.is_ok());
-        assert!(given.try_next().await.is_err());
-    }
-
-    #[tokio::test]
-    async fn a_runner_connects_a_bounded_number_of_times() {
-        let transfers = Arc::new(Transfers::default());
-        let (ticket, _came) = transfers.send(&user("alice"), 1).unwrap();
-        let transfer = transfers.find(&ticket.id, &ticket.token, Direction::Send).unwrap();
-        for _ in 0..ATTEMPTS_MAX {
-            assert_eq!(transfer.received().await, Ok(0));
-        }
-        assert_eq!(transfer.received().await, Err(TransferError::TooOften));
     }
 }
