@@ -105,9 +105,8 @@ pub(crate) fn opening(surroundings: Surroundings) -> Policy {
 /// Refuses all files in memory, where code is to come from nothing that a run can write to.
 pub(crate) fn refuse_memory_files(policy: &mut Policy) {
     let number = u32::try_from(libc::SYS_memfd_create);
-    for rule in policy.rules.iter_mut().filter(|rule| Ok(rule.number) == number) {
-        rule.verdict = Verdict::Always(Action::Errno(EPERM));
-    }
+    policy.rules.retain(|rule| Ok(rule.number) != number);
+    policy.rules.extend(rule(libc::SYS_memfd_create, Verdict::Always(Action::Errno(EPERM))));
 }
 
 /// Refuses to shorten files by their names, for kernels whose Landlock does not mediate it (before Linux 6.2): a run could
