@@ -16,6 +16,7 @@ pub(crate) mod mount_points;
 pub(crate) mod occupants;
 pub mod open;
 pub(crate) mod runners;
+pub(crate) mod short_ways;
 pub(crate) mod snapshot_locks;
 pub mod spool;
 pub mod store;
