@@ -17,6 +17,7 @@ pub(crate) mod occupants;
 pub mod open;
 pub(crate) mod revocations;
 pub(crate) mod runners;
+pub(crate) mod short_ways;
 pub(crate) mod snapshot_locks;
 pub mod spool;
 pub mod store;

@@ -28,6 +28,7 @@
 //!   objects/{xx}/{digest}                   contents of files that snapshots hold
 //!   unfinished                              there while objects may lie about that no manifest names
 //! .filesecbox/aliases/{name}               links to programs that the host has under another name; made at each start
+//! .filesecbox/t/{number}                    links to the directories for temporary files in homes; made for runs, swept at start
 //! .filesecbox/keys/, audit/, registry/      the service's, which lie here for company only
 //! ```
 
@@ -71,6 +72,12 @@ pub(crate) const VIEWS: &str = ".filesecbox/views";
 /// Links to programs that the host has under another name.
 pub(crate) const ALIASES: &str = ".filesecbox/aliases";
 
+/// The name of the directory for temporary files in a home. It belongs to the user and agent, outlives their runs and
+/// counts with their home.
+pub(crate) const TEMPORARY_NAME: &str = "tmp";
+/// Links to these directories.
+pub(crate) const SHORT_WAYS: &str = ".filesecbox/t";
+
 /// The baselines of all agents.
 pub(crate) const BASELINE: &str = "skill/baseline";
 /// The bases of all overlays.
@@ -87,7 +94,7 @@ pub(crate) const KEPT: &str = ".filesecbox/kept";
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 21] = [
+pub(crate) const DIRECTORIES: [&str; 22] = [
     BASELINE,
     OVERLAYS,
     WORKSPACES,
@@ -109,6 +116,7 @@ pub(crate) const DIRECTORIES: [&str; 21] = [
     KEPT,
     SANDBOXES,
     ALIASES,
+    SHORT_WAYS,
 ];
 
 /// Every file in [`OWN`] that a start reads.
@@ -169,6 +177,16 @@ pub(crate) fn bases(agent: &AgentId, skill: &SkillId) -> Result<RelPath> {
 /// The home directory of commands.
 pub(crate) fn packages(user: &UserId, agent: &AgentId) -> Result<RelPath> {
     place(&[HOMES, user.as_str(), agent.as_str()])
+}
+
+/// The link to the directory for temporary files in the home of commands, and where it leads.
+///
+/// Programs make sockets in that directory, whose paths have 107 bytes at most; with the ids of a platform, a home takes most of
+/// them. 64 bits of a digest with the store's `salt` keep the names of users apart and to themselves.
+pub(crate) fn short_way(salt: &Salt, user: &UserId, agent: &AgentId) -> Result<(RelPath, String)> {
+    let digest = blake3::keyed_hash(salt, format!("t\0{user}\0{agent}").as_bytes()).to_hex();
+    let link = place(&[SHORT_WAYS, digest.get(..16).unwrap_or_default()])?;
+    Ok((link, format!("../packages/{user}/{agent}/{TEMPORARY_NAME}")))
 }
 
 /// The directories that go when a sandbox goes: its workspace and its home.

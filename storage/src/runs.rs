@@ -44,13 +44,10 @@ use crate::core::store::Store;
 use crate::core::usage::Ceiling;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::layout;
+use crate::layout::{self, TEMPORARY_NAME};
 use crate::stat::Use;
 use crate::workspaces::Occupant;
 
-/// The name of the directory for temporary files in a home. It belongs to the user and agent, outlives their runs and
-/// counts with their home.
-const TEMPORARY_NAME: &str = "tmp";
 const TEMPORARY_MODE: u32 = 0o700;
 /// The directory for settings in a home (XDG Base Directory Specification). LibreOffice starts only where it is there, when
 /// the run's user has no line in `/etc/passwd`.
@@ -146,6 +143,9 @@ impl PlannedRun {
         give(&home, owner)?;
         store.unite(&WorkspaceId::of(&id));
         drop(store.temporary_dir(&WorkspaceId::of(&id).workspace(), &home, owner)?);
+        if placement == Placement::InPlace {
+            store.make_short_way(&id)?;
+        }
         // From here on, dropping it removes what was made.
         let mut prepared = PreparedRun {
             store,

@@ -215,6 +215,30 @@ fn a_workspace_has_links_to_its_skills_as_long_as_runs_need_them() {
     assert_eq!(fs::read_to_string(skills.join("s")).unwrap(), "mine");
 }
 
+#[test]
+fn a_skill_that_cannot_be_taken_in_keeps_no_other_of_the_run_from_it() {
+    let fixture = published();
+    fixture.baseline("t", &Tree::of(&[("f", "1")]));
+    let workspace = TreeId::Workspace(user_id("u"), agent());
+    let (first, second) = (skill_id("s"), skill_id("t"));
+    let prepare = |skills: &[_]| {
+        fixture.store.plan_run(&workspace, Placement::InPlace, skills).unwrap().prepare().unwrap()
+    };
+    let run = prepare(&[first, second.clone()]);
+    for skill in &run.view().skills {
+        fs::write(skill.join("f"), "2").unwrap();
+    }
+    fixture.store.remove_for_user(&skill_tree("u", "s")).unwrap();
+    let absorbed = run.absorb();
+    assert!(matches!(absorbed, Err(Error::Conflict(_))), "{absorbed:?}");
+    drop(run);
+    assert_eq!(seen(&fixture), None);
+    assert_eq!(read(&fixture.skill("u", "t"), "f").unwrap(), "2");
+    // And the next run sees it so.
+    let next = prepare(&[second]);
+    assert_eq!(fs::read_to_string(next.view().skills[0].join("f")).unwrap(), "2");
+}
+
 /// Requests and commands change a skill in any order; each run begins with what the user sees, and what it leaves is what
 /// the user sees next.
 #[test]

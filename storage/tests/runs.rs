@@ -14,10 +14,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use fixture::{Fixture, Tree, agent, assert_valid_upper, path, put, read, relaxed, skill_tree, user_id};
-use policy::{FileLimits, Scope, TreeId};
+use policy::{FileLimits, Scope, TreeId, WorkspaceId};
 use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 use rustix::process::Resource;
-use storage::{Absorbed, Change, Condition, Error, Options, Status};
+use storage::{Absorbed, Change, Condition, Error, Options, Placement, Status};
 
 fn baseline() -> Tree {
     let mut tree = Tree::of(&[("f", "1"), ("d/x", "1"), ("d/y", "1"), ("d/e/z", "1"), ("数据.md", "1")]);
@@ -445,6 +445,34 @@ fn a_workspace_is_seen_as_it_is() {
     assert_eq!(prepared.absorb().unwrap(), Absorbed::default());
     drop(prepared);
     assert_eq!(fixture.own("packages/u/agent/tmp"), Vec::<String>::new());
+}
+
+#[test]
+fn at_the_paths_of_the_host_the_way_to_temporary_files_is_short_whatever_the_ids_are() {
+    let fixture = Fixture::new();
+    let plan = |user: &str| {
+        let tree = TreeId::Workspace(user_id(user), agent());
+        fixture.store.plan_run(&tree, Placement::InPlace, &[]).unwrap()
+    };
+    let user = "u".repeat(128);
+    let way = plan(&user).temporary().to_owned();
+    let below = way.strip_prefix(fixture.root()).unwrap();
+    assert!(below.as_os_str().len() <= 32, "{}", below.display());
+    assert_eq!(plan(&user).temporary(), way);
+    assert_ne!(plan("other").temporary(), way);
+    for _ in 0..2 {
+        let prepared = plan(&user).prepare().unwrap();
+        fs::write(way.join("f"), "command").unwrap();
+        let home = &prepared.view().scratch;
+        assert_eq!(fs::read(home.join("tmp/f")).unwrap(), b"command");
+        // What follows no link, such as find(1), is led there too.
+        assert!(fs::symlink_metadata(&way).unwrap().is_dir());
+    }
+    drop(fixture.store.remove_sandbox(&WorkspaceId { user: user_id(&user), agent: agent() }, true).unwrap());
+    assert_eq!(fixture.own("t"), Vec::<String>::new());
+    drop(plan("other").prepare().unwrap());
+    assert_eq!(fixture.own("t").len(), 1);
+    assert_eq!(fixture.reopened(relaxed()).own("t"), Vec::<String>::new());
 }
 
 #[test]

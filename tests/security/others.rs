@@ -19,6 +19,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         let root = scene.stage.root.to_str()?.to_owned();
         Some(Prey { evil: told(scene, &[&root]), control: vec![root] })
     }),
+    Attack::hunting("others.py", "listing_open_files_and_threads_of_processes", processes),
     Attack::hunting("others.py", "reading_memory_of_processes", processes),
     Attack::hunting("others.py", "copying_memory_of_processes", processes),
     Attack::hunting("others.py", "tracing_a_process", processes),

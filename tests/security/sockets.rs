@@ -16,6 +16,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack::driven("taking_a_name_of_the_hosts", taking_names).expecting(WITH_NAMES),
     Attack::driven("reaching_a_server_of_another_user", other_users),
     Attack::driven("keeping_a_skill_open_in_another_run", keeping_open).waiting(),
+    Attack::driven("carrying_a_secret_over_shared_memory", shared_memory),
 ];
 
 const WITH_NAMES: Expectations =
@@ -86,6 +87,60 @@ fn abstract_names(scene: &Scene<'_>) -> Finding {
     );
     let others = [control.workspace(), format!("/v1/sandbox/{}/other-agent", encoded(&scene.user))];
     let told = listening(scene, &scene.workspace(), "secret-name", &others);
+    if told.contains("GOT") { Finding::Through(told) } else { Finding::Stopped }
+}
+
+/// A run of the control keeps a word in shared memory and a semaphore of a name; runs of others look for both.
+fn shared_memory(scene: &Scene<'_>) -> Finding {
+    let (control, client) = (scene.control(), scene.client());
+    let tree = control.workspace();
+    let name = format!("secret-{}", encoded(&scene.user));
+    // Not by the class of the standard library, whose helper process removes what was only looked at.
+    let look = "import os, sys\n\
+        from _posixshmem import shm_open\n\
+        from _multiprocessing import SemLock\n\
+        try: print('GOT', os.read(shm_open('/' + sys.argv[1], os.O_RDWR, mode=0o600), 6), flush=True)\n\
+        except OSError as e: print(e)\n\
+        try: print('GOT', SemLock._rebuild(0, 1, 1, '/' + sys.argv[1]), flush=True)\n\
+        except OSError as e: print(e)";
+    let keep = format!(
+        "import os, subprocess, sys, time\n\
+         from _posixshmem import shm_open\n\
+         from _multiprocessing import SemLock\n\
+         os.write(shm_open('/' + sys.argv[1], os.O_RDWR | os.O_CREAT, mode=0o600), b'secret')\n\
+         two = SemLock(1, 1, 1, '/' + sys.argv[1], False)\n\
+         subprocess.run([sys.executable, '-c', {look:?}, sys.argv[1]])\n\
+         open('keeps', 'w').close()\n\
+         while not os.path.exists('enough'): time.sleep(0.01)\n\
+         print('end')"
+    );
+    for path in ["keeps", "enough"] {
+        client.delete(format!("{tree}/file?path={path}"));
+    }
+    scene.put(&tree, "keep.py", &keep);
+    let run = json!({"command": "python3", "args": ["keep.py", name], "exec_id": "keeps"});
+    assert_eq!(client.post_json(format!("{tree}/exec?background=true"), &run).status, 201);
+    let begun = Instant::now();
+    while client.get(format!("{tree}/stat?path=keeps")).status != 200 {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "it kept nothing: {}",
+            client.get(format!("{tree}/exec/keeps")).ok()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let others = [scene.workspace(), format!("/v1/sandbox/{}/other-agent", encoded(&control.user))];
+    let mut told = String::new();
+    for other in &others {
+        scene.put(other, "look.py", look);
+        let ran = scene.exec(other, &json!({"command": "python3", "args": ["look.py", name]}));
+        assert_eq!(ran.result["exit_code"], 0, "{:?}", ran.result);
+        told += ran.stdout();
+    }
+    scene.put(&tree, "enough", "");
+    let ended = client.get(format!("{tree}/exec/keeps?follow")).ok();
+    let kept = ended["result"]["stdout"].as_str().unwrap();
+    assert!(kept.matches("GOT").count() == 2 && kept.ends_with("end\n"), "{ended}");
     if told.contains("GOT") { Finding::Through(told) } else { Finding::Stopped }
 }
 

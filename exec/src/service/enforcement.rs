@@ -130,8 +130,7 @@ impl Launcher {
                 notes.push("memory is limited for each process, not for the run".into());
             }
         }
-        // Memory files hold code also where only this run's own directories do not: the filter is everyone's.
-        if !is_mounted || bounds.code_in_trees || self.config.code_in_trees {
+        if !is_mounted || bounds.code_in_trees {
             notes.push(
                 "a native program in the tree can be loaded through an allowed one; it stays inside the same walls"
                     .into(),

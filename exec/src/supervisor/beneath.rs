@@ -85,6 +85,18 @@ impl Grounds {
         }
     }
 
+    /// Opens the directory `found` once more, as a place, if it is one of the run's own directories or beneath one.
+    ///
+    /// # Errors
+    /// `EPERM` for another directory, `ENOTDIR` for another file.
+    pub(super) fn directory(&self, found: &OwnedFd) -> Result<OwnedFd, Errno> {
+        let own = self.again(found)?;
+        match FileType::from_raw_mode(fstat(&own.file)?.st_mode) {
+            FileType::Directory => Ok(own.file),
+            _ => Err(Errno::NOTDIR),
+        }
+    }
+
     /// Tells whether the directory `found`, which must be beneath one of the run's own directories, has the entry `name`.
     ///
     /// # Errors

@@ -1,12 +1,16 @@
 //! The request of a system call, read from its number and its arguments alone.
 
 use libc::c_long;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 const FCHMODAT2: c_long = 452;
 const F_SETOWN: u32 = 8;
 const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
 const AT_EMPTY_PATH: u64 = 0x1000;
+/// The working directory, as an argument whose upper half is empty (`AT_FDCWD`).
+#[cfg(target_arch = "x86_64")]
+const CWD: u64 = 0xFFFF_FF9C;
 
 /// A call that waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +29,24 @@ pub(super) enum Call {
     Listen(i32, i32),
     /// Say what is to happen at the end of a child, as the structure at this address has it; 0 only asks.
     Handler(u64),
+    /// Open a file.
+    Open(Opening),
+    /// Give the file at the first address another name, at the second.
+    Link(u64, u64),
+    /// Remove the name at this address.
+    Unlink(u64),
+}
+
+/// How the caller opens a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Opening {
+    /// The directory that a relative path begins at: a descriptor, or `AT_FDCWD`.
+    pub(super) from: i32,
+    /// Where the path lies in the caller's memory.
+    pub(super) address: u64,
+    pub(super) flags: OFlags,
+    /// The permission bits of a new file.
+    pub(super) mode: u32,
 }
 
 /// A socket of the caller, and where the address for it is.
@@ -135,6 +157,10 @@ impl Call {
                 return Ok(Self::Bind(Peer { socket: int(first), address: second, length: int(third) }));
             }
             libc::SYS_listen => return Ok(Self::Listen(int(first), int(second))),
+            libc::SYS_openat => return Ok(Self::Open(opening(first, second, third, fourth))),
+            // The filter sends only those that begin at the working directory, and that remove no directory.
+            libc::SYS_linkat => return Ok(Self::Link(second, fourth)),
+            libc::SYS_unlinkat => return Ok(Self::Unlink(second)),
             libc::SYS_kill => return Ok(Self::Signal(Receiver::of(int(first)))),
             libc::SYS_fcntl if low(second) == F_SETOWN => return Ok(Self::Signal(Receiver::of(int(third)))),
             // `F_SETOWN_EX` has the receiver behind a pointer, which the caller can change after a look.
@@ -153,6 +179,12 @@ impl Call {
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_fork | libc::SYS_vfork => return Ok(Self::Fork),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => return Ok(Self::Open(opening(CWD, first, second, third))),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_link => return Ok(Self::Link(first, second)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_unlink => return Ok(Self::Unlink(first)),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_chmod => (here(first, true), mode(second)),
             #[cfg(target_arch = "x86_64")]
@@ -183,6 +215,10 @@ fn path(from: u64, address: u64, flags: u64) -> Result<Object, Errno> {
         follow: flags & AT_SYMLINK_NOFOLLOW == 0,
         may_be_empty: flags & AT_EMPTY_PATH != 0,
     })
+}
+
+fn opening(from: u64, address: u64, flags: u64, mode: u64) -> Opening {
+    Opening { from: int(from), address, flags: OFlags::from_bits_retain(low(flags)), mode: low(mode) }
 }
 
 /// The object of a call that takes no path for the descriptor itself (utimensat(2)).
@@ -283,8 +319,18 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_opened_from_a_directory_with_flags_and_a_mode() {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let bits = u64::from(flags.bits());
+        let opening = Opening { from: libc::AT_FDCWD, address: 7, flags, mode: 0o600 };
+        assert_eq!(read(libc::SYS_openat, [CWD, 7, bits | 5 << 32, 0o600, 0, 0]), Ok(Call::Open(opening)));
+        assert_eq!(read(libc::SYS_linkat, [CWD, 7, CWD, 9, 0, 0]), Ok(Call::Link(7, 9)));
+        assert_eq!(read(libc::SYS_unlinkat, [CWD, 7, 0, 0, 0, 0]), Ok(Call::Unlink(7)));
+    }
+
+    #[test]
     fn a_call_that_no_filter_sends_does_not_exist() {
-        assert_eq!(read(libc::SYS_unlinkat, [0; 6]), Err(Errno::NOSYS));
+        assert_eq!(read(libc::SYS_renameat, [0; 6]), Err(Errno::NOSYS));
         assert_eq!(read(-1, [0; 6]), Err(Errno::NOSYS));
     }
 }

@@ -24,11 +24,11 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
-use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::beneath::{Grounds, path_of};
 use super::slot::{Asked, DescriptorSlot, Outcome};
 use super::target::Target;
+use super::walled::walled;
 use crate::sys;
 
 /// Where programs keep sockets although the run has another temporary directory.
@@ -37,8 +37,6 @@ const TEMPORARY: &[u8] = b"/tmp/";
 const REMEMBERED_MAX: usize = 16;
 /// Connections of one run that wait for a listener to have room.
 const WAITING_MAX: usize = 16;
-/// Size of the stack of the thread that binds, in bytes.
-const STACK_BYTES: usize = 64 * 1024;
 
 /// The UNIX sockets of one run.
 #[derive(Debug)]
@@ -115,9 +113,9 @@ impl LocalSockets {
                 return Err(Errno::ADDRINUSE);
             }
             let left = address.path().ok_or(Errno::INVAL)?;
-            self.behind_walls(|| rustix::fs::unlink(&*left))?;
+            walled(self.walls.as_fd(), || rustix::fs::unlink(&*left))?;
         }
-        self.behind_walls(|| rustix::net::bind(new, &address)).map_err(|error| match error {
+        walled(self.walls.as_fd(), || rustix::net::bind(new, &address)).map_err(|error| match error {
             Errno::NOSPC | Errno::DQUOT | Errno::NOMEM => error,
             _ => Errno::ACCESS,
         })
@@ -192,25 +190,6 @@ impl LocalSockets {
                 }
             }
         });
-    }
-
-    /// Acts in a thread that may do what the run may do, with its ids for files, behind its walls and without capabilities: with
-    /// some the kernel overlooks quotas.
-    fn behind_walls(&self, act: impl FnOnce() -> Result<(), Errno> + Send) -> Result<(), Errno> {
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || {
-                rustix::thread::set_no_new_privs(true)?;
-                let none = CapabilitySet::empty();
-                rustix::thread::set_capabilities(
-                    None,
-                    CapabilitySets { effective: none, permitted: none, inheritable: none },
-                )?;
-                sys::landlock_restrict(self.walls.as_fd())
-                    .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PERM))?;
-                act()
-            });
-            thread.map_err(|_| Errno::NOMEM)?.join().unwrap_or(Err(Errno::NOMEM))
-        })
     }
 }
 

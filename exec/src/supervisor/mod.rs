@@ -20,6 +20,13 @@
 //! **A run that sees the sockets of the host.** Landlock does not mediate connecting to a path. So
 //! * naming and connecting UNIX sockets is *done by this thread*, within the run's own directories.
 //!
+//! **A run that sees the directories of the host.** Landlock opens all of `/proc` and of `/dev/shm` to a run, or nothing. So
+//! * lists of the open files and threads of the run's own processes, and the files that tell of their state, are *opened for it*
+//!   by this thread, and handed over;
+//! * what programs keep in `/dev/shm` is *opened by this thread* in the run's directory for temporary files.
+//!
+//! Every other path of such a call is left to the kernel, which judges as if it had not been asked about.
+//!
 //! **A run that shares the network of the host.** Landlock would let it connect to a port, of any machine. So
 //! * listening and connecting over TCP is *done by this thread*, at loopback addresses that the runs of one user and agent
 //!   share, and which no other run has;
@@ -43,20 +50,30 @@
 //! | [`slot`] | a socket of the caller, in whose place another comes |
 //! | [`pace`] | how fast it connects |
 //! | [`pair`] | both ends of a TCP connection |
+//! | [`own_proc`] | what it reads of `/proc` |
+//! | [`shared`] | what stands for `/dev/shm` |
+//! | [`temporary`] | its directory for temporary files, in which these are |
+//! | [`walled`] | acting behind the walls of the run |
+//! | [`accounts`] | its user by name |
 //!
 //! # References
 //! seccomp_unotify(2), openat2(2), proc_pid_mem(5).
 
+mod accounts;
 mod beneath;
 mod call;
 mod forks;
 mod local;
 mod loopback;
+mod own_proc;
 mod pace;
 mod pair;
 mod proxy;
+mod shared;
 mod slot;
 mod target;
+mod temporary;
+mod walled;
 
 use std::io;
 use std::net::SocketAddr;
@@ -64,10 +81,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
+use self::accounts::Accounts;
 use self::beneath::Grounds;
-use self::call::{Attribute, Call, Change, Object, Peer, Receiver};
+use self::call::{Attribute, Call, Change, Object, Opening, Peer, Receiver};
 use self::forks::Forks;
 use self::local::LocalSockets;
 use self::loopback::LoopbackSockets;
@@ -77,6 +97,7 @@ pub use self::proxy::ProxyConnection;
 pub(crate) use self::proxy::ProxyLink;
 use self::slot::{Asked, Outcome};
 use self::target::{Address, Kind, Target};
+use self::temporary::Temporary;
 use crate::loopback::Loopback;
 use crate::sys::{self, Answer, Notification};
 
@@ -104,6 +125,8 @@ pub(crate) struct Supervised {
     pub(crate) walls: Option<Arc<OwnedFd>>,
     /// Its directory for temporary files.
     pub(crate) temporary: Option<OwnedFd>,
+    /// Its home directory.
+    pub(crate) home: String,
 }
 
 /// Starts the supervisor of the run whose group of processes is `group`, and whose calls arrive on `listener`.
@@ -113,8 +136,18 @@ pub(crate) struct Supervised {
 pub(crate) fn start(supervised: Supervised, listener: OwnedFd, group: i32) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("supervisor".to_owned()).stack_size(STACK_BYTES);
     let proxy = supervised.proxy.as_ref().map(|proxy| proxy.port);
+    let grounds = Grounds::new(supervised.own);
     let mut supervisor = Supervisor {
-        grounds: Grounds::new(supervised.own),
+        temporary: supervised
+            .walls
+            .as_ref()
+            .zip(supervised.temporary.as_ref())
+            .and_then(|(walls, temporary)| Temporary::new(&grounds, Arc::clone(walls), temporary)),
+        accounts: supervised.walls.is_some().then(|| {
+            let id = supervised.identity.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+            Accounts::new(id, &supervised.home)
+        }),
+        grounds,
         forks: Forks::new(group, supervised.processes),
         connector: supervised.proxy.map(Connector::new),
         loopback: supervised.loopback.map(|own| LoopbackSockets::new(own, group, proxy)),
@@ -133,6 +166,8 @@ struct Supervisor {
     connector: Option<Connector>,
     local: Option<LocalSockets>,
     loopback: Option<LoopbackSockets>,
+    temporary: Option<Temporary>,
+    accounts: Option<Accounts>,
     /// The uid and gid of the run, where they are not the service's.
     identity: Option<u32>,
     /// The group of the run's processes.
@@ -148,26 +183,36 @@ impl Supervisor {
             && let Err(error) = act_as(identity)
         {
             tracing::warn!(%error, "failed to take a run's ids: its programs cannot connect their sockets");
-            (self.local, self.loopback, self.connector) = (None, None, None);
+            (self.local, self.loopback, self.connector, self.temporary) = (None, None, None, None);
         }
         sys::wake_in_turn(self.listener.as_fd());
         loop {
-            let mut set = [PollFd::new(&self.listener, PollFlags::IN)];
+            let mut set = vec![PollFd::new(&self.listener, PollFlags::IN)];
+            let questions = self.accounts.iter().flat_map(Accounts::sockets);
+            set.extend(questions.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
             let waits = self.local.as_ref().is_some_and(LocalSockets::has_waiting)
                 || self.loopback.as_ref().is_some_and(LoopbackSockets::has_waiting);
             match poll(&mut set, waits.then_some(&AGAIN)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }
-            let happened = set.map(|entry| entry.revents());
-            if happened.iter().any(|events| events.contains(PollFlags::IN)) {
+            let happened: Vec<PollFlags> = set.iter().map(PollFd::revents).collect();
+            drop(set);
+            let Some((happened, questions)) = happened.split_first() else { return };
+            if let Some(accounts) = &mut self.accounts
+                && questions.iter().any(|events| !events.is_empty())
+            {
+                let ready: Vec<bool> = questions.iter().map(|events| !events.is_empty()).collect();
+                accounts.answer(&ready);
+            }
+            if happened.contains(PollFlags::IN) {
                 // `ENOENT`: the caller was killed.
                 if let Ok(notification) = sys::receive_notification(self.listener.as_fd())
                     && let Some(answer) = self.judge(&notification)
                 {
                     let _ = sys::answer(self.listener.as_fd(), notification.id, answer);
                 }
-            } else if happened.iter().any(|events| events.intersects(PollFlags::HUP | PollFlags::ERR)) {
+            } else if happened.intersects(PollFlags::HUP | PollFlags::ERR) {
                 // Linux 5.9; Landlock is newer.
                 return;
             }
@@ -195,16 +240,35 @@ impl Supervisor {
     fn judge(&mut self, notification: &Notification) -> Option<Answer> {
         let made = match Call::read(notification.number, &notification.arguments) {
             Ok(Call::Fork) if self.forks.admit() => return Some(Answer::Continue),
-            Ok(Call::Fork) => Err(rustix::io::Errno::AGAIN),
+            Ok(Call::Fork) => Err(Errno::AGAIN),
             Ok(Call::Change(change)) => self.make(notification, &change),
             Ok(Call::Signal(receiver)) if self.is_own(receiver) => return Some(Answer::Continue),
-            Ok(Call::Signal(_)) => Err(rustix::io::Errno::PERM),
+            Ok(Call::Signal(_)) => Err(Errno::PERM),
             Ok(Call::Connect(peer)) => match self.connect(notification, peer) {
                 Ok(Outcome::Later) => return None,
                 made => made.map(drop),
             },
             Ok(Call::Bind(peer)) => self.bind(notification, peer),
             Ok(Call::Listen(socket, backlog)) => self.listen(notification, socket, backlog),
+            Ok(Call::Open(opening)) => match self.open(notification, opening) {
+                Ok(Some(file)) => {
+                    let closes = opening.flags.contains(OFlags::CLOEXEC);
+                    match sys::hand_over(self.listener.as_fd(), notification.id, file.as_fd(), closes) {
+                        Ok(number) => return Some(Answer::Opened(number)),
+                        Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::MFILE)),
+                    }
+                }
+                Ok(None) => return Some(Answer::Continue),
+                Err(errno) => Err(errno),
+            },
+            Ok(Call::Link(old, new)) => match self.shared_names(notification, [old, new]) {
+                Some((temporary, [old, new])) => shared::link(temporary, &old, &new),
+                None => return Some(Answer::Continue),
+            },
+            Ok(Call::Unlink(name)) => match self.shared_names(notification, [name]) {
+                Some((temporary, [name])) => shared::unlink(temporary, &name),
+                None => return Some(Answer::Continue),
+            },
             Ok(Call::Handler(address)) => {
                 // A caller whose memory cannot be reached has its handler as it is.
                 let _ = self.restart(notification, address);
@@ -237,6 +301,36 @@ impl Supervisor {
         Target::open(self.listener.as_fd(), notification)?.restart(address)
     }
 
+    /// Opens what stands for a directory of the host; `None` where the kernel is to judge.
+    fn open(&self, notification: &Notification, opening: Opening) -> rustix::io::Result<Option<OwnedFd>> {
+        let Opening { from, address, flags, mode } = opening;
+        let Ok(target) = Target::open(self.listener.as_fd(), notification) else { return Ok(None) };
+        let Ok(path) = target.path(address) else { return Ok(None) };
+        let temporary = self.temporary.as_ref();
+        if let (Some(name), Some(temporary)) = (shared::name(&path), temporary) {
+            return shared::open(temporary, &name, flags, mode).map(Some);
+        }
+        // A place is nothing to read, and the kernel opens those everywhere.
+        let reads = flags & (OFlags::RWMODE | OFlags::CREATE | OFlags::PATH) == OFlags::RDONLY;
+        match std::str::from_utf8(&path) {
+            Ok(path) if reads => own_proc::open((&target, self.group), temporary, (from, path), flags),
+            _ => Ok(None),
+        }
+    }
+
+    /// The names of files that stand for paths in `/dev/shm`; `None` where one of the paths is elsewhere.
+    fn shared_names<const N: usize>(
+        &self,
+        notification: &Notification,
+        addresses: [u64; N],
+    ) -> Option<(&Temporary, [Vec<u8>; N])> {
+        let temporary = self.temporary.as_ref()?;
+        let target = Target::open(self.listener.as_fd(), notification).ok()?;
+        let name = |address| target.path(address).ok().and_then(|path| shared::name(&path));
+        let names: Option<Vec<_>> = addresses.into_iter().map(name).collect();
+        Some((temporary, names?.try_into().ok()?))
+    }
+
     /// Connects a socket of the caller: to the egress proxy, to a server of the user's and agent's runs, or to a socket of the
     /// run's own directories.
     fn connect(&mut self, notification: &Notification, peer: Peer) -> rustix::io::Result<Outcome> {
@@ -253,15 +347,19 @@ impl Supervisor {
                     connector.connect(&target, peer.socket, listener, call)?;
                     return Ok(Outcome::Made);
                 }
-                let Some(loopback) = &mut self.loopback else { return Err(rustix::io::Errno::ACCESS) };
+                let Some(loopback) = &mut self.loopback else { return Err(Errno::ACCESS) };
                 loopback.connect(&asked, address, peer.socket)
             }
+            Address::Path(path) if Accounts::is_at(&path) => {
+                let Some(accounts) = &mut self.accounts else { return Err(Errno::ACCESS) };
+                accounts.connect(&asked, peer.socket)
+            }
             Address::Path(path) => {
-                let Some(local) = &mut self.local else { return Err(rustix::io::Errno::ACCESS) };
+                let Some(local) = &mut self.local else { return Err(Errno::ACCESS) };
                 local.connect(&asked, &path, peer.socket)
             }
             // What listens there may be a program of the host.
-            Address::Abstract => Err(rustix::io::Errno::CONNREFUSED),
+            Address::Abstract => Err(Errno::CONNREFUSED),
         }
     }
 
@@ -274,7 +372,7 @@ impl Supervisor {
         match (address, &mut self.local, &mut self.loopback) {
             (Address::Path(path), Some(local), _) => local.bind(&asked, &path, peer.socket),
             (Address::Internet(address), _, Some(loopback)) => loopback.bind(&asked, address, peer.socket),
-            _ => Err(rustix::io::Errno::ACCESS),
+            _ => Err(Errno::ACCESS),
         }
     }
 
@@ -286,7 +384,7 @@ impl Supervisor {
         match (target.kind(socket)?, &mut self.local, &mut self.loopback) {
             (Kind::Unix, Some(local), _) => local.listen(&target, socket, backlog),
             (Kind::Tcp { is_ipv6 }, _, Some(loopback)) => loopback.listen(&asked, socket, is_ipv6, backlog),
-            _ => Err(rustix::io::Errno::ACCESS),
+            _ => Err(Errno::ACCESS),
         }
     }
 
@@ -324,7 +422,7 @@ fn act_as(id: u32) -> rustix::io::Result<()> {
     // Neither tells of its failure, but which id there was before.
     let there = nix::unistd::setfsuid(nix::unistd::Uid::from_raw(id)).as_raw();
     if there != id || nix::unistd::setfsgid(nix::unistd::Gid::from_raw(id)).as_raw() != id {
-        return Err(rustix::io::Errno::PERM);
+        return Err(Errno::PERM);
     }
     // The change took those capabilities that the run may have too, and the caller must have all of these; but not those with
     // which this thread would find what the run's ids do not.

@@ -29,6 +29,8 @@ const UNIX_BYTES_MAX: usize = 110;
 const FAMILY_BYTES: usize = 2;
 /// How much is read of what `/proc` tells of a descriptor, in bytes; the flags are in the second line.
 const FDINFO_BYTES: usize = 256;
+/// How much is read of what `/proc` tells of a thread, in bytes; its process is in the fourth line.
+const STATUS_BYTES: usize = 512;
 /// The flags that open a place without reading it.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
@@ -90,6 +92,21 @@ impl Target {
             Errno::ACCESS => Errno::PERM,
             other => other,
         })
+    }
+
+    /// The number of the process that the thread is of (proc_pid_status(5)).
+    ///
+    /// # Errors
+    /// `EPERM` when that cannot be read.
+    pub(super) fn process(&self) -> Result<i32, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = openat(&self.directory, "status", flags, Mode::empty()).map_err(|_| Errno::PERM)?;
+        let mut text = [0; STATUS_BYTES];
+        let length = rustix::io::read(&file, &mut text)?;
+        let text = String::from_utf8_lossy(text.get(..length).unwrap_or_default());
+        // The name of a program, which it chooses, stands in the first line, its line ends spelled.
+        let number = text.lines().find_map(|line| line.strip_prefix("Tgid:"));
+        number.and_then(|number| number.trim().parse().ok()).ok_or(Errno::PERM)
     }
 
     /// Opens what the thread means by `path`, as a place.

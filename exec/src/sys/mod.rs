@@ -24,8 +24,8 @@ use tokio::io::unix::AsyncFd;
 pub use allocator::return_large_allocations;
 pub(crate) use mount::{Extent, MountAttributes, fork_into, map_owners, raise_loopback, restrict_mount};
 pub(crate) use notify::{
-    Answer, Notification, answer, is_waiting, load_seccomp_listening, put_in_place, receive_notification,
-    wake_in_turn,
+    Answer, Notification, answer, hand_over, is_waiting, load_seccomp_listening, put_in_place,
+    receive_notification, wake_in_turn,
 };
 pub(crate) use program::Program;
 pub(crate) use quota::{

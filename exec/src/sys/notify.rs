@@ -26,6 +26,8 @@ pub(crate) struct Notification {
 pub(crate) enum Answer {
     /// The call was made by another process, with success.
     Made,
+    /// The caller got a file as this descriptor, which the call returns.
+    Opened(u32),
     /// The call fails with this `errno`.
     Failed(i32),
     /// The kernel makes the call. Only for calls of which nothing behind a pointer was judged: the caller can change
@@ -113,18 +115,42 @@ pub(crate) fn put_in_place(
     number: u32,
     close_on_exec: bool,
 ) -> io::Result<()> {
+    add(listener, id, file, Some(number), close_on_exec).map(drop)
+}
+
+/// Gives the caller of a waiting call `file` as its lowest free descriptor, which this returns.
+///
+/// # Errors
+/// As `ioctl(2)`: `ENOENT` when the caller was killed meanwhile, `EMFILE` where it has as many open as it may have,
+/// `EINVAL` before Linux 5.9.
+pub(crate) fn hand_over(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    file: BorrowedFd<'_>,
+    close_on_exec: bool,
+) -> io::Result<u32> {
+    add(listener, id, file, None, close_on_exec)
+}
+
+fn add(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    file: BorrowedFd<'_>,
+    number: Option<u32>,
+    close_on_exec: bool,
+) -> io::Result<u32> {
     let added = libc::seccomp_notif_addfd {
         id,
-        flags: libc::SECCOMP_ADDFD_FLAG_SETFD as u32,
+        flags: if number.is_some() { libc::SECCOMP_ADDFD_FLAG_SETFD as u32 } else { 0 },
         srcfd: u32::try_from(file.as_raw_fd()).map_err(io::Error::other)?,
-        newfd: number,
+        newfd: number.unwrap_or(0),
         newfd_flags: if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
     };
     // SAFETY: the kernel reads as many bytes as the command's number says, which is the size of the structure.
-    check(i64::from(unsafe {
+    let number = check(i64::from(unsafe {
         libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, std::ptr::from_ref(&added))
-    }))
-    .map(drop)
+    }))?;
+    u32::try_from(number).map_err(io::Error::other)
 }
 
 /// Answers a call.
@@ -132,12 +158,13 @@ pub(crate) fn put_in_place(
 /// # Errors
 /// As `ioctl(2)`: `ENOENT` when its caller was interrupted or killed meanwhile.
 pub(crate) fn answer(listener: BorrowedFd<'_>, id: u64, answer: Answer) -> io::Result<()> {
-    let (error, flags) = match answer {
-        Answer::Made => (0, 0),
-        Answer::Failed(errno) => (-errno, 0),
-        Answer::Continue => (0, u32::try_from(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE).unwrap_or(0)),
+    let (val, error, flags) = match answer {
+        Answer::Made => (0, 0, 0),
+        Answer::Opened(number) => (i64::from(number), 0, 0),
+        Answer::Failed(errno) => (0, -errno, 0),
+        Answer::Continue => (0, 0, u32::try_from(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE).unwrap_or(0)),
     };
-    let response = libc::seccomp_notif_resp { id, val: 0, error, flags };
+    let response = libc::seccomp_notif_resp { id, val, error, flags };
     // SAFETY: the kernel reads as many bytes as the command's number says, which is the size of the structure.
     check(i64::from(unsafe {
         libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, std::ptr::from_ref(&response))

@@ -101,6 +101,8 @@ pub(crate) struct Request {
     pub(crate) sockets: Sockets,
     /// Whether a Landlock ruleset is attached.
     pub(crate) has_walls: bool,
+    /// Whether it may make files in memory, from which code can be mapped.
+    pub(crate) has_memory_files: bool,
     /// Whether a caller takes part in the run and wants a [`Report::Handle`].
     pub(crate) is_live: bool,
     /// Whether standard input is a terminal that the command is to have as its own.

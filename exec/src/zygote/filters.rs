@@ -13,8 +13,8 @@ struct Filters {
 }
 
 impl Filters {
-    fn new(surroundings: Surroundings, shared: SharedUid) -> Self {
-        let of = |sockets| seccomp::closing(sockets, surroundings, shared);
+    fn new(surroundings: Surroundings, shared: SharedUid, memory_files: bool) -> Self {
+        let of = |sockets| seccomp::closing(sockets, surroundings, shared, memory_files);
         Self {
             refused: of(Sockets::Refused),
             connected: of(Sockets::Connected),
@@ -33,12 +33,25 @@ impl Filters {
     }
 }
 
+/// The closing filters of runs that may make files in memory, and of those that may not.
+struct Kinds {
+    open: Filters,
+    strict: Filters,
+}
+
+impl Kinds {
+    fn new(surroundings: Surroundings, shared: SharedUid) -> Self {
+        let of = |memory_files| Filters::new(surroundings, shared, memory_files);
+        Self { open: of(true), strict: of(false) }
+    }
+}
+
 /// The closing filters of all runs.
 pub(super) struct Closing {
     /// Of runs that have a uid of their own, or see nothing of others.
-    apart: Filters,
+    apart: Kinds,
     /// Of runs that share the uid of the service and see its files, and whether the service answers some of their calls.
-    shared: Option<(Filters, bool)>,
+    shared: Option<(Kinds, bool)>,
 }
 
 /// The closing filter of one run.
@@ -55,18 +68,19 @@ impl Closing {
         let shared = if supervises { SharedUid::Supervised { signals } } else { SharedUid::Refused };
         let is_host = surroundings == Surroundings::Host;
         Self {
-            apart: Filters::new(surroundings, SharedUid::No),
-            shared: is_host.then(|| (Filters::new(surroundings, shared), supervises)),
+            apart: Kinds::new(surroundings, SharedUid::No),
+            shared: is_host.then(|| (Kinds::new(surroundings, shared), supervises)),
         }
     }
 
     pub(super) fn of(&self, request: &Request) -> Filter<'_> {
-        let (filters, supervises) = match &self.shared {
-            Some((filters, supervises)) if request.identity.is_none() => (filters, *supervises),
+        let (kinds, supervises) = match &self.shared {
+            Some((kinds, supervises)) if request.identity.is_none() => (kinds, *supervises),
             _ => (&self.apart, false),
         };
         // The service makes the connections of these runs, with any uid.
         let listens = supervises || request.sockets.are_connected_by_service();
+        let filters = if request.has_memory_files { &kinds.open } else { &kinds.strict };
         Filter { program: filters.of(request.sockets), listens }
     }
 }

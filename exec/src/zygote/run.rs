@@ -141,6 +141,7 @@ mod tests {
             whole: Whole { memory_bytes: 1, processes: 1 },
             sockets: Sockets::Refused,
             has_walls: false,
+            has_memory_files: true,
             is_live: false,
             has_terminal: false,
             may_stay: true,

@@ -23,6 +23,7 @@ use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
 use crate::core::revocations::REVOCATIONS_MAX;
 use crate::core::runners::RUNNER_LISTS_MAX;
+use crate::core::short_ways;
 use crate::core::snapshot_locks::SnapshotLocks;
 use crate::core::store::{Inner, Options, Store};
 use crate::core::uptime::Uptime;
@@ -119,6 +120,7 @@ impl Store {
                 Err(error) => tracing::warn!(%error, "a view's directory stays until the next start"),
             }
         }
+        short_ways::sweep(&open(layout::SHORT_WAYS)?)?;
         let work = open(layout::WORK)?;
         for entry in work.entries()? {
             // The former layout had views here, and what is mounted must not be emptied.

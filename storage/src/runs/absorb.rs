@@ -40,23 +40,29 @@ impl PreparedRun {
     ///
     /// # Errors
     /// [`Error::Conflict`] when the skill was removed meanwhile; [`Error::NoSpace`], [`Error::Io`]. Each entry is
-    /// then either taken over whole or as it was.
+    /// then either taken over whole or as it was. Of several skills the others are taken in all the same, and the first error is
+    /// told.
     pub fn absorb(&self) -> Result<Absorbed> {
         let mut absorbed = Absorbed::default();
+        let mut failed = None;
         for seen in &self.skills {
-            match &seen.by {
-                By::Live(_) => {}
-                By::Copy(copy) => {
-                    self.absorb_copy(&seen.id, copy, Taking::Away, &mut absorbed)?;
-                }
+            let taken = match &seen.by {
+                By::Live(_) => Ok(()),
+                By::Copy(copy) => self.absorb_copy(&seen.id, copy, Taking::Away, &mut absorbed).map(drop),
                 By::Shared(lease) => {
-                    self.absorb_shared(&seen.id, &mut lease.copy().copy.lock(), &mut absorbed)?;
+                    self.absorb_shared(&seen.id, &mut lease.copy().copy.lock(), &mut absorbed)
                 }
+            };
+            // One that fails costs the others nothing.
+            failed = failed.or(taken.err());
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => {
+                self.is_absorbed.store(true, Ordering::Relaxed);
+                Ok(absorbed)
             }
         }
-        // Not before: of several skills, those after one that fails were not taken in.
-        self.is_absorbed.store(true, Ordering::Relaxed);
-        Ok(absorbed)
     }
 
     /// Takes in what the runs in a shared copy did, and notes how far the copy is as the tree is.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use policy::TreeId;
 use policy::attachment::{HOME, Role, TEMPORARY};
 
-use super::{By, PreparedRun, TEMPORARY_NAME};
+use super::{By, PreparedRun};
 use crate::error::Result;
+use crate::layout;
 
 /// A directory of a run, open for paths only: the root of a live view's mount, or a directory of the store. It is to be
 /// cloned (open_tree(2), `OPEN_TREE_CLONE` and `AT_EMPTY_PATH`).
@@ -45,7 +46,7 @@ impl PreparedRun {
             let role = if seen.id == self.id { Role::Tree } else { Role::Skill };
             attachments.push(Attachment { at, directory, role, generation });
         }
-        let temporary = self.home.open_dir_entry(OsStr::new(TEMPORARY_NAME))?;
+        let temporary = self.home.open_dir_entry(OsStr::new(layout::TEMPORARY_NAME))?;
         for (at, dir, role) in [(HOME, &self.home, Role::Home), (TEMPORARY, &temporary, Role::Temporary)] {
             let directory = Arc::new(dir.duplicate()?);
             attachments.push(Attachment { at: at.to_owned(), directory, role, generation: 0 });

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use policy::attachment::{HOME, TEMPORARY};
 use policy::{RelPath, SkillId, TreeId, View, WorkspaceId};
 
-use super::{PreparedRun, TEMPORARY_NAME};
+use super::PreparedRun;
 use crate::core::copies::copy_name;
 use crate::core::store::Store;
 use crate::error::{Error, Result};
@@ -61,7 +61,8 @@ impl Store {
         let owner = self.owner(id);
         let (view, temporary) = match placement {
             Placement::InPlace => {
-                let temporary = home.join(TEMPORARY_NAME);
+                // With a slash at its end it is the directory, and not the link, to programs that follow none.
+                let temporary = place(self.short_way(id)?).join("");
                 (View { tree, scratch: home, skills: Vec::new(), sandbox_path, aliases, owner }, temporary)
             }
             Placement::Mounted => {

@@ -111,6 +111,7 @@ impl Store {
         for place in places {
             taken.trash.extend(self.take_place(id, place)?.map(Arc::new));
         }
+        self.remove_short_way(&id.workspace())?;
         drop(self.inner.points.forget(&id.workspace()));
         self.inner.accounts.forget(&id.workspace());
         self.inner.accounts.snapshots_changed(id);

@@ -48,9 +48,40 @@ def reading_command_lines_of_processes(evil, word, *pids):
         return
     for pid in everyone(*pids):
         for name in ("cmdline", "status", "comm", "maps"):
-            text = attempt(slurp, f"/proc/{pid}/{name}")
-            if text and word in text:
-                got(f"{pid} {name}: {text}")
+            for read in slurp, plainly:
+                text = attempt(read, f"/proc/{pid}/{name}")
+                if text and word in text:
+                    got(f"{pid} {name}: {text}")
+
+
+def plainly(path):
+    """Reads as programs in C do, without any flag: Python asks for close-on-exec."""
+    fd = libc.open(path.encode(), 0)
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), path)
+    with os.fdopen(fd) as file:
+        return file.read()
+
+
+def listing_open_files_and_threads_of_processes(evil, *pids):
+    if not evil:
+        got(os.listdir(os.open("/proc/self/fd", os.O_DIRECTORY)))
+        return
+    # By every way to begin: the root, a list of one's own, and what stands for `/proc` to who asks for it as a place.
+    begins = [attempt(os.open, "/", os.O_PATH), attempt(os.open, "/proc", os.O_DIRECTORY), attempt(os.open, "/proc", os.O_PATH)]
+    own = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
+    for pid in everyone(*pids)[:80]:
+        for name in ("fd", "task"):
+            ways = [(None, f"/proc/{pid}/{name}"), (None, f"/proc/self/fd/../../{pid}/{name}"), (own, f"../../{pid}/{name}")]
+            ways += [(begin, path) for begin in begins if begin for path in (f"{pid}/{name}", f"proc/{pid}/{name}")]
+            for begin, path in ways:
+                for flags in (os.O_DIRECTORY, os.O_DIRECTORY | os.O_NONBLOCK):
+                    fd = attempt(lambda: os.open(path, flags, dir_fd=begin))
+                    if fd is not None:
+                        listed = attempt(os.listdir, fd)
+                        if listed:
+                            got(f"{pid} {path}: {listed}")
+                        os.close(fd)
 
 
 def reading_memory_of_processes(evil, *pids):

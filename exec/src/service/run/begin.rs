@@ -190,6 +190,7 @@ impl Launcher {
             },
             sockets: Sockets::Refused,
             has_walls: self.landlock.is_ok(),
+            has_memory_files: bounds.code_in_trees,
             is_live: false,
             has_terminal: false,
             may_stay: false,

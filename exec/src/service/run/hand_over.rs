@@ -89,6 +89,7 @@ impl Launcher {
             loopback: run_network.loopback().filter(|_| connects).cloned(),
             walls: walls.filter(|_| connects),
             temporary,
+            home: spec.view.scratch.display().to_string(),
         });
         Ok(HandedOver { reports, through, mounts, supervised })
     }

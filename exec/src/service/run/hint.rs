@@ -98,8 +98,8 @@ pub(crate) fn of_deadline(deadline: Duration, most: u64) -> String {
 /// The advice for a Python program that was refused a named semaphore, which has no path that its message could tell.
 fn about_semaphores(messages: &str) -> Option<String> {
     (messages.contains("SemLock") && messages.contains(REFUSAL)).then(|| {
-        "semaphores with names, as `multiprocessing.Pool`, `Queue` and `Lock` need them, are there at tier \
-         `namespaces` only: use threads (`multiprocessing.pool.ThreadPool`), or `subprocess`"
+        "semaphores with names, as `multiprocessing.Pool`, `Queue` and `Lock` need them, are not there with network `host` \
+         below tier `namespaces`: ask for another network, or use threads (`multiprocessing.pool.ThreadPool`)"
             .to_owned()
     })
 }
@@ -107,8 +107,8 @@ fn about_semaphores(messages: &str) -> Option<String> {
 /// The advice for a browser that was refused the list of its open files, whose path it does not tell.
 fn about_browser(messages: &str) -> Option<String> {
     (messages.contains("proc_util.cc") && messages.contains(REFUSAL)).then(|| {
-        "a browser lists its own open files in `/proc/self/fd`, which is closed below tier `namespaces`: run it at that \
-         tier, or have the page drawn by another program"
+        "a browser lists its own open files in `/proc/self/fd`, which is closed with network `host` below tier `namespaces`: \
+         ask for another network"
             .to_owned()
     })
 }

@@ -162,6 +162,25 @@ pub(super) const OPENING: &[(c_long, u32)] = &[(libc::SYS_openat, 2), (libc::SYS
 #[cfg(target_arch = "aarch64")]
 pub(super) const OPENING: &[(c_long, u32)] = &[(libc::SYS_openat, 2)];
 
+/// Flags of open(2), and where a relative path of it begins when that is the working directory (`AT_FDCWD`).
+pub(super) const O_RDWR: u32 = libc::O_RDWR as u32;
+pub(super) const O_EXCL: u32 = libc::O_EXCL as u32;
+pub(super) const O_DIRECTORY: u32 = libc::O_DIRECTORY as u32;
+/// What C libraries set of themselves, and the kernel too (linux/fcntl.h).
+#[cfg(target_arch = "x86_64")]
+pub(super) const O_LARGEFILE: u32 = 0o100_000;
+#[cfg(target_arch = "aarch64")]
+pub(super) const O_LARGEFILE: u32 = 0o400_000;
+pub(super) const O_NONBLOCK: u32 = libc::O_NONBLOCK as u32;
+pub(super) const O_NOFOLLOW: u32 = libc::O_NOFOLLOW as u32;
+pub(super) const WORKING_DIRECTORY: u32 = libc::AT_FDCWD as u32;
+
+/// Calls by which C libraries give a file a second name and take one away.
+#[cfg(target_arch = "x86_64")]
+pub(super) const NAMING: &[c_long] = &[libc::SYS_link, libc::SYS_unlink];
+#[cfg(target_arch = "aarch64")]
+pub(super) const NAMING: &[c_long] = &[];
+
 /// Calls that send a signal to a process, a thread or a group by its number.
 #[rustfmt::skip]
 pub(super) const SIGNALS: &[c_long] = &[

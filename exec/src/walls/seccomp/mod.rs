@@ -57,13 +57,18 @@ pub(crate) fn load_for_networks() -> io::Result<()> {
     sys::load_seccomp(&compile::program(&policy))
 }
 
-/// The closing stage of runs with `sockets`, ready to load.
+/// The closing stage of runs with `sockets`, ready to load; the first stage may refuse files in memory where this does not.
 pub(crate) fn closing(
     sockets: Sockets,
     surroundings: Surroundings,
     shared: SharedUid,
+    memory_files: bool,
 ) -> Vec<libc::sock_filter> {
-    compile::program(&policy::closing(sockets, surroundings, shared))
+    let mut policy = policy::closing(sockets, surroundings, shared);
+    if !memory_files {
+        policy::refuse_memory_files(&mut policy);
+    }
+    compile::program(&policy)
 }
 
 /// A filter that allows everything, but lets `number` wait for its answer.

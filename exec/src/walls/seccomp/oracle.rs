@@ -275,15 +275,58 @@ fn an_ordinary_call_takes_few_instructions_and_the_closing_stage_is_short() {
         (Sockets::Refused, Surroundings::Host, 36),
         (Sockets::Refused, Surroundings::Namespaces, 40),
         (Sockets::OwnNetwork, Surroundings::Namespaces, 76),
-        (Sockets::Connected, Surroundings::Host, 120),
+        (Sockets::Connected, Surroundings::Host, 172),
     ] {
         let closing = ours(&closing(sockets, surroundings, SharedUid::No)).len();
         assert!(closing <= most, "{sockets:?} {surroundings:?}: {closing}");
     }
-    for (sockets, most) in [(Sockets::Refused, 76), (Sockets::Connected, 160)] {
+    for (sockets, most) in [(Sockets::Refused, 132), (Sockets::Connected, 216)] {
         let shared = SharedUid::Supervised { signals: false };
         let supervised = ours(&closing(sockets, Surroundings::Host, shared)).len();
         assert!(supervised <= most, "{sockets:?}: {supervised}");
+    }
+}
+
+#[test]
+fn of_the_calls_that_open_files_only_those_wait_that_may_mean_proc_and_dev_shm() {
+    let shared = SharedUid::Supervised { signals: false };
+    let waits = |policy: &Policy, number: i64, arguments: [u64; 6]| {
+        let call = Call { number: number as u32, arch: AUDIT_ARCH, arguments };
+        let (result, steps) = interpret(&ours(policy), &call);
+        assert!(steps <= 26, "{number} {arguments:?}: {steps}");
+        result == result_of(Action::Notify)
+    };
+    let here = u64::from(libc::AT_FDCWD.cast_unsigned());
+    for (sockets, shared, asks) in [
+        (Sockets::Connected, SharedUid::No, true),
+        (Sockets::Refused, shared, true),
+        (Sockets::HostNetwork, SharedUid::No, false),
+        (Sockets::HostNetwork, SharedUid::Refused, false),
+    ] {
+        let policy = closing(sockets, Surroundings::Host, shared);
+        for (from, flags, asked) in [
+            // opendir(3), a browser, fts(3), an ordinary file
+            (here, libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_DIRECTORY, false),
+            (7, libc::O_DIRECTORY, true),
+            (7, libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_DIRECTORY, false),
+            (here, libc::O_CLOEXEC, false),
+            // fopen(3), also with the flag that musl sets
+            (here, libc::O_RDONLY, true),
+            (here, if cfg!(target_arch = "x86_64") { 0o100_000 } else { 0o400_000 }, true),
+            (7, libc::O_RDONLY, false),
+            (here, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, false),
+            (here, libc::O_RDWR | libc::O_CREAT, false),
+            // sem_open(3), shm_open(3), mkostemp(3) beside a directory
+            (here, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, true),
+            (here, libc::O_RDWR | libc::O_NOFOLLOW | libc::O_CLOEXEC, true),
+            (7, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, false),
+        ] {
+            let arguments = [from, 1, u64::from(flags.cast_unsigned()), 0, 0, 0];
+            assert_eq!(waits(&policy, libc::SYS_openat, arguments), asked && asks, "{sockets:?} {flags:o}");
+        }
+        let names = if cfg!(target_arch = "x86_64") { (87, 263) } else { (35, 36) };
+        assert_eq!(waits(&policy, names.0, [here, 1, 0, 0, 0, 0]), asks);
+        assert!(!waits(&policy, names.1, [7, 1, 0, 0, 0, 0]));
     }
 }
 

@@ -9,10 +9,11 @@ use super::calls::{
     ABSENT, ACCESS_MODE, AF_INET, AF_INET6, AF_UNIX, ATTRIBUTES, ATTRIBUTES_HERE, COMMAND_KIND,
     COMMAND_NUMBER, CREATING_FLAGS, DEVICE_OPTIONS, F_SETOWN, F_SETOWN_EX, FCHMODAT2, FILE_COMMANDS, FORKS,
     GROUP_OPTIONS, IOPRIO_WHO_USER, IP_OPTIONS, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP,
-    IPV6_ADD_MEMBERSHIP, MFD_NOEXEC_SEAL, MOUNTING, MSG_FASTOPEN, NEW_NAMESPACES, NEWEST, OPENING,
-    OWNER_COMMANDS, PRIO_USER, REFUSED, REFUSED_HERE, RENAME_WHITEOUT, SET_ID_BITS, SIGCHLD, SIGNALS,
-    SOCK_DGRAM, SOCK_KIND, SOCK_SEQPACKET, SOCK_STREAM, SOCKET_COMMANDS, SOL_SOCKET, TERMINAL_COMMANDS,
-    TRUNCATING, UNSUPPORTED, WATCHING,
+    IPV6_ADD_MEMBERSHIP, MFD_NOEXEC_SEAL, MOUNTING, MSG_FASTOPEN, NAMING, NEW_NAMESPACES, NEWEST,
+    O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK, O_RDWR, OPENING, OWNER_COMMANDS, PRIO_USER,
+    REFUSED, REFUSED_HERE, RENAME_WHITEOUT, SET_ID_BITS, SIGCHLD, SIGNALS, SOCK_DGRAM, SOCK_KIND,
+    SOCK_SEQPACKET, SOCK_STREAM, SOCKET_COMMANDS, SOL_SOCKET, TERMINAL_COMMANDS, TRUNCATING, UNSUPPORTED,
+    WATCHING, WORKING_DIRECTORY,
 };
 use super::compile::{Action, Condition, Policy, Rule, Verdict};
 use crate::wire::Sockets;
@@ -105,9 +106,8 @@ pub(crate) fn opening(surroundings: Surroundings) -> Policy {
 /// Refuses all files in memory, where code is to come from nothing that a run can write to.
 pub(crate) fn refuse_memory_files(policy: &mut Policy) {
     let number = u32::try_from(libc::SYS_memfd_create);
-    for rule in policy.rules.iter_mut().filter(|rule| Ok(rule.number) == number) {
-        rule.verdict = Verdict::Always(Action::Errno(EPERM));
-    }
+    policy.rules.retain(|rule| Ok(rule.number) != number);
+    policy.rules.extend(rule(libc::SYS_memfd_create, Verdict::Always(Action::Errno(EPERM))));
 }
 
 /// Refuses to shorten files by their names, for kernels whose Landlock does not mediate it (before Linux 6.2): a run could
@@ -189,6 +189,10 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
     if sockets.are_connected_by_service() {
         rules.extend(connecting());
     }
+    let has_supervisor = sockets.are_connected_by_service() || matches!(shared, SharedUid::Supervised { .. });
+    if surroundings == Surroundings::Host && has_supervisor {
+        rules.extend(standing_for());
+    }
     if surroundings == Surroundings::Host && sockets != Sockets::HostNetwork {
         // They tell of the host's interfaces, through a socket of any family.
         let of_sockets = Condition { argument: 1, mask: COMMAND_KIND, equal: true, value: SOCKET_COMMANDS };
@@ -228,6 +232,33 @@ fn connecting() -> impl Iterator<Item = Option<Rule>> {
         rule(libc::SYS_setsockopt, Verdict::When(other_ways(), Action::Errno(EPERM))),
     ]
     .into_iter()
+}
+
+/// Lets those calls wait for their answer that may mean what stands for a part of the host: `/proc` of the run's own processes and
+/// the files of `/dev/shm`. A filter does not see paths, so the flags have to tell: browsers open directories so, `sem_open(3)` and
+/// `shm_open(3)` files, and files of `/proc` are opened without any flag by programs in C and by Node. Programs that list
+/// directories (opendir(3)) or walk trees (fts(3)), loaders and interpreters open by other flags, and do not wait.
+fn standing_for() -> Vec<Option<Rule>> {
+    let mut rules = Vec::new();
+    for (number, flags) in OPENING {
+        let from = (*flags > 1).then(|| is(0, WORKING_DIRECTORY));
+        let here = |conditions: &[Condition]| from.iter().chain(conditions).copied().collect::<Vec<_>>();
+        let for_both = Condition { argument: *flags, mask: ACCESS_MODE, equal: true, value: O_RDWR };
+        let clauses = vec![
+            vec![bits(*flags, O_DIRECTORY), no_bits(*flags, O_NOFOLLOW | O_NONBLOCK)],
+            here(&[for_both, bits(*flags, O_EXCL | O_NOFOLLOW)]),
+            here(&[no_bits(*flags, !O_LARGEFILE)]),
+        ];
+        rules.push(rule(*number, Verdict::When(clauses, Action::Notify)));
+    }
+    if NAMING.is_empty() {
+        let names = vec![vec![is(0, WORKING_DIRECTORY), is(2, WORKING_DIRECTORY)]];
+        rules.push(rule(libc::SYS_linkat, Verdict::When(names, Action::Notify)));
+        let files = vec![vec![is(0, WORKING_DIRECTORY), is(2, 0)]];
+        rules.push(rule(libc::SYS_unlinkat, Verdict::When(files, Action::Notify)));
+    }
+    rules.extend(NAMING.iter().map(|number| rule(*number, Verdict::Always(Action::Notify))));
+    rules
 }
 
 /// The options of a socket that are refused. No program needs them for TCP over the loopback interface.
