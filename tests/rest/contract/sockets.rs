@@ -106,24 +106,23 @@ fn a_socket_that_is_left_in_a_tree_is_named_and_neither_read_copied_nor_packed()
 
 #[test]
 fn multiprocessing_has_its_pools_and_managers() {
-    let service = Service::start();
-    let (client, tree) = (&service.client, workspace("u", "a"));
-    if !in_namespaces(client) {
-        return;
-    }
-    client.write(
-        &tree,
-        "many.py",
-        "import multiprocessing as m\n\
-         def double(x): return 2 * x\n\
-         if __name__ == '__main__':\n\
-        \x20   with m.Pool(2) as pool: print(pool.map(double, [1, 2]))\n\
-        \x20   with m.Manager() as manager:\n\
-        \x20       shared = manager.list([1]); shared.append(2); print(list(shared))\n",
-    );
-    for network in ["none", "proxy"] {
-        let run = json!({"command": "python3", "args": ["many.py"], "network": network});
-        let ran = client.post_json(format!("{tree}/exec"), &run).ok();
-        assert_eq!(ran["data"]["stdout"], "[2, 4]\n[1, 2]\n", "{ran}");
+    for configuration in ["", "[isolation]\nmaximum = \"landlock\"\n"] {
+        let service = Service::configured(configuration);
+        let (client, tree) = (&service.client, workspace("u", "a"));
+        client.write(
+            &tree,
+            "many.py",
+            "import multiprocessing as m\n\
+             def double(x): return 2 * x\n\
+             if __name__ == '__main__':\n\
+            \x20   with m.Pool(2) as pool: print(pool.map(double, [1, 2]))\n\
+            \x20   with m.Manager() as manager:\n\
+            \x20       shared = manager.list([1]); shared.append(2); print(list(shared))\n",
+        );
+        for network in ["none", "proxy"] {
+            let run = json!({"command": "python3", "args": ["many.py"], "network": network});
+            let ran = client.post_json(format!("{tree}/exec"), &run).ok();
+            assert_eq!(ran["data"]["stdout"], "[2, 4]\n[1, 2]\n", "{configuration}: {ran}");
+        }
     }
 }
