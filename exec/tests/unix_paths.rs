@@ -68,12 +68,13 @@ print(fcntl.fcntl(server, fcntl.F_GETFD), bool(fcntl.fcntl(server, fcntl.F_GETFL
 server.close()
 say('nobody', lambda: connect('flags')); say('taken', lambda: bind(tree + '/flags')); say('absent', lambda: connect('absent'))
 say('slashes', lambda: (bind('/tmp//twice'), connect('/tmp//twice')));
+held = os.open('deep', os.O_RDONLY); bind(f'/proc/self/fd/{held}/held'); say('held', lambda: connect('deep/held'))
 say('unbound', lambda: new().listen()); say('file', lambda: connect('link'))
 ";
         for network in [Network::None, Network::Proxy] {
             let result = python(&sandbox, network, &attempts(script)).await;
             let expected = "word word word word word word word 0 True\n\
-                            nobody ECONNREFUSED\ntaken EADDRINUSE\nabsent ENOENT\nslashes ECONNREFUSED\nunbound EACCES\nfile ECONNREFUSED\n";
+                            nobody ECONNREFUSED\ntaken EADDRINUSE\nabsent ENOENT\nslashes ECONNREFUSED\nheld ECONNREFUSED\nunbound EACCES\nfile ECONNREFUSED\n";
             assert_eq!((result.stdout.as_str(), result.stderr.as_str()), (expected, ""));
             for entry in ["deep", "link", "flags"] {
                 let path = sandbox.tree.join(entry);
@@ -189,6 +190,7 @@ for at in ('{directory}/new', 'to-outside/new', '../outside/new', '/proc/self/cw
            '/tmp/../../../../../../../..{directory}/new', 'to-tmp/new'):
     say('bind', lambda: bind(at))
 # The caller has none of these descriptors, and the service has some of them.
+os.close(fd)
 for number in range(3, 200):
     for act in (bind, connect):
         try: act(f'/proc/self/fd/{{number}}/x')

@@ -98,15 +98,14 @@ impl LocalSockets {
         path: &[u8],
         new: &OwnedFd,
     ) -> Result<(), Errno> {
-        let (above, name) = split(path);
+        let (directory, name) = split(path);
         let above = match temporary {
-            Some(temporary) => target.find_below(temporary, above)?,
-            None => target.find(libc::AT_FDCWD, above, true, false)?,
+            Some(temporary) => target.find_below(temporary, directory)?,
+            None => target.find(libc::AT_FDCWD, directory, true, false)?,
         };
-        let address = match temporary {
-            None if path.starts_with(b"/") => SocketAddrUnix::new(path)?,
-            _ => below(&above, name)?,
-        };
+        // A descriptor of the caller is another file here, or one that this process has open for the run.
+        let is_written = temporary.is_none() && path.starts_with(b"/") && !target.names_descriptor(directory);
+        let address = if is_written { SocketAddrUnix::new(path)? } else { below(&above, name)? };
         if grounds.holds(&above, name)? {
             // The program that left a socket could not remove it: for that program it was in `/tmp`.
             if temporary.is_none() || !is_left(target, grounds, &above, name) {

@@ -162,6 +162,11 @@ impl Target {
         })
     }
 
+    /// Tells whether a path names one of the thread's own descriptors.
+    pub(super) fn names_descriptor(&self, path: &[u8]) -> bool {
+        self.descriptor_in(path).is_some()
+    }
+
     /// The number in a path that names one of the thread's own descriptors.
     fn descriptor_in(&self, path: &[u8]) -> Option<i32> {
         let path = std::str::from_utf8(path).ok()?;
