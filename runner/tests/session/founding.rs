@@ -156,7 +156,7 @@ async fn a_task_tells_its_output_so_far_and_how_it_ended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_is_killed_ends_with_its_descendants_and_is_told_so() {
     let mut peer = Peer::founding().await;
-    let script = "(while :; do echo tick >> ticks; sleep 0.02; done) & echo on; wait";
+    let script = "(while :; do echo tick >> ticks; sleep 0.02; done) & until [ -s ticks ]; do sleep 0.02; done; echo on; wait";
     ask(&mut peer, "bg_exec", json!({ "task_id": "t2", "command": script, "shell": true })).await;
     status_until(&mut peer, "t2", |told| told["stdout"] == "on\n").await;
     assert_eq!(ask(&mut peer, "bg_kill", json!({ "task_id": "t2" })).await["type"], "ok");
