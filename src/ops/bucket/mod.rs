@@ -38,7 +38,7 @@ const ABORT: Duration = Duration::from_secs(10);
 /// Objects of one version that are looked at.
 const OBJECTS_MAX: usize = 16;
 /// Bytes of a part of an upload. All but the last have 5 MiB at least
-/// (https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html).
+/// (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>).
 const PART_BYTES: usize = 8 * 1024 * 1024;
 /// The end of a package's name.
 const SUFFIX: &str = ".pkg";

@@ -3,7 +3,7 @@
 //! * [`source`]: what is to be there, from directories of the host and from the user's skills.
 //! * [`digests`]: what is in those files.
 //! * [`manifest`]: what an earlier synchronisation has left on the machine, so that only that is changed or removed.
-//! * [`look`]: what is on the machine. [`carry`]: one synchronisation: only what changed, and nothing that the user made.
+//! * [`look`]: what is on the machine. [`carry`](mod@carry): one synchronisation: only what changed, and nothing that the user made.
 //! * [`synced`]: the machine's backend, whose commands wait for the first synchronisation of a connection.
 
 mod carry;

@@ -87,7 +87,7 @@ impl<'a> Chain<'a> {
     /// `put` gives the file its name. With strict durability all is on the disk afterwards.
     ///
     /// # Errors
-    /// Those of `put` and of the filling; [`Error::NoSpace`](crate::Error::NoSpace), [`Error::Io`](crate::Error::Io).
+    /// Those of `put` and of the filling; [`Error::NoSpace`], [`Error::Io`].
     pub(crate) fn fill(
         self,
         first: &Dir,
