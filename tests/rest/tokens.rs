@@ -218,9 +218,8 @@ fn a_caller_is_told_its_role_and_what_its_token_is_bound_to() {
     let admin = service.client.with_token("admin");
     wait_for(200, || service.client.with_token("manager").get("/v1/whoami"));
     let who = |token: &str| service.client.with_token(token).get("/v1/whoami").ok()["data"].clone();
-    let nobody = json!(null);
-    let named =
-        json!({ "role": "admin", "user": nobody, "agent": nobody, "token": "ops", "expires_at": nobody });
+    let null = json!(null);
+    let named = json!({ "role": "admin", "user": null, "agent": null, "token": "ops", "expires_at": null });
     assert_eq!(who("admin"), named);
     let manager = who("manager");
     assert_eq!(
@@ -239,7 +238,7 @@ fn a_caller_is_told_its_role_and_what_its_token_is_bound_to() {
     let anyone = open.client.get("/v1/whoami").ok()["data"].clone();
     assert_eq!(
         anyone,
-        json!({ "role": "admin", "user": nobody, "agent": nobody, "token": nobody, "expires_at": nobody })
+        json!({ "role": "admin", "user": null, "agent": null, "token": null, "expires_at": null })
     );
 }
 

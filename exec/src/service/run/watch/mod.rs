@@ -33,8 +33,8 @@ use crate::wire::{self, Reach, Report};
 const DRAIN: Duration = Duration::from_millis(100);
 /// How long the launcher may take to end a run before it is answered without.
 const KILL_WAIT: Duration = Duration::from_millis(500);
-/// How long it may take to end a run that is withdrawn: the next one in its files has to find them left alone.
-const WITHDRAWAL_WAIT: Duration = Duration::from_secs(10);
+/// How long it may take to end a run that is withdrawn: longer than a request waits for that, which is told `busy` first.
+const WITHDRAWAL_WAIT: Duration = Duration::from_secs(30);
 /// How long after the end of a run output is still handed on to a sink that takes it slowly.
 const HAND_OVER: Duration = Duration::from_secs(30);
 
