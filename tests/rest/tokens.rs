@@ -218,7 +218,6 @@ fn a_caller_is_told_its_role_and_what_its_token_is_bound_to() {
     let admin = service.client.with_token("admin");
     wait_for(200, || service.client.with_token("manager").get("/v1/whoami"));
     let who = |token: &str| service.client.with_token(token).get("/v1/whoami").ok()["data"].clone();
-    let null = json!(null);
     let named = json!({ "role": "admin", "user": null, "agent": null, "token": "ops", "expires_at": null });
     assert_eq!(who("admin"), named);
     let manager = who("manager");
