@@ -121,7 +121,7 @@ impl Files {
         path: &RelPath,
         operation: impl FnOnce(&dyn Tree) -> Result<T>,
     ) -> Result<T> {
-        let _held = self.store.inner.locks.read(&self.id);
+        let _held = self.store.locks().read(&self.id);
         match self.store.tree(&self.id) {
             Ok(tree) => operation(tree.as_ref()),
             // The sender asked for `path`, not for where its tree would lie.
@@ -142,7 +142,7 @@ impl Files {
         &self,
         operation: impl FnOnce(&dyn Tree) -> Result<(T, Aftermath)>,
     ) -> Result<(T, Aftermath)> {
-        let _held = self.store.inner.locks.write(&self.id);
+        let _held = self.store.locks().write(&self.id);
         match self.store.tree_alone(&self.id) {
             // The first change of a workspace is tried aside, so that a refused one leaves nothing.
             Err(Error::NotFound(_)) if matches!(self.id, TreeId::Workspace(..)) => {
@@ -152,10 +152,10 @@ impl Files {
                 let (value, aftermath) = operation(&tree)?;
                 let placed = room.and_then(|room| Ok((room, self.store.place_draft(&self.id, &draft)?)));
                 // The operation has noted what is not there.
-                let (room, above) = placed.inspect_err(|_| self.store.inner.accounts.forget(&self.id))?;
-                self.store.inner.accounts.change(&self.id, &own);
+                let (room, above) = placed.inspect_err(|_| self.store.accounts().forget(&self.id))?;
+                self.store.accounts().change(&self.id, &own);
                 drop(room);
-                self.store.inner.uses.forget(&WorkspaceId::of(&self.id));
+                self.store.uses().forget(&WorkspaceId::of(&self.id));
                 Ok((value, aftermath.and(Aftermath::sync(above))))
             }
             Err(other) => Err(other),
@@ -165,7 +165,7 @@ impl Files {
 
     /// Notes what a change adds to the tree and takes from it.
     pub(crate) fn account(&self, growth: &Growth) {
-        self.store.inner.accounts.change(&self.id, growth);
+        self.store.accounts().change(&self.id, growth);
     }
 
     /// A workspace that was never written to is an empty one.
@@ -230,7 +230,7 @@ impl Files {
     /// [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
     pub fn stage(&self) -> Result<StagedFile> {
         self.store.admit_space()?;
-        let (stage, owner) = (&self.store.inner.stage, self.store.owner(&self.id));
+        let (stage, owner) = (self.store.stage(), self.store.owner(&self.id));
         let staged = match (&self.id, self.store.seat(&self.id)) {
             (TreeId::Workspace(..), _) => stage.file(0o644, owner)?,
             (TreeId::Skill(..), None) => stage.file(0o644, None)?,
@@ -254,7 +254,7 @@ impl Files {
             file.set_mode(mode)?;
         }
         file.finish()?;
-        let _alone = self.store.inner.locks.file(&self.id, path);
+        let _alone = self.store.locks().file(&self.id, path);
         self.place(path, file, options)
     }
 
@@ -355,7 +355,7 @@ impl Files {
         limit: u64,
         change: &mut dyn FnMut(Option<&str>) -> Result<String>,
     ) -> Result<(Written, TextEncoding)> {
-        let _alone = self.store.inner.locks.file(&self.id, path);
+        let _alone = self.store.locks().file(&self.id, path);
         for _ in 0..UPDATE_TRIES {
             let cached = self.read_cached(path).filter(|(_, stat, _)| stat.size <= limit);
             let before = match cached.map_or_else(|| self.read_whole(path, limit), Ok) {

@@ -93,7 +93,7 @@ impl Store {
         let dir = match found {
             // A command may put anything in its home. It must not lock itself out for ever.
             Err(Error::NotADirectory(_) | Error::Escape(_)) => {
-                drop(self.inner.stage.discard(home, name, Some(id))?);
+                drop(self.stage().discard(home, name, Some(id))?);
                 home.ensure_dir(name)?
             }
             Err(Error::Closed(_)) => home.open_closed_dir(name)?,
@@ -136,7 +136,7 @@ impl PlannedRun {
         store.admit_run_of(id.user())?;
         let owner = view.owner;
         let home_place = layout::packages(id.user(), id.agent())?;
-        let home = store.inner.root.ensure_path(&home_place)?;
+        let home = store.root().ensure_path(&home_place)?;
         if owner.is_some() && home.stat()?.mode != 0o700 {
             home.set_mode(0o700)?;
         }
@@ -166,7 +166,7 @@ impl PlannedRun {
             TreeId::Workspace(..) => {
                 {
                     // Not while a first change is about to put its own directory in place.
-                    let _held = store.inner.locks.read(&prepared.id);
+                    let _held = store.locks().read(&prepared.id);
                     drop(store.plain(&prepared.id, true)?);
                 }
                 store.unite(&WorkspaceId::of(&prepared.id));
@@ -181,7 +181,7 @@ impl PlannedRun {
                 let mut copied = Use::default();
                 for skill in &skills {
                     let tree = skill_of(&prepared.id, skill);
-                    let seen = store.see(tree, sight, &store.inner.stage.fresh_name())?;
+                    let seen = store.see(tree, sight, &store.stage().fresh_name())?;
                     copied = copied.plus(seen.copied());
                     prepared.skills.push(seen);
                     store.check_copied(skills.len(), copied)?;
@@ -282,7 +282,7 @@ impl PreparedRun {
 impl Drop for PreparedRun {
     fn drop(&mut self) {
         if !self.is_over.load(Ordering::Relaxed) {
-            self.store.inner.points.doubt(&WorkspaceId::of(&self.id).workspace());
+            self.store.points().doubt(&WorkspaceId::of(&self.id).workspace());
         }
         if self.is_absorbed.load(Ordering::Relaxed) {
             return;

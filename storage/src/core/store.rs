@@ -86,49 +86,49 @@ impl Default for Options {
 /// One root directory and everything in it. Cloning gives another handle of the same store.
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-pub(crate) struct Inner {
+pub(super) struct Inner {
     /// Dropped first: what it closes lies in what follows. Without live views, the reason.
-    pub(crate) live: Result<Views, String>,
+    pub(super) live: Result<Views, String>,
     /// Whether the kernel keeps the limits of trees, or why not.
     pub(super) kernel_quotas: Result<(), String>,
-    pub(crate) root: Arc<Dir>,
-    pub(crate) root_path: PathBuf,
-    pub(crate) stage: Stage,
-    pub(crate) locks: Locks,
-    pub(crate) options: Options,
+    pub(super) root: Arc<Dir>,
+    pub(super) root_path: PathBuf,
+    pub(super) stage: Stage,
+    pub(super) locks: Locks,
+    pub(super) options: Options,
     /// The known use of trees.
-    pub(crate) accounts: Arc<Accounts>,
+    pub(super) accounts: Arc<Accounts>,
     /// What the trees of single agents may take.
-    pub(crate) allowances: Allowances,
+    pub(super) allowances: Allowances,
     /// What was set for single agents.
-    pub(crate) policies: KeyedTexts,
+    pub(super) policies: KeyedTexts,
     /// The machines that users lend.
-    pub(crate) runners: KeyedTexts,
+    pub(super) runners: KeyedTexts,
     /// The devboxes of the facade.
-    pub(crate) devboxes: KeyedTexts,
+    pub(super) devboxes: KeyedTexts,
     /// The signed tokens that count no more.
-    pub(crate) revocations: KeyedTexts,
+    pub(super) revocations: KeyedTexts,
     /// Held while a package is put: what gives way to it is decided and done as one.
-    pub(crate) packages: Mutex<()>,
+    pub(super) packages: Mutex<()>,
     /// The bytes of each user in flight.
-    pub(crate) flights: Flights,
+    pub(super) flights: Flights,
     /// Who is in which sandbox.
-    pub(crate) occupants: Occupants,
+    pub(super) occupants: Occupants,
     /// By which sandboxes grow idle.
-    pub(crate) uptime: Uptime,
+    pub(super) uptime: Uptime,
     /// Which sandboxes were used a moment ago.
-    pub(crate) uses: Uses,
+    pub(super) uses: Uses,
     /// Sandboxes whose snapshots a request works on.
-    pub(crate) in_hand: SnapshotLocks,
+    pub(super) in_hand: SnapshotLocks,
     /// The mount points that workspaces hold for runs.
-    pub(crate) points: Points,
+    pub(super) points: Points,
     /// The skills of users, as far as they are known.
-    pub(crate) listings: Listings,
+    pub(super) listings: Listings,
     /// The copies of skills that runs share where nothing can be mounted.
-    pub(crate) copies: Arc<Copies>,
+    pub(super) copies: Arc<Copies>,
     /// Locked as long as this store is open.
     pub(super) salt: layout::Salt,
     pub(super) _trash: Closing,

@@ -38,8 +38,8 @@ impl Files {
             return None;
         }
         let (store, id) = self.parts();
-        let _held = store.inner.locks.try_read(id)?;
-        let root = store.inner.root.as_ref();
+        let _held = store.locks().try_read(id)?;
+        let root = store.root().as_ref();
         match id {
             TreeId::Workspace(user, agent) => {
                 let workspace = layout::workspace(user, agent).ok()?;

@@ -53,7 +53,7 @@ impl Files {
         copy::copy_file(file, copy.file(), &stat)?;
         copy.set_mode(stat.mode)?;
         copy.finish()?;
-        let _alone = self.store.inner.locks.file(&self.id, to);
+        let _alone = self.store.locks().file(&self.id, to);
         if !overwrite {
             let existing = self.read(to, |tree| tree.stat_entry(to));
             let existing = self.none_if_unmade(existing)?.map(|(stat, _)| stat);

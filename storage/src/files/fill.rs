@@ -59,8 +59,8 @@ impl Files {
 
 /// A directory in the stage that `fill` has filled, with the draft that removes it.
 fn filled_aside(store: &Store, fill: impl Fn(&Dir) -> Result<()>) -> Result<(Draft, Dir)> {
-    let draft = store.inner.stage.draft();
-    let dir = store.inner.stage.dir().create_dir(&draft.name, 0o700)?;
+    let draft = store.stage().draft();
+    let dir = store.stage().dir().create_dir(&draft.name, 0o700)?;
     fill(&dir)?;
     Ok((draft, dir))
 }

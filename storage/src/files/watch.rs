@@ -377,7 +377,7 @@ impl AsFd for TreeWatch {
 
 impl Store {
     fn root_stat(&self) -> Result<Stat> {
-        self.inner.root.stat()
+        self.root().stat()
     }
 }
 

@@ -84,7 +84,7 @@ impl PreparedRun {
         }
         copy.sources.retain(|path, _| copy.before.get(path).is_some_and(|was| after.get(path) == Some(was)));
         copy.before = after;
-        let locks = &self.store.inner.locks;
+        let locks = self.store.locks();
         let now = locks.generation(id, &locks.read(id));
         let is_own = copy.generation.map(|generation| generation.after(held)) == Some(now);
         copy.generation = (is_own && gone.is_empty() && absorbed.skipped.len() == skipped).then_some(now);
@@ -141,7 +141,7 @@ impl PreparedRun {
     ) -> Result<Vec<OsString>> {
         if self.store.is_strict() {
             // One call for the bytes of all files, before the first of them takes an old one's place.
-            self.store.inner.stage.dir().sync_file_system()?;
+            self.store.stage().dir().sync_file_system()?;
         }
         let deletions = deletions(copy, after);
         let changes = changes(copy, after, absorbed);
@@ -214,7 +214,7 @@ impl PreparedRun {
         }
         if self.store.is_strict() {
             // And one for all names, instead of one for each directory.
-            self.store.inner.stage.dir().sync_file_system()?;
+            self.store.stage().dir().sync_file_system()?;
         }
         drop(trash);
         Ok(gone)
@@ -236,7 +236,7 @@ impl PreparedRun {
             touched.map(|(path, now)| (path, Some(now))).chain(gone.map(|path| (path, None))).collect();
         let mut growth = Growth { adds: Use::default(), takes: Use::default(), is_exact: false };
         for batch in all.chunks(BATCH) {
-            let _held = self.store.inner.locks.read(id);
+            let _held = self.store.locks().read(id);
             match self.store.tree(id) {
                 Ok(tree) => growth = growth.plus(&growth_of(tree.as_ref(), batch)),
                 Err(Error::NotFound(_)) => growth = growth.plus(&adds_of(batch)),
@@ -251,7 +251,7 @@ impl PreparedRun {
             }
             admitted => {
                 let admitted = admitted?;
-                self.store.inner.accounts.change(id, &growth);
+                self.store.accounts().change(id, &growth);
                 drop(admitted);
                 Ok(true)
             }
@@ -261,7 +261,7 @@ impl PreparedRun {
     /// Holds the tree alone for one batch. `None` when another tree is in its place than the one that `stood` there.
     fn hold<'a>(&'a self, id: &TreeId, copy: &Copy, standing: &mut Standing) -> Result<Option<Held<'a>>> {
         standing.held += 1;
-        let alone = self.store.inner.locks.write(id);
+        let alone = self.store.locks().write(id);
         let tree = match id {
             TreeId::Skill(user, agent, skill) => {
                 self.store.changing(user, agent, skill, Some(self.store.base_since(id, &copy.base)))?
@@ -320,7 +320,7 @@ impl PreparedRun {
             Kind::Directory => Ok(Ready::Directory(change.now.mode & 0o777 | 0o700)),
             Kind::File => {
                 let parent = dir.open_dir(&parent)?;
-                let stage = &self.store.inner.stage;
+                let stage = self.store.stage();
                 let mode = change.now.mode & 0o777 | 0o400;
                 let file = match taking {
                     Taking::Away => StagedFile::adopt(stage, &parent, name, mode)?,

@@ -80,7 +80,7 @@ impl PreparedRun {
         }
         for gauge in &gauges {
             // A run may change everything that is known of the tree.
-            self.store.inner.accounts.doubt(&gauge.id);
+            self.store.accounts().doubt(&gauge.id);
         }
         Ok(gauges)
     }
@@ -136,7 +136,7 @@ impl Gauge {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub fn look(&self) -> Result<Look> {
-        let accounts = &self.store.inner.accounts;
+        let accounts = self.store.accounts();
         match &self.measured {
             Measured::Tree(dirs) => self.look_at(dirs.iter()),
             Measured::View { upper, .. } => self.look_at(std::iter::once(upper.as_ref())),
@@ -157,7 +157,7 @@ impl Gauge {
 
     /// Counts what is in `dirs`, which the run has.
     fn look_at<'a>(&self, dirs: impl Iterator<Item = &'a Dir>) -> Result<Look> {
-        let accounts = &self.store.inner.accounts;
+        let accounts = self.store.accounts();
         let mut counter = self.store.counter_of(&self.id);
         let mut known = Vec::new();
         for dir in dirs {

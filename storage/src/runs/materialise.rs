@@ -22,22 +22,22 @@ impl Store {
     /// No request changes it meanwhile. Commands may be changing a workspace: what goes meanwhile is left out, and a file
     /// is copied as it is at the moment.
     pub(super) fn materialise(&self, id: &TreeId, run: &OsStr, owner: Option<u32>) -> Result<Copy> {
-        let held = self.inner.locks.read(id);
+        let held = self.locks().read(id);
         let (layers, base) = self.copied(id)?;
-        let work = self.inner.root.open_dir(&RelPath::parse(layout::WORK)?)?;
+        let work = self.root().open_dir(&RelPath::parse(layout::WORK)?)?;
         if work.stat_entry(run)?.is_some() {
             // A former copy could not be removed.
-            drop(self.inner.stage.discard(&work, run, Some(id))?);
+            drop(self.stage().discard(&work, run, Some(id))?);
         }
         let dir = work.create_dir(run, 0o700)?;
-        self.inner.stage.projects().begin(&dir, None);
-        let stage = self.inner.stage.clone();
+        self.stage().projects().begin(&dir, None);
+        let stage = self.stage().clone();
         let trash = WorkTrash { stage, id: id.clone(), work, name: Some(run.to_owned()) };
         give(&dir, owner)?;
         let mut copying = Copying::new(self, id, owner, None);
         copying.directory(&layers, &dir, OsStr::new(""), DEPTH_MAX)?;
         let Copying { before, sources, .. } = copying;
-        let generation = Some(self.inner.locks.generation(id, &held));
+        let generation = Some(self.locks().generation(id, &held));
         Ok(Copy { dir, before, sources, base, generation, trash })
     }
 
@@ -46,7 +46,7 @@ impl Store {
         match id {
             TreeId::Skill(user, agent, skill) => {
                 let (overlay, baseline) = (layout::overlay(user, agent)?, layout::baseline(agent)?);
-                let layers = Layers::open(&self.inner.root, &overlay, &baseline)?;
+                let layers = Layers::open(self.root(), &overlay, &baseline)?;
                 let Some(Found::Directory(layers, ..)) = layers.lookup(OsStr::new(skill.as_str()))? else {
                     return Err(Error::NotFound(skill.to_string()));
                 };
@@ -66,7 +66,7 @@ impl Store {
     /// # Errors
     /// As [`Store::materialise`].
     pub(super) fn enter_copy(&self, id: &TreeId, owner: Option<u32>) -> Result<CopyLease> {
-        let lease = self.inner.copies.enter(id);
+        let lease = self.copies().enter(id);
         {
             let mut state = lease.copy().copy.lock();
             let is_alone = lease.is_alone();
@@ -86,7 +86,7 @@ impl Store {
                     let name = copy_name(id);
                     let made = match self.materialise(id, &name, owner) {
                         Err(Error::Full { .. } | Error::NoSpace(_)) => {
-                            self.inner.copies.forget_idle();
+                            self.copies().forget_idle();
                             self.materialise(id, &name, owner)
                         }
                         made => made,
@@ -107,8 +107,8 @@ impl Store {
         owner: Option<u32>,
         is_alone: bool,
     ) -> Result<()> {
-        let held = self.inner.locks.read(id);
-        let generation = Some(self.inner.locks.generation(id, &held));
+        let held = self.locks().read(id);
+        let generation = Some(self.locks().generation(id, &held));
         if copy.generation == generation {
             return Ok(());
         }
@@ -217,7 +217,7 @@ struct Copying<'a> {
 
 impl<'a> Copying<'a> {
     fn new(store: &'a Store, id: &TreeId, owner: Option<u32>, former: Option<Former<'a>>) -> Self {
-        let limits = &store.inner.options.files;
+        let limits = &store.options().files;
         Self {
             store,
             owner,

@@ -46,7 +46,7 @@ impl Store {
     /// [`Error::Unsupported`] for more than [`RUN_SKILLS_MAX`] skills, and for any of them in a run of a skill.
     pub fn plan_run(&self, id: &TreeId, placement: Placement, skills: &[SkillId]) -> Result<PlannedRun> {
         check_skills(id, skills)?;
-        let run = self.inner.stage.fresh_name();
+        let run = self.stage().fresh_name();
         let place = |place: RelPath| self.root_path().join(place.as_str());
         let home = place(layout::packages(id.user(), id.agent())?);
         let (tree, aliases) = match id {

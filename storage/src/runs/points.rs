@@ -59,7 +59,7 @@ impl Store {
         // Grows as they are made, so that those made so far are given back when one fails. Dropped after the lock.
         let places = Vec::with_capacity(skills.len() + 1);
         let mut points = MountPoints { store: self.clone(), places, are_kept: false };
-        let _alone = self.inner.locks.write(workspace);
+        let _alone = self.locks().write(workspace);
         let Plain { dir, owner, .. } = self.plain(workspace, true)?;
         let recurs = matches!(standing, Standing::Views);
         if recurs && let Some(set) = self.same_points(workspace, skills, &dir) {
@@ -100,14 +100,13 @@ impl Store {
     /// when there is none, when something was done to it, or when something has its place.
     fn same_points(&self, workspace: &TreeId, skills: &[SkillId], dir: &Dir) -> Option<Arc<PointSet>> {
         let name = OsStr::new(SKILLS);
-        let held =
-            self.inner.points.held.lock().get(&(workspace.clone(), None)).map(|point| point.set.clone());
+        let held = self.points().held.lock().get(&(workspace.clone(), None)).map(|point| point.set.clone());
         if let Some(set) = held {
             let set = set.filter(|set| set.skills == skills)?;
             let above = dir.stat_entry(name).ok()??;
             return (Mark::from(&above) == set.above).then_some(set);
         }
-        let IdlePoints { workspace, set, draft } = self.inner.points.take(workspace, skills)?;
+        let IdlePoints { workspace, set, draft } = self.points().take(workspace, skills)?;
         match draft.place_new(dir, name) {
             Ok(()) => {
                 let above = Mark::from(&dir.stat_entry(name).ok()??);
@@ -116,7 +115,7 @@ impl Store {
             }
             Err(Error::AlreadyExists(_)) => {
                 // As many as before: none has to go.
-                drop(self.inner.points.put(IdlePoints { workspace, set, draft }));
+                drop(self.points().put(IdlePoints { workspace, set, draft }));
                 None
             }
             // They are made anew, which tells what is in the way.
@@ -146,9 +145,9 @@ impl Store {
                 return Ok(None);
             }
         }
-        let draft = self.inner.stage.draft();
-        tree.rename_new(OsStr::new(SKILLS), self.inner.stage.dir(), &draft.name)?;
-        Ok(Some(self.inner.points.put(IdlePoints { workspace: workspace.clone(), set, draft })))
+        let draft = self.stage().draft();
+        tree.rename_new(OsStr::new(SKILLS), self.stage().dir(), &draft.name)?;
+        Ok(Some(self.points().put(IdlePoints { workspace: workspace.clone(), set, draft })))
     }
 
     /// Makes a link to the copy of a skill in `above`. A link that a crash has left is replaced. Tells whether there is one
@@ -192,8 +191,8 @@ impl Store {
         match dir.open_dir_entry(OsStr::new(name)) {
             Err(Error::NotFound(_)) => {
                 // Made aside, so that it has its owner before it has its name.
-                let draft = self.inner.stage.draft();
-                let made = self.inner.stage.dir().create_dir(&draft.name, 0o755)?;
+                let draft = self.stage().draft();
+                let made = self.stage().dir().create_dir(&draft.name, 0o755)?;
                 if let Some(owner) = owner {
                     made.set_owner(owner)?;
                 }
@@ -214,7 +213,7 @@ fn taken(name: &str) -> Error {
 
 impl MountPoints {
     fn hold(&mut self, place: PointKey, was_made: bool) {
-        let mut held = self.store.inner.points.held.lock();
+        let mut held = self.store.points().held.lock();
         let point = held.entry(place.clone()).or_default();
         point.runs += 1;
         point.was_made |= was_made;
@@ -233,14 +232,14 @@ impl MountPoints {
 
     /// Notes which set the runs of a workspace hold, and that it is none when they see different skills.
     fn is_set(&self, workspace: &TreeId, set: Option<Arc<PointSet>>) {
-        if let Some(point) = self.store.inner.points.held.lock().get_mut(&(workspace.clone(), None)) {
+        if let Some(point) = self.store.points().held.lock().get_mut(&(workspace.clone(), None)) {
             point.set = set;
         }
     }
 
     /// Gives back what this run holds. Returns what no run holds any more and was made for runs, and the set of it.
     fn release(&self) -> (Vec<&PointKey>, Option<Arc<PointSet>>) {
-        let mut held = self.store.inner.points.held.lock();
+        let mut held = self.store.points().held.lock();
         let (mut free, mut set) = (Vec::with_capacity(self.places.len()), None);
         for place in self.places.iter().rev() {
             let Some(point) = held.get_mut(place) else { continue };
@@ -262,7 +261,7 @@ impl MountPoints {
 impl Drop for MountPoints {
     fn drop(&mut self) {
         let Some((workspace, _)) = self.places.first() else { return };
-        let alone = self.store.inner.locks.write(workspace);
+        let alone = self.store.locks().write(workspace);
         let (free, set) = self.release();
         if free.is_empty() {
             return;

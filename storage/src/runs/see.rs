@@ -77,7 +77,7 @@ impl Store {
     /// # Errors
     /// [`Error::TooLarge`], [`Error::TooManyEntries`].
     pub(super) fn check_copied(&self, skills: usize, copied: Use) -> Result<()> {
-        let limits = &self.inner.options.files;
+        let limits = &self.options().files;
         if skills > 1 && copied.bytes > limits.view_bytes {
             let what = "the skills that the command is to see, together,".to_owned();
             return Err(Error::TooLarge { what, limit: limits.view_bytes });

@@ -60,7 +60,7 @@ impl Promotion {
 impl Store {
     /// The current baseline of a skill; `None` when it has none.
     pub(crate) fn baseline_dir(&self, agent: &AgentId, skill: &SkillId) -> Result<Option<Dir>> {
-        match self.inner.root.open_dir(&layout::baseline(agent)?) {
+        match self.root().open_dir(&layout::baseline(agent)?) {
             Ok(dir) => match open_own(&dir, OsStr::new(skill.as_str())) {
                 Ok(dir) => Ok(Some(dir)),
                 Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => Ok(None),
@@ -90,8 +90,8 @@ impl Store {
     /// Records that the overlay of `id`, about to be made, begins with `base`; see [`Store::base_text`].
     pub(crate) fn record_base_text(&self, id: &TreeId, base: &str) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
-        let dir = self.inner.stage.ensure_path(&self.inner.root, &layout::bases(agent, skill)?)?;
-        let mut file = self.inner.stage.file(0o600, None)?;
+        let dir = self.stage().ensure_path(self.root(), &layout::bases(agent, skill)?)?;
+        let mut file = self.stage().file(0o600, None)?;
         file.file().write_all(base.as_bytes()).map_err(|error| Error::from_io("write", "base", error))?;
         file.finish()?;
         file.place(&dir, OsStr::new(user.as_str()))?;
@@ -111,7 +111,7 @@ impl Store {
     /// The upload that the overlay of `id` holds; `None` when it was not uploaded.
     pub(crate) fn published_in_base(&self, id: &TreeId) -> Result<Option<Provenance>> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(None) };
-        let bases = match self.inner.root.open_dir(&layout::bases(agent, skill)?) {
+        let bases = match self.root().open_dir(&layout::bases(agent, skill)?) {
             Err(Error::NotFound(_)) => return Ok(None),
             bases => bases?,
         };
@@ -134,7 +134,7 @@ impl Store {
 
     fn read_base_of(&self, id: &TreeId) -> Result<(Option<Version>, Option<Promotion>)> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok((None, None)) };
-        match self.inner.root.open_dir(&layout::bases(agent, skill)?) {
+        match self.root().open_dir(&layout::bases(agent, skill)?) {
             Ok(dir) => read_base(&dir, OsStr::new(user.as_str())),
             Err(Error::NotFound(_)) => Ok((None, None)),
             Err(other) => Err(other),
@@ -145,7 +145,7 @@ impl Store {
     pub(crate) fn record_promotion(&self, id: &TreeId, promotion: &Promotion) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
         let open = || {
-            let dir = self.inner.root.open_dir(&layout::bases(agent, skill)?)?;
+            let dir = self.root().open_dir(&layout::bases(agent, skill)?)?;
             Ok(dir.open_file_entry(OsStr::new(user.as_str()))?.0)
         };
         let file = match open() {
@@ -166,7 +166,7 @@ impl Store {
     /// Takes back what [`Store::record_promotion`] noted.
     pub(crate) fn forget_promotion(&self, id: &TreeId) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
-        let dir = self.inner.root.open_dir(&layout::bases(agent, skill)?)?;
+        let dir = self.root().open_dir(&layout::bases(agent, skill)?)?;
         let file = dir.open_file_entry(OsStr::new(user.as_str()))?.0;
         match rustix::fs::fremovexattr(&file, PROMOTED) {
             Ok(()) | Err(Errno::NODATA) => Ok(()),
@@ -177,7 +177,7 @@ impl Store {
     /// Forgets which version an overlay began with: the overlay is gone.
     pub(crate) fn forget_base(&self, id: &TreeId) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
-        match self.inner.root.open_dir(&layout::bases(agent, skill)?) {
+        match self.root().open_dir(&layout::bases(agent, skill)?) {
             Ok(dir) => match dir.remove_file(OsStr::new(user.as_str())) {
                 Err(Error::NotFound(_)) => Ok(()),
                 removed => removed,
@@ -199,7 +199,7 @@ impl Store {
         {
             return Ok(Some(current));
         }
-        match self.inner.root.open_dir(&layout::versions(agent, skill)?) {
+        match self.root().open_dir(&layout::versions(agent, skill)?) {
             Ok(versions) => match open_own(&versions, OsStr::new(wanted.as_str())) {
                 Ok(dir) => Ok(Some(dir)),
                 Err(Error::NotFound(_)) => Ok(None),
@@ -215,8 +215,8 @@ impl Store {
     /// The caller holds no lock.
     pub(crate) fn collect_versions(&self, agent: &AgentId, skill: &SkillId) -> Result<Vec<Trash>> {
         let mut trash = Vec::new();
-        let _alone = self.inner.locks.write_baseline(agent, skill)?;
-        let versions = match self.inner.root.open_dir(&layout::versions(agent, skill)?) {
+        let _alone = self.locks().write_baseline(agent, skill)?;
+        let versions = match self.root().open_dir(&layout::versions(agent, skill)?) {
             Err(Error::NotFound(_)) => return Ok(trash),
             versions => versions?,
         };
@@ -228,15 +228,15 @@ impl Store {
                 kept.push((stat.changed_ns, stat.inode, entry.name));
             }
         }
-        if kept.len() <= self.inner.options.keep_versions {
+        if kept.len() <= self.options().keep_versions {
             return Ok(trash);
         }
         kept.sort_unstable();
-        kept.truncate(kept.len() - self.inner.options.keep_versions);
+        kept.truncate(kept.len() - self.options().keep_versions);
         let based_on = self.bases(agent, skill)?;
         for (_, inode, name) in kept {
             if !based_on.contains(name.as_bytes()) && !mounted.contains(&inode) {
-                trash.push(self.inner.stage.discard(&versions, &name, None)?);
+                trash.push(self.stage().discard(&versions, &name, None)?);
             }
         }
         Ok(trash)
@@ -244,7 +244,7 @@ impl Store {
 
     /// Every version that an overlay of the skill began with.
     fn bases(&self, agent: &AgentId, skill: &SkillId) -> Result<HashSet<Vec<u8>>> {
-        let dir = match self.inner.root.open_dir(&layout::bases(agent, skill)?) {
+        let dir = match self.root().open_dir(&layout::bases(agent, skill)?) {
             Err(Error::NotFound(_)) => return Ok(HashSet::new()),
             dir => dir?,
         };

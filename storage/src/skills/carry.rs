@@ -56,7 +56,7 @@ impl Store {
 
     fn carry_over(&self, id: &TreeId, promotion: &Promotion) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
-        let overlays = match self.inner.root.open_dir(&layout::overlay(user, agent)?) {
+        let overlays = match self.root().open_dir(&layout::overlay(user, agent)?) {
             Err(Error::NotFound(_)) => return self.forget_base(id),
             overlays => overlays?,
         };
@@ -73,7 +73,7 @@ impl Store {
         let Some(promoted) = kept(&Some(promotion.promoted.clone()))? else {
             return Err(Error::NotFound(format!("{skill} {}", promotion.promoted.as_str())));
         };
-        let most = self.inner.options.files.tree_entries;
+        let most = self.options().files.tree_entries;
         if !is_opaque(&upper)? {
             let (mounted, over) = (kept(&promotion.mounted)?, kept(&promotion.over)?);
             let mut room = Room { compared: most, hidden: most };
@@ -92,7 +92,7 @@ impl Store {
             pulling.directory(&upper, Some(&promoted), Some(&promoted), "", DEPTH_MAX)?;
         }
         let (trash, _) = pulling.end();
-        self.inner.accounts.forget(id);
+        self.accounts().forget(id);
         if self.is_strict() {
             upper.sync_file_system()?;
         }

@@ -45,11 +45,11 @@ impl Store {
             if let Some(owner) = tree.owner {
                 give(&made, owner, DEPTH_MAX)?;
             }
-            let _held = self.inner.locks.write(&id);
+            let _held = self.locks().write(&id);
             drop(flight);
             let admitted = self.admit(&id, &growth)?;
             let placed = tree.place_dir((&draft, &made), archive::DIRECTORY_MODE, (parent, &name), to)?;
-            self.inner.accounts.change(&id, &growth);
+            self.accounts().change(&id, &growth);
             drop(admitted);
             placed.settle(self.is_strict())
         };

@@ -76,8 +76,8 @@ impl Store {
     /// Packs a directory; `false` when it changed meanwhile, which the last try bears with.
     fn pack_once(&self, packing: &Packing<'_>, spool: &mut Spool, is_last: bool) -> Result<bool> {
         let &Packing { id, from, prefix, format } = packing;
-        let held = self.inner.locks.read(id);
-        let limits = &self.inner.options.files;
+        let held = self.locks().read(id);
+        let limits = &self.options().files;
         let tree = match self.tree(id) {
             // A workspace that was never written to is an empty one.
             Err(Error::NotFound(_)) if from.is_root() && matches!(id, TreeId::Workspace(..)) => {
@@ -116,7 +116,7 @@ impl Store {
                 Kind::Directory => PackSource::Directory,
                 Kind::File => {
                     let opened = {
-                        let _held = held.is_none().then(|| self.inner.locks.read(id));
+                        let _held = held.is_none().then(|| self.locks().read(id));
                         tree.open(&entry.path)
                     };
                     match opened {

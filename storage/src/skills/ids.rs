@@ -27,7 +27,7 @@ impl Store {
     /// [`Error::TooManyEntries`](crate::Error::TooManyEntries), [`Error::Io`](crate::Error::Io).
     pub fn skill_ids(&self, user: &UserId, agent: &AgentId) -> Result<Vec<SkillId>> {
         let (overlay, baseline) = (layout::overlay(user, agent)?, layout::baseline(agent)?);
-        let layers = Layers::open(&self.inner.root, &overlay, &baseline)?;
+        let layers = Layers::open(self.root(), &overlay, &baseline)?;
         // Before they are read: what is made meanwhile is another state than the one that is noted.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let stat = |dir: &Option<Dir>| dir.as_ref().map(Dir::stat).transpose();
@@ -37,7 +37,7 @@ impl Store {
         let ids: Vec<SkillId> =
             directories.filter_map(|child| SkillId::parse(child.name.to_str()?).ok()).collect();
         let now_ns = i128::try_from(now.as_nanos()).unwrap_or_default();
-        self.inner.listings.note((user, agent), marks, now_ns, &ids);
+        self.listings().note((user, agent), marks, now_ns, &ids);
         Ok(ids)
     }
 
@@ -47,12 +47,12 @@ impl Store {
         let overlays = self.look_now(&layout::overlay(user, agent).ok()?)?;
         let baselines = self.look_now(&layout::baseline(agent).ok()?)?;
         let marks = Marks::new(overlays.as_ref(), baselines.as_ref());
-        Some(self.inner.listings.known(user, agent, marks)?.to_vec())
+        Some(self.listings().known(user, agent, marks)?.to_vec())
     }
 
     /// Looks at a directory that the kernel has in memory; `Some(None)` where there is none.
     fn look_now(&self, path: &RelPath) -> Option<Option<Stat>> {
-        match openat2(self.inner.root.as_ref(), path.as_str(), LOOK, Mode::empty(), RESOLVE) {
+        match openat2(self.root().as_ref(), path.as_str(), LOOK, Mode::empty(), RESOLVE) {
             Ok(fd) => rustix::fs::fstat(fd).ok().map(|stat| Some(stat.into())),
             Err(Errno::NOENT) => Some(None),
             Err(_) => None,

@@ -43,15 +43,15 @@ impl Store {
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn skills(&self, user: &UserId, agent: &AgentId) -> Result<Vec<Skill>> {
         let (overlay, baseline) = (layout::overlay(user, agent)?, layout::baseline(agent)?);
-        let children = Layers::open(&self.inner.root, &overlay, &baseline)?.children()?;
+        let children = Layers::open(self.root(), &overlay, &baseline)?.children()?;
         let mut skills = Vec::new();
         for child in children {
             let id = child.name.to_str().and_then(|name| SkillId::parse(name).ok());
             let (Some(id), Kind::Directory) = (id, child.kind) else { continue };
             let tree = TreeId::Skill(user.clone(), agent.clone(), id.clone());
-            let _held = self.inner.locks.read(&tree);
+            let _held = self.locks().read(&tree);
             // Looked up again under its lock: it may have gone meanwhile.
-            let layers = Layers::open(&self.inner.root, &overlay, &baseline)?;
+            let layers = Layers::open(self.root(), &overlay, &baseline)?;
             let Some(Found::Directory(dirs, mut stat, mut layer)) = layers.lookup(&child.name)? else {
                 continue;
             };
@@ -96,13 +96,13 @@ impl Store {
         name: &str,
     ) -> Result<bool> {
         let tree = TreeId::Skill(user.clone(), agent.clone(), id.clone());
-        let _held = self.inner.locks.read(&tree);
+        let _held = self.locks().read(&tree);
         let baseline = layout::baseline(agent)?;
         let upper = match scope {
             Scope::Overlay => layout::overlay(user, agent)?,
             Scope::Baseline => baseline.clone(),
         };
-        let layers = Layers::open(&self.inner.root, &upper, &baseline)?;
+        let layers = Layers::open(self.root(), &upper, &baseline)?;
         match layers.lookup(OsStr::new(id.as_str()))? {
             Some(Found::Directory(dirs, ..)) => Ok(describe(&dirs, id)?.0.name == name),
             Some(Found::Leaf(..)) | None => Ok(false),

@@ -105,7 +105,7 @@ impl Store {
             return Err(Error::TooLarge { what, limit: total_bytes });
         }
         let facts = PackageFacts { version: version.clone(), digest: digest.to_owned(), bytes };
-        let held = self.inner.packages.lock();
+        let held = self.packages_lock().lock();
         let dir = self.packages_dir()?;
         if let Some((name, same)) = find(&dir, version)? {
             if same != digest {
@@ -123,7 +123,7 @@ impl Store {
             return Ok(shared);
         }
         let collected = make_room(&dir, Incoming { packages: 1, bytes }, total_bytes)?;
-        let mut staged = self.inner.stage.file(0o600, None)?;
+        let mut staged = self.stage().file(0o600, None)?;
         copy(file, |piece| staged.write(piece))?;
         staged.finish()?;
         interrupt::commit()?;
@@ -145,7 +145,7 @@ impl Store {
         digest: &str,
         total_bytes: u64,
     ) -> Result<Option<PutPackage>> {
-        let _held = self.inner.packages.lock();
+        let _held = self.packages_lock().lock();
         let dir = self.packages_dir()?;
         if find(&dir, version)?.is_some() {
             return Ok(None);
@@ -230,7 +230,7 @@ impl Store {
             let stat = file.metadata().map_err(|error| Error::from_io("stat", "package", error))?;
             Ok::<_, Error>((stat.dev(), stat.ino()))
         };
-        let _held = self.inner.packages.lock();
+        let _held = self.packages_lock().lock();
         let (dir, name) = (self.packages_dir()?, name_of(&facts.version, &facts.digest));
         match dir.open_file_entry(&name) {
             Ok((present, _)) if inode(&present)? == inode(file)? => {
@@ -253,8 +253,8 @@ impl Store {
         if let Some(flight) = &mut flight {
             flight.take(tree.bytes)?;
         }
-        let draft = self.inner.stage.draft();
-        let dir = self.inner.stage.dir().create_dir(&draft.name, 0o700)?;
+        let draft = self.stage().draft();
+        let dir = self.stage().dir().create_dir(&draft.name, 0o700)?;
         archive::extract_whole(plain.as_ref().unwrap_or(file), &tree, &dir)?;
         Ok(UnpackedPackage { files: tree.paths()?, dir, _draft: draft, _flight: flight })
     }
@@ -282,7 +282,7 @@ impl Store {
     }
 
     fn packages_dir(&self) -> Result<Dir> {
-        self.inner.root.open_dir(&RelPath::parse(layout::ARCHIVES)?)
+        self.root().open_dir(&RelPath::parse(layout::ARCHIVES)?)
     }
 }
 

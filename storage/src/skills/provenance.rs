@@ -145,7 +145,7 @@ impl Store {
     }
 
     fn standing_in_baseline(&self, agent: &AgentId, skill: &SkillId) -> Result<Option<Standing>> {
-        let _held = self.inner.locks.read_baseline(agent, skill);
+        let _held = self.locks().read_baseline(agent, skill);
         let Some(dir) = self.baseline_dir(agent, skill)? else { return Ok(None) };
         let written = dir.attribute(ATTRIBUTE)?.and_then(|value| String::from_utf8(value).ok());
         let written = written.and_then(|line| Provenance::parse(&line));
@@ -172,9 +172,9 @@ impl Store {
         skill: &SkillId,
     ) -> Result<Option<Standing>> {
         let id = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
-        let _held = self.inner.locks.read(&id);
+        let _held = self.locks().read(&id);
         let name = OsStr::new(skill.as_str());
-        let overlays = match self.inner.root.open_dir(&layout::overlay(user, agent)?) {
+        let overlays = match self.root().open_dir(&layout::overlay(user, agent)?) {
             Err(Error::NotFound(_)) => return Ok(None),
             overlays => overlays?,
         };
@@ -199,7 +199,7 @@ impl Store {
     /// # Errors
     /// The error of `visit`; [`Error::Io`].
     pub fn each_shelf<E: From<Error>>(&self, visit: &mut dyn FnMut(Shelf) -> Result<(), E>) -> Result<(), E> {
-        let open = |place| self.inner.root.open_dir(&RelPath::parse(place)?);
+        let open = |place| self.root().open_dir(&RelPath::parse(place)?);
         let baseline = open(layout::BASELINE)?;
         for (agent, skills) in ids(&baseline, |name| AgentId::parse(name).ok())? {
             for (skill, _) in ids(&skills, |name| SkillId::parse(name).ok())? {

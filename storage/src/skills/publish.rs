@@ -158,7 +158,7 @@ impl Store {
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Draft<'a>> {
         self.admit_space()?;
-        let transaction = Transaction::begin_publication(&self.inner.stage)?;
+        let transaction = Transaction::begin_publication(self.stage())?;
         let (published, changes, admitted) = (Vec::new(), Vec::new(), Vec::new());
         let mut draft = Draft { store: self, by, user, agent, transaction, published, changes, admitted };
         for skill in skills {
@@ -186,7 +186,7 @@ impl Store {
             return Ok(Publication { skills: published, leftovers: Leftovers::default() });
         }
         self.admit_space()?;
-        let committed = transaction.commit(&self.inner.root)?;
+        let committed = transaction.commit(self.root())?;
         let version = published.first().map(|published| &published.version);
         let mut applied = Applied::default();
         for (index, change) in changes.iter().enumerate() {
@@ -227,7 +227,7 @@ impl Store {
         index: usize,
         applied: &mut Applied<'a>,
     ) -> Result<()> {
-        let apply = || committed.apply(&self.inner.root, index);
+        let apply = || committed.apply(self.root(), index);
         match change {
             Change::Baseline(skill) => {
                 // The job can be interrupted while it waits for the readers of the first skill. Once that is in its
@@ -237,22 +237,22 @@ impl Store {
                     interrupt::commit()
                 };
                 let Some(promoting) = &over.promoting else {
-                    let _alone = self.inner.locks.write_baseline(agent, skill)?;
+                    let _alone = self.locks().write_baseline(agent, skill)?;
                     let applied = checked().and_then(|()| apply());
                     self.tell_views(agent, skill);
                     return applied;
                 };
-                let (alone, tree) = self.inner.locks.write_baseline_and(agent, skill, promoting.id)?;
+                let (alone, tree) = self.locks().write_baseline_and(agent, skill, promoting.id)?;
                 checked()?;
                 let promoted = self.promoting(promoting, version, agent, skill, apply);
                 applied.promoter = Some((TreeWrite::after(alone, tree), promoting.id));
                 promoted
             }
             Change::Overlay(tree) => {
-                let _alone = self.inner.locks.write(tree);
+                let _alone = self.locks().write(tree);
                 let placed = apply();
                 if placed.is_ok() {
-                    self.inner.accounts.forget(tree);
+                    self.accounts().forget(tree);
                 }
                 // Also after a failure: the replacement may have been done before it.
                 applied.detached.extend(self.detach_view(tree));
@@ -261,7 +261,7 @@ impl Store {
             // No view is detached for it: one that was made meanwhile is of the new directory, which would be
             // mounted a second time.
             Change::Base(tree) => {
-                let _alone = self.inner.locks.write(tree);
+                let _alone = self.locks().write(tree);
                 apply()
             }
         }
@@ -354,7 +354,7 @@ impl Store {
         if self.is_only_mounted(&TreeId::Skill(user.clone(), agent.clone(), skill.clone()))? {
             return Ok(false);
         }
-        match self.inner.root.open_dir(&layout::overlay(user, agent)?) {
+        match self.root().open_dir(&layout::overlay(user, agent)?) {
             Ok(dir) => {
                 Ok(dir.stat_entry(OsStr::new(skill.as_str()))?.is_some_and(|stat| !stat.is_whiteout()))
             }
@@ -374,7 +374,7 @@ impl Draft<'_> {
     ) -> Result<()> {
         let dir = self.transaction.dir().create_dir(&self.transaction.next_name(), 0o755)?;
         if scope == Scope::Overlay {
-            self.store.inner.stage.projects().begin(&dir, None);
+            self.store.stage().projects().begin(&dir, None);
         }
         let contents = match fill(skill, &dir)? {
             Some(contents) => contents,
@@ -484,7 +484,7 @@ mod tests {
         {
             let (store, _) = Store::open(temp.path(), Options::default()).unwrap();
             let tree = TreeId::Skill(user.clone(), agent.clone(), skills[0].clone());
-            let reading = store.inner.locks.read(&tree);
+            let reading = store.locks().read(&tree);
             let job = interrupt::Interrupt::after(std::time::Duration::ZERO);
             let refused = std::thread::scope(|scope| {
                 let publish = || job.enter(|| store.publish(Scope::Baseline, &user, &agent, &skills, fill));

@@ -63,11 +63,11 @@ impl Store {
         let TreeId::Skill(user, agent, skill) = id else {
             return Err(Error::NotFound(id.sandbox_path()));
         };
-        let alone = self.inner.locks.write(id);
+        let alone = self.locks().write(id);
         let current = self.baseline_dir(agent, skill)?;
         let version = current.as_ref().map(version::of).transpose()?;
         let settled = Pulled { version: version.clone(), ..Pulled::default() };
-        let upper = match self.inner.root.open_dir(&layout::overlay(user, agent)?) {
+        let upper = match self.root().open_dir(&layout::overlay(user, agent)?) {
             Ok(overlays) => match overlays.open_dir_entry(OsStr::new(skill.as_str())) {
                 // An overlay that hides the skill has nothing to carry over.
                 Err(Error::NotFound(_) | Error::NotADirectory(_)) => None,
@@ -100,14 +100,14 @@ impl Store {
         };
         // From the first entry on the pull goes on to its end: no answer tells of half a pull.
         interrupt::commit()?;
-        let most = self.inner.options.files.tree_entries;
+        let most = self.options().files.tree_entries;
         let mut pulling = Pulling { prefer, ..Pulling::new(self, id, most) };
         pulling.pulled = Pulled { version, moved: true, ..Pulled::default() };
         if !is_opaque(&upper)? {
             pulling.directory(&upper, base.as_ref(), current.as_ref(), "", DEPTH_MAX)?;
         }
         let (trash, mut pulled) = pulling.end();
-        self.inner.accounts.forget(id);
+        self.accounts().forget(id);
         self.record_rebase(id)?;
         if self.is_strict() {
             upper.sync_file_system()?;
@@ -208,7 +208,7 @@ impl<'a> Pulling<'a> {
     }
 
     fn remove(&mut self, upper: &Dir, name: &OsStr) -> Result<()> {
-        self.trash.push(self.store.inner.stage.discard(upper, name, Some(self.id))?);
+        self.trash.push(self.store.stage().discard(upper, name, Some(self.id))?);
         self.pulled.refreshed += 1;
         Ok(())
     }

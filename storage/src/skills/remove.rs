@@ -20,16 +20,15 @@ impl Store {
     pub fn remove_baseline(&self, agent: &AgentId, skill: &SkillId) -> Result<()> {
         let name = OsStr::new(skill.as_str());
         let trash = {
-            let _alone = self.inner.locks.write_baseline(agent, skill)?;
+            let _alone = self.locks().write_baseline(agent, skill)?;
             let Some(version) = self.baseline_version(agent, skill)? else {
                 return Err(Error::NotFound(skill.to_string()));
             };
-            let baseline = self.inner.root.open_dir(&layout::baseline(agent)?)?;
-            let versions =
-                self.inner.stage.ensure_path(&self.inner.root, &layout::versions(agent, skill)?)?;
+            let baseline = self.root().open_dir(&layout::baseline(agent)?)?;
+            let versions = self.stage().ensure_path(self.root(), &layout::versions(agent, skill)?)?;
             let trash = match baseline.rename_new(name, &versions, OsStr::new(version.as_str())) {
                 // The same content is kept already.
-                Err(Error::AlreadyExists(_)) => Some(self.inner.stage.discard(&baseline, name, None)?),
+                Err(Error::AlreadyExists(_)) => Some(self.stage().discard(&baseline, name, None)?),
                 moved => moved.map(|()| None)?,
             };
             self.tell_views(agent, skill);
@@ -59,14 +58,14 @@ impl Store {
         let name = OsStr::new(skill.as_str());
         let place = layout::overlay(user, agent)?;
         let trash = {
-            let _alone = self.inner.locks.write(id);
-            let layers = Layers::open(&self.inner.root, &place, &layout::baseline(agent)?)?;
+            let _alone = self.locks().write(id);
+            let layers = Layers::open(self.root(), &place, &layout::baseline(agent)?)?;
             if layers.lookup(name)?.is_none() {
                 return Err(Error::NotFound(skill.to_string()));
             }
             let in_lower = layers.lower_stat(name)?.is_some();
-            let upper = self.inner.stage.ensure_path(&self.inner.root, &place)?;
-            let trash = union::hide(&self.inner.stage, id, &upper, name, in_lower)?;
+            let upper = self.stage().ensure_path(self.root(), &place)?;
+            let trash = union::hide(self.stage(), id, &upper, name, in_lower)?;
             let trash = self.discard_mounted(id, trash);
             // After the deed: had the service died between, an overlay would stand on a base it did not begin with.
             if in_lower {
@@ -86,8 +85,8 @@ impl Store {
     /// Lets what was an overlay be removed: now, or when the view of it has gone. The caller holds the tree alone.
     pub(crate) fn discard_mounted(&self, id: &TreeId, trash: Option<Trash>) -> Option<Arc<Trash>> {
         let trash = trash.map(Arc::new);
-        self.inner.accounts.forget(id);
-        self.inner.copies.forget(id);
+        self.accounts().forget(id);
+        self.copies().forget(id);
         if let (Some(seat), Some(trash)) = (self.detach_view(id), &trash) {
             seat.keep(Arc::clone(trash));
         }
@@ -101,7 +100,7 @@ impl Store {
     /// [`Error::NotFound`] when neither layer has anything of the skill.
     pub fn reset(&self, id: &TreeId) -> Result<bool> {
         let trash = {
-            let _alone = self.inner.locks.write(id);
+            let _alone = self.locks().write(id);
             self.reset_held(id)?
         };
         Ok(trash.is_some())
@@ -116,7 +115,7 @@ impl Store {
         if self.is_only_mounted(id)? {
             return Ok(None);
         }
-        let upper = match self.inner.root.open_dir(&layout::overlay(user, agent)?) {
+        let upper = match self.root().open_dir(&layout::overlay(user, agent)?) {
             Ok(upper) if upper.stat_entry(name)?.is_some() => upper,
             Ok(_) | Err(Error::NotFound(_)) => {
                 return match self.baseline_dir(agent, skill)? {
@@ -126,7 +125,7 @@ impl Store {
             }
             Err(other) => return Err(other),
         };
-        let trash = self.inner.stage.discard(&upper, name, Some(id))?;
+        let trash = self.stage().discard(&upper, name, Some(id))?;
         let trash = self.discard_mounted(id, Some(trash));
         self.forget_base(id)?;
         if self.is_strict() {

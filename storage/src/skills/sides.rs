@@ -48,11 +48,11 @@ impl Store {
     /// As [`Store::status`]; [`Error::TooManyEntries`] for more files than a tree may have.
     pub fn changed_files(&self, id: &TreeId) -> Result<SkillStatus> {
         let TreeId::Skill(_, agent, skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
-        let _held = self.inner.locks.read(id);
+        let _held = self.locks().read(id);
         let mut status = self.status_held(id)?;
         let Some(baseline) = self.baseline_dir(agent, skill)? else { return Ok(status) };
         let tree = self.tree(id)?;
-        let most = self.inner.options.files.tree_entries;
+        let most = self.options().files.tree_entries;
         let mut files = Files { found: Vec::new(), left: most, most };
         for changed in std::mem::take(&mut status.changes) {
             let after = match RelPath::parse(&changed.path) {
@@ -86,7 +86,7 @@ impl Store {
     /// [`Error::NotFound`] when the user has no such skill; [`Error::Io`].
     pub fn sides(&self, id: &TreeId, path: &RelPath, most: u64) -> Result<Sides> {
         let TreeId::Skill(_, agent, skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
-        let _held = self.inner.locks.read(id);
+        let _held = self.locks().read(id);
         let mut sides = Sides::default();
         if let Some(dir) = self.baseline_dir(agent, skill)?
             && let Some((parent, stat)) = entry(&dir, path)?

@@ -88,7 +88,7 @@ impl Store {
     /// # Errors
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn status(&self, id: &TreeId) -> Result<SkillStatus> {
-        let _held = self.inner.locks.read(id);
+        let _held = self.locks().read(id);
         self.status_held(id)
     }
 
@@ -116,7 +116,7 @@ impl Store {
         };
         let unchanged =
             SkillStatus { status: Status::Unchanged, changes: Vec::new(), overlay_modified_ns: None };
-        let overlays = match self.inner.root.open_dir(&layout::overlay(user, agent)?) {
+        let overlays = match self.root().open_dir(&layout::overlay(user, agent)?) {
             Err(Error::NotFound(_)) => return Ok(unchanged),
             overlays => overlays?,
         };
@@ -139,8 +139,8 @@ impl Store {
         let mut comparison = Comparison {
             moved,
             with_modes: false,
-            entries_left: self.inner.options.files.tree_entries,
-            limit: self.inner.options.files.tree_entries,
+            entries_left: self.options().files.tree_entries,
+            limit: self.options().files.tree_entries,
             changes: Vec::new(),
             newest_ns: upper.stat()?.modified_ns,
         };

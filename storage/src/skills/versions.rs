@@ -33,7 +33,7 @@ impl Store {
     pub fn versions(&self, agent: &AgentId, skill: &SkillId) -> Result<Vec<KeptVersion>> {
         let current = self.baseline_version(agent, skill)?;
         let mut kept = Vec::new();
-        match self.inner.root.open_dir(&layout::versions(agent, skill)?) {
+        match self.root().open_dir(&layout::versions(agent, skill)?) {
             Err(Error::NotFound(_)) => {}
             versions => {
                 let versions = versions?;
@@ -98,7 +98,7 @@ impl Store {
         };
         let (overlay, baseline) = (layout::overlay(user, agent)?, layout::baseline(agent)?);
         {
-            let _alone = self.inner.locks.write(id);
+            let _alone = self.locks().write(id);
             if self.close_unless_used(id)? && self.promotion_of(id)?.is_some() {
                 return Err(Error::Conflict(format!(
                     "a command is in what was promoted of `{skill}` before: promote again when it has ended"
@@ -115,8 +115,8 @@ impl Store {
         };
         let skills = std::slice::from_ref(skill);
         self.publish_over(&over, Scope::Baseline, user, agent, skills, &mut |_, into| {
-                let _held = self.inner.locks.read(id);
-                let layers = Layers::open(&self.inner.root, &overlay, &baseline)?;
+                let _held = self.locks().read(id);
+                let layers = Layers::open(self.root(), &overlay, &baseline)?;
                 let Some(Found::Directory(layers, ..)) = layers.lookup(OsStr::new(skill.as_str()))? else {
                     return Err(Error::NotFound(skill.to_string()));
                 };

@@ -32,7 +32,7 @@ impl Store {
         if !self.is_kept(id)? {
             return Ok(false);
         }
-        let _alone = self.inner.locks.write(&id.workspace());
+        let _alone = self.locks().write(&id.workspace());
         // Another request may have come first.
         let Some(kept) = self.kept_dir(id)? else { return Ok(false) };
         // Before anything is there, so that no look finds it unused.
@@ -40,7 +40,7 @@ impl Store {
         let mut is_back = false;
         for (name, place) in NAMES.iter().zip(layout::of_sandbox(&id.user, &id.agent)?) {
             let (Some(above), Some(own_name)) = (place.parent(), place.file_name()) else { continue };
-            let above = self.inner.stage.ensure_path(&self.inner.root, &above)?;
+            let above = self.stage().ensure_path(self.root(), &above)?;
             match kept.rename_new(OsStr::new(name), &above, OsStr::new(own_name)) {
                 Ok(()) => is_back = true,
                 Err(Error::NotFound(_)) => continue,
@@ -59,7 +59,7 @@ impl Store {
             }
         }
         self.remove_empty_kept(id)?;
-        self.inner.accounts.forget(&id.workspace());
+        self.accounts().forget(&id.workspace());
         Ok(is_back)
     }
 
@@ -67,20 +67,16 @@ impl Store {
     /// alone.
     pub(super) fn set_aside(&self, id: &WorkspaceId) -> Result<Leftovers> {
         let mut leftovers = Leftovers::default();
-        let kept = self.inner.stage.ensure_path(&self.inner.root, &layout::kept(&id.user, &id.agent)?)?;
+        let kept = self.stage().ensure_path(self.root(), &layout::kept(&id.user, &id.agent)?)?;
         for (name, place) in NAMES.iter().zip(layout::of_sandbox(&id.user, &id.agent)?) {
             let (Some(above), Some(own_name)) = (place.parent(), place.file_name()) else { continue };
-            let Some(above) = directory(&self.inner.root, &above)? else { continue };
+            let Some(above) = directory(self.root(), &above)? else { continue };
             if above.stat_entry(OsStr::new(own_name))?.is_none() {
                 continue;
             }
             let name = OsStr::new(name);
             if kept.stat_entry(name)?.is_some() {
-                leftovers.trash.push(Arc::new(self.inner.stage.discard(
-                    &kept,
-                    name,
-                    Some(&id.workspace()),
-                )?));
+                leftovers.trash.push(Arc::new(self.stage().discard(&kept, name, Some(&id.workspace()))?));
             }
             above.rename_new(OsStr::new(own_name), &kept, name)?;
             if self.is_strict() {
@@ -88,8 +84,8 @@ impl Store {
                 above.sync()?;
             }
         }
-        self.inner.accounts.forget(&id.workspace());
-        self.inner.uses.forget(id);
+        self.accounts().forget(&id.workspace());
+        self.uses().forget(id);
         Ok(leftovers)
     }
 
@@ -99,13 +95,13 @@ impl Store {
     }
 
     fn kept_dir(&self, id: &WorkspaceId) -> Result<Option<Dir>> {
-        directory(&self.inner.root, &layout::kept(&id.user, &id.agent)?)
+        directory(self.root(), &layout::kept(&id.user, &id.agent)?)
     }
 
     fn remove_empty_kept(&self, id: &WorkspaceId) -> Result<()> {
         let place = layout::kept(&id.user, &id.agent)?;
         let (Some(above), Some(name)) = (place.parent(), place.file_name()) else { return Ok(()) };
-        let Some(above) = directory(&self.inner.root, &above)? else { return Ok(()) };
+        let Some(above) = directory(self.root(), &above)? else { return Ok(()) };
         match above.remove_dir(OsStr::new(name)) {
             Ok(()) | Err(Error::NotEmpty(_) | Error::NotFound(_)) => Ok(()),
             Err(error) => Err(error),

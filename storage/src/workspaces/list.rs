@@ -43,7 +43,7 @@ impl Store {
     pub fn sandboxes(&self, of: Option<&UserId>) -> Result<Vec<WorkspaceId>> {
         let mut found = BTreeSet::new();
         for place in [layout::WORKSPACES, layout::HOMES, layout::KEPT, layout::SANDBOXES] {
-            let all = self.inner.root.open_dir(&RelPath::parse(place)?)?;
+            let all = self.root().open_dir(&RelPath::parse(place)?)?;
             let users = match of {
                 Some(user) => vec![user.clone()],
                 None => {
@@ -75,7 +75,7 @@ impl Store {
     /// [`Error::Io`].
     pub fn sandbox_facts(&self, id: &WorkspaceId) -> Result<SandboxFacts> {
         let [workspace, home] = layout::of_sandbox(&id.user, &id.agent)?;
-        let root = &self.inner.root;
+        let root = self.root();
         Ok(SandboxFacts {
             id: id.clone(),
             has_workspace: directory(root, &workspace)?.is_some(),
@@ -92,7 +92,7 @@ impl Store {
     /// # Errors
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn overlays(&self, id: &WorkspaceId) -> Result<(Vec<(SkillId, Use)>, usize)> {
-        let Some(dir) = directory(&self.inner.root, &layout::overlay(&id.user, &id.agent)?)? else {
+        let Some(dir) = directory(self.root(), &layout::overlay(&id.user, &id.agent)?)? else {
             return Ok((Vec::new(), 0));
         };
         let entries = dir.entries_at_most(LISTED_MAX)?.into_iter();

@@ -33,8 +33,8 @@ impl Store {
     /// Enters a sandbox. The caller holds none of its trees.
     pub(crate) fn occupy(&self, id: WorkspaceId) -> Occupant {
         {
-            let _held = self.inner.locks.read(&id.workspace());
-            let mut sandboxes = self.inner.occupants.sandboxes.lock();
+            let _held = self.locks().read(&id.workspace());
+            let mut sandboxes = self.occupancy().sandboxes.lock();
             let occupancy = sandboxes.entry(id.clone()).or_default();
             occupancy.runs += 1;
             occupancy.entered += 1;
@@ -45,19 +45,19 @@ impl Store {
     /// How many runs of a sandbox are over and are being cleaned up, which no request can end any sooner.
     #[must_use]
     pub fn leaving(&self, id: &WorkspaceId) -> usize {
-        self.inner.occupants.sandboxes.lock().get(id).map_or(0, |occupancy| occupancy.leaving)
+        self.occupancy().sandboxes.lock().get(id).map_or(0, |occupancy| occupancy.leaving)
     }
 
     /// How many are in a sandbox: runs, and runs with undecided changes.
     #[must_use]
     pub fn occupants(&self, id: &WorkspaceId) -> usize {
-        self.inner.occupants.sandboxes.lock().get(id).map_or(0, |occupancy| occupancy.runs)
+        self.occupancy().sandboxes.lock().get(id).map_or(0, |occupancy| occupancy.runs)
     }
 
     /// Notes that the user of `id` published it as `by`, over `over`, for runs that began before and work on copies.
     pub(crate) fn note_promotion(&self, id: &TreeId, over: &str, by: &str) {
         let TreeId::Skill(.., skill) = id else { return };
-        let mut sandboxes = self.inner.occupants.sandboxes.lock();
+        let mut sandboxes = self.occupancy().sandboxes.lock();
         let Some(occupancy) = sandboxes.get_mut(&WorkspaceId::of(id)) else { return };
         if occupancy.promotions.len() >= PROMOTIONS_MAX {
             occupancy.promotions.remove(0);
@@ -71,7 +71,7 @@ impl Store {
     pub(crate) fn base_since(&self, id: &TreeId, base: &str) -> String {
         let mut base = base.to_owned();
         let TreeId::Skill(.., skill) = id else { return base };
-        let sandboxes = self.inner.occupants.sandboxes.lock();
+        let sandboxes = self.occupancy().sandboxes.lock();
         let promotions = sandboxes.get(&WorkspaceId::of(id)).map(|occupancy| occupancy.promotions.as_slice());
         for promoted in promotions.unwrap_or_default() {
             if promoted.skill == *skill && promoted.over == base {
@@ -98,7 +98,7 @@ impl Store {
 
     /// Watches from now on whether a sandbox gets occupants.
     pub(crate) fn watch(&self, id: WorkspaceId) -> Watcher {
-        let mut sandboxes = self.inner.occupants.sandboxes.lock();
+        let mut sandboxes = self.occupancy().sandboxes.lock();
         let occupancy = sandboxes.entry(id.clone()).or_default();
         occupancy.watchers += 1;
         let (entered, was_occupied) = (occupancy.entered, occupancy.runs > 0);
@@ -111,7 +111,7 @@ impl Occupant {
     /// Says that the run is over and will be gone soon. Once is enough.
     pub(crate) fn begin_to_leave(&self) {
         if !self.is_leaving.swap(true, Ordering::Relaxed) {
-            self.store.inner.occupants.leave(&self.id, |occupancy| occupancy.leaving += 1);
+            self.store.occupancy().leave(&self.id, |occupancy| occupancy.leaving += 1);
         }
     }
 }
@@ -119,7 +119,7 @@ impl Occupant {
 impl Watcher {
     /// Whether the sandbox has an occupant, or had one since the watch began.
     pub(crate) fn has_seen_somebody(&self) -> bool {
-        let sandboxes = self.store.inner.occupants.sandboxes.lock();
+        let sandboxes = self.store.occupancy().sandboxes.lock();
         let entered = sandboxes.get(&self.id).map_or(self.entered, |occupancy| occupancy.entered);
         self.was_occupied || entered != self.entered
     }
@@ -130,7 +130,7 @@ impl Drop for Occupant {
         // A run is a use until its end.
         self.store.note_use_of_there(&self.id);
         let was_leaving = usize::from(self.is_leaving.load(Ordering::Relaxed));
-        self.store.inner.occupants.leave(&self.id, |occupancy| {
+        self.store.occupancy().leave(&self.id, |occupancy| {
             occupancy.runs -= 1;
             occupancy.leaving -= was_leaving;
         });
@@ -139,6 +139,6 @@ impl Drop for Occupant {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.store.inner.occupants.leave(&self.id, |occupancy| occupancy.watchers -= 1);
+        self.store.occupancy().leave(&self.id, |occupancy| occupancy.watchers -= 1);
     }
 }

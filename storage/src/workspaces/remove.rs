@@ -34,7 +34,7 @@ impl Store {
             Err(Error::Conflict(_)) if !snapshots => None,
             hand => Some(hand?),
         };
-        let _alone = self.inner.locks.write(&id.workspace());
+        let _alone = self.locks().write(&id.workspace());
         self.check_left(id)?;
         let kept = self.count_snapshots(id)?;
         let was_there = self.is_there(id)? || self.is_kept(id)? || (snapshots && kept > 0);
@@ -53,11 +53,11 @@ impl Store {
     /// # Errors
     /// [`Error::Io`].
     pub fn sweep(&self, id: &WorkspaceId) -> Result<Option<Swept>> {
-        let _alone = self.inner.locks.write(&id.workspace());
+        let _alone = self.locks().write(&id.workspace());
         if self.occupants(id) > 0 || !self.is_idle(id)? {
             return Ok(None);
         }
-        let keeps = !self.inner.options.keep.is_zero();
+        let keeps = !self.options().keep.is_zero();
         if keeps && self.is_there(id)? {
             return Ok(Some(Swept::SetAside(self.set_aside(id)?)));
         }
@@ -81,7 +81,7 @@ impl Store {
     pub fn idle_sandboxes(&self, after: Option<&WorkspaceId>, most: usize) -> Result<Vec<WorkspaceId>> {
         self.keep_uptime()?;
         let mut idle = Vec::new();
-        if self.inner.options.idle.is_none() {
+        if self.options().idle.is_none() {
             return Ok(idle);
         }
         for id in self.sandboxes(None)? {
@@ -91,7 +91,7 @@ impl Store {
             if after.is_some_and(|after| id <= *after) || self.occupants(&id) > 0 {
                 continue;
             }
-            let held = self.inner.locks.read(&id.workspace());
+            let held = self.locks().read(&id.workspace());
             if self.is_idle(&id)? {
                 if self.is_there(&id)? || (self.is_kept(&id)? && self.is_expired(&id)?) {
                     idle.push(id);
@@ -112,18 +112,18 @@ impl Store {
             taken.trash.extend(self.take_place(id, place)?.map(Arc::new));
         }
         self.remove_short_way(&id.workspace())?;
-        drop(self.inner.points.forget(&id.workspace()));
-        self.inner.accounts.forget(&id.workspace());
-        self.inner.accounts.snapshots_changed(id);
-        self.inner.uses.forget(id);
+        drop(self.points().forget(&id.workspace()));
+        self.accounts().forget(&id.workspace());
+        self.accounts().snapshots_changed(id);
+        self.uses().forget(id);
         Ok(taken)
     }
 
     /// Moves a directory into the trash, if it is there.
     fn take_place(&self, id: &WorkspaceId, place: &RelPath) -> Result<Option<Trash>> {
         let (Some(above), Some(name)) = (place.parent(), place.file_name()) else { return Ok(None) };
-        let Some(above) = directory(&self.inner.root, &above)? else { return Ok(None) };
-        let trash = match self.inner.stage.discard(&above, OsStr::new(name), Some(&id.workspace())) {
+        let Some(above) = directory(self.root(), &above)? else { return Ok(None) };
+        let trash = match self.stage().discard(&above, OsStr::new(name), Some(&id.workspace())) {
             Err(Error::NotFound(_)) => return Ok(None),
             trash => trash?,
         };
@@ -161,7 +161,7 @@ impl Store {
     /// Removes the directories of users that have nothing any more. No request uses the store yet.
     pub(crate) fn tidy_users(&self) -> Result<()> {
         for place in [layout::WORKSPACES, layout::HOMES, layout::KEPT, layout::SANDBOXES] {
-            let all = self.inner.root.open_dir(&RelPath::parse(place)?)?;
+            let all = self.root().open_dir(&RelPath::parse(place)?)?;
             for entry in all.entries()? {
                 match all.remove_dir(&entry.name) {
                     Ok(()) | Err(Error::NotEmpty(_) | Error::NotADirectory(_)) => {}

@@ -130,7 +130,7 @@ pub(crate) struct Hand {
 
 impl Drop for Hand {
     fn drop(&mut self) {
-        self.store.inner.in_hand.sandboxes.lock().remove(&self.id);
+        self.store.in_hand().sandboxes.lock().remove(&self.id);
     }
 }
 
@@ -140,7 +140,7 @@ impl Store {
     /// # Errors
     /// [`Error::Conflict`] when another request works on them.
     pub(crate) fn take_in_hand(&self, id: &WorkspaceId) -> Result<Hand> {
-        if self.inner.in_hand.sandboxes.lock().insert(id.clone()) {
+        if self.in_hand().sandboxes.lock().insert(id.clone()) {
             return Ok(Hand { store: self.clone(), id: id.clone() });
         }
         let message =
@@ -187,7 +187,7 @@ impl Store {
 
     /// The directory of what is kept about a sandbox.
     fn kept(&self, id: &WorkspaceId) -> Result<Option<Dir>> {
-        match self.inner.root.open_dir(&layout::sandbox(&id.user, &id.agent)?) {
+        match self.root().open_dir(&layout::sandbox(&id.user, &id.agent)?) {
             Ok(dir) => Ok(Some(dir)),
             Err(Error::NotFound(_)) => Ok(None),
             Err(other) => Err(other),
@@ -204,7 +204,7 @@ impl Store {
     }
 
     fn taken_by_snapshots(&self, own: &Dir) -> Result<Counted> {
-        let limit = self.inner.options.snapshots.files;
+        let limit = self.options().snapshots.files;
         let mut counter = crate::core::count::Counter::new(limit.saturating_mul(2).saturating_add(1024));
         counter.tree(own)?;
         Ok(counter.end())

@@ -43,8 +43,8 @@ impl Store {
     /// # Errors
     /// [`Error::Io`].
     pub fn keep_uptime(&self) -> Result<()> {
-        let sandboxes = self.inner.root.open_dir(&policy::RelPath::parse(layout::SANDBOXES)?)?;
-        self.inner.uptime.keep(&sandboxes)
+        let sandboxes = self.root().open_dir(&policy::RelPath::parse(layout::SANDBOXES)?)?;
+        self.uptime().keep(&sandboxes)
     }
 
     /// Tells whether the use of a sandbox need not be noted, because it was a moment ago.
@@ -54,8 +54,8 @@ impl Store {
     }
 
     fn noted(&self, id: &WorkspaceId) -> Option<Noted> {
-        let now = self.inner.uptime.now_ms();
-        let noted = self.inner.uses.noted.lock().get(id).copied();
+        let now = self.uptime().now_ms();
+        let noted = self.uses().noted.lock().get(id).copied();
         noted.filter(|noted| now.saturating_sub(noted.uptime_ms) < self.grain_ms())
     }
 
@@ -85,17 +85,17 @@ impl Store {
     fn note(&self, id: &WorkspaceId) {
         let noted = {
             // Not while a sweep removes the sandbox because it was not used.
-            let _held = self.inner.locks.read(&id.workspace());
+            let _held = self.locks().read(&id.workspace());
             match self.is_there(id) {
                 Ok(true) => self.record_use(id).map(|uptime_ms| Noted { uptime_ms, is_there: true }),
                 // A request that makes something there notes the use again.
-                Ok(false) => Ok(Noted { uptime_ms: self.inner.uptime.now_ms(), is_there: false }),
+                Ok(false) => Ok(Noted { uptime_ms: self.uptime().now_ms(), is_there: false }),
                 Err(error) => Err(error),
             }
         };
         match noted {
             Ok(noted) => {
-                let mut all = self.inner.uses.noted.lock();
+                let mut all = self.uses().noted.lock();
                 if all.len() >= NOTED_MAX {
                     all.clear();
                 }
@@ -112,16 +112,16 @@ impl Store {
 
     /// Writes that a sandbox is used now. The caller holds its workspace. Returns the uptime.
     pub(super) fn record_use(&self, id: &WorkspaceId) -> Result<u64> {
-        let uptime_ms = self.inner.uptime.now_ms();
+        let uptime_ms = self.uptime().now_ms();
         let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let dir = self.inner.root.ensure_path(&layout::sandbox(&id.user, &id.agent)?)?;
+        let dir = self.root().ensure_path(&layout::sandbox(&id.user, &id.agent)?)?;
         dir.set_attribute(USED, format!("{uptime_ms} {}", today.as_millis()).as_bytes())?;
         Ok(uptime_ms)
     }
 
     /// The record of a sandbox; `None` without one.
     pub(super) fn used(&self, id: &WorkspaceId) -> Result<Option<Used>> {
-        let dir = match self.inner.root.open_dir(&layout::sandbox(&id.user, &id.agent)?) {
+        let dir = match self.root().open_dir(&layout::sandbox(&id.user, &id.agent)?) {
             Err(Error::NotFound(_)) => return Ok(None),
             dir => dir?,
         };
@@ -135,16 +135,16 @@ impl Store {
 
     /// Tells whether a sandbox that was set aside has been there for long enough to go.
     pub(super) fn is_expired(&self, id: &WorkspaceId) -> Result<bool> {
-        self.is_idle_beyond(id, self.inner.options.keep)
+        self.is_idle_beyond(id, self.options().keep)
     }
 
     fn is_idle_beyond(&self, id: &WorkspaceId, further: Duration) -> Result<bool> {
-        let Some(allowed) = self.inner.options.idle else { return Ok(false) };
+        let Some(allowed) = self.options().idle else { return Ok(false) };
         let Some(used) = self.used(id)? else {
             self.record_use(id)?;
             return Ok(false);
         };
-        let idle_ms = self.inner.uptime.now_ms().saturating_sub(used.uptime_ms);
+        let idle_ms = self.uptime().now_ms().saturating_sub(used.uptime_ms);
         let allowed_ms = milliseconds(allowed).saturating_add(milliseconds(further));
         Ok(idle_ms >= allowed_ms.saturating_add(self.grain_ms()))
     }
@@ -152,7 +152,7 @@ impl Store {
     /// Tells whether a sandbox has a workspace or a home.
     pub(super) fn is_there(&self, id: &WorkspaceId) -> Result<bool> {
         for place in layout::of_sandbox(&id.user, &id.agent)? {
-            if directory(&self.inner.root, &place)?.is_some() {
+            if directory(self.root(), &place)?.is_some() {
                 return Ok(true);
             }
         }
@@ -161,7 +161,7 @@ impl Store {
 
     /// How far a record may be behind.
     fn grain_ms(&self) -> u64 {
-        let grain = self.inner.options.idle.map_or(GRAIN_MAX, |idle| (idle / GRAINS).min(GRAIN_MAX));
+        let grain = self.options().idle.map_or(GRAIN_MAX, |idle| (idle / GRAINS).min(GRAIN_MAX));
         milliseconds(grain)
     }
 }

@@ -71,7 +71,7 @@ impl Store {
     pub fn user_facts(&self, user: &UserId) -> Result<Vec<AgentFacts>> {
         let facts = |agent: AgentId| {
             let id = WorkspaceId { user: user.clone(), agent };
-            let skills = match directory(&self.inner.root, &layout::overlay(user, &id.agent)?)? {
+            let skills = match directory(self.root(), &layout::overlay(user, &id.agent)?)? {
                 Some(dir) => dir.entries_at_most(LISTED_MAX)?.len(),
                 None => 0,
             };
@@ -86,7 +86,7 @@ impl Store {
     /// # Errors
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn agents(&self, of: Option<&UserId>) -> Result<Vec<Agent>> {
-        let baselines = self.inner.root.open_dir(&RelPath::parse(layout::BASELINE)?)?;
+        let baselines = self.root().open_dir(&RelPath::parse(layout::BASELINE)?)?;
         let ids = match of {
             Some(user) => self.agents_of(user)?,
             None => {
@@ -119,7 +119,7 @@ impl Store {
         mut removing: impl FnMut(&TreeId),
     ) -> Result<(usize, Leftovers)> {
         let mut leftovers = Leftovers::default();
-        let Some(dir) = directory(&self.inner.root, &layout::overlay(&id.user, &id.agent)?)? else {
+        let Some(dir) = directory(self.root(), &layout::overlay(&id.user, &id.agent)?)? else {
             return Ok((0, leftovers));
         };
         let mut removed = 0;
@@ -129,8 +129,8 @@ impl Store {
                 Some(skill) => {
                     let tree = TreeId::Skill(id.user.clone(), id.agent.clone(), skill);
                     removing(&tree);
-                    let _alone = self.inner.locks.write(&tree);
-                    let trash = match self.inner.stage.discard(&dir, &entry.name, Some(&tree)) {
+                    let _alone = self.locks().write(&tree);
+                    let trash = match self.stage().discard(&dir, &entry.name, Some(&tree)) {
                         Err(Error::NotFound(_)) => continue,
                         trash => trash?,
                     };
@@ -139,7 +139,7 @@ impl Store {
                     removed += 1;
                     trash
                 }
-                None => Some(Arc::new(self.inner.stage.discard(&dir, &entry.name, None)?)),
+                None => Some(Arc::new(self.stage().discard(&dir, &entry.name, None)?)),
             };
             leftovers.trash.extend(trash);
         }
@@ -156,7 +156,7 @@ impl Store {
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn finish_user(&self, user: &UserId) -> Result<()> {
         let name = OsStr::new(user.as_str());
-        let bases = self.inner.root.open_dir(&RelPath::parse(layout::BASES)?)?;
+        let bases = self.root().open_dir(&RelPath::parse(layout::BASES)?)?;
         for agent in bases.entries_at_most(LISTED_MAX)? {
             let Some(agent_id) = agent.name.to_str().and_then(|name| AgentId::parse(name).ok()) else {
                 continue;
@@ -171,8 +171,8 @@ impl Store {
                     continue;
                 }
                 let tree = TreeId::Skill(user.clone(), agent_id.clone(), skill.clone());
-                let _alone = self.inner.locks.write(&tree);
-                let overlay = directory(&self.inner.root, &layout::overlay(user, &agent_id)?)?;
+                let _alone = self.locks().write(&tree);
+                let overlay = directory(self.root(), &layout::overlay(user, &agent_id)?)?;
                 let has_overlay = match overlay {
                     Some(overlay) => overlay.stat_entry(OsStr::new(skill.as_str()))?.is_some(),
                     None => false,

@@ -174,7 +174,7 @@ impl Files {
         let (store, id) = self.parts();
         store.admit_space()?;
         let owner = store.owner(id).filter(|_| matches!(id, TreeId::Workspace(..)));
-        Ok(store.inner.stage.file(0o644, owner)?.counted(store.flight_to(id)))
+        Ok(store.stage().file(0o644, owner)?.counted(store.flight_to(id)))
     }
 
     /// Puts everything in its place.
@@ -187,7 +187,7 @@ impl Files {
             }
             let (store, id) = self.parts();
             let admitted = store.admit(id, &growth)?;
-            let redo = write_down(&store.inner.stage, id, &planned)?;
+            let redo = write_down(store.stage(), id, &planned)?;
             let (mut undo, mut aftermath) = (Vec::new(), Aftermath::default());
             let mut patched: Vec<Patched> = planned.iter().map(Planned::outcome).collect();
             interrupt::commit()?;
@@ -229,7 +229,7 @@ impl Files {
     fn put_back(&self, tree: &dyn Tree, path: &RelPath, mut before: Before) -> Result<()> {
         let (store, id) = self.parts();
         let owner = store.owner(id).filter(|_| matches!(id, TreeId::Workspace(..)));
-        let mut file = store.inner.stage.file(before.stat.mode, owner)?;
+        let mut file = store.stage().file(before.stat.mode, owner)?;
         before.file.rewind().map_err(|error| Error::from_io("seek", path, error))?;
         copy_file(before.file, file.file(), &before.stat)?;
         file.finish_keeping_time()?;

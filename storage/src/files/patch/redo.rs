@@ -80,7 +80,7 @@ impl Store {
     /// A patch that cannot be made now, for want of space, stays for the next start.
     pub(crate) fn redo_patches(&self, patches: Vec<(OsString, Steps)>) -> Result<usize> {
         let mut made = 0;
-        let stage = &self.inner.stage;
+        let stage = self.stage();
         for (record, steps) in patches {
             // Without the files all was done, and the directory gone, when the machine lost its power.
             if let Some(dir) = steps.staged().open(stage)? {
@@ -137,7 +137,7 @@ impl Store {
             return Ok(Aftermath::default());
         }
         let owner = self.owner(id).filter(|_| matches!(id, TreeId::Workspace(..)));
-        let mut copy = self.inner.stage.file(stat.mode, owner)?;
+        let mut copy = self.stage().file(stat.mode, owner)?;
         copy_file(file, copy.file(), &stat)?;
         copy.finish_keeping_time()?;
         tree.put_with_parents(path, copy)
@@ -156,14 +156,14 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let (store, _) = Store::open(temp.path(), Options::default()).unwrap();
         let id = TreeId::Workspace(UserId::parse("u").unwrap(), AgentId::parse("a").unwrap());
-        let redo = Redo::commit(&store.inner.stage, &id, Vec::new(), &[]).unwrap();
+        let redo = Redo::commit(store.stage(), &id, Vec::new(), &[]).unwrap();
         let staged = redo.draft.as_ref().unwrap().name.clone();
         // No file can be removed under the name of a directory.
-        let records = store.inner.root.open_dir(&RelPath::parse(".filesecbox/journal").unwrap()).unwrap();
+        let records = store.root().open_dir(&RelPath::parse(".filesecbox/journal").unwrap()).unwrap();
         records.remove_file(&staged).unwrap();
         records.create_dir(&staged, 0o700).unwrap();
         redo.finish();
         assert!(records.stat_entry(&staged).unwrap().is_some(), "the control: the record stays");
-        assert!(store.inner.stage.dir().stat_entry(&staged).unwrap().is_none());
+        assert!(store.stage().dir().stat_entry(&staged).unwrap().is_none());
     }
 }

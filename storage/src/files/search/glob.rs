@@ -62,7 +62,7 @@ impl Files {
     /// As [`Files::walk`].
     pub fn glob(&self, query: &GlobQuery, patience: &Patience) -> Result<Globbed> {
         let (store, id) = self.parts();
-        let _held = store.inner.locks.read(id);
+        let _held = store.locks().read(id);
         let dirs = match store.layers_of(id, &query.path) {
             // A workspace that was never written to is an empty one.
             Err(Error::NotFound(_)) if query.path.is_root() && matches!(id, TreeId::Workspace(..)) => {

@@ -90,7 +90,7 @@ impl Files {
             after: query.after.as_ref().is_some_and(|after| after.line.is_none()),
         };
         let walk = {
-            let _held = store.inner.locks.read(id);
+            let _held = store.locks().read(id);
             match store.layers_of(id, &query.path) {
                 Err(Error::NotADirectory(_)) => None,
                 // A workspace that was never written to is an empty one.
@@ -196,7 +196,7 @@ impl Search<'_> {
             return None;
         }
         // Held for a listing, not for a search: changes of the tree do not wait for it.
-        let _held = store.inner.locks.read(id);
+        let _held = store.locks().read(id);
         match walk.0.next_batch() {
             Ok(batch) => batch,
             Err(error) => {

@@ -39,7 +39,7 @@ impl TreeWatch {
 
     /// Opens the directory at `place`, watching each directory on the way for the name that leads on.
     fn walk_to(&mut self, place: &RelPath) -> Result<Option<Dir>> {
-        let mut dir = self.store.inner.root.reopen()?;
+        let mut dir = self.store.root().reopen()?;
         for name in place.segments() {
             let watch = self.inotify.watch(&dir)?;
             self.ways.insert(watch, OsString::from(name));

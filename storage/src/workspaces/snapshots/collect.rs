@@ -34,7 +34,7 @@ impl Store {
             manifests.sync()?;
         }
         self.clear(&own);
-        self.inner.accounts.snapshots_changed(id);
+        self.accounts().snapshots_changed(id);
         Ok(())
     }
 

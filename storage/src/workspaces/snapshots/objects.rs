@@ -63,7 +63,7 @@ impl<'a> Objects<'a> {
             self.check(stat.allocated)?;
             let read = self.readable_bytes.checked_sub(stat.size);
             self.readable_bytes = read.ok_or_else(|| self.beyond_bytes(stat.size))?;
-            let staged = self.store.inner.stage.file(0o600, None)?;
+            let staged = self.store.stage().file(0o600, None)?;
             file.rewind().map_err(|error| Error::from_io("seek", "file", error))?;
             // A file that grows faster than it is read would be read for ever.
             let digest = copy_hashed(&file, staged.file(), stat.size)?;

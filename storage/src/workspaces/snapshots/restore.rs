@@ -108,13 +108,13 @@ impl Store {
             Err(other) => return Err(other),
         };
         let (above, replaced) = {
-            let _alone = self.inner.locks.write(&tree);
+            let _alone = self.locks().write(&tree);
             self.check_place(to, replace)?;
             let admitted = self.admit(&tree, &Growth { adds: taken, takes: there, is_exact: false })?;
             let user = layout::workspace(&to.user, &to.agent)?.parent().unwrap_or_else(policy::RelPath::root);
-            let above = self.inner.stage.ensure_path(&self.inner.root, &user)?;
+            let above = self.stage().ensure_path(self.root(), &user)?;
             let name = OsStr::new(to.agent.as_str());
-            let stage = self.inner.stage.dir();
+            let stage = self.stage().dir();
             let replaced = above.stat_entry(name)?.is_some();
             interrupt::commit()?;
             if replaced {
@@ -124,7 +124,7 @@ impl Store {
             } else {
                 stage.rename_new(&draft.name, &above, name)?;
             }
-            self.inner.accounts.forget(&tree);
+            self.accounts().forget(&tree);
             drop(admitted);
             (above, replaced)
         };

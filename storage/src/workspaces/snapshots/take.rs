@@ -37,7 +37,7 @@ impl Store {
         let _hand = self.take_in_hand(id)?;
         self.admit_space()?;
         drop(self.workspace_dir(id)?);
-        let own = self.inner.stage.ensure_path(&self.inner.root, &layout::sandbox(&id.user, &id.agent)?)?;
+        let own = self.stage().ensure_path(self.root(), &layout::sandbox(&id.user, &id.agent)?)?;
         self.check_count(&own)?;
         if !mark_unfinished(&own)? {
             // A crash interrupted such work. Its leftovers count for no user.
@@ -56,7 +56,7 @@ impl Store {
             }
             Err(error) => {
                 self.clear(&own);
-                self.inner.accounts.snapshots_changed(id);
+                self.accounts().snapshots_changed(id);
                 Err(error)
             }
         }
@@ -88,7 +88,7 @@ impl Store {
         };
         drop(self.look(id, &mut objects, &mut known, TRIES)?);
         let walk = {
-            let _held = self.inner.locks.read(&id.workspace());
+            let _held = self.locks().read(&id.workspace());
             self.look(id, &mut objects, &mut known, 1)?
         };
         let live = watcher.has_seen_somebody();
@@ -125,7 +125,7 @@ impl Store {
         let snapshot = SnapshotId::fresh()?;
         let placed = self.place_manifest(own, &snapshot, &header, &lines);
         // While what was added is still promised room.
-        self.inner.accounts.snapshots_changed(id);
+        self.accounts().snapshots_changed(id);
         drop(objects);
         placed?;
         Ok(header.of(snapshot))
@@ -156,7 +156,7 @@ impl Store {
 
     /// Makes the snapshot visible, when all that it names is on the disk.
     fn place_manifest(&self, own: &Dir, id: &SnapshotId, header: &Header, lines: &[Line]) -> Result<()> {
-        let staged = self.inner.stage.file(0o600, None)?;
+        let staged = self.stage().file(0o600, None)?;
         manifest::write(staged.file(), header, lines)?;
         let manifests = own.ensure_dir(OsStr::new(MANIFESTS))?;
         if self.is_strict() {
@@ -186,7 +186,7 @@ impl Store {
     }
 
     pub(super) fn workspace_dir(&self, id: &WorkspaceId) -> Result<Dir> {
-        match self.inner.root.open_dir(&layout::workspace(&id.user, &id.agent)?) {
+        match self.root().open_dir(&layout::workspace(&id.user, &id.agent)?) {
             Err(Error::NotFound(_)) => Err(Error::NotFound(id.workspace().sandbox_path())),
             dir => dir,
         }
