@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod accounts;
 pub mod agents;
 pub(crate) mod allowances;
+pub(crate) mod bases;
 pub(crate) mod copies;
 pub(crate) mod count;
 pub(crate) mod devboxes;

@@ -6,6 +6,7 @@
 //!
 //! | Floor | Holds |
 //! | --- | --- |
+//! | `open` | [`Store::open`], which ties the floors together |
 //! | [`runs`] | what a run sees, and what becomes of its changes |
 //! | [`skills`], [`workspaces`] | what is published, copied and compared; workspaces with their homes and snapshots |
 //! | [`files`] | operations on the files of a tree: reading, writing, patches, searching, listening |
@@ -21,6 +22,7 @@ pub mod files;
 pub mod interrupt;
 pub mod layers;
 mod layout;
+mod open;
 pub mod runs;
 pub mod skills;
 pub mod stat;

@@ -1,7 +1,6 @@
 //! Skills: what is published, kept, copied and compared.
 
 pub mod archive;
-pub(crate) mod base;
 mod carry;
 mod deploy;
 pub mod directory;

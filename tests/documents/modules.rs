@@ -18,6 +18,7 @@ const CRATES: &[&str] = &["policy", "storage", "exec", "egress", "sandbox", "run
 type Floors = &'static [&'static [&'static str]];
 
 const STORAGE: Floors = &[
+    &["open"],
     &["runs"],
     &["skills", "workspaces"],
     &["files"],

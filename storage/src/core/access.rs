@@ -191,6 +191,17 @@ impl Store {
         views.detach(id, upper.map(|stat| stat.inode))
     }
 
+    /// Lets what was an overlay be removed: now, or when the view of it has gone. The caller holds the tree alone.
+    pub(crate) fn discard_mounted(&self, id: &TreeId, trash: Option<Trash>) -> Option<Arc<Trash>> {
+        let trash = trash.map(Arc::new);
+        self.inner.accounts.forget(id);
+        self.inner.copies.forget(id);
+        if let (Some(seat), Some(trash)) = (self.detach_view(id), &trash) {
+            seat.keep(Arc::clone(trash));
+        }
+        trash
+    }
+
     /// Tells the views of a skill that its baseline may be another version now. The caller holds the baseline alone.
     pub(crate) fn tell_views(&self, agent: &AgentId, skill: &SkillId) {
         let Some(views) = self.views() else { return };
@@ -228,8 +239,13 @@ impl Store {
         {
             return Ok(true);
         }
-        self.settle_promoted(id)?;
+        self.settle_published(id)?;
         Ok(false)
+    }
+
+    /// Has the floor of skills settle what the user of `id` published. The caller holds the tree alone, which has no view.
+    fn settle_published(&self, id: &TreeId) -> Result<()> {
+        (self.inner.settle)(self, id)
     }
 
     /// Removes the overlay of a skill that holds nothing, unless the tree is in use. Tells whether that is settled.
@@ -252,7 +268,7 @@ impl Store {
         if self.views().is_some_and(|views| views.has(id)) {
             return Ok(());
         }
-        self.settle_promoted(id)?;
+        self.settle_published(id)?;
         if !self.is_bare(id)? {
             return Ok(());
         }

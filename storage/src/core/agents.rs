@@ -70,6 +70,25 @@ impl Store {
         self.inner.policies.keep(agent.as_str(), text)
     }
 
+    /// Removes the directories of users that have nothing any more. No request uses the store yet.
+    pub(super) fn tidy_users(&self) -> Result<()> {
+        for place in [layout::WORKSPACES, layout::HOMES, layout::KEPT, layout::SANDBOXES] {
+            let all = self.inner.root.open_dir(&RelPath::parse(place)?)?;
+            for entry in all.entries()? {
+                match all.remove_dir(&entry.name) {
+                    Ok(()) | Err(Error::NotEmpty(_) | Error::NotADirectory(_)) => {}
+                    Err(error) => {
+                        tracing::warn!(
+                            %error, place,
+                            "failed to remove a user's directory: it stays until the next start"
+                        )
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn places(&self) -> Result<Vec<Dir>> {
         PLACES.iter().map(|place| self.inner.root.open_dir(&RelPath::parse(place)?)).collect()
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
-use policy::{SkillId, WorkspaceId};
+use policy::{SkillId, TreeId, WorkspaceId};
 
 /// Who is where. No more than what runs and snapshots under way ask for.
 #[derive(Default)]
@@ -20,11 +20,11 @@ pub(crate) struct Occupancy {
     pub(crate) watchers: usize,
     pub(crate) entered: u64,
     /// Skills that their user published while runs were here, the last one last.
-    pub(crate) promotions: Vec<Promoted>,
+    pub(super) promotions: Vec<Promoted>,
 }
 
 /// A version of a skill that its user published over another.
-pub(crate) struct Promoted {
+pub(super) struct Promoted {
     pub(crate) skill: SkillId,
     /// The text of a base record about the version that it replaced; see [`Store::base_text`](crate::Store).
     pub(crate) over: String,
@@ -32,7 +32,7 @@ pub(crate) struct Promoted {
 }
 
 /// Publications of one sandbox that are remembered for its runs.
-pub(crate) const PROMOTIONS_MAX: usize = 64;
+const PROMOTIONS_MAX: usize = 64;
 
 impl Occupants {
     /// Changes what is known of a workspace, and forgets it when neither a run nor a watcher is there.
@@ -44,5 +44,32 @@ impl Occupants {
                 sandboxes.remove(id);
             }
         }
+    }
+
+    /// Notes that the user of `id` published it as `by`, over `over`, for runs that began before and work on copies.
+    pub(crate) fn note_promotion(&self, id: &TreeId, over: &str, by: &str) {
+        let TreeId::Skill(.., skill) = id else { return };
+        let mut sandboxes = self.sandboxes.lock();
+        let Some(occupancy) = sandboxes.get_mut(&WorkspaceId::of(id)) else { return };
+        if occupancy.promotions.len() >= PROMOTIONS_MAX {
+            occupancy.promotions.remove(0);
+        }
+        let (over, by) = (over.to_owned(), by.to_owned());
+        occupancy.promotions.push(Promoted { skill: skill.clone(), over, by });
+    }
+
+    /// The base of an overlay of `id` that is made by a run which began over `base`: the version that the user
+    /// published since, if anything, holds all that the user had changed by then.
+    pub(crate) fn base_since(&self, id: &TreeId, base: &str) -> String {
+        let mut base = base.to_owned();
+        let TreeId::Skill(.., skill) = id else { return base };
+        let sandboxes = self.sandboxes.lock();
+        let promotions = sandboxes.get(&WorkspaceId::of(id)).map(|occupancy| occupancy.promotions.as_slice());
+        for promoted in promotions.unwrap_or_default() {
+            if promoted.skill == *skill && promoted.over == base {
+                base.clone_from(&promoted.by);
+            }
+        }
+        base
     }
 }

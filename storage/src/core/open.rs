@@ -1,6 +1,6 @@
 //! Opening a store: holding it alone, making what is missing, mending what a crash left.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -25,13 +25,13 @@ use crate::core::revocations::REVOCATIONS_MAX;
 use crate::core::runners::RUNNER_LISTS_MAX;
 use crate::core::short_ways;
 use crate::core::snapshot_locks::SnapshotLocks;
-use crate::core::store::{Inner, Options, Store};
+use crate::core::store::{Inner, Options, Settle, Store};
 use crate::core::uptime::Uptime;
 use crate::core::uses::Uses;
 use crate::core::views::{self, Views};
 use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::layers::journal;
+use crate::layers::journal::{self, Steps};
 use crate::layers::names::Names;
 use crate::layers::projects::Projects;
 use crate::layers::record::{self, Records};
@@ -58,13 +58,20 @@ pub struct Recovery {
     pub refused: usize,
 }
 
+/// Records of patches that a crash interrupted, and their steps.
+pub(crate) type Patches = Vec<(OsString, Steps)>;
+
 impl Store {
-    /// Opens the store below `path`, makes what is missing and mends what a crash left.
+    /// Opens the store below `path`, makes what is missing and mends what a crash left, but for the patches that it
+    /// returns: those are changes of trees, which the floor of files makes. No request uses the store before.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when another process has the store open; [`Error::Unsupported`] when the file system
-    /// keeps no user attributes or no whiteouts, or when the layout is of another version; [`Error::Io`].
-    pub fn open(path: &Path, options: Options) -> Result<(Self, Recovery)> {
+    /// As [`Store::open`].
+    pub(crate) fn open_core(
+        path: &Path,
+        options: Options,
+        settle: Settle,
+    ) -> Result<(Self, Recovery, Patches)> {
         make_root(path)?;
         let root = Arc::new(Dir::own_root(path)?);
         let root_path =
@@ -170,6 +177,7 @@ impl Store {
                 points,
                 listings: Listings::default(),
                 copies,
+                settle,
                 _trash: closing,
                 _lock: lock,
             }
@@ -177,8 +185,7 @@ impl Store {
         let store = Self { inner };
         store.mend_overlays(&uppers);
         store.tidy_users()?;
-        recovery.finished += store.redo_patches(recovered.patches)?;
-        Ok((store, recovery))
+        Ok((store, recovery, recovered.patches))
     }
 }
 

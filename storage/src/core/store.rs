@@ -89,6 +89,10 @@ pub struct Store {
     pub(super) inner: Arc<Inner>,
 }
 
+/// Lets an overlay lie over the version that it became when its user published it, if it did. The floor of skills, which
+/// compares versions, hands it in.
+pub(crate) type Settle = fn(&Store, &TreeId) -> Result<()>;
+
 pub(super) struct Inner {
     /// Dropped first: what it closes lies in what follows. Without live views, the reason.
     pub(super) live: Result<Views, String>,
@@ -129,6 +133,7 @@ pub(super) struct Inner {
     pub(super) listings: Listings,
     /// The copies of skills that runs share where nothing can be mounted.
     pub(super) copies: Arc<Copies>,
+    pub(super) settle: Settle,
     /// Locked as long as this store is open.
     pub(super) salt: layout::Salt,
     pub(super) _trash: Closing,

@@ -14,6 +14,7 @@ mod redo;
 pub use self::hunks::{Hunk, Line, Side};
 pub use self::make::{PatchOptions, Patched};
 pub use self::parse::{FILES_MAX, PATCH_BYTES_MAX, parse};
+pub(crate) use self::redo::redo_patches;
 
 use policy::RelPath;
 use serde::Serialize;

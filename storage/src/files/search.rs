@@ -34,8 +34,8 @@ pub use self::glob::{GlobQuery, Globbed, Kinds};
 pub use self::pattern::{PATTERNS_MAX, Patterns};
 pub use self::query::{GrepCursor, GrepQuery, Grepped};
 pub use self::sink::Match;
-use crate::core::store::Store;
 use crate::error::Result;
+use crate::files::Files;
 use crate::layers::stack::Layers;
 
 /// Why a search ended before everything was searched.
@@ -66,17 +66,18 @@ impl Patience {
     }
 }
 
-impl Store {
-    /// The directory `path` of the tree `id` as its layers. The caller holds the tree as it is.
-    fn layers_of(&self, id: &TreeId, path: &RelPath) -> Result<Layers> {
+impl Files {
+    /// The directory `path` of the tree as its layers. The caller holds the tree as it is.
+    fn layers(&self, path: &RelPath) -> Result<Layers> {
+        let (store, id) = self.parts();
         match id {
             TreeId::Skill(user, agent, skill) => {
-                let mut union = self.union(user, agent, skill, None)?;
-                union.seat = self.views().and_then(|views| views.sit_in_older(id));
+                let mut union = store.union(user, agent, skill, None)?;
+                union.seat = store.views().and_then(|views| views.sit_in_older(id));
                 union.open_layers(path)
             }
             TreeId::Workspace(..) => {
-                Ok(Layers { upper: Some(self.plain(id, false)?.open_dir(path)?), lower: None })
+                Ok(Layers { upper: Some(store.plain(id, false)?.open_dir(path)?), lower: None })
             }
         }
     }

@@ -78,7 +78,7 @@ impl TreeWatch {
         if matches!(id, TreeId::Skill(..)) {
             store.files(id.clone()).stat(&RelPath::root())?;
         }
-        let root = Stat { kind: Kind::Directory, ..store.root_stat()? };
+        let root = Stat { kind: Kind::Directory, ..store.root().stat()? };
         let mut watch = Self {
             store,
             id,
@@ -372,12 +372,6 @@ impl AsFd for TreeWatch {
     /// Readable when there is something to read.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()
-    }
-}
-
-impl Store {
-    fn root_stat(&self) -> Result<Stat> {
-        self.root().stat()
     }
 }
 

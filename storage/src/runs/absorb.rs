@@ -263,9 +263,12 @@ impl PreparedRun {
         standing.held += 1;
         let alone = self.store.locks().write(id);
         let tree = match id {
-            TreeId::Skill(user, agent, skill) => {
-                self.store.changing(user, agent, skill, Some(self.store.base_since(id, &copy.base)))?
-            }
+            TreeId::Skill(user, agent, skill) => self.store.changing(
+                user,
+                agent,
+                skill,
+                Some(self.store.occupancy().base_since(id, &copy.base)),
+            )?,
             TreeId::Workspace(..) => self.store.tree_alone(id)?,
         };
         if let Some(inode) = standing.inode

@@ -16,13 +16,13 @@ use std::ffi::OsStr;
 
 use policy::TreeId;
 
+use crate::core::bases::Promotion;
 use crate::core::store::Store;
 use crate::dir::subdirectory;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::layers::whiteouts::is_opaque;
 use crate::layout;
-use crate::skills::base::Promotion;
 use crate::skills::pull::Pulling;
 use crate::skills::status::{Comparison, exists, same};
 use crate::stat::Kind;

@@ -219,6 +219,19 @@ impl Store {
         }
         Ok(())
     }
+
+    /// The upload that the overlay of `id` holds; `None` when it was not uploaded.
+    pub(crate) fn published_in_base(&self, id: &TreeId) -> Result<Option<Provenance>> {
+        let TreeId::Skill(user, agent, skill) = id else { return Ok(None) };
+        let bases = match self.root().open_dir(&layout::bases(agent, skill)?) {
+            Err(Error::NotFound(_)) => return Ok(None),
+            bases => bases?,
+        };
+        match bases.open_file_entry(OsStr::new(user.as_str())) {
+            Err(Error::NotFound(_)) => Ok(None),
+            opened => Ok(read_record(opened?.0)?.1),
+        }
+    }
 }
 
 /// The directories of `dir` whose names are ids, opened.

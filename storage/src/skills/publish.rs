@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
+use crate::core::bases::{NO_BASE, Promotion};
 use crate::core::lock::TreeWrite;
 use crate::core::store::Store;
 use crate::core::usage::Admitted;
@@ -19,7 +20,6 @@ use crate::layers::trash::{Leftovers, Trash};
 use crate::layers::view::ViewLease;
 use crate::layers::whiteouts::OPAQUE;
 use crate::layout;
-use crate::skills::base::{NO_BASE, Promotion};
 use crate::skills::provenance::Provenance;
 use crate::version::{self, Contents, Version};
 
@@ -323,7 +323,7 @@ impl Store {
             return applied;
         }
         tracing::debug!(is_mounted, "a skill was promoted by its user");
-        self.note_promotion(id, &from, &to);
+        self.occupancy().note_promotion(id, &from, &to);
         self.tell_views(agent, skill);
         Ok(())
     }
@@ -336,18 +336,6 @@ impl Store {
             )),
             _ => Ok(()),
         }
-    }
-
-    /// Collects former versions after a change that is done: a failure here is no failure of the change.
-    pub(super) fn collect_versions_or_warn(&self, agent: &AgentId, skill: &SkillId) -> Vec<Arc<Trash>> {
-        let collected = self.collect_versions(agent, skill).unwrap_or_else(|error| {
-            tracing::warn!(
-                %error, %agent, %skill,
-                "failed to remove former versions: they stay until the next publication"
-            );
-            Vec::new()
-        });
-        collected.into_iter().map(Arc::new).collect()
     }
 
     fn overlay_has(&self, user: &UserId, agent: &AgentId, skill: &SkillId) -> Result<bool> {

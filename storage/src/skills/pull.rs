@@ -118,6 +118,16 @@ impl Store {
         drop(trash);
         Ok(pulled)
     }
+
+    /// Records that the overlay of `id` lies over the current baseline from now on. That it was published stays.
+    fn record_rebase(&self, id: &TreeId) -> Result<()> {
+        let TreeId::Skill(_, agent, skill) = id else { return Ok(()) };
+        let base = self.base_text(agent, skill)?;
+        match self.published_in_base(id)? {
+            Some(published) => self.record_base_text(id, &format!("{base}\n{}", published.line())),
+            None => self.record_base_text(id, &base),
+        }
+    }
 }
 
 /// A pull under way.

@@ -82,17 +82,6 @@ impl Store {
         Ok(())
     }
 
-    /// Lets what was an overlay be removed: now, or when the view of it has gone. The caller holds the tree alone.
-    pub(crate) fn discard_mounted(&self, id: &TreeId, trash: Option<Trash>) -> Option<Arc<Trash>> {
-        let trash = trash.map(Arc::new);
-        self.accounts().forget(id);
-        self.copies().forget(id);
-        if let (Some(seat), Some(trash)) = (self.detach_view(id), &trash) {
-            seat.keep(Arc::clone(trash));
-        }
-        trash
-    }
-
     /// Drops a user's changes of a skill, deletions included: the baseline shows again. Tells whether there were
     /// any.
     ///

@@ -1,7 +1,9 @@
 //! A manager's operations on a skill for all users: look at its versions, go back to one, publish a user's changes.
 
 use std::cell::Cell;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
@@ -11,6 +13,7 @@ use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
 use crate::layers::copy_merged::{copy_tree, taken_by_copy};
 use crate::layers::stack::{Found, Layers};
+use crate::layers::trash::Trash;
 use crate::layout;
 use crate::skills::publish::{Over, Promoting, Publication};
 use crate::skills::status::Status;
@@ -158,5 +161,49 @@ impl Store {
         let mut flight = self.flight(id.user());
         flight.take(own.bytes)?;
         Ok(flight)
+    }
+
+    /// Collects former versions after a change that is done: a failure here is no failure of the change.
+    pub(super) fn collect_versions_or_warn(&self, agent: &AgentId, skill: &SkillId) -> Vec<Arc<Trash>> {
+        let collected = self.collect_versions(agent, skill).unwrap_or_else(|error| {
+            tracing::warn!(
+                %error, %agent, %skill,
+                "failed to remove former versions: they stay until the next publication"
+            );
+            Vec::new()
+        });
+        collected.into_iter().map(Arc::new).collect()
+    }
+
+    /// Takes away former versions that no overlay began with and no command sees, but for the newest few.
+    ///
+    /// The caller holds no lock.
+    fn collect_versions(&self, agent: &AgentId, skill: &SkillId) -> Result<Vec<Trash>> {
+        let mut trash = Vec::new();
+        let _alone = self.locks().write_baseline(agent, skill)?;
+        let versions = match self.root().open_dir(&layout::versions(agent, skill)?) {
+            Err(Error::NotFound(_)) => return Ok(trash),
+            versions => versions?,
+        };
+        let mounted = self.views().map(|views| views.lower_inodes(agent, skill)).unwrap_or_default();
+        let mut kept: Vec<(i128, u64, OsString)> = Vec::new();
+        for entry in versions.entries()? {
+            if let Some(stat) = versions.stat_entry(&entry.name)? {
+                // A rename moves the change time: it is when the version was replaced.
+                kept.push((stat.changed_ns, stat.inode, entry.name));
+            }
+        }
+        if kept.len() <= self.options().keep_versions {
+            return Ok(trash);
+        }
+        kept.sort_unstable();
+        kept.truncate(kept.len() - self.options().keep_versions);
+        let based_on = self.bases(agent, skill)?;
+        for (_, inode, name) in kept {
+            if !based_on.contains(name.as_bytes()) && !mounted.contains(&inode) {
+                trash.push(self.stage().discard(&versions, &name, None)?);
+            }
+        }
+        Ok(trash)
     }
 }

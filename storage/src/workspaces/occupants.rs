@@ -7,9 +7,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use policy::TreeId;
-
-use crate::core::occupants::{PROMOTIONS_MAX, Promoted};
 use crate::core::store::Store;
 use crate::error::{Error, Result};
 use policy::WorkspaceId;
@@ -52,33 +49,6 @@ impl Store {
     #[must_use]
     pub fn occupants(&self, id: &WorkspaceId) -> usize {
         self.occupancy().sandboxes.lock().get(id).map_or(0, |occupancy| occupancy.runs)
-    }
-
-    /// Notes that the user of `id` published it as `by`, over `over`, for runs that began before and work on copies.
-    pub(crate) fn note_promotion(&self, id: &TreeId, over: &str, by: &str) {
-        let TreeId::Skill(.., skill) = id else { return };
-        let mut sandboxes = self.occupancy().sandboxes.lock();
-        let Some(occupancy) = sandboxes.get_mut(&WorkspaceId::of(id)) else { return };
-        if occupancy.promotions.len() >= PROMOTIONS_MAX {
-            occupancy.promotions.remove(0);
-        }
-        let (over, by) = (over.to_owned(), by.to_owned());
-        occupancy.promotions.push(Promoted { skill: skill.clone(), over, by });
-    }
-
-    /// The base of an overlay of `id` that is made by a run which began over `base`: the version that the user
-    /// published since, if anything, holds all that the user had changed by then.
-    pub(crate) fn base_since(&self, id: &TreeId, base: &str) -> String {
-        let mut base = base.to_owned();
-        let TreeId::Skill(.., skill) = id else { return base };
-        let sandboxes = self.occupancy().sandboxes.lock();
-        let promotions = sandboxes.get(&WorkspaceId::of(id)).map(|occupancy| occupancy.promotions.as_slice());
-        for promoted in promotions.unwrap_or_default() {
-            if promoted.skill == *skill && promoted.over == base {
-                base.clone_from(&promoted.by);
-            }
-        }
-        base
     }
 
     /// Refuses to change a sandbox that has an occupant. The caller holds its workspace alone.

@@ -157,23 +157,4 @@ impl Store {
             }
         }
     }
-
-    /// Removes the directories of users that have nothing any more. No request uses the store yet.
-    pub(crate) fn tidy_users(&self) -> Result<()> {
-        for place in [layout::WORKSPACES, layout::HOMES, layout::KEPT, layout::SANDBOXES] {
-            let all = self.root().open_dir(&RelPath::parse(place)?)?;
-            for entry in all.entries()? {
-                match all.remove_dir(&entry.name) {
-                    Ok(()) | Err(Error::NotEmpty(_) | Error::NotADirectory(_)) => {}
-                    Err(error) => {
-                        tracing::warn!(
-                            %error, place,
-                            "failed to remove a user's directory: it stays until the next start"
-                        )
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
 }

@@ -10,6 +10,7 @@ use std::ffi::OsString;
 
 use policy::{RelPath, TreeId};
 
+use crate::core::open::Patches;
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
@@ -74,74 +75,72 @@ fn name(number: usize) -> OsString {
     number.to_string().into()
 }
 
-impl Store {
-    /// Makes the patches that a crash interrupted. No request uses the store yet. Returns how many were made.
-    ///
-    /// A patch that cannot be made now, for want of space, stays for the next start.
-    pub(crate) fn redo_patches(&self, patches: Vec<(OsString, Steps)>) -> Result<usize> {
-        let mut made = 0;
-        let stage = self.stage();
-        for (record, steps) in patches {
-            // Without the files all was done, and the directory gone, when the machine lost its power.
-            if let Some(dir) = steps.staged().open(stage)? {
-                if let Err(error) = self.redo(&steps.tree(), &dir, steps.steps()) {
-                    let id = steps.tree();
-                    let (user, tree) = (id.user(), id.sandbox_path());
-                    tracing::error!(
-                        %error, %user, tree,
-                        "failed to make an interrupted patch: the next start tries again"
-                    );
-                    continue;
-                }
-                made += 1;
-            }
-            stage.records().remove(&record)?;
-            if let Err(error) = stage.dir().remove_tree(steps.staged().name()) {
-                tracing::warn!(
-                    %error,
-                    "failed to remove the stage of a patch: it stays until the next start"
+/// Makes the patches that a crash interrupted. No request uses the store yet. Returns how many were made.
+///
+/// A patch that cannot be made now, for want of space, stays for the next start.
+pub(crate) fn redo_patches(store: &Store, patches: Patches) -> Result<usize> {
+    let mut made = 0;
+    let stage = store.stage();
+    for (record, steps) in patches {
+        // Without the files all was done, and the directory gone, when the machine lost its power.
+        if let Some(dir) = steps.staged().open(stage)? {
+            if let Err(error) = redo(store, &steps.tree(), &dir, steps.steps()) {
+                let id = steps.tree();
+                let (user, tree) = (id.user(), id.sandbox_path());
+                tracing::error!(
+                    %error, %user, tree,
+                    "failed to make an interrupted patch: the next start tries again"
                 );
+                continue;
             }
+            made += 1;
         }
-        Ok(made)
+        stage.records().remove(&record)?;
+        if let Err(error) = stage.dir().remove_tree(steps.staged().name()) {
+            tracing::warn!(
+                %error,
+                "failed to remove the stage of a patch: it stays until the next start"
+            );
+        }
     }
+    Ok(made)
+}
 
-    fn redo(&self, id: &TreeId, dir: &Dir, steps: &[TreeStep]) -> Result<()> {
-        let tree: Box<dyn Tree> = match id {
-            TreeId::Skill(user, agent, skill) => Box::new(self.union(user, agent, skill, None)?),
-            TreeId::Workspace(..) => Box::new(self.plain(id, true)?),
-        };
-        let mut aftermath = Aftermath::default();
-        for step in steps {
-            aftermath = aftermath.and(match step {
-                TreeStep::Put(number, path) => self.put_again(tree.as_ref(), id, dir, *number, path)?,
-                TreeStep::Remove(path) => match tree.remove(path) {
-                    Err(Error::NotFound(_) | Error::NotADirectory(_)) => Aftermath::default(),
-                    removed => removed?,
-                },
-            });
-        }
-        aftermath.settle(self.is_strict())
+fn redo(store: &Store, id: &TreeId, dir: &Dir, steps: &[TreeStep]) -> Result<()> {
+    let tree: Box<dyn Tree> = match id {
+        TreeId::Skill(user, agent, skill) => Box::new(store.union(user, agent, skill, None)?),
+        TreeId::Workspace(..) => Box::new(store.plain(id, true)?),
+    };
+    let mut aftermath = Aftermath::default();
+    for step in steps {
+        aftermath = aftermath.and(match step {
+            TreeStep::Put(number, path) => put_again(store, tree.as_ref(), id, dir, *number, path)?,
+            TreeStep::Remove(path) => match tree.remove(path) {
+                Err(Error::NotFound(_) | Error::NotADirectory(_)) => Aftermath::default(),
+                removed => removed?,
+            },
+        });
     }
+    aftermath.settle(store.is_strict())
+}
 
-    fn put_again(
-        &self,
-        tree: &dyn Tree,
-        id: &TreeId,
-        dir: &Dir,
-        number: usize,
-        path: &RelPath,
-    ) -> Result<Aftermath> {
-        let (file, stat) = dir.open_file_entry(&name(number))?;
-        if tree.stat(path).is_ok_and(|(there, _)| there.inode == stat.inode) {
-            return Ok(Aftermath::default());
-        }
-        let owner = self.owner(id).filter(|_| matches!(id, TreeId::Workspace(..)));
-        let mut copy = self.stage().file(stat.mode, owner)?;
-        copy_file(file, copy.file(), &stat)?;
-        copy.finish_keeping_time()?;
-        tree.put_with_parents(path, copy)
+fn put_again(
+    store: &Store,
+    tree: &dyn Tree,
+    id: &TreeId,
+    dir: &Dir,
+    number: usize,
+    path: &RelPath,
+) -> Result<Aftermath> {
+    let (file, stat) = dir.open_file_entry(&name(number))?;
+    if tree.stat(path).is_ok_and(|(there, _)| there.inode == stat.inode) {
+        return Ok(Aftermath::default());
     }
+    let owner = store.owner(id).filter(|_| matches!(id, TreeId::Workspace(..)));
+    let mut copy = store.stage().file(stat.mode, owner)?;
+    copy_file(file, copy.file(), &stat)?;
+    copy.finish_keeping_time()?;
+    tree.put_with_parents(path, copy)
 }
 
 #[cfg(test)]

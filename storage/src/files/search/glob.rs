@@ -63,7 +63,7 @@ impl Files {
     pub fn glob(&self, query: &GlobQuery, patience: &Patience) -> Result<Globbed> {
         let (store, id) = self.parts();
         let _held = store.locks().read(id);
-        let dirs = match store.layers_of(id, &query.path) {
+        let dirs = match self.layers(&query.path) {
             // A workspace that was never written to is an empty one.
             Err(Error::NotFound(_)) if query.path.is_root() && matches!(id, TreeId::Workspace(..)) => {
                 return Ok(Globbed::default());

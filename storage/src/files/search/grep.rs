@@ -91,7 +91,7 @@ impl Files {
         };
         let walk = {
             let _held = store.locks().read(id);
-            match store.layers_of(id, &query.path) {
+            match self.layers(&query.path) {
                 Err(Error::NotADirectory(_)) => None,
                 // A workspace that was never written to is an empty one.
                 Err(Error::NotFound(_)) if query.path.is_root() && matches!(id, TreeId::Workspace(..)) => {

@@ -1,11 +1,10 @@
-//! Which baseline version an overlay began with or became, and which former versions may go.
+//! Which baseline version an overlay began with or became.
 //!
 //! One small file per (agent, skill, user) outside the overlay: what lies in an overlay can be changed by commands.
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::{Read, Write};
-use std::os::unix::ffi::OsStrExt;
 
 use policy::{AgentId, SkillId, TreeId};
 use rustix::fs::XattrFlags;
@@ -14,9 +13,7 @@ use rustix::io::Errno;
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::layers::trash::Trash;
 use crate::layout;
-use crate::skills::provenance::{self, Provenance};
 use crate::version::{self, Version};
 
 /// The text of a base record when the skill had no baseline.
@@ -60,7 +57,7 @@ impl Promotion {
 impl Store {
     /// The current baseline of a skill; `None` when it has none.
     pub(crate) fn baseline_dir(&self, agent: &AgentId, skill: &SkillId) -> Result<Option<Dir>> {
-        match self.root().open_dir(&layout::baseline(agent)?) {
+        match self.inner.root.open_dir(&layout::baseline(agent)?) {
             Ok(dir) => match open_own(&dir, OsStr::new(skill.as_str())) {
                 Ok(dir) => Ok(Some(dir)),
                 Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => Ok(None),
@@ -90,35 +87,12 @@ impl Store {
     /// Records that the overlay of `id`, about to be made, begins with `base`; see [`Store::base_text`].
     pub(crate) fn record_base_text(&self, id: &TreeId, base: &str) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
-        let dir = self.stage().ensure_path(self.root(), &layout::bases(agent, skill)?)?;
-        let mut file = self.stage().file(0o600, None)?;
+        let dir = self.inner.stage.ensure_path(&self.inner.root, &layout::bases(agent, skill)?)?;
+        let mut file = self.inner.stage.file(0o600, None)?;
         file.file().write_all(base.as_bytes()).map_err(|error| Error::from_io("write", "base", error))?;
         file.finish()?;
         file.place(&dir, OsStr::new(user.as_str()))?;
         if self.is_strict() { dir.sync() } else { Ok(()) }
-    }
-
-    /// Records that the overlay of `id` lies over the current baseline from now on. That it was published stays.
-    pub(crate) fn record_rebase(&self, id: &TreeId) -> Result<()> {
-        let TreeId::Skill(_, agent, skill) = id else { return Ok(()) };
-        let base = self.base_text(agent, skill)?;
-        match self.published_in_base(id)? {
-            Some(published) => self.record_base_text(id, &format!("{base}\n{}", published.line())),
-            None => self.record_base_text(id, &base),
-        }
-    }
-
-    /// The upload that the overlay of `id` holds; `None` when it was not uploaded.
-    pub(crate) fn published_in_base(&self, id: &TreeId) -> Result<Option<Provenance>> {
-        let TreeId::Skill(user, agent, skill) = id else { return Ok(None) };
-        let bases = match self.root().open_dir(&layout::bases(agent, skill)?) {
-            Err(Error::NotFound(_)) => return Ok(None),
-            bases => bases?,
-        };
-        match bases.open_file_entry(OsStr::new(user.as_str())) {
-            Err(Error::NotFound(_)) => Ok(None),
-            opened => Ok(provenance::read_record(opened?.0)?.1),
-        }
     }
 
     /// The version that the overlay of `id` began with, or that it became since; `None` without a record or a baseline.
@@ -134,7 +108,7 @@ impl Store {
 
     fn read_base_of(&self, id: &TreeId) -> Result<(Option<Version>, Option<Promotion>)> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok((None, None)) };
-        match self.root().open_dir(&layout::bases(agent, skill)?) {
+        match self.inner.root.open_dir(&layout::bases(agent, skill)?) {
             Ok(dir) => read_base(&dir, OsStr::new(user.as_str())),
             Err(Error::NotFound(_)) => Ok((None, None)),
             Err(other) => Err(other),
@@ -145,7 +119,7 @@ impl Store {
     pub(crate) fn record_promotion(&self, id: &TreeId, promotion: &Promotion) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
         let open = || {
-            let dir = self.root().open_dir(&layout::bases(agent, skill)?)?;
+            let dir = self.inner.root.open_dir(&layout::bases(agent, skill)?)?;
             Ok(dir.open_file_entry(OsStr::new(user.as_str()))?.0)
         };
         let file = match open() {
@@ -166,7 +140,7 @@ impl Store {
     /// Takes back what [`Store::record_promotion`] noted.
     pub(crate) fn forget_promotion(&self, id: &TreeId) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
-        let dir = self.root().open_dir(&layout::bases(agent, skill)?)?;
+        let dir = self.inner.root.open_dir(&layout::bases(agent, skill)?)?;
         let file = dir.open_file_entry(OsStr::new(user.as_str()))?.0;
         match rustix::fs::fremovexattr(&file, PROMOTED) {
             Ok(()) | Err(Errno::NODATA) => Ok(()),
@@ -177,7 +151,7 @@ impl Store {
     /// Forgets which version an overlay began with: the overlay is gone.
     pub(crate) fn forget_base(&self, id: &TreeId) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
-        match self.root().open_dir(&layout::bases(agent, skill)?) {
+        match self.inner.root.open_dir(&layout::bases(agent, skill)?) {
             Ok(dir) => match dir.remove_file(OsStr::new(user.as_str())) {
                 Err(Error::NotFound(_)) => Ok(()),
                 removed => removed,
@@ -199,7 +173,7 @@ impl Store {
         {
             return Ok(Some(current));
         }
-        match self.root().open_dir(&layout::versions(agent, skill)?) {
+        match self.inner.root.open_dir(&layout::versions(agent, skill)?) {
             Ok(versions) => match open_own(&versions, OsStr::new(wanted.as_str())) {
                 Ok(dir) => Ok(Some(dir)),
                 Err(Error::NotFound(_)) => Ok(None),
@@ -210,41 +184,9 @@ impl Store {
         }
     }
 
-    /// Takes away former versions that no overlay began with and no command sees, but for the newest few.
-    ///
-    /// The caller holds no lock.
-    pub(crate) fn collect_versions(&self, agent: &AgentId, skill: &SkillId) -> Result<Vec<Trash>> {
-        let mut trash = Vec::new();
-        let _alone = self.locks().write_baseline(agent, skill)?;
-        let versions = match self.root().open_dir(&layout::versions(agent, skill)?) {
-            Err(Error::NotFound(_)) => return Ok(trash),
-            versions => versions?,
-        };
-        let mounted = self.views().map(|views| views.lower_inodes(agent, skill)).unwrap_or_default();
-        let mut kept: Vec<(i128, u64, OsString)> = Vec::new();
-        for entry in versions.entries()? {
-            if let Some(stat) = versions.stat_entry(&entry.name)? {
-                // A rename moves the change time: it is when the version was replaced.
-                kept.push((stat.changed_ns, stat.inode, entry.name));
-            }
-        }
-        if kept.len() <= self.options().keep_versions {
-            return Ok(trash);
-        }
-        kept.sort_unstable();
-        kept.truncate(kept.len() - self.options().keep_versions);
-        let based_on = self.bases(agent, skill)?;
-        for (_, inode, name) in kept {
-            if !based_on.contains(name.as_bytes()) && !mounted.contains(&inode) {
-                trash.push(self.stage().discard(&versions, &name, None)?);
-            }
-        }
-        Ok(trash)
-    }
-
     /// Every version that an overlay of the skill began with.
-    fn bases(&self, agent: &AgentId, skill: &SkillId) -> Result<HashSet<Vec<u8>>> {
-        let dir = match self.root().open_dir(&layout::bases(agent, skill)?) {
+    pub(crate) fn bases(&self, agent: &AgentId, skill: &SkillId) -> Result<HashSet<Vec<u8>>> {
+        let dir = match self.inner.root.open_dir(&layout::bases(agent, skill)?) {
             Err(Error::NotFound(_)) => return Ok(HashSet::new()),
             dir => dir?,
         };
