@@ -212,7 +212,7 @@ async fn lay_down(service: &Service) {
     let store = service.store.clone();
     // The next start tidies views that are still in use.
     let closed = tokio::task::spawn_blocking(move || {
-        if let Err(error) = store.keep_uptime() {
+        if let Err(error) = store.workspaces().keep_uptime() {
             tracing::warn!(
                 %error,
                 "failed to keep the uptime: idle workspaces will look younger than they are"

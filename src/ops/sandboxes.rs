@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use policy::{SkillId, UserId};
-use storage::{SandboxFacts, Snapshots, Use, WorkspaceId};
+use storage::{SandboxFacts, SnapshotList, Use, WorkspaceId};
 
 use super::admission::{Job, Weight};
 use super::error::Result;
@@ -39,7 +39,7 @@ pub struct Usage {
     /// Skills beyond those.
     pub more_skills: usize,
     /// Its snapshots.
-    pub snapshots: Snapshots,
+    pub snapshots: SnapshotList,
 }
 
 /// How a sandbox is removed.
@@ -66,23 +66,23 @@ impl Service {
     /// The sandboxes of one user, or of all, sorted.
     ///
     /// # Errors
-    /// As [`storage::Store::sandboxes`].
+    /// As [`storage::Workspaces::list`].
     pub async fn sandboxes(&self, user: Option<UserId>) -> Result<Vec<WorkspaceId>> {
         let (store, job) = (self.store.clone(), Job::about(user.as_ref(), Weight::Scan));
-        self.work(job, move || Ok(store.sandboxes(user.as_ref())?)).await
+        self.work(job, move || Ok(store.workspaces().list(user.as_ref())?)).await
     }
 
     /// The facts of each of these workspaces.
     ///
     /// # Errors
-    /// As [`storage::Store::sandbox_facts`].
+    /// As [`storage::Workspaces::facts`].
     pub async fn glance(&self, ids: Vec<WorkspaceId>) -> Result<Vec<Glance>> {
         let mut users = ids.iter().map(|id| &id.user);
         let first = users.next();
         let of = first.filter(|first| users.all(|user| user == *first));
         let (store, job) = (self.store.clone(), Job::about(of, Weight::Scan));
         let facts: Vec<SandboxFacts> =
-            self.work(job, move || ids.iter().map(|id| Ok(store.sandbox_facts(id)?)).collect()).await?;
+            self.work(job, move || ids.iter().map(|id| Ok(store.workspaces().facts(id)?)).collect()).await?;
         Ok(facts.into_iter().map(|facts| self.glance_of(facts)).collect())
     }
 
@@ -102,7 +102,12 @@ impl Service {
         let counted = self.work(job, move || {
             let _permit = permit;
             let taken = store.usage(&id.workspace())?;
-            Ok((store.sandbox_facts(&id)?, taken, store.overlays(&id)?, store.snapshots(&id)?))
+            Ok((
+                store.workspaces().facts(&id)?,
+                taken,
+                store.workspaces().overlays(&id)?,
+                store.snapshots().list(&id)?,
+            ))
         });
         let (facts, taken, (skills, more_skills), snapshots) = counted.await?;
         Ok(Usage { glance: self.glance_of(facts), taken, skills, more_skills, snapshots })
@@ -111,14 +116,14 @@ impl Service {
     /// Notes that a sandbox is used, and brings back what was set aside of it.
     ///
     /// # Errors
-    /// As [`storage::Store::note_use`].
+    /// As [`storage::Workspaces::note_use`].
     pub async fn note_use(&self, id: WorkspaceId) -> Result<()> {
-        if self.store.is_noted(&id) {
+        if self.store.workspaces().is_noted(&id) {
             return Ok(());
         }
         let (store, used) = (self.store.clone(), id.clone());
         let job = Job::of(&id.user, Weight::Light).going_on();
-        if self.work(job, move || Ok(store.note_use(&used)?)).await? {
+        if self.work(job, move || Ok(store.workspaces().note_use(&used)?)).await? {
             self.audit.note(Entry::of_workspace("brought back", &id.workspace()));
         }
         Ok(())
@@ -128,12 +133,13 @@ impl Service {
     ///
     /// # Errors
     /// [`storage::Error::Conflict`] while it has an occupant, with `force` when new runs keep coming; as
-    /// [`storage::Store::remove_sandbox`].
+    /// [`storage::Workspaces::remove`].
     pub async fn remove_sandbox(&self, id: WorkspaceId, removal: Removal) -> Result<bool> {
         self.empty_until(&id, removal, Instant::now() + LEAVING).await;
         let (store, job) = (self.store.clone(), Job::of(&id.user, Weight::Scan));
-        let removed =
-            self.admission.work_and_clear(job, move || Ok(store.remove_sandbox(&id, removal.snapshots)?));
+        let removed = self
+            .admission
+            .work_and_clear(job, move || Ok(store.workspaces().remove(&id, removal.snapshots)?));
         removed.await
     }
 
@@ -145,7 +151,7 @@ impl Service {
     }
 
     async fn wait_for_leaving(&self, id: &WorkspaceId, until: Instant) {
-        while self.store.leaving(id) > 0 && Instant::now() < until {
+        while self.store.workspaces().leaving(id) > 0 && Instant::now() < until {
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -156,7 +162,7 @@ impl Service {
             self.under_way.stop(id);
             self.table.discard_in(id);
             // Not in a thread that others need: any number of requests may wait here.
-            while self.store.occupants(id) > 0 && Instant::now() < until {
+            while self.store.workspaces().occupants(id) > 0 && Instant::now() < until {
                 tokio::time::sleep(LOOK).await;
             }
         }
@@ -176,9 +182,9 @@ impl Service {
         let (store, job) = (self.store.clone(), Job::about(user.as_ref(), Weight::Scan));
         let found = self.work(job, move || {
             let mut ids = Vec::new();
-            for id in store.sandboxes(user.as_ref())? {
+            for id in store.workspaces().list(user.as_ref())? {
                 // Snapshots that stay are no reason to come back: others would never have their turn.
-                let facts = store.sandbox_facts(&id)?;
+                let facts = store.workspaces().facts(&id)?;
                 if facts.has_workspace
                     || facts.has_home
                     || facts.is_kept
@@ -202,7 +208,7 @@ impl Service {
             let (job, removing) = (Job::of(&id.user, Weight::Scan), id.clone());
             let removed = self.work(job, move || {
                 // The files of one go before the next is removed: a thousand at once would take all places.
-                let (was_there, _leftovers) = store.remove_sandbox(&removing, removal.snapshots)?;
+                let (was_there, _leftovers) = store.workspaces().remove(&removing, removal.snapshots)?;
                 // Where it is removed: it goes also when the caller has left.
                 if was_there {
                     audit.note(Entry::of_workspace("workspace removed", &removing.workspace()));

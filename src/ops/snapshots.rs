@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use policy::UserId;
-use storage::{Forked, Leftovers, Snapshot, SnapshotId, SnapshotNote, Snapshots, WorkspaceId};
+use storage::{Forked, Leftovers, Snapshot, SnapshotId, SnapshotList, SnapshotNote, WorkspaceId};
 
 use super::Service;
 use super::admission::permit_kind::PermitKind;
@@ -25,14 +25,14 @@ impl Service {
     ///
     /// # Errors
     /// [`Error::Busy`]; [`Error::Invalid`] for a name or note that is too long; as
-    /// [`storage::Store::take_snapshot`].
+    /// [`storage::Snapshots::take`].
     pub async fn take_snapshot(&self, id: WorkspaceId, note: SnapshotNote) -> Result<Snapshot> {
         check_text("name", note.name.as_deref(), storage::snapshot::NAME_BYTES_MAX)?;
         check_text("note", note.note.as_deref(), storage::snapshot::NOTE_BYTES_MAX)?;
         let (store, permit) = (self.store.clone(), self.snapshot_permit(&id.user).await?);
         self.work(Job::of(&id.user, Weight::Long), move || {
             let _permit = permit;
-            Ok(store.take_snapshot(&id, note)?)
+            Ok(store.snapshots().take(&id, note)?)
         })
         .await
     }
@@ -40,36 +40,36 @@ impl Service {
     /// The snapshots of a workspace, the oldest first.
     ///
     /// # Errors
-    /// As [`storage::Store::snapshots`].
-    pub async fn snapshots(&self, id: WorkspaceId) -> Result<Snapshots> {
+    /// As [`storage::Snapshots::list`].
+    pub async fn snapshots(&self, id: WorkspaceId) -> Result<SnapshotList> {
         let store = self.store.clone();
-        self.work(Job::of(&id.user, Weight::Light), move || Ok(store.snapshots(&id)?)).await
+        self.work(Job::of(&id.user, Weight::Light), move || Ok(store.snapshots().list(&id)?)).await
     }
 
     /// One snapshot.
     ///
     /// # Errors
-    /// As [`storage::Store::snapshot`].
+    /// As [`storage::Snapshots::get`].
     pub async fn snapshot(&self, id: WorkspaceId, snapshot: SnapshotId) -> Result<Snapshot> {
         let store = self.store.clone();
-        self.work(Job::of(&id.user, Weight::Light), move || Ok(store.snapshot(&id, &snapshot)?)).await
+        self.work(Job::of(&id.user, Weight::Light), move || Ok(store.snapshots().get(&id, &snapshot)?)).await
     }
 
     /// Makes a workspace what it was.
     ///
     /// # Errors
-    /// [`Error::Busy`]; as [`storage::Store::restore_snapshot`].
+    /// [`Error::Busy`]; as [`storage::Snapshots::restore`].
     pub async fn restore_snapshot(&self, id: WorkspaceId, snapshot: SnapshotId) -> Result<Forked> {
         self.left_by_ended_runs(&id).await;
         let (store, permit) = (self.store.clone(), self.snapshot_permit(&id.user).await?);
         let job = Job::of(&id.user, Weight::Long).going_on();
-        self.restoring(job, permit, move || Ok(store.restore_snapshot(&id, &snapshot)?)).await
+        self.restoring(job, permit, move || Ok(store.snapshots().restore(&id, &snapshot)?)).await
     }
 
     /// Makes what a workspace was another workspace.
     ///
     /// # Errors
-    /// [`Error::Busy`]; as [`storage::Store::fork_snapshot`].
+    /// [`Error::Busy`]; as [`storage::Snapshots::fork`].
     pub async fn fork_snapshot(
         &self,
         from: WorkspaceId,
@@ -81,18 +81,18 @@ impl Service {
         self.note_use(to.clone()).await?;
         let (store, permit) = (self.store.clone(), self.snapshot_permit(&from.user).await?);
         let job = Job::of(&from.user, Weight::Long).going_on();
-        self.restoring(job, permit, move || Ok(store.fork_snapshot(&from, &snapshot, &to, replace)?)).await
+        self.restoring(job, permit, move || Ok(store.snapshots().fork(&from, &snapshot, &to, replace)?)).await
     }
 
     /// Removes a snapshot.
     ///
     /// # Errors
-    /// [`Error::Busy`]; as [`storage::Store::remove_snapshot`].
+    /// [`Error::Busy`]; as [`storage::Snapshots::remove`].
     pub async fn remove_snapshot(&self, id: WorkspaceId, snapshot: SnapshotId) -> Result<()> {
         let (store, permit) = (self.store.clone(), self.snapshot_permit(&id.user).await?);
         self.work(Job::of(&id.user, Weight::Long), move || {
             let _permit = permit;
-            Ok(store.remove_snapshot(&id, &snapshot)?)
+            Ok(store.snapshots().remove(&id, &snapshot)?)
         })
         .await
     }

@@ -29,7 +29,7 @@ pub async fn sweep(service: Arc<Service>) {
             () = tokio::time::sleep(pause) => {}
         }
         let (store, begin) = (service.store.clone(), after.take());
-        let found = blocking(move || Ok(store.idle_sandboxes(begin.as_ref(), REMOVED_MAX)?)).await;
+        let found = blocking(move || Ok(store.workspaces().idle(begin.as_ref(), REMOVED_MAX)?)).await;
         let idle = found.unwrap_or_else(|error| {
             tracing::warn!(%error, "failed to list idle workspaces: they stay until the next look");
             Vec::new()
@@ -54,7 +54,7 @@ async fn remove(service: &Service, id: WorkspaceId) -> bool {
         }
     };
     let (store, sandbox) = (service.store.clone(), id.clone());
-    match blocking(move || Ok(store.sweep(&sandbox)?)).await {
+    match blocking(move || Ok(store.workspaces().sweep(&sandbox)?)).await {
         Ok(None) => slot.release(),
         Ok(Some(swept)) => {
             let (action, leftovers) = match swept {

@@ -62,21 +62,21 @@ impl Service {
     /// The users of whom there is anything, sorted: at most `most` of those after `after`, and whether there are more.
     ///
     /// # Errors
-    /// As [`storage::Store::users`].
+    /// As [`storage::Workspaces::users`].
     pub async fn users(&self, after: Option<UserId>, most: usize) -> Result<(Vec<UserId>, bool)> {
         let (store, job) = (self.store.clone(), Job::about(None, Weight::Scan));
-        self.work(job, move || Ok(store.users(after.as_ref(), most)?)).await
+        self.work(job, move || Ok(store.workspaces().users(after.as_ref(), most)?)).await
     }
 
     /// What a user has with each agent, and in all.
     ///
     /// # Errors
-    /// [`storage::Error::NotFound`] when there is nothing; as [`storage::Store::user_facts`] and
+    /// [`storage::Error::NotFound`] when there is nothing; as [`storage::Workspaces::user_facts`] and
     /// [`storage::Store::user_usage`].
     pub async fn user(&self, user: UserId) -> Result<OfUser> {
         let (store, job, of) = (self.store.clone(), Job::of(&user, Weight::Scan), user.clone());
         let look = self.work(job, move || {
-            let facts = store.user_facts(&of)?;
+            let facts = store.workspaces().user_facts(&of)?;
             let usage = if facts.is_empty() { Default::default() } else { store.user_usage(&of)? };
             Ok((facts, usage))
         });
@@ -94,10 +94,10 @@ impl Service {
     /// The agents: of one user, or all.
     ///
     /// # Errors
-    /// As [`storage::Store::agents`].
+    /// As [`storage::Workspaces::agents`].
     pub async fn agents(&self, of: Option<UserId>) -> Result<Vec<Agent>> {
         let (store, job) = (self.store.clone(), Job::about(of.as_ref(), Weight::Scan));
-        self.work(job, move || Ok(store.agents(of.as_ref())?)).await
+        self.work(job, move || Ok(store.workspaces().agents(of.as_ref())?)).await
     }
 
     /// Removes everything of a user, everywhere: runs, workspaces, homes, snapshots, overlays. Runs are ended first, and
@@ -106,7 +106,7 @@ impl Service {
     /// A crash leaves less of the user; the same call finishes.
     ///
     /// # Errors
-    /// As [`storage::Store::remove_sandbox`] and [`storage::Store::remove_overlays`].
+    /// As [`storage::Workspaces::remove`] and [`storage::Workspaces::remove_overlays`].
     pub async fn remove_user(self: &Arc<Self>, user: UserId) -> Result<RemovedUser> {
         let mut done = RemovedUser { runs: self.end_runs(&user).await, ..RemovedUser::default() };
         let (store, of) = (self.store.clone(), user.clone());
@@ -136,7 +136,7 @@ impl Service {
         self.table.forget_user(&user);
         if done.busy.is_empty() && !done.more {
             let (store, of) = (self.store.clone(), user.clone());
-            self.work(Job::of(&user, Weight::Scan), move || Ok(store.finish_user(&of)?)).await?;
+            self.work(Job::of(&user, Weight::Scan), move || Ok(store.workspaces().finish_user(&of)?)).await?;
         }
         Ok(done)
     }
@@ -146,8 +146,9 @@ impl Service {
         let (store, audit, id) = (self.store.clone(), Arc::clone(&self.audit), id.clone());
         let job = Job::of(&id.user, Weight::Scan);
         self.publishing(job, move |shelves| {
-            let (was_there, sandbox) = store.remove_sandbox(&id, true)?;
-            let (skills, overlays) = store.remove_overlays(&id, |tree| shelves.extend(Shelf::of(tree)))?;
+            let (was_there, sandbox) = store.workspaces().remove(&id, true)?;
+            let (skills, overlays) =
+                store.workspaces().remove_overlays(&id, |tree| shelves.extend(Shelf::of(tree)))?;
             if was_there || skills > 0 {
                 audit.note(Entry::of_workspace("removed with its user", &id.workspace()));
             }

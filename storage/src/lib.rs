@@ -67,5 +67,7 @@ pub use skills::status::{Change, Changed, SkillStatus, Status};
 pub use skills::versions::KeptVersion;
 pub use stat::{ETag, Kind, Layer, Owner, Stat, Use};
 pub use version::{Contents, Version};
-pub use workspaces::snapshots::{self as snapshot, Forked, Snapshot, SnapshotId, SnapshotNote, Snapshots};
-pub use workspaces::{Agent, AgentFacts, SandboxFacts, Swept};
+pub use workspaces::snapshots::{
+    self as snapshot, Forked, Snapshot, SnapshotId, SnapshotList, SnapshotNote, Snapshots,
+};
+pub use workspaces::{Agent, AgentFacts, SandboxFacts, Swept, Workspaces};

@@ -124,7 +124,7 @@ impl PlannedRun {
     /// further; [`Error::TooLarge`], [`Error::TooManyEntries`], [`Error::NoSpace`].
     pub fn prepare(self) -> Result<PreparedRun> {
         let Self { store, id, view, temporary, placement, is_aside, skills, run } = self;
-        let occupant = store.occupy(WorkspaceId::of(&id));
+        let occupant = store.workspaces().occupy(WorkspaceId::of(&id));
         let mut ceilings = Vec::with_capacity(skills.len() + 2);
         let seen =
             skills.iter().map(|skill| TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone()));
@@ -206,7 +206,7 @@ impl PlannedRun {
             }
         }
         prepared.allot();
-        prepared.store.note_use_of_there(&WorkspaceId::of(&prepared.id));
+        prepared.store.workspaces().note_use_of_there(&WorkspaceId::of(&prepared.id));
         Ok(prepared)
     }
 }
@@ -230,7 +230,7 @@ impl PreparedRun {
     }
 
     /// Says that the command is over and nothing more will be absorbed: it remains to drop this, and a request that
-    /// waits for the sandbox to be empty need not be refused ([`Store::leaving`]).
+    /// waits for the sandbox to be empty need not be refused ([`Workspaces::leaving`]).
     pub fn begin_to_leave(&self) {
         self.occupant.begin_to_leave();
     }

@@ -22,3 +22,18 @@ pub use self::list::SandboxFacts;
 pub(crate) use self::occupants::Occupant;
 pub use self::remove::Swept;
 pub use self::users::{Agent, AgentFacts};
+use crate::core::store::Store;
+
+/// The workspaces of a store, by user and agent. Cloning gives another handle of the same.
+#[derive(Clone)]
+pub struct Workspaces {
+    store: Store,
+}
+
+impl Store {
+    /// Its workspaces.
+    #[must_use]
+    pub fn workspaces(&self) -> Workspaces {
+        Workspaces { store: self.clone() }
+    }
+}

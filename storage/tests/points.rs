@@ -191,7 +191,7 @@ fn directories_that_wait_are_few_and_go_with_their_workspace() {
     }
     assert_eq!(waiting(&fixture), 16);
     let last = WorkspaceId::of(&tree("u19"));
-    drop(fixture.store.remove_sandbox(&last, true).unwrap());
+    drop(fixture.store.workspaces().remove(&last, true).unwrap());
     assert_eq!(waiting(&fixture), 15);
 }
 

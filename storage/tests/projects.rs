@@ -399,11 +399,11 @@ fn what_takes_the_place_of_a_whole_tree_is_kept_within_the_limit_too() {
     drop(fixture.begin(&workspace("u")));
     let [workspace_dir, home] = fixture.places("u");
     let first = assert_one_project(&fixture, &[&workspace_dir, &home]);
-    let snapshot = fixture.store.take_snapshot(&sandbox("u"), SnapshotNote::default()).unwrap();
+    let snapshot = fixture.store.snapshots().take(&sandbox("u"), SnapshotNote::default()).unwrap();
     put(&fixture.workspace("u"), "b", "1");
-    drop(fixture.store.restore_snapshot(&sandbox("u"), &snapshot.id).unwrap());
+    drop(fixture.store.snapshots().restore(&sandbox("u"), &snapshot.id).unwrap());
     assert_eq!(assert_one_project(&fixture, &[&workspace_dir, &home]), first);
-    drop(fixture.store.fork_snapshot(&sandbox("u"), &snapshot.id, &sandbox("v"), false).unwrap());
+    drop(fixture.store.snapshots().fork(&sandbox("u"), &snapshot.id, &sandbox("v"), false).unwrap());
     drop(fixture.begin(&workspace("v")));
     let [forked, forked_home] = fixture.places("v");
     assert_ne!(assert_one_project(&fixture, &[&forked, &forked_home]), first);
@@ -428,7 +428,7 @@ fn the_limits_of_what_is_removed_are_taken_off_and_a_run_that_leaves_nothing_lea
     drop(fixture.begin(&workspace("u")));
     let id = marked(&fixture.places("u")[0]);
     assert_ne!(fixture.allotment(id), Allotment::default());
-    let (was_there, leftovers) = fixture.store.remove_sandbox(&sandbox("u"), true).unwrap();
+    let (was_there, leftovers) = fixture.store.workspaces().remove(&sandbox("u"), true).unwrap();
     assert!(was_there);
     drop(leftovers);
     fixture.wait_for_empty_trash();

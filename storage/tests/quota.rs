@@ -412,7 +412,7 @@ fn what_was_thrown_away_counts_until_it_is_removed() {
     let id = storage::WorkspaceId { user: user_id("u"), agent: agent() };
     let files = fixture.store.files(workspace());
     fill(&files, "d/big", LIMIT - 8 * BLOCK).unwrap();
-    let (_, leftovers) = fixture.store.remove_sandbox(&id, false).unwrap();
+    let (_, leftovers) = fixture.store.workspaces().remove(&id, false).unwrap();
     assert!(fixture.store.usage(&workspace()).unwrap().bytes >= LIMIT - 8 * BLOCK);
     is_quota(fill(&files, "again", LIMIT - 8 * BLOCK), "limits.disk.bytes");
     // Another user's do not.
@@ -422,7 +422,7 @@ fn what_was_thrown_away_counts_until_it_is_removed() {
     fill(&files, "again", LIMIT - 8 * BLOCK).unwrap();
 
     // A service that dies leaves it, and the next one removes it.
-    let (_, leftovers) = fixture.store.remove_sandbox(&id, false).unwrap();
+    let (_, leftovers) = fixture.store.workspaces().remove(&id, false).unwrap();
     std::mem::forget(leftovers);
     drop(files);
     drop(other);

@@ -468,7 +468,13 @@ fn at_the_paths_of_the_host_the_way_to_temporary_files_is_short_whatever_the_ids
         // What follows no link, such as find(1), is led there too.
         assert!(fs::symlink_metadata(&way).unwrap().is_dir());
     }
-    drop(fixture.store.remove_sandbox(&WorkspaceId { user: user_id(&user), agent: agent() }, true).unwrap());
+    drop(
+        fixture
+            .store
+            .workspaces()
+            .remove(&WorkspaceId { user: user_id(&user), agent: agent() }, true)
+            .unwrap(),
+    );
     assert_eq!(fixture.own("t"), Vec::<String>::new());
     drop(plan("other").prepare().unwrap());
     assert_eq!(fixture.own("t").len(), 1);

@@ -25,8 +25,8 @@ fn sweeping() -> Options {
 
 /// One pass: looks for what is idle, and removes it.
 fn sweep(store: &Store) -> Vec<String> {
-    let idle = store.idle_sandboxes(None, 100).unwrap();
-    let gone = idle.into_iter().filter(|id| store.sweep(id).unwrap().is_some());
+    let idle = store.workspaces().idle(None, 100).unwrap();
+    let gone = idle.into_iter().filter(|id| store.workspaces().sweep(id).unwrap().is_some());
     gone.map(|id| id.user.to_string()).collect()
 }
 
@@ -42,7 +42,7 @@ fn a_sandbox_that_nobody_uses_goes_with_its_home_and_its_overlays_and_snapshots_
     put(&fixture.skill("甲", "s"), "mine", "x");
     put(&fixture.workspace("甲"), "f", "x");
     drop(fixture.store.prepare_run(&sandbox("甲").workspace()).unwrap());
-    let snapshot = fixture.store.take_snapshot(&sandbox("甲"), SnapshotNote::default()).unwrap();
+    let snapshot = fixture.store.snapshots().take(&sandbox("甲"), SnapshotNote::default()).unwrap();
     assert_eq!(is_there(&fixture, "甲"), (true, true));
     assert_eq!(sweep(&fixture.store), Vec::<String>::new(), "just used");
     std::thread::sleep(IDLE * 2);
@@ -50,7 +50,7 @@ fn a_sandbox_that_nobody_uses_goes_with_its_home_and_its_overlays_and_snapshots_
     assert_eq!(is_there(&fixture, "甲"), (false, false));
     assert_eq!(fixture::read(&fixture.skill("甲", "s"), "mine").unwrap(), "x");
     fixture.assert_swept();
-    drop(fixture.store.restore_snapshot(&sandbox("甲"), &snapshot.id).unwrap());
+    drop(fixture.store.snapshots().restore(&sandbox("甲"), &snapshot.id).unwrap());
     assert_eq!(fixture::read(&fixture.workspace("甲"), "f").unwrap(), "x");
     assert_eq!(sweep(&fixture.store), Vec::<String>::new(), "its life begins anew");
 }
@@ -73,11 +73,11 @@ fn every_use_puts_the_end_off() {
     let fixture = Fixture::with(sweeping());
     for user in ["used", "not"] {
         put(&fixture.workspace(user), "f", "x");
-        fixture.store.note_use(&sandbox(user)).unwrap();
+        fixture.store.workspaces().note_use(&sandbox(user)).unwrap();
     }
     let (began, mut swept) = (Instant::now(), Vec::new());
     while began.elapsed() < IDLE * 4 {
-        fixture.store.note_use(&sandbox("used")).unwrap();
+        fixture.store.workspaces().note_use(&sandbox("used")).unwrap();
         swept.extend(sweep(&fixture.store));
         std::thread::sleep(IDLE / 20);
     }
@@ -93,15 +93,15 @@ fn no_command_loses_its_workspace_or_its_home_whatever_it_runs_in() {
         let run = fixture.store.prepare_run(&tree).unwrap();
         std::thread::sleep(IDLE * 2);
         assert_eq!(sweep(&fixture.store), Vec::<String>::new());
-        assert!(fixture.store.sweep(&sandbox(user)).unwrap().is_none());
-        let refused = fixture.store.remove_sandbox(&sandbox(user), false).map(drop);
+        assert!(fixture.store.workspaces().sweep(&sandbox(user)).unwrap().is_none());
+        let refused = fixture.store.workspaces().remove(&sandbox(user), false).map(drop);
         assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
-        assert_eq!(fixture.store.occupants(&sandbox(user)), 1);
+        assert_eq!(fixture.store.workspaces().occupants(&sandbox(user)), 1);
         assert_eq!(is_there(&fixture, user), (true, true));
         drop(run);
         assert_eq!(sweep(&fixture.store), Vec::<String>::new(), "a run is a use until its end");
-        assert_eq!(fixture.store.occupants(&sandbox(user)), 0);
-        assert!(fixture.store.remove_sandbox(&sandbox(user), false).unwrap().0);
+        assert_eq!(fixture.store.workspaces().occupants(&sandbox(user)), 0);
+        assert!(fixture.store.workspaces().remove(&sandbox(user), false).unwrap().0);
         assert_eq!(is_there(&fixture, user), (false, false));
     }
 }
@@ -110,7 +110,7 @@ fn no_command_loses_its_workspace_or_its_home_whatever_it_runs_in() {
 fn neither_a_restart_nor_the_time_between_makes_a_sandbox_older() {
     let Fixture { store, temp } = Fixture::with(sweeping());
     put(&store.files(sandbox("u").workspace()), "f", "x");
-    store.note_use(&sandbox("u")).unwrap();
+    store.workspaces().note_use(&sandbox("u")).unwrap();
     drop(store);
     // Restarts without an orderly end, each long after the one before.
     for _ in 0..4 {
@@ -122,7 +122,7 @@ fn neither_a_restart_nor_the_time_between_makes_a_sandbox_older() {
     // What services saw of it adds up.
     let (store, _) = Store::open(temp.path(), sweeping()).unwrap();
     std::thread::sleep(IDLE * 2);
-    store.keep_uptime().unwrap();
+    store.workspaces().keep_uptime().unwrap();
     drop(store);
     let (store, _) = Store::open(temp.path(), sweeping()).unwrap();
     assert_eq!(sweep(&store), ["u"]);
@@ -132,19 +132,19 @@ fn neither_a_restart_nor_the_time_between_makes_a_sandbox_older() {
 fn without_a_time_nothing_is_ever_idle() {
     let fixture = Fixture::new();
     put(&fixture.workspace("u"), "f", "x");
-    fixture.store.note_use(&sandbox("u")).unwrap();
+    fixture.store.workspaces().note_use(&sandbox("u")).unwrap();
     assert_eq!(sweep(&fixture.store), Vec::<String>::new());
-    assert!(fixture.store.sweep(&sandbox("u")).unwrap().is_none());
+    assert!(fixture.store.workspaces().sweep(&sandbox("u")).unwrap().is_none());
 }
 
 #[test]
 fn a_name_that_nobody_has_written_to_leaves_no_trace() {
     let fixture = Fixture::with(sweeping());
     for number in 0..20 {
-        fixture.store.note_use(&sandbox(&format!("u{number}"))).unwrap();
+        fixture.store.workspaces().note_use(&sandbox(&format!("u{number}"))).unwrap();
     }
-    assert_eq!(fixture.store.sandboxes(None).unwrap(), []);
-    assert!(!fixture.store.remove_sandbox(&sandbox("u1"), true).unwrap().0);
+    assert_eq!(fixture.store.workspaces().list(None).unwrap(), []);
+    assert!(!fixture.store.workspaces().remove(&sandbox("u1"), true).unwrap().0);
     assert_eq!(fixture.own("sandboxes"), Vec::<String>::new());
 }
 
@@ -156,12 +156,12 @@ fn a_removed_sandbox_takes_its_snapshots_along_when_asked_to_and_links_are_not_f
     std::fs::write(outside.join("f"), "x").unwrap();
     put(&fixture.workspace("u"), "f", "x");
     std::os::unix::fs::symlink(&outside, fixture.root().join("sandbox/u/agent/link")).unwrap();
-    fixture.store.take_snapshot(&sandbox("u"), SnapshotNote::default()).unwrap();
-    assert!(fixture.store.remove_sandbox(&sandbox("u"), false).unwrap().0);
-    assert_eq!(fixture.store.snapshots(&sandbox("u")).unwrap().list.len(), 1);
-    assert_eq!(fixture.store.sandboxes(Some(&user_id("u"))).unwrap(), [sandbox("u")]);
-    assert!(fixture.store.remove_sandbox(&sandbox("u"), true).unwrap().0);
-    assert_eq!(fixture.store.sandboxes(None).unwrap(), []);
+    fixture.store.snapshots().take(&sandbox("u"), SnapshotNote::default()).unwrap();
+    assert!(fixture.store.workspaces().remove(&sandbox("u"), false).unwrap().0);
+    assert_eq!(fixture.store.snapshots().list(&sandbox("u")).unwrap().list.len(), 1);
+    assert_eq!(fixture.store.workspaces().list(Some(&user_id("u"))).unwrap(), [sandbox("u")]);
+    assert!(fixture.store.workspaces().remove(&sandbox("u"), true).unwrap().0);
+    assert_eq!(fixture.store.workspaces().list(None).unwrap(), []);
     assert_eq!(std::fs::read(outside.join("f")).unwrap(), b"x");
     fixture.assert_swept();
 }
@@ -173,8 +173,8 @@ fn a_removed_sandbox_without_snapshots_leaves_no_record_whatever_was_in_it() {
     let record = fixture.root().join(".filesecbox/sandboxes/u/agent");
     let fill = || {
         put(&fixture.workspace("u"), "f", "x");
-        let snapshot = store.take_snapshot(&sandbox("u"), SnapshotNote::default()).unwrap();
-        store.remove_snapshot(&sandbox("u"), &snapshot.id).unwrap();
+        let snapshot = store.snapshots().take(&sandbox("u"), SnapshotNote::default()).unwrap();
+        store.snapshots().remove(&sandbox("u"), &snapshot.id).unwrap();
         // A death while a snapshot was taken.
         let group = record.join("objects/00");
         std::fs::create_dir_all(&group).unwrap();
@@ -182,19 +182,19 @@ fn a_removed_sandbox_without_snapshots_leaves_no_record_whatever_was_in_it() {
         std::fs::write(record.join("unfinished"), "").unwrap();
     };
     fill();
-    assert!(store.remove_sandbox(&sandbox("u"), false).unwrap().0);
-    assert_eq!(store.sandboxes(Some(&user)).unwrap(), []);
-    assert!(!store.remove_sandbox(&sandbox("u"), true).unwrap().0);
+    assert!(store.workspaces().remove(&sandbox("u"), false).unwrap().0);
+    assert_eq!(store.workspaces().list(Some(&user)).unwrap(), []);
+    assert!(!store.workspaces().remove(&sandbox("u"), true).unwrap().0);
     fill();
-    while store.idle_sandboxes(None, 1).unwrap().is_empty() {
+    while store.workspaces().idle(None, 1).unwrap().is_empty() {
         std::thread::sleep(Duration::from_millis(20));
     }
-    drop(store.sweep(&sandbox("u")).unwrap().unwrap());
-    assert_eq!(store.sandboxes(Some(&user)).unwrap(), []);
+    drop(store.workspaces().sweep(&sandbox("u")).unwrap().unwrap());
+    assert_eq!(store.workspaces().list(Some(&user)).unwrap(), []);
     // What was swept while a snapshot of it was under way goes at a later look.
     std::fs::create_dir_all(record.join("objects/00")).unwrap();
-    while !store.sandboxes(Some(&user)).unwrap().is_empty() {
-        assert_eq!(store.idle_sandboxes(None, 1).unwrap(), []);
+    while !store.workspaces().list(Some(&user)).unwrap().is_empty() {
+        assert_eq!(store.workspaces().idle(None, 1).unwrap(), []);
         std::thread::sleep(Duration::from_millis(20));
     }
     fixture.assert_swept();
@@ -208,7 +208,7 @@ fn keeping() -> Options {
 /// Waits until a sandbox is set aside.
 fn until_aside(store: &Store, user: &str) {
     let begun = Instant::now();
-    while !store.sandbox_facts(&sandbox(user)).unwrap().is_kept {
+    while !store.workspaces().facts(&sandbox(user)).unwrap().is_kept {
         sweep(store);
         assert!(begun.elapsed() < Duration::from_secs(30), "{user} is not set aside");
         std::thread::sleep(Duration::from_millis(20));
@@ -224,13 +224,13 @@ fn a_sandbox_that_is_set_aside_comes_back_whole_with_the_next_use() {
     std::fs::write(fixture.root().join(".filesecbox/packages/甲/agent/mine"), "y").unwrap();
     until_aside(&fixture.store, "甲");
     assert_eq!(is_there(&fixture, "甲"), (false, false));
-    assert_eq!(fixture.store.sandboxes(None).unwrap(), [sandbox("甲")], "it is still listed");
+    assert_eq!(fixture.store.workspaces().list(None).unwrap(), [sandbox("甲")], "it is still listed");
     // Of many first uses at once one brings it back, and none goes on before it is there.
     let back: usize = std::thread::scope(|threads| {
         let uses: Vec<_> = (0..8)
             .map(|_| {
                 threads.spawn(|| {
-                    let is_back = fixture.store.note_use(&sandbox("甲")).unwrap();
+                    let is_back = fixture.store.workspaces().note_use(&sandbox("甲")).unwrap();
                     assert_eq!(fixture::read(&fixture.workspace("甲"), "f").unwrap(), "x");
                     usize::from(is_back)
                 })
@@ -242,7 +242,7 @@ fn a_sandbox_that_is_set_aside_comes_back_whole_with_the_next_use() {
     assert_eq!(is_there(&fixture, "甲"), (true, true));
     assert_eq!(std::fs::read(fixture.root().join(".filesecbox/packages/甲/agent/mine")).unwrap(), b"y");
     assert_eq!(sweep(&fixture.store), Vec::<String>::new(), "its life begins anew");
-    assert!(!fixture.store.sandbox_facts(&sandbox("甲")).unwrap().is_kept);
+    assert!(!fixture.store.workspaces().facts(&sandbox("甲")).unwrap().is_kept);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn what_is_aside_counts_for_its_workspace() {
     until_aside(&fixture.store, "u");
     let aside = fixture.store.usage(&tree).unwrap();
     assert!(aside.bytes >= before.bytes, "{aside:?} of {before:?}");
-    assert!(fixture.store.note_use(&sandbox("u")).unwrap());
+    assert!(fixture.store.workspaces().note_use(&sandbox("u")).unwrap());
     assert_eq!(fixture.store.usage(&tree).unwrap(), before);
     // A death between the two renames leaves one aside and another in its place: together they have one bound.
     let bytes = before.bytes + 65_536;
@@ -276,15 +276,15 @@ fn what_is_aside_goes_in_the_end_or_when_somebody_removes_it() {
     }
     until_aside(&fixture.store, "left");
     until_aside(&fixture.store, "removed");
-    assert!(fixture.store.remove_sandbox(&sandbox("removed"), false).unwrap().0);
-    assert!(!fixture.store.bring_back(&sandbox("removed")).unwrap());
+    assert!(fixture.store.workspaces().remove(&sandbox("removed"), false).unwrap().0);
+    assert!(!fixture.store.workspaces().bring_back(&sandbox("removed")).unwrap());
     let begun = Instant::now();
-    while !fixture.store.sandboxes(None).unwrap().is_empty() {
+    while !fixture.store.workspaces().list(None).unwrap().is_empty() {
         sweep(&fixture.store);
         assert!(begun.elapsed() < Duration::from_secs(30));
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(!fixture.store.note_use(&sandbox("left")).unwrap());
+    assert!(!fixture.store.workspaces().note_use(&sandbox("left")).unwrap());
     assert_eq!(is_there(&fixture, "left"), (false, false));
     fixture.assert_swept();
 }
@@ -306,7 +306,7 @@ fn a_death_while_a_sandbox_is_moved_leaves_both_halves_for_the_next_use() {
             until_aside(&fixture.store, "u");
             sweep(&fixture.store);
         }
-        assert!(fixture.store.note_use(&sandbox("u")).unwrap());
+        assert!(fixture.store.workspaces().note_use(&sandbox("u")).unwrap());
         assert_eq!(is_there(&fixture, "u"), (true, true), "{half}");
         assert_eq!(fixture::read(&fixture.workspace("u"), "f").unwrap(), "x");
     }
@@ -314,6 +314,6 @@ fn a_death_while_a_sandbox_is_moved_leaves_both_halves_for_the_next_use() {
     let Fixture { store, temp } = fixture;
     drop(store);
     let (store, _) = Store::open(temp.path(), sweeping()).unwrap();
-    assert!(store.note_use(&sandbox("u")).unwrap());
+    assert!(store.workspaces().note_use(&sandbox("u")).unwrap());
     assert_eq!(fixture::read(&store.files(sandbox("u").workspace()), "f").unwrap(), "x");
 }

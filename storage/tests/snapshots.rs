@@ -31,11 +31,11 @@ fn kept(fixture: &Fixture, user: &str) -> PathBuf {
 }
 
 fn take(store: &Store, user: &str) -> Snapshot {
-    store.take_snapshot(&sandbox(user), SnapshotNote::default()).unwrap()
+    store.snapshots().take(&sandbox(user), SnapshotNote::default()).unwrap()
 }
 
 fn restore(store: &Store, user: &str, snapshot: &Snapshot) {
-    drop(store.restore_snapshot(&sandbox(user), &snapshot.id).unwrap());
+    drop(store.snapshots().restore(&sandbox(user), &snapshot.id).unwrap());
 }
 
 fn on_disk(fixture: &Fixture, user: &str) -> Tree {
@@ -159,7 +159,7 @@ fn a_second_snapshot_reads_and_stores_only_what_changed() {
     std::fs::rename(workspace(&fixture, "u").join("d"), workspace(&fixture, "u").join("moved")).unwrap();
     let third = take(&fixture.store, "u");
     assert_eq!(third.added_bytes, 0, "what only moved costs nothing");
-    let taken = fixture.store.snapshots(&sandbox("u")).unwrap().taken;
+    let taken = fixture.store.snapshots().list(&sandbox("u")).unwrap().taken;
     assert!(taken.bytes < 35 * MIB as u64, "{taken:?}");
 }
 
@@ -170,13 +170,13 @@ fn what_one_snapshot_alone_has_goes_with_it_and_the_rest_stays() {
     put(&fixture.workspace("u"), "only", "in the second");
     let second = take(&fixture.store, "u");
     let count = objects(&fixture, "u");
-    fixture.store.remove_snapshot(&sandbox("u"), &second.id).unwrap();
+    fixture.store.snapshots().remove(&sandbox("u"), &second.id).unwrap();
     assert_eq!(objects(&fixture, "u"), count - 1);
     restore(&fixture.store, "u", &first);
     assert_eq!(on_disk(&fixture, "u"), before);
-    fixture.store.remove_snapshot(&sandbox("u"), &first.id).unwrap();
+    fixture.store.snapshots().remove(&sandbox("u"), &first.id).unwrap();
     assert_eq!(objects(&fixture, "u"), 0);
-    let again = fixture.store.remove_snapshot(&sandbox("u"), &first.id);
+    let again = fixture.store.snapshots().remove(&sandbox("u"), &first.id);
     assert!(matches!(again, Err(Error::NotFound(_))), "{again:?}");
 }
 
@@ -187,7 +187,7 @@ fn nothing_is_restored_under_a_command_and_a_snapshot_under_one_says_so() {
     let run = fixture.store.prepare_run(&sandbox("u").workspace()).unwrap();
     assert!(take(&fixture.store, "u").live);
     put(&fixture.workspace("u"), "first", "changed");
-    let refused = fixture.store.restore_snapshot(&sandbox("u"), &snapshot.id).map(drop);
+    let refused = fixture.store.snapshots().restore(&sandbox("u"), &snapshot.id).map(drop);
     assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
     assert_eq!(fixture::read(&fixture.workspace("u"), "first").unwrap(), "changed");
     drop(run);
@@ -203,7 +203,7 @@ fn a_fork_is_a_workspace_of_its_own_and_overwrites_nothing_unasked() {
     let (from, to) = (sandbox("甲"), WorkspaceId { agent: AgentId::parse("别的").unwrap(), ..sandbox("乙") });
     let at = fixture.root().join("sandbox/乙/别的");
     let fork =
-        |replace| fixture.store.fork_snapshot(&from, &snapshot.id, &to, replace).map(|(forked, _)| forked);
+        |replace| fixture.store.snapshots().fork(&from, &snapshot.id, &to, replace).map(|(forked, _)| forked);
     assert!(!fork(false).unwrap().replaced);
     assert_eq!(Tree::on_disk(&at).unwrap(), before);
     std::fs::write(at.join("first"), "the fork's").unwrap();
@@ -238,7 +238,7 @@ fn a_snapshot_beyond_a_limit_is_refused_and_leaves_nothing() {
         SnapshotLimits { per_workspace: 2, bytes: 1024 * 1024, files: 30, ..SnapshotLimits::default() };
     let fixture = Fixture::with(Options { snapshots: limits, ..relaxed() });
     let refused = |setting: &str| {
-        let refused = fixture.store.take_snapshot(&sandbox("u"), SnapshotNote::default());
+        let refused = fixture.store.snapshots().take(&sandbox("u"), SnapshotNote::default());
         assert!(
             matches!(&refused, Err(Error::Quota { setting: named, .. }) if *named == setting),
             "{refused:?}"
@@ -260,7 +260,7 @@ fn a_snapshot_beyond_a_limit_is_refused_and_leaves_nothing() {
     take(&fixture.store, "u");
     take(&fixture.store, "u");
     refused("limits.snapshots.per_workspace");
-    assert_eq!(fixture.store.snapshots(&sandbox("u")).unwrap().list.len(), 2);
+    assert_eq!(fixture.store.snapshots().list(&sandbox("u")).unwrap().list.len(), 2);
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn files_with_more_bytes_than_they_take_cannot_make_a_snapshot_read_for_ever() {
     };
     sparse("one", 1 << 40);
     let begun = std::time::Instant::now();
-    let refused = fixture.store.take_snapshot(&sandbox("u"), SnapshotNote::default());
+    let refused = fixture.store.snapshots().take(&sandbox("u"), SnapshotNote::default());
     assert!(matches!(refused, Err(Error::Quota { .. })), "{refused:?}");
     // Many names of one content cost one, but not all at once when they come back.
     let fixture = Fixture::with(Options {
@@ -284,7 +284,7 @@ fn files_with_more_bytes_than_they_take_cannot_make_a_snapshot_read_for_ever() {
     for name in ["g", "h"] {
         std::fs::hard_link(workspace(&fixture, "u").join("f"), workspace(&fixture, "u").join(name)).unwrap();
     }
-    let refused = fixture.store.take_snapshot(&sandbox("u"), SnapshotNote::default());
+    let refused = fixture.store.snapshots().take(&sandbox("u"), SnapshotNote::default());
     assert!(matches!(refused, Err(Error::Quota { setting: "limits.disk.bytes", .. })), "{refused:?}");
     assert_eq!(objects(&fixture, "u"), 0);
     assert!(begun.elapsed() < Duration::from_secs(60));
@@ -299,11 +299,11 @@ fn a_damaged_content_is_noticed_and_the_workspace_stays() {
     let object = std::fs::read_dir(group.path()).unwrap().next().unwrap().unwrap();
     std::fs::write(object.path(), "CONTENT").unwrap();
     put(&fixture.workspace("u"), "f", "later");
-    let refused = fixture.store.restore_snapshot(&sandbox("u"), &snapshot.id).map(drop);
+    let refused = fixture.store.snapshots().restore(&sandbox("u"), &snapshot.id).map(drop);
     assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
     assert_eq!(fixture::read(&fixture.workspace("u"), "f").unwrap(), "later");
     std::fs::remove_file(object.path()).unwrap();
-    let refused = fixture.store.restore_snapshot(&sandbox("u"), &snapshot.id).map(drop);
+    let refused = fixture.store.snapshots().restore(&sandbox("u"), &snapshot.id).map(drop);
     assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
     fixture.assert_swept();
 }
@@ -333,7 +333,7 @@ fn links_with_long_targets_cannot_make_a_snapshot_hold_them_all_in_memory() {
         let link = workspace(&fixture, "u").join(number.to_string());
         std::os::unix::fs::symlink(target, link).unwrap();
     }
-    let refused = fixture.store.take_snapshot(&sandbox("u"), SnapshotNote::default());
+    let refused = fixture.store.snapshots().take(&sandbox("u"), SnapshotNote::default());
     assert!(matches!(refused, Err(Error::TooLarge { .. })), "{refused:?}");
     assert_eq!(objects(&fixture, "u"), 0);
     fixture.assert_swept();

@@ -131,18 +131,21 @@ fn snapshots_count_and_what_none_has_any_more_does_not() {
     let id = WorkspaceId { user: user_id("u"), agent: AgentId::parse("agent0").unwrap() };
     let files = fixture.store.files(workspace(0));
     fill(&files, "f", 24 * BLOCK).unwrap();
-    let taken = fixture.store.take_snapshot(&id, SnapshotNote::default()).unwrap();
+    let taken = fixture.store.snapshots().take(&id, SnapshotNote::default()).unwrap();
     is_refused(fill(&files, "g", 24 * BLOCK), "limits.disk.user_bytes");
     // Another content of the same size, for which a snapshot has no room any more.
     let other = vec![b'y'; usize::try_from(24 * BLOCK).unwrap()];
     write(&files, "f", &other, &WriteOptions::default()).unwrap();
-    is_refused(fixture.store.take_snapshot(&id, SnapshotNote::default()), "limits.disk.user_bytes");
-    assert_eq!(fixture.store.snapshots(&id).unwrap().list.len(), 1);
+    is_refused(fixture.store.snapshots().take(&id, SnapshotNote::default()), "limits.disk.user_bytes");
+    assert_eq!(fixture.store.snapshots().list(&id).unwrap().list.len(), 1);
     // Neither a restored nor a forked one is room for nothing.
     let fork = WorkspaceId { user: user_id("u"), agent: AgentId::parse("fork").unwrap() };
-    is_refused(fixture.store.fork_snapshot(&id, &taken.id, &fork, false).map(drop), "limits.disk.user_bytes");
+    is_refused(
+        fixture.store.snapshots().fork(&id, &taken.id, &fork, false).map(drop),
+        "limits.disk.user_bytes",
+    );
     assert!(!fixture.root().join("sandbox/u/fork").exists());
-    fixture.store.remove_snapshot(&id, &taken.id).unwrap();
+    fixture.store.snapshots().remove(&id, &taken.id).unwrap();
     fill(&files, "g", 24 * BLOCK).unwrap();
     drop(files);
     assert!(afresh(fixture).bytes <= LIMIT);
@@ -254,7 +257,7 @@ fn what_is_thrown_away_of_a_user_is_gone_from_the_sum() {
     for _ in 0..3 {
         fill(&store.files(workspace(0)), "f", 40 * BLOCK).unwrap();
         fill(&store.files(skill_tree("u", "own")), "f", BLOCK).unwrap_or_else(|error| panic!("{error}"));
-        drop(store.remove_sandbox(&id, true).unwrap());
+        drop(store.workspaces().remove(&id, true).unwrap());
         store.remove_for_user(&skill_tree("u", "own")).unwrap();
     }
     let begun = Instant::now();

@@ -154,9 +154,9 @@ async fn every_change_is_in_the_audit_log(host: Arc<Host>) {
 async fn reading_is_a_use_of_the_workspace(host: Arc<Host>) {
     let used = user("used");
     let id = WorkspaceId { user: used.clone(), agent: AgentId::parse("demo").unwrap() };
-    assert!(!host.service.store.is_noted(&id));
+    assert!(!host.service.store.workspaces().is_noted(&id));
     host.sandbox().await.read_dir(&used, &path("/workspace")).await.unwrap();
-    assert!(host.service.store.is_noted(&id));
+    assert!(host.service.store.workspaces().is_noted(&id));
 }
 
 /// More pieces than are collected before they are written.

@@ -132,7 +132,7 @@ impl Store {
         tree: &Dir,
     ) -> Result<Option<Vec<IdlePoints>>> {
         // The run itself is one.
-        if self.occupants(&WorkspaceId::of(workspace)) > 1 {
+        if self.workspaces().occupants(&WorkspaceId::of(workspace)) > 1 {
             return Ok(None);
         }
         let above = tree.open_dir_entry(OsStr::new(SKILLS))?;

@@ -9,8 +9,8 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
+use super::Workspaces;
 use super::used::directory;
-use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::layers::trash::Leftovers;
@@ -20,7 +20,7 @@ use policy::WorkspaceId;
 /// The names of workspace and home while they are aside, in the order of [`layout::of_sandbox`].
 const NAMES: [&str; 2] = ["workspace", "home"];
 
-impl Store {
+impl Workspaces {
     /// Brings back what was set aside of a sandbox. Tells whether there was anything. The caller holds none of its
     /// trees.
     ///
@@ -32,7 +32,7 @@ impl Store {
         if !self.is_kept(id)? {
             return Ok(false);
         }
-        let _alone = self.locks().write(&id.workspace());
+        let _alone = self.store.locks().write(&id.workspace());
         // Another request may have come first.
         let Some(kept) = self.kept_dir(id)? else { return Ok(false) };
         // Before anything is there, so that no look finds it unused.
@@ -40,7 +40,7 @@ impl Store {
         let mut is_back = false;
         for (name, place) in NAMES.iter().zip(layout::of_sandbox(&id.user, &id.agent)?) {
             let (Some(above), Some(own_name)) = (place.parent(), place.file_name()) else { continue };
-            let above = self.stage().ensure_path(self.root(), &above)?;
+            let above = self.store.stage().ensure_path(self.store.root(), &above)?;
             match kept.rename_new(OsStr::new(name), &above, OsStr::new(own_name)) {
                 Ok(()) => is_back = true,
                 Err(Error::NotFound(_)) => continue,
@@ -53,13 +53,13 @@ impl Store {
                 }
                 Err(error) => return Err(error),
             }
-            if self.is_strict() {
+            if self.store.is_strict() {
                 above.sync()?;
                 kept.sync()?;
             }
         }
         self.remove_empty_kept(id)?;
-        self.accounts().forget(&id.workspace());
+        self.store.accounts().forget(&id.workspace());
         Ok(is_back)
     }
 
@@ -67,25 +67,29 @@ impl Store {
     /// alone.
     pub(super) fn set_aside(&self, id: &WorkspaceId) -> Result<Leftovers> {
         let mut leftovers = Leftovers::default();
-        let kept = self.stage().ensure_path(self.root(), &layout::kept(&id.user, &id.agent)?)?;
+        let kept = self.store.stage().ensure_path(self.store.root(), &layout::kept(&id.user, &id.agent)?)?;
         for (name, place) in NAMES.iter().zip(layout::of_sandbox(&id.user, &id.agent)?) {
             let (Some(above), Some(own_name)) = (place.parent(), place.file_name()) else { continue };
-            let Some(above) = directory(self.root(), &above)? else { continue };
+            let Some(above) = directory(self.store.root(), &above)? else { continue };
             if above.stat_entry(OsStr::new(own_name))?.is_none() {
                 continue;
             }
             let name = OsStr::new(name);
             if kept.stat_entry(name)?.is_some() {
-                leftovers.trash.push(Arc::new(self.stage().discard(&kept, name, Some(&id.workspace()))?));
+                leftovers.trash.push(Arc::new(self.store.stage().discard(
+                    &kept,
+                    name,
+                    Some(&id.workspace()),
+                )?));
             }
             above.rename_new(OsStr::new(own_name), &kept, name)?;
-            if self.is_strict() {
+            if self.store.is_strict() {
                 kept.sync()?;
                 above.sync()?;
             }
         }
-        self.accounts().forget(&id.workspace());
-        self.uses().forget(id);
+        self.store.accounts().forget(&id.workspace());
+        self.store.uses().forget(id);
         Ok(leftovers)
     }
 
@@ -95,13 +99,13 @@ impl Store {
     }
 
     fn kept_dir(&self, id: &WorkspaceId) -> Result<Option<Dir>> {
-        directory(self.root(), &layout::kept(&id.user, &id.agent)?)
+        directory(self.store.root(), &layout::kept(&id.user, &id.agent)?)
     }
 
     fn remove_empty_kept(&self, id: &WorkspaceId) -> Result<()> {
         let place = layout::kept(&id.user, &id.agent)?;
         let (Some(above), Some(name)) = (place.parent(), place.file_name()) else { return Ok(()) };
-        let Some(above) = directory(self.root(), &above)? else { return Ok(()) };
+        let Some(above) = directory(self.store.root(), &above)? else { return Ok(()) };
         match above.remove_dir(OsStr::new(name)) {
             Ok(()) | Err(Error::NotEmpty(_) | Error::NotFound(_)) => Ok(()),
             Err(error) => Err(error),

@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 
 use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
 
+use super::Workspaces;
 use super::used::directory;
-use crate::core::store::Store;
 use crate::error::{Error, Result};
 use crate::layout;
 use crate::stat::Kind;
@@ -35,15 +35,15 @@ pub struct SandboxFacts {
     pub used_ns: Option<i128>,
 }
 
-impl Store {
+impl Workspaces {
     /// The sandboxes of which there is anything: of one user, or of all. Sorted.
     ///
     /// # Errors
     /// [`Error::TooManyEntries`], [`Error::Io`].
-    pub fn sandboxes(&self, of: Option<&UserId>) -> Result<Vec<WorkspaceId>> {
+    pub fn list(&self, of: Option<&UserId>) -> Result<Vec<WorkspaceId>> {
         let mut found = BTreeSet::new();
         for place in [layout::WORKSPACES, layout::HOMES, layout::KEPT, layout::SANDBOXES] {
-            let all = self.root().open_dir(&RelPath::parse(place)?)?;
+            let all = self.store.root().open_dir(&RelPath::parse(place)?)?;
             let users = match of {
                 Some(user) => vec![user.clone()],
                 None => {
@@ -73,15 +73,15 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn sandbox_facts(&self, id: &WorkspaceId) -> Result<SandboxFacts> {
+    pub fn facts(&self, id: &WorkspaceId) -> Result<SandboxFacts> {
         let [workspace, home] = layout::of_sandbox(&id.user, &id.agent)?;
-        let root = self.root();
+        let root = self.store.root();
         Ok(SandboxFacts {
             id: id.clone(),
             has_workspace: directory(root, &workspace)?.is_some(),
             has_home: directory(root, &home)?.is_some(),
             is_kept: self.is_kept(id)?,
-            snapshots: self.count_snapshots(id)?,
+            snapshots: self.store.snapshots().count(id)?,
             used_ns: self.used(id)?.map(|used| i128::from(used.unix_ms) * 1_000_000),
         })
     }
@@ -92,7 +92,7 @@ impl Store {
     /// # Errors
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn overlays(&self, id: &WorkspaceId) -> Result<(Vec<(SkillId, Use)>, usize)> {
-        let Some(dir) = directory(self.root(), &layout::overlay(&id.user, &id.agent)?)? else {
+        let Some(dir) = directory(self.store.root(), &layout::overlay(&id.user, &id.agent)?)? else {
             return Ok((Vec::new(), 0));
         };
         let entries = dir.entries_at_most(LISTED_MAX)?.into_iter();
@@ -103,7 +103,7 @@ impl Store {
         skills.truncate(OVERLAYS_MAX);
         let counted = skills.into_iter().map(|skill| {
             let tree = TreeId::Skill(id.user.clone(), id.agent.clone(), skill.clone());
-            Ok((skill, self.usage(&tree)?))
+            Ok((skill, self.store.usage(&tree)?))
         });
         Ok((counted.collect::<Result<_>>()?, more))
     }

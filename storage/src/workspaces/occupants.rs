@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::Workspaces;
 use crate::core::store::Store;
 use crate::error::{Error, Result};
 use policy::WorkspaceId;
@@ -26,29 +27,29 @@ pub(crate) struct Watcher {
     was_occupied: bool,
 }
 
-impl Store {
+impl Workspaces {
     /// Enters a sandbox. The caller holds none of its trees.
     pub(crate) fn occupy(&self, id: WorkspaceId) -> Occupant {
         {
-            let _held = self.locks().read(&id.workspace());
-            let mut sandboxes = self.occupancy().sandboxes.lock();
+            let _held = self.store.locks().read(&id.workspace());
+            let mut sandboxes = self.store.occupancy().sandboxes.lock();
             let occupancy = sandboxes.entry(id.clone()).or_default();
             occupancy.runs += 1;
             occupancy.entered += 1;
         }
-        Occupant { store: self.clone(), id, is_leaving: AtomicBool::new(false) }
+        Occupant { store: self.store.clone(), id, is_leaving: AtomicBool::new(false) }
     }
 
     /// How many runs of a sandbox are over and are being cleaned up, which no request can end any sooner.
     #[must_use]
     pub fn leaving(&self, id: &WorkspaceId) -> usize {
-        self.occupancy().sandboxes.lock().get(id).map_or(0, |occupancy| occupancy.leaving)
+        self.store.occupancy().sandboxes.lock().get(id).map_or(0, |occupancy| occupancy.leaving)
     }
 
     /// How many are in a sandbox: runs, and runs with undecided changes.
     #[must_use]
     pub fn occupants(&self, id: &WorkspaceId) -> usize {
-        self.occupancy().sandboxes.lock().get(id).map_or(0, |occupancy| occupancy.runs)
+        self.store.occupancy().sandboxes.lock().get(id).map_or(0, |occupancy| occupancy.runs)
     }
 
     /// Refuses to change a sandbox that has an occupant. The caller holds its workspace alone.
@@ -68,12 +69,12 @@ impl Store {
 
     /// Watches from now on whether a sandbox gets occupants.
     pub(crate) fn watch(&self, id: WorkspaceId) -> Watcher {
-        let mut sandboxes = self.occupancy().sandboxes.lock();
+        let mut sandboxes = self.store.occupancy().sandboxes.lock();
         let occupancy = sandboxes.entry(id.clone()).or_default();
         occupancy.watchers += 1;
         let (entered, was_occupied) = (occupancy.entered, occupancy.runs > 0);
         drop(sandboxes);
-        Watcher { store: self.clone(), id, entered, was_occupied }
+        Watcher { store: self.store.clone(), id, entered, was_occupied }
     }
 }
 
@@ -98,7 +99,7 @@ impl Watcher {
 impl Drop for Occupant {
     fn drop(&mut self) {
         // A run is a use until its end.
-        self.store.note_use_of_there(&self.id);
+        self.store.workspaces().note_use_of_there(&self.id);
         let was_leaving = usize::from(self.is_leaving.load(Ordering::Relaxed));
         self.store.occupancy().leave(&self.id, |occupancy| {
             occupancy.runs -= 1;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use policy::RelPath;
 
+use super::Workspaces;
 use super::used::directory;
-use crate::core::store::Store;
 use crate::error::{Error, Result};
 use crate::layers::trash::{Leftovers, Trash};
 use crate::layout;
@@ -23,20 +23,20 @@ pub enum Swept {
     Removed(Leftovers),
 }
 
-impl Store {
+impl Workspaces {
     /// Removes a sandbox: its workspace and its home, and with `snapshots` those too. Tells whether there was
     /// anything.
     ///
     /// # Errors
     /// [`Error::Conflict`] while it has an occupant, or a snapshot of it is under way; [`Error::Io`].
-    pub fn remove_sandbox(&self, id: &WorkspaceId, snapshots: bool) -> Result<(bool, Leftovers)> {
-        let hand = match self.take_in_hand(id) {
+    pub fn remove(&self, id: &WorkspaceId, snapshots: bool) -> Result<(bool, Leftovers)> {
+        let hand = match self.store.snapshots().take_in_hand(id) {
             Err(Error::Conflict(_)) if !snapshots => None,
             hand => Some(hand?),
         };
-        let _alone = self.locks().write(&id.workspace());
+        let _alone = self.store.locks().write(&id.workspace());
         self.check_left(id)?;
-        let kept = self.count_snapshots(id)?;
+        let kept = self.store.snapshots().count(id)?;
         let was_there = self.is_there(id)? || self.is_kept(id)? || (snapshots && kept > 0);
         let mut places = layout::of_sandbox(&id.user, &id.agent)?.to_vec();
         places.push(layout::kept(&id.user, &id.agent)?);
@@ -53,11 +53,11 @@ impl Store {
     /// # Errors
     /// [`Error::Io`].
     pub fn sweep(&self, id: &WorkspaceId) -> Result<Option<Swept>> {
-        let _alone = self.locks().write(&id.workspace());
+        let _alone = self.store.locks().write(&id.workspace());
         if self.occupants(id) > 0 || !self.is_idle(id)? {
             return Ok(None);
         }
-        let keeps = !self.options().keep.is_zero();
+        let keeps = !self.store.options().keep.is_zero();
         if keeps && self.is_there(id)? {
             return Ok(Some(Swept::SetAside(self.set_aside(id)?)));
         }
@@ -78,20 +78,20 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::TooManyEntries`], [`Error::Io`].
-    pub fn idle_sandboxes(&self, after: Option<&WorkspaceId>, most: usize) -> Result<Vec<WorkspaceId>> {
+    pub fn idle(&self, after: Option<&WorkspaceId>, most: usize) -> Result<Vec<WorkspaceId>> {
         self.keep_uptime()?;
         let mut idle = Vec::new();
-        if self.options().idle.is_none() {
+        if self.store.options().idle.is_none() {
             return Ok(idle);
         }
-        for id in self.sandboxes(None)? {
+        for id in self.list(None)? {
             if idle.len() >= most {
                 break;
             }
             if after.is_some_and(|after| id <= *after) || self.occupants(&id) > 0 {
                 continue;
             }
-            let held = self.locks().read(&id.workspace());
+            let held = self.store.locks().read(&id.workspace());
             if self.is_idle(&id)? {
                 if self.is_there(&id)? || (self.is_kept(&id)? && self.is_expired(&id)?) {
                     idle.push(id);
@@ -111,23 +111,23 @@ impl Store {
         for place in places {
             taken.trash.extend(self.take_place(id, place)?.map(Arc::new));
         }
-        self.remove_short_way(&id.workspace())?;
-        drop(self.points().forget(&id.workspace()));
-        self.accounts().forget(&id.workspace());
-        self.accounts().snapshots_changed(id);
-        self.uses().forget(id);
+        self.store.remove_short_way(&id.workspace())?;
+        drop(self.store.points().forget(&id.workspace()));
+        self.store.accounts().forget(&id.workspace());
+        self.store.accounts().snapshots_changed(id);
+        self.store.uses().forget(id);
         Ok(taken)
     }
 
     /// Moves a directory into the trash, if it is there.
     fn take_place(&self, id: &WorkspaceId, place: &RelPath) -> Result<Option<Trash>> {
         let (Some(above), Some(name)) = (place.parent(), place.file_name()) else { return Ok(None) };
-        let Some(above) = directory(self.root(), &above)? else { return Ok(None) };
-        let trash = match self.stage().discard(&above, OsStr::new(name), Some(&id.workspace())) {
+        let Some(above) = directory(self.store.root(), &above)? else { return Ok(None) };
+        let trash = match self.store.stage().discard(&above, OsStr::new(name), Some(&id.workspace())) {
             Err(Error::NotFound(_)) => return Ok(None),
             trash => trash?,
         };
-        if self.is_strict() {
+        if self.store.is_strict() {
             above.sync()?;
         }
         Ok(Some(trash))
@@ -137,8 +137,8 @@ impl Store {
     /// caller holds the workspace.
     fn take_record(&self, id: &WorkspaceId) -> Option<Arc<Trash>> {
         let taken = || {
-            let _hand = self.take_in_hand(id)?;
-            match self.count_snapshots(id)? {
+            let _hand = self.store.snapshots().take_in_hand(id)?;
+            match self.store.snapshots().count(id)? {
                 0 => self.take_place(id, &layout::sandbox(&id.user, &id.agent)?),
                 _ => Ok(None),
             }

@@ -1,4 +1,4 @@
-//! Snapshots: states of a workspace that are kept, and going back to them.
+//! [`Snapshots`]: states of a workspace that are kept, and going back to them.
 //!
 //! A snapshot is a *manifest*, a list of names, kinds, modes and digests, and the *objects* that it names: contents of
 //! files, each kept once for all snapshots of the workspace, under its digest. So a snapshot costs what has changed
@@ -87,7 +87,7 @@ pub struct Snapshot {
 
 /// The snapshots of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshots {
+pub struct SnapshotList {
     /// The oldest first.
     pub list: Vec<Snapshot>,
     /// The room that they take on the disk together.
@@ -122,6 +122,20 @@ impl fmt::Display for SnapshotId {
     }
 }
 
+/// Taking, listing, restoring and removing snapshots. Cloning gives another handle of the same.
+#[derive(Clone)]
+pub struct Snapshots {
+    store: Store,
+}
+
+impl Store {
+    /// The snapshots of its workspaces.
+    #[must_use]
+    pub fn snapshots(&self) -> Snapshots {
+        Snapshots { store: self.clone() }
+    }
+}
+
 /// The snapshots of one sandbox, held alone until this is dropped.
 pub(crate) struct Hand {
     store: Store,
@@ -134,14 +148,14 @@ impl Drop for Hand {
     }
 }
 
-impl Store {
+impl Snapshots {
     /// Takes the snapshots of a sandbox in hand. No request waits for the hand: such work can take minutes.
     ///
     /// # Errors
     /// [`Error::Conflict`] when another request works on them.
     pub(crate) fn take_in_hand(&self, id: &WorkspaceId) -> Result<Hand> {
-        if self.in_hand().sandboxes.lock().insert(id.clone()) {
-            return Ok(Hand { store: self.clone(), id: id.clone() });
+        if self.store.in_hand().sandboxes.lock().insert(id.clone()) {
+            return Ok(Hand { store: self.store.clone(), id: id.clone() });
         }
         let message =
             "a snapshot of this workspace is being taken, restored or removed: try again in a moment";
@@ -152,8 +166,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::TooManyEntries`], [`Error::Io`].
-    pub fn snapshots(&self, id: &WorkspaceId) -> Result<Snapshots> {
-        let Some(own) = self.kept(id)? else { return Ok(Snapshots::default()) };
+    pub fn list(&self, id: &WorkspaceId) -> Result<SnapshotList> {
+        let Some(own) = self.kept(id)? else { return Ok(SnapshotList::default()) };
         let mut list = Vec::new();
         for snapshot in ids(&own)? {
             match Manifest::open(&own, &snapshot) {
@@ -169,25 +183,25 @@ impl Store {
                 }
             }
         }
-        Ok(Snapshots { list, taken: self.taken_by_snapshots(&own)?.taken })
+        Ok(SnapshotList { list, taken: self.taken(&own)?.taken })
     }
 
     /// One snapshot.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Conflict`] for a damaged one.
-    pub fn snapshot(&self, id: &WorkspaceId, snapshot: &SnapshotId) -> Result<Snapshot> {
+    pub fn get(&self, id: &WorkspaceId, snapshot: &SnapshotId) -> Result<Snapshot> {
         Ok(self.manifest(id, snapshot)?.1.header.of(snapshot.clone()))
     }
 
     /// How many snapshots a workspace has.
-    pub(crate) fn count_snapshots(&self, id: &WorkspaceId) -> Result<usize> {
+    pub(crate) fn count(&self, id: &WorkspaceId) -> Result<usize> {
         Ok(self.kept(id)?.map(|own| ids(&own)).transpose()?.map_or(0, |ids| ids.len()))
     }
 
     /// The directory of what is kept about a sandbox.
     fn kept(&self, id: &WorkspaceId) -> Result<Option<Dir>> {
-        match self.root().open_dir(&layout::sandbox(&id.user, &id.agent)?) {
+        match self.store.root().open_dir(&layout::sandbox(&id.user, &id.agent)?) {
             Ok(dir) => Ok(Some(dir)),
             Err(Error::NotFound(_)) => Ok(None),
             Err(other) => Err(other),
@@ -203,8 +217,8 @@ impl Store {
         }
     }
 
-    fn taken_by_snapshots(&self, own: &Dir) -> Result<Counted> {
-        let limit = self.options().snapshots.files;
+    fn taken(&self, own: &Dir) -> Result<Counted> {
+        let limit = self.store.options().snapshots.files;
         let mut counter = crate::core::count::Counter::new(limit.saturating_mul(2).saturating_add(1024));
         counter.tree(own)?;
         Ok(counter.end())

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::core::store::Store;
+use super::Workspaces;
 use crate::core::uses::Noted;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
@@ -37,14 +37,14 @@ impl Used {
     }
 }
 
-impl Store {
+impl Workspaces {
     /// Keeps the time by which sandboxes grow idle, for the next start.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn keep_uptime(&self) -> Result<()> {
-        let sandboxes = self.root().open_dir(&policy::RelPath::parse(layout::SANDBOXES)?)?;
-        self.uptime().keep(&sandboxes)
+        let sandboxes = self.store.root().open_dir(&policy::RelPath::parse(layout::SANDBOXES)?)?;
+        self.store.uptime().keep(&sandboxes)
     }
 
     /// Tells whether the use of a sandbox need not be noted, because it was a moment ago.
@@ -54,8 +54,8 @@ impl Store {
     }
 
     fn noted(&self, id: &WorkspaceId) -> Option<Noted> {
-        let now = self.uptime().now_ms();
-        let noted = self.uses().noted.lock().get(id).copied();
+        let now = self.store.uptime().now_ms();
+        let noted = self.store.uses().noted.lock().get(id).copied();
         noted.filter(|noted| now.saturating_sub(noted.uptime_ms) < self.grain_ms())
     }
 
@@ -65,7 +65,7 @@ impl Store {
     /// A note that cannot be written does not stop the use.
     ///
     /// # Errors
-    /// As [`Store::bring_back`]: using the sandbox now would put another in the place of what is aside.
+    /// As [`Workspaces::bring_back`]: using the sandbox now would put another in the place of what is aside.
     pub fn note_use(&self, id: &WorkspaceId) -> Result<bool> {
         if self.is_noted(id) {
             return Ok(false);
@@ -85,17 +85,17 @@ impl Store {
     fn note(&self, id: &WorkspaceId) {
         let noted = {
             // Not while a sweep removes the sandbox because it was not used.
-            let _held = self.locks().read(&id.workspace());
+            let _held = self.store.locks().read(&id.workspace());
             match self.is_there(id) {
                 Ok(true) => self.record_use(id).map(|uptime_ms| Noted { uptime_ms, is_there: true }),
                 // A request that makes something there notes the use again.
-                Ok(false) => Ok(Noted { uptime_ms: self.uptime().now_ms(), is_there: false }),
+                Ok(false) => Ok(Noted { uptime_ms: self.store.uptime().now_ms(), is_there: false }),
                 Err(error) => Err(error),
             }
         };
         match noted {
             Ok(noted) => {
-                let mut all = self.uses().noted.lock();
+                let mut all = self.store.uses().noted.lock();
                 if all.len() >= NOTED_MAX {
                     all.clear();
                 }
@@ -112,16 +112,16 @@ impl Store {
 
     /// Writes that a sandbox is used now. The caller holds its workspace. Returns the uptime.
     pub(super) fn record_use(&self, id: &WorkspaceId) -> Result<u64> {
-        let uptime_ms = self.uptime().now_ms();
+        let uptime_ms = self.store.uptime().now_ms();
         let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let dir = self.root().ensure_path(&layout::sandbox(&id.user, &id.agent)?)?;
+        let dir = self.store.root().ensure_path(&layout::sandbox(&id.user, &id.agent)?)?;
         dir.set_attribute(USED, format!("{uptime_ms} {}", today.as_millis()).as_bytes())?;
         Ok(uptime_ms)
     }
 
     /// The record of a sandbox; `None` without one.
     pub(super) fn used(&self, id: &WorkspaceId) -> Result<Option<Used>> {
-        let dir = match self.root().open_dir(&layout::sandbox(&id.user, &id.agent)?) {
+        let dir = match self.store.root().open_dir(&layout::sandbox(&id.user, &id.agent)?) {
             Err(Error::NotFound(_)) => return Ok(None),
             dir => dir?,
         };
@@ -135,16 +135,16 @@ impl Store {
 
     /// Tells whether a sandbox that was set aside has been there for long enough to go.
     pub(super) fn is_expired(&self, id: &WorkspaceId) -> Result<bool> {
-        self.is_idle_beyond(id, self.options().keep)
+        self.is_idle_beyond(id, self.store.options().keep)
     }
 
     fn is_idle_beyond(&self, id: &WorkspaceId, further: Duration) -> Result<bool> {
-        let Some(allowed) = self.options().idle else { return Ok(false) };
+        let Some(allowed) = self.store.options().idle else { return Ok(false) };
         let Some(used) = self.used(id)? else {
             self.record_use(id)?;
             return Ok(false);
         };
-        let idle_ms = self.uptime().now_ms().saturating_sub(used.uptime_ms);
+        let idle_ms = self.store.uptime().now_ms().saturating_sub(used.uptime_ms);
         let allowed_ms = milliseconds(allowed).saturating_add(milliseconds(further));
         Ok(idle_ms >= allowed_ms.saturating_add(self.grain_ms()))
     }
@@ -152,7 +152,7 @@ impl Store {
     /// Tells whether a sandbox has a workspace or a home.
     pub(super) fn is_there(&self, id: &WorkspaceId) -> Result<bool> {
         for place in layout::of_sandbox(&id.user, &id.agent)? {
-            if directory(self.root(), &place)?.is_some() {
+            if directory(self.store.root(), &place)?.is_some() {
                 return Ok(true);
             }
         }
@@ -161,7 +161,7 @@ impl Store {
 
     /// How far a record may be behind.
     fn grain_ms(&self) -> u64 {
-        let grain = self.options().idle.map_or(GRAIN_MAX, |idle| (idle / GRAINS).min(GRAIN_MAX));
+        let grain = self.store.options().idle.map_or(GRAIN_MAX, |idle| (idle / GRAINS).min(GRAIN_MAX));
         milliseconds(grain)
     }
 }

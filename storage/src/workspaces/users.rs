@@ -11,9 +11,9 @@ use std::sync::Arc;
 use policy::{AgentId, RelPath, SkillId, TreeId, UserId, WorkspaceId};
 
 use super::SandboxFacts;
+use super::Workspaces;
 use super::used::directory;
 use crate::core::agents::{LISTED_MAX, entered};
-use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::layers::trash::Leftovers;
@@ -37,14 +37,14 @@ pub struct Agent {
     pub skills: usize,
 }
 
-impl Store {
+impl Workspaces {
     /// The users of whom there is anything, sorted: at most `most` of those after `after`, and whether there are more.
     ///
     /// # Errors
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn users(&self, after: Option<&UserId>, most: usize) -> Result<(Vec<UserId>, bool)> {
         let mut names = BTreeSet::new();
-        for place in self.places()? {
+        for place in self.store.places()? {
             let entries = place.entries_at_most(LISTED_MAX)?;
             names.extend(entries.iter().filter_map(|entry| UserId::parse(entry.name.to_str()?).ok()));
             if names.len() > LISTED_MAX {
@@ -53,7 +53,7 @@ impl Store {
         }
         let mut users = Vec::new();
         for user in names {
-            if after.is_some_and(|after| user <= *after) || self.agents_of(&user)?.is_empty() {
+            if after.is_some_and(|after| user <= *after) || self.store.agents_of(&user)?.is_empty() {
                 continue;
             }
             if users.len() >= most {
@@ -71,13 +71,13 @@ impl Store {
     pub fn user_facts(&self, user: &UserId) -> Result<Vec<AgentFacts>> {
         let facts = |agent: AgentId| {
             let id = WorkspaceId { user: user.clone(), agent };
-            let skills = match directory(self.root(), &layout::overlay(user, &id.agent)?)? {
+            let skills = match directory(self.store.root(), &layout::overlay(user, &id.agent)?)? {
                 Some(dir) => dir.entries_at_most(LISTED_MAX)?.len(),
                 None => 0,
             };
-            Ok(AgentFacts { sandbox: self.sandbox_facts(&id)?, skills })
+            Ok(AgentFacts { sandbox: self.facts(&id)?, skills })
         };
-        self.agents_of(user)?.into_iter().map(facts).collect()
+        self.store.agents_of(user)?.into_iter().map(facts).collect()
     }
 
     /// The agents, sorted: those with a baseline and those with which any user has anything; with `of`, those of that user
@@ -86,15 +86,15 @@ impl Store {
     /// # Errors
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn agents(&self, of: Option<&UserId>) -> Result<Vec<Agent>> {
-        let baselines = self.root().open_dir(&RelPath::parse(layout::BASELINE)?)?;
+        let baselines = self.store.root().open_dir(&RelPath::parse(layout::BASELINE)?)?;
         let ids = match of {
-            Some(user) => self.agents_of(user)?,
+            Some(user) => self.store.agents_of(user)?,
             None => {
                 let entries = baselines.entries_at_most(LISTED_MAX)?.into_iter();
                 let mut ids: BTreeSet<AgentId> =
                     entries.filter_map(|entry| AgentId::parse(entry.name.to_str()?).ok()).collect();
                 for user in self.users(None, LISTED_MAX)?.0 {
-                    ids.extend(self.agents_of(&user)?);
+                    ids.extend(self.store.agents_of(&user)?);
                 }
                 ids
             }
@@ -119,7 +119,7 @@ impl Store {
         mut removing: impl FnMut(&TreeId),
     ) -> Result<(usize, Leftovers)> {
         let mut leftovers = Leftovers::default();
-        let Some(dir) = directory(self.root(), &layout::overlay(&id.user, &id.agent)?)? else {
+        let Some(dir) = directory(self.store.root(), &layout::overlay(&id.user, &id.agent)?)? else {
             return Ok((0, leftovers));
         };
         let mut removed = 0;
@@ -129,21 +129,21 @@ impl Store {
                 Some(skill) => {
                     let tree = TreeId::Skill(id.user.clone(), id.agent.clone(), skill);
                     removing(&tree);
-                    let _alone = self.locks().write(&tree);
-                    let trash = match self.stage().discard(&dir, &entry.name, Some(&tree)) {
+                    let _alone = self.store.locks().write(&tree);
+                    let trash = match self.store.stage().discard(&dir, &entry.name, Some(&tree)) {
                         Err(Error::NotFound(_)) => continue,
                         trash => trash?,
                     };
-                    let trash = self.discard_mounted(&tree, Some(trash));
-                    self.forget_base(&tree)?;
+                    let trash = self.store.discard_mounted(&tree, Some(trash));
+                    self.store.forget_base(&tree)?;
                     removed += 1;
                     trash
                 }
-                None => Some(Arc::new(self.stage().discard(&dir, &entry.name, None)?)),
+                None => Some(Arc::new(self.store.stage().discard(&dir, &entry.name, None)?)),
             };
             leftovers.trash.extend(trash);
         }
-        if self.is_strict() {
+        if self.store.is_strict() {
             dir.sync()?;
         }
         Ok((removed, leftovers))
@@ -156,7 +156,7 @@ impl Store {
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn finish_user(&self, user: &UserId) -> Result<()> {
         let name = OsStr::new(user.as_str());
-        let bases = self.root().open_dir(&RelPath::parse(layout::BASES)?)?;
+        let bases = self.store.root().open_dir(&RelPath::parse(layout::BASES)?)?;
         for agent in bases.entries_at_most(LISTED_MAX)? {
             let Some(agent_id) = agent.name.to_str().and_then(|name| AgentId::parse(name).ok()) else {
                 continue;
@@ -171,18 +171,18 @@ impl Store {
                     continue;
                 }
                 let tree = TreeId::Skill(user.clone(), agent_id.clone(), skill.clone());
-                let _alone = self.locks().write(&tree);
-                let overlay = directory(self.root(), &layout::overlay(user, &agent_id)?)?;
+                let _alone = self.store.locks().write(&tree);
+                let overlay = directory(self.store.root(), &layout::overlay(user, &agent_id)?)?;
                 let has_overlay = match overlay {
                     Some(overlay) => overlay.stat_entry(OsStr::new(skill.as_str()))?.is_some(),
                     None => false,
                 };
                 if !has_overlay {
-                    self.forget_base(&tree)?;
+                    self.store.forget_base(&tree)?;
                 }
             }
         }
-        for place in self.places()? {
+        for place in self.store.places()? {
             if let Some(dir) = entered(&place, user.as_str())? {
                 for entry in dir.entries_at_most(LISTED_MAX)? {
                     remove_empty(&dir, &entry.name)?;

@@ -59,20 +59,20 @@ impl Workspaces {
             13..15 => {
                 if self.snapshots[whose].len() == SNAPSHOTS_MAX {
                     let (gone, _) = self.snapshots[whose].remove(random.below(SNAPSHOTS_MAX));
-                    self.fixture.store.remove_snapshot(&sandbox(user), &gone.id).unwrap();
+                    self.fixture.store.snapshots().remove(&sandbox(user), &gone.id).unwrap();
                 }
-                let taken = self.fixture.store.take_snapshot(&sandbox(user), SnapshotNote::default());
+                let taken = self.fixture.store.snapshots().take(&sandbox(user), SnapshotNote::default());
                 self.snapshots[whose].push((taken.unwrap(), self.trees[whose].clone()));
             }
             15..18 if !self.snapshots[whose].is_empty() => {
                 let (snapshot, tree) = self.any_of(random, whose);
-                drop(self.fixture.store.restore_snapshot(&sandbox(user), &snapshot.id).unwrap());
+                drop(self.fixture.store.snapshots().restore(&sandbox(user), &snapshot.id).unwrap());
                 self.trees[whose] = tree;
             }
             _ if !self.snapshots[whose].is_empty() => {
                 let (snapshot, tree) = self.any_of(random, whose);
                 let (from, to) = (sandbox(user), sandbox(USERS[1 - whose]));
-                let fork = |replace| self.fixture.store.fork_snapshot(&from, &snapshot.id, &to, replace);
+                let fork = |replace| self.fixture.store.snapshots().fork(&from, &snapshot.id, &to, replace);
                 let unasked = fork(false).map(drop);
                 if self.trees[1 - whose].nodes.is_empty() {
                     assert!(unasked.is_ok(), "{unasked:?}; {:#?}", self.log);
@@ -138,7 +138,7 @@ fn workspaces(seed: u64, _: Way) {
     for (user, snapshots) in USERS.iter().zip(&life.snapshots) {
         for (snapshot, tree) in snapshots {
             let (from, to) = (sandbox(user), sandbox(FORKER));
-            drop(life.fixture.store.fork_snapshot(&from, &snapshot.id, &to, true).unwrap());
+            drop(life.fixture.store.snapshots().fork(&from, &snapshot.id, &to, true).unwrap());
             assert_eq!(Tree::on_disk(&life.at(FORKER)).as_ref(), Some(tree), "a snapshot; {:#?}", life.log);
         }
     }

@@ -183,7 +183,7 @@ pub(super) fn nothing_of_it_is_on_the_disk_of_the_service(server: &Server) {
     client.delete(format!("{tree}/file?path=a&recursive=true")).ok();
     let found: Vec<_> = below(&server.root).into_iter().filter(is_theirs).collect();
     assert!(found.is_empty(), "{found:?}");
-    assert!(!server.service.store.is_noted(&id("traceless", "host")));
+    assert!(!server.service.store.workspaces().is_noted(&id("traceless", "host")));
     let listed = client.with_token("admin").get("/v1/sandbox/traceless").ok();
     assert_eq!(listed["data"], json!([]));
 }

@@ -5,18 +5,17 @@ use std::ffi::OsStr;
 
 use super::manifest::{Digest, FileNode, Manifest, Node};
 use super::take::mark_unfinished;
-use super::{MANIFESTS, OBJECTS, SnapshotId, UNFINISHED, ids};
-use crate::core::store::Store;
+use super::{MANIFESTS, OBJECTS, SnapshotId, Snapshots, UNFINISHED, ids};
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use policy::WorkspaceId;
 
-impl Store {
+impl Snapshots {
     /// Removes a snapshot.
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Conflict`] while another snapshot of the workspace is worked on; [`Error::Io`].
-    pub fn remove_snapshot(&self, id: &WorkspaceId, snapshot: &SnapshotId) -> Result<()> {
+    pub fn remove(&self, id: &WorkspaceId, snapshot: &SnapshotId) -> Result<()> {
         let _hand = self.take_in_hand(id)?;
         let missing = || Error::NotFound(format!("snapshot {snapshot}"));
         let own = self.kept(id)?.ok_or_else(missing)?;
@@ -29,12 +28,12 @@ impl Store {
         }
         mark_unfinished(&own)?;
         manifests.remove_file(OsStr::new(snapshot.as_str()))?;
-        if self.is_strict() {
+        if self.store.is_strict() {
             // Before the objects go: a manifest without them would be half a snapshot.
             manifests.sync()?;
         }
         self.clear(&own);
-        self.accounts().snapshots_changed(id);
+        self.store.accounts().snapshots_changed(id);
         Ok(())
     }
 

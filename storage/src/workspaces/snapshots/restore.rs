@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use rustix::fs::{Gid, Timespec, Timestamps, UTIME_OMIT, Uid};
 
-use super::SnapshotId;
 use super::manifest::{FileNode, Line, Manifest, Node, damaged, unspell};
 use super::objects::{self, copy_hashed};
+use super::{SnapshotId, Snapshots};
 use crate::core::growth::Growth;
 use crate::core::store::Store;
 use crate::dir::Dir;
@@ -31,23 +31,23 @@ pub struct Forked {
     pub replaced: bool,
 }
 
-impl Store {
+impl Snapshots {
     /// Makes a workspace what it was. The home directory stays as it is.
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Conflict`] while the sandbox has an occupant, another request works on its
     /// snapshots, or the snapshot is damaged; [`Error::Quota`], [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
     /// Then the workspace is as it was.
-    pub fn restore_snapshot(&self, id: &WorkspaceId, snapshot: &SnapshotId) -> Result<(Forked, Leftovers)> {
-        self.fork_snapshot(id, snapshot, id, true)
+    pub fn restore(&self, id: &WorkspaceId, snapshot: &SnapshotId) -> Result<(Forked, Leftovers)> {
+        self.fork(id, snapshot, id, true)
     }
 
     /// Makes what a workspace was the workspace of another sandbox. One that is there is replaced if `replace`, or if
     /// nothing is in it.
     ///
     /// # Errors
-    /// As [`Store::restore_snapshot`]; [`Error::AlreadyExists`].
-    pub fn fork_snapshot(
+    /// As [`Snapshots::restore`]; [`Error::AlreadyExists`].
+    pub fn fork(
         &self,
         from: &WorkspaceId,
         snapshot: &SnapshotId,
@@ -55,23 +55,23 @@ impl Store {
         replace: bool,
     ) -> Result<(Forked, Leftovers)> {
         let _hand = self.take_in_hand(from)?;
-        self.admit_space()?;
+        self.store.admit_space()?;
         let (own, mut manifest) = self.manifest(from, snapshot)?;
         // Rather now than when all is built.
         self.check_place(to, replace)?;
-        let (draft, at) = self.draft(&to.workspace())?;
+        let (draft, at) = self.store.draft(&to.workspace())?;
         let mut building = Building {
-            store: self,
+            store: &self.store,
             own: &own,
             owner: draft.owner,
-            most: self.limits_of(&to.workspace()),
+            most: self.store.limits_of(&to.workspace()),
             of: to.workspace(),
         };
         building.tree(&mut manifest, &draft.dir)?;
-        if self.is_strict() {
+        if self.store.is_strict() {
             draft.dir.sync_file_system()?;
         }
-        let mut counter = self.counter_of(&to.workspace());
+        let mut counter = self.store.counter_of(&to.workspace());
         counter.tree(&draft.dir)?;
         let taken = counter.end().taken;
         let replaced = self.place_whole(to, &at, taken, replace)?;
@@ -82,7 +82,7 @@ impl Store {
 
     /// Refuses a place that is taken, or that has an occupant.
     fn check_place(&self, to: &WorkspaceId, replace: bool) -> Result<()> {
-        self.check_left(to)?;
+        self.store.workspaces().check_left(to)?;
         if replace {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl Store {
         let tree = to.workspace();
         let there = match self.workspace_dir(to) {
             Ok(dir) => {
-                let mut counter = self.counter_of(&tree);
+                let mut counter = self.store.counter_of(&tree);
                 counter.tree(&dir)?;
                 counter.end().taken
             }
@@ -108,13 +108,13 @@ impl Store {
             Err(other) => return Err(other),
         };
         let (above, replaced) = {
-            let _alone = self.locks().write(&tree);
+            let _alone = self.store.locks().write(&tree);
             self.check_place(to, replace)?;
-            let admitted = self.admit(&tree, &Growth { adds: taken, takes: there, is_exact: false })?;
+            let admitted = self.store.admit(&tree, &Growth { adds: taken, takes: there, is_exact: false })?;
             let user = layout::workspace(&to.user, &to.agent)?.parent().unwrap_or_else(policy::RelPath::root);
-            let above = self.stage().ensure_path(self.root(), &user)?;
+            let above = self.store.stage().ensure_path(self.store.root(), &user)?;
             let name = OsStr::new(to.agent.as_str());
-            let stage = self.stage().dir();
+            let stage = self.store.stage().dir();
             let replaced = above.stat_entry(name)?.is_some();
             interrupt::commit()?;
             if replaced {
@@ -124,14 +124,14 @@ impl Store {
             } else {
                 stage.rename_new(&draft.name, &above, name)?;
             }
-            self.accounts().forget(&tree);
+            self.store.accounts().forget(&tree);
             drop(admitted);
             (above, replaced)
         };
-        if self.is_strict() {
+        if self.store.is_strict() {
             above.sync()?;
         }
-        self.note_use_of_there(to);
+        self.store.workspaces().note_use_of_there(to);
         Ok(replaced)
     }
 }

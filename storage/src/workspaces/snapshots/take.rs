@@ -12,9 +12,8 @@ use rustix::time::ClockId;
 use super::manifest::{self, Header, Line, Manifest};
 use super::objects::{Objects, TRIES};
 use super::walk::{Known, Walk, nanoseconds};
-use super::{MANIFESTS, Snapshot, SnapshotId, SnapshotNote, UNFINISHED, ids};
+use super::{MANIFESTS, Snapshot, SnapshotId, SnapshotNote, Snapshots, UNFINISHED, ids};
 use crate::core::count::Counted;
-use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -26,18 +25,19 @@ use policy::WorkspaceId;
 /// is at most 10 ms; file systems of other machines may be coarser.
 const QUIET_NS: i64 = 2_000_000_000;
 
-impl Store {
+impl Snapshots {
     /// Keeps the state of a workspace.
     ///
     /// # Errors
     /// [`Error::NotFound`] when there is no workspace; [`Error::Quota`]; [`Error::Conflict`] while another snapshot of
     /// it is worked on; [`Error::TooManyEntries`], [`Error::TooLarge`]; [`Error::Full`], [`Error::NoSpace`],
     /// [`Error::Io`]. Then nothing is kept.
-    pub fn take_snapshot(&self, id: &WorkspaceId, note: SnapshotNote) -> Result<Snapshot> {
+    pub fn take(&self, id: &WorkspaceId, note: SnapshotNote) -> Result<Snapshot> {
         let _hand = self.take_in_hand(id)?;
-        self.admit_space()?;
+        self.store.admit_space()?;
         drop(self.workspace_dir(id)?);
-        let own = self.stage().ensure_path(self.root(), &layout::sandbox(&id.user, &id.agent)?)?;
+        let own =
+            self.store.stage().ensure_path(self.store.root(), &layout::sandbox(&id.user, &id.agent)?)?;
         self.check_count(&own)?;
         if !mark_unfinished(&own)? {
             // A crash interrupted such work. Its leftovers count for no user.
@@ -56,7 +56,7 @@ impl Store {
             }
             Err(error) => {
                 self.clear(&own);
-                self.accounts().snapshots_changed(id);
+                self.store.accounts().snapshots_changed(id);
                 Err(error)
             }
         }
@@ -65,9 +65,9 @@ impl Store {
     fn take_marked(&self, id: &WorkspaceId, own: &Dir, note: SnapshotNote) -> Result<Snapshot> {
         let now = rustix::time::clock_gettime(ClockId::Realtime);
         let begun_ns = nanoseconds(i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec));
-        let watcher = self.watch(id.clone());
-        let counted = self.taken_by_snapshots(own)?;
-        let limit = self.options().snapshots.files;
+        let watcher = self.store.workspaces().watch(id.clone());
+        let counted = self.taken(own)?;
+        let limit = self.store.options().snapshots.files;
         let Counted { taken, is_whole: true } = counted else {
             let tree = "the snapshots of the workspace".to_owned();
             let used = counted.taken.files;
@@ -80,7 +80,7 @@ impl Store {
                 needs: 1,
             });
         };
-        let mut objects = Objects::new(self, &id.user, own, taken)?;
+        let mut objects = Objects::new(&self.store, &id.user, own, taken)?;
         let mut known = match ids(own)?.last().map(|newest| Manifest::open(own, newest)) {
             // A damaged one remembers nothing.
             Some(Ok(newest)) => Known::of(newest).unwrap_or_default(),
@@ -88,7 +88,7 @@ impl Store {
         };
         drop(self.look(id, &mut objects, &mut known, TRIES)?);
         let walk = {
-            let _held = self.locks().read(&id.workspace());
+            let _held = self.store.locks().read(&id.workspace());
             self.look(id, &mut objects, &mut known, 1)?
         };
         let live = watcher.has_seen_somebody();
@@ -99,14 +99,14 @@ impl Store {
             manifest::Node::Directory { .. } | manifest::Node::Link { .. } => 0,
         });
         let bytes: u64 = sizes.sum();
-        let most = self.limits_of(&id.workspace()).bytes;
+        let most = self.store.limits_of(&id.workspace()).bytes;
         if bytes > most {
             // The snapshot could not be restored: sparse files, and files with several names, take more room then.
             let tree = "the workspace, every file by itself,".to_owned();
             let needs = bytes - most;
             return Err(Error::Quota {
                 tree,
-                setting: self.settings_of(&id.workspace())[0],
+                setting: self.store.settings_of(&id.workspace())[0],
                 unit: "bytes",
                 used: most,
                 limit: most,
@@ -125,7 +125,7 @@ impl Store {
         let snapshot = SnapshotId::fresh()?;
         let placed = self.place_manifest(own, &snapshot, &header, &lines);
         // While what was added is still promised room.
-        self.accounts().snapshots_changed(id);
+        self.store.accounts().snapshots_changed(id);
         drop(objects);
         placed?;
         Ok(header.of(snapshot))
@@ -143,8 +143,8 @@ impl Store {
             objects,
             known,
             tries,
-            owner: self.owner(&id.workspace()),
-            room: Room::of_entries(self.options().files.tree_entries),
+            owner: self.store.owner(&id.workspace()),
+            room: Room::of_entries(self.store.options().files.tree_entries),
             lines: Vec::new(),
             fresh: Vec::new(),
             unsettled: 0,
@@ -156,20 +156,20 @@ impl Store {
 
     /// Makes the snapshot visible, when all that it names is on the disk.
     fn place_manifest(&self, own: &Dir, id: &SnapshotId, header: &Header, lines: &[Line]) -> Result<()> {
-        let staged = self.stage().file(0o600, None)?;
+        let staged = self.store.stage().file(0o600, None)?;
         manifest::write(staged.file(), header, lines)?;
         let manifests = own.ensure_dir(OsStr::new(MANIFESTS))?;
-        if self.is_strict() {
+        if self.store.is_strict() {
             // One call for all objects, their names, and the manifest.
             own.sync_file_system()?;
         }
         interrupt::commit()?;
         staged.place(&manifests, OsStr::new(id.as_str()))?;
-        if self.is_strict() { manifests.sync() } else { Ok(()) }
+        if self.store.is_strict() { manifests.sync() } else { Ok(()) }
     }
 
     fn check_count(&self, own: &Dir) -> Result<()> {
-        let most = self.options().snapshots.per_workspace;
+        let most = self.store.options().snapshots.per_workspace;
         let there = ids(own)?.len();
         if there < most {
             return Ok(());
@@ -186,7 +186,7 @@ impl Store {
     }
 
     pub(super) fn workspace_dir(&self, id: &WorkspaceId) -> Result<Dir> {
-        match self.root().open_dir(&layout::workspace(&id.user, &id.agent)?) {
+        match self.store.root().open_dir(&layout::workspace(&id.user, &id.agent)?) {
             Err(Error::NotFound(_)) => Err(Error::NotFound(id.workspace().sandbox_path())),
             dir => dir,
         }
