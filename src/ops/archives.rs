@@ -13,7 +13,7 @@ impl Service {
     /// Packs a directory of a tree. Returns a spool of the archive and its size in bytes.
     ///
     /// # Errors
-    /// As [`storage::Store::pack_directory`].
+    /// As [`storage::Skills::pack_directory`].
     pub async fn pack_directory(
         &self,
         id: TreeId,
@@ -21,13 +21,13 @@ impl Service {
         format: PackFormat,
     ) -> Result<(Spool, u64)> {
         let (store, job) = (self.store.clone(), Job::on(&id, Weight::Long, Mode::LongRead));
-        self.work(job, move || Ok(store.pack_directory(&id, &from, format)?)).await
+        self.work(job, move || Ok(store.skills().pack_directory(&id, &from, format)?)).await
     }
 
     /// Unpacks an archive as a new directory of a tree.
     ///
     /// # Errors
-    /// As [`storage::Store::unpack_directory`].
+    /// As [`storage::Skills::unpack_directory`].
     pub async fn unpack_directory(
         &self,
         id: TreeId,
@@ -38,8 +38,9 @@ impl Service {
     ) -> Result<UnpackedDirectory> {
         let (store, limits) = (self.store.clone(), self.archive_limits.clone());
         let job = Job::on(&id, Weight::Long, Mode::LongChange);
-        let unpack =
-            move || Ok(store.unpack_directory(&id, &to, archive.file(), charset, &limits, parents)?);
+        let unpack = move || {
+            Ok(store.skills().unpack_directory(&id, &to, archive.file(), charset, &limits, parents)?)
+        };
         self.work(job, unpack).await
     }
 }

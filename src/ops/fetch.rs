@@ -96,7 +96,7 @@ impl Service {
         let look = move || {
             let mut missing = Vec::new();
             for version in versions {
-                if store.package_facts(&version)?.is_none() {
+                if store.packages().facts(&version)?.is_none() {
                     missing.push(version);
                 }
             }
@@ -152,7 +152,7 @@ impl Service {
             return Err(BucketError::Damaged { version: version.clone() }.into());
         }
         let (store, total, at) = (self.store.clone(), self.preparations.packages_bytes(), version.clone());
-        let keep = move || Ok(store.keep_package(&at, &file, &digest, total)?);
+        let keep = move || Ok(store.packages().keep(&at, &file, &digest, total)?);
         let kept = self.of_operators(Weight::Long, keep).await?;
         tracing::info!(%version, bytes = kept.facts.bytes, collected = kept.collected, "fetched a package");
         Ok(true)
@@ -162,7 +162,7 @@ impl Service {
     async fn share_kept(&self, version: &VersionId, found: &Found) -> Result<bool> {
         let (store, total) = (self.store.clone(), self.preparations.packages_bytes());
         let (at, digest) = (version.clone(), found.digest.clone());
-        let share = move || Ok(store.share_package(&at, &digest, total)?);
+        let share = move || Ok(store.packages().share(&at, &digest, total)?);
         Ok(self.of_operators(Weight::Long, share).await?.is_some())
     }
 

@@ -41,7 +41,7 @@ impl Service {
     ///
     /// # Errors
     /// [`Unwritten::Sender`] for the first failure among `parts`; [`Error::Invalid`] for another digest;
-    /// [`storage::Error::TooLarge`]; as [`storage::Store::put_package`]; [`Error::Bucket`]: it is not kept here either then.
+    /// [`storage::Error::TooLarge`]; as [`storage::Packages::put`]; [`Error::Bucket`]: it is not kept here either then.
     pub async fn put_package<E>(
         &self,
         version: VersionId,
@@ -58,8 +58,8 @@ impl Service {
         }
         let (store, limits, at) = (self.store.clone(), self.archive_limits.clone(), version.clone());
         let check = move || {
-            store.check_package(&file, &limits)?;
-            let kept = store.package_facts(&at)?;
+            store.packages().check(&file, &limits)?;
+            let kept = store.packages().facts(&at)?;
             Ok((file, kept))
         };
         let (file, kept) = self.of_operators(Weight::Long, check).await?;
@@ -73,7 +73,7 @@ impl Service {
             None => None,
         };
         let (store, total) = (self.store.clone(), self.preparations.packages_bytes());
-        let keep = move || Ok(store.keep_package(&version, &file, &digest, total)?);
+        let keep = move || Ok(store.packages().keep(&version, &file, &digest, total)?);
         let kept = self.of_operators(Weight::Long, keep).await?;
         Ok(PutPackage { is_new: is_new.unwrap_or(kept.is_new), ..kept })
     }
@@ -110,11 +110,11 @@ impl Service {
     /// Opens the package of a version, fetched from the bucket where it is missing.
     ///
     /// # Errors
-    /// As [`storage::Store::package`]; [`Error::Bucket`].
+    /// As [`storage::Packages::open`]; [`Error::Bucket`].
     pub async fn package(self: &Arc<Self>, version: VersionId) -> Result<(File, PackageFacts)> {
         for _ in 0..TRIES {
             let (store, at) = (self.store.clone(), version.clone());
-            match self.of_operators(Weight::Light, move || Ok(store.package(&at)?)).await {
+            match self.of_operators(Weight::Light, move || Ok(store.packages().open(&at)?)).await {
                 Err(Error::Storage(storage::Error::NotFound(_))) => {}
                 other => return other,
             }
@@ -131,7 +131,7 @@ impl Service {
     /// [`storage::Error::NotFound`], [`storage::Error::Io`]; [`Error::Bucket`].
     pub async fn package_facts(&self, version: VersionId) -> Result<PackageFacts> {
         let (store, at) = (self.store.clone(), version.clone());
-        let kept = self.of_operators(Weight::Light, move || Ok(store.package_facts(&at)?)).await?;
+        let kept = self.of_operators(Weight::Light, move || Ok(store.packages().facts(&at)?)).await?;
         if let Some(kept) = kept {
             return Ok(kept);
         }
@@ -214,7 +214,7 @@ impl Kept {
     async fn unpack_kept(&self, version: &VersionId) -> Result<Arc<dyn Package>> {
         let (store, limits) = (self.service.store.clone(), self.service.archive_limits.clone());
         let (version, user) = (version.clone(), self.user.clone());
-        let unpack = move || Ok(store.unpack_package(&version, &user, &limits)?);
+        let unpack = move || Ok(store.packages().unpack(&version, &user, &limits)?);
         let unpacked = self.service.work(Job::of(&self.user, Weight::Long), unpack).await?;
         let entry = |(path, mode): &(RelPath, Option<u32>)| PackageEntry {
             path: path.to_string(),
@@ -234,7 +234,7 @@ impl Kept {
     ) -> Result<Placing> {
         let (store, limits) = (self.service.store.clone(), self.service.archive_limits.clone());
         let version = version.clone();
-        let place = move || match store.deploy_package(&version, &workspace, &into, &limits) {
+        let place = move || match store.packages().deploy(&version, &workspace, &into, &limits) {
             Ok(true) => Ok(Placing::Whole),
             Ok(false) => Ok(Placing::Absent),
             Err(storage::Error::AlreadyExists(_)) => Err(occupied(&version)),

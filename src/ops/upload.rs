@@ -121,10 +121,10 @@ impl Service {
                     skill: skill.clone(),
                     user: owner.clone(),
                 }));
-                let publication = store.publish_by(&by, scope, &user, &agent, &ids, &mut fill)?;
+                let publication = store.skills().publish_by(&by, scope, &user, &agent, &ids, &mut fill)?;
                 (publication.skills, publication.leftovers)
             } else {
-                (store.rehearse(scope, &user, &agent, &ids, &mut fill)?, Leftovers::default())
+                (store.skills().rehearse(scope, &user, &agent, &ids, &mut fill)?, Leftovers::default())
             };
             Ok((planned.outcome(published), leftovers))
         });
@@ -152,7 +152,8 @@ impl Planned {
                 }
             };
             let options = Options { limits: limits.clone(), charset: intake.charset, file_name };
-            let mut is_known = |id: &SkillId, name: &str| store.declares(intake.scope, user, agent, id, name);
+            let mut is_known =
+                |id: &SkillId, name: &str| store.skills().declares(intake.scope, user, agent, id, name);
             let plan = archive::plan_beside(spool.file(), &options, &mut is_known)?;
             for (index, skill) in plan.skills.iter().enumerate() {
                 if planned.sources.insert(skill.id.clone(), (planned.plans.len(), index)).is_some() {

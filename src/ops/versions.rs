@@ -40,12 +40,12 @@ impl Service {
     /// How a user's view of a skill stands to the application's, and which files differ.
     ///
     /// # Errors
-    /// As [`storage::Store::changed_files`]; [`storage::Error::NotFound`] when the user has no such skill.
+    /// As [`storage::Skills::changed_files`]; [`storage::Error::NotFound`] when the user has no such skill.
     pub async fn changed_files(&self, id: TreeId) -> Result<SkillStatus> {
         let (store, job) = (self.store.clone(), Job::on(&id, Weight::Scan, Mode::LongRead));
         self.work(job, move || {
             store.files(id.clone()).stat(&RelPath::root())?;
-            Ok(store.changed_files(&id)?)
+            Ok(store.skills().changed_files(&id)?)
         })
         .await
     }
@@ -53,7 +53,7 @@ impl Service {
     /// A user's changes in the files `changed` of a skill, line by line.
     ///
     /// # Errors
-    /// As [`storage::Store::sides`].
+    /// As [`storage::Skills::sides`].
     pub async fn differences(&self, id: TreeId, changed: Vec<Changed>) -> Result<Vec<FileDifference>> {
         let (store, job) = (self.store.clone(), Job::on(&id, Weight::Scan, Mode::ShortRead));
         self.work(job, move || {
@@ -62,7 +62,7 @@ impl Service {
             let compared = changed.into_iter().map(|changed| {
                 // A path that is not UTF-8 is shown, but names nothing.
                 let sides = match RelPath::parse(&changed.path) {
-                    Ok(path) => store.sides(&id, &path, SIDE_BYTES_MAX)?,
+                    Ok(path) => store.skills().sides(&id, &path, SIDE_BYTES_MAX)?,
                     Err(_) => storage::Sides::default(),
                 };
                 let text = unified(&changed.path, &sides, until);
@@ -89,16 +89,16 @@ impl Service {
     /// The kept versions of an application's skill, the current one first; `user` asks.
     ///
     /// # Errors
-    /// As [`storage::Store::versions`].
+    /// As [`storage::Skills::versions`].
     pub async fn versions(&self, user: &UserId, agent: AgentId, skill: SkillId) -> Result<Vec<KeptVersion>> {
         let (store, job) = (self.store.clone(), Job::of(user, Weight::Light));
-        self.work(job, move || Ok(store.versions(&agent, &skill)?)).await
+        self.work(job, move || Ok(store.skills().versions(&agent, &skill)?)).await
     }
 
     /// Makes a former version of an application's skill the current one; `by` is written down as the publisher.
     ///
     /// # Errors
-    /// As [`storage::Store::rollback`].
+    /// As [`storage::Skills::rollback`].
     pub async fn rollback(
         &self,
         by: String,
@@ -111,7 +111,7 @@ impl Service {
         let job = Job::of(&user, Weight::Long);
         let publication = self.publishing(job, move |shelves| {
             shelves.push(Shelf { agent: agent.clone(), skill: skill.clone(), user: None });
-            Ok(first(store.rollback(&by, &user, &agent, &skill, &version)?))
+            Ok(first(store.skills().rollback(&by, &user, &agent, &skill, &version)?))
         });
         publication.await
     }
@@ -119,7 +119,7 @@ impl Service {
     /// Publishes what a user sees of a skill for all users; `by` is written down as the publisher.
     ///
     /// # Errors
-    /// As [`storage::Store::promote`].
+    /// As [`storage::Skills::promote`].
     pub async fn promote(&self, by: String, id: TreeId, force: bool) -> Result<Option<Published>> {
         self.left_by_ended_runs(&WorkspaceId::of(&id)).await;
         let store = self.store.clone();
@@ -129,7 +129,7 @@ impl Service {
             // The user's own row goes when the skill belongs to all users.
             shelves.extend(Shelf::of(&id));
             shelves.extend(Shelf::below(&id));
-            Ok(first(store.promote(&by, &id, force)?))
+            Ok(first(store.skills().promote(&by, &id, force)?))
         });
         publication.await
     }
@@ -137,11 +137,11 @@ impl Service {
     /// Carries a user's changes over to the application's current version.
     ///
     /// # Errors
-    /// As [`storage::Store::pull`].
+    /// As [`storage::Skills::pull`].
     pub async fn pull(&self, id: TreeId, prefer: Prefer) -> Result<Pulled> {
         self.left_by_ended_runs(&WorkspaceId::of(&id)).await;
         let (store, job) = (self.store.clone(), Job::on(&id, Weight::Long, Mode::LongChange));
-        self.work(job, move || Ok(store.pull(&id, prefer)?)).await
+        self.work(job, move || Ok(store.skills().pull(&id, prefer)?)).await
     }
 }
 

@@ -50,9 +50,9 @@ impl Row {
     /// The row of `shelf` as the disk has it; `None` when nothing stands there.
     ///
     /// # Errors
-    /// As [`Store::standing`].
+    /// As [`storage::Skills::standing`].
     pub fn read(store: &Store, shelf: Shelf) -> Result<Option<Self>> {
-        Ok(store.standing(&shelf)?.map(|standing| Self::new(shelf, standing)))
+        Ok(store.skills().standing(&shelf)?.map(|standing| Self::new(shelf, standing)))
     }
 }
 

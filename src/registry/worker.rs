@@ -188,7 +188,7 @@ impl Worker {
             Owed::Everything => {
                 let (store, began) = (&self.store, Instant::now());
                 let rows = registry.replace(&mut |take| {
-                    store.each_shelf(&mut |shelf| match Row::read(store, shelf.clone()) {
+                    store.skills().each_shelf(&mut |shelf| match Row::read(store, shelf.clone()) {
                         Ok(Some(row)) => take(row),
                         Ok(None) => Ok(()),
                         Err(_) => {

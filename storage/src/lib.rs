@@ -54,11 +54,13 @@ pub use policy::attachment::Role;
 pub use policy::skill_md as metadata;
 pub use runs::{
     Absorbed, Attachment, Difference, Differing, Gauge, GaugeKey, Look, Placement, PlannedRun, PreparedRun,
+    Runs,
 };
+pub use skills::Skills;
 pub use skills::archive;
 pub use skills::directory::UnpackedDirectory;
 pub use skills::list::Skill;
-pub use skills::packages::{PackageFacts, PutPackage, UnpackedPackage};
+pub use skills::packages::{PackageFacts, Packages, PutPackage, UnpackedPackage};
 pub use skills::provenance::{Shelf, Standing};
 pub use skills::publish::{Publication, Published};
 pub use skills::pull::{Prefer, Pulled};

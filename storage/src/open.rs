@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use policy::TreeId;
+
 use crate::core::open::Recovery;
 use crate::core::store::{Options, Store};
 use crate::error::Result;
@@ -11,10 +13,11 @@ impl Store {
     /// Opens the store below `path`, makes what is missing and mends what a crash left.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when another process has the store open; [`Error::Unsupported`] when the file system
-    /// keeps no user attributes or no whiteouts, or when the layout is of another version; [`Error::Io`].
+    /// [`Error::Conflict`](crate::Error::Conflict) when another process has the store open; [`Error::Unsupported`](crate::Error::Unsupported) when the file system
+    /// keeps no user attributes or no whiteouts, or when the layout is of another version; [`Error::Io`](crate::Error::Io).
     pub fn open(path: &Path, options: Options) -> Result<(Self, Recovery)> {
-        let (store, mut recovery, patches) = Self::open_core(path, options, Self::settle_promoted)?;
+        let settle = |store: &Self, id: &TreeId| store.skills().settle_promoted(id);
+        let (store, mut recovery, patches) = Self::open_core(path, options, settle)?;
         recovery.finished += patch::redo_patches(&store, patches)?;
         Ok((store, recovery))
     }

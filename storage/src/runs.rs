@@ -78,7 +78,21 @@ pub struct PreparedRun {
     occupant: Occupant,
 }
 
+/// The runs in the trees of a store. Cloning gives another handle of the same.
+#[derive(Clone)]
+pub struct Runs {
+    store: Store,
+}
+
 impl Store {
+    /// Its runs.
+    #[must_use]
+    pub fn runs(&self) -> Runs {
+        Runs { store: self.clone() }
+    }
+}
+
+impl Runs {
     /// The directory for temporary files in the home of the workspace `id`; it belongs to `owner`. A home that has none is
     /// new, and gets one for settings, too.
     fn temporary_dir(&self, id: &TreeId, home: &Dir, owner: Option<u32>) -> Result<Dir> {
@@ -93,7 +107,7 @@ impl Store {
         let dir = match found {
             // A command may put anything in its home. It must not lock itself out for ever.
             Err(Error::NotADirectory(_) | Error::Escape(_)) => {
-                drop(self.stage().discard(home, name, Some(id))?);
+                drop(self.store.stage().discard(home, name, Some(id))?);
                 home.ensure_dir(name)?
             }
             Err(Error::Closed(_)) => home.open_closed_dir(name)?,
@@ -142,7 +156,7 @@ impl PlannedRun {
         }
         give(&home, owner)?;
         store.unite(&WorkspaceId::of(&id));
-        drop(store.temporary_dir(&WorkspaceId::of(&id).workspace(), &home, owner)?);
+        drop(store.runs().temporary_dir(&WorkspaceId::of(&id).workspace(), &home, owner)?);
         if placement == Placement::InPlace {
             store.make_short_way(&id)?;
         }
@@ -171,7 +185,7 @@ impl PlannedRun {
                 }
                 store.unite(&WorkspaceId::of(&prepared.id));
                 if is_aside {
-                    let copy = store.materialise(&prepared.id, &prepared.run, prepared.view.owner)?;
+                    let copy = store.runs().materialise(&prepared.id, &prepared.run, prepared.view.owner)?;
                     prepared.skills.push(Seen { id: prepared.id.clone(), by: By::Copy(copy) });
                 }
                 let sight = match placement {
@@ -181,10 +195,10 @@ impl PlannedRun {
                 let mut copied = Use::default();
                 for skill in &skills {
                     let tree = skill_of(&prepared.id, skill);
-                    let seen = store.see(tree, sight, &store.stage().fresh_name())?;
+                    let seen = store.runs().see(tree, sight, &store.stage().fresh_name())?;
                     copied = copied.plus(seen.copied());
                     prepared.skills.push(seen);
-                    store.check_copied(skills.len(), copied)?;
+                    store.runs().check_copied(skills.len(), copied)?;
                 }
                 if !skills.is_empty() {
                     let standing = match placement {
@@ -192,7 +206,7 @@ impl PlannedRun {
                         Placement::Mounted if prepared.is_copy() => Standing::Mounts,
                         Placement::Mounted => Standing::Views,
                     };
-                    prepared.points = Some(store.mount_points(&prepared.id, &skills, standing)?);
+                    prepared.points = Some(store.runs().mount_points(&prepared.id, &skills, standing)?);
                 }
             }
             TreeId::Skill(..) => {
@@ -201,7 +215,7 @@ impl PlannedRun {
                     Placement::Mounted => Sight::Live,
                     Placement::InPlace => Sight::Shared,
                 };
-                let seen = store.see(prepared.id.clone(), sight, &prepared.run)?;
+                let seen = store.runs().see(prepared.id.clone(), sight, &prepared.run)?;
                 prepared.skills.push(seen);
             }
         }
@@ -230,7 +244,7 @@ impl PreparedRun {
     }
 
     /// Says that the command is over and nothing more will be absorbed: it remains to drop this, and a request that
-    /// waits for the sandbox to be empty need not be refused ([`Workspaces::leaving`]).
+    /// waits for the sandbox to be empty need not be refused ([`Workspaces::leaving`](crate::Workspaces::leaving)).
     pub fn begin_to_leave(&self) {
         self.occupant.begin_to_leave();
     }

@@ -2,7 +2,6 @@
 
 pub mod archive;
 mod carry;
-mod deploy;
 pub mod directory;
 mod download;
 pub mod ids;
@@ -15,3 +14,19 @@ mod remove;
 pub mod sides;
 pub mod status;
 pub mod versions;
+
+use crate::core::store::Store;
+
+/// The skills of a store: of applications, and of users. Cloning gives another handle of the same.
+#[derive(Clone)]
+pub struct Skills {
+    store: Store,
+}
+
+impl Store {
+    /// Its skills.
+    #[must_use]
+    pub fn skills(&self) -> Skills {
+        Skills { store: self.clone() }
+    }
+}

@@ -28,7 +28,7 @@ fn fixture(absorb_ms: u64) -> Fixture {
 
 /// A run of the skill `s` in which a command made many files and removed one.
 fn ran(fixture: &Fixture) -> PreparedRun {
-    let prepared = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
+    let prepared = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
     fill(&prepared.view().tree);
     prepared
 }
@@ -115,7 +115,7 @@ fn what_another_request_resets_meanwhile_stays_reset() {
     let prepared = ran(&fixture);
     let id = skill_tree("u", "s");
     let (absorbed, is_under_way) =
-        absorbing(&fixture, &prepared, || assert!(fixture.store.reset(&id).unwrap()));
+        absorbing(&fixture, &prepared, || assert!(fixture.store.skills().reset(&id).unwrap()));
     assert!(is_under_way);
     assert!(absorbed.left_out > 0 && absorbed.left_out_because.unwrap().contains("reset"));
     drop(prepared);

@@ -39,7 +39,7 @@ fn fill(dir: &Dir, files: usize) {
 fn nesting_the_longest_names_and_having_them_absorbed() {
     let fixture = small();
     fixture.baseline("s", &Tree::of(&[("f", "1")]));
-    let prepared = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
+    let prepared = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
     fill(&deep(&prepared.view().tree, 10), 200);
     assert!(matches!(prepared.absorb(), Err(Error::TooLarge { .. })));
     drop(prepared);
@@ -50,7 +50,7 @@ fn nesting_the_longest_names_and_having_them_absorbed() {
 fn nesting_beyond_the_longest_path_costs_only_what_lies_there() {
     let fixture = small();
     fixture.baseline("s", &Tree::of(&[("f", "1")]));
-    let prepared = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
+    let prepared = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
     fill(&deep(&prepared.view().tree, 100), 900);
     fs::write(prepared.view().tree.join("g"), "2").unwrap();
     let absorbed = prepared.absorb().unwrap();
@@ -73,7 +73,7 @@ fn nesting_the_longest_names_and_having_them_listed_or_copied() {
         assert!(matches!(files.walk(&RelPath::root(), usize::MAX, false), Err(Error::TooLarge { .. })));
         assert_eq!(files.list(&RelPath::root()).unwrap().len(), 2);
     }
-    assert!(matches!(fixture.store.prepare_run(&skill_tree("u", "s")), Err(Error::TooLarge { .. })));
+    assert!(matches!(fixture.store.runs().prepare(&skill_tree("u", "s")), Err(Error::TooLarge { .. })));
     fixture.assert_swept();
 }
 
@@ -98,10 +98,10 @@ fn filling_one_directory_with_more_names_than_are_held_at_once() {
 #[test]
 fn filling_the_directory_of_temporary_files_keeps_nobody_from_running() {
     let fixture = small();
-    drop(fixture.store.prepare_run(&skill_tree("u", "s")).err());
+    drop(fixture.store.runs().prepare(&skill_tree("u", "s")).err());
     fixture.baseline("s", &Tree::of(&[("f", "1")]));
-    drop(fixture.store.prepare_run(&skill_tree("u", "s")).unwrap());
+    drop(fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap());
     let home = fixture.root().join(".filesecbox/packages/u/agent/tmp");
     fill(&Dir::ambient_open(&home).unwrap(), 3000);
-    drop(fixture.store.prepare_run(&skill_tree("u", "s")).unwrap());
+    drop(fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap());
 }

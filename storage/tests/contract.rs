@@ -601,7 +601,7 @@ fn what_is_made_level_by_level_stays_within_what_a_run_can_copy() {
     let levels = at.split('/').count() - 1;
     assert!(levels > 100, "{levels}");
     assert_eq!(files.walk(&RelPath::root(), usize::MAX, true).unwrap().len(), levels);
-    drop(fixture.store.prepare_run(&skill_tree("u", "s")).unwrap());
+    drop(fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap());
 }
 
 #[test]

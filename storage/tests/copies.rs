@@ -18,7 +18,7 @@ use policy::{Scope, TreeId};
 use storage::{Condition, Error, Placement, PreparedRun, WriteOptions};
 
 fn begin(fixture: &Fixture) -> PreparedRun {
-    fixture.store.prepare_run(&skill_tree("u", "s")).unwrap()
+    fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap()
 }
 
 /// Ends a run as it ends when its command has.
@@ -150,7 +150,7 @@ fn what_is_removed_does_not_stay_in_a_copy() {
     let place = tree(&run);
     end(run);
     assert!(place.join("secret").exists());
-    fixture.store.remove_for_user(&skill_tree("u", "s")).unwrap();
+    fixture.store.skills().remove_for_user(&skill_tree("u", "s")).unwrap();
     for _ in 0..1000 {
         if !place.exists() {
             break;
@@ -170,12 +170,12 @@ fn copies_that_no_run_is_in_are_bounded() {
         fixture.baseline(&format!("s{number}"), &Tree::of(&[("f", "1")]));
     }
     for number in 0..70 {
-        end(fixture.store.prepare_run(&skill_tree("u", &format!("s{number}"))).unwrap());
+        end(fixture.store.runs().prepare(&skill_tree("u", &format!("s{number}"))).unwrap());
     }
     let kept = fixture.own("work");
     assert_eq!(kept.len(), 64, "{kept:?}");
     // The last ones are kept.
-    let last = fixture.store.prepare_run(&skill_tree("u", "s69")).unwrap();
+    let last = fixture.store.runs().prepare(&skill_tree("u", "s69")).unwrap();
     assert_eq!(fixture.own("work").len(), 64);
     drop(last);
 }
@@ -187,7 +187,8 @@ fn a_workspace_has_links_to_its_skills_as_long_as_runs_need_them() {
     let prepare = || {
         fixture
             .store
-            .plan_run(&workspace, Placement::InPlace, &[skill_id("s")])
+            .runs()
+            .plan(&workspace, Placement::InPlace, &[skill_id("s")])
             .and_then(|plan| plan.prepare())
     };
     let first = prepare().unwrap();
@@ -222,13 +223,13 @@ fn a_skill_that_cannot_be_taken_in_keeps_no_other_of_the_run_from_it() {
     let workspace = TreeId::Workspace(user_id("u"), agent());
     let (first, second) = (skill_id("s"), skill_id("t"));
     let prepare = |skills: &[_]| {
-        fixture.store.plan_run(&workspace, Placement::InPlace, skills).unwrap().prepare().unwrap()
+        fixture.store.runs().plan(&workspace, Placement::InPlace, skills).unwrap().prepare().unwrap()
     };
     let run = prepare(&[first, second.clone()]);
     for skill in &run.view().skills {
         fs::write(skill.join("f"), "2").unwrap();
     }
-    fixture.store.remove_for_user(&skill_tree("u", "s")).unwrap();
+    fixture.store.skills().remove_for_user(&skill_tree("u", "s")).unwrap();
     let absorbed = run.absorb();
     assert!(matches!(absorbed, Err(Error::Conflict(_))), "{absorbed:?}");
     drop(run);
@@ -265,9 +266,9 @@ fn the_copy_is_what_the_user_sees_at_every_beginning_and_the_reverse_at_every_en
                         &Tree::of(&[("f", text.as_str()), ("d/x", text.as_str()), ("k", "1")]),
                     );
                 }
-                4 => drop(fixture.store.reset(&skill_tree("u", "s"))),
+                4 => drop(fixture.store.skills().reset(&skill_tree("u", "s"))),
                 _ => {
-                    let Ok(run) = fixture.store.prepare_run(&skill_tree("u", "s")) else { continue };
+                    let Ok(run) = fixture.store.runs().prepare(&skill_tree("u", "s")) else { continue };
                     let place = tree(&run);
                     assert_eq!(Tree::on_disk(&place), seen(&fixture), "seed {seed}, step {step}");
                     for _ in 0..random.below(3) {
@@ -317,7 +318,7 @@ fn skills_that_are_more_together_than_one_may_be_are_not_copied_for_one_run() {
     let workspace = TreeId::Workspace(user_id("u"), agent());
     let prepare = |skills: &[&str]| {
         let skills: Vec<_> = skills.iter().map(|skill| skill_id(skill)).collect();
-        fixture.store.plan_run(&workspace, Placement::InPlace, &skills).unwrap().prepare()
+        fixture.store.runs().plan(&workspace, Placement::InPlace, &skills).unwrap().prepare()
     };
     for alone in ["one", "two"] {
         end(prepare(&[alone]).unwrap());

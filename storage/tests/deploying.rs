@@ -43,12 +43,12 @@ fn packed(options: Options, files: &[(&str, &[u8])]) -> Fixture {
     let (mut file, bytes) = (tempfile::tempfile().unwrap(), builder.into_inner().unwrap());
     file.write_all(&bytes).unwrap();
     let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    fixture.store.put_package(&version(), &file, &digest, &ArchiveLimits::default(), 1 << 30).unwrap();
+    fixture.store.packages().put(&version(), &file, &digest, &ArchiveLimits::default(), 1 << 30).unwrap();
     fixture
 }
 
 fn deploy(fixture: &Fixture, to: &str) -> storage::Result<bool> {
-    fixture.store.deploy_package(&version(), &workspace(), &path(to), &ArchiveLimits::default())
+    fixture.store.packages().deploy(&version(), &workspace(), &path(to), &ArchiveLimits::default())
 }
 
 fn on_disk(fixture: &Fixture, at: &str) -> PathBuf {
@@ -138,7 +138,7 @@ fn nothing_is_replaced_and_nothing_is_made_above() {
     assert!(!fixture.temp.path().join("v").exists());
     let other = VersionId::parse(&format!("{:024x}", 2)).unwrap();
     let absent =
-        fixture.store.deploy_package(&other, &workspace(), &path("projects/v"), &ArchiveLimits::default());
+        fixture.store.packages().deploy(&other, &workspace(), &path("projects/v"), &ArchiveLimits::default());
     assert!(!absent.unwrap());
     fixture.assert_swept();
 }

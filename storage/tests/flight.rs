@@ -52,7 +52,7 @@ fn a_download_packs_no_more_than_its_bound_however_little_the_skill_takes() {
     let own = fixture.overlay_path("u").join("s");
     put(&fixture.skill("u", "s"), "SKILL.md", "1");
     let id = skill_tree("u", "s");
-    let refused = |what: &str| match fixture.store.pack(&id) {
+    let refused = |what: &str| match fixture.store.skills().pack(&id) {
         Err(Error::Unpackable { bytes, limit, .. }) => assert!(bytes > limit, "{what}"),
         other => panic!("{what}: {:?}", other.map(|(_, bytes)| bytes)),
     };
@@ -71,7 +71,7 @@ fn a_download_packs_no_more_than_its_bound_however_little_the_skill_takes() {
     fs::remove_dir_all(&own).unwrap();
     fs::create_dir(&own).unwrap();
     fs::write(own.join("SKILL.md"), vec![b'x'; 8 << 20]).unwrap();
-    let (spool, bytes) = fixture.store.pack(&id).unwrap();
+    let (spool, bytes) = fixture.store.skills().pack(&id).unwrap();
     assert!(fixture.store.in_flight(&user_id("u")) >= bytes, "a spool counts for its user");
     drop(spool);
     assert_eq!(fixture.store.in_flight(&user_id("u")), 0);
@@ -105,7 +105,7 @@ fn a_download_is_of_one_moment_and_holds_nobody_up() {
             }
         });
         for _ in 0..20 {
-            let (spool, bytes) = fixture.store.pack(&skill_tree("u", "s")).unwrap();
+            let (spool, bytes) = fixture.store.skills().pack(&skill_tree("u", "s")).unwrap();
             let mut zip = vec![0; usize::try_from(bytes).unwrap()];
             spool.file().read_exact_at(&mut zip, 0).unwrap();
             let (a, b) = (number_of(&zip, "a"), number_of(&zip, "b"));
@@ -181,7 +181,7 @@ fn second_names_are_not_copied_apart_without_room_for_each() {
     for (what, refused) in [
         ("a copy", files.copy(&path("dir"), &path("copy"), false, true, &always).map(drop)),
         ("a rename of what both layers have", files.rename(&path("dir"), &path("moved"), false, &always)),
-        ("a promotion", fixture.store.promote("u", &id, false).map(drop)),
+        ("a promotion", fixture.store.skills().promote("u", &id, false).map(drop)),
     ] {
         assert!(
             matches!(refused, Err(Error::Quota { setting: "limits.disk.bytes", .. })),

@@ -23,12 +23,12 @@ fn seen(fixture: &Fixture, user: &str) -> Tree {
 }
 
 fn status(fixture: &Fixture, user: &str) -> Status {
-    fixture.store.status(&skill_tree(user, "s")).unwrap().status
+    fixture.store.skills().status(&skill_tree(user, "s")).unwrap().status
 }
 
 /// The kept versions of the skill `s`, the current one first.
 fn versions(fixture: &Fixture) -> Vec<Version> {
-    let versions = fixture.store.versions(&agent(), &skill_id("s")).unwrap();
+    let versions = fixture.store.skills().versions(&agent(), &skill_id("s")).unwrap();
     assert!(versions.iter().enumerate().all(|(at, kept)| kept.replaced_ns.is_none() == (at == 0)));
     versions.into_iter().map(|kept| kept.version).collect()
 }
@@ -40,7 +40,8 @@ fn going_back_publishes_the_former_version_and_keeps_the_one_it_replaces() {
     put(&fixture.skill("u", "s"), "f", "mine");
     let second = fixture.baseline("s", &Tree::of(&[("f", "2")])).version;
     assert_eq!(versions(&fixture), [second.clone(), first.clone()]);
-    let back = |version| fixture.store.rollback("m", &user_id("m"), &agent(), &skill_id("s"), version);
+    let back =
+        |version| fixture.store.skills().rollback("m", &user_id("m"), &agent(), &skill_id("s"), version);
     assert_eq!(back(&first).unwrap().skills[0].version, first);
     assert_eq!(seen(&fixture, "v"), Tree::of(&FIRST));
     assert_eq!(versions(&fixture), [first.clone(), second.clone()]);
@@ -49,7 +50,7 @@ fn going_back_publishes_the_former_version_and_keeps_the_one_it_replaces() {
     assert!(back(&first).unwrap().skills[0].unchanged);
     let never = Version::parse(&"0".repeat(32)).unwrap();
     assert!(matches!(back(&never), Err(Error::NotFound(_))));
-    assert!(matches!(fixture.store.versions(&agent(), &skill_id("t")), Err(Error::NotFound(_))));
+    assert!(matches!(fixture.store.skills().versions(&agent(), &skill_id("t")), Err(Error::NotFound(_))));
     assert_eq!(back(&second).unwrap().skills[0].version, second);
     assert_eq!(seen(&fixture, "v"), Tree::of(&[("f", "2")]));
     fixture.assert_swept();
@@ -64,13 +65,17 @@ fn what_one_user_made_becomes_everybodys() {
     put(&files, "新/文件", "new");
     remove(&files, "d/x");
     let mine = seen(&fixture, "u");
-    let promoted = fixture.store.promote("u", &skill_tree("u", "s"), false).unwrap().skills.remove(0);
+    let promoted =
+        fixture.store.skills().promote("u", &skill_tree("u", "s"), false).unwrap().skills.remove(0);
     assert_eq!((promoted.replaced, promoted.unchanged), (true, false));
     assert_eq!((seen(&fixture, "u"), seen(&fixture, "v")), (mine.clone(), mine));
     assert_eq!(versions(&fixture), [promoted.version, first]);
     // Nothing of it is the user's own any more.
     assert_eq!(fixture::names(&fixture.overlay_path("u")), Vec::<String>::new());
-    assert!(matches!(fixture.store.promote("u", &skill_tree("u", "s"), true), Err(Error::Conflict(_))));
+    assert!(matches!(
+        fixture.store.skills().promote("u", &skill_tree("u", "s"), true),
+        Err(Error::Conflict(_))
+    ));
     fixture.assert_swept();
 }
 
@@ -78,10 +83,13 @@ fn what_one_user_made_becomes_everybodys() {
 fn a_skill_of_the_users_own_can_be_promoted_and_one_that_is_not_there_cannot() {
     let fixture = Fixture::new();
     fixture.publish(policy::Scope::Overlay, "u", "s", &Tree::of(&FIRST));
-    assert!(!fixture.store.promote("u", &skill_tree("u", "s"), false).unwrap().skills[0].replaced);
+    assert!(!fixture.store.skills().promote("u", &skill_tree("u", "s"), false).unwrap().skills[0].replaced);
     assert_eq!(seen(&fixture, "v"), Tree::of(&FIRST));
     assert_eq!(status(&fixture, "u"), Status::Unchanged);
-    assert!(matches!(fixture.store.promote("u", &skill_tree("u", "t"), false), Err(Error::NotFound(_))));
+    assert!(matches!(
+        fixture.store.skills().promote("u", &skill_tree("u", "t"), false),
+        Err(Error::NotFound(_))
+    ));
 }
 
 #[test]
@@ -96,7 +104,7 @@ fn of_two_promotions_at_once_none_is_lost_unless_it_is_refused() {
         let begin = std::sync::Barrier::new(both.len());
         let promote = &|user| {
             begin.wait();
-            fixture.store.promote(user, &skill_tree(user, "s"), false).map(drop)
+            fixture.store.skills().promote(user, &skill_tree(user, "s"), false).map(drop)
         };
         let promoted = std::thread::scope(|scope| {
             let promoting = both.map(|(user, _)| scope.spawn(move || promote(user)));
@@ -121,11 +129,11 @@ fn what_both_changed_is_promoted_by_force_only() {
     put(&fixture.skill("u", "s"), "f", "mine");
     let second = fixture.baseline("s", &Tree::of(&[("f", "2"), ("g", "1")])).version;
     let id = skill_tree("u", "s");
-    assert!(matches!(fixture.store.promote("u", &id, false), Err(Error::Conflict(_))));
+    assert!(matches!(fixture.store.skills().promote("u", &id, false), Err(Error::Conflict(_))));
     assert_eq!(versions(&fixture)[0], second);
     assert_eq!(read(&fixture.skill("u", "s"), "f").unwrap(), "mine");
     fixture.assert_swept();
-    drop(fixture.store.promote("u", &id, true).unwrap());
+    drop(fixture.store.skills().promote("u", &id, true).unwrap());
     assert_eq!(seen(&fixture, "v"), Tree::of(&[("f", "mine"), ("g", "1")]));
 }
 
@@ -140,12 +148,12 @@ fn pulled(next: &[(&str, &str)], prefer: Prefer) -> (Fixture, storage::Pulled) {
     files.rename(&path("d/x"), &path("d/z"), false, &Condition::Always).unwrap();
     files.rename(&path("d/z"), &path("d/x"), false, &Condition::Always).unwrap();
     let version = fixture.baseline("s", &Tree::of(next)).version;
-    let pulled = fixture.store.pull(&skill_tree("u", "s"), prefer).unwrap();
+    let pulled = fixture.store.skills().pull(&skill_tree("u", "s"), prefer).unwrap();
     assert_eq!((pulled.version.as_ref(), pulled.moved), (Some(&version), true));
     assert_valid_upper(&fixture.overlay_path("u"), &[]);
     fixture.assert_swept();
     // Again it finds nothing to do.
-    let again = fixture.store.pull(&skill_tree("u", "s"), prefer).unwrap();
+    let again = fixture.store.skills().pull(&skill_tree("u", "s"), prefer).unwrap();
     assert_eq!((again.moved, again.refreshed, again.conflicts.len()), (false, 0, 0));
     (fixture, pulled)
 }
@@ -186,13 +194,16 @@ fn what_the_application_removed_goes_unless_the_user_had_changed_it() {
 fn a_skill_without_changes_or_without_the_user_pulls_nothing() {
     let fixture = Fixture::new();
     let version = fixture.baseline("s", &Tree::of(&FIRST)).version;
-    let pulled = fixture.store.pull(&skill_tree("u", "s"), Prefer::Theirs).unwrap();
+    let pulled = fixture.store.skills().pull(&skill_tree("u", "s"), Prefer::Theirs).unwrap();
     assert_eq!((pulled.version, pulled.moved, pulled.refreshed), (Some(version), false, 0));
-    assert!(matches!(fixture.store.pull(&skill_tree("u", "t"), Prefer::Ours), Err(Error::NotFound(_))));
+    assert!(matches!(
+        fixture.store.skills().pull(&skill_tree("u", "t"), Prefer::Ours),
+        Err(Error::NotFound(_))
+    ));
     // An uploaded skill hides all of the application's, its new version as well.
     fixture.publish(policy::Scope::Overlay, "u", "s", &Tree::of(&[("own", "1")]));
     fixture.baseline("s", &Tree::of(&[("f", "2")]));
-    assert!(fixture.store.pull(&skill_tree("u", "s"), Prefer::Theirs).unwrap().moved);
+    assert!(fixture.store.skills().pull(&skill_tree("u", "s"), Prefer::Theirs).unwrap().moved);
     assert_eq!(seen(&fixture, "u"), Tree::of(&[("own", "1")]));
 }
 
@@ -205,14 +216,14 @@ fn a_command_in_the_skill_holds_off_a_pull_and_loses_nothing_by_a_promotion() {
         let id = skill_tree("u", "s");
         let command = fixture.command(&id);
         fixture.baseline("s", &Tree::of(&[("f", "1"), ("more", "2")]));
-        assert!(matches!(fixture.store.pull(&id, Prefer::Ours), Err(Error::Conflict(_))), "{way:?}");
-        drop(fixture.store.promote("u", &id, true).unwrap());
+        assert!(matches!(fixture.store.skills().pull(&id, Prefer::Ours), Err(Error::Conflict(_))), "{way:?}");
+        drop(fixture.store.skills().promote("u", &id, true).unwrap());
         std::fs::write(command.tree().join("late"), "kept").unwrap();
         drop(command);
         fixture.store.close_views().unwrap();
         assert_eq!(read(&fixture.skill("u", "s"), "late").unwrap(), "kept", "{way:?}");
         assert_eq!(read(&fixture.skill("v", "s"), "f").unwrap(), "mine");
-        fixture.store.pull(&id, Prefer::Ours).unwrap();
+        fixture.store.skills().pull(&id, Prefer::Ours).unwrap();
         assert_eq!(status(&fixture, "u"), Status::Modified, "{way:?}");
     }
 }
@@ -226,7 +237,7 @@ fn both_sides_of_a_changed_file_are_read_up_to_a_bound() {
     remove(&files, "g");
     put(&files, "new", "mine");
     let sides = |at: &str, most| {
-        let sides = fixture.store.sides(&skill_tree("u", "s"), &path(at), most).unwrap();
+        let sides = fixture.store.skills().sides(&skill_tree("u", "s"), &path(at), most).unwrap();
         let text = |side: Option<storage::Side>| {
             side.map(|side| (side.bytes, side.content.map(|bytes| String::from_utf8(bytes).unwrap())))
         };
@@ -263,14 +274,14 @@ fn a_view_that_is_kept_for_the_next_command_holds_off_neither_a_pull_nor_a_promo
     for way in WAYS {
         for (mine, is_uploaded) in [(&edited as &dyn Fn(&Fixture), false), (&uploaded, true)] {
             let Some(fixture) = with_an_idle_view(way, mine) else { continue };
-            assert!(fixture.store.pull(&id, Prefer::Ours).unwrap().moved, "{way:?}");
-            assert!(!fixture.store.pull(&id, Prefer::Ours).unwrap().moved, "{way:?}");
+            assert!(fixture.store.skills().pull(&id, Prefer::Ours).unwrap().moved, "{way:?}");
+            assert!(!fixture.store.skills().pull(&id, Prefer::Ours).unwrap().moved, "{way:?}");
             assert_eq!(status(&fixture, "u"), Status::Modified);
 
             let Some(fixture) = with_an_idle_view(way, mine) else { continue };
             let before = seen(&fixture, "u");
             // What the user uploaded or edited is gone from the second version.
-            drop(fixture.store.promote("u", &id, true).unwrap());
+            drop(fixture.store.skills().promote("u", &id, true).unwrap());
             assert_eq!((seen(&fixture, "u"), seen(&fixture, "v")), (before.clone(), before), "{is_uploaded}");
             assert_eq!(
                 fixture::names(&fixture.overlay_path("u")),
@@ -293,7 +304,7 @@ fn promoted_under_a_command(way: Way, during: impl Fn(&Fixture, &Command)) -> Op
     }
     remove(&files, "g");
     let command = fixture.command(&skill_tree("u", "s"));
-    drop(fixture.store.promote("u", &skill_tree("u", "s"), false).unwrap());
+    drop(fixture.store.skills().promote("u", &skill_tree("u", "s"), false).unwrap());
     let published = seen(&fixture, "v");
     assert_eq!(seen(&fixture, "u"), published);
     // No user promotes a skill that they no longer see whole.
@@ -324,7 +335,7 @@ fn what_is_removed_after_a_promotion_stays_removed_when_the_command_ends() {
             std::fs::write(command.tree().join("d/y"), "later").unwrap();
         });
         let Some(fixture) = fixture else { continue };
-        let found = fixture.store.status(&skill_tree("u", "s")).unwrap();
+        let found = fixture.store.skills().status(&skill_tree("u", "s")).unwrap();
         let paths: Vec<&str> = found.changes.iter().map(|changed| changed.path.as_str()).collect();
         assert_eq!(
             (found.status, paths),
@@ -332,7 +343,7 @@ fn what_is_removed_after_a_promotion_stays_removed_when_the_command_ends() {
             "{way:?}"
         );
         // From now on it is a change like any other.
-        assert!(!fixture.store.pull(&skill_tree("u", "s"), Prefer::Ours).unwrap().moved);
+        assert!(!fixture.store.skills().pull(&skill_tree("u", "s"), Prefer::Ours).unwrap().moved);
         fixture.baseline("s", &Tree::of(&[("f", "3"), ("mine", "3")]));
         assert_eq!(status(&fixture, "u"), Status::OutOfSync);
     }
@@ -353,8 +364,8 @@ fn who_changes_nothing_after_a_promotion_under_a_command_stays_unchanged() {
         let fixture = promoted_under_a_command(way, |_, _| {}).unwrap();
         let command = fixture.command(&skill_tree("u", "s"));
         put(&fixture.skill("u", "s"), "again", "mine");
-        drop(fixture.store.promote("u", &skill_tree("u", "s"), false).unwrap());
-        let refused = fixture.store.promote("u", &skill_tree("u", "s"), true);
+        drop(fixture.store.skills().promote("u", &skill_tree("u", "s"), false).unwrap());
+        let refused = fixture.store.skills().promote("u", &skill_tree("u", "s"), true);
         assert!(matches!(refused, Err(Error::Conflict(_))), "{way:?}");
         fixture.baseline("s", &Tree::of(&[("f", "4")]));
         drop(command);
@@ -374,7 +385,7 @@ fn what_a_service_that_died_left_of_a_promotion_under_a_command_is_settled_by_th
         put(&fixture.skill("u", "s"), "mine", "mine");
         put(&fixture.skill("u", "s"), "more", "mine");
         let command = fixture.command(&skill_tree("u", "s"));
-        drop(fixture.store.promote("u", &skill_tree("u", "s"), false).unwrap());
+        drop(fixture.store.skills().promote("u", &skill_tree("u", "s"), false).unwrap());
         remove(&fixture.skill("u", "s"), "mine");
         let left = seen(&fixture, "u");
         // As a death leaves it: the lease and the overlay, and no view.
@@ -397,8 +408,8 @@ fn a_copy_that_a_run_works_in_is_absorbed_over_what_its_user_published_meanwhile
     let fixture = Fixture::new();
     fixture.baseline("s", &Tree::of(&FIRST));
     put(&fixture.skill("u", "s"), "mine", "mine");
-    let run = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
-    drop(fixture.store.promote("u", &skill_tree("u", "s"), false).unwrap());
+    let run = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
+    drop(fixture.store.skills().promote("u", &skill_tree("u", "s"), false).unwrap());
     assert_eq!(status(&fixture, "u"), Status::Unchanged);
     std::fs::remove_file(run.view().tree.join("mine")).unwrap();
     std::fs::write(run.view().tree.join("late"), "1").unwrap();
@@ -434,7 +445,7 @@ fn a_mode_of_the_users_own_outlives_the_settling_of_a_promotion_and_a_pull() {
         next.file("new", "2", 0o644);
         next.file("mine", "theirs", 0o644);
         fixture.baseline("s", &next);
-        assert!(fixture.store.pull(&skill_tree("u", "s"), Prefer::Ours).unwrap().moved);
+        assert!(fixture.store.skills().pull(&skill_tree("u", "s"), Prefer::Ours).unwrap().moved);
         // Nor does it keep what the application changed.
         assert_eq!(modes(&fixture), [0o750, 0o644, 0o711, 0o644], "{way:?}");
         assert_eq!(read(&fixture.skill("u", "s"), "mine").unwrap(), "theirs");
@@ -453,7 +464,7 @@ fn of_a_directory_that_both_made_only_the_users_part_goes_when_the_user_removes_
         files.make_dir(&path("replaced"), 0o755, false).unwrap();
         // Nothing of the application's shows in what a request makes in a view.
         fixture.baseline("s", &Tree::of(&[("merged/theirs", "2"), ("replaced/theirs", "2")]));
-        drop(fixture.store.promote("u", &skill_tree("u", "s"), true).unwrap());
+        drop(fixture.store.skills().promote("u", &skill_tree("u", "s"), true).unwrap());
         let published = seen(&fixture, "v");
         assert!(published.nodes.contains_key("merged/mine") && published.nodes.contains_key("merged/theirs"));
         assert!(!published.nodes.contains_key("replaced/theirs"), "{way:?}");
@@ -483,7 +494,7 @@ fn a_deep_tree_near_the_bound_of_entries_is_settled_after_a_promotion() {
         std::fs::create_dir_all(command.tree().join(&deep)).unwrap();
         put(&fixture.skill("u", "s"), &format!("{deep}mine"), "mine");
         fixture.baseline("s", &Tree::of(&[("f", "1"), (theirs.as_str(), "2")]));
-        drop(fixture.store.promote("u", &skill_tree("u", "s"), true).unwrap());
+        drop(fixture.store.skills().promote("u", &skill_tree("u", "s"), true).unwrap());
         std::fs::remove_dir_all(command.tree().join("0")).unwrap();
         drop(command);
         fixture.store.close_views().unwrap();

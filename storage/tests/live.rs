@@ -100,15 +100,15 @@ fn a_store_says_why_it_has_no_live_views() {
 #[test]
 fn a_command_that_changes_nothing_leaves_no_overlay_and_nobody_sees_one_meanwhile() {
     every_way(|fixture| {
-        let before = fixture.store.skills(&user_id("u"), &agent()).unwrap();
+        let before = fixture.store.skills().list(&user_id("u"), &agent()).unwrap();
         let command = fixture.command(&s());
         assert_eq!(Tree::on_disk(&command.tree()), Some(baseline()));
         for _ in 0..2 {
-            let status = fixture.store.status(&s()).unwrap();
+            let status = fixture.store.skills().status(&s()).unwrap();
             assert_eq!((status.status, status.overlay_modified_ns), (Status::Unchanged, None));
-            let now = fixture.store.skills(&user_id("u"), &agent()).unwrap();
+            let now = fixture.store.skills().list(&user_id("u"), &agent()).unwrap();
             assert_eq!(format!("{now:?}"), format!("{before:?}"));
-            assert!(!fixture.store.reset(&s()).unwrap(), "there was nothing to reset");
+            assert!(!fixture.store.skills().reset(&s()).unwrap(), "there was nothing to reset");
         }
         drop(command);
         drop(fixture.command(&s()));
@@ -277,7 +277,7 @@ fn a_run_keeps_its_baseline_and_requests_see_what_it_sees_until_it_ends() {
         assert_eq!(Tree::through(&files), Some(expected.clone()));
         let command = fixture.command(&s());
         assert_eq!(Tree::on_disk(&command.tree()), Some(expected));
-        assert_eq!(fixture.store.status(&s()).unwrap().status, Status::OutOfSync);
+        assert_eq!(fixture.store.skills().status(&s()).unwrap().status, Status::OutOfSync);
         put(&files, "run.sh", "2");
         assert_eq!(look(&command, "run.sh"), "2");
     });
@@ -315,14 +315,14 @@ fn a_version_that_a_run_sees_is_kept_whatever_becomes_of_it() {
             }
             let command = fixture.command(&s());
             // No base record keeps it either.
-            fixture.store.reset(&s()).unwrap();
+            fixture.store.skills().reset(&s()).unwrap();
             fixture.baseline("s", &two);
             fixture.baseline("s", &Tree::of(&[("f", "3")]));
             assert_eq!(Tree::on_disk(&command.tree()), Some(one.clone()));
             drop(command);
             fixture.baseline("s", &one);
             let command = fixture.command(&s());
-            fixture.store.remove_baseline(&agent(), &skill_id("s")).unwrap();
+            fixture.store.skills().remove_baseline(&agent(), &skill_id("s")).unwrap();
             assert_eq!(Tree::on_disk(&command.tree()), Some(one.clone()));
             assert_eq!(Tree::through(&fixture.skill("u", "s")), Some(one.clone()));
             drop(command);
@@ -340,8 +340,8 @@ fn what_replaces_an_overlay_leaves_the_commands_in_the_former_one_alone() {
         let files = fixture.skill("u", "s");
         let replaced: [(&str, &dyn Fn()); 3] = [
             ("upload", &|| drop(fixture.publish(Scope::Overlay, "u", "s", &Tree::of(&[("new", "1")])))),
-            ("reset", &|| assert!(fixture.store.reset(&s()).unwrap())),
-            ("remove", &|| fixture.store.remove_for_user(&s()).unwrap()),
+            ("reset", &|| assert!(fixture.store.skills().reset(&s()).unwrap())),
+            ("remove", &|| fixture.store.skills().remove_for_user(&s()).unwrap()),
         ];
         for (how, replace) in replaced {
             for idle in [false, true] {
@@ -370,7 +370,7 @@ fn what_replaces_an_overlay_leaves_the_commands_in_the_former_one_alone() {
                 put(&files, "d/late", how);
                 assert_eq!(look(&second, "d/late"), how);
             }
-            drop(fixture.store.reset(&s()));
+            drop(fixture.store.skills().reset(&s()));
         }
     });
 }
@@ -458,9 +458,9 @@ fn reading_holds_while_a_command_makes_and_removes_what_is_read() {
             for _ in 0..60 {
                 files.walk(&RelPath::root(), 99, true).unwrap();
                 files.list(&RelPath::root()).unwrap();
-                fixture.store.skills(&user_id("u"), &agent()).unwrap();
-                fixture.store.pack(&s()).unwrap();
-                let status = fixture.store.status(&s());
+                fixture.store.skills().list(&user_id("u"), &agent()).unwrap();
+                fixture.store.skills().pack(&s()).unwrap();
+                let status = fixture.store.skills().status(&s());
                 assert!(matches!(status, Ok(_) | Err(Error::Conflict(_))), "{status:?}");
                 assert_eq!(read(&files, "f").unwrap(), "1");
             }
@@ -550,7 +550,7 @@ fn whoever_keeps_clones_is_told_of_each_view_that_goes_and_of_no_other() {
 fn a_copy_that_a_run_works_in_is_absorbed_into_the_view() {
     every_way(|fixture| {
         let command = fixture.command(&s());
-        let copied = fixture.store.prepare_run(&s()).unwrap();
+        let copied = fixture.store.runs().prepare(&s()).unwrap();
         assert!(copied.is_copy() && !command.is_copy());
         let tree = &copied.view().tree;
         fs::write(tree.join("f"), "copy").unwrap();
@@ -574,9 +574,9 @@ fn a_skill_that_nests_deeper_than_any_walk_spoils_no_listing() {
             dir = dir.create_dir("deep".as_ref(), 0o755).unwrap();
         }
         drop(dir);
-        let skills = fixture.store.skills(&user_id("u"), &agent()).unwrap();
+        let skills = fixture.store.skills().list(&user_id("u"), &agent()).unwrap();
         assert_eq!((skills.len(), skills[0].status.status), (1, Status::Modified));
-        assert!(matches!(fixture.store.status(&s()), Err(Error::TooManyEntries(_))));
+        assert!(matches!(fixture.store.skills().status(&s()), Err(Error::TooManyEntries(_))));
         remove(&fixture.skill("u", "s"), "deep");
         assert_eq!(Tree::on_disk(&command.tree()), Some(baseline()));
     });
@@ -610,7 +610,8 @@ fn a_run_is_told_where_everything_stands() {
 
         let workspace = TreeId::Workspace(user_id("u"), agent());
         let skills = ["s", "t", "s"].map(skill_id);
-        let run = fixture.store.plan_run(&workspace, Placement::Mounted, &skills).unwrap().prepare().unwrap();
+        let run =
+            fixture.store.runs().plan(&workspace, Placement::Mounted, &skills).unwrap().prepare().unwrap();
         assert_eq!(
             at(&run),
             [
@@ -633,7 +634,7 @@ fn a_workspace_has_the_places_of_skills_as_long_as_runs_need_them() {
         let workspace = TreeId::Workspace(user_id("u"), agent());
         let prepare = |skills: &[&str]| {
             let skills: Vec<_> = skills.iter().map(|skill| skill_id(skill)).collect();
-            fixture.store.plan_run(&workspace, Placement::Mounted, &skills)?.prepare()
+            fixture.store.runs().plan(&workspace, Placement::Mounted, &skills)?.prepare()
         };
         let root = fixture.root().join("sandbox/u/agent");
         let places = || fixture::names(&root.join("skills"));
@@ -671,7 +672,8 @@ fn a_workspace_has_the_places_of_skills_as_long_as_runs_need_them() {
         let many: Vec<String> = (0..65).map(|number| number.to_string()).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(matches!(prepare(&many).map(drop), Err(Error::Unsupported(_))));
-        let plan = |id: &TreeId, placement| fixture.store.plan_run(id, placement, &[skill_id("s")]).map(drop);
+        let plan =
+            |id: &TreeId, placement| fixture.store.runs().plan(id, placement, &[skill_id("s")]).map(drop);
         assert!(matches!(plan(&s(), Placement::Mounted), Err(Error::Unsupported(_))));
     });
 }
@@ -682,7 +684,7 @@ fn without_live_views_a_mounted_run_has_copies() {
     fixture.baseline("s", &baseline());
     let workspace = TreeId::Workspace(user_id("u"), agent());
     for (id, skills) in [(s(), vec![]), (workspace, vec![skill_id("s")])] {
-        let run = fixture.store.plan_run(&id, Placement::Mounted, &skills).unwrap().prepare().unwrap();
+        let run = fixture.store.runs().plan(&id, Placement::Mounted, &skills).unwrap().prepare().unwrap();
         assert!(run.is_copy() && run.leases().is_empty());
         let attachments = run.attachments().unwrap();
         let skill = attachments.iter().find(|one| one.at == "/workspace/skills/s").unwrap();
@@ -690,7 +692,7 @@ fn without_live_views_a_mounted_run_has_copies() {
         fs::write(Path::new(&tree).join("f"), "command").unwrap();
         assert_eq!(run.absorb().unwrap().modified, 1);
         assert_eq!(read(&fixture.skill("u", "s"), "f").unwrap(), "command");
-        fixture.store.reset(&s()).unwrap();
+        fixture.store.skills().reset(&s()).unwrap();
     }
     fixture.assert_swept();
 }
@@ -724,7 +726,7 @@ fn child_of_the_test_below() {
     let (store, _) = Store::open(Path::new(&root), options).unwrap();
     let files = store.files(s());
     let prepare = |id: &TreeId| {
-        let run = store.plan_run(id, Placement::Mounted, &[]).unwrap().prepare().unwrap();
+        let run = store.runs().plan(id, Placement::Mounted, &[]).unwrap().prepare().unwrap();
         Command::of(run)
     };
     let command = prepare(&s());
@@ -857,7 +859,7 @@ fn what_live_views_cost() {
         fixture.baseline("s", &baseline());
         let id = |number: usize| skill_tree(&format!("u{number}"), "s");
         let prepare =
-            |id: &TreeId| fixture.store.plan_run(id, Placement::Mounted, &[]).unwrap().prepare().unwrap();
+            |id: &TreeId| fixture.store.runs().plan(id, Placement::Mounted, &[]).unwrap().prepare().unwrap();
         let workspace = |number: usize| TreeId::Workspace(user_id(&format!("u{number}")), agent());
         // What every run costs besides: its home and temporary directory, which are there after the first.
         let run =

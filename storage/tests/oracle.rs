@@ -171,12 +171,12 @@ impl Operation {
     fn on_store(&self, fixture: &Fixture, skill: &str) -> storage::Result<()> {
         let tree = skill_tree(USER, skill);
         match self {
-            Self::RemoveSkill => fixture.store.remove_for_user(&tree),
+            Self::RemoveSkill => fixture.store.skills().remove_for_user(&tree),
             Self::Upload(content) => {
                 fixture.publish(Scope::Overlay, USER, skill, content);
                 Ok(())
             }
-            Self::Reset => fixture.store.reset(&tree).map(drop),
+            Self::Reset => fixture.store.skills().reset(&tree).map(drop),
             operation => operation.on_files(&fixture.skill(USER, skill)),
         }
     }
@@ -484,7 +484,7 @@ fn sequence(seed: u64) {
 
     // A run's copy is a third reading of the same layers.
     for (skill, tree) in &model {
-        let run = fixture.store.prepare_run(&skill_tree(USER, skill)).unwrap();
+        let run = fixture.store.runs().prepare(&skill_tree(USER, skill)).unwrap();
         assert_eq!(Tree::on_disk(&run.view().tree).as_ref(), Some(tree), "materialised `{skill}`");
     }
 

@@ -44,7 +44,7 @@ fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
 fn put(store: &Store, number: u8, bytes: &[u8], total: u64) -> storage::Result<storage::PutPackage> {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
-    store.put_package(&version(number), &file, &digest(bytes), &ArchiveLimits::default(), total)
+    store.packages().put(&version(number), &file, &digest(bytes), &ArchiveLimits::default(), total)
 }
 
 fn kept(root: &Path) -> Vec<String> {
@@ -66,13 +66,14 @@ fn a_package_is_kept_as_it_was_sent_and_unpacked_with_its_modes() {
         tar(&[("a/SKILL.md", b"---\nname: a\n---\n"), ("entrypoint.sh", b"true"), ("b/SKILL.md", b"b")]);
     let put = put(&fixture.store, 1, &bytes, 1 << 30).unwrap();
     assert!(put.is_new && put.collected == 0 && put.facts.bytes == bytes.len() as u64);
-    let (mut file, facts) = fixture.store.package(&version(1)).unwrap();
+    let (mut file, facts) = fixture.store.packages().open(&version(1)).unwrap();
     let mut read = Vec::new();
     file.read_to_end(&mut read).unwrap();
     assert_eq!((read, facts), (bytes, put.facts));
     let unpacked = fixture
         .store
-        .unpack_package(&version(1), &UserId::parse("alice").unwrap(), &ArchiveLimits::default())
+        .packages()
+        .unpack(&version(1), &UserId::parse("alice").unwrap(), &ArchiveLimits::default())
         .unwrap();
     let paths: Vec<(&str, Option<u32>)> =
         unpacked.paths().iter().map(|(path, mode)| (path.as_str(), *mode)).collect();
@@ -101,7 +102,7 @@ fn the_same_bytes_again_are_fine_and_other_bytes_are_refused() {
     assert!(!put(&fixture.store, 1, &one, 1 << 30).unwrap().is_new);
     assert!(matches!(put(&fixture.store, 1, &other, 1 << 30), Err(Error::AlreadyExists(_))));
     assert_eq!(kept(fixture.root()), [format!("{}-{}", version(1), digest(&one))]);
-    assert!(matches!(fixture.store.package(&version(2)), Err(Error::NotFound(_))));
+    assert!(matches!(fixture.store.packages().open(&version(2)), Err(Error::NotFound(_))));
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn all_packages_together_are_bounded_and_those_used_longest_ago_give_way() {
         put(&fixture.store, number, &bytes(number), 3 * size).unwrap();
     }
     // The oldest is used just now, so the second gives way.
-    fixture.store.package(&version(1)).unwrap();
+    fixture.store.packages().open(&version(1)).unwrap();
     assert_eq!(put(&fixture.store, 4, &bytes(4), 3 * size).unwrap().collected, 1);
     let name = |number: u8| format!("{}-{}", version(number), digest(&bytes(number)));
     assert_eq!(kept(fixture.root()), [name(1), name(3), name(4)]);
@@ -159,10 +160,10 @@ fn versions_with_the_same_bytes_share_one_file_whose_bytes_count_once() {
     assert_eq!(put(&fixture.store, 5, &third, 2 * size).unwrap().collected, 3);
     assert_eq!(kept(fixture.root()).len(), 2);
     // Without any bytes sent, where they are here already.
-    let shared = fixture.store.share_package(&version(6), &digest(&third), 2 * size).unwrap().unwrap();
+    let shared = fixture.store.packages().share(&version(6), &digest(&third), 2 * size).unwrap().unwrap();
     assert_eq!((shared.facts.bytes, shared.collected), (size, 0));
     assert_eq!(file_of(fixture.root(), 6, &third), file_of(fixture.root(), 5, &third));
-    assert_eq!(fixture.store.share_package(&version(7), &digest(&same), 2 * size).unwrap(), None);
+    assert_eq!(fixture.store.packages().share(&version(7), &digest(&same), 2 * size).unwrap(), None);
 }
 
 #[test]
@@ -174,9 +175,9 @@ fn a_damaged_file_is_shared_with_no_further_version() {
     let mut damaged = bytes.clone();
     damaged[512] ^= 1;
     std::fs::write(&path, damaged).unwrap();
-    assert_eq!(fixture.store.share_package(&version(2), &digest(&bytes), 1 << 30).unwrap(), None);
+    assert_eq!(fixture.store.packages().share(&version(2), &digest(&bytes), 1 << 30).unwrap(), None);
     put(&fixture.store, 2, &bytes, 1 << 30).unwrap();
-    let (mut file, _) = fixture.store.package(&version(2)).unwrap();
+    let (mut file, _) = fixture.store.packages().open(&version(2)).unwrap();
     let mut read = Vec::new();
     file.read_to_end(&mut read).unwrap();
     assert_eq!(read, bytes);
@@ -196,7 +197,7 @@ fn a_package_that_the_disk_has_damaged_is_not_unpacked_and_can_be_put_again() {
     };
     let unpack = || {
         let alice = UserId::parse("alice").unwrap();
-        fixture.store.unpack_package(&version(1), &alice, &ArchiveLimits::default())
+        fixture.store.packages().unpack(&version(1), &alice, &ArchiveLimits::default())
     };
     put(&fixture.store, 1, &bytes, 1 << 30).unwrap();
     damage();

@@ -38,7 +38,7 @@ fn root(fixture: &Fixture, user: &str) -> PathBuf {
 
 fn run_of(fixture: &Fixture, user: &str, skills: &[&str]) -> PreparedRun {
     let skills: Vec<_> = skills.iter().map(|skill| skill_id(skill)).collect();
-    fixture.store.plan_run(&tree(user), Placement::Mounted, &skills).unwrap().prepare().unwrap()
+    fixture.store.runs().plan(&tree(user), Placement::Mounted, &skills).unwrap().prepare().unwrap()
 }
 
 fn run(fixture: &Fixture, skills: &[&str]) -> PreparedRun {
@@ -199,10 +199,10 @@ fn directories_that_wait_are_few_and_go_with_their_workspace() {
 fn the_ids_that_are_known_are_those_that_are_there() {
     let Some(fixture) = fixture(Way::Detached) else { return };
     let (user, agent) = (user_id("u"), agent());
-    let known = || fixture.store.known_skill_ids(&user, &agent);
+    let known = || fixture.store.skills().known_ids(&user, &agent);
     let ids = || {
-        let listed = fixture.store.skills(&user, &agent).unwrap().into_iter().map(|skill| skill.id);
-        let ids = fixture.store.skill_ids(&user, &agent).unwrap();
+        let listed = fixture.store.skills().list(&user, &agent).unwrap().into_iter().map(|skill| skill.id);
+        let ids = fixture.store.skills().ids(&user, &agent).unwrap();
         assert_eq!(ids, listed.collect::<Vec<_>>());
         assert!(known().is_none_or(|known| known == ids));
         ids
@@ -218,7 +218,11 @@ fn the_ids_that_are_known_are_those_that_are_there() {
         panic!("never known");
     };
     until_known();
-    fixture.store.remove_for_user(&TreeId::Skill(user.clone(), agent.clone(), skill_id("s"))).unwrap();
+    fixture
+        .store
+        .skills()
+        .remove_for_user(&TreeId::Skill(user.clone(), agent.clone(), skill_id("s")))
+        .unwrap();
     assert_eq!(known(), None);
     assert_eq!(ids(), ["r", "t"].map(skill_id));
     until_known();
@@ -226,7 +230,7 @@ fn the_ids_that_are_known_are_those_that_are_there() {
     assert_eq!(known(), None);
     assert_eq!(ids().len(), 3);
     until_known();
-    fixture.store.remove_baseline(&agent, &skill_id("t")).unwrap();
+    fixture.store.skills().remove_baseline(&agent, &skill_id("t")).unwrap();
     assert_eq!(known(), None);
     until_known();
     fixture.publish(policy::Scope::Overlay, "u", "own", &Tree::of(&[("f", "1")]));

@@ -79,7 +79,7 @@ impl Fixture {
     }
 
     fn begin(&self, id: &TreeId) -> PreparedRun {
-        self.store.plan_run(id, Placement::Mounted, &[]).unwrap().prepare().unwrap()
+        self.store.runs().plan(id, Placement::Mounted, &[]).unwrap().prepare().unwrap()
     }
 
     fn allotment(&self, id: u32) -> Allotment {
@@ -238,7 +238,7 @@ fn a_command_on_a_copy_takes_no_more_than_could_be_taken_in() {
     put(&fixture.workspace("u"), "there", &"t".repeat(3 << 20));
     put(&fixture.skill("u", "s"), "there", &"t".repeat(3 << 20));
     for tree in [workspace("u"), skill_tree("u", "s")] {
-        let run = fixture.store.plan_run(&tree, Placement::InPlace, &[]).unwrap().aside().unwrap();
+        let run = fixture.store.runs().plan(&tree, Placement::InPlace, &[]).unwrap().aside().unwrap();
         let run = run.prepare().unwrap();
         let copy = run.view().tree.clone();
         let id = marked(&copy);
@@ -279,7 +279,7 @@ fn change_everything(fixture: &Fixture) {
     work.remove(&path("src"), true, &Condition::Always).unwrap();
     // What a run did aside is taken in file by file.
     for tree in [&id, &workspace("u")] {
-        let run = fixture.store.plan_run(tree, Placement::InPlace, &[]).unwrap().aside().unwrap();
+        let run = fixture.store.runs().plan(tree, Placement::InPlace, &[]).unwrap().aside().unwrap();
         let run = run.prepare().unwrap();
         let copy = &run.view().tree;
         fs::create_dir_all(copy.join("of/command")).unwrap();

@@ -30,8 +30,11 @@ fn when_one_of_three_skills_fails_none_is_published() {
             if skill.as_str() == "b" { Err(Error::NotText("g".into())) } else { Ok(None) }
         };
         let skills = ["a", "b", "c"].map(skill_id);
-        let published =
-            fixture.store.publish(scope, &user_id("u"), &agent(), &skills, fill).map(|done| done.skills);
+        let published = fixture
+            .store
+            .skills()
+            .publish(scope, &user_id("u"), &agent(), &skills, fill)
+            .map(|done| done.skills);
         assert!(matches!(published, Err(Error::NotText(_))), "{published:?}");
         assert_eq!((Tree::on_disk(&fixture.root().join("skill")), fixture.own("bases")), before);
         fixture.assert_swept();
@@ -47,7 +50,8 @@ fn three_skills_are_published_together() {
         Ok(None)
     };
     for scope in [Scope::Baseline, Scope::Overlay] {
-        let published = fixture.store.publish(scope, &user_id("u"), &agent(), &skills, fill).unwrap().skills;
+        let published =
+            fixture.store.skills().publish(scope, &user_id("u"), &agent(), &skills, fill).unwrap().skills;
         assert!(published.iter().all(|published| !published.replaced && !published.unchanged));
         for skill in &skills {
             assert_eq!(read(&fixture.skill("u", skill.as_str()), "name").unwrap(), skill.as_str());
@@ -86,7 +90,7 @@ fn a_former_version_stays_as_long_as_an_overlay_began_with_it() {
     let mut both = vec![first.as_str(), second.as_str()];
     both.sort_unstable();
     assert_eq!(former_versions(&fixture, "s"), both);
-    fixture.store.reset(&skill_tree("u", "s")).unwrap();
+    fixture.store.skills().reset(&skill_tree("u", "s")).unwrap();
     version("4");
     assert_eq!(former_versions(&fixture, "s"), [second.as_str()]);
     assert_eq!(read(&fixture.skill("v", "s"), "f").unwrap(), "4");
@@ -132,7 +136,7 @@ fn an_uploaded_skill_hides_the_baseline_skill_for_its_user_alone() {
     assert!(!first.replaced && second.replaced && first.version == second.version);
     assert_eq!(Tree::through(&fixture.skill("u", "s")), Some(own));
     assert_eq!(Tree::through(&fixture.skill("v", "s")), Some(baseline.clone()));
-    assert!(fixture.store.reset(&skill_tree("u", "s")).unwrap());
+    assert!(fixture.store.skills().reset(&skill_tree("u", "s")).unwrap());
     assert_eq!(Tree::through(&fixture.skill("u", "s")), Some(baseline));
     fixture.assert_swept();
 }
@@ -141,16 +145,16 @@ fn an_uploaded_skill_hides_the_baseline_skill_for_its_user_alone() {
 fn a_removed_skill_is_gone_for_its_user_alone_and_comes_back_with_a_reset() {
     let fixture = Fixture::new();
     let (user, tree) = (fixture.skill("u", "s"), skill_tree("u", "s"));
-    assert!(matches!(fixture.store.remove_for_user(&tree), Err(Error::NotFound(_))));
-    assert!(matches!(fixture.store.reset(&tree), Err(Error::NotFound(_))));
+    assert!(matches!(fixture.store.skills().remove_for_user(&tree), Err(Error::NotFound(_))));
+    assert!(matches!(fixture.store.skills().reset(&tree), Err(Error::NotFound(_))));
     let baseline = Tree::of(&[("f", "1"), ("d/g", "1")]);
     fixture.baseline("s", &baseline);
-    assert!(!fixture.store.reset(&tree).unwrap());
+    assert!(!fixture.store.skills().reset(&tree).unwrap());
     put(&user, "f", "mine");
-    fixture.store.remove_for_user(&tree).unwrap();
-    assert!(matches!(fixture.store.remove_for_user(&tree), Err(Error::NotFound(_))));
+    fixture.store.skills().remove_for_user(&tree).unwrap();
+    assert!(matches!(fixture.store.skills().remove_for_user(&tree), Err(Error::NotFound(_))));
     assert_eq!(Tree::through(&user), None);
-    assert!(matches!(fixture.store.prepare_run(&tree), Err(Error::NotFound(_))));
+    assert!(matches!(fixture.store.runs().prepare(&tree), Err(Error::NotFound(_))));
     assert_eq!(Tree::through(&fixture.skill("v", "s")), Some(baseline.clone()));
     // A refused write does not bring it back, a new file begins it anew.
     let refused = write(&user, "d/g", b"1", &WriteOptions::default());
@@ -158,8 +162,8 @@ fn a_removed_skill_is_gone_for_its_user_alone_and_comes_back_with_a_reset() {
     assert_eq!(Tree::through(&user), None);
     put(&user, "new", "1");
     assert_eq!(Tree::through(&user), Some(Tree::of(&[("new", "1")])));
-    assert!(fixture.store.reset(&tree).unwrap());
-    assert!(!fixture.store.reset(&tree).unwrap());
+    assert!(fixture.store.skills().reset(&tree).unwrap());
+    assert!(!fixture.store.skills().reset(&tree).unwrap());
     assert_eq!(Tree::through(&user), Some(baseline));
     fixture.assert_swept();
 }
@@ -168,11 +172,11 @@ fn a_removed_skill_is_gone_for_its_user_alone_and_comes_back_with_a_reset() {
 fn a_skill_of_the_user_alone_goes_without_a_trace() {
     let fixture = Fixture::new();
     put(&fixture.skill("u", "s"), "f", "1");
-    fixture.store.remove_for_user(&skill_tree("u", "s")).unwrap();
+    fixture.store.skills().remove_for_user(&skill_tree("u", "s")).unwrap();
     assert_eq!(fixture::names(&fixture.overlay_path("u")), Vec::<String>::new());
     assert_eq!(fixture.own("bases/agent/s"), Vec::<String>::new());
     put(&fixture.skill("u", "s"), "f", "1");
-    assert!(fixture.store.reset(&skill_tree("u", "s")).unwrap());
+    assert!(fixture.store.skills().reset(&skill_tree("u", "s")).unwrap());
     assert_eq!(Tree::through(&fixture.skill("u", "s")), None);
 }
 
@@ -180,11 +184,11 @@ fn a_skill_of_the_user_alone_goes_without_a_trace() {
 fn a_removed_baseline_leaves_users_what_is_theirs() {
     let fixture = keeping(0);
     let (agent, skill) = (agent(), skill_id("s"));
-    assert!(matches!(fixture.store.remove_baseline(&agent, &skill), Err(Error::NotFound(_))));
+    assert!(matches!(fixture.store.skills().remove_baseline(&agent, &skill), Err(Error::NotFound(_))));
     let version = fixture.baseline("s", &Tree::of(&[("f", "1"), ("g", "1")])).version;
     put(&fixture.skill("u", "s"), "f", "mine");
-    fixture.store.remove_for_user(&skill_tree("w", "s")).unwrap();
-    fixture.store.remove_baseline(&agent, &skill).unwrap();
+    fixture.store.skills().remove_for_user(&skill_tree("w", "s")).unwrap();
+    fixture.store.skills().remove_baseline(&agent, &skill).unwrap();
     assert_eq!(Tree::through(&fixture.skill("u", "s")), Some(Tree::of(&[("f", "mine")])));
     assert_eq!(Tree::through(&fixture.skill("v", "s")), None);
     assert_eq!(former_versions(&fixture, "s"), [version.as_str()]);
@@ -193,7 +197,7 @@ fn a_removed_baseline_leaves_users_what_is_theirs() {
     assert_eq!(Tree::through(&fixture.skill("w", "s")), None);
     assert_eq!(read(&fixture.skill("u", "s"), "g").unwrap(), "1");
     // The same content lies in the versions already: the second removal meets it there.
-    fixture.store.remove_baseline(&agent, &skill).unwrap();
+    fixture.store.skills().remove_baseline(&agent, &skill).unwrap();
     assert_eq!(former_versions(&fixture, "s"), [version.as_str()]);
     fixture.assert_swept();
 }
@@ -222,7 +226,7 @@ fn readers_beside_a_publisher_always_see_one_whole_version() {
         });
         let tree = skill_tree("u", "s");
         while !publisher.is_finished() {
-            let run = fixture.store.prepare_run(&tree).unwrap();
+            let run = fixture.store.runs().prepare(&tree).unwrap();
             let seen = Tree::on_disk(&run.view().tree).unwrap();
             let Some(fixture::Node::File { bytes, .. }) = seen.nodes.get("a") else { panic!("{seen:?}") };
             assert_eq!(seen, version(std::str::from_utf8(bytes).unwrap()));

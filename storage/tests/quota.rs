@@ -194,7 +194,7 @@ fn an_uploaded_overlay_is_limited_and_a_baseline_is_not() {
             Ok(None)
         };
         let (user, skill) = (user_id("u"), skill_id("s"));
-        fixture.store.publish(Scope::Overlay, &user, &agent(), &[skill], fill).map(|_| ())
+        fixture.store.skills().publish(Scope::Overlay, &user, &agent(), &[skill], fill).map(|_| ())
     };
     fixture.baseline("s", &of(LIMIT * 2));
     refused(&fixture, "limits.disk.bytes", || publish(&of(LIMIT)));
@@ -244,6 +244,7 @@ fn nothing_is_written_when_the_disk_is_to_stay_free_and_removals_go_on() {
         fixture.store.spool(&user_id("u")).map(drop),
         fixture
             .store
+            .skills()
             .publish(Scope::Baseline, &user_id("u"), &agent(), &[skill_id("s")], &mut |_, _| Ok(None))
             .map(drop),
     ];
@@ -257,7 +258,7 @@ fn nothing_is_written_when_the_disk_is_to_stay_free_and_removals_go_on() {
 
 /// Runs `command` on the copy of the skill `s`.
 fn run(fixture: &Fixture, command: impl FnOnce(&Path)) -> storage::Absorbed {
-    let prepared = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
+    let prepared = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
     command(&prepared.view().tree);
     prepared.absorb().unwrap()
 }
@@ -292,7 +293,7 @@ fn what_a_command_did_is_taken_in_whole_or_not_at_all() {
 #[test]
 fn a_gauge_measures_what_the_run_has() {
     let fixture = Fixture::with(limited(LIMIT, 100));
-    let run = fixture.store.prepare_run(&workspace()).unwrap();
+    let run = fixture.store.runs().prepare(&workspace()).unwrap();
     let gauges = run.gauges().unwrap();
     let [gauge] = gauges.as_slice() else { panic!("a run of the workspace has one gauge") };
     let before = gauge.look().unwrap().taken;
@@ -309,7 +310,7 @@ fn a_gauge_measures_what_the_run_has() {
     fixture.baseline("s", &Tree::of(&[("f", &large)]));
     fill(&fixture.skill("u", "s"), "own", 4 * BLOCK).unwrap();
     let own = fixture.store.usage(&skill_tree("u", "s")).unwrap();
-    let run = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
+    let run = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
     let gauges = run.gauges().unwrap();
     let [_, gauge] = gauges.as_slice() else { panic!("a run of a skill has two gauges") };
     fs::write(run.view().tree.join("new"), vec![1; 8 * 4096]).unwrap();
@@ -322,7 +323,7 @@ fn a_gauge_measures_what_the_run_has() {
 fn a_run_that_begins_above_the_limit_may_let_the_tree_grow_a_little() {
     let fixture = Fixture::with(limited(LIMIT, 100));
     let ceiling = |fixture: &Fixture| {
-        let run = fixture.store.prepare_run(&workspace()).unwrap();
+        let run = fixture.store.runs().prepare(&workspace()).unwrap();
         run.gauges().unwrap().iter().map(storage::Gauge::ceiling).next().unwrap()
     };
     let limits = Use { bytes: LIMIT, files: 100 };
@@ -338,7 +339,7 @@ fn a_run_that_begins_above_the_limit_may_let_the_tree_grow_a_little() {
 #[test]
 fn a_tree_too_deep_to_be_counted_takes_nothing_until_it_is_removed() {
     let fixture = Fixture::with(limited(1 << 30, 10_000));
-    let run = fixture.store.prepare_run(&workspace()).unwrap();
+    let run = fixture.store.runs().prepare(&workspace()).unwrap();
     let mut dir = fs::canonicalize(&run.view().tree).unwrap();
     for _ in 0..300 {
         dir.push("d");
@@ -350,10 +351,10 @@ fn a_tree_too_deep_to_be_counted_takes_nothing_until_it_is_removed() {
     drop((gauges, run));
     let files = fixture.workspace("u");
     assert!(matches!(fill(&files, "f", 1), Err(Error::Countless(_))));
-    assert!(matches!(fixture.store.prepare_run(&workspace()), Err(Error::Countless(_))));
+    assert!(matches!(fixture.store.runs().prepare(&workspace()), Err(Error::Countless(_))));
     files.remove(&path("d"), true, &Condition::Always).unwrap();
     fill(&files, "f", 1).unwrap();
-    drop(fixture.store.prepare_run(&workspace()).unwrap());
+    drop(fixture.store.runs().prepare(&workspace()).unwrap());
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn publish_together(store: &Store, scope: Scope, text: &str) {
         Tree::of(&[("number", text), ("d/number", text)]).fill(dir);
         Ok(None)
     };
-    drop(store.publish(scope, &user_id("u"), &agent(), &TOGETHER.map(skill_id), fill).unwrap());
+    drop(store.skills().publish(scope, &user_id("u"), &agent(), &TOGETHER.map(skill_id), fill).unwrap());
 }
 
 /// Writes `number` to two files, and renames a third to it, in one patch.
@@ -78,23 +78,23 @@ fn change_for_ever(root: &Path) {
             }
             4 => {
                 // Back to a merged directory, so that the next move is one again.
-                drop(store.reset(&tree("moving")));
+                drop(store.skills().reset(&tree("moving")));
                 rename("d", "moved").unwrap();
             }
             5 => {
-                drop(store.remove_for_user(&tree("removed")));
-                drop(store.reset(&tree("removed")));
+                drop(store.skills().remove_for_user(&tree("removed")));
+                drop(store.skills().reset(&tree("removed")));
             }
             6 => {
                 let text = round.to_string().repeat(1000);
                 put(&files("written"), "f", &text);
                 put(&files(&format!("new-{}", round % 20)), "deep/er/f", &text);
-                drop(store.remove_for_user(&tree(&format!("new-{}", (round + 10) % 20))));
+                drop(store.skills().remove_for_user(&tree(&format!("new-{}", (round + 10) % 20))));
             }
             7 | 8 => patch_together(&files("patched"), round),
             9 => patch_together(&store.files(TreeId::Workspace(user_id("u"), agent())), round),
             _ => {
-                let run = store.prepare_run(&tree("written")).unwrap();
+                let run = store.runs().prepare(&tree("written")).unwrap();
                 std::fs::write(run.view().tree.join("f"), round.to_string().repeat(1000)).unwrap();
                 run.absorb().unwrap();
             }
@@ -162,7 +162,7 @@ fn assert_whole(fixture: &Fixture) {
         number(&Tree::on_disk(&fixture.root().join(".filesecbox/versions/agent/a").join(name)).unwrap());
     }
     for skill in fixture::names(&fixture.overlay_path("u")) {
-        fixture.store.status(&skill_tree("u", &skill)).unwrap();
+        fixture.store.skills().status(&skill_tree("u", &skill)).unwrap();
     }
 }
 
@@ -317,7 +317,7 @@ fn nothing_that_is_not_proven_to_be_the_services_is_carried_out() {
 fn what_a_run_left_behind_is_gone_after_a_start_and_the_next_run() {
     let fixture = Fixture::new();
     fixture.baseline("s", &Tree::of(&[("f", "1")]));
-    let run = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
+    let run = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
     std::fs::write(run.temporary().join("t"), "1").unwrap();
     // As if the service had died here: nothing of the run is dropped, and its lock goes with its process.
     let root = fixture.root().to_owned();
@@ -326,7 +326,7 @@ fn what_a_run_left_behind_is_gone_after_a_start_and_the_next_run() {
     let (store, recovery) = Store::open(copy.path(), relaxed()).unwrap();
     assert_eq!(recovery.swept, 1);
     let fixture = Fixture { store, temp: copy };
-    drop(fixture.store.prepare_run(&skill_tree("u", "s")).unwrap());
+    drop(fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap());
     fixture.assert_swept();
     // Temporary files are their user's, and outlive a run.
     assert_eq!(fixture.own("packages/u/agent/tmp"), ["t"]);

@@ -31,7 +31,7 @@ fn counts(absorbed: &Absorbed) -> (usize, usize, usize) {
 
 /// Runs `command` on the copy of the skill `s` and absorbs what it did.
 fn run(fixture: &Fixture, command: impl FnOnce(&Path)) -> Absorbed {
-    let prepared = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
+    let prepared = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
     command(&prepared.view().tree);
     let absorbed = prepared.absorb().unwrap();
     drop(prepared);
@@ -328,9 +328,9 @@ fn a_skill_that_was_removed_meanwhile_stays_removed() {
     let fixture = Fixture::new();
     fixture.baseline("s", &baseline());
     let tree = skill_tree("u", "s");
-    let prepared = fixture.store.prepare_run(&tree).unwrap();
+    let prepared = fixture.store.runs().prepare(&tree).unwrap();
     fs::write(prepared.view().tree.join("f"), "2").unwrap();
-    fixture.store.remove_for_user(&tree).unwrap();
+    fixture.store.skills().remove_for_user(&tree).unwrap();
     let absorbed = prepared.absorb();
     drop(prepared);
     assert!(matches!(absorbed, Err(Error::Conflict(_))), "{absorbed:?}");
@@ -343,11 +343,11 @@ fn an_overlay_that_a_run_makes_begins_with_the_baseline_that_the_run_saw() {
     let fixture = Fixture::new();
     fixture.baseline("s", &Tree::of(&[("f", "1")]));
     let tree = skill_tree("u", "s");
-    let prepared = fixture.store.prepare_run(&tree).unwrap();
+    let prepared = fixture.store.runs().prepare(&tree).unwrap();
     fs::write(prepared.view().tree.join("f"), "command").unwrap();
     fixture.baseline("s", &Tree::of(&[("f", "2")]));
     prepared.absorb().unwrap();
-    let status = fixture.store.status(&tree).unwrap();
+    let status = fixture.store.skills().status(&tree).unwrap();
     let changes: Vec<_> = status.changes.iter().map(|changed| changed.change).collect();
     assert_eq!((status.status, changes), (Status::OutOfSync, vec![Change::Conflict]));
 }
@@ -392,7 +392,7 @@ fn what_lies_too_deep_is_dropped_by_name_and_the_rest_is_absorbed() {
 fn a_run_that_is_dropped_absorbs_nothing_and_its_changes_go_to_no_later_run() {
     let fixture = Fixture::new();
     fixture.baseline("s", &baseline());
-    let prepared = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
+    let prepared = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
     fs::write(prepared.view().tree.join("f"), "2").unwrap();
     fs::write(prepared.temporary().join("t"), "2").unwrap();
     fs::set_permissions(prepared.temporary(), PermissionsExt::from_mode(0o000)).unwrap();
@@ -400,7 +400,7 @@ fn a_run_that_is_dropped_absorbs_nothing_and_its_changes_go_to_no_later_run() {
     assert_eq!(read(&fixture.skill("u", "s"), "f").unwrap(), "1");
     fixture.assert_swept();
     assert_eq!(fixture.own("packages/u/agent/tmp"), ["t"]);
-    let next = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
+    let next = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
     assert_eq!(fs::read_to_string(next.view().tree.join("f")).unwrap(), "1");
     assert_eq!(counts(&next.absorb().unwrap()), (0, 0, 0));
 }
@@ -421,21 +421,21 @@ fn a_command_that_spoils_its_home_spoils_no_later_run() {
             fs::write(home.join("tmp"), "").unwrap();
         },
     ] {
-        let prepared = fixture.store.prepare_run(&tree).unwrap();
+        let prepared = fixture.store.runs().prepare(&tree).unwrap();
         assert!(prepared.temporary().is_dir());
         spoil(&prepared.view().scratch);
         prepared.absorb().unwrap();
         drop(prepared);
         fixture.assert_swept();
     }
-    drop(fixture.store.prepare_run(&tree).unwrap());
+    drop(fixture.store.runs().prepare(&tree).unwrap());
 }
 
 #[test]
 fn a_workspace_is_seen_as_it_is() {
     let fixture = Fixture::new();
     let tree = TreeId::Workspace(user_id("u"), agent());
-    let prepared = fixture.store.prepare_run(&tree).unwrap();
+    let prepared = fixture.store.runs().prepare(&tree).unwrap();
     assert_eq!(prepared.view().tree, fixture.root().join("sandbox/u/agent"));
     fs::write(prepared.view().tree.join("f"), "command").unwrap();
     let files = fixture.workspace("u");
@@ -452,7 +452,7 @@ fn at_the_paths_of_the_host_the_way_to_temporary_files_is_short_whatever_the_ids
     let fixture = Fixture::new();
     let plan = |user: &str| {
         let tree = TreeId::Workspace(user_id(user), agent());
-        fixture.store.plan_run(&tree, Placement::InPlace, &[]).unwrap()
+        fixture.store.runs().plan(&tree, Placement::InPlace, &[]).unwrap()
     };
     let user = "u".repeat(128);
     let way = plan(&user).temporary().to_owned();
@@ -487,7 +487,7 @@ fn a_view_larger_than_its_limits_is_not_prepared() {
         let files = FileLimits { view_bytes: bytes, tree_entries: entries, ..Default::default() };
         let fixture = Fixture::with(Options { files, ..relaxed() });
         fixture.baseline("s", &baseline());
-        let prepared = fixture.store.prepare_run(&skill_tree("u", "s")).map(drop);
+        let prepared = fixture.store.runs().prepare(&skill_tree("u", "s")).map(drop);
         fixture.assert_swept();
         prepared
     };
@@ -505,7 +505,7 @@ fn with_separate_owners_the_command_owns_its_copy_and_the_service_the_overlay() 
     fixture.baseline("s", &baseline());
     fixture.publish(Scope::Overlay, "v", "s", &baseline());
     let owner = |at: &Path| fs::symlink_metadata(at).unwrap().uid();
-    let prepared = fixture.store.prepare_run(&skill_tree("u", "s")).unwrap();
+    let prepared = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
     let uid = prepared.view().owner.unwrap();
     let tree = prepared.view().tree.clone();
     for at in ["", "f", "d", "d/e/z", "empty"] {

@@ -41,7 +41,7 @@ fn a_sandbox_that_nobody_uses_goes_with_its_home_and_its_overlays_and_snapshots_
     fixture.baseline("s", &Tree::of(&[("f", "1")]));
     put(&fixture.skill("甲", "s"), "mine", "x");
     put(&fixture.workspace("甲"), "f", "x");
-    drop(fixture.store.prepare_run(&sandbox("甲").workspace()).unwrap());
+    drop(fixture.store.runs().prepare(&sandbox("甲").workspace()).unwrap());
     let snapshot = fixture.store.snapshots().take(&sandbox("甲"), SnapshotNote::default()).unwrap();
     assert_eq!(is_there(&fixture, "甲"), (true, true));
     assert_eq!(sweep(&fixture.store), Vec::<String>::new(), "just used");
@@ -90,7 +90,7 @@ fn no_command_loses_its_workspace_or_its_home_whatever_it_runs_in() {
     fixture.baseline("s", &Tree::of(&[("f", "1")]));
     for (user, tree) in [("u", sandbox("u").workspace()), ("v", skill_tree("v", "s"))] {
         put(&fixture.workspace(user), "f", "x");
-        let run = fixture.store.prepare_run(&tree).unwrap();
+        let run = fixture.store.runs().prepare(&tree).unwrap();
         std::thread::sleep(IDLE * 2);
         assert_eq!(sweep(&fixture.store), Vec::<String>::new());
         assert!(fixture.store.workspaces().sweep(&sandbox(user)).unwrap().is_none());
@@ -219,7 +219,7 @@ fn until_aside(store: &Store, user: &str) {
 fn a_sandbox_that_is_set_aside_comes_back_whole_with_the_next_use() {
     let fixture = Fixture::with(keeping());
     put(&fixture.workspace("甲"), "f", "x");
-    let run = fixture.store.prepare_run(&sandbox("甲").workspace()).unwrap();
+    let run = fixture.store.runs().prepare(&sandbox("甲").workspace()).unwrap();
     drop(run);
     std::fs::write(fixture.root().join(".filesecbox/packages/甲/agent/mine"), "y").unwrap();
     until_aside(&fixture.store, "甲");
@@ -294,7 +294,7 @@ fn a_death_while_a_sandbox_is_moved_leaves_both_halves_for_the_next_use() {
     let fixture = Fixture::with(Options { keep: Duration::from_secs(3600), ..sweeping() });
     let root = fixture.root().to_owned();
     put(&fixture.workspace("u"), "f", "x");
-    drop(fixture.store.prepare_run(&sandbox("u").workspace()).unwrap());
+    drop(fixture.store.runs().prepare(&sandbox("u").workspace()).unwrap());
     let (home, aside) = (root.join(".filesecbox/packages/u/agent"), root.join(".filesecbox/kept/u/agent"));
     // Between the renames, in either direction, before and after the next look, and after a restart.
     for half in ["home", "workspace"] {

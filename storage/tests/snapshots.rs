@@ -184,7 +184,7 @@ fn what_one_snapshot_alone_has_goes_with_it_and_the_rest_stays() {
 fn nothing_is_restored_under_a_command_and_a_snapshot_under_one_says_so() {
     let (fixture, before) = filled("u");
     let snapshot = take(&fixture.store, "u");
-    let run = fixture.store.prepare_run(&sandbox("u").workspace()).unwrap();
+    let run = fixture.store.runs().prepare(&sandbox("u").workspace()).unwrap();
     assert!(take(&fixture.store, "u").live);
     put(&fixture.workspace("u"), "first", "changed");
     let refused = fixture.store.snapshots().restore(&sandbox("u"), &snapshot.id).map(drop);

@@ -19,7 +19,7 @@ fn shelf(user: Option<&str>) -> Shelf {
 }
 
 fn standing(fixture: &Fixture, user: Option<&str>) -> Option<Standing> {
-    fixture.store.standing(&shelf(user)).unwrap()
+    fixture.store.skills().standing(&shelf(user)).unwrap()
 }
 
 fn by(standing: &Option<Standing>) -> Option<&str> {
@@ -30,10 +30,10 @@ fn by(standing: &Option<Standing>) -> Option<&str> {
 fn all(store: &Store) -> Vec<(Shelf, Standing)> {
     let mut all = Vec::new();
     let mut visit = |shelf: Shelf| {
-        all.extend(store.standing(&shelf)?.map(|standing| (shelf, standing)));
+        all.extend(store.skills().standing(&shelf)?.map(|standing| (shelf, standing)));
         Ok::<_, storage::Error>(())
     };
-    store.each_shelf(&mut visit).unwrap();
+    store.skills().each_shelf(&mut visit).unwrap();
     all.sort_by(|one, other| one.0.cmp(&other.0));
     all
 }
@@ -78,7 +78,7 @@ fn changes_of_what_was_published_do_not_change_what_was_published() {
     assert_eq!(all(&fixture.store), before);
     // A newer baseline below it moves the base of the overlay, which stays what it is.
     fixture.baseline("s", &Tree::of(&[("f", "2")]));
-    assert!(fixture.store.pull(&skill_tree("u", "s"), Prefer::Ours).unwrap().moved);
+    assert!(fixture.store.skills().pull(&skill_tree("u", "s"), Prefer::Ours).unwrap().moved);
     assert_eq!(standing(&fixture, Some("u")), Some(before[1].1.clone()));
 }
 
@@ -93,24 +93,24 @@ fn what_is_gone_or_was_never_published_does_not_stand() {
         fixture.publish(Scope::Overlay, "u", "s", &Tree::of(&MINE));
         assert_eq!(by(&standing(&fixture, Some("u"))), Some("u"));
         if gone == "reset" {
-            fixture.store.reset(&skill_tree("u", "s")).unwrap();
+            fixture.store.skills().reset(&skill_tree("u", "s")).unwrap();
         } else {
-            fixture.store.remove_for_user(&skill_tree("u", "s")).unwrap();
+            fixture.store.skills().remove_for_user(&skill_tree("u", "s")).unwrap();
         }
         if gone == "hidden and made anew" {
             put(&fixture.skill("u", "s"), "f", "mine");
         }
         assert_eq!(standing(&fixture, Some("u")), None, "{gone}");
-        fixture.store.reset(&skill_tree("u", "s")).unwrap();
+        fixture.store.skills().reset(&skill_tree("u", "s")).unwrap();
     }
     // Going back and promoting are publications of the users who did it.
     fixture.publish(Scope::Baseline, "m", "s", &Tree::of(&[("f", "2")]));
-    fixture.store.rollback("r", &user_id("r"), &agent(), &skill_id("s"), &first).unwrap();
+    fixture.store.skills().rollback("r", &user_id("r"), &agent(), &skill_id("s"), &first).unwrap();
     assert_eq!(by(&standing(&fixture, None)), Some("r"));
     put(&fixture.skill("p", "s"), "f", "3");
-    fixture.store.promote("p", &skill_tree("p", "s"), false).unwrap();
+    fixture.store.skills().promote("p", &skill_tree("p", "s"), false).unwrap();
     assert_eq!((by(&standing(&fixture, None)), standing(&fixture, Some("p"))), (Some("p"), None));
-    fixture.store.remove_baseline(&agent(), &skill_id("s")).unwrap();
+    fixture.store.skills().remove_baseline(&agent(), &skill_id("s")).unwrap();
     assert_eq!(all(&fixture.store), []);
 }
 

@@ -25,10 +25,10 @@ fn case(
     if let Some(next) = next {
         fixture.baseline("s", &Tree::of(next));
     }
-    let found = fixture.store.status(&skill_tree("u", "s")).unwrap();
+    let found = fixture.store.skills().status(&skill_tree("u", "s")).unwrap();
     let found_changes: Vec<_> = found.changes.iter().map(|c| (c.path.as_str(), c.change)).collect();
     assert_eq!((found.status, found_changes.as_slice()), (status, changes));
-    let untouched = fixture.store.status(&skill_tree("v", "s")).unwrap();
+    let untouched = fixture.store.skills().status(&skill_tree("v", "s")).unwrap();
     assert_eq!((untouched.status, untouched.overlay_modified_ns), (Status::Unchanged, None));
 }
 
@@ -105,7 +105,7 @@ fn what_a_recreated_directory_hides_is_removed_at_every_depth() {
     let fixture = Fixture::new();
     fixture.baseline("s", &Tree::of(&[("d/e/x", "1"), ("d/e/y", "1"), ("f", "1")]));
     fixture.publish(Scope::Overlay, "u", "s", &Tree::of(&[("d/e/x", "1"), ("own", "1")]));
-    let found = fixture.store.status(&skill_tree("u", "s")).unwrap();
+    let found = fixture.store.skills().status(&skill_tree("u", "s")).unwrap();
     let found: Vec<_> = found.changes.iter().map(|c| (c.path.as_str(), c.change)).collect();
     assert_eq!(found, [("d/e/y", Deleted), ("f", Deleted), ("own", Created)]);
 }
@@ -172,7 +172,7 @@ fn a_conflict_ends_when_the_user_takes_the_new_content() {
     let files = fixture.skill("u", "s");
     put(&files, "f", "mine");
     fixture.baseline("s", &Tree::of(&[("f", "2")]));
-    let status = || fixture.store.status(&skill_tree("u", "s")).unwrap().status;
+    let status = || fixture.store.skills().status(&skill_tree("u", "s")).unwrap().status;
     assert_eq!(status(), Status::OutOfSync);
     put(&files, "f", "2");
     assert_eq!(status(), Status::Unchanged);
@@ -184,15 +184,15 @@ fn what_only_the_user_has_is_local_before_and_after_a_baseline() {
     fixture.publish(Scope::Overlay, "u", "own", &Tree::of(&[("f", "1")]));
     fixture.baseline("s", &Tree::of(&BASE));
     put(&fixture.skill("u", "s"), "f", "mine");
-    fixture.store.remove_baseline(&agent(), &skill_id("s")).unwrap();
+    fixture.store.skills().remove_baseline(&agent(), &skill_id("s")).unwrap();
     for skill in ["own", "s"] {
-        let found = fixture.store.status(&skill_tree("u", skill)).unwrap();
+        let found = fixture.store.skills().status(&skill_tree("u", skill)).unwrap();
         assert_eq!(found.status, Status::LocalOnly);
         assert!(found.overlay_modified_ns.is_some());
     }
     // A baseline that comes later under the same name replaces nothing of the user's.
     fixture.baseline("own", &Tree::of(&[("f", "2"), ("g", "1")]));
-    let found = fixture.store.status(&skill_tree("u", "own")).unwrap();
+    let found = fixture.store.skills().status(&skill_tree("u", "own")).unwrap();
     let changes: Vec<_> = found.changes.iter().map(|c| (c.path.as_str(), c.change)).collect();
     assert_eq!((found.status, changes), (Status::OutOfSync, vec![("f", Conflict), ("g", Conflict)]));
 }
@@ -204,8 +204,8 @@ fn after_a_reset_nothing_is_changed_and_the_next_edit_begins_with_the_current_ve
     let files = fixture.skill("u", "s");
     put(&files, "f", "mine");
     fixture.baseline("s", &Tree::of(&[("f", "2")]));
-    fixture.store.reset(&skill_tree("u", "s")).unwrap();
-    assert_eq!(fixture.store.status(&skill_tree("u", "s")).unwrap().status, Status::Unchanged);
+    fixture.store.skills().reset(&skill_tree("u", "s")).unwrap();
+    assert_eq!(fixture.store.skills().status(&skill_tree("u", "s")).unwrap().status, Status::Unchanged);
     put(&files, "f", "mine");
-    assert_eq!(fixture.store.status(&skill_tree("u", "s")).unwrap().status, Status::Modified);
+    assert_eq!(fixture.store.skills().status(&skill_tree("u", "s")).unwrap().status, Status::Modified);
 }

@@ -102,7 +102,7 @@ fn published_skills_count_together_and_one_replaces_itself() {
             Ok(None)
         };
         let skills = [skill_id(skill)];
-        fixture.store.publish(Scope::Overlay, &user_id("u"), &agent(), &skills, fill).map(drop)
+        fixture.store.skills().publish(Scope::Overlay, &user_id("u"), &agent(), &skills, fill).map(drop)
     };
     publish("one", 20 * BLOCK).unwrap();
     publish("two", 20 * BLOCK).unwrap();
@@ -119,7 +119,7 @@ fn published_skills_count_together_and_one_replaces_itself() {
     };
     let many = ["a", "b", "c"].map(skill_id);
     is_refused(
-        fixture.store.publish(Scope::Overlay, &user_id("u"), &agent(), &many, fill),
+        fixture.store.skills().publish(Scope::Overlay, &user_id("u"), &agent(), &many, fill),
         "limits.disk.user_bytes",
     );
     assert!(afresh(fixture).bytes <= LIMIT);
@@ -204,7 +204,7 @@ fn what_runs_made_counts_and_is_counted_again_before_it_refuses() {
     let store = &fixture.store;
     fill(&store.files(workspace(0)), "f", BLOCK).unwrap();
     let made = fixture.root().join("sandbox/u/agent0/made");
-    let run = || store.plan_run(&workspace(0), Placement::InPlace, &[]).unwrap().prepare();
+    let run = || store.runs().plan(&workspace(0), Placement::InPlace, &[]).unwrap().prepare();
     let prepared = run().unwrap();
     fs::write(&made, vec![b'x'; 60 * 4096]).unwrap();
     let gauges = prepared.gauges().unwrap();
@@ -220,7 +220,7 @@ fn what_runs_made_counts_and_is_counted_again_before_it_refuses() {
 fn runs_that_go_on_filling_are_told_to_end_and_then_not_begun() {
     let fixture = Fixture::with(limited(LIMIT, 5000));
     let store = &fixture.store;
-    let run = || store.plan_run(&workspace(0), Placement::InPlace, &[]).unwrap().prepare();
+    let run = || store.runs().plan(&workspace(0), Placement::InPlace, &[]).unwrap().prepare();
     let prepared = run().unwrap();
     let dir = fixture.root().join("sandbox/u/agent0");
     let grow = |name: &str| fs::write(dir.join(name), vec![b'x'; 24 << 20]).unwrap();
@@ -240,7 +240,7 @@ fn runs_that_go_on_filling_are_told_to_end_and_then_not_begun() {
     is_refused(run(), "limits.disk.user_bytes");
     // In no other tree either.
     is_refused(
-        store.plan_run(&workspace(1), Placement::InPlace, &[]).unwrap().prepare(),
+        store.runs().plan(&workspace(1), Placement::InPlace, &[]).unwrap().prepare(),
         "limits.disk.user_bytes",
     );
     for name in ["first", "second"] {
@@ -258,7 +258,7 @@ fn what_is_thrown_away_of_a_user_is_gone_from_the_sum() {
         fill(&store.files(workspace(0)), "f", 40 * BLOCK).unwrap();
         fill(&store.files(skill_tree("u", "own")), "f", BLOCK).unwrap_or_else(|error| panic!("{error}"));
         drop(store.workspaces().remove(&id, true).unwrap());
-        store.remove_for_user(&skill_tree("u", "own")).unwrap();
+        store.skills().remove_for_user(&skill_tree("u", "own")).unwrap();
     }
     let begun = Instant::now();
     while store.user_usage(&user_id("u")).unwrap().0.bytes > 8 * BLOCK {
@@ -323,14 +323,19 @@ fn a_change_looks_through_nothing_but_its_own_tree_whatever_else_its_user_has() 
     let mut took = Vec::new();
     for number in 0..20 {
         let skills = [skill_id("s")];
-        store.publish(Scope::Overlay, &user_id("u"), &agent(), &skills, &mut publish).map(drop).unwrap();
+        store
+            .skills()
+            .publish(Scope::Overlay, &user_id("u"), &agent(), &skills, &mut publish)
+            .map(drop)
+            .unwrap();
         let begun = Instant::now();
         fill(&store.files(workspace(1)), &format!("f{number}"), 1).unwrap();
         took.push(begun.elapsed());
         // A run makes the large tree doubtful; that is no reason to walk through it either.
         drop(
             store
-                .plan_run(&workspace(0), Placement::InPlace, &[])
+                .runs()
+                .plan(&workspace(0), Placement::InPlace, &[])
                 .unwrap()
                 .prepare()
                 .unwrap()

@@ -169,7 +169,7 @@ fn in_a_skill_the_merged_view_is_told_and_not_the_layers() {
     assert_eq!(listener.hear().unwrap(), ["created f"]);
     remove(&skill, "d");
     assert_eq!(listener.hear().unwrap(), ["deleted d"]);
-    fixture.store.reset(&skill_tree("u", "s")).unwrap();
+    fixture.store.skills().reset(&skill_tree("u", "s")).unwrap();
     let back = ["created d", "created d/e", "created d/e/y", "created d/x", "modified f"];
     let mut heard = listener.hear().unwrap();
     heard.sort();
@@ -185,7 +185,7 @@ fn in_a_skill_the_merged_view_is_told_and_not_the_layers() {
     assert_eq!(heard, ["created g", "deleted d", "modified f"]);
     put(&skill, "g", "2");
     assert_eq!(listener.hear().unwrap(), ["modified g"]);
-    fixture.store.reset(&skill_tree("u", "s")).unwrap();
+    fixture.store.skills().reset(&skill_tree("u", "s")).unwrap();
     listener.hear().unwrap();
     fixture.baseline("s", &Tree::of(&[("f", "2")]));
     assert_eq!(listener.hear(), None);

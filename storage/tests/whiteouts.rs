@@ -122,7 +122,13 @@ fn what_a_user_deleted_stays_deleted_when_the_application_goes_back() {
             let Some((fixture, first)) = dropped(way, next) else { continue };
             // Whether or not a command ran meanwhile.
             drop(fixture.command(&skill_tree("u", "s")));
-            drop(fixture.store.rollback("m", &user_id("m"), &agent(), &skill_id("s"), &first).unwrap());
+            drop(
+                fixture
+                    .store
+                    .skills()
+                    .rollback("m", &user_id("m"), &agent(), &skill_id("s"), &first)
+                    .unwrap(),
+            );
             let mut expected = Tree::of(&[("f", "1"), ("d/y", "1"), ("only/b", "1")]);
             for at in ["d/own", "d/e/own", "new/own"] {
                 expected.file(at, "mine", 0o644);
@@ -130,7 +136,10 @@ fn what_a_user_deleted_stays_deleted_when_the_application_goes_back() {
             assert_eq!(seen(&fixture), expected, "{way:?} {next:?}");
             let command = fixture.command(&skill_tree("u", "s"));
             assert_eq!(Tree::on_disk(&command.tree()), Some(expected), "{way:?} {next:?}");
-            assert_eq!(fixture.store.status(&skill_tree("u", "s")).unwrap().status, Status::Modified);
+            assert_eq!(
+                fixture.store.skills().status(&skill_tree("u", "s")).unwrap().status,
+                Status::Modified
+            );
         }
     }
 }
@@ -139,7 +148,7 @@ fn what_a_user_deleted_stays_deleted_when_the_application_goes_back() {
 fn a_skill_that_the_application_dropped_shows_no_whiteouts_either() {
     for way in WAYS {
         let Some((fixture, _)) = dropped(way, &[("d/x", "2")]) else { continue };
-        fixture.store.remove_baseline(&agent(), &skill_id("s")).unwrap();
+        fixture.store.skills().remove_baseline(&agent(), &skill_id("s")).unwrap();
         let mut expected = Tree::default();
         for at in ["d/own", "d/e/own", "new/own"] {
             expected.file(at, "mine", 0o644);

@@ -2,14 +2,15 @@
 //! only those below it in mind; and the floors of a crate know only the floors below them.
 //!
 //! What a module uses is what the paths in its files name. Methods are no paths: one that is called through a value is
-//! not seen here.
+//! not seen here. So the type that every floor of `storage` has in its hands gets no methods from the floors above its
+//! own, but for one each that leads to theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemUse, UseTree};
+use syn::{Attribute, ImplItem, Item, ItemUse, Type, UseTree};
 
 /// The crates; `service` is the one at the root of the workspace.
 const CRATES: &[&str] = &["policy", "storage", "exec", "egress", "sandbox", "runner", "service", "bench"];
@@ -83,6 +84,41 @@ fn floors_know_only_those_below() {
             assert!(above < below, "{name}: `{from}` may not know `{to}`: {told}");
         }
     }
+}
+
+/// A floor above the core has a type of its own for what it does, as `Files`. To the core's `Store` it adds a method that
+/// gives one, and `open` adds the way to get a store.
+#[test]
+fn a_store_has_no_methods_of_the_floors_above_it_but_those_that_lead_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("storage/src");
+    let mut added = BTreeSet::new();
+    for (module, file) in modules(&root) {
+        if module.first().is_some_and(|floor| floor == "core") {
+            continue;
+        }
+        let text = fs::read_to_string(file).unwrap();
+        for item in syn::parse_file(&text).unwrap().items {
+            let Item::Impl(block) = item else { continue };
+            let Type::Path(of) = *block.self_ty else { continue };
+            if block.trait_.is_none() && of.path.is_ident("Store") {
+                let methods = block.items.iter().map(|item| match item {
+                    ImplItem::Fn(method) => method.sig.ident.to_string(),
+                    _ => "no method".to_owned(),
+                });
+                added.extend(methods.map(|method| format!("{}: {method}", module.join("::"))));
+            }
+        }
+    }
+    let expected = [
+        "files: files",
+        "open: open",
+        "runs: runs",
+        "skills: skills",
+        "skills::packages: packages",
+        "workspaces: workspaces",
+        "workspaces::snapshots: snapshots",
+    ];
+    assert_eq!(added, expected.map(str::to_owned).into());
 }
 
 /// The way from `module` back to one that is on the way already.

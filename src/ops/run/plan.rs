@@ -66,7 +66,7 @@ impl Service {
         let id = &id;
         let skills = self.skills_of(id, wanted).await?;
         let watched = request.changes.then(|| trees(id, &skills));
-        let plan = self.store.plan_run(id, placement, &skills)?;
+        let plan = self.store.runs().plan(id, placement, &skills)?;
         let plan = if request.commit == Commit::Ask { plan.aside()? } else { plan };
         let view = plan.view().clone();
         let tree = text(&view.tree)?;

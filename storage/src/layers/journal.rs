@@ -256,7 +256,7 @@ impl Drop for Committed {
 }
 
 /// Applies every transaction of which a former service left a record, and throws away everything else in the stage, but
-/// for patches, which [`Store::redo_patches`](crate::Store) makes.
+/// for patches, which the floor of files makes.
 ///
 /// # Errors
 /// [`Error::NoSpace`], [`Error::Io`]: the record is tried again at the next start.

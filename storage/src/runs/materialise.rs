@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use policy::{RelPath, TreeId};
 
+use super::Runs;
 use crate::core::copies::{Copy, CopyLease, Entries, Fingerprint, WorkTrash, copy_name};
 use crate::core::store::Store;
 use crate::dir::{DEPTH_MAX, Dir};
@@ -16,28 +17,28 @@ use crate::layers::tree::Room;
 use crate::layout;
 use crate::stat::{Kind, Stat};
 
-impl Store {
+impl Runs {
     /// Copies the tree `id`, a skill as merged, into `work/`, to be run in by `owner`.
     ///
     /// No request changes it meanwhile. Commands may be changing a workspace: what goes meanwhile is left out, and a file
     /// is copied as it is at the moment.
     pub(super) fn materialise(&self, id: &TreeId, run: &OsStr, owner: Option<u32>) -> Result<Copy> {
-        let held = self.locks().read(id);
+        let held = self.store.locks().read(id);
         let (layers, base) = self.copied(id)?;
-        let work = self.root().open_dir(&RelPath::parse(layout::WORK)?)?;
+        let work = self.store.root().open_dir(&RelPath::parse(layout::WORK)?)?;
         if work.stat_entry(run)?.is_some() {
             // A former copy could not be removed.
-            drop(self.stage().discard(&work, run, Some(id))?);
+            drop(self.store.stage().discard(&work, run, Some(id))?);
         }
         let dir = work.create_dir(run, 0o700)?;
-        self.stage().projects().begin(&dir, None);
-        let stage = self.stage().clone();
+        self.store.stage().projects().begin(&dir, None);
+        let stage = self.store.stage().clone();
         let trash = WorkTrash { stage, id: id.clone(), work, name: Some(run.to_owned()) };
         give(&dir, owner)?;
-        let mut copying = Copying::new(self, id, owner, None);
+        let mut copying = Copying::new(&self.store, id, owner, None);
         copying.directory(&layers, &dir, OsStr::new(""), DEPTH_MAX)?;
         let Copying { before, sources, .. } = copying;
-        let generation = Some(self.locks().generation(id, &held));
+        let generation = Some(self.store.locks().generation(id, &held));
         Ok(Copy { dir, before, sources, base, generation, trash })
     }
 
@@ -46,14 +47,14 @@ impl Store {
         match id {
             TreeId::Skill(user, agent, skill) => {
                 let (overlay, baseline) = (layout::overlay(user, agent)?, layout::baseline(agent)?);
-                let layers = Layers::open(self.root(), &overlay, &baseline)?;
+                let layers = Layers::open(self.store.root(), &overlay, &baseline)?;
                 let Some(Found::Directory(layers, ..)) = layers.lookup(OsStr::new(skill.as_str()))? else {
                     return Err(Error::NotFound(skill.to_string()));
                 };
-                Ok((layers, self.base_text(agent, skill)?))
+                Ok((layers, self.store.base_text(agent, skill)?))
             }
             TreeId::Workspace(..) => {
-                Ok((Layers { upper: Some(self.plain(id, false)?.dir), lower: None }, String::new()))
+                Ok((Layers { upper: Some(self.store.plain(id, false)?.dir), lower: None }, String::new()))
             }
         }
     }
@@ -64,9 +65,9 @@ impl Store {
     /// While another run is in it, it stays with the baseline that it was copied from.
     ///
     /// # Errors
-    /// As [`Store::materialise`].
+    /// As [`Runs::materialise`].
     pub(super) fn enter_copy(&self, id: &TreeId, owner: Option<u32>) -> Result<CopyLease> {
-        let lease = self.copies().enter(id);
+        let lease = self.store.copies().enter(id);
         {
             let mut state = lease.copy().copy.lock();
             let is_alone = lease.is_alone();
@@ -86,7 +87,7 @@ impl Store {
                     let name = copy_name(id);
                     let made = match self.materialise(id, &name, owner) {
                         Err(Error::Full { .. } | Error::NoSpace(_)) => {
-                            self.copies().forget_idle();
+                            self.store.copies().forget_idle();
                             self.materialise(id, &name, owner)
                         }
                         made => made,
@@ -107,8 +108,8 @@ impl Store {
         owner: Option<u32>,
         is_alone: bool,
     ) -> Result<()> {
-        let held = self.locks().read(id);
-        let generation = Some(self.locks().generation(id, &held));
+        let held = self.store.locks().read(id);
+        let generation = Some(self.store.locks().generation(id, &held));
         if copy.generation == generation {
             return Ok(());
         }
@@ -121,7 +122,7 @@ impl Store {
             copy.dir.set_mode(mode | 0o700)?;
         }
         let former = Former { before: &copy.before, sources: &copy.sources, is_alone };
-        let mut copying = Copying::new(self, id, owner, Some(former));
+        let mut copying = Copying::new(&self.store, id, owner, Some(former));
         copying.directory(&layers, &copy.dir, OsStr::new(""), DEPTH_MAX)?;
         let Copying { mut before, sources, .. } = copying;
         // Entries of a directory come after it, so that they are removed before it.

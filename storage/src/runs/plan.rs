@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use policy::attachment::{HOME, TEMPORARY};
 use policy::{RelPath, SkillId, TreeId, View, WorkspaceId};
 
-use super::PreparedRun;
+use super::{PreparedRun, Runs};
 use crate::core::copies::copy_name;
 use crate::core::store::Store;
 use crate::error::{Error, Result};
@@ -39,15 +39,15 @@ pub struct PlannedRun {
     pub(super) run: OsString,
 }
 
-impl Store {
+impl Runs {
     /// Plans a run in the tree `id`; one in a workspace may see `skills` too, of the same user and agent.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for more than [`RUN_SKILLS_MAX`] skills, and for any of them in a run of a skill.
-    pub fn plan_run(&self, id: &TreeId, placement: Placement, skills: &[SkillId]) -> Result<PlannedRun> {
+    pub fn plan(&self, id: &TreeId, placement: Placement, skills: &[SkillId]) -> Result<PlannedRun> {
         check_skills(id, skills)?;
-        let run = self.stage().fresh_name();
-        let place = |place: RelPath| self.root_path().join(place.as_str());
+        let run = self.store.stage().fresh_name();
+        let place = |place: RelPath| self.store.root_path().join(place.as_str());
         let home = place(layout::packages(id.user(), id.agent())?);
         let (tree, aliases) = match id {
             TreeId::Workspace(user, agent) => (place(layout::workspace(user, agent)?), Vec::new()),
@@ -58,11 +58,11 @@ impl Store {
             }
         };
         let sandbox_path = id.sandbox_path();
-        let owner = self.owner(id);
+        let owner = self.store.owner(id);
         let (view, temporary) = match placement {
             Placement::InPlace => {
                 // With a slash at its end it is the directory, and not the link, to programs that follow none.
-                let temporary = place(self.short_way(id)?).join("");
+                let temporary = place(self.store.short_way(id)?).join("");
                 (View { tree, scratch: home, skills: Vec::new(), sandbox_path, aliases, owner }, temporary)
             }
             Placement::Mounted => {
@@ -83,7 +83,7 @@ impl Store {
             view.skills = once.iter().map(|skill| self.copy_path(&copy_name(&skill_of(id, skill)))).collect();
         }
         Ok(PlannedRun {
-            store: self.clone(),
+            store: self.store.clone(),
             id: id.clone(),
             view,
             temporary,
@@ -98,13 +98,13 @@ impl Store {
     ///
     /// # Errors
     /// As [`PlannedRun::prepare`].
-    pub fn prepare_run(&self, id: &TreeId) -> Result<PreparedRun> {
-        self.plan_run(id, Placement::InPlace, &[])?.prepare()
+    pub fn prepare(&self, id: &TreeId) -> Result<PreparedRun> {
+        self.plan(id, Placement::InPlace, &[])?.prepare()
     }
 
     /// The path of the copy `name` on the host.
     pub(super) fn copy_path(&self, name: &OsStr) -> PathBuf {
-        self.root_path().join(layout::WORK).join(name)
+        self.store.root_path().join(layout::WORK).join(name)
     }
 }
 
@@ -166,7 +166,7 @@ impl PlannedRun {
         self.is_aside = true;
         if !matches!(self.id, TreeId::Workspace(..)) {
             if self.placement == Placement::InPlace {
-                self.view.tree = self.store.copy_path(&self.run);
+                self.view.tree = self.store.runs().copy_path(&self.run);
             }
             return Ok(self);
         }
@@ -176,7 +176,7 @@ impl PlannedRun {
             return Err(Error::Unsupported(message.to_owned()));
         }
         if self.placement == Placement::InPlace {
-            let copy = self.store.copy_path(&self.run);
+            let copy = self.store.runs().copy_path(&self.run);
             self.view.aliases.push(std::mem::replace(&mut self.view.tree, copy));
         }
         Ok(self)

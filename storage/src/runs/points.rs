@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use policy::{SkillId, TreeId, WorkspaceId};
 
+use super::Runs;
 use crate::core::mount_points::{IdlePoints, Mark, PointKey, PointSet};
 use crate::core::store::Store;
 use crate::dir::Dir;
@@ -45,7 +46,7 @@ pub(super) enum Standing<'a> {
     Links(&'a [PathBuf]),
 }
 
-impl Store {
+impl Runs {
     /// Makes the directories of `skills` in a workspace that is there, or brings back those of the last run that saw them.
     ///
     /// # Errors
@@ -58,9 +59,9 @@ impl Store {
     ) -> Result<MountPoints> {
         // Grows as they are made, so that those made so far are given back when one fails. Dropped after the lock.
         let places = Vec::with_capacity(skills.len() + 1);
-        let mut points = MountPoints { store: self.clone(), places, are_kept: false };
-        let _alone = self.locks().write(workspace);
-        let Plain { dir, owner, .. } = self.plain(workspace, true)?;
+        let mut points = MountPoints { store: self.store.clone(), places, are_kept: false };
+        let _alone = self.store.locks().write(workspace);
+        let Plain { dir, owner, .. } = self.store.plain(workspace, true)?;
         let recurs = matches!(standing, Standing::Views);
         if recurs && let Some(set) = self.same_points(workspace, skills, &dir) {
             points.hold_all(workspace, skills, set);
@@ -100,13 +101,14 @@ impl Store {
     /// when there is none, when something was done to it, or when something has its place.
     fn same_points(&self, workspace: &TreeId, skills: &[SkillId], dir: &Dir) -> Option<Arc<PointSet>> {
         let name = OsStr::new(SKILLS);
-        let held = self.points().held.lock().get(&(workspace.clone(), None)).map(|point| point.set.clone());
+        let held =
+            self.store.points().held.lock().get(&(workspace.clone(), None)).map(|point| point.set.clone());
         if let Some(set) = held {
             let set = set.filter(|set| set.skills == skills)?;
             let above = dir.stat_entry(name).ok()??;
             return (Mark::from(&above) == set.above).then_some(set);
         }
-        let IdlePoints { workspace, set, draft } = self.points().take(workspace, skills)?;
+        let IdlePoints { workspace, set, draft } = self.store.points().take(workspace, skills)?;
         match draft.place_new(dir, name) {
             Ok(()) => {
                 let above = Mark::from(&dir.stat_entry(name).ok()??);
@@ -115,7 +117,7 @@ impl Store {
             }
             Err(Error::AlreadyExists(_)) => {
                 // As many as before: none has to go.
-                drop(self.points().put(IdlePoints { workspace, set, draft }));
+                drop(self.store.points().put(IdlePoints { workspace, set, draft }));
                 None
             }
             // They are made anew, which tells what is in the way.
@@ -132,7 +134,7 @@ impl Store {
         tree: &Dir,
     ) -> Result<Option<Vec<IdlePoints>>> {
         // The run itself is one.
-        if self.workspaces().occupants(&WorkspaceId::of(workspace)) > 1 {
+        if self.store.workspaces().occupants(&WorkspaceId::of(workspace)) > 1 {
             return Ok(None);
         }
         let above = tree.open_dir_entry(OsStr::new(SKILLS))?;
@@ -145,9 +147,9 @@ impl Store {
                 return Ok(None);
             }
         }
-        let draft = self.stage().draft();
-        tree.rename_new(OsStr::new(SKILLS), self.stage().dir(), &draft.name)?;
-        Ok(Some(self.points().put(IdlePoints { workspace: workspace.clone(), set, draft })))
+        let draft = self.store.stage().draft();
+        tree.rename_new(OsStr::new(SKILLS), self.store.stage().dir(), &draft.name)?;
+        Ok(Some(self.store.points().put(IdlePoints { workspace: workspace.clone(), set, draft })))
     }
 
     /// Makes a link to the copy of a skill in `above`. A link that a crash has left is replaced. Tells whether there is one
@@ -191,8 +193,8 @@ impl Store {
         match dir.open_dir_entry(OsStr::new(name)) {
             Err(Error::NotFound(_)) => {
                 // Made aside, so that it has its owner before it has its name.
-                let draft = self.stage().draft();
-                let made = self.stage().dir().create_dir(&draft.name, 0o755)?;
+                let draft = self.store.stage().draft();
+                let made = self.store.stage().dir().create_dir(&draft.name, 0o755)?;
                 if let Some(owner) = owner {
                     made.set_owner(owner)?;
                 }
@@ -268,7 +270,7 @@ impl Drop for MountPoints {
         }
         let Ok(tree) = self.store.plain(workspace, false).map(|tree| tree.dir) else { return };
         if let Some(set) = set
-            && let Ok(Some(gone)) = self.store.put_away(workspace, set, &tree)
+            && let Ok(Some(gone)) = self.store.runs().put_away(workspace, set, &tree)
         {
             // Those that go are of other runs, which need not wait for that.
             drop(alone);

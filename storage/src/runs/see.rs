@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 
 use policy::TreeId;
 
+use super::Runs;
 use crate::core::copies::{Copy, CopyLease};
-use crate::core::store::Store;
 use crate::error::{Error, Result};
 use crate::layers::view::ViewLease;
 use crate::stat::Use;
@@ -46,15 +46,15 @@ pub(super) enum Sight {
     Apart,
 }
 
-impl Store {
+impl Runs {
     /// Lets a command see the skill `id`; `copy` is the name of a copy of its own, if it is to have one.
     pub(super) fn see(&self, id: TreeId, sight: Sight, copy: &OsStr) -> Result<Seen> {
         if sight == Sight::Shared {
-            let lease = self.enter_copy(&id, self.owner(&id))?;
+            let lease = self.enter_copy(&id, self.store.owner(&id))?;
             return Ok(Seen { id, by: By::Shared(lease) });
         }
-        if sight == Sight::Live && self.live().is_ok() {
-            match self.enter(&id) {
+        if sight == Sight::Live && self.store.live().is_ok() {
+            match self.store.enter(&id) {
                 Ok(seat) => return Ok(Seen { id, by: By::Live(seat) }),
                 // A mount that the kernel refuses this once must not cost the user the run.
                 Err(Error::Io { operation, source, .. }) => {
@@ -67,7 +67,7 @@ impl Store {
                 Err(other) => return Err(other),
             }
         }
-        let copy = self.materialise(&id, copy, self.owner(&id))?;
+        let copy = self.materialise(&id, copy, self.store.owner(&id))?;
         Ok(Seen { id, by: By::Copy(copy) })
     }
 
@@ -77,7 +77,7 @@ impl Store {
     /// # Errors
     /// [`Error::TooLarge`], [`Error::TooManyEntries`].
     pub(super) fn check_copied(&self, skills: usize, copied: Use) -> Result<()> {
-        let limits = &self.options().files;
+        let limits = &self.store.options().files;
         if skills > 1 && copied.bytes > limits.view_bytes {
             let what = "the skills that the command is to see, together,".to_owned();
             return Err(Error::TooLarge { what, limit: limits.view_bytes });

@@ -1,6 +1,6 @@
 //! Settling a promotion: what a user's overlay holds, told from the version that it became.
 //!
-//! A user who publishes a skill ([`Store::promote`]) has nothing of their own in it any more. While a command is in the
+//! A user who publishes a skill ([`Skills::promote`]) has nothing of their own in it any more. While a command is in the
 //! skill, the overlay must stay, over the version that the command sees. When the command has ended, the overlay comes to
 //! lie over the version that it became, and no reader may see a difference by that:
 //!
@@ -17,12 +17,12 @@ use std::ffi::OsStr;
 use policy::TreeId;
 
 use crate::core::bases::Promotion;
-use crate::core::store::Store;
 use crate::dir::subdirectory;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::layers::whiteouts::is_opaque;
 use crate::layout;
+use crate::skills::Skills;
 use crate::skills::pull::Pulling;
 use crate::skills::status::{Comparison, exists, same};
 use crate::stat::Kind;
@@ -37,13 +37,13 @@ struct Seen<'a> {
     promoted: &'a Dir,
 }
 
-impl Store {
+impl Skills {
     /// Lets the overlay of `id` lie over the version that it became, if it became one while a command was in it.
     ///
     /// The caller holds the tree alone, which has no view. What fails is told to the operator: the overlay then holds
     /// copies of what was published until it is pulled, reset or settled again.
     pub(crate) fn settle_promoted(&self, id: &TreeId) -> Result<()> {
-        let Some(promotion) = self.promotion_of(id)? else { return Ok(()) };
+        let Some(promotion) = self.store.promotion_of(id)? else { return Ok(()) };
         if let Err(error) = self.carry_over(id, &promotion) {
             let (user, tree) = (id.user(), id.sandbox_path());
             tracing::warn!(
@@ -56,24 +56,24 @@ impl Store {
 
     fn carry_over(&self, id: &TreeId, promotion: &Promotion) -> Result<()> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
-        let overlays = match self.root().open_dir(&layout::overlay(user, agent)?) {
-            Err(Error::NotFound(_)) => return self.forget_base(id),
+        let overlays = match self.store.root().open_dir(&layout::overlay(user, agent)?) {
+            Err(Error::NotFound(_)) => return self.store.forget_base(id),
             overlays => overlays?,
         };
         let upper = match overlays.open_dir_entry(OsStr::new(skill.as_str())) {
-            Err(Error::NotFound(_)) => return self.forget_base(id),
+            Err(Error::NotFound(_)) => return self.store.forget_base(id),
             // Hidden since.
-            Err(Error::NotADirectory(_)) => return self.forget_promotion(id),
+            Err(Error::NotADirectory(_)) => return self.store.forget_promotion(id),
             upper => upper?,
         };
         let kept = |version: &Option<_>| match version {
-            Some(version) => self.version_dir(agent, skill, version),
+            Some(version) => self.store.version_dir(agent, skill, version),
             None => Ok(None),
         };
         let Some(promoted) = kept(&Some(promotion.promoted.clone()))? else {
             return Err(Error::NotFound(format!("{skill} {}", promotion.promoted.as_str())));
         };
-        let most = self.options().files.tree_entries;
+        let most = self.store.options().files.tree_entries;
         if !is_opaque(&upper)? {
             let (mounted, over) = (kept(&promotion.mounted)?, kept(&promotion.over)?);
             let mut room = Room { compared: most, hidden: most };
@@ -87,20 +87,20 @@ impl Store {
             drop(self.reset_held(id)?);
             return Ok(());
         }
-        let mut pulling = Pulling::new(self, id, most);
+        let mut pulling = Pulling::new(&self.store, id, most);
         if !is_opaque(&upper)? {
             pulling.directory(&upper, Some(&promoted), Some(&promoted), "", DEPTH_MAX)?;
         }
         let (trash, _) = pulling.end();
-        self.accounts().forget(id);
-        if self.is_strict() {
+        self.store.accounts().forget(id);
+        if self.store.is_strict() {
             upper.sync_file_system()?;
         }
         let published = self.published_in_base(id)?.filter(|_| is_opaque(&upper).unwrap_or(false));
         let base = promotion.promoted.as_str();
         match published {
-            Some(published) => self.record_base_text(id, &format!("{base}\n{}", published.line()))?,
-            None => self.record_base_text(id, base)?,
+            Some(published) => self.store.record_base_text(id, &format!("{base}\n{}", published.line()))?,
+            None => self.store.record_base_text(id, base)?,
         }
         drop(trash);
         Ok(())

@@ -1,4 +1,4 @@
-//! A directory of a tree as an archive, in one piece: in by [`Store::unpack_directory`], out by [`Store::pack_directory`].
+//! A directory of a tree as an archive, in one piece: in by [`Skills::unpack_directory`], out by [`Skills::pack_directory`].
 
 use std::fs::File;
 
@@ -7,8 +7,8 @@ use policy::{ArchiveLimits, RelPath, TreeId};
 use super::archive::{self, Charset, Compression, Options};
 use super::download::Packing;
 use crate::core::spool::Spool;
-use crate::core::store::Store;
 use crate::error::Result;
+use crate::skills::Skills;
 
 pub use super::archive::PackFormat;
 
@@ -21,7 +21,7 @@ pub struct UnpackedDirectory {
     pub bytes: u64,
 }
 
-impl Store {
+impl Skills {
     /// Unpacks the archive in `file` (ZIP, tar, tar.gz, tar.zst) as the directory `to`, where nothing may be. Links become what they lead
     /// to in the archive; one that leads out of it is refused. What a compressed tar takes meanwhile counts for the user of the tree.
     ///
@@ -44,7 +44,7 @@ impl Store {
         let plain = match Compression::of(file)? {
             None => None,
             Some(compression) => {
-                let mut plain = self.spool(id.user())?;
+                let mut plain = self.store.spool(id.user())?;
                 compression.unpack(file, limits, |bytes| plain.write(bytes))?;
                 Some(plain)
             }
@@ -54,7 +54,7 @@ impl Store {
             archive::plan_whole(archive, &Options { limits: limits.clone(), charset, file_name: None })?;
         let (files, bytes) = (whole.files, whole.bytes);
         let fill = |dir: &_| archive::extract_whole(archive, &whole, dir).map(drop);
-        self.files(id.clone()).make_filled_dir(to, parents, whole.taken(), fill)?;
+        self.store.files(id.clone()).make_filled_dir(to, parents, whole.taken(), fill)?;
         Ok(UnpackedDirectory { files, bytes })
     }
 
@@ -62,7 +62,7 @@ impl Store {
     /// are relative to the directory. A link to a file of the tree becomes that file; other links are left out.
     ///
     /// # Errors
-    /// As [`Store::pack`]; [`Error::NotADirectory`](crate::Error::NotADirectory).
+    /// As [`Skills::pack`]; [`Error::NotADirectory`](crate::Error::NotADirectory).
     pub fn pack_directory(&self, id: &TreeId, from: &RelPath, format: PackFormat) -> Result<(Spool, u64)> {
         self.packed(&Packing { id, from, prefix: None, format })
     }

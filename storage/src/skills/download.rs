@@ -1,4 +1,4 @@
-//! [`Store::pack`]: the merged view of a skill as an archive, for a download; and any directory of a tree ([`Packing`]).
+//! [`Skills::pack`]: the merged view of a skill as an archive, for a download; and any directory of a tree ([`Packing`]).
 //!
 //! Packing takes as long as the directory is large, so the tree is held only while it is walked and while each file is
 //! opened: requests replace whole files, so that an open file stays what it was. A file that is another one by the time
@@ -11,9 +11,9 @@ use std::io::{Seek, SeekFrom};
 use policy::{RelPath, TreeId};
 
 use crate::core::spool::Spool;
-use crate::core::store::Store;
 use crate::error::{Error, Result};
 use crate::layers::tree::{Opened, Tree, WalkOptions};
+use crate::skills::Skills;
 use crate::skills::archive::{self, PackEntry, PackFormat, PackLimits, PackSource};
 use crate::stat::Kind;
 
@@ -42,7 +42,7 @@ impl Packing<'_> {
     }
 }
 
-impl Store {
+impl Skills {
     /// Writes the merged view of a skill as a ZIP into a spool of its user and returns it with its size in bytes, at its
     /// beginning.
     ///
@@ -61,7 +61,7 @@ impl Store {
     /// Packs a directory into a spool of its user.
     pub(super) fn packed(&self, packing: &Packing<'_>) -> Result<(Spool, u64)> {
         for left in (0..TRIES).rev() {
-            let mut spool = self.spool(packing.id.user())?;
+            let mut spool = self.store.spool(packing.id.user())?;
             if self.pack_once(packing, &mut spool, left == 0)? {
                 let io = |error| Error::from_io("seek", "download", error);
                 let bytes = spool.file().seek(SeekFrom::End(0)).map_err(io)?;
@@ -76,9 +76,9 @@ impl Store {
     /// Packs a directory; `false` when it changed meanwhile, which the last try bears with.
     fn pack_once(&self, packing: &Packing<'_>, spool: &mut Spool, is_last: bool) -> Result<bool> {
         let &Packing { id, from, prefix, format } = packing;
-        let held = self.locks().read(id);
-        let limits = &self.options().files;
-        let tree = match self.tree(id) {
+        let held = self.store.locks().read(id);
+        let limits = &self.store.options().files;
+        let tree = match self.store.tree(id) {
             // A workspace that was never written to is an empty one.
             Err(Error::NotFound(_)) if from.is_root() && matches!(id, TreeId::Workspace(..)) => {
                 let (into, flight) = spool.parts();
@@ -116,7 +116,7 @@ impl Store {
                 Kind::Directory => PackSource::Directory,
                 Kind::File => {
                     let opened = {
-                        let _held = held.is_none().then(|| self.locks().read(id));
+                        let _held = held.is_none().then(|| self.store.locks().read(id));
                         tree.open(&entry.path)
                     };
                     match opened {

@@ -7,11 +7,11 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
 use crate::core::listings::Marks;
-use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::Result;
 use crate::layers::stack::Layers;
 use crate::layout;
+use crate::skills::Skills;
 use crate::stat::{Kind, Stat};
 
 const RESOLVE: ResolveFlags = ResolveFlags::BENEATH
@@ -20,14 +20,14 @@ const RESOLVE: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::CACHED);
 const LOOK: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-impl Store {
+impl Skills {
     /// The ids of the skills that `user` sees of `agent`, sorted. Reads two directories, and no skill.
     ///
     /// # Errors
     /// [`Error::TooManyEntries`](crate::Error::TooManyEntries), [`Error::Io`](crate::Error::Io).
-    pub fn skill_ids(&self, user: &UserId, agent: &AgentId) -> Result<Vec<SkillId>> {
+    pub fn ids(&self, user: &UserId, agent: &AgentId) -> Result<Vec<SkillId>> {
         let (overlay, baseline) = (layout::overlay(user, agent)?, layout::baseline(agent)?);
-        let layers = Layers::open(self.root(), &overlay, &baseline)?;
+        let layers = Layers::open(self.store.root(), &overlay, &baseline)?;
         // Before they are read: what is made meanwhile is another state than the one that is noted.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let stat = |dir: &Option<Dir>| dir.as_ref().map(Dir::stat).transpose();
@@ -37,22 +37,22 @@ impl Store {
         let ids: Vec<SkillId> =
             directories.filter_map(|child| SkillId::parse(child.name.to_str()?).ok()).collect();
         let now_ns = i128::try_from(now.as_nanos()).unwrap_or_default();
-        self.listings().note((user, agent), marks, now_ns, &ids);
+        self.store.listings().note((user, agent), marks, now_ns, &ids);
         Ok(ids)
     }
 
-    /// As [`Store::skill_ids`], if that takes no waiting and the directories are as they were when they were read last.
+    /// As [`Skills::ids`], if that takes no waiting and the directories are as they were when they were read last.
     #[must_use]
-    pub fn known_skill_ids(&self, user: &UserId, agent: &AgentId) -> Option<Vec<SkillId>> {
+    pub fn known_ids(&self, user: &UserId, agent: &AgentId) -> Option<Vec<SkillId>> {
         let overlays = self.look_now(&layout::overlay(user, agent).ok()?)?;
         let baselines = self.look_now(&layout::baseline(agent).ok()?)?;
         let marks = Marks::new(overlays.as_ref(), baselines.as_ref());
-        Some(self.listings().known(user, agent, marks)?.to_vec())
+        Some(self.store.listings().known(user, agent, marks)?.to_vec())
     }
 
     /// Looks at a directory that the kernel has in memory; `Some(None)` where there is none.
     fn look_now(&self, path: &RelPath) -> Option<Option<Stat>> {
-        match openat2(self.root().as_ref(), path.as_str(), LOOK, Mode::empty(), RESOLVE) {
+        match openat2(self.store.root().as_ref(), path.as_str(), LOOK, Mode::empty(), RESOLVE) {
             Ok(fd) => rustix::fs::fstat(fd).ok().map(|stat| Some(stat.into())),
             Err(Errno::NOENT) => Some(None),
             Err(_) => None,

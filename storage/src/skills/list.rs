@@ -6,10 +6,10 @@ use std::io::Read;
 use policy::skill_md::{self as metadata, HEADER_BYTES_MAX, Metadata};
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
-use crate::core::store::Store;
 use crate::error::{Error, Result};
 use crate::layers::stack::{Found, Layers};
 use crate::layout;
+use crate::skills::Skills;
 use crate::skills::status::{SkillStatus, Status};
 use crate::stat::{Kind, Layer};
 use crate::version::{self, Version};
@@ -34,29 +34,29 @@ pub struct Skill {
     pub modified_ns: i128,
 }
 
-impl Store {
+impl Skills {
     /// Lists the skills that `user` sees of `agent`, sorted by id.
     ///
     /// Directories whose names are no [`SkillId`] are passed over.
     ///
     /// # Errors
     /// [`Error::TooManyEntries`], [`Error::Io`].
-    pub fn skills(&self, user: &UserId, agent: &AgentId) -> Result<Vec<Skill>> {
+    pub fn list(&self, user: &UserId, agent: &AgentId) -> Result<Vec<Skill>> {
         let (overlay, baseline) = (layout::overlay(user, agent)?, layout::baseline(agent)?);
-        let children = Layers::open(self.root(), &overlay, &baseline)?.children()?;
+        let children = Layers::open(self.store.root(), &overlay, &baseline)?.children()?;
         let mut skills = Vec::new();
         for child in children {
             let id = child.name.to_str().and_then(|name| SkillId::parse(name).ok());
             let (Some(id), Kind::Directory) = (id, child.kind) else { continue };
             let tree = TreeId::Skill(user.clone(), agent.clone(), id.clone());
-            let _held = self.locks().read(&tree);
+            let _held = self.store.locks().read(&tree);
             // Looked up again under its lock: it may have gone meanwhile.
-            let layers = Layers::open(self.root(), &overlay, &baseline)?;
+            let layers = Layers::open(self.store.root(), &overlay, &baseline)?;
             let Some(Found::Directory(dirs, mut stat, mut layer)) = layers.lookup(&child.name)? else {
                 continue;
             };
             if let Some(lower) = &dirs.lower
-                && self.is_only_mounted(&tree)?
+                && self.store.is_only_mounted(&tree)?
             {
                 (stat, layer) = (lower.stat()?, Layer::Baseline);
             }
@@ -69,7 +69,7 @@ impl Store {
                 }
                 status => status?,
             };
-            let baseline = self.baseline_dir(agent, &id)?;
+            let baseline = self.store.baseline_dir(agent, &id)?;
             if baseline.is_none() && layer == Layer::Overlay {
                 status.status = Status::LocalOnly;
             }
@@ -82,7 +82,7 @@ impl Store {
     }
 }
 
-impl Store {
+impl Skills {
     /// Tells whether the skill `id` is there and declares `name`: the one that `user` sees, or that of the baseline.
     ///
     /// # Errors
@@ -96,13 +96,13 @@ impl Store {
         name: &str,
     ) -> Result<bool> {
         let tree = TreeId::Skill(user.clone(), agent.clone(), id.clone());
-        let _held = self.locks().read(&tree);
+        let _held = self.store.locks().read(&tree);
         let baseline = layout::baseline(agent)?;
         let upper = match scope {
             Scope::Overlay => layout::overlay(user, agent)?,
             Scope::Baseline => baseline.clone(),
         };
-        let layers = Layers::open(self.root(), &upper, &baseline)?;
+        let layers = Layers::open(self.store.root(), &upper, &baseline)?;
         match layers.lookup(OsStr::new(id.as_str()))? {
             Some(Found::Directory(dirs, ..)) => Ok(describe(&dirs, id)?.0.name == name),
             Some(Found::Leaf(..)) | None => Ok(false),

@@ -6,6 +6,7 @@
 //! those give way that were used longest ago. Its digest is looked at before it is unpacked: a disk that has lost bytes must not
 //! deploy other ones.
 
+mod deploy;
 mod kept;
 
 use std::fs::File;
@@ -59,14 +60,28 @@ pub struct UnpackedPackage {
     _flight: Option<Flight>,
 }
 
+/// The packages that a store keeps. Cloning gives another handle of the same.
+#[derive(Clone)]
+pub struct Packages {
+    store: Store,
+}
+
 impl Store {
+    /// Its packages.
+    #[must_use]
+    pub fn packages(&self) -> Packages {
+        Packages { store: self.clone() }
+    }
+}
+
+impl Packages {
     /// Keeps the archive in `file` as the package of a version; `digest` is its SHA-256 in lower case. All packages together then
     /// have at most `total_bytes`: others give way, those used longest ago first.
     ///
     /// # Errors
     /// [`Error::Archive`] when it cannot be unpacked, [`Error::AlreadyExists`] when the version has other bytes;
     /// [`Error::TooLarge`]; [`Error::TooManyEntries`]; [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
-    pub fn put_package(
+    pub fn put(
         &self,
         version: &VersionId,
         file: &File,
@@ -74,39 +89,39 @@ impl Store {
         limits: &ArchiveLimits,
         total_bytes: u64,
     ) -> Result<PutPackage> {
-        self.check_package(file, limits)?;
-        self.keep_package(version, file, digest, total_bytes)
+        self.check(file, limits)?;
+        self.keep(version, file, digest, total_bytes)
     }
 
     /// Checks that the archive in `file` can be unpacked: what cannot be deployed is not kept.
     ///
     /// # Errors
     /// [`Error::Archive`]; [`Error::TooManyEntries`]; [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
-    pub fn check_package(&self, file: &File, limits: &ArchiveLimits) -> Result<()> {
-        self.admit_space()?;
+    pub fn check(&self, file: &File, limits: &ArchiveLimits) -> Result<()> {
+        self.store.admit_space()?;
         self.unpacked(file, limits, None).map(drop)
     }
 
-    /// Keeps the archive in `file` as [`Store::put_package`] does, without a look at what is in it.
+    /// Keeps the archive in `file` as [`Packages::put`] does, without a look at what is in it.
     ///
     /// # Errors
-    /// As [`Store::put_package`], but for [`Error::Archive`].
-    pub fn keep_package(
+    /// As [`Packages::put`], but for [`Error::Archive`].
+    pub fn keep(
         &self,
         version: &VersionId,
         file: &File,
         digest: &str,
         total_bytes: u64,
     ) -> Result<PutPackage> {
-        self.admit_space()?;
+        self.store.admit_space()?;
         let bytes = file.metadata().map_err(|error| Error::from_io("stat", "package", error))?.len();
         if bytes > total_bytes {
             let what = "the package (`prepare.packages_bytes`)".to_owned();
             return Err(Error::TooLarge { what, limit: total_bytes });
         }
         let facts = PackageFacts { version: version.clone(), digest: digest.to_owned(), bytes };
-        let held = self.packages_lock().lock();
-        let dir = self.packages_dir()?;
+        let held = self.store.packages_lock().lock();
+        let dir = self.dir()?;
         if let Some((name, same)) = find(&dir, version)? {
             if same != digest {
                 return Err(Error::AlreadyExists(format!("the package {version} with other bytes")));
@@ -119,16 +134,16 @@ impl Store {
             // A damaged copy gives way to the whole one.
             dir.remove_file(&name)?;
         }
-        if let Some(shared) = self.share(&dir, &facts, total_bytes)? {
+        if let Some(shared) = self.share_in(&dir, &facts, total_bytes)? {
             return Ok(shared);
         }
         let collected = make_room(&dir, Incoming { packages: 1, bytes }, total_bytes)?;
-        let mut staged = self.stage().file(0o600, None)?;
+        let mut staged = self.store.stage().file(0o600, None)?;
         copy(file, |piece| staged.write(piece))?;
         staged.finish()?;
         interrupt::commit()?;
         staged.place(&dir, &name_of(version, digest))?;
-        if self.is_strict() {
+        if self.store.is_strict() {
             dir.sync()?;
         }
         drop(held);
@@ -139,23 +154,18 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::AlreadyExists`] when the version has other bytes; [`Error::Io`].
-    pub fn share_package(
-        &self,
-        version: &VersionId,
-        digest: &str,
-        total_bytes: u64,
-    ) -> Result<Option<PutPackage>> {
-        let _held = self.packages_lock().lock();
-        let dir = self.packages_dir()?;
+    pub fn share(&self, version: &VersionId, digest: &str, total_bytes: u64) -> Result<Option<PutPackage>> {
+        let _held = self.store.packages_lock().lock();
+        let dir = self.dir()?;
         if find(&dir, version)?.is_some() {
             return Ok(None);
         }
         let facts = PackageFacts { version: version.clone(), digest: digest.to_owned(), bytes: 0 };
-        self.share(&dir, &facts, total_bytes)
+        self.share_in(&dir, &facts, total_bytes)
     }
 
     /// Gives the file of another version that has the same bytes one more name. What the disk has damaged is not shared.
-    fn share(&self, dir: &Dir, facts: &PackageFacts, total_bytes: u64) -> Result<Option<PutPackage>> {
+    fn share_in(&self, dir: &Dir, facts: &PackageFacts, total_bytes: u64) -> Result<Option<PutPackage>> {
         for name in of_digest(dir, &facts.digest)? {
             let (file, stat) = dir.open_file_entry(&name)?;
             if digest_of(&file)? != facts.digest {
@@ -163,7 +173,7 @@ impl Store {
             }
             use_now(dir, &name)?;
             dir.link(&file, &name_of(&facts.version, &facts.digest))?;
-            if self.is_strict() {
+            if self.store.is_strict() {
                 dir.sync()?;
             }
             let collected = make_room(dir, Incoming { packages: 0, bytes: 0 }, total_bytes)?;
@@ -177,8 +187,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Io`].
-    pub fn package(&self, version: &VersionId) -> Result<(File, PackageFacts)> {
-        let dir = self.packages_dir()?;
+    pub fn open(&self, version: &VersionId) -> Result<(File, PackageFacts)> {
+        let dir = self.dir()?;
         let found = find(&dir, version)?;
         let (name, digest) = found.ok_or_else(|| Error::NotFound(format!("the package {version}")))?;
         let (file, stat) = dir.open_file_entry(&name)?;
@@ -190,8 +200,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn package_facts(&self, version: &VersionId) -> Result<Option<PackageFacts>> {
-        let dir = self.packages_dir()?;
+    pub fn facts(&self, version: &VersionId) -> Result<Option<PackageFacts>> {
+        let dir = self.dir()?;
         let Some((name, digest)) = find(&dir, version)? else { return Ok(None) };
         let stat = dir.stat_entry(&name)?;
         Ok(stat.map(|stat| PackageFacts { version: version.clone(), digest, bytes: stat.size }))
@@ -200,22 +210,22 @@ impl Store {
     /// Unpacks the package of a version aside; its bytes count as on their way to `user`.
     ///
     /// # Errors
-    /// As [`Store::package`] and [`Flight::take`]; [`Error::Damaged`] when it has other bytes than it was kept with: then it is
+    /// As [`Packages::open`] and [`Flight::take`]; [`Error::Damaged`] when it has other bytes than it was kept with: then it is
     /// removed; [`Error::Archive`] when the limits are lower than when it came; [`Error::Full`], [`Error::NoSpace`].
-    pub fn unpack_package(
+    pub fn unpack(
         &self,
         version: &VersionId,
         user: &UserId,
         limits: &ArchiveLimits,
     ) -> Result<UnpackedPackage> {
-        self.admit_space()?;
-        let file = self.intact_package(version)?;
+        self.store.admit_space()?;
+        let file = self.intact(version)?;
         self.unpacked(&file, limits, Some(user))
     }
 
     /// Opens the package of a version once its bytes have the digest of its name.
-    pub(super) fn intact_package(&self, version: &VersionId) -> Result<File> {
-        let (file, facts) = self.package(version)?;
+    pub(super) fn intact(&self, version: &VersionId) -> Result<File> {
+        let (file, facts) = self.open(version)?;
         if digest_of(&file)? == facts.digest {
             return Ok(file);
         }
@@ -230,8 +240,8 @@ impl Store {
             let stat = file.metadata().map_err(|error| Error::from_io("stat", "package", error))?;
             Ok::<_, Error>((stat.dev(), stat.ino()))
         };
-        let _held = self.packages_lock().lock();
-        let (dir, name) = (self.packages_dir()?, name_of(&facts.version, &facts.digest));
+        let _held = self.store.packages_lock().lock();
+        let (dir, name) = (self.dir()?, name_of(&facts.version, &facts.digest));
         match dir.open_file_entry(&name) {
             Ok((present, _)) if inode(&present)? == inode(file)? => {
                 tracing::error!(version = %facts.version, "a package that is kept is damaged: it is removed");
@@ -249,12 +259,12 @@ impl Store {
         user: Option<&UserId>,
     ) -> Result<UnpackedPackage> {
         let (plain, tree) = self.whole_tree(file, limits)?;
-        let mut flight = user.map(|user| self.flight(user));
+        let mut flight = user.map(|user| self.store.flight(user));
         if let Some(flight) = &mut flight {
             flight.take(tree.bytes)?;
         }
-        let draft = self.stage().draft();
-        let dir = self.stage().dir().create_dir(&draft.name, 0o700)?;
+        let draft = self.store.stage().draft();
+        let dir = self.store.stage().dir().create_dir(&draft.name, 0o700)?;
         archive::extract_whole(plain.as_ref().unwrap_or(file), &tree, &dir)?;
         Ok(UnpackedPackage { files: tree.paths()?, dir, _draft: draft, _flight: flight })
     }
@@ -268,7 +278,7 @@ impl Store {
         let plain = match Compression::of(file)? {
             None => None,
             Some(compression) => {
-                let mut plain = self.unnamed_file()?;
+                let mut plain = self.store.unnamed_file()?;
                 compression.unpack(file, limits, |bytes| {
                     io::Write::write_all(&mut plain, bytes)
                         .map_err(|error| Error::from_io("write", "package", error))
@@ -281,8 +291,8 @@ impl Store {
         Ok((plain, tree))
     }
 
-    fn packages_dir(&self) -> Result<Dir> {
-        self.root().open_dir(&RelPath::parse(layout::ARCHIVES)?)
+    fn dir(&self) -> Result<Dir> {
+        self.store.root().open_dir(&RelPath::parse(layout::ARCHIVES)?)
     }
 }
 

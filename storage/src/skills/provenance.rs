@@ -12,11 +12,11 @@ use policy::skill_md::Metadata;
 use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
 use serde::{Deserialize, Serialize};
 
-use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::layers::stack::Layers;
 use crate::layout;
+use crate::skills::Skills;
 use crate::skills::list::describe;
 use crate::stat::Kind;
 use crate::version::{self, Contents, Version};
@@ -130,7 +130,7 @@ impl Provenance {
     }
 }
 
-impl Store {
+impl Skills {
     /// The publication on `shelf` that still stands there; `None` when none does.
     ///
     /// A baseline skill that was put there by hand is read whole, and stands since it was last changed.
@@ -145,8 +145,8 @@ impl Store {
     }
 
     fn standing_in_baseline(&self, agent: &AgentId, skill: &SkillId) -> Result<Option<Standing>> {
-        let _held = self.locks().read_baseline(agent, skill);
-        let Some(dir) = self.baseline_dir(agent, skill)? else { return Ok(None) };
+        let _held = self.store.locks().read_baseline(agent, skill);
+        let Some(dir) = self.store.baseline_dir(agent, skill)? else { return Ok(None) };
         let written = dir.attribute(ATTRIBUTE)?.and_then(|value| String::from_utf8(value).ok());
         let written = written.and_then(|line| Provenance::parse(&line));
         // A copy that was edited by hand and kept the attribute has lost or kept the label: it is what it is called.
@@ -172,9 +172,9 @@ impl Store {
         skill: &SkillId,
     ) -> Result<Option<Standing>> {
         let id = TreeId::Skill(user.clone(), agent.clone(), skill.clone());
-        let _held = self.locks().read(&id);
+        let _held = self.store.locks().read(&id);
         let name = OsStr::new(skill.as_str());
-        let overlays = match self.root().open_dir(&layout::overlay(user, agent)?) {
+        let overlays = match self.store.root().open_dir(&layout::overlay(user, agent)?) {
             Err(Error::NotFound(_)) => return Ok(None),
             overlays => overlays?,
         };
@@ -199,7 +199,7 @@ impl Store {
     /// # Errors
     /// The error of `visit`; [`Error::Io`].
     pub fn each_shelf<E: From<Error>>(&self, visit: &mut dyn FnMut(Shelf) -> Result<(), E>) -> Result<(), E> {
-        let open = |place| self.root().open_dir(&RelPath::parse(place)?);
+        let open = |place| self.store.root().open_dir(&RelPath::parse(place)?);
         let baseline = open(layout::BASELINE)?;
         for (agent, skills) in ids(&baseline, |name| AgentId::parse(name).ok())? {
             for (skill, _) in ids(&skills, |name| SkillId::parse(name).ok())? {
@@ -223,7 +223,7 @@ impl Store {
     /// The upload that the overlay of `id` holds; `None` when it was not uploaded.
     pub(crate) fn published_in_base(&self, id: &TreeId) -> Result<Option<Provenance>> {
         let TreeId::Skill(user, agent, skill) = id else { return Ok(None) };
-        let bases = match self.root().open_dir(&layout::bases(agent, skill)?) {
+        let bases = match self.store.root().open_dir(&layout::bases(agent, skill)?) {
             Err(Error::NotFound(_)) => return Ok(None),
             bases => bases?,
         };

@@ -20,6 +20,7 @@ use crate::layers::trash::{Leftovers, Trash};
 use crate::layers::view::ViewLease;
 use crate::layers::whiteouts::OPAQUE;
 use crate::layout;
+use crate::skills::Skills;
 use crate::skills::provenance::Provenance;
 use crate::version::{self, Contents, Version};
 
@@ -92,7 +93,7 @@ struct Applied<'a> {
     promoter: Option<(TreeWrite<'a>, &'a TreeId)>,
 }
 
-impl Store {
+impl Skills {
     /// Publishes skills: all of them, or nothing.
     ///
     /// `fill` writes one skill into an empty directory and tells what it wrote when it knows it; else the directory is
@@ -116,10 +117,10 @@ impl Store {
         self.publish_over(&over, scope, user, agent, skills, fill)
     }
 
-    /// As [`Store::publish_by`], by the user whose skills they are, or among whose they were asked for.
+    /// As [`Skills::publish_by`], by the user whose skills they are, or among whose they were asked for.
     ///
     /// # Errors
-    /// As [`Store::publish_by`].
+    /// As [`Skills::publish_by`].
     pub fn publish(
         &self,
         scope: Scope,
@@ -131,11 +132,11 @@ impl Store {
         self.publish_by(user.as_str(), scope, user, agent, skills, fill)
     }
 
-    /// Does everything that [`Store::publish`] does before the first skill takes its place, and drops it: tells what would
+    /// Does everything that [`Skills::publish`] does before the first skill takes its place, and drops it: tells what would
     /// be published.
     ///
     /// # Errors
-    /// As [`Store::publish`].
+    /// As [`Skills::publish`].
     pub fn rehearse(
         &self,
         scope: Scope,
@@ -157,20 +158,21 @@ impl Store {
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Draft<'a>> {
-        self.admit_space()?;
-        let transaction = Transaction::begin_publication(self.stage())?;
+        self.store.admit_space()?;
+        let transaction = Transaction::begin_publication(self.store.stage())?;
         let (published, changes, admitted) = (Vec::new(), Vec::new(), Vec::new());
-        let mut draft = Draft { store: self, by, user, agent, transaction, published, changes, admitted };
+        let mut draft =
+            Draft { store: &self.store, by, user, agent, transaction, published, changes, admitted };
         for skill in skills {
             draft.build(scope, skill, fill)?;
         }
         Ok(draft)
     }
 
-    /// As [`Store::publish`], over what `over` says.
+    /// As [`Skills::publish`], over what `over` says.
     ///
     /// # Errors
-    /// As [`Store::publish`]; [`Error::Conflict`] when another publication came between. Then nothing has changed.
+    /// As [`Skills::publish`]; [`Error::Conflict`] when another publication came between. Then nothing has changed.
     pub(crate) fn publish_over(
         &self,
         over: &Over<'_>,
@@ -185,8 +187,8 @@ impl Store {
         if changes.is_empty() {
             return Ok(Publication { skills: published, leftovers: Leftovers::default() });
         }
-        self.admit_space()?;
-        let committed = transaction.commit(self.root())?;
+        self.store.admit_space()?;
+        let committed = transaction.commit(self.store.root())?;
         let version = published.first().map(|published| &published.version);
         let mut applied = Applied::default();
         for (index, change) in changes.iter().enumerate() {
@@ -202,7 +204,7 @@ impl Store {
         let Applied { detached, promoter } = applied;
         if let Some((alone, id)) = promoter {
             // Its changes belong to all users now. A step that fails is settled later: the changes are published.
-            if let Err(error) = self.close_unless_used(id) {
+            if let Err(error) = self.store.close_unless_used(id) {
                 let (user, tree) = (id.user(), id.sandbox_path());
                 tracing::warn!(
                     %error, %user, tree,
@@ -227,7 +229,7 @@ impl Store {
         index: usize,
         applied: &mut Applied<'a>,
     ) -> Result<()> {
-        let apply = || committed.apply(self.root(), index);
+        let apply = || committed.apply(self.store.root(), index);
         match change {
             Change::Baseline(skill) => {
                 // The job can be interrupted while it waits for the readers of the first skill. Once that is in its
@@ -237,31 +239,31 @@ impl Store {
                     interrupt::commit()
                 };
                 let Some(promoting) = &over.promoting else {
-                    let _alone = self.locks().write_baseline(agent, skill)?;
+                    let _alone = self.store.locks().write_baseline(agent, skill)?;
                     let applied = checked().and_then(|()| apply());
-                    self.tell_views(agent, skill);
+                    self.store.tell_views(agent, skill);
                     return applied;
                 };
-                let (alone, tree) = self.locks().write_baseline_and(agent, skill, promoting.id)?;
+                let (alone, tree) = self.store.locks().write_baseline_and(agent, skill, promoting.id)?;
                 checked()?;
                 let promoted = self.promoting(promoting, version, agent, skill, apply);
                 applied.promoter = Some((TreeWrite::after(alone, tree), promoting.id));
                 promoted
             }
             Change::Overlay(tree) => {
-                let _alone = self.locks().write(tree);
+                let _alone = self.store.locks().write(tree);
                 let placed = apply();
                 if placed.is_ok() {
-                    self.accounts().forget(tree);
+                    self.store.accounts().forget(tree);
                 }
                 // Also after a failure: the replacement may have been done before it.
-                applied.detached.extend(self.detach_view(tree));
+                applied.detached.extend(self.store.detach_view(tree));
                 placed
             }
             // No view is detached for it: one that was made meanwhile is of the new directory, which would be
             // mounted a second time.
             Change::Base(tree) => {
-                let _alone = self.locks().write(tree);
+                let _alone = self.store.locks().write(tree);
                 apply()
             }
         }
@@ -285,7 +287,7 @@ impl Store {
         };
         for trash in replaced.into_iter().map(Arc::new) {
             detached.iter().for_each(|lease| lease.keep(Arc::clone(&trash)));
-            baselines().for_each(|skill| self.keep_for_views(agent, skill, &trash));
+            baselines().for_each(|skill| self.store.keep_for_views(agent, skill, &trash));
             leftovers.trash.push(trash);
         }
         for skill in baselines() {
@@ -308,41 +310,43 @@ impl Store {
         let id = promoting.id;
         let over = promoting.merged_with.take();
         // The runs in the view now see the version that is mounted there.
-        let mounted = match self.seat(id) {
+        let mounted = match self.store.seat(id) {
             Some(seat) => seat.lower().map(version::of).transpose()?,
             None => over.clone(),
         };
         let word =
             |version: &Option<Version>| version.clone().map_or_else(|| NO_BASE.to_owned(), String::from);
         let (from, to) = (word(&over), promoted.as_str().to_owned());
-        self.record_promotion(id, &Promotion { promoted, over, mounted })?;
-        let is_mounted = self.views().is_some_and(|views| views.settle_later(id));
+        self.store.record_promotion(id, &Promotion { promoted, over, mounted })?;
+        let is_mounted = self.store.views().is_some_and(|views| views.settle_later(id));
         let applied = apply();
         if applied.is_err() {
-            self.forget_promotion(id)?;
+            self.store.forget_promotion(id)?;
             return applied;
         }
         tracing::debug!(is_mounted, "a skill was promoted by its user");
-        self.occupancy().note_promotion(id, &from, &to);
-        self.tell_views(agent, skill);
+        self.store.occupancy().note_promotion(id, &from, &to);
+        self.store.tell_views(agent, skill);
         Ok(())
     }
 
     /// Refuses to take the place of another version than the one that is expected. The caller holds the skill.
     fn check_current(&self, over: Option<&Option<Version>>, agent: &AgentId, skill: &SkillId) -> Result<()> {
         match over {
-            Some(expected) if self.baseline_version(agent, skill)? != *expected => Err(Error::Conflict(
-                format!("`{skill}` was published by another caller meanwhile: look at that version first"),
-            )),
+            Some(expected) if self.store.baseline_version(agent, skill)? != *expected => {
+                Err(Error::Conflict(format!(
+                    "`{skill}` was published by another caller meanwhile: look at that version first"
+                )))
+            }
             _ => Ok(()),
         }
     }
 
     fn overlay_has(&self, user: &UserId, agent: &AgentId, skill: &SkillId) -> Result<bool> {
-        if self.is_only_mounted(&TreeId::Skill(user.clone(), agent.clone(), skill.clone()))? {
+        if self.store.is_only_mounted(&TreeId::Skill(user.clone(), agent.clone(), skill.clone()))? {
             return Ok(false);
         }
-        match self.root().open_dir(&layout::overlay(user, agent)?) {
+        match self.store.root().open_dir(&layout::overlay(user, agent)?) {
             Ok(dir) => {
                 Ok(dir.stat_entry(OsStr::new(skill.as_str()))?.is_some_and(|stat| !stat.is_whiteout()))
             }
@@ -405,7 +409,7 @@ impl Draft<'_> {
     /// overlay.
     fn overlay(&mut self, skill: &SkillId, dir: Dir, provenance: Provenance) -> Result<bool> {
         dir.set_attribute(OPAQUE, b"y")?;
-        let replaced = self.store.overlay_has(self.user, self.agent, skill)?;
+        let replaced = self.store.skills().overlay_has(self.user, self.agent, skill)?;
         let tree = TreeId::Skill(self.user.clone(), self.agent.clone(), skill.clone());
         let mut counter = self.store.counter_of(&tree);
         counter.tree(&dir)?;
@@ -441,7 +445,7 @@ mod tests {
         [Scope::Baseline, Scope::Overlay].map(|scope| {
             drop(trace::taken());
             let publication =
-                store.publish(scope, &user, &agent, &[SkillId::parse("s").unwrap()], fill).unwrap();
+                store.skills().publish(scope, &user, &agent, &[SkillId::parse("s").unwrap()], fill).unwrap();
             let done = trace::taken();
             drop(publication);
             // The record has the name of what is staged, another each time.
@@ -475,7 +479,8 @@ mod tests {
             let reading = store.locks().read(&tree);
             let job = interrupt::Interrupt::after(std::time::Duration::ZERO);
             let refused = std::thread::scope(|scope| {
-                let publish = || job.enter(|| store.publish(Scope::Baseline, &user, &agent, &skills, fill));
+                let publish =
+                    || job.enter(|| store.skills().publish(Scope::Baseline, &user, &agent, &skills, fill));
                 scope.spawn(publish).join().unwrap()
             });
             assert!(matches!(refused, Err(Error::TooLong { .. })), "{:?}", refused.map(|_| ()));
@@ -486,6 +491,6 @@ mod tests {
         for skill in &skills {
             assert!(store.baseline_version(&agent, skill).unwrap().is_none(), "{skill}");
         }
-        assert!(store.publish(Scope::Baseline, &user, &agent, &skills, fill).is_ok());
+        assert!(store.skills().publish(Scope::Baseline, &user, &agent, &skills, fill).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! [`Store::pull`]: a user's changes of a skill, carried over to the application's new version.
+//! [`Skills::pull`]: a user's changes of a skill, carried over to the application's new version.
 //!
 //! Three states meet: the version that the overlay began with (*base*), the overlay, and the current version.
 //!
@@ -26,6 +26,7 @@ use crate::interrupt;
 use crate::layers::trash::Trash;
 use crate::layers::whiteouts::is_opaque;
 use crate::layout;
+use crate::skills::Skills;
 use crate::skills::status::{exists, same};
 use crate::stat::{Kind, Stat};
 use crate::version::{self, Version};
@@ -53,7 +54,7 @@ pub struct Pulled {
     pub conflicts: Vec<String>,
 }
 
-impl Store {
+impl Skills {
     /// Carries a user's changes of a skill over to the current version of the application.
     ///
     /// # Errors
@@ -63,11 +64,11 @@ impl Store {
         let TreeId::Skill(user, agent, skill) = id else {
             return Err(Error::NotFound(id.sandbox_path()));
         };
-        let alone = self.locks().write(id);
-        let current = self.baseline_dir(agent, skill)?;
+        let alone = self.store.locks().write(id);
+        let current = self.store.baseline_dir(agent, skill)?;
         let version = current.as_ref().map(version::of).transpose()?;
         let settled = Pulled { version: version.clone(), ..Pulled::default() };
-        let upper = match self.root().open_dir(&layout::overlay(user, agent)?) {
+        let upper = match self.store.root().open_dir(&layout::overlay(user, agent)?) {
             Ok(overlays) => match overlays.open_dir_entry(OsStr::new(skill.as_str())) {
                 // An overlay that hides the skill has nothing to carry over.
                 Err(Error::NotFound(_) | Error::NotADirectory(_)) => None,
@@ -79,37 +80,37 @@ impl Store {
         let Some(upper) = upper else {
             return if version.is_some() { Ok(settled) } else { Err(Error::NotFound(skill.to_string())) };
         };
-        let base_version = self.base_of(id)?;
+        let base_version = self.store.base_of(id)?;
         if base_version == version {
             return Ok(settled);
         }
         // A view that is only kept for the next command is no command. Closed after the question of whether there is
         // anything to do, which may be asked at any time.
-        if self.close_unless_used(id)? {
+        if self.store.close_unless_used(id)? {
             let message = format!("a command or an upload is in `{skill}`: pull when it has ended");
             return Err(Error::Conflict(message));
         }
         // Settled by that, if it was published by its user.
-        let base_version = self.base_of(id)?;
+        let base_version = self.store.base_of(id)?;
         if base_version == version {
             return Ok(settled);
         }
         let base = match &base_version {
-            Some(version) => self.version_dir(agent, skill, version)?,
+            Some(version) => self.store.version_dir(agent, skill, version)?,
             None => None,
         };
         // From the first entry on the pull goes on to its end: no answer tells of half a pull.
         interrupt::commit()?;
-        let most = self.options().files.tree_entries;
-        let mut pulling = Pulling { prefer, ..Pulling::new(self, id, most) };
+        let most = self.store.options().files.tree_entries;
+        let mut pulling = Pulling { prefer, ..Pulling::new(&self.store, id, most) };
         pulling.pulled = Pulled { version, moved: true, ..Pulled::default() };
         if !is_opaque(&upper)? {
             pulling.directory(&upper, base.as_ref(), current.as_ref(), "", DEPTH_MAX)?;
         }
         let (trash, mut pulled) = pulling.end();
-        self.accounts().forget(id);
+        self.store.accounts().forget(id);
         self.record_rebase(id)?;
-        if self.is_strict() {
+        if self.store.is_strict() {
             upper.sync_file_system()?;
         }
         pulled.conflicts.sort_unstable();
@@ -122,10 +123,10 @@ impl Store {
     /// Records that the overlay of `id` lies over the current baseline from now on. That it was published stays.
     fn record_rebase(&self, id: &TreeId) -> Result<()> {
         let TreeId::Skill(_, agent, skill) = id else { return Ok(()) };
-        let base = self.base_text(agent, skill)?;
+        let base = self.store.base_text(agent, skill)?;
         match self.published_in_base(id)? {
-            Some(published) => self.record_base_text(id, &format!("{base}\n{}", published.line())),
-            None => self.record_base_text(id, &base),
+            Some(published) => self.store.record_base_text(id, &format!("{base}\n{}", published.line())),
+            None => self.store.record_base_text(id, &base),
         }
     }
 }

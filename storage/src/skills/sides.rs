@@ -1,5 +1,5 @@
-//! [`Store::sides`]: a file of a skill as the application has it and as a user has it.
-//! [`Store::changed_files`]: which files those are.
+//! [`Skills::sides`]: a file of a skill as the application has it and as a user has it.
+//! [`Skills::changed_files`]: which files those are.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -7,11 +7,11 @@ use std::io::Read;
 
 use policy::{RelPath, TreeId};
 
-use crate::core::store::Store;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::layers::tree::Tree;
+use crate::skills::Skills;
 use crate::skills::status::{Changed, SkillStatus};
 use crate::stat::{Kind, Stat};
 
@@ -39,20 +39,20 @@ pub struct Sides {
     pub after_kind: Option<Kind>,
 }
 
-impl Store {
-    /// As [`Store::status`], but naming each file of a directory that the user no longer has, instead of the directory, and
+impl Skills {
+    /// As [`Skills::status`], but naming each file of a directory that the user no longer has, instead of the directory, and
     /// beside what took its place: so that a caller who applies every change to the application's version gets what the
     /// user sees.
     ///
     /// # Errors
-    /// As [`Store::status`]; [`Error::TooManyEntries`] for more files than a tree may have.
+    /// As [`Skills::status`]; [`Error::TooManyEntries`] for more files than a tree may have.
     pub fn changed_files(&self, id: &TreeId) -> Result<SkillStatus> {
         let TreeId::Skill(_, agent, skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
-        let _held = self.locks().read(id);
+        let _held = self.store.locks().read(id);
         let mut status = self.status_held(id)?;
-        let Some(baseline) = self.baseline_dir(agent, skill)? else { return Ok(status) };
-        let tree = self.tree(id)?;
-        let most = self.options().files.tree_entries;
+        let Some(baseline) = self.store.baseline_dir(agent, skill)? else { return Ok(status) };
+        let tree = self.store.tree(id)?;
+        let most = self.store.options().files.tree_entries;
         let mut files = Files { found: Vec::new(), left: most, most };
         for changed in std::mem::take(&mut status.changes) {
             let after = match RelPath::parse(&changed.path) {
@@ -86,9 +86,9 @@ impl Store {
     /// [`Error::NotFound`] when the user has no such skill; [`Error::Io`].
     pub fn sides(&self, id: &TreeId, path: &RelPath, most: u64) -> Result<Sides> {
         let TreeId::Skill(_, agent, skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
-        let _held = self.locks().read(id);
+        let _held = self.store.locks().read(id);
         let mut sides = Sides::default();
-        if let Some(dir) = self.baseline_dir(agent, skill)?
+        if let Some(dir) = self.store.baseline_dir(agent, skill)?
             && let Some((parent, stat)) = entry(&dir, path)?
         {
             sides.before_kind = Some(stat.kind);
@@ -97,7 +97,7 @@ impl Store {
                 sides.before = side(parent.open_file_entry(name), path, most)?;
             }
         }
-        let tree = self.tree(id)?;
+        let tree = self.store.tree(id)?;
         tree.stat(&RelPath::root())?;
         sides.after_kind = seen(tree.as_ref(), path)?;
         if sides.after_kind == Some(Kind::File) {

@@ -10,12 +10,12 @@ use std::io::{BufReader, Read};
 use policy::TreeId;
 use serde::{Deserialize, Serialize};
 
-use crate::core::store::Store;
 use crate::dir::{DEPTH_MAX, Dir, subdirectory};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::layers::whiteouts::is_opaque;
 use crate::layout;
+use crate::skills::Skills;
 use crate::stat::{Kind, Stat};
 use crate::version;
 
@@ -82,17 +82,17 @@ pub struct SkillStatus {
     pub overlay_modified_ns: Option<i128>,
 }
 
-impl Store {
+impl Skills {
     /// Compares a user's overlay of a skill with the baseline.
     ///
     /// # Errors
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn status(&self, id: &TreeId) -> Result<SkillStatus> {
-        let _held = self.locks().read(id);
+        let _held = self.store.locks().read(id);
         self.status_held(id)
     }
 
-    /// As [`Store::status`]. The caller holds the tree as it is; commands that have it mounted do not.
+    /// As [`Skills::status`]. The caller holds the tree as it is; commands that have it mounted do not.
     pub(crate) fn status_held(&self, id: &TreeId) -> Result<SkillStatus> {
         for _ in 0..STATUS_TRIES {
             match self.compare(id) {
@@ -103,7 +103,7 @@ impl Store {
                     | Error::IsDirectory(_)
                     | Error::NotAFile(_)
                     | Error::Escape(_),
-                ) if self.seat(id).is_some() => {}
+                ) if self.store.seat(id).is_some() => {}
                 compared => return compared,
             }
         }
@@ -116,7 +116,7 @@ impl Store {
         };
         let unchanged =
             SkillStatus { status: Status::Unchanged, changes: Vec::new(), overlay_modified_ns: None };
-        let overlays = match self.root().open_dir(&layout::overlay(user, agent)?) {
+        let overlays = match self.store.root().open_dir(&layout::overlay(user, agent)?) {
             Err(Error::NotFound(_)) => return Ok(unchanged),
             overlays => overlays?,
         };
@@ -124,23 +124,23 @@ impl Store {
             Err(Error::NotFound(_) | Error::NotADirectory(_)) => return Ok(unchanged),
             upper => upper?,
         };
-        if self.is_only_mounted(id)? {
+        if self.store.is_only_mounted(id)? {
             return Ok(unchanged);
         }
-        let current = self.baseline_dir(agent, skill)?;
-        let base_version = self.base_of(id)?;
+        let current = self.store.baseline_dir(agent, skill)?;
+        let base_version = self.store.base_of(id)?;
         let current_version = current.as_ref().map(version::of).transpose()?;
         let moved = base_version != current_version;
         let base = match &base_version {
-            Some(version) if moved => self.version_dir(agent, skill, version)?,
+            Some(version) if moved => self.store.version_dir(agent, skill, version)?,
             Some(_) => current.as_ref().map(Dir::reopen).transpose()?,
             None => None,
         };
         let mut comparison = Comparison {
             moved,
             with_modes: false,
-            entries_left: self.options().files.tree_entries,
-            limit: self.options().files.tree_entries,
+            entries_left: self.store.options().files.tree_entries,
+            limit: self.store.options().files.tree_entries,
             changes: Vec::new(),
             newest_ns: upper.stat()?.modified_ns,
         };

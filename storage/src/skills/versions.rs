@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
-use crate::core::store::Store;
 use crate::core::usage::Flight;
 use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
@@ -15,6 +14,7 @@ use crate::layers::copy_merged::{copy_tree, taken_by_copy};
 use crate::layers::stack::{Found, Layers};
 use crate::layers::trash::Trash;
 use crate::layout;
+use crate::skills::Skills;
 use crate::skills::publish::{Over, Promoting, Publication};
 use crate::skills::status::Status;
 use crate::version::{self, Version};
@@ -28,15 +28,15 @@ pub struct KeptVersion {
     pub replaced_ns: Option<i128>,
 }
 
-impl Store {
+impl Skills {
     /// The versions of a skill of an application that are kept: the current one, then the former, the last first.
     ///
     /// # Errors
     /// [`Error::NotFound`] when there is none.
     pub fn versions(&self, agent: &AgentId, skill: &SkillId) -> Result<Vec<KeptVersion>> {
-        let current = self.baseline_version(agent, skill)?;
+        let current = self.store.baseline_version(agent, skill)?;
         let mut kept = Vec::new();
-        match self.root().open_dir(&layout::versions(agent, skill)?) {
+        match self.store.root().open_dir(&layout::versions(agent, skill)?) {
             Err(Error::NotFound(_)) => {}
             versions => {
                 let versions = versions?;
@@ -62,7 +62,7 @@ impl Store {
     /// Makes a former version the current one again, which `by` is written down for. The one that it takes the place of is kept.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when the version is not kept; those of [`Store::publish`].
+    /// [`Error::NotFound`] when the version is not kept; those of [`Skills::publish`].
     pub fn rollback(
         &self,
         by: &str,
@@ -74,10 +74,10 @@ impl Store {
         let gone = || Error::NotFound(format!("{skill} {wanted}"));
         let skills = std::slice::from_ref(skill);
         self.publish_by(by, Scope::Baseline, user, agent, skills, &mut |_, into| {
-            let former = self.version_dir(agent, skill, wanted)?.ok_or_else(gone)?;
+            let former = self.store.version_dir(agent, skill, wanted)?.ok_or_else(gone)?;
             let former = Layers { upper: None, lower: Some(former) };
-            let taken = taken_by_copy(&former, None, self.options().files.tree_entries)?;
-            self.admit_space_for(taken.all.bytes)?;
+            let taken = taken_by_copy(&former, None, self.store.options().files.tree_entries)?;
+            self.store.admit_space_for(taken.all.bytes)?;
             copy_tree(&former, into, None, DEPTH_MAX)?;
             // A publication meanwhile may have had it removed while it was read.
             let contents = version::contents(into)?;
@@ -94,22 +94,22 @@ impl Store {
     /// # Errors
     /// [`Error::NotFound`] when the user has no such skill; [`Error::Conflict`] when the user changed nothing, or both
     /// the user and the application changed the same, or another version was published meanwhile, and `force` is not set,
-    /// or a command is still in what the user promoted before; those of [`Store::publish`].
+    /// or a command is still in what the user promoted before; those of [`Skills::publish`].
     pub fn promote(&self, by: &str, id: &TreeId, force: bool) -> Result<Publication> {
         let TreeId::Skill(user, agent, skill) = id else {
             return Err(Error::NotFound(id.sandbox_path()));
         };
         let (overlay, baseline) = (layout::overlay(user, agent)?, layout::baseline(agent)?);
         {
-            let _alone = self.locks().write(id);
-            if self.close_unless_used(id)? && self.promotion_of(id)?.is_some() {
+            let _alone = self.store.locks().write(id);
+            if self.store.close_unless_used(id)? && self.store.promotion_of(id)?.is_some() {
                 return Err(Error::Conflict(format!(
                     "a command is in what was promoted of `{skill}` before: promote again when it has ended"
                 )));
             }
         }
         // Conflicts are looked for with this version, before it is known that no other one takes its place meanwhile.
-        let current = self.baseline_version(agent, skill)?;
+        let current = self.store.baseline_version(agent, skill)?;
         let merged_with = Cell::new(None);
         let over = Over {
             by,
@@ -118,8 +118,8 @@ impl Store {
         };
         let skills = std::slice::from_ref(skill);
         self.publish_over(&over, Scope::Baseline, user, agent, skills, &mut |_, into| {
-                let _held = self.locks().read(id);
-                let layers = Layers::open(self.root(), &overlay, &baseline)?;
+                let _held = self.store.locks().read(id);
+                let layers = Layers::open(self.store.root(), &overlay, &baseline)?;
                 let Some(Found::Directory(layers, ..)) = layers.lookup(OsStr::new(skill.as_str()))? else {
                     return Err(Error::NotFound(skill.to_string()));
                 };
@@ -136,7 +136,7 @@ impl Store {
                 }
                 let _flight = self.admit_promotion(id, skill, &layers)?;
                 copy_tree(&layers, into, None, DEPTH_MAX)?;
-                merged_with.set(self.baseline_version(agent, skill)?);
+                merged_with.set(self.store.baseline_version(agent, skill)?);
                 Ok(None)
             })
     }
@@ -144,9 +144,9 @@ impl Store {
     /// Refuses to copy what a user sees of a skill when the user's own part of it, every name by itself, is more than a
     /// tree may take, or than the user may have on the way: a copy shares nothing.
     fn admit_promotion(&self, id: &TreeId, skill: &SkillId, from: &Layers) -> Result<Flight> {
-        let taken = taken_by_copy(from, None, self.options().files.tree_entries)?;
-        let (own, limits) = (taken.of_upper, self.limits_of(id));
-        let [of_bytes, of_files] = self.settings_of(id);
+        let taken = taken_by_copy(from, None, self.store.options().files.tree_entries)?;
+        let (own, limits) = (taken.of_upper, self.store.limits_of(id));
+        let [of_bytes, of_files] = self.store.settings_of(id);
         let quota = |setting, unit, limit, needs: u64| {
             let tree = format!("what the user changed in `{skill}`, every name by itself,");
             Err(Error::Quota { tree, setting, unit, used: 0, limit, needs })
@@ -157,8 +157,8 @@ impl Store {
         if own.files > limits.files {
             return quota(of_files, "files", limits.files, own.files);
         }
-        self.admit_space_for(taken.all.bytes)?;
-        let mut flight = self.flight(id.user());
+        self.store.admit_space_for(taken.all.bytes)?;
+        let mut flight = self.store.flight(id.user());
         flight.take(own.bytes)?;
         Ok(flight)
     }
@@ -180,12 +180,12 @@ impl Store {
     /// The caller holds no lock.
     fn collect_versions(&self, agent: &AgentId, skill: &SkillId) -> Result<Vec<Trash>> {
         let mut trash = Vec::new();
-        let _alone = self.locks().write_baseline(agent, skill)?;
-        let versions = match self.root().open_dir(&layout::versions(agent, skill)?) {
+        let _alone = self.store.locks().write_baseline(agent, skill)?;
+        let versions = match self.store.root().open_dir(&layout::versions(agent, skill)?) {
             Err(Error::NotFound(_)) => return Ok(trash),
             versions => versions?,
         };
-        let mounted = self.views().map(|views| views.lower_inodes(agent, skill)).unwrap_or_default();
+        let mounted = self.store.views().map(|views| views.lower_inodes(agent, skill)).unwrap_or_default();
         let mut kept: Vec<(i128, u64, OsString)> = Vec::new();
         for entry in versions.entries()? {
             if let Some(stat) = versions.stat_entry(&entry.name)? {
@@ -193,15 +193,15 @@ impl Store {
                 kept.push((stat.changed_ns, stat.inode, entry.name));
             }
         }
-        if kept.len() <= self.options().keep_versions {
+        if kept.len() <= self.store.options().keep_versions {
             return Ok(trash);
         }
         kept.sort_unstable();
-        kept.truncate(kept.len() - self.options().keep_versions);
-        let based_on = self.bases(agent, skill)?;
+        kept.truncate(kept.len() - self.store.options().keep_versions);
+        let based_on = self.store.bases(agent, skill)?;
         for (_, inode, name) in kept {
             if !based_on.contains(name.as_bytes()) && !mounted.contains(&inode) {
-                trash.push(self.stage().discard(&versions, &name, None)?);
+                trash.push(self.store.stage().discard(&versions, &name, None)?);
             }
         }
         Ok(trash)

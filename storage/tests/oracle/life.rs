@@ -60,7 +60,7 @@ impl Life {
     }
 
     fn status(&self, user: &str) -> Status {
-        self.fixture.store.status(&skill_tree(user, SKILL)).unwrap().status
+        self.fixture.store.skills().status(&skill_tree(user, SKILL)).unwrap().status
     }
 
     fn overlay(&self) -> Overlay {
@@ -241,8 +241,9 @@ impl Life {
             next.cut(gone);
         }
         if self.current.is_some() && random.chance(8) {
-            let remove =
-                |fixture: &Fixture| fixture.store.remove_baseline(&agent(), &skill_id(SKILL)).unwrap();
+            let remove = |fixture: &Fixture| {
+                fixture.store.skills().remove_baseline(&agent(), &skill_id(SKILL)).unwrap()
+            };
             return self.moves_on(None, remove);
         }
         let mut version = None;
@@ -258,13 +259,19 @@ impl Life {
 
     fn go_back(&mut self, random: &mut Random) {
         let (version, tree) = self.versions[random.below(self.versions.len())].clone();
-        let kept = self.fixture.store.versions(&agent(), &skill_id(SKILL)).unwrap_or_default();
+        let kept = self.fixture.store.skills().versions(&agent(), &skill_id(SKILL)).unwrap_or_default();
         if !kept.iter().any(|kept| kept.version == version) {
             // Collected: it was replaced too long ago.
             return;
         }
         self.moves_on(Some(tree), |fixture| {
-            drop(fixture.store.rollback("m", &user_id("m"), &agent(), &skill_id(SKILL), &version).unwrap());
+            drop(
+                fixture
+                    .store
+                    .skills()
+                    .rollback("m", &user_id("m"), &agent(), &skill_id(SKILL), &version)
+                    .unwrap(),
+            );
         });
     }
 
@@ -276,8 +283,12 @@ impl Life {
         let id = skill_tree(USER, SKILL);
         let (status, overlay) = (self.status(USER), self.overlay());
         let was_promoted = self.inside.as_ref().is_some_and(|inside| inside.promoted.is_some());
-        let promoted =
-            self.fixture.store.promote("u", &id, true).map(|publication| publication.skills[0].clone());
+        let promoted = self
+            .fixture
+            .store
+            .skills()
+            .promote("u", &id, true)
+            .map(|publication| publication.skills[0].clone());
         if was_promoted || status == Status::Unchanged || self.seen.is_none() {
             let refused = matches!(promoted, Err(Error::Conflict(_) | Error::NotFound(_)));
             return assert!(refused, "{promoted:?}; {:#?}", self.log);
@@ -301,13 +312,13 @@ impl Life {
         let id = skill_tree(USER, SKILL);
         let prefer = if random.chance(50) { Prefer::Ours } else { Prefer::Theirs };
         let (overlay, base) = (self.overlay(), self.base().flatten());
-        match self.fixture.store.pull(&id, prefer) {
+        match self.fixture.store.skills().pull(&id, prefer) {
             Ok(pulled) if pulled.moved => {
                 assert!(self.inside.is_none(), "{:#?}", self.log);
                 let left = overlay.pulled(base.as_ref(), self.current.as_ref(), prefer);
                 self.seen = left.over(self.current.as_ref());
                 assert_ne!(self.status(USER), Status::OutOfSync, "{:#?}", self.log);
-                assert!(!self.fixture.store.pull(&id, prefer).unwrap().moved, "{:#?}", self.log);
+                assert!(!self.fixture.store.skills().pull(&id, prefer).unwrap().moved, "{:#?}", self.log);
             }
             Ok(_) => {}
             // Held off by a command, or without anything that there is to pull.
@@ -376,7 +387,7 @@ impl Life {
 
     /// A run on a copy, of which everything is kept or nothing, while the user may do something else.
     fn run_aside(&mut self, random: &mut Random) {
-        let plan = self.fixture.store.plan_run(&skill_tree(USER, SKILL), Placement::InPlace, &[]).unwrap();
+        let plan = self.fixture.store.runs().plan(&skill_tree(USER, SKILL), Placement::InPlace, &[]).unwrap();
         let run = plan.aside().unwrap().prepare().unwrap();
         let tree = &run.view().tree;
         let before = Tree::on_disk(tree);

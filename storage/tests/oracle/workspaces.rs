@@ -106,7 +106,7 @@ impl Workspaces {
     /// A run on a copy, of which everything is kept or nothing.
     fn run_aside(&mut self, random: &mut Random, whose: usize) {
         let id = TreeId::Workspace(user_id(USERS[whose]), agent());
-        let plan = self.fixture.store.plan_run(&id, Placement::InPlace, &[]).unwrap();
+        let plan = self.fixture.store.runs().plan(&id, Placement::InPlace, &[]).unwrap();
         let run = plan.aside().unwrap().prepare().unwrap();
         let tree = run.view().tree.clone();
         assert_eq!(Tree::on_disk(&tree).as_ref(), Some(&self.trees[whose]), "a copy; {:#?}", self.log);
