@@ -1,27 +1,22 @@
 //! Publishing whole skills: they are built in the stage, and take their places in one transaction.
 
+mod draft;
+
 use std::cell::Cell;
-use std::ffi::OsStr;
-use std::io::Write;
 use std::sync::Arc;
 
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
+use self::draft::{Change, Draft};
 use crate::core::bases::{NO_BASE, Promotion};
 use crate::core::lock::TreeWrite;
-use crate::core::store::Store;
-use crate::core::usage::Admitted;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::interrupt;
-use crate::layers::destination::Destination;
 use crate::layers::journal::{Committed, Transaction};
 use crate::layers::trash::{Leftovers, Trash};
 use crate::layers::view::ViewLease;
-use crate::layers::whiteouts::OPAQUE;
-use crate::layout;
 use crate::skills::Skills;
-use crate::skills::provenance::Provenance;
 use crate::version::{self, Contents, Version};
 
 /// A skill that was published.
@@ -60,28 +55,6 @@ pub(crate) struct Promoting<'a> {
     pub(crate) id: &'a TreeId,
     /// The version that it was merged with, once it was.
     pub(crate) merged_with: &'a Cell<Option<Version>>,
-}
-
-/// The tree that one step of a publication changes, and so the lock it takes.
-enum Change {
-    Baseline(SkillId),
-    Overlay(TreeId),
-    /// The record of what an overlay began with; its directory stays as it is.
-    Base(TreeId),
-}
-
-/// Skills that are being built in the stage.
-struct Draft<'a> {
-    store: &'a Store,
-    by: &'a str,
-    user: &'a UserId,
-    agent: &'a AgentId,
-    transaction: Transaction,
-    published: Vec<Published>,
-    /// One for each step of the transaction, in its order.
-    changes: Vec<Change>,
-    /// The room that was promised to its user, until everything is in its place.
-    admitted: Vec<Admitted>,
 }
 
 /// What the steps of a publication leave to be done after the last one.
@@ -341,95 +314,15 @@ impl Skills {
             _ => Ok(()),
         }
     }
-
-    fn overlay_has(&self, user: &UserId, agent: &AgentId, skill: &SkillId) -> Result<bool> {
-        if self.store.is_only_mounted(&TreeId::Skill(user.clone(), agent.clone(), skill.clone()))? {
-            return Ok(false);
-        }
-        match self.store.root().open_dir(&layout::overlay(user, agent)?) {
-            Ok(dir) => {
-                Ok(dir.stat_entry(OsStr::new(skill.as_str()))?.is_some_and(|stat| !stat.is_whiteout()))
-            }
-            Err(Error::NotFound(_)) => Ok(false),
-            Err(other) => Err(other),
-        }
-    }
-}
-
-impl Draft<'_> {
-    /// Builds one skill, and plans where it goes.
-    fn build(
-        &mut self,
-        scope: Scope,
-        skill: &SkillId,
-        fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
-    ) -> Result<()> {
-        let dir = self.transaction.dir().create_dir(&self.transaction.next_name(), 0o755)?;
-        if scope == Scope::Overlay {
-            self.store.stage().projects().begin(&dir, None);
-        }
-        let contents = match fill(skill, &dir)? {
-            Some(contents) => contents,
-            None => version::contents(&dir)?,
-        };
-        let provenance = Provenance::now(self.by, &contents);
-        let version = contents.version;
-        let (replaced, unchanged) = match scope {
-            Scope::Baseline => self.baseline(skill, &dir, &version, &provenance)?,
-            Scope::Overlay => (self.overlay(skill, dir, provenance)?, false),
-        };
-        self.published.push(Published { skill: skill.clone(), version, replaced, unchanged });
-        Ok(())
-    }
-
-    /// Plans to put `dir` in the place of the application's version. Tells whether there is one, and whether it has the same
-    /// content: then nothing is planned.
-    fn baseline(
-        &mut self,
-        skill: &SkillId,
-        dir: &Dir,
-        version: &Version,
-        provenance: &Provenance,
-    ) -> Result<(bool, bool)> {
-        version::set_label(dir, version)?;
-        provenance.mark(dir)?;
-        let current = self.store.baseline_version(self.agent, skill)?;
-        let unchanged = current.as_ref() == Some(version);
-        if unchanged {
-            self.transaction.dir().remove_tree(&self.transaction.next_name())?;
-        } else {
-            let to = Destination::Baseline { agent: self.agent.clone(), skill: skill.clone() };
-            self.transaction.place(to)?;
-            self.changes.push(Change::Baseline(skill.clone()));
-        }
-        Ok((current.is_some(), unchanged))
-    }
-
-    /// Plans to make `dir` the user's overlay of a skill, with the record of what it begins with. Tells whether there is an
-    /// overlay.
-    fn overlay(&mut self, skill: &SkillId, dir: Dir, provenance: Provenance) -> Result<bool> {
-        dir.set_attribute(OPAQUE, b"y")?;
-        let replaced = self.store.skills().overlay_has(self.user, self.agent, skill)?;
-        let tree = TreeId::Skill(self.user.clone(), self.agent.clone(), skill.clone());
-        let mut counter = self.store.counter_of(&tree);
-        counter.tree(&dir)?;
-        self.admitted.push(self.store.admit_whole(&tree, counter.end().taken)?);
-        self.transaction.place(Destination::overlay(&tree)?)?;
-        self.changes.push(Change::Overlay(tree.clone()));
-        let mut base = self.transaction.dir().create_file(&self.transaction.next_name(), 0o600)?;
-        let line = provenance.describing(dir, skill)?.line();
-        base.write_all(format!("{}\n{line}", self.store.base_text(self.agent, skill)?).as_bytes())
-            .map_err(|error| Error::from_io("write", "base", error))?;
-        self.transaction.place(Destination::base(&tree)?)?;
-        self.changes.push(Change::Base(tree));
-        Ok(replaced)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::io::Write;
+
     use super::*;
-    use crate::core::store::Options;
+    use crate::core::store::{Options, Store};
     use crate::dir::trace;
     use crate::layers::durability::Durability;
 
