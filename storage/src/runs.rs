@@ -21,10 +21,11 @@ mod gauge;
 mod materialise;
 mod plan;
 mod points;
+mod prepare;
 mod see;
 mod steps;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,24 +35,14 @@ pub use self::absorbed::Absorbed;
 pub use self::attach::Attachment;
 pub use self::difference::{Difference, Differing};
 pub use self::gauge::{Gauge, GaugeKey, Look};
-use self::materialise::give;
-use self::plan::skill_of;
 pub use self::plan::{Placement, PlannedRun, RUN_SKILLS_MAX};
-use self::points::{MountPoints, Standing};
-use self::see::{By, Seen, Sight};
+use self::points::MountPoints;
+use self::see::{By, Seen};
 use crate::core::copies::Copy;
 use crate::core::store::Store;
 use crate::core::usage::Ceiling;
 use crate::dir::Dir;
-use crate::error::{Error, Result};
-use crate::layout::{self, TEMPORARY_NAME};
-use crate::stat::Use;
 use crate::workspaces::Occupant;
-
-const TEMPORARY_MODE: u32 = 0o700;
-/// The directory for settings in a home (XDG Base Directory Specification). LibreOffice starts only where it is there, when
-/// the run's user has no line in `/etc/passwd`.
-const SETTINGS_NAME: &str = ".config";
 
 /// A tree as a command will see it.
 ///
@@ -89,139 +80,6 @@ impl Store {
     #[must_use]
     pub fn runs(&self) -> Runs {
         Runs { store: self.clone() }
-    }
-}
-
-impl Runs {
-    /// The directory for temporary files in the home of the workspace `id`; it belongs to `owner`. A home that has none is
-    /// new, and gets one for settings, too.
-    fn temporary_dir(&self, id: &TreeId, home: &Dir, owner: Option<u32>) -> Result<Dir> {
-        let name = OsStr::new(TEMPORARY_NAME);
-        let found = match home.open_dir_entry(name) {
-            Err(Error::NotFound(_)) => {
-                make_settings_dir(home, owner)?;
-                home.ensure_dir(name)
-            }
-            found => found,
-        };
-        let dir = match found {
-            // A command may put anything in its home. It must not lock itself out for ever.
-            Err(Error::NotADirectory(_) | Error::Escape(_)) => {
-                drop(self.store.stage().discard(home, name, Some(id))?);
-                home.ensure_dir(name)?
-            }
-            Err(Error::Closed(_)) => home.open_closed_dir(name)?,
-            made => made?,
-        };
-        if dir.stat()?.mode != TEMPORARY_MODE {
-            dir.set_mode(TEMPORARY_MODE)?;
-        }
-        give(&dir, owner)?;
-        Ok(dir)
-    }
-}
-
-fn make_settings_dir(home: &Dir, owner: Option<u32>) -> Result<()> {
-    match home.create_dir(OsStr::new(SETTINGS_NAME), 0o755) {
-        Ok(dir) => give(&dir, owner),
-        Err(Error::AlreadyExists(_)) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-impl PlannedRun {
-    /// Makes what the run needs: the workspace, live views, or copies of merged views.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] when the user has no such skill; [`Error::Conflict`] when something that is no directory
-    /// stands where a skill is to be attached; [`Error::Quota`], [`Error::Countless`] when commands may only fill a tree
-    /// further; [`Error::TooLarge`], [`Error::TooManyEntries`], [`Error::NoSpace`].
-    pub fn prepare(self) -> Result<PreparedRun> {
-        let Self { store, id, view, temporary, placement, is_aside, skills, run } = self;
-        let occupant = store.workspaces().occupy(WorkspaceId::of(&id));
-        let mut ceilings = Vec::with_capacity(skills.len() + 2);
-        let seen =
-            skills.iter().map(|skill| TreeId::Skill(id.user().clone(), id.agent().clone(), skill.clone()));
-        let workspace = TreeId::Workspace(id.user().clone(), id.agent().clone());
-        let own = (is_aside || matches!(id, TreeId::Skill(..))).then(|| id.clone());
-        for tree in std::iter::once(workspace).chain(own).chain(seen) {
-            ceilings.push(store.ceiling(&tree)?);
-        }
-        store.admit_run_of(id.user())?;
-        let owner = view.owner;
-        let home_place = layout::packages(id.user(), id.agent())?;
-        let home = store.root().ensure_path(&home_place)?;
-        if owner.is_some() && home.stat()?.mode != 0o700 {
-            home.set_mode(0o700)?;
-        }
-        give(&home, owner)?;
-        store.unite(&WorkspaceId::of(&id));
-        drop(store.runs().temporary_dir(&WorkspaceId::of(&id).workspace(), &home, owner)?);
-        if placement == Placement::InPlace {
-            store.make_short_way(&id)?;
-        }
-        // From here on, dropping it removes what was made.
-        let mut prepared = PreparedRun {
-            store,
-            id,
-            view,
-            temporary,
-            skills: Vec::new(),
-            ceilings,
-            points: None,
-            home,
-            run,
-            is_absorbed: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
-            occupant,
-        };
-        let store = &prepared.store;
-        match &prepared.id {
-            TreeId::Workspace(..) => {
-                {
-                    // Not while a first change is about to put its own directory in place.
-                    let _held = store.locks().read(&prepared.id);
-                    drop(store.plain(&prepared.id, true)?);
-                }
-                store.unite(&WorkspaceId::of(&prepared.id));
-                if is_aside {
-                    let copy = store.runs().materialise(&prepared.id, &prepared.run, prepared.view.owner)?;
-                    prepared.skills.push(Seen { id: prepared.id.clone(), by: By::Copy(copy) });
-                }
-                let sight = match placement {
-                    Placement::Mounted => Sight::Live,
-                    Placement::InPlace => Sight::Shared,
-                };
-                let mut copied = Use::default();
-                for skill in &skills {
-                    let tree = skill_of(&prepared.id, skill);
-                    let seen = store.runs().see(tree, sight, &store.stage().fresh_name())?;
-                    copied = copied.plus(seen.copied());
-                    prepared.skills.push(seen);
-                    store.runs().check_copied(skills.len(), copied)?;
-                }
-                if !skills.is_empty() {
-                    let standing = match placement {
-                        Placement::InPlace => Standing::Links(&prepared.view.skills),
-                        Placement::Mounted if prepared.is_copy() => Standing::Mounts,
-                        Placement::Mounted => Standing::Views,
-                    };
-                    prepared.points = Some(store.runs().mount_points(&prepared.id, &skills, standing)?);
-                }
-            }
-            TreeId::Skill(..) => {
-                let sight = match placement {
-                    _ if is_aside => Sight::Apart,
-                    Placement::Mounted => Sight::Live,
-                    Placement::InPlace => Sight::Shared,
-                };
-                let seen = store.runs().see(prepared.id.clone(), sight, &prepared.run)?;
-                prepared.skills.push(seen);
-            }
-        }
-        prepared.allot();
-        prepared.store.workspaces().note_use_of_there(&WorkspaceId::of(&prepared.id));
-        Ok(prepared)
     }
 }
 
