@@ -30,6 +30,8 @@ mod address;
 mod body;
 mod connection;
 mod forward;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod head;
 mod hosts;
 mod meter;

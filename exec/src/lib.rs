@@ -19,6 +19,8 @@
 
 mod census;
 mod error;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod limit;
 mod loopback;
 mod network_owner;
