@@ -31,5 +31,6 @@ mod served;
 mod served_details;
 mod served_leases;
 mod shared_machine;
+mod standing_still;
 #[path = "../rest/support/mod.rs"]
 mod support;

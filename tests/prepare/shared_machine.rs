@@ -47,6 +47,10 @@ impl Machine {
         self.dir.path().join("work")
     }
 
+    pub(crate) fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
     /// Lends it to a service as the machine of `u`, and waits until it is there.
     pub(crate) fn lend_to(&self, client: &Client) -> Runner {
         let program = Path::new(env!("CARGO_BIN_EXE_filesecbox")).with_file_name("filesecbox-runner");
@@ -62,7 +66,7 @@ impl Machine {
             .arg(self.work())
             .env("FILESECBOX_RUNNER_TOKEN", "any")
             .env("FILESECBOX_LOG", "error")
-            .env("HOME", self.dir.path().join("home"))
+            .env("HOME", self.home())
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
