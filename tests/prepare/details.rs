@@ -316,11 +316,35 @@ async fn a_removal_that_is_cut_short_leaves_no_half_version_under_its_name() {
     fixture.prepare(Ask::versions(&[&v1])).await;
     fixture.sandbox.fail("remove", "projects/");
     let prepared = fixture.prepare(Ask::versions(&[&v2])).await;
-    assert!(step(&prepared, "deploy").log.contains("could not be removed"), "{:?}", prepared.steps);
+    let log = &step(&prepared, "deploy").log;
+    // It has left its name, which is what a caller asks about.
+    assert!(
+        log.starts_with("1 of 1 versions deployed, 1 removed") && log.contains("could not be removed"),
+        "{log}"
+    );
     let projects = fixture.projects();
     assert!(projects[0].starts_with(&format!(".tmp-{v1}-")) && projects[1..] == [v2.clone()], "{projects:?}");
     fixture.sandbox.mend();
     fixture.prepare(Ask::versions(&[&v1])).await;
     assert_eq!(fixture.projects(), std::slice::from_ref(&v1));
     assert_eq!(fixture.text(&format!("projects/{v1}/a")), "a");
+}
+
+#[tokio::test]
+async fn a_version_that_keeps_its_name_is_not_told_as_removed() {
+    let fixture = Fixture::new();
+    let (v1, v2) = (version(1), version(2));
+    fixture.shelf.put(&v1, &[("SKILL.md", "one")]);
+    fixture.shelf.put(&v2, &[("SKILL.md", "two")]);
+    fixture.prepare(Ask::versions(&[&v1])).await;
+    fixture.sandbox.fail("exec", &format!("mv 'projects/{v1}'"));
+    let prepared = fixture.prepare(Ask::versions(&[&v2])).await;
+    let log = &step(&prepared, "deploy").log;
+    assert!(log.starts_with("1 of 1 versions deployed, 0 removed"), "{log}");
+    assert_eq!(fixture.projects(), [v1, v2.clone()]);
+    fixture.sandbox.mend();
+    let prepared = fixture.prepare(Ask::versions(&[&v2])).await;
+    let log = &step(&prepared, "deploy").log;
+    assert!(log.starts_with("0 of 1 versions deployed, 1 removed"), "{log}");
+    assert_eq!(fixture.projects(), [v2]);
 }

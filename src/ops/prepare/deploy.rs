@@ -73,11 +73,11 @@ pub(super) async fn deploy(
     for version in &absent {
         log.push(format!("{version}: there is no package of this version for this caller: it is left out"));
     }
-    remove_versions(site, &plan.stale, &mut log).await;
+    let removed = remove_versions(site, &plan.stale, &mut log).await;
     let deployed: Vec<Deployed> =
         valid.into_iter().filter(|deployed| !absent.contains(&deployed.version)).collect();
     let count = count - absent.len();
-    log.insert(0, format!("{} of {} versions deployed, {} removed", count, deployed.len(), plan.stale.len()));
+    log.insert(0, format!("{} of {} versions deployed, {removed} removed", count, deployed.len()));
     steps.end(begun, Outcome::Done, &log.join("\n"));
     Ok(deployed)
 }
@@ -114,53 +114,67 @@ fn plan(entries: &[DirEntry], selected: &[Deployed]) -> Plan {
 }
 
 /// Removes directories of versions, each of which leaves its name at once: what is there under a name is whole. Failing is only told.
-async fn remove_versions(site: &Site, names: &[String], log: &mut Vec<String>) {
+/// How many versions are there no more.
+async fn remove_versions(site: &Site, names: &[String], log: &mut Vec<String>) -> usize {
     if site.is_shared() {
-        for name in set_aside(site, names, log).await {
-            remove(site, &name, log).await;
+        let aside = set_aside(site, names, log).await;
+        for name in &aside {
+            remove(site, name, log).await;
         }
-        return;
+        return aside.len();
     }
     // This process alone is there, and its store moves what is removed away before it empties it: also where no command can run,
     // because the user's own take all places.
+    let mut removed = 0;
     for name in names {
         site.confirm().await;
-        remove(site, name, log).await;
+        removed += usize::from(remove(site, name, log).await);
     }
+    removed
 }
 
-/// Gives directories of other versions names of unfinished ones, behind the fence; the new names. A version that is being removed
-/// is thus never taken for one that is there, and what a former holder of the lease still removes is in no one's way.
+/// Gives directories of other versions names of unfinished ones, behind the fence; the names of those that have one. A version
+/// that is being removed is thus never taken for one that is there, and what a former holder of the lease still removes is in no
+/// one's way.
 async fn set_aside(site: &Site, stale: &[String], log: &mut Vec<String>) -> Vec<String> {
     let mut aside = Vec::new();
     for some in stale.chunks(RENAMED_AT_ONCE) {
         let renamed: Vec<(&String, String)> = some.iter().map(|name| (name, temporary_name(name))).collect();
+        // Each line of the output is the number of one that has its new name.
         let script: String = renamed
             .iter()
-            .map(|(from, to)| {
+            .enumerate()
+            .map(|(number, (from, to))| {
                 let [from, to] = [from.as_str(), to].map(|name| quote(&format!("{PROJECTS}/{name}")));
-                format!("mv {from} {to} || e=1\n")
+                format!("mv {from} {to} && echo {number}\n")
             })
             .collect();
-        match site.name_fenced(&format!("e=0\n{script}exit $e")).await {
-            Ok(ran) if ran.is_success() && !ran.timed_out => {}
-            // Those that were renamed are removed, now or by the next round.
-            Ok(_) => {
-                log.push("not all other versions could be removed: the next round tries again".to_owned())
+        match site.name_fenced(&script).await {
+            Ok(ran) => {
+                let numbers: Vec<usize> =
+                    ran.stdout_text().lines().filter_map(|line| line.parse().ok()).collect();
+                if numbers.len() < some.len() {
+                    log.push(
+                        "not all other versions could be removed: the next round tries again".to_owned(),
+                    );
+                }
+                let named = renamed.into_iter().enumerate().filter(|(number, _)| numbers.contains(number));
+                aside.extend(named.map(|(_, (_, to))| to));
             }
             Err(error) => log.push(format!("other versions could not be removed: {error}")),
         }
-        aside.extend(renamed.into_iter().map(|(_, to)| to));
     }
     aside
 }
 
-/// Removes a directory of `projects`; failing is only told.
-async fn remove(site: &Site, name: &str, log: &mut Vec<String>) {
-    if let Err(error) = site.remove_all(&format!("{PROJECTS}/{name}")).await {
+/// Removes a directory of `projects`, and tells whether it is gone; failing is only told.
+async fn remove(site: &Site, name: &str, log: &mut Vec<String>) -> bool {
+    let removed = site.remove_all(&format!("{PROJECTS}/{name}")).await;
+    if let Err(error) = &removed {
         tracing::warn!(%error, "failed to remove a directory of a former round: it stays");
         log.push(format!("`{name}` could not be removed: {error}"));
     }
+    removed.is_ok()
 }
 
 /// Hears how many versions have been seen to.
