@@ -32,7 +32,7 @@ const STORAGE: Floors = &[
 ];
 
 const EXEC: Floors = &[
-    &["service", "zygote"],
+    &["fuzzing", "service", "zygote"],
     &["walls", "supervisor"],
     &["wire", "error"],
     &["loopback"],
