@@ -9,7 +9,6 @@ use storage::{Recovery, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::access::{Access, key_file, now};
 use crate::audit::{self, Audit, Syncs};
@@ -19,23 +18,13 @@ use crate::http::{self, App};
 use crate::local::LocalSandbox;
 use crate::metrics::Metrics;
 use crate::ops::Service;
-use crate::ops::admission::Admission;
-use crate::ops::admission::permit_kind::PermitKind;
-use crate::ops::admission::permits::Permits;
 use crate::ops::agents::{AgentTable, Common};
 use crate::ops::backends::Backends;
 use crate::ops::devbox::table::Devboxes;
-use crate::ops::events::EventTable;
 use crate::ops::preparations::Preparations;
-use crate::ops::readiness::Readiness;
 use crate::ops::revocations;
-use crate::ops::run::table::RunTable;
-use crate::ops::run::under_way::UnderWay;
-use crate::ops::run::unnamed::UnnamedRuns;
 use crate::ops::runners::Runners;
-use crate::ops::stopping::Stopping;
-use crate::ops::sync::Syncing;
-use crate::ops::{packages, snapshots, sweep};
+use crate::ops::service::Parts;
 use crate::registry::RegistrySync;
 pub use crate::serve_error::ServeError;
 use crate::telemetry::{self, Spans};
@@ -54,7 +43,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
     config.check_values()?;
     config.check_open(!sources.tokens()?.is_empty())?;
     let service = start(&config)?;
-    let access = open_access(&config, sources, &service.store).map(Arc::new);
+    let access = open_access(&config, sources, service.store()).map(Arc::new);
     let served = access.and_then(|access| {
         exec::return_large_allocations();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -126,16 +115,15 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
         &egress,
     );
     let agents = agents.map_err(|source| store_error(config, source))?;
-    let sessions = &config.limits.sessions;
     let backends = Backends::new(&config.limits.runs);
     let runners = Arc::new(Runners::open(&store, &backends).map_err(|source| store_error(config, source))?);
     let devboxes = config.devbox.enabled.then(|| open_devboxes(config, &store)).transpose()?;
     let own = Box::new(|service, agent| Arc::new(LocalSandbox::of_request(service, agent)) as _);
     let preparations = Preparations::new(config.prepare.clone(), own)?;
-    Ok(Arc::new(Service {
+    let parts = Parts {
         backends,
         runners,
-        devboxes: devboxes.map(Arc::new),
+        devboxes,
         store,
         launcher,
         host,
@@ -146,70 +134,24 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
         network,
         egress,
         registry,
-        archive_limits: config.limits.archive.clone(),
-        file_limits: config.limits.files.clone(),
-        run_limits: config.limits.runs.clone(),
-        readiness: Readiness::start()?,
-        admission: Arc::new(Admission::new(&config.limits.work)),
-        permits: Permits::new(&config.limits.runs),
-        background: Permits::without_queue(
-            PermitKind::BACKGROUND,
-            sessions.background,
-            sessions.background_per_user,
-        ),
-        terminals: Permits::without_queue(
-            PermitKind::TERMINALS,
-            sessions.terminals,
-            sessions.terminals_per_user,
-        ),
-        port_permits: Permits::with(
-            PermitKind::PORTS,
-            config.limits.ports.connections,
-            config.limits.ports.connections_per_user,
-            Duration::from_millis(config.limits.runs.queue_ms),
-        ),
-        port_limits: config.limits.ports.clone(),
-        undecided: Permits::without_queue(
-            PermitKind::UNDECIDED,
-            sessions.undecided,
-            sessions.undecided_per_user,
-        ),
-        syncing: Syncing::new(config.runners.clone()),
         preparations,
-        package_permits: packages::permits(config.limits.work.queue_ms),
-        events: EventTable::new(config.limits.events.clone()),
-        table: RunTable::new(sessions.clone()),
-        unnamed: UnnamedRuns::default(),
-        stopping: Stopping::default(),
-        under_way: UnderWay::default(),
-        snapshot_permits: snapshots::permits(config.limits.snapshots.at_once),
-        disk: Arc::default(),
-        runs: TaskTracker::new(),
         audit,
         metrics,
         spans,
-        stop: CancellationToken::new(),
-    }))
+    };
+    Ok(Arc::new(Service::new(config, parts)?))
 }
 
-/// Looks after a service until it stops: the proxy of its commands, what they take on the disk, unused workspaces, and
-/// runs that go on filling what was removed.
+/// Looks after a service until it stops: the proxy of its commands, and [`Service::tend`].
 pub fn tend(service: &Arc<Service>) {
-    let (egress, launcher) = (Arc::clone(&service.egress), Arc::clone(&service.launcher));
-    tokio::spawn(confine::serve_egress(egress, launcher, service.stop.clone()));
-    tokio::spawn(Arc::clone(&service.disk).look(service.store.clone(), service.stop.clone()));
-    tokio::spawn(sweep::sweep(Arc::clone(service)));
-    let filled = Arc::downgrade(service);
-    service.store.when_trash_is_filled(move |sandbox| {
-        if let Some(service) = filled.upgrade() {
-            service.under_way.stop(sandbox);
-        }
-    });
+    let (egress, launcher) = (Arc::clone(service.egress()), Arc::clone(service.launcher()));
+    tokio::spawn(confine::serve_egress(egress, launcher, service.until_stopped()));
+    service.tend();
 }
 
 /// Closes live views and flushes the audit log after the last request.
 async fn lay_down(service: &Service) {
-    let store = service.store.clone();
+    let store = service.store().clone();
     // The next start tidies views that are still in use.
     let closed = tokio::task::spawn_blocking(move || {
         if let Err(error) = store.workspaces().keep_uptime() {
@@ -223,21 +165,21 @@ async fn lay_down(service: &Service) {
     if let Ok(Err(error)) = closed.await {
         tracing::warn!(%error, "failed to close a live view: the next start removes it");
     }
-    service.audit.stop().await;
+    service.audit().stop().await;
 }
 
 /// Stops a service that is used as a library: runs may end within `grace`. Afterwards the runtime is to be dropped, and
 /// then [`close`] to be called.
 pub async fn stop(service: &Service, grace: Duration) {
     service.drain(grace).await;
-    service.stop.cancel();
+    service.drop_runs();
     lay_down(service).await;
 }
 
 /// Closes what has a thread of its own, when no runtime has any more work for it. It blocks.
 pub fn close(service: &Service) {
-    service.registry.close();
-    if let Some(spans) = &service.spans {
+    service.registry().close();
+    if let Some(spans) = service.spans() {
         spans.close();
     }
 }
@@ -306,7 +248,7 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
     let service = Arc::clone(&app.service);
-    service.egress.protect(address);
+    service.egress().protect(address);
     tend(&service);
     let stopping = CancellationToken::new();
     let mut reload = signal(SignalKind::hangup())?;
@@ -316,7 +258,7 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     writeln!(stdout, "filesecbox listening on http://{address}")?;
     stdout.flush()?;
 
-    let (access, reloaded) = (Arc::clone(&app.access), Arc::clone(&app.service.audit));
+    let (access, reloaded) = (Arc::clone(&app.access), Arc::clone(app.service.audit()));
     tokio::spawn(async move {
         while reload.recv().await.is_some() {
             access.look(true);
@@ -324,7 +266,7 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
         }
     });
     let limits = app.connections.clone();
-    let metrics = Arc::clone(&service.metrics);
+    let metrics = Arc::clone(service.metrics());
     let server = http::listen::serve(listener, http::router(app), &limits, metrics, stopping.clone());
     let mut server = std::pin::pin!(server);
     tokio::select! {
@@ -340,7 +282,7 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
         () = service.drain(Duration::from_millis(grace)) => {}
     }
     stopping.cancel();
-    service.stop.cancel();
+    service.drop_runs();
     // Answers on their way may still leave; a client that does not read them does not hold us up.
     let served = tokio::time::timeout(FAREWELL, &mut server).await.is_ok();
     lay_down(&service).await;

@@ -23,7 +23,7 @@ pub(super) async fn collect(app: &App, body: Body, limit: usize) -> Result<Bytes
     // A body that does not say how large it is may become as large as one may be.
     let most = announced.unwrap_or(limit);
     if most > SMALL_BYTES {
-        request_log::hold(app.service.admission.hold_bytes(request_log::user_of().as_ref(), most).await?);
+        request_log::hold(app.service.admission().hold_bytes(request_log::user_of().as_ref(), most).await?);
     }
     let mut stream = body.into_data_stream();
     let Some(first) = stream.next().await else { return Ok(Bytes::new()) };

@@ -33,10 +33,13 @@ struct Readiness {
 }
 
 pub(super) async fn readyz(State(app): State<App>) -> Answer {
-    let disk = app.service.readiness.look(&app.service.store).await.is_some_and(|found| found.is_writable);
-    let ready =
-        Readiness { disk, isolation: app.service.host.is_sound(), audit: app.service.audit.is_writable() };
-    let is_stopping = app.service.stopping.has_begun();
+    let disk = app.service.look_at_disk().await.is_some_and(|found| found.is_writable);
+    let ready = Readiness {
+        disk,
+        isolation: app.service.host().is_sound(),
+        audit: app.service.audit().is_writable(),
+    };
+    let is_stopping = app.service.is_stopping();
     if ready.disk && ready.isolation && ready.audit && !is_stopping {
         return success(ready);
     }
@@ -56,7 +59,7 @@ pub(super) async fn metrics(
     headers: HeaderMap,
 ) -> Answer {
     let service = &app.service;
-    let found = service.readiness.look(&service.store).await;
+    let found = service.look_at_disk().await;
     let (free_bytes, live_views, (trash_waiting, trash_failures)) =
         found.map_or_else(Default::default, |found| (found.free_bytes, found.live_views, found.trash));
     let (running, waiting) = service.commands();
@@ -64,16 +67,16 @@ pub(super) async fn metrics(
         running,
         waiting,
         live_views,
-        networks: service.launcher.network_count(),
-        runners: service.runners.connected(),
+        networks: service.launcher().network_count(),
+        runners: service.runners().connected(),
         free_bytes,
         trash_waiting,
         trash_failures,
-        is_audited: app.service.audit.is_writable(),
+        is_audited: app.service.audit().is_writable(),
     };
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let form = metrics::Form::of(accepted);
-    let text = service.metrics.text(moment, form);
+    let text = service.metrics().text(moment, form);
     let kind = HeaderValue::from_static(form.content_type());
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
@@ -137,31 +140,31 @@ impl From<&audit::Settings> for AuditLimits {
 
 pub(super) async fn info(State(app): State<App>, _known: Known, _: NoParams) -> Answer {
     let service = &app.service;
-    let options = service.store.options();
+    let options = service.store_options();
     success(Info {
         version: env!("CARGO_PKG_VERSION"),
-        host: &service.host,
-        commands: service.commands.direct().collect(),
-        network: service.network,
-        quotas: match service.store.kernel_keeps_quotas() {
+        host: service.host(),
+        commands: service.programs().collect(),
+        network: service.network(),
+        quotas: match service.kernel_keeps_quotas() {
             Ok(()) => Quotas { kept_by: "kernel", reason: None },
             Err(reason) => Quotas { kept_by: "service", reason: Some(reason) },
         },
         limits: Limits {
-            archive: &service.archive_limits,
-            files: &service.file_limits,
-            disk: &service.store.options().disk,
-            snapshots: &service.store.options().snapshots,
-            runs: &service.run_limits,
-            sessions: service.table.limits(),
-            events: service.events.limits(),
-            ports: &service.port_limits,
+            archive: service.archive_limits(),
+            files: service.file_limits(),
+            disk: &service.store_options().disk,
+            snapshots: &service.store_options().snapshots,
+            runs: service.run_limits(),
+            sessions: service.session_limits(),
+            events: service.event_limits(),
+            ports: service.port_limits(),
             workspaces: Kept {
                 idle_ms: options.idle.map_or(0, |idle| idle.as_millis()),
                 keep_ms: options.keep.as_millis(),
             },
             keep_versions: options.keep_versions,
-            audit: service.audit.settings().map(AuditLimits::from),
+            audit: service.audit().settings().map(AuditLimits::from),
             connections: &app.connections,
         },
     })

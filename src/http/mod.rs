@@ -76,7 +76,7 @@ pub struct App {
 /// `{u}`, `{a}`, `{s}` are user, agent and skill. The routes below [`tree_routes`] exist for both kinds of trees.
 pub fn router(app: App) -> Router {
     let skill = "/v1/skills/{u}/{a}/{s}";
-    let devboxes = if app.service.devboxes.is_some() { devbox_routes() } else { Router::new() };
+    let devboxes = if app.service.devbox_table().is_some() { devbox_routes() } else { Router::new() };
     Router::new()
         .route("/", get(openapi::root))
         .route("/healthz", get(meta::healthz))

@@ -41,7 +41,7 @@ pub(super) async fn observe(State(app): State<App>, request: Request, next: Next
 
     let code = response.extensions().get::<Failed>().map(|failed| failed.0);
     let (status, took) = (response.status().as_u16(), begun.elapsed());
-    app.service.metrics.answered(route, method, status, code, took);
+    app.service.metrics().answered(route, method, status, code, took);
     if let Some(traced) = traced {
         traced.answered(status, code);
     }
@@ -65,7 +65,7 @@ async fn answer(
 ) -> Response {
     let Some(matched) = matched else { return next.run(request).await };
     let action = || format!("{method} {}", matched.as_str());
-    let audit = &app.service.audit;
+    let audit = app.service.audit();
     if !facts.is_change {
         let response = next.run(request).await;
         if facts.is_refused() {

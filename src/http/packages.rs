@@ -46,7 +46,7 @@ pub(super) async fn put(
     request: Request,
 ) -> Answer {
     let expected = expected(query.digest.as_deref(), request.headers())?;
-    let limit = app.service.archive_limits.upload_bytes;
+    let limit = app.service.archive_limits().upload_bytes;
     let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     if announced.and_then(|value| value.parse().ok()).is_some_and(|bytes: u64| bytes > limit) {
         return Err(Problem::too_large("the package", limit));
@@ -74,7 +74,7 @@ pub(super) async fn get(
     PackageRequest { version }: PackageRequest,
     _: NoParams,
 ) -> Answer {
-    let reads = app.service.admission.reads_of_owner(Owner::Operators);
+    let reads = app.service.admission().reads_of_owner(Owner::Operators);
     let (file, facts) = app.service.package(version).await?;
     Ok(described(stream::body(file, 0, facts.bytes, reads), &facts))
 }

@@ -91,7 +91,7 @@ pub(super) async fn list(
     let scope = query.scope.as_deref().map(str::parse::<Scope>).transpose().map_err(Error::from)?;
     let Reach { agent, only_of } = caller.role.reach(agent.as_ref(), user.as_ref())?;
     let owners = owners(user, scope, only_of, agent.is_some())?;
-    let most = app.service.file_limits.list_entries;
+    let most = app.service.file_limits().list_entries;
     let span = page::span(query.limit, most)?;
     let after = query.cursor.as_deref().map(shelf_of).transpose()?;
     // One more than are sent tells whether there are more.
@@ -107,7 +107,7 @@ pub(super) async fn list(
     rows.truncate(span);
     let next = is_paged.then(|| rows.last().filter(|_| !is_last).map(|row| cursor_of(&row.shelf)));
     let beside = Beside { complete: answer.is_complete, page: page::Beside::new(next) };
-    made(&app.service.admission, rows.len().saturating_mul(ROW_BYTES), move || {
+    made(app.service.admission(), rows.len().saturating_mul(ROW_BYTES), move || {
         success_with(rows.into_iter().map(Registered::from).collect::<Vec<_>>(), beside)
     })
     .await

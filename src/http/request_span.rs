@@ -35,7 +35,7 @@ impl RequestSpan {
         route: &str,
         facts: &Arc<RequestLog>,
     ) -> Option<Self> {
-        let spans = Arc::clone(app.service.spans.as_ref()?);
+        let spans = Arc::clone(app.service.spans()?);
         // Several are malformed, as the standard has it.
         let mut sent = headers.get_all(TRACEPARENT).iter();
         let traceparent = sent.next().filter(|_| sent.next().is_none()).and_then(|sent| sent.to_str().ok());

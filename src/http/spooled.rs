@@ -27,9 +27,8 @@ pub(super) async fn spool(
     stream: impl futures_util::Stream<Item = Result<bytes::Bytes, Problem>>,
     left: &mut u64,
 ) -> Result<Spool, Problem> {
-    let limit = app.service.archive_limits.upload_bytes;
-    let (store, owner) = (app.service.store.clone(), user.clone());
-    let mut spool = app.service.light(user, move || Ok(store.spool(&owner)?)).await?;
+    let limit = app.service.archive_limits().upload_bytes;
+    let mut spool = app.service.spool(user).await?;
     let mut stream = std::pin::pin!(stream);
     let mut pending = Vec::new();
     loop {

@@ -102,7 +102,7 @@ struct RevokedBeside {
 pub(super) async fn list(State(app): State<App>, _: TokenReader, Params(query): Params<Query>) -> Answer {
     let keyed = app.access.revocations().all(now()).into_iter();
     let keyed = keyed.map(|(revoked, revocation)| (revoked.key(), revoked, revocation)).collect();
-    let most = app.service.file_limits.list_entries;
+    let most = app.service.file_limits().list_entries;
     let Page { elements, beside } =
         page::cut(keyed, |(key, ..)| key, query.limit, query.cursor.as_deref(), most)?;
     let listed = |(_, revoked, revocation): (String, Revoked, Revocation)| {
@@ -112,7 +112,7 @@ pub(super) async fn list(State(app): State<App>, _: TokenReader, Params(query): 
         };
         Listed { id, user, revoked_at: second(revocation.at), until: second(revocation.until) }
     };
-    made(&app.service.admission, elements.len().saturating_mul(REVOCATION_BYTES), move || {
+    made(app.service.admission(), elements.len().saturating_mul(REVOCATION_BYTES), move || {
         success_with(elements.into_iter().map(listed).collect::<Vec<_>>(), beside)
     })
     .await
@@ -135,7 +135,7 @@ pub(super) async fn revoke_all(
 
 async fn put_in_force(app: &App, revoked: Revoked, told: &str) -> Answer {
     let at = now();
-    let lasting = app.token_seconds_max.max(app.service.port_limits.link_seconds_max).max(MONTH_SECONDS);
+    let lasting = app.token_seconds_max.max(app.service.port_limits().link_seconds_max).max(MONTH_SECONDS);
     let revocation = Revocation { at, until: at.saturating_add(lasting) };
     let in_force = Arc::clone(app.access.revocations());
     app.service.revoke_tokens(in_force, revoked, revocation).await?;

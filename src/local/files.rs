@@ -30,7 +30,7 @@ pub(super) async fn read(
     if at.path.is_root() {
         return Err(Error::about(ErrorKind::IsDirectory, "read_file", path));
     }
-    let reads = service.admission.reads_of(at.tree.user());
+    let reads = service.admission().reads_of(at.tree.user());
     let opened = service.open(at.tree, at.path).await;
     let Opened { file, stat, .. } = opened.map_err(|error| errors::at("read_file", path, error))?;
     let range = options.window(stat.size, path)?;
@@ -59,7 +59,7 @@ pub(super) async fn write(
         parents: false,
         mode: options.permissions,
     };
-    let limit = service.file_limits.raw_bytes.min(FILE_BYTES_MAX);
+    let limit = service.file_limits().raw_bytes.min(FILE_BYTES_MAX);
     let entry = entry("write_file", &at);
     let written = async {
         match service.write(at.tree, at.path, body, options, limit).await {

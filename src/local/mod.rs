@@ -70,7 +70,7 @@ impl LocalSandbox {
         let place = StorePath::of(user, &self.agent, self.skills, operation, path)?;
         let sandbox = WorkspaceId { user: user.clone(), agent: self.agent.clone() };
         if matches!(&place, StorePath::InTree(at) if matches!(at.tree, TreeId::Workspace(..)))
-            && let Some(backend) = self.service.backends.get(&sandbox)
+            && let Some(backend) = self.service.backends().get(&sandbox)
         {
             let message = format!(
                 "`{}` answers for this workspace: ask it, or the routes of the service",

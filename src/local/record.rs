@@ -51,8 +51,8 @@ pub(super) async fn recorded<T>(
         return change.await;
     }
     let account = Account::Token(Role::Engine.word().to_owned(), entry.user.clone());
-    service.audit.admit(&account).map_err(|error| errors::unwritable(operation, error))?;
-    let mut slot = service.audit.reserve().map_err(|error| errors::unwritable(operation, error))?;
+    service.audit().admit(&account).map_err(|error| errors::unwritable(operation, error))?;
+    let mut slot = service.audit().reserve().map_err(|error| errors::unwritable(operation, error))?;
     let of_left = Entry { outcome: UNANSWERED.to_owned(), ..entry.clone() };
     let of_account = account.clone();
     slot.expect(move || (of_account, of_left));

@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     trials.extend(own::trials(&runtime, &host));
     let conclusion = libtest_mimic::run(&arguments, trials);
     let (held, skipped) = *counts.lock().unwrap();
-    println!("local ({}): {held} laws hold, {skipped} skipped", service.host.enforcement.tier);
+    println!("local ({}): {held} laws hold, {skipped} skipped", service.host().enforcement.tier);
     drop((host, subject));
     runtime.block_on(serve::stop(&service, GRACE));
     drop(runtime);

@@ -64,7 +64,7 @@ async fn transcript(host: Arc<Host>, search: Search) {
 async fn skills_are_merged_at_their_place(host: Arc<Host>) {
     const AGENT: &str = "skilled";
     let (alice, bob) = (user("alice"), user("bob"));
-    let mut spool = host.service.store.spool(&alice).unwrap();
+    let mut spool = host.service.store().spool(&alice).unwrap();
     spool.write(&skill_zip("数据", &[("表.md", "of all\n")])).unwrap();
     let archive = Archive { spool, file_name: Some("数据.zip".to_owned()) };
     let agent = AgentId::parse(AGENT).unwrap();
@@ -96,7 +96,7 @@ async fn skills_are_merged_at_their_place(host: Arc<Host>) {
     // In the skill, at every tier; from the workspace, where skills are mounted into it.
     let in_skill = ExecSpec { directory: shared.parent(), ..ExecSpec::argv("cat", ["表.md"]) };
     assert_eq!(sandbox.exec(&alice, in_skill).await.unwrap().stdout_text(), "of alice\n");
-    if host.service.launcher.mounts() {
+    if host.service.launcher().mounts() {
         let from_workspace = ExecSpec::argv("cat", ["skills/数据/表.md"]);
         assert_eq!(sandbox.exec(&alice, from_workspace).await.unwrap().stdout_text(), "of alice\n");
     } else {
@@ -154,9 +154,9 @@ async fn every_change_is_in_the_audit_log(host: Arc<Host>) {
 async fn reading_is_a_use_of_the_workspace(host: Arc<Host>) {
     let used = user("used");
     let id = WorkspaceId { user: used.clone(), agent: AgentId::parse("demo").unwrap() };
-    assert!(!host.service.store.workspaces().is_noted(&id));
+    assert!(!host.service.store().workspaces().is_noted(&id));
     host.sandbox().await.read_dir(&used, &path("/workspace")).await.unwrap();
-    assert!(host.service.store.workspaces().is_noted(&id));
+    assert!(host.service.store().workspaces().is_noted(&id));
 }
 
 /// More pieces than are collected before they are written.
@@ -169,11 +169,15 @@ async fn a_file_of_tiny_pieces_is_whole(host: Arc<Host>) {
     assert_eq!(sandbox.read(&tiny, &file).await.unwrap(), bytes);
 }
 
+fn named(host: &Host, tree: &TreeId) -> usize {
+    host.service.named_runs().iter().filter(|run| run.tree == *tree).count()
+}
+
 async fn a_command_leaves_no_name_behind(host: Arc<Host>) {
     let (sandbox, forgotten) = (host.sandbox().await, user("forgotten"));
     let tree = TreeId::Workspace(forgotten.clone(), AgentId::parse("demo").unwrap());
     sandbox.exec(&forgotten, ExecSpec::shell("echo done")).await.unwrap();
-    assert!(host.service.table.of(&tree).is_empty());
+    assert_eq!(named(&host, &tree), 0);
 
     let mark = path("/workspace/begun");
     let running = sandbox.exec(&forgotten, ExecSpec::shell("echo > begun; sleep 300"));
@@ -181,16 +185,16 @@ async fn a_command_leaves_no_name_behind(host: Arc<Host>) {
         while !sandbox.exists(&forgotten, &mark).await.unwrap() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert_eq!(host.service.table.of(&tree).len(), 1);
+        assert_eq!(named(&host, &tree), 1);
     };
     tokio::select! {
         ended = running => panic!("it ended: {ended:?}"),
         () = begun => {}
     }
-    assert!(host.service.table.of(&tree).is_empty());
+    assert_eq!(named(&host, &tree), 0);
     let id = WorkspaceId::of(&tree);
     let begin = Instant::now();
-    while host.service.under_way.count(&id) != (0, 0) {
+    while host.service.runs_under_way(&id) != (0, 0) {
         assert!(begin.elapsed() < PATIENCE, "the command goes on");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

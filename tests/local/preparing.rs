@@ -59,8 +59,8 @@ pub(crate) async fn steps_of_code_come_first_under_the_lease_of_the_given_store(
         Arc::new(Mirror { leases: leases.clone(), user_files: user_files.clone(), seen: Mutex::default() });
     let unknown = prepare(&host, &["mirror"]).await;
     assert!(matches!(unknown, Err(Error::Invalid(_))), "{unknown:?}");
-    host.service.preparations.register(mirror.clone());
-    host.service.preparations.lease_from(leases.clone());
+    host.service.preparations().register(mirror.clone());
+    host.service.preparations().lease_from(leases.clone());
     let prepared = prepare(&host, &["mirror"]).await.unwrap();
     assert_eq!(*mirror.seen.lock(), [(true, false)], "under the lease, before any file");
     assert_eq!(

@@ -75,7 +75,7 @@ impl Server {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let router = http::router(app).layer(middleware::from_fn(promised::hold));
-            let (metrics, stopping) = (Arc::clone(&service.metrics), stopping.clone());
+            let (metrics, stopping) = (Arc::clone(service.metrics()), stopping.clone());
             let limits = config.limits.connections.clone();
             tokio::spawn(async move {
                 http::listen::serve(listener, router, &limits, metrics, stopping).await;
@@ -96,7 +96,7 @@ impl Server {
     /// Has `sandbox` answer for these users with `agent`.
     pub(crate) fn lend(&self, users: &[&str], agent: &str, sandbox: &Arc<dyn Sandbox>) {
         for user in users {
-            self.service.backends.insert(id(user, agent), Arc::clone(sandbox)).unwrap();
+            self.service.backends().insert(id(user, agent), Arc::clone(sandbox)).unwrap();
         }
     }
 

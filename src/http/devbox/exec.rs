@@ -45,7 +45,7 @@ pub(in crate::http) struct Asked {
 impl JsonLimit for Asked {
     /// The longest input and the longest arguments, of which JSON spells some characters in two.
     fn bytes_max(app: &App) -> usize {
-        let limits = &app.service.run_limits;
+        let limits = app.service.run_limits();
         limits.stdin_bytes.saturating_add(limits.arguments_bytes).saturating_mul(2).saturating_add(64 * 1024)
     }
 }
@@ -87,7 +87,7 @@ pub(in crate::http) async fn exec(
     let tree = devboxes.workspace(&name);
     let id = WorkspaceId::of(&tree);
     let inside = devboxes.enter(&name)?;
-    let backend = app.service.backends.get(&id);
+    let backend = app.service.backends().get(&id);
     if backend.is_none() {
         app.service.note_use(id).await?;
     }

@@ -75,7 +75,7 @@ pub(in crate::http) async fn upload(
     let permissions = mode(Some(query.mode.as_deref().unwrap_or(MODE)))?;
     let visit = devboxes.enter(&name)?;
     let place = tree(&app, &devboxes, &name).await?.file(&app, Some(path)).await?;
-    raw::check_announced(request.headers(), app.service.file_limits.raw_bytes)?;
+    raw::check_announced(request.headers(), app.service.file_limits().raw_bytes)?;
     let options = WriteOptions { condition: Condition::Always, parents: true, mode: permissions };
     let stored = raw::store(&app, &place, options, pieces(request, &visit)).await?;
     drop(visit);
@@ -129,7 +129,7 @@ fn pieces(
 async fn tree(app: &App, devboxes: &Devboxes, name: &DevboxName) -> Result<TreeRequest, Problem> {
     let id = devboxes.workspace(name);
     let workspace = WorkspaceId::of(&id);
-    let backend = app.service.backends.get(&workspace);
+    let backend = app.service.backends().get(&workspace);
     if backend.is_none() {
         app.service.note_use(workspace).await?;
     }

@@ -129,5 +129,5 @@ fn changed(app: &App, devbox: &Devbox) -> Answer {
 
 /// What the dialect calls the space of names: the agent.
 pub(super) fn namespace(app: &App) -> &str {
-    app.service.devboxes.as_ref().map_or("", |devboxes| devboxes.agent.as_str())
+    app.service.devbox_table().map_or("", |devboxes| devboxes.agent.as_str())
 }

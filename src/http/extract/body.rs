@@ -37,7 +37,7 @@ impl<T: DeserializeOwned + JsonLimit + Send + 'static> FromRequest<App> for Json
             return read();
         }
         let job = Job::about(request_log::user_of().as_ref(), Weight::Light);
-        app.service.admission.work(job, move || Ok(read())).await?
+        app.service.admission().work(job, move || Ok(read())).await?
     }
 }
 

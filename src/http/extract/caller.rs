@@ -32,7 +32,7 @@ pub(in crate::http) fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// known who asks and about whom, and before anything is done.
 pub(super) fn admitted(app: &App) -> Result<(), Problem> {
     if request_log::is_change() {
-        app.service.audit.admit(&request_log::account())?;
+        app.service.audit().admit(&request_log::account())?;
     }
     Ok(())
 }

@@ -51,12 +51,12 @@ fn is_supported(name: &str, method: &Method) -> bool {
 /// `unsupported`: the backend has nothing like the route.
 pub(super) fn backend(parts: &Parts, app: &App, tree: &TreeId) -> Result<Option<Arc<Backend>>, Problem> {
     // One atomic load while no workspace is remote.
-    if app.service.backends.is_empty() || !matches!(tree, TreeId::Workspace(..)) {
+    if app.service.backends().is_empty() || !matches!(tree, TreeId::Workspace(..)) {
         return Ok(None);
     }
     let route = parts.extensions.get::<MatchedPath>();
     let Some(name) = route.and_then(|route| route.as_str().strip_prefix(WORKSPACE)) else { return Ok(None) };
-    let Some(backend) = app.service.backends.get(&WorkspaceId::of(tree)) else { return Ok(None) };
+    let Some(backend) = app.service.backends().get(&WorkspaceId::of(tree)) else { return Ok(None) };
     if is_supported(name, &parts.method) {
         return Ok(Some(backend));
     }

@@ -46,7 +46,7 @@ pub(in crate::http) async fn connect(
         .map_err(|_| Problem::invalid("a runner needs a WebSocket: connect with `ws://` and `Upgrade`"))?;
     let registering = app
         .service
-        .runners
+        .runners()
         .enter(has_token.then(|| user.clone()))
         .ok_or_else(|| Problem::busy("too many runners are registering: wait for one of them", 1))?;
     let upgrade = upgrade.max_message_size(FRAME_BYTES_MAX).max_frame_size(FRAME_BYTES_MAX);
@@ -78,7 +78,7 @@ async fn serve(app: App, user: UserId, socket: WebSocket, registering: Registeri
             () = receive(&mut frames, &link, &heard) => {}
             () = transmit(&app, &user, &token, &mut registration, &mut sink, heard.subscribe()) => {}
             () = cut.cancelled() => {}
-            () = app.service.stop.cancelled() => {}
+            () = app.service.stopped() => {}
         }
     }
     app.service.runner_left(&registration);
@@ -106,7 +106,7 @@ async fn register(app: &App, user: &UserId, text: &str) -> Result<(Registration,
     let frame = Frame::parse(text).map_err(|error| invalid(error.to_string()))?;
     let register = Register::read(&frame).map_err(invalid)?;
     let token = Some(register.auth_token.as_str()).filter(|token| !token.is_empty());
-    let audit = &app.service.audit;
+    let audit = app.service.audit();
     let caller = may(app, user, token).map_err(|()| {
         audit.note_refused(&Account::Strangers, entry(user, None, None, "unauthenticated"));
         refused("AUTH_FAILED", "authentication failed: the token is not valid for this user's runners")

@@ -72,7 +72,7 @@ impl From<LentMachine> for Facts {
 
 pub(in crate::http) async fn list(State(app): State<App>, request: SandboxesRequest, _: NoParams) -> Answer {
     let user = named(request)?;
-    success(app.service.runners.of(&user).into_iter().map(Facts::from).collect::<Vec<_>>())
+    success(app.service.runners().of(&user).into_iter().map(Facts::from).collect::<Vec<_>>())
 }
 
 pub(in crate::http) async fn choose(

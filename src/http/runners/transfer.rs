@@ -46,12 +46,12 @@ impl FromRequestParts<App> for TransferRequest {
 impl TransferRequest {
     /// The transfer, whose memory counts for its user.
     async fn open(&self, app: &App, direction: Direction) -> Result<Arc<TransferUnderWay>, Problem> {
-        let found = app.service.runners.transfers.find(&self.id, &self.token, direction);
+        let found = app.service.runners().transfers.find(&self.id, &self.token, direction);
         let transfer = found.ok_or_else(unknown)?;
         request_log::user(transfer.user());
         if !transfer.is_charged() {
             let held =
-                app.service.admission.hold_bytes(Some(transfer.user()), transfer.memory_bytes()).await?;
+                app.service.admission().hold_bytes(Some(transfer.user()), transfer.memory_bytes()).await?;
             transfer.charge(Box::new(held));
         }
         Ok(transfer)

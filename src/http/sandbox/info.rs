@@ -46,7 +46,7 @@ pub(in crate::http) async fn info(State(app): State<App>, request: SandboxReques
         workspace: request.id.workspace().sandbox_path(),
         shell: "bash",
         backend: "local",
-        tier: service.host.enforcement.tier,
+        tier: service.host().enforcement.tier,
         network: service.network_of(agent),
         runs: service.run_limits_of(agent),
         limits: Limits::of(&app, agent),

@@ -62,11 +62,11 @@ pub(in crate::http) async fn list(
     let mut keyed: Vec<(String, WorkspaceId)> =
         ids.into_iter().map(|id| (format!("{}/{}", id.user, id.agent), id)).collect();
     keyed.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-    let most = app.service.file_limits.list_entries;
+    let most = app.service.file_limits().list_entries;
     let Page { elements, beside } =
         page::cut(keyed, |(key, _)| key, query.limit, query.cursor.as_deref(), most)?;
     let glances = app.service.glance(elements.into_iter().map(|(_, id)| id).collect()).await?;
-    made(&app.service.admission, glances.len().saturating_mul(SANDBOX_BYTES), move || {
+    made(app.service.admission(), glances.len().saturating_mul(SANDBOX_BYTES), move || {
         success_with(glances.iter().map(Listed::from).collect::<Vec<_>>(), beside)
     })
     .await

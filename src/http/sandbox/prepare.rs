@@ -81,7 +81,7 @@ struct File {
 
 impl JsonLimit for Asked {
     fn bytes_max(app: &App) -> usize {
-        usize::try_from(app.service.file_limits.text_bytes).unwrap_or(usize::MAX)
+        usize::try_from(app.service.file_limits().text_bytes).unwrap_or(usize::MAX)
     }
 }
 
@@ -193,7 +193,7 @@ fn preparation(app: &App, asked: Asked) -> Result<Preparation, Problem> {
         skills: skills.into_iter().map(version).collect(),
         entrypoint,
         files: files?,
-        deadline: deadline(timeout_seconds.unwrap_or_else(|| app.service.preparations.timeout_seconds())),
+        deadline: deadline(timeout_seconds.unwrap_or_else(|| app.service.preparations().timeout_seconds())),
     })
 }
 

@@ -55,7 +55,7 @@ pub(in crate::http) async fn fork(
 ) -> Answer {
     let to = WorkspaceId { user: target.user, agent: target.agent };
     request.check_change(&to)?;
-    if let Some(backend) = app.service.backends.get(&to) {
+    if let Some(backend) = app.service.backends().get(&to) {
         let message =
             format!("that workspace is in `{}`: a snapshot becomes one of this service only", backend.name());
         return Err(Problem::new(Code::Unsupported, message));

@@ -87,7 +87,7 @@ pub(in crate::http) async fn list(
 ) -> Answer {
     let snapshots = app.service.snapshots(WorkspaceId::of(&tree.id)).await?;
     let told: Vec<Told> = snapshots.list.into_iter().map(Told::from).collect();
-    let most = app.service.file_limits.list_entries;
+    let most = app.service.file_limits().list_entries;
     let page = page::cut(told, |told| told.id.as_str(), query.limit, query.cursor.as_deref(), most)?;
     success_with(page.elements, page.beside)
 }

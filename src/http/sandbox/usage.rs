@@ -45,7 +45,7 @@ pub(super) struct Limits<'a> {
 
 impl<'a> Limits<'a> {
     pub(super) fn of(app: &'a App, agent: &AgentId) -> Self {
-        let options = app.service.store.options();
+        let options = app.service.store_options();
         let idle_ms = options.idle.map_or(0, |idle| idle.as_millis());
         Self {
             disk: app.service.disk_limits_of(agent),

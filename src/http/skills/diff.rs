@@ -58,7 +58,7 @@ pub(in crate::http) async fn diff(
     request.check_read()?;
     let (id, _) = skill_of(&request)?;
     let status = app.service.changed_files(id.clone()).await?;
-    let most = app.service.file_limits.list_entries;
+    let most = app.service.file_limits().list_entries;
     let skill_status = status.status;
     let page = page::cut(
         status.changes,
@@ -70,7 +70,7 @@ pub(in crate::http) async fn diff(
     let differences = app.service.differences(id, page.elements).await?;
     let beside = Beside { skill_status, page: page.beside };
     let bytes = differences.iter().map(|difference| difference.path.len() + difference.text.bytes()).sum();
-    made(&app.service.admission, bytes, move || {
+    made(app.service.admission(), bytes, move || {
         success_with(differences.into_iter().map(Differs::from).collect::<Vec<_>>(), beside)
     })
     .await

@@ -62,9 +62,9 @@ pub(in crate::http) async fn list(
 ) -> Answer {
     request.check_read()?;
     let skills = app.service.skills(request.user, request.agent).await?;
-    let most = app.service.file_limits.list_entries;
+    let most = app.service.file_limits().list_entries;
     let bytes = skills.iter().map(|skill| SKILL_BYTES + skill.metadata.description.len()).sum();
-    made(&app.service.admission, bytes, move || {
+    made(app.service.admission(), bytes, move || {
         let page = page::cut(skills, |skill| skill.id.as_str(), query.limit, query.cursor.as_deref(), most)?;
         success_with(page.elements.into_iter().map(Listed::from).collect::<Vec<_>>(), page.beside)
     })

@@ -153,7 +153,7 @@ async fn receive(app: &App, user: &UserId, request: Request) -> Result<Vec<Archi
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let is_form =
         content_type.is_some_and(|value| value.to_ascii_lowercase().starts_with("multipart/form-data"));
-    let mut left = app.service.archive_limits.upload_bytes;
+    let mut left = app.service.archive_limits().upload_bytes;
     if !is_form {
         check_announced(request.headers(), left)?;
         let stream = request.into_body().into_data_stream().map(|chunk| chunk.map_err(|_| broken()));

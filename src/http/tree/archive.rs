@@ -51,7 +51,7 @@ pub(in crate::http) async fn get(
         (None, TreeId::Skill(.., skill)) => skill.to_string(),
         (None, TreeId::Workspace(..)) => "workspace".to_owned(),
     };
-    let reads = app.service.admission.reads_of(place.id.user());
+    let reads = app.service.admission().reads_of(place.id.user());
     let packed = app.service.pack_directory(place.id, place.path, format).await?;
     let content_type = match format {
         PackFormat::Zip => "application/zip",
@@ -89,7 +89,7 @@ pub(in crate::http) async fn put(
     // What is to be made is a directory, whether the caller says so or not.
     let path = query.path.as_deref().map(|path| path.strip_suffix('/').unwrap_or(path));
     let place = tree.entry(&app, path).await?;
-    let mut left = app.service.archive_limits.upload_bytes;
+    let mut left = app.service.archive_limits().upload_bytes;
     check_announced(request.headers(), left)?;
     let stream = request.into_body().into_data_stream().map(|chunk| chunk.map_err(|_| broken()));
     let archive = spool(&app, place.id.user(), stream, &mut left).await?;

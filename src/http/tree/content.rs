@@ -69,7 +69,7 @@ pub(in crate::http) async fn answer(app: &App, text: Text, About { encoding, siz
         Text::Lines { lines, .. } => lines.iter().map(String::len).sum::<usize>() + lines.len(),
     };
     let beside = move |total_lines, next| Beside { total_lines, next, encoding, size, layer };
-    made(&app.service.admission, bytes, move || match text {
+    made(app.service.admission(), bytes, move || match text {
         Text::Whole(text) => {
             let total_lines = storage::text::count_lines(&text);
             success_with(text, beside(total_lines, None))

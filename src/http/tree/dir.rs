@@ -1,5 +1,7 @@
 //! `GET T/dir?path&limit&cursor`
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use storage::files::Entry;
@@ -32,7 +34,7 @@ pub(in crate::http) async fn dir(
     Params(query): Params<Query>,
 ) -> Answer {
     let Place { id, path, backend, .. } = tree.dir(&app, query.path.as_deref()).await?;
-    let most = app.service.file_limits.list_entries;
+    let most = app.service.file_limits().list_entries;
     if let Some(backend) = backend {
         let entries = backend.list_dir(&path).await?;
         let bytes = bytes(entries.len(), true);
@@ -42,17 +44,17 @@ pub(in crate::http) async fn dir(
                 .map(|entry| Listed { facts: EntryFacts::listed(entry.kind, entry.size), name: entry.name });
             answer(listed.collect(), &query, most)
         };
-        return made(&app.service.admission, bytes, answer).await;
+        return made(app.service.admission(), bytes, answer).await;
     }
-    let (store, tree) = (app.service.store.clone(), id.clone());
+    let (service, tree) = (Arc::clone(&app.service), id.clone());
     let entries = app.service.list_with_links(id, path).await?;
-    made(&app.service.admission, bytes(entries.len(), true), move || {
+    made(app.service.admission(), bytes(entries.len(), true), move || {
         // Names that no path can hold have no stat, and no request could ask for them.
         let listed = entries.into_iter().filter_map(|Entry { child, stat, target }| {
             let name = child.name.into_string().ok()?;
             let stat = stat?;
             let facts = EntryFacts::new(&stat, child.layer).pointing(target);
-            Some(Listed { name, facts: facts.owned(store.owner_seen(&tree, &stat)) })
+            Some(Listed { name, facts: facts.owned(service.owner_seen(&tree, &stat)) })
         });
         answer(listed.collect(), &query, most)
     })

@@ -33,7 +33,7 @@ pub(in crate::http) async fn edit(
     let place = tree.file(&app, query.path.as_deref()).await?;
     let condition = conditional::of_change(request.headers())?;
     let encoding = encoding(query.encoding.as_deref())?;
-    let body = body::collect_text(&app, request.into_body(), app.service.file_limits.text_bytes).await?;
+    let body = body::collect_text(&app, request.into_body(), app.service.file_limits().text_bytes).await?;
     let range = LineRange { start: query.start, end: query.end };
     if let Some(backend) = &place.backend {
         let mode = conditional::untagged(&condition)?;

@@ -76,7 +76,7 @@ pub(in crate::http) struct ExecSpec {
 impl JsonLimit for ExecSpec {
     /// The longest input and the longest arguments, of which JSON spells some characters in two.
     fn bytes_max(app: &App) -> usize {
-        let limits = &app.service.run_limits;
+        let limits = app.service.run_limits();
         limits.stdin_bytes.saturating_add(limits.arguments_bytes).saturating_mul(2).saturating_add(64 * 1024)
     }
 }

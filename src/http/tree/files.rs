@@ -49,7 +49,7 @@ pub(in crate::http) async fn files(
 ) -> Answer {
     let place = request.dir(&app, query.path.as_deref()).await?;
     let Place { id, path: dir, above, backend } = place;
-    let limits = &app.service.file_limits;
+    let limits = app.service.file_limits();
     let most = limits.list_entries;
     if let Some(backend) = backend {
         let met = backend.walk(&dir, depth(&query)?, limits.tree_entries).await?;
@@ -64,10 +64,10 @@ pub(in crate::http) async fn files(
                 met.map(|(path, entry)| Detailed { path, facts: EntryFacts::listed(entry.kind, entry.size) });
             success_with(detailed.collect::<Vec<_>>(), page.beside)
         };
-        return made(&app.service.admission, bytes, answer).await;
+        return made(app.service.admission(), bytes, answer).await;
     }
     let mut files = app.service.walk(id, dir, depth(&query)?, query.detail).await?;
-    made(&app.service.admission, bytes(files.len(), query.detail), move || {
+    made(app.service.admission(), bytes(files.len(), query.detail), move || {
         files.retain(|entry| matches!(entry.kind, Kind::File | Kind::Symlink));
         let page = page::cut(files, |entry| entry.path.as_str(), query.limit, query.cursor.as_deref(), most)?;
         entries(page.elements, &above, query.detail, page.beside)

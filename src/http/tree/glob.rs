@@ -42,7 +42,7 @@ pub(in crate::http) async fn glob(
     let pattern = query.pattern.ok_or_else(|| Problem::invalid("the parameter `pattern` is missing"))?;
     let place = tree.dir(&app, query.path.as_deref()).await?;
     let include = patterns(&place, &[pattern])?;
-    let most = app.service.file_limits.list_entries;
+    let most = app.service.file_limits().list_entries;
     if query.limit == Some(0) {
         return Err(Problem::invalid("`limit` is 1 or more"));
     }
@@ -58,7 +58,7 @@ pub(in crate::http) async fn glob(
     };
     let Globbed { entries: found, stop, next } = app.service.glob(place.id, wanted).await?;
     let beside = Beside { truncated: stop.is_some(), stopped_by: stop, next };
-    made(&app.service.admission, bytes(found.len(), query.detail), move || {
+    made(app.service.admission(), bytes(found.len(), query.detail), move || {
         entries(found, &place.above, query.detail, beside)
     })
     .await

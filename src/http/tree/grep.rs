@@ -98,7 +98,7 @@ pub(in crate::http) async fn grep(
         files_skipped: found.skipped,
     };
     let bytes = found.matches.len().saturating_mul((1 + 2 * body.context) * LINE_BYTES);
-    made(&app.service.admission, bytes, move || success_with(found.matches, beside)).await
+    made(app.service.admission(), bytes, move || success_with(found.matches, beside)).await
 }
 
 /// A cursor as it is sent: the line, or nothing for a whole file, then a `:` and the path.

@@ -72,7 +72,7 @@ pub(in crate::http) async fn send(app: &App, place: Place, headers: &HeaderMap) 
     if let Some(backend) = backend {
         return get_remotely(&backend, &path, headers).await;
     }
-    let reads = app.service.admission.reads_of(id.user());
+    let reads = app.service.admission().reads_of(id.user());
     let Opened { file, stat, .. } = app.service.open(id, path.clone()).await?;
     let range = conditional::range(headers, stat.size, Some(&stat.etag()));
     let (response, range) = match head_of(headers, &stat, &path, range)? {
@@ -201,7 +201,7 @@ pub(in crate::http) async fn put(
     let condition = conditional::of_change(request.headers())?;
     let permissions = mode(query.mode.as_deref())?;
     let options = WriteOptions { condition, parents: query.parents, mode: permissions };
-    check_announced(request.headers(), app.service.file_limits.raw_bytes)?;
+    check_announced(request.headers(), app.service.file_limits().raw_bytes)?;
     let pieces = request.into_body().into_data_stream().map_err(|_| body::broken());
     let result = match store(&app, &place, options, pieces).await? {
         Stored::Here(result) => result,
@@ -237,7 +237,7 @@ pub(in crate::http) async fn store(
     options: WriteOptions,
     pieces: impl Stream<Item = Result<Bytes, Problem>> + Unpin + Send + 'static,
 ) -> Result<Stored, Problem> {
-    let limit = app.service.file_limits.raw_bytes;
+    let limit = app.service.file_limits().raw_bytes;
     let Some(backend) = &place.backend else {
         let (id, path) = (place.id.clone(), place.path.clone());
         return Ok(Stored::Here(app.service.write(id, path, pieces, options, limit).await?));

@@ -24,7 +24,7 @@ pub(in crate::http) struct Body {
 impl JsonLimit for Body {
     /// The largest text.
     fn bytes_max(app: &App) -> usize {
-        usize::try_from(app.service.file_limits.text_bytes).unwrap_or(usize::MAX).saturating_add(64 * 1024)
+        usize::try_from(app.service.file_limits().text_bytes).unwrap_or(usize::MAX).saturating_add(64 * 1024)
     }
 }
 

@@ -44,7 +44,7 @@ pub(in crate::http) async fn stat(
         true => app.service.stat(id, path).await.map(|(stat, layer)| (stat, layer, None))?,
         false => app.service.look(id, path).await?,
     };
-    let owner = app.service.store.owner_seen(&place.id, &stat);
+    let owner = app.service.owner_seen(&place.id, &stat);
     let facts = EntryFacts::new(&stat, layer).pointing(target).owned(owner);
     let facts = Facts { path: place.shown(), facts };
     Ok(tagged(success(facts)?, &stat.etag()))

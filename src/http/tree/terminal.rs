@@ -89,7 +89,7 @@ pub(in crate::http) async fn terminal(
         Some(id) => resume(&app, &tree.id, &id, asked.map(|()| size))?,
         None => begin(&app, tree.id, tree.backend, size).await?,
     };
-    let idle = Duration::from_millis(app.service.table.limits().terminal_idle_ms);
+    let idle = Duration::from_millis(app.service.session_limits().terminal_idle_ms);
     let upgrade = upgrade
         .max_message_size(MESSAGE_BYTES_MAX)
         .max_frame_size(MESSAGE_BYTES_MAX)
@@ -101,7 +101,7 @@ pub(in crate::http) async fn terminal(
 
 /// Takes a terminal up again, with what it has shown last.
 fn resume(app: &App, tree: &TreeId, id: &str, size: Option<WindowSize>) -> Result<(Seat, Follower), Problem> {
-    let recorded = app.service.table.find(tree, &ExecId::parse(id)?)?;
+    let recorded = app.service.named_run(tree, &ExecId::parse(id)?)?;
     request_log::run(&recorded.id);
     let seat = app.service.sit(&recorded)?;
     if let Some(size) = size {

@@ -29,7 +29,7 @@ pub(in crate::http) struct Walls {
 
 impl Walls {
     pub(in crate::http) fn of(app: &App, told: Told) -> Self {
-        let host: &Enforcement = &app.service.host.enforcement;
+        let host: &Enforcement = &app.service.host().enforcement;
         Self { told, host: serde_json::to_value(host).unwrap_or_default() }
     }
 

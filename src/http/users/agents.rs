@@ -32,7 +32,7 @@ pub(in crate::http) async fn list(
     let Reach { agent, only_of } = caller.role.reach(None, None)?;
     let mut agents = app.service.agents(only_of.cloned()).await?;
     agents.retain(|found| agent.is_none_or(|own| found.id == *own));
-    let most = app.service.file_limits.list_entries;
+    let most = app.service.file_limits().list_entries;
     let cursor = query.cursor.as_deref();
     let Page { elements, beside } = page::cut(agents, |agent| agent.id.as_str(), query.limit, cursor, most)?;
     let listed = elements.into_iter().map(|agent| Listed { agent: agent.id, skills: agent.skills });

@@ -27,7 +27,7 @@ pub(in crate::http) async fn list(
     _request: SandboxesRequest,
     Params(query): Params<Query>,
 ) -> Answer {
-    let most = app.service.file_limits.list_entries;
+    let most = app.service.file_limits().list_entries;
     let span = page::span(query.limit, most)?;
     let after = query.cursor.as_deref().map(UserId::parse).transpose();
     let after = after.map_err(|_| Problem::invalid("the `cursor` is none that this list gave out"))?;

@@ -60,7 +60,7 @@ impl From<OfAgent> for WithAgent {
 pub(in crate::http) async fn one(State(app): State<App>, request: SandboxesRequest, _: NoParams) -> Answer {
     let user = named(request)?;
     let OfUser { agents, taken, limits } = app.service.user(user.clone()).await?;
-    made(&app.service.admission, agents.len().saturating_mul(AGENT_BYTES), move || {
+    made(app.service.admission(), agents.len().saturating_mul(AGENT_BYTES), move || {
         let agents = agents.into_iter().map(WithAgent::from).collect();
         success(Facts { user, used: taken.into(), limits: limits.into(), agents })
     })

@@ -71,11 +71,11 @@ pub(in crate::http) async fn list(
     // No id has a slash.
     let mut keyed: Vec<(String, Run)> = found.map(|run| (run.key(), run)).collect();
     keyed.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-    let most = app.service.file_limits.list_entries;
+    let most = app.service.file_limits().list_entries;
     let Page { elements, beside } =
         page::cut(keyed, |(key, _)| key, query.limit, query.cursor.as_deref(), most)?;
     let walls = Walls::of(&app, Told::Differing);
-    made(&app.service.admission, elements.len().saturating_mul(RUN_BYTES), move || {
+    made(app.service.admission(), elements.len().saturating_mul(RUN_BYTES), move || {
         success_with(elements.iter().map(|(_, run)| Listed::of(run, &walls)).collect::<Vec<_>>(), beside)
     })
     .await

@@ -42,7 +42,7 @@ pub(super) fn without_the_backend_the_own_workspace_is_there_again(server: &Serv
     server.lend(&["borrowed"], "memory", &memory);
     client.get(format!("{tree}/raw/file")).refused(404, "not_found");
     client.put(format!("{tree}/raw/file"), "there").ok();
-    assert!(server.service.backends.remove(&id("borrowed", "memory"), &memory));
+    assert!(server.service.backends().remove(&id("borrowed", "memory"), &memory));
     assert_eq!(client.get(format!("{tree}/raw/file")).bytes(200), b"here");
     assert_eq!(client.get(format!("{tree}/info")).ok()["data"]["backend"], "local");
 }
@@ -183,7 +183,7 @@ pub(super) fn nothing_of_it_is_on_the_disk_of_the_service(server: &Server) {
     client.delete(format!("{tree}/file?path=a&recursive=true")).ok();
     let found: Vec<_> = below(&server.root).into_iter().filter(is_theirs).collect();
     assert!(found.is_empty(), "{found:?}");
-    assert!(!server.service.store.workspaces().is_noted(&id("traceless", "host")));
+    assert!(!server.service.store().workspaces().is_noted(&id("traceless", "host")));
     let listed = client.with_token("admin").get("/v1/sandbox/traceless").ok();
     assert_eq!(listed["data"], json!([]));
 }

@@ -15,7 +15,7 @@ struct Taken {
 }
 
 pub(in crate::http) async fn commit(State(app): State<App>, run: NamedRun, _: NoParams) -> Answer {
-    let recorded = app.service.table.find(&run.tree, &run.id)?;
+    let recorded = app.service.named_run(&run.tree, &run.id)?;
     let absorbed = recorded.commit().await?;
     match absorbed.refused {
         Some(sentence) => Err(Problem::new(Code::Quota, sentence)),
@@ -24,6 +24,6 @@ pub(in crate::http) async fn commit(State(app): State<App>, run: NamedRun, _: No
 }
 
 pub(in crate::http) async fn discard(State(app): State<App>, run: NamedRun, _: NoParams) -> Answer {
-    app.service.table.find(&run.tree, &run.id)?.discard()?;
+    app.service.named_run(&run.tree, &run.id)?.discard()?;
     success("what the run changed was dropped")
 }

@@ -28,8 +28,8 @@ pub(in crate::http) enum Run {
 impl Run {
     /// All runs that are under way or remembered, in no particular order.
     pub(in crate::http) fn all(app: &App) -> Vec<Self> {
-        let named = app.service.table.all(None).into_iter().map(Self::Named);
-        named.chain(app.service.unnamed.all().into_iter().map(Self::Unnamed)).collect()
+        let named = app.service.named_runs().into_iter().map(Self::Named);
+        named.chain(app.service.unnamed_runs().into_iter().map(Self::Unnamed)).collect()
     }
 
     pub(in crate::http) fn tree(&self) -> &TreeId {

@@ -82,7 +82,7 @@ pub(in crate::http) async fn link(
     headers: HeaderMap,
     JsonBody(wanted): JsonBody<Wanted>,
 ) -> Answer {
-    let most = app.service.port_limits.link_seconds_max;
+    let most = app.service.port_limits().link_seconds_max;
     let seconds = wanted.ttl_seconds.unwrap_or(SECONDS_DEFAULT.min(most));
     if !(1..=most).contains(&seconds) {
         return Err(Problem::invalid(format!("`ttl_seconds` is {seconds}: send 1 to {most}")));
@@ -90,7 +90,7 @@ pub(in crate::http) async fn link(
     if wanted.port == 0 {
         return Err(Problem::invalid("`port` is 0: send 1 to 65535"));
     }
-    app.service.launcher.require_ports().map_err(crate::ops::Error::from)?;
+    app.service.launcher().require_ports().map_err(crate::ops::Error::from)?;
     let issued = app.access.revocations().issued_at(tree.id.user(), now());
     let expires = issued.saturating_add(seconds);
     // A link lets its bearer do no more, and for no longer, than the token that asked for it.

@@ -88,7 +88,7 @@ async fn pass(app: &App, visit: Visit, mut request: Request) -> Result<Response,
         let message = "a page of a sandbox can have no service worker: it would be one of this origin";
         return Err(Problem::new(Code::Denied, message));
     }
-    let limits = app.service.port_limits.clone();
+    let limits = app.service.port_limits().clone();
     let (head_patience, idle) =
         (Duration::from_millis(limits.head_ms), Duration::from_millis(limits.idle_ms));
     let Visit { user, agent, port, target, is_link, until } = visit;
@@ -121,7 +121,7 @@ async fn pass(app: &App, visit: Visit, mut request: Request) -> Result<Response,
     let headers = answer_head::head(status, answered.headers(), &target.prefix, &host, is_link);
     let body = match (status.as_u16(), upgrading) {
         (101, Some(upgrading)) => {
-            let stop = app.service.stop.clone();
+            let stop = app.service.until_stopped();
             tokio::spawn(async move {
                 tokio::select! {
                     () = carry(upgrading, answered, link, idle, until) => {}
