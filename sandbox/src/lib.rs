@@ -16,6 +16,7 @@
 
 mod adapters;
 pub mod catalogue;
+mod code;
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;
 #[cfg(feature = "docker")]
@@ -42,6 +43,7 @@ mod tree_path;
 pub mod wire;
 
 pub use adapters::{Limited, Limits, ReadOnly};
+pub use code::Code;
 #[cfg(feature = "docker")]
 pub use docker::{DockerOptions, DockerSandbox};
 pub use error::{Error, ErrorKind, Result};

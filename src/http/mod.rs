@@ -30,6 +30,7 @@ mod sandbox;
 mod skills;
 mod slow_body;
 mod spooled;
+mod status;
 mod stream;
 mod streamed;
 mod time;

@@ -1,128 +1,19 @@
-//! [`Problem`]: every failure as its sender sees it. The one table of codes and statuses.
+//! [`Problem`]: every failure as its sender sees it.
 
 use std::any::Any;
 
 use axum::Json;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse, Response};
-use sandbox::ErrorKind;
+pub(super) use sandbox::Code;
 use serde_json::{Map, Value, json};
 
-use super::request_log;
+use super::{request_log, status};
 use crate::access::Refused;
 use crate::audit::Unwritable;
 use crate::ops::Error;
-use crate::ops::bucket::BucketError;
+use crate::ops::code;
 use crate::ops::write::Unwritten;
-
-/// The code of a failure, a word that never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Code {
-    Invalid,
-    Unauthenticated,
-    Denied,
-    PathEscape,
-    CommandNotAllowed,
-    NotFound,
-    MethodNotAllowed,
-    AlreadyExists,
-    IsDirectory,
-    NotADirectory,
-    NotAFile,
-    NotEmpty,
-    NotText,
-    EditMismatch,
-    Unencodable,
-    Conflict,
-    Gone,
-    Stale,
-    TooLarge,
-    RangeNotSatisfiable,
-    BadArchive,
-    Busy,
-    Quota,
-    Internal,
-    Unsupported,
-    Disconnected,
-    Timeout,
-    TooSlow,
-    UnsupportedMedia,
-}
-
-impl Code {
-    /// Every code.
-    pub(super) const ALL: [Self; 29] = [
-        Self::Invalid,
-        Self::Unauthenticated,
-        Self::Denied,
-        Self::PathEscape,
-        Self::CommandNotAllowed,
-        Self::NotFound,
-        Self::MethodNotAllowed,
-        Self::AlreadyExists,
-        Self::IsDirectory,
-        Self::NotADirectory,
-        Self::NotAFile,
-        Self::NotEmpty,
-        Self::NotText,
-        Self::EditMismatch,
-        Self::Unencodable,
-        Self::Conflict,
-        Self::Gone,
-        Self::Stale,
-        Self::TooLarge,
-        Self::RangeNotSatisfiable,
-        Self::BadArchive,
-        Self::Busy,
-        Self::Quota,
-        Self::Internal,
-        Self::Unsupported,
-        Self::Disconnected,
-        Self::Timeout,
-        Self::TooSlow,
-        Self::UnsupportedMedia,
-    ];
-
-    /// The status of the code that is spelled so.
-    pub(super) fn status_of(word: &str) -> Option<StatusCode> {
-        Self::ALL.into_iter().map(Self::row).find(|row| row.0 == word).map(|row| row.1)
-    }
-
-    /// The word and the status of each code.
-    pub(super) fn row(self) -> (&'static str, StatusCode) {
-        match self {
-            Self::Invalid => ("invalid", StatusCode::BAD_REQUEST),
-            Self::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED),
-            Self::Denied => ("denied", StatusCode::FORBIDDEN),
-            Self::PathEscape => ("path_escape", StatusCode::FORBIDDEN),
-            Self::CommandNotAllowed => ("command_not_allowed", StatusCode::FORBIDDEN),
-            Self::NotFound => ("not_found", StatusCode::NOT_FOUND),
-            Self::MethodNotAllowed => ("method_not_allowed", StatusCode::METHOD_NOT_ALLOWED),
-            Self::AlreadyExists => ("already_exists", StatusCode::CONFLICT),
-            Self::IsDirectory => ("is_directory", StatusCode::CONFLICT),
-            Self::NotADirectory => ("not_a_directory", StatusCode::CONFLICT),
-            Self::NotAFile => ("not_a_file", StatusCode::CONFLICT),
-            Self::NotEmpty => ("not_empty", StatusCode::CONFLICT),
-            Self::NotText => ("not_text", StatusCode::CONFLICT),
-            Self::EditMismatch => ("edit_mismatch", StatusCode::CONFLICT),
-            Self::Unencodable => ("unencodable", StatusCode::CONFLICT),
-            Self::Conflict => ("conflict", StatusCode::CONFLICT),
-            Self::Gone => ("gone", StatusCode::GONE),
-            Self::Stale => ("stale", StatusCode::PRECONDITION_FAILED),
-            Self::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE),
-            Self::RangeNotSatisfiable => ("range_not_satisfiable", StatusCode::RANGE_NOT_SATISFIABLE),
-            Self::BadArchive => ("bad_archive", StatusCode::UNPROCESSABLE_ENTITY),
-            Self::Busy => ("busy", StatusCode::TOO_MANY_REQUESTS),
-            Self::Quota => ("quota", StatusCode::INSUFFICIENT_STORAGE),
-            Self::Internal => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
-            Self::Unsupported => ("unsupported", StatusCode::NOT_IMPLEMENTED),
-            Self::Disconnected => ("disconnected", StatusCode::SERVICE_UNAVAILABLE),
-            Self::Timeout => ("timeout", StatusCode::GATEWAY_TIMEOUT),
-            Self::TooSlow => ("too_slow", StatusCode::REQUEST_TIMEOUT),
-            Self::UnsupportedMedia => ("unsupported_media", StatusCode::UNSUPPORTED_MEDIA_TYPE),
-        }
-    }
-}
 
 /// Goes with the answer to a request that failed: its code.
 #[derive(Clone, Copy, Debug)]
@@ -158,9 +49,12 @@ impl Problem {
     }
 
     pub(super) fn busy(message: impl Into<String>, retry_after_seconds: u64) -> Self {
-        Self::new(Code::Busy, message)
-            .with("retry_after_seconds", retry_after_seconds)
-            .with_header(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds))
+        Self::new(Code::Busy, message).after(retry_after_seconds)
+    }
+
+    /// Says when to try again.
+    fn after(self, seconds: u64) -> Self {
+        self.with("retry_after_seconds", seconds).with_header(header::RETRY_AFTER, HeaderValue::from(seconds))
     }
 
     /// Adds a typed detail beside the sentence.
@@ -182,7 +76,7 @@ impl Problem {
             let request_id = request_log::request_id();
             tracing::error!(%request_id, cause = cause.as_str().unwrap_or_default(), "request failed");
         }
-        (self.code.row().0, self.message)
+        (self.code.word(), self.message)
     }
 
     /// A failure of ours: the cause goes to the log, the sender learns the id to ask for it.
@@ -199,67 +93,29 @@ impl Problem {
     }
 }
 
-/// The code of a failure of another backend; none for a fault of the backend alone.
-fn of_backend(kind: ErrorKind) -> Option<Code> {
-    match kind {
-        ErrorKind::NotFound => Some(Code::NotFound),
-        ErrorKind::PermissionDenied => Some(Code::Denied),
-        ErrorKind::IsDirectory => Some(Code::IsDirectory),
-        ErrorKind::NotADirectory => Some(Code::NotADirectory),
-        ErrorKind::NotEmpty => Some(Code::NotEmpty),
-        ErrorKind::AlreadyExists => Some(Code::AlreadyExists),
-        ErrorKind::TooLarge => Some(Code::TooLarge),
-        ErrorKind::Quota => Some(Code::Quota),
-        ErrorKind::Timeout => Some(Code::Timeout),
-        ErrorKind::Disconnected => Some(Code::Disconnected),
-        ErrorKind::Invalid => Some(Code::Invalid),
-        ErrorKind::Unsupported => Some(Code::Unsupported),
-        ErrorKind::Busy => Some(Code::Busy),
-        // Kinds that a later version adds, too.
-        _ => None,
-    }
-}
-
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let message = error.to_string();
+        let (code, message) = (error.code(), error.to_string());
         match error {
-            Error::Invalid(_) | Error::Id(_) | Error::Scope(_) => Self::invalid(message),
+            Error::Path(error) => error.into(),
+            Error::Refused(refusal) => refusal.into(),
+            Error::Storage(error) => error.into(),
+            Error::Exec(error) => error.into(),
+            error if code == Code::Internal => Self::internal(&error),
             Error::Busy { retry_after_seconds, .. } | Error::Full { retry_after_seconds, .. } => {
                 Self::busy(message, retry_after_seconds)
             }
             Error::Initialising { retry_after_seconds, .. } => {
                 Self::busy(message, retry_after_seconds).with("initialising", true)
             }
-            Error::Unsupported(_) => Self::new(Code::Unsupported, message),
-            Error::NoRun(_) | Error::NoRunner(_) | Error::NoDevbox(_) => Self::new(Code::NotFound, message),
-            Error::NameTaken(_) | Error::NotNow(_) | Error::Removed | Error::DevboxAway { .. } => {
-                Self::new(Code::Conflict, message)
+            Error::Gone(first) => Self::new(code, message).with("first_seq", first),
+            Error::Remote { .. } if code == Code::Busy => Self::busy(message, 1),
+            Error::Registry(_) | Error::Stopping | Error::Bucket(_) | Error::Remote { .. }
+                if code == Code::Disconnected =>
+            {
+                Self::new(code, message).with_header(header::RETRY_AFTER, "5")
             }
-            Error::Gone(first) => Self::new(Code::Gone, message).with("first_seq", first),
-            Error::RunFailed(_) => Self::new(Code::Disconnected, message),
-            Error::Registry(_) => {
-                Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")
-            }
-            Error::Stopping => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5"),
-            Error::Bucket(BucketError::Taken { .. }) => Self::new(Code::AlreadyExists, message),
-            Error::Bucket(BucketError::Slow { .. }) => Self::new(Code::Timeout, message),
-            Error::Bucket(_) => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5"),
-            Error::PortSilent { .. } => Self::new(Code::Timeout, message),
-            Error::PortBroken { .. } => Self::new(Code::Disconnected, message),
-            Error::Path(error) => error.into(),
-            Error::Refused(refusal) => refusal.into(),
-            Error::Storage(error) => error.into(),
-            Error::Exec(error) => error.into(),
-            Error::Remote { kind, .. } => match of_backend(kind) {
-                Some(Code::Busy) => Self::busy(message, 1),
-                Some(code @ Code::Disconnected) => {
-                    Self::new(code, message).with_header(header::RETRY_AFTER, "5")
-                }
-                Some(code) => Self::new(code, message),
-                None => Self::internal(&error),
-            },
-            Error::Log(_) | Error::Panicked => Self::internal(&error),
+            _ => Self::new(code, message),
         }
     }
 }
@@ -275,8 +131,7 @@ impl From<Unwritten<Self>> for Problem {
 
 impl From<policy::PathError> for Problem {
     fn from(error: policy::PathError) -> Self {
-        let code = if error.is_escape() { Code::PathEscape } else { Code::Invalid };
-        Self::new(code, error.to_string())
+        Self::new(code::of_path(&error), error.to_string())
     }
 }
 
@@ -289,15 +144,13 @@ impl From<policy::IdError> for Problem {
 impl From<policy::Refusal> for Problem {
     fn from(refusal: policy::Refusal) -> Self {
         use policy::Refusal;
-        let message = refusal.to_string();
+        let problem = Self::new(code::of_refusal(&refusal), refusal.to_string());
         match refusal {
-            Refusal::CommandNotAllowed { allowed, .. } => {
-                Self::new(Code::CommandNotAllowed, message).with("allowed", allowed)
+            Refusal::CommandNotAllowed { allowed, .. } => problem.with("allowed", allowed),
+            Refusal::PathEscape { argument, position, .. } => {
+                problem.with("argument", argument).with("position", position.map_or(Value::Null, Value::from))
             }
-            Refusal::PathEscape { argument, position, .. } => Self::new(Code::PathEscape, message)
-                .with("argument", argument)
-                .with("position", position.map_or(Value::Null, Value::from)),
-            Refusal::Invalid { .. } => Self::invalid(message),
+            Refusal::Invalid { .. } => problem,
         }
     }
 }
@@ -305,68 +158,51 @@ impl From<policy::Refusal> for Problem {
 impl From<storage::Error> for Problem {
     fn from(error: storage::Error) -> Self {
         use storage::Error as E;
-        let message = error.to_string();
+        let problem = Self::new(code::of_storage(&error), error.to_string());
         match error {
-            E::NotFound(_) => Self::new(Code::NotFound, message),
-            E::AlreadyExists(_) => Self::new(Code::AlreadyExists, message),
-            E::IsDirectory(_) => Self::new(Code::IsDirectory, message),
-            E::NotADirectory(_) => Self::new(Code::NotADirectory, message),
-            E::NotAFile(_) => Self::new(Code::NotAFile, message),
-            E::NotEmpty(_) => Self::new(Code::NotEmpty, message),
-            E::Conflict(_) => Self::new(Code::Conflict, message),
-            E::Closed(_) => Self::new(Code::Denied, message),
-            E::Escape(_) => Self::new(Code::PathEscape, message),
-            E::IntoItself { .. } => Self::invalid(message),
             E::Path(error) => error.into(),
             E::Stale { current, .. } => {
                 let etag = current.map_or(Value::Null, |etag| Value::from(etag.to_string()));
-                Self::new(Code::Stale, message).with("current_etag", etag)
+                problem.with("current_etag", etag)
             }
-            E::NotText(_) => Self::new(Code::NotText, message),
-            E::Unencodable { encoding, character, line, .. } => Self::new(Code::Unencodable, message)
+            E::Unencodable { encoding, character, line, .. } => problem
                 .with("encoding", encoding.to_string())
                 .with("character", character.to_string())
                 .with("line", line),
-            E::HunkMismatch { hunk, line, found, nearest, .. } => Self::new(Code::EditMismatch, message)
+            E::HunkMismatch { hunk, line, found, nearest, .. } => problem
                 .with("hunk", hunk)
                 .with("line", line)
                 .with("found", found)
                 .with("expected", 1)
                 .with("nearest_line", nearest.map_or(Value::Null, Value::from)),
-            E::Patch { line, .. } => Self::invalid(message).with("line", line),
-            E::Pattern { .. } => Self::invalid(message),
-            E::LineRange { total, .. } => Self::invalid(message).with("total_lines", total),
-            E::EditMismatch { index, found, expected, nearest, .. } => Self::new(Code::EditMismatch, message)
+            E::Patch { line, .. } => problem.with("line", line),
+            E::LineRange { total, .. } => problem.with("total_lines", total),
+            E::EditMismatch { index, found, expected, nearest, .. } => problem
                 .with("edit", index)
                 .with("found", found)
                 .with("expected", expected)
                 .with("nearest_line", nearest.map_or(Value::Null, Value::from)),
-            E::TooLarge { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
-            E::TooManyEntries(limit) => Self::new(Code::TooLarge, message).with("limit_entries", limit),
-            E::Archive(_) | E::Damaged(_) => Self::new(Code::BadArchive, message),
-            E::Quota { setting, unit, used, limit, needs, .. } => Self::new(Code::Quota, message)
+            E::TooLarge { limit, .. } | E::Unpackable { limit, .. } => problem.with("limit_bytes", limit),
+            E::TooManyEntries(limit) => problem.with("limit_entries", limit),
+            E::TooLong { seconds } => problem.with("limit_seconds", seconds),
+            E::Quota { setting, unit, used, limit, needs, .. } => problem
                 .with("limit", setting)
                 .with(&format!("used_{unit}"), used)
                 .with(&format!("limit_{unit}"), limit)
                 .with(&format!("needed_{unit}"), needs),
-            E::Full { free, floor } => Self::new(Code::Quota, message)
+            E::Full { free, floor } => problem
                 .with("limit", "limits.disk.free_bytes")
                 .with("free_bytes", free)
                 .with("limit_bytes", floor),
-            E::InFlight { used, needs, limit } => Self::new(Code::Quota, message)
+            E::InFlight { used, needs, limit } => problem
                 .with("limit", "limits.disk.in_flight_bytes")
                 .with("used_bytes", used)
                 .with("limit_bytes", limit)
                 .with("needed_bytes", needs),
-            E::Unpackable { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
-            E::Countless(_) => Self::new(Code::Quota, message).with("limit", "limits.disk.files"),
-            E::NoSpace(_) | E::OverQuota(_) => Self::new(Code::Quota, message),
-            E::Watches => Self::busy(message, 30),
-            // Only a service that is stopping answers with it.
-            E::Abandoned => Self::new(Code::Disconnected, message),
-            E::TooLong { seconds } => Self::new(Code::TooLarge, message).with("limit_seconds", seconds),
-            E::Unsupported(_) => Self::new(Code::Unsupported, message),
+            E::Countless(_) => problem.with("limit", "limits.disk.files"),
+            E::Watches => problem.after(30),
             E::Io { .. } => Self::internal(&error),
+            _ => problem,
         }
     }
 }
@@ -374,22 +210,16 @@ impl From<storage::Error> for Problem {
 impl From<exec::Error> for Problem {
     fn from(error: exec::Error) -> Self {
         use exec::Error as E;
-        let message = error.to_string();
+        let problem = Self::new(code::of_exec(&error), error.to_string());
         match error {
-            E::Unsupported { wanted, granted, .. } => Self::new(Code::Unsupported, message)
-                .with("wanted", wanted.to_string())
-                .with("granted", granted.to_string()),
-            E::ProgramMissing { .. } | E::NoProxy { .. } | E::NoPorts { .. } => {
-                Self::new(Code::Unsupported, message)
+            E::Unsupported { wanted, granted, .. } => {
+                problem.with("wanted", wanted.to_string()).with("granted", granted.to_string())
             }
-            E::ProgramNotAllowed { .. } => Self::new(Code::CommandNotAllowed, message),
-            E::Directory { .. } | E::NothingListens { .. } => Self::new(Code::NotFound, message),
-            E::TooLarge { limit, .. } => Self::new(Code::TooLarge, message).with("limit_bytes", limit),
-            E::Unpassable { .. } => Self::invalid(message),
-            E::ProgramReplaced { .. } => Self::new(Code::Conflict, message),
-            E::Networks { .. } => Self::busy(message, 1),
-            E::LauncherDied => Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "1"),
-            other => Self::internal(&other),
+            E::TooLarge { limit, .. } => problem.with("limit_bytes", limit),
+            E::Networks { .. } => problem.after(1),
+            E::LauncherDied => problem.with_header(header::RETRY_AFTER, "1"),
+            other if problem.code == Code::Internal => Self::internal(&other),
+            _ => problem,
         }
     }
 }
@@ -410,22 +240,20 @@ impl From<Refused> for Problem {
 
 impl From<Unwritable> for Problem {
     fn from(error: Unwritable) -> Self {
-        let message = error.to_string();
+        let problem = Self::new(code::of_unwritable(&error), error.to_string());
         match error {
-            Unwritable::Full => Self::busy(message, 1),
-            Unwritable::Spent { seconds } => Self::busy(message, seconds),
-            Unwritable::Kept => Self::busy(message, 3600),
-            Unwritable::NoSpace => Self::new(Code::Quota, message).with("limit", "audit"),
-            Unwritable::Failing | Unwritable::Late => {
-                Self::new(Code::Disconnected, message).with_header(header::RETRY_AFTER, "5")
-            }
+            Unwritable::Full => problem.after(1),
+            Unwritable::Spent { seconds } => problem.after(seconds),
+            Unwritable::Kept => problem.after(3600),
+            Unwritable::NoSpace => problem.with("limit", "audit"),
+            Unwritable::Failing | Unwritable::Late => problem.with_header(header::RETRY_AFTER, "5"),
         }
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(mut self) -> Response {
-        let (code, status) = self.code.row();
+        let (code, status) = (self.code.word(), status::of(self.code));
         let request_id = request_log::request_id();
         if let Some(cause) = self.extras.remove("cause_for_log") {
             tracing::error!(%request_id, cause = cause.as_str().unwrap_or_default(), "request failed");

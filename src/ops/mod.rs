@@ -7,6 +7,7 @@ pub mod agents;
 pub mod archives;
 pub mod backends;
 pub mod bucket;
+pub mod code;
 pub mod devbox;
 mod difference;
 pub mod disk;

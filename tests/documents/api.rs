@@ -37,13 +37,14 @@ pub(crate) fn codes() -> BTreeMap<String, u16> {
         .filter_map(|number| StatusCode::from_u16(number).ok())
         .filter_map(|status| Some((name(status)?, status.as_u16())))
         .collect();
-    let source = squeezed(&read("src/http/problem.rs"));
-    let rows = source.split("=>(\"").skip(1).filter_map(|row| row.split_once("\",StatusCode::"));
-    let rows = rows.map(|(code, rest)| {
+    let source = squeezed(&read("src/http/status.rs"));
+    let rows = sandbox::Code::ALL.map(|code| {
+        let row = source.split_once(&format!("Code::{code:?}=>StatusCode::"));
+        let (_, rest) = row.unwrap_or_else(|| panic!("no status of {code:?}"));
         let status: String = rest.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect();
-        (code.to_owned(), *statuses.get(&status).unwrap_or_else(|| panic!("no status `{status}`")))
+        (code.word().to_owned(), *statuses.get(&status).unwrap_or_else(|| panic!("no status `{status}`")))
     });
-    rows.collect()
+    rows.into()
 }
 
 #[test]

@@ -18,10 +18,9 @@ use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::codes;
 use super::upload::{Body, Upload};
 use crate::text::truncate;
-use crate::{Error, ErrorKind, Result};
+use crate::{Code, Error, ErrorKind, Result};
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -228,17 +227,17 @@ pub(super) async fn success(
     let bytes = bytes(operation, response).await?;
     if status == StatusCode::NOT_MODIFIED || bytes.is_empty() {
         let message = format!("the service answered with status {}", status.as_u16());
-        return Err(Error::new(codes::kind_of_status(status.as_u16()), operation, message));
+        return Err(Error::new(kind_of_status(status.as_u16()), operation, message));
     }
     Err(match serde_json::from_slice::<Failure>(&bytes) {
         Ok(failure) => {
             let message = truncate(&failure.data, MESSAGE_CHARACTERS_MAX);
-            Error::new(codes::kind(&failure.code), operation, message)
+            Error::new(Code::parse(&failure.code).map_or(ErrorKind::Internal, Code::kind), operation, message)
         }
         Err(error) => {
             let message =
                 format!("no answer of the service, but status {} of something in between", status.as_u16());
-            Error::new(codes::kind_of_status(status.as_u16()), operation, message).because(error)
+            Error::new(kind_of_status(status.as_u16()), operation, message).because(error)
         }
     })
 }
@@ -303,3 +302,15 @@ pub(super) fn broken(operation: &'static str) -> Error {
 
 /// A shared client that closing takes away.
 pub(super) type Shared = parking_lot::RwLock<Option<Arc<Http>>>;
+
+/// The kind of an answer that is none of the service's, but of something in between.
+fn kind_of_status(status: u16) -> ErrorKind {
+    match status {
+        401 | 403 => ErrorKind::PermissionDenied,
+        408 | 504 => ErrorKind::Timeout,
+        413 => ErrorKind::TooLarge,
+        429 => ErrorKind::Busy,
+        502 | 503 => ErrorKind::Disconnected,
+        _ => ErrorKind::Internal,
+    }
+}

@@ -1,11 +1,10 @@
 //! [`ServiceSandbox`]: files and commands of a filesecbox service, over REST.
 //!
-//! * [`address`]: paths as routes. [`http`]: requests and answers; [`upload`]: streams on their way; [`codes`]: the
-//!   service's codes as kinds of errors.
+//! * [`address`]: paths as routes. [`http`]: requests and answers, whose codes are [`Code`](crate::Code); [`upload`]:
+//!   streams on their way.
 //! * [`files`] and [`exec`]: the operations; [`prepare`]: what the service has besides them.
 
 mod address;
-mod codes;
 mod exec;
 mod files;
 mod http;

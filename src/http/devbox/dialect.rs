@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::http::answer::Answer;
 use crate::http::problem::{Code, Problem, Sentence};
+use crate::http::status;
 
 /// The beginning of the paths of the dialect.
 const ROUTES: &str = "/api/v1/devbox";
@@ -63,7 +64,7 @@ fn is_soon(response: &Response) -> bool {
 
 /// The statuses that a failure with the code may have in the dialect.
 pub(in crate::http) fn statuses(code: Code) -> Vec<StatusCode> {
-    match code.row().1 {
+    match status::of(code) {
         StatusCode::TOO_MANY_REQUESTS => {
             vec![StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE]
         }

@@ -28,7 +28,7 @@ pub(super) fn by_status<'a>(
 ) -> Result<BTreeMap<StatusCode, BTreeSet<&'a str>>, String> {
     let mut by_status: BTreeMap<StatusCode, BTreeSet<&str>> = BTreeMap::new();
     for word in codes {
-        let code = Code::ALL.into_iter().find(|code| code.row().0 == word);
+        let code = Code::parse(word);
         for status in statuses(code.ok_or_else(|| format!("there is no code `{word}`"))?) {
             by_status.entry(status).or_default().insert(word);
         }

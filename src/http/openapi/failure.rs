@@ -10,6 +10,7 @@ use super::components::{Components, answer};
 use super::shorthand::fields;
 use super::source::{Wrong, read};
 use crate::http::problem::Code;
+use crate::http::status;
 
 const CODES: &str = include_str!("codes.yaml");
 
@@ -57,12 +58,12 @@ impl Written {
 pub(super) fn add(components: &mut Components) -> Result<(), Wrong> {
     let written: BTreeMap<String, Written> = read("codes", CODES)?;
     for code in Code::ALL {
-        let (word, status) = code.row();
+        let (word, status) = (code.word(), status::of(code));
         let of_code = written.get(word).ok_or_else(|| Wrong::new(word, "it is missing"))?;
         components.schemas.insert(word.to_owned(), of_code.schema(word));
         components.responses.insert(word.to_owned(), failure(status, &[word].into(), false));
     }
-    match written.keys().find(|word| Code::status_of(word).is_none()) {
+    match written.keys().find(|word| Code::parse(word).is_none()) {
         Some(word) => Err(Wrong::new(word, "the service has no such code")),
         None => Ok(()),
     }

@@ -12,7 +12,7 @@ use super::components::answer;
 use super::dialect;
 use super::failure::failure;
 use super::shorthand::{fields, optional, schema};
-use crate::http::problem::Code;
+use crate::http::status;
 
 /// The beginning of the paths of operations that another backend may answer for.
 const WORKSPACE: &str = "/v1/sandbox/{u}/{a}/";
@@ -282,7 +282,7 @@ impl Written {
         }
         let mut by_status: BTreeMap<StatusCode, BTreeSet<&str>> = BTreeMap::new();
         for word in words {
-            let status = Code::status_of(word).ok_or_else(|| format!("there is no code `{word}`"))?;
+            let status = status::of_word(word).ok_or_else(|| format!("there is no code `{word}`"))?;
             by_status.entry(status).or_default().insert(word);
         }
         Ok(by_status)
