@@ -43,6 +43,8 @@ pub enum Action<'a> {
     Observe,
     /// Have the registry made anew.
     Rebuild,
+    /// Read what all callers have changed.
+    Audit,
     /// See or set what holds for the runs and trees of an agent.
     Govern,
     /// Put and read packages, and have them deployed.
@@ -125,7 +127,12 @@ impl Role {
             }
             (
                 Self::Engine,
-                Action::Baseline(..) | Action::RemoveAll | Action::Observe | Action::Rebuild | Action::Govern,
+                Action::Baseline(..)
+                | Action::RemoveAll
+                | Action::Observe
+                | Action::Rebuild
+                | Action::Audit
+                | Action::Govern,
             )
             | (
                 Self::User { .. },
@@ -134,6 +141,7 @@ impl Role {
                 | Action::Issue
                 | Action::Observe
                 | Action::Rebuild
+                | Action::Audit
                 | Action::Govern
                 | Action::Packages
                 | Action::Devboxes,
@@ -146,6 +154,7 @@ impl Role {
                 | Action::Issue
                 | Action::Observe
                 | Action::Rebuild
+                | Action::Audit
                 | Action::Govern
                 | Action::Packages
                 | Action::Devboxes,
@@ -160,6 +169,7 @@ impl Role {
                 | Action::RemoveAll
                 | Action::Issue
                 | Action::Rebuild
+                | Action::Audit
                 | Action::Govern
                 | Action::Packages
                 | Action::Devboxes,
@@ -217,6 +227,7 @@ mod tests {
             Action::Issue,
             Action::Observe,
             Action::Rebuild,
+            Action::Audit,
             Action::Govern,
             Action::Devboxes,
         ];
@@ -224,40 +235,40 @@ mod tests {
         let bound = Role::User { user: user.clone(), agent: Some(agent.clone()) };
         let free = Role::User { user: user.clone(), agent: None };
         for (role, expected) in [
-            (Role::Admin, [yes; 18]),
+            (Role::Admin, [yes; 19]),
             (
                 Role::Engine,
                 [
                     yes, yes, yes, yes, yes, yes, denied, denied, denied, yes, yes, yes, denied, yes, denied,
-                    denied, denied, yes,
+                    denied, denied, denied, yes,
                 ],
             ),
             (
                 free,
                 [
                     yes, yes, hidden, yes, yes, hidden, denied, denied, hidden, yes, hidden, denied, denied,
-                    denied, denied, denied, denied, denied,
+                    denied, denied, denied, denied, denied, denied,
                 ],
             ),
             (
                 bound,
                 [
                     yes, hidden, hidden, yes, hidden, hidden, denied, hidden, hidden, denied, hidden, denied,
-                    denied, denied, denied, denied, denied, denied,
+                    denied, denied, denied, denied, denied, denied, denied,
                 ],
             ),
             (
                 Role::Manager(agent.clone()),
                 [
                     yes, hidden, hidden, denied, hidden, denied, yes, hidden, yes, denied, denied, denied,
-                    denied, denied, denied, denied, denied, denied,
+                    denied, denied, denied, denied, denied, denied, denied,
                 ],
             ),
             (
                 Role::Monitor,
                 [
                     denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied,
-                    denied, denied, denied, yes, denied, denied, denied,
+                    denied, denied, denied, yes, denied, denied, denied, denied,
                 ],
             ),
         ] {

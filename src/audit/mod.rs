@@ -19,6 +19,7 @@ pub mod account;
 mod chain;
 pub mod files;
 pub mod key;
+pub mod page;
 pub mod record;
 mod retention;
 pub mod seals;
@@ -124,6 +125,8 @@ pub struct Audit {
 
 struct Open {
     settings: Settings,
+    /// The files, for reading.
+    dir: Dir,
     way: Way,
     slots: Arc<Semaphore>,
 }
@@ -171,6 +174,7 @@ impl Audit {
     /// # Errors
     /// Those of both directories.
     pub fn open(dir: Dir, keys: &Dir, settings: Settings, metrics: metrics::Shared) -> storage::Result<Self> {
+        let read = dir.reopen()?;
         let (chain, started) = Chain::open(dir, keys, settings)?;
         let shared = Arc::new(Shared {
             chain: Mutex::new(chain),
@@ -192,13 +196,26 @@ impl Audit {
             .spawn(move || writer::run(&writing, started, &queue))
             .map_err(|source| storage::Error::Io { operation: "start", path: "audit".to_owned(), source })?;
         let slots = Arc::new(Semaphore::new(settings.queue.clamp(1, Semaphore::MAX_PERMITS)));
-        Ok(Self { open: Some(Open { settings, way: Way { shared, jobs }, slots }) })
+        Ok(Self { open: Some(Open { settings, dir: read, way: Way { shared, jobs }, slots }) })
     }
 
     /// How records are written; `None` where none are.
     #[must_use]
     pub fn settings(&self) -> Option<&Settings> {
         self.open.as_ref().map(|open| &open.settings)
+    }
+
+    /// Records behind number `after` that `keep` tells to keep, `most` at most; `None` where nothing is recorded. It blocks.
+    ///
+    /// # Errors
+    /// Those of reading files.
+    pub fn page(
+        &self,
+        after: u64,
+        most: usize,
+        keep: &dyn Fn(&Entry) -> bool,
+    ) -> storage::Result<Option<page::Page>> {
+        self.open.as_ref().map(|open| page::read(&open.dir, after, most, keep)).transpose()
     }
 
     /// Tells whether changes can be recorded, or none have to be.

@@ -3,6 +3,7 @@
 //! `docs/API.md` describes every route; [`problem`] is the only file that knows HTTP status codes of failures.
 
 mod answer;
+mod audit;
 mod body;
 mod bounded;
 mod client_connection;
@@ -89,6 +90,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/whoami", get(whoami::whoami))
         .route("/v1/tokens", get(tokens::list).post(tokens::issue).delete(tokens::revoke_all))
         .route("/v1/tokens/{id}", delete(tokens::revoke))
+        .route("/v1/audit", get(audit::list))
         .route("/v1/registry", get(registry::list))
         .route("/v1/registry/rebuild", post(registry::rebuild))
         .route("/v1/packages/{version}", get(packages::get).put(packages::put).head(packages::head))

@@ -5,6 +5,7 @@
 pub mod admission;
 pub mod agents;
 pub mod archives;
+pub mod audited;
 pub mod backends;
 pub mod bucket;
 pub mod code;

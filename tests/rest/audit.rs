@@ -516,3 +516,61 @@ fn strangers_cannot_push_the_records_of_others_out() {
     assert_eq!(strangers.len() as u64 + suppressed, 201, "{strangers:?}");
     assert!(suppressed > 20, "{suppressed}");
 }
+
+#[test]
+fn an_operator_reads_the_log_by_number_user_and_action_while_it_is_written() {
+    let token = |name: &str, role: &str| {
+        format!("[[tokens]]\nsha256 = \"{}\"\n{role}\nname = \"{name}\"\n", digest(name))
+    };
+    // A file holds fewer records than there will be.
+    let config = format!(
+        "[audit]\nfile_bytes = 65536\n{}",
+        token("boss", "role = \"admin\"") + &token("engine", "role = \"engine\"")
+    );
+    let service = Service::configured(&config);
+    let (boss, engine) = (service.client.with_token("boss"), service.client.with_token("engine"));
+    for number in 0..240 {
+        let user = ["alice", "bob"][number % 2];
+        engine.put(format!("/v1/sandbox/{user}/a/raw/f{number}"), "text").ok();
+    }
+    engine.delete("/v1/sandbox/alice/a/file?path=f0").ok();
+    let long = vec!["x".repeat(200); 15].join("/");
+    engine.put(format!("/v1/sandbox/carol/a/raw/{long}?parents=true"), "text").ok();
+    assert!(files(&service.root).len() > 1, "the log has several files");
+    let all = boss.get("/v1/audit?limit=10000").ok();
+    assert_eq!(all["data"].as_array().unwrap(), &records(&service.root));
+    assert_eq!(
+        (&all["last"], &all["more"]),
+        (&all["data"].as_array().unwrap().last().unwrap()["seq"], &false.into())
+    );
+    // In pages, and on from the last one.
+    let (mut after, mut paged) = (0, Vec::new());
+    loop {
+        let page = boss.get(format!("/v1/audit?after={after}&limit=7")).ok();
+        let records = page["data"].as_array().unwrap();
+        assert!(records.len() <= 7);
+        paged.extend(records.clone());
+        after = page["last"].as_u64().unwrap();
+        if page["more"] == false {
+            break;
+        }
+    }
+    assert_eq!(&paged, all["data"].as_array().unwrap());
+    engine.put("/v1/sandbox/bob/a/raw/later", "text").ok();
+    let new = boss.get(format!("/v1/audit?after={after}")).ok();
+    assert_eq!(new["data"].as_array().unwrap().len(), 1);
+    assert_eq!(new["data"][0]["paths"], serde_json::json!(["later"]));
+    let of_bob = boss.get("/v1/audit?user=bob&limit=1000").ok();
+    assert_eq!(of_bob["data"].as_array().unwrap().len(), 121);
+    let deleted =
+        boss.get("/v1/audit?limit=5&user=alice&action=DELETE%20/v1/sandbox/%7Bu%7D/%7Ba%7D/file").ok();
+    assert_eq!(deleted["data"].as_array().unwrap().len(), 1, "{deleted}");
+    assert_eq!(deleted["more"], false);
+    for wrong in ["?after=-1", "?after=x", "?limit=0", "?user=..", "?actions=x"] {
+        boss.get(format!("/v1/audit{wrong}")).refused(400, "invalid");
+    }
+    engine.get("/v1/audit").refused(403, "denied");
+    service.client.get("/v1/audit").refused(401, "unauthenticated");
+    let silent = Service::configured("[audit]\nenabled = false\n");
+    silent.client.get("/v1/audit").refused(501, "unsupported");
+}

@@ -95,6 +95,7 @@ const ROWS: &[Row] = &[
     Row("POST /v1/tokens", "", r#"{"user":"w"}"#, 200, ISSUE),
     Row("GET /v1/registry", "", "", 200, ANY_BUT_MONITOR),
     Row("POST /v1/registry/rebuild", "", "", 200, ADMIN),
+    Row("GET /v1/audit", "?limit=1", "", 200, ADMIN),
     Row("GET /v1/users", "", "", 200, ISSUE),
     Row("GET /v1/users/{u}", "", "", 200, OF_USER),
     Row("GET /v1/agents", "", "", 200, ANY_BUT_MONITOR),

@@ -125,6 +125,18 @@ impl FromRequestParts<App> for Issuer {
     }
 }
 
+/// A caller who may read the audit log.
+pub(in crate::http) struct Auditor;
+
+impl FromRequestParts<App> for Auditor {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        caller(&app.access, &parts.headers)?.role.may(Action::Audit)?;
+        Ok(Self)
+    }
+}
+
 /// A caller who may see which tokens are revoked.
 pub(in crate::http) struct TokenReader;
 

@@ -16,7 +16,8 @@ mod tree;
 
 pub(super) use self::body::{JsonBody, JsonLimit, parse_json};
 pub(super) use self::caller::{
-    Governor, Issuer, Known, Observer, PackageRequest, Rebuilder, Someone, TokenReader, TokenRequest, bearer,
+    Auditor, Governor, Issuer, Known, Observer, PackageRequest, Rebuilder, Someone, TokenReader,
+    TokenRequest, bearer,
 };
 pub(super) use self::devbox::{DevboxCaller, DevboxRequest};
 pub(super) use self::place::{Above, Place, dir_of};
