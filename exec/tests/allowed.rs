@@ -84,7 +84,7 @@ async fn a_run_whose_own_trees_hold_no_code_executes_nothing_of_them_beside_one_
 async fn a_run_whose_own_trees_hold_no_code_makes_no_file_in_memory_beside_one_that_does() {
     let Some(sandbox) = sandbox() else { return };
     let strict = allowed(Profile::Strict, &[]);
-    // Without MFD_NOEXEC_SEAL nobody makes one.
+    // Without MFD_NOEXEC_SEAL no command makes one.
     let line = "python3 -c 'import os\ntry: print(os.memfd_create(\"m\", 8) > 2)\nexcept OSError as error: print(error.errno)'";
     for _ in 0..3 {
         assert_eq!(with(&sandbox, Some(&strict), line).await.stdout, "1\n");

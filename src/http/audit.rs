@@ -37,7 +37,7 @@ pub(super) async fn list(State(app): State<App>, _: Auditor, Params(query): Para
     let most = page::span(query.limit.or(Some(RECORDS)), app.service.file_limits().list_entries)?;
     let question = Question { after: query.after.unwrap_or(0), user, action: query.action, most };
     let page = app.service.audited(question).await?;
-    // As they lie there, so that whoever has all of them can check the chain.
+    // As they lie there, so that a reader of all of them can check the chain.
     let records = page.lines.into_iter().map(RawValue::from_string).collect::<Result<Vec<_>, _>>();
     let records = records.map_err(|_| Error::Panicked)?;
     success_with(records, Beside { last: page.last, more: page.more })

@@ -14,6 +14,7 @@ mod difference;
 pub mod disk;
 pub mod error;
 pub mod events;
+pub mod facts;
 pub mod fetch;
 pub mod files;
 pub mod lease;

@@ -1,5 +1,5 @@
 //! [`Service`]: everything an operation needs. Operations are methods of it, each in the file of what it is about; here is how
-//! a service is made, and what it tells of itself.
+//! a service is made and how it lasts. What it tells of itself is in [`facts`](super::facts).
 
 use std::io;
 use std::sync::Arc;
@@ -8,11 +8,8 @@ use std::time::Duration;
 use egress::Egress;
 use exec::{HostReport, Launcher};
 use policy::environment::Configured;
-use policy::{
-    ArchiveLimits, CommandPolicy, EventLimits, FileLimits, PortLimits, RunLimits, SessionLimits, TreeId,
-    UserId, WorkspaceId,
-};
-use storage::{Owner as FileOwner, Spool, Stat, Store};
+use policy::{ArchiveLimits, CommandPolicy, FileLimits, PortLimits, RunLimits};
+use storage::Store;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use tokio_util::task::TaskTracker;
 
@@ -25,16 +22,14 @@ use super::devbox::table::Devboxes;
 use super::disk::DiskWatch;
 use super::events::EventTable;
 use super::preparations::Preparations;
-use super::readiness::{Found, Readiness};
-use super::run::id::ExecId;
-use super::run::record::Recorded;
+use super::readiness::Readiness;
 use super::run::table::RunTable;
 use super::run::under_way::UnderWay;
-use super::run::unnamed::{Unnamed, UnnamedRuns};
+use super::run::unnamed::UnnamedRuns;
 use super::runners::Runners;
 use super::stopping::Stopping;
 use super::sync::Syncing;
-use super::{Result, packages, snapshots, sweep};
+use super::{packages, snapshots, sweep};
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::metrics::Metrics;
@@ -167,41 +162,22 @@ impl Service {
     /// # Errors
     /// When the kernel gives no thread.
     pub fn new(config: &Config, parts: Parts) -> io::Result<Self> {
-        let Parts {
-            backends,
-            runners,
-            devboxes,
-            store,
-            launcher,
-            host,
-            commands,
-            agents,
-            environment,
-            search_path,
-            network,
-            egress,
-            registry,
-            preparations,
-            audit,
-            metrics,
-            spans,
-        } = parts;
         let limits = &config.limits;
         let sessions = &limits.sessions;
         Ok(Self {
-            backends,
-            runners,
-            devboxes: devboxes.map(Arc::new),
-            store,
-            launcher,
-            host,
-            commands,
-            agents,
-            environment,
-            search_path,
-            network,
-            egress,
-            registry,
+            backends: parts.backends,
+            runners: parts.runners,
+            devboxes: parts.devboxes.map(Arc::new),
+            store: parts.store,
+            launcher: parts.launcher,
+            host: parts.host,
+            commands: parts.commands,
+            agents: parts.agents,
+            environment: parts.environment,
+            search_path: parts.search_path,
+            network: parts.network,
+            egress: parts.egress,
+            registry: parts.registry,
             archive_limits: limits.archive.clone(),
             file_limits: limits.files.clone(),
             run_limits: limits.runs.clone(),
@@ -231,7 +207,7 @@ impl Service {
                 sessions.undecided_per_user,
             ),
             syncing: Syncing::new(config.runners.clone()),
-            preparations,
+            preparations: parts.preparations,
             package_permits: packages::permits(limits.work.queue_ms),
             events: EventTable::new(limits.events.clone()),
             table: RunTable::new(sessions.clone()),
@@ -241,208 +217,11 @@ impl Service {
             snapshot_permits: snapshots::permits(limits.snapshots.at_once),
             disk: Arc::default(),
             runs: TaskTracker::new(),
-            audit,
-            metrics,
-            spans,
+            audit: parts.audit,
+            metrics: parts.metrics,
+            spans: parts.spans,
             stop: CancellationToken::new(),
         })
-    }
-
-    /// Bounds on archives.
-    #[must_use]
-    pub fn archive_limits(&self) -> &ArchiveLimits {
-        &self.archive_limits
-    }
-
-    /// Bounds on file operations.
-    #[must_use]
-    pub fn file_limits(&self) -> &FileLimits {
-        &self.file_limits
-    }
-
-    /// Bounds on runs.
-    #[must_use]
-    pub fn run_limits(&self) -> &RunLimits {
-        &self.run_limits
-    }
-
-    /// Bounds on connections to ports.
-    #[must_use]
-    pub fn port_limits(&self) -> &PortLimits {
-        &self.port_limits
-    }
-
-    /// Bounds on runs in the background and terminals.
-    #[must_use]
-    pub fn session_limits(&self) -> &SessionLimits {
-        self.table.limits()
-    }
-
-    /// Bounds on listeners for events.
-    #[must_use]
-    pub fn event_limits(&self) -> &EventLimits {
-        self.events.limits()
-    }
-
-    /// How the store behaves, bounds on what lies on the disk among it.
-    #[must_use]
-    pub fn store_options(&self) -> &storage::Options {
-        self.store.options()
-    }
-
-    /// Whether the kernel keeps the quotas of trees, or why not.
-    ///
-    /// # Errors
-    /// The reason.
-    pub fn kernel_keeps_quotas(&self) -> std::result::Result<(), &str> {
-        self.store.kernel_keeps_quotas()
-    }
-
-    /// The confinement that this host grants, as found at start.
-    #[must_use]
-    pub fn host(&self) -> &HostReport {
-        &self.host
-    }
-
-    /// Names of the programs that a caller may start.
-    pub fn programs(&self) -> impl Iterator<Item = &str> {
-        self.commands.direct()
-    }
-
-    /// The network that commands may reach at most.
-    #[must_use]
-    pub fn network(&self) -> exec::Network {
-        self.network
-    }
-
-    /// Starts commands.
-    #[must_use]
-    pub fn launcher(&self) -> &Arc<Launcher> {
-        &self.launcher
-    }
-
-    /// The way out for commands that may use it.
-    #[must_use]
-    pub fn egress(&self) -> &Arc<Egress> {
-        &self.egress
-    }
-
-    /// The bytes on disk, for what starts and stops the service. Requests take the operations.
-    #[must_use]
-    pub fn store(&self) -> &Store {
-        &self.store
-    }
-
-    /// The table of what was published where.
-    #[must_use]
-    pub fn registry(&self) -> &RegistrySync {
-        &self.registry
-    }
-
-    /// The record of who changed what.
-    #[must_use]
-    pub fn audit(&self) -> &Arc<Audit> {
-        &self.audit
-    }
-
-    /// Counts what happens.
-    #[must_use]
-    pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
-    }
-
-    /// The way of spans to a collector, where there is one.
-    #[must_use]
-    pub fn spans(&self) -> Option<&Arc<Spans>> {
-        self.spans.as_ref()
-    }
-
-    /// Who does how much besides running.
-    #[must_use]
-    pub fn admission(&self) -> &Arc<Admission> {
-        &self.admission
-    }
-
-    /// The workspaces that another backend answers for.
-    #[must_use]
-    pub fn backends(&self) -> &Backends {
-        &self.backends
-    }
-
-    /// The machines that users lend.
-    #[must_use]
-    pub fn runners(&self) -> &Arc<Runners> {
-        &self.runners
-    }
-
-    /// How workspaces are prepared.
-    #[must_use]
-    pub fn preparations(&self) -> &Preparations {
-        &self.preparations
-    }
-
-    /// The devboxes of the facade, where it is switched on.
-    #[must_use]
-    pub fn devbox_table(&self) -> Option<&Arc<Devboxes>> {
-        self.devboxes.as_ref()
-    }
-
-    /// A run that has a name.
-    ///
-    /// # Errors
-    /// [`Error::NoRun`](super::Error::NoRun).
-    pub fn named_run(&self, tree: &TreeId, id: &ExecId) -> Result<Arc<Recorded>> {
-        self.table.find(tree, id)
-    }
-
-    /// All runs that have names, in no particular order.
-    #[must_use]
-    pub fn named_runs(&self) -> Vec<Arc<Recorded>> {
-        self.table.all(None)
-    }
-
-    /// A run under way that has no name.
-    #[must_use]
-    pub fn unnamed_run(&self, tree: &TreeId, id: &ExecId) -> Option<Arc<Unnamed>> {
-        self.unnamed.find(tree, id)
-    }
-
-    /// All runs under way that have no names, in no particular order.
-    #[must_use]
-    pub fn unnamed_runs(&self) -> Vec<Arc<Unnamed>> {
-        self.unnamed.all()
-    }
-
-    /// How many commands and how many terminals of a workspace are under way.
-    #[must_use]
-    pub fn runs_under_way(&self, id: &WorkspaceId) -> (usize, usize) {
-        self.under_way.count(id)
-    }
-
-    /// The finding about the data directory of now, or of a moment ago; `None` when no look has ended for long.
-    pub async fn look_at_disk(&self) -> Option<Found> {
-        self.readiness.look(&self.store).await
-    }
-
-    /// Who owns an entry of the tree `id`, as commands see it.
-    #[must_use]
-    pub fn owner_seen(&self, id: &TreeId, stat: &Stat) -> FileOwner {
-        self.store.owner_seen(id, stat)
-    }
-
-    /// A file for what `user` sends, which counts for that user.
-    ///
-    /// # Errors
-    /// Those of admission and of [`Store::spool`].
-    pub async fn spool(&self, user: &UserId) -> Result<Spool> {
-        let (store, owner) = (self.store.clone(), user.clone());
-        self.light(user, move || Ok(store.spool(&owner)?)).await
-    }
-
-    /// Whether a stop of the service has begun.
-    #[must_use]
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.has_begun()
     }
 
     /// Looks after the service until it stops: what its commands take on the disk, unused workspaces, and runs that go on

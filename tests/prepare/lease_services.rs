@@ -113,7 +113,7 @@ fn services_whose_clocks_differ_by_hours_share_leases_as_if_they_did_not() {
     }
 }
 
-/// Leases within a process end by a clock that nobody sets.
+/// Leases within a process end by a clock that cannot be set.
 #[test]
 fn a_clock_that_jumps_by_hours_ends_no_lease_within_a_process_and_keeps_none() {
     let library = faketime();

@@ -75,7 +75,7 @@ fn shown(service: &Service, args: &[&str]) -> String {
     drop(command);
     let mut child = started.unwrap();
     let (mut shown, mut master) = (Vec::new(), std::fs::File::from(terminal));
-    // A terminal that nobody holds any more ends with an error (pty(7)).
+    // A terminal that no process holds any more ends with an error (pty(7)).
     let _ended = std::io::Read::read_to_end(&mut master, &mut shown);
     assert!(child.wait().unwrap().success());
     String::from_utf8(shown).unwrap()

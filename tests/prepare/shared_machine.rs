@@ -1,5 +1,5 @@
 //! One machine that a user lends to two services, which share a store of leases: of all their requests one wins each time, and the
-//! workspace is never half deployed, whoever is killed.
+//! workspace is never half deployed, also when one of them is killed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
