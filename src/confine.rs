@@ -136,6 +136,7 @@ fn open_store(config: &Config, launcher: &Arc<Launcher>) -> Result<(Store, Recov
         files: config.limits.files.clone(),
         disk: config.limits.disk.clone(),
         snapshots: config.limits.snapshots.clone(),
+        unpacked_bytes: config.prepare.unpacked_bytes,
         idle: config.workspaces.idle(),
         keep: config.workspaces.keep(),
         live,

@@ -18,6 +18,8 @@ pub struct PrepareConfig {
     pub timeout_seconds: u64,
     /// The size of all packages together, in bytes: for a further one, those go that were used longest ago.
     pub packages_bytes: u64,
+    /// The room that unpacked files of packages may take, in bytes, equal ones once; 0 keeps none.
+    pub unpacked_bytes: u64,
     /// The Redis or PostgreSQL whose leases services share that prepare the same machines, such as `redis://HOST:6379/0` or
     /// `postgres://USER@HOST:5432/DATABASE`; empty for leases within this process.
     pub lease_url: String,
@@ -44,6 +46,7 @@ impl Default for PrepareConfig {
         Self {
             timeout_seconds: 30,
             packages_bytes: 10 * 1024 * 1024 * 1024,
+            unpacked_bytes: 2 * 1024 * 1024 * 1024,
             lease_url: String::new(),
             bucket: BucketConfig::default(),
             bootstrap: Vec::new(),

@@ -57,8 +57,9 @@ impl Service {
             return Err(Error::Invalid(message).into());
         }
         let (store, limits, at) = (self.store.clone(), self.archive_limits.clone(), version.clone());
+        let of = digest.clone();
         let check = move || {
-            store.packages().check(&file, &limits)?;
+            store.packages().check(&file, &of, &limits)?;
             let kept = store.packages().facts(&at)?;
             Ok((file, kept))
         };

@@ -9,6 +9,7 @@
 
 pub mod chain;
 pub(crate) mod copy;
+pub(crate) mod copy_hashed;
 pub(crate) mod copy_merged;
 pub(crate) mod destination;
 pub mod durability;

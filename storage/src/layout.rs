@@ -10,6 +10,9 @@
 //! .filesecbox/journal.key                   what proves records to be the service's
 //! .filesecbox/journal/{name}                records of changes that are to be done again after a crash
 //! .filesecbox/archives/{version}-{digest}   packages of versions of skills, as platforms sent them
+//! .filesecbox/unpacked/                     the files of packages as they are unpacked, to be copied; a cache
+//!   lists/{digest}                          what a package holds
+//!   files/{xx}/{digest}                     contents of files, each once
 //! .filesecbox/refused/{name}                what looked like a record and was not carried out, for the operator
 //! .filesecbox/policies/{agent}-{number}     what was set for single agents
 //! .filesecbox/runners/{user}-{number}       the machines that a user lends, and which of them is in use
@@ -62,6 +65,8 @@ pub(crate) const DEVBOXES: &str = ".filesecbox/devboxes";
 pub(crate) const REVOCATIONS: &str = ".filesecbox/revoked";
 /// Packages of versions of skills.
 pub(crate) const ARCHIVES: &str = ".filesecbox/archives";
+/// The files of packages as they are unpacked.
+pub(crate) const UNPACKED: &str = ".filesecbox/unpacked";
 /// Files that looked like records and were not carried out.
 pub(crate) const REFUSED: &str = ".filesecbox/refused";
 /// Trees that were copied for runs.
@@ -94,7 +99,7 @@ pub(crate) const KEPT: &str = ".filesecbox/kept";
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 22] = [
+pub(crate) const DIRECTORIES: [&str; 23] = [
     BASELINE,
     OVERLAYS,
     WORKSPACES,
@@ -108,6 +113,7 @@ pub(crate) const DIRECTORIES: [&str; 22] = [
     DEVBOXES,
     REVOCATIONS,
     ARCHIVES,
+    UNPACKED,
     ".filesecbox/versions",
     BASES,
     WORK,
@@ -127,7 +133,7 @@ pub(crate) const SALT: &str = "salt";
 pub(crate) const RECORD_KEY: &str = "journal.key";
 
 /// Those of [`DIRECTORIES`] that no command of any user id has a reason to enter.
-pub(crate) const SERVICE_ONLY: [&str; 14] = [
+pub(crate) const SERVICE_ONLY: [&str; 15] = [
     STAGE,
     TRASH,
     JOURNAL,
@@ -137,6 +143,7 @@ pub(crate) const SERVICE_ONLY: [&str; 14] = [
     DEVBOXES,
     REVOCATIONS,
     ARCHIVES,
+    UNPACKED,
     ".filesecbox/versions",
     BASES,
     VIEWS,

@@ -165,7 +165,18 @@ pub struct Use {
     pub files: u64,
 }
 
+/// What file systems give out room in, in bytes.
+const ROOM_BYTES: u64 = 4096;
+
 impl Use {
+    /// What a directory is taken to need before it is there.
+    pub(crate) const DIRECTORY: Self = Self { bytes: ROOM_BYTES, files: 1 };
+
+    /// What a file of this length is taken to need before it is there.
+    pub(crate) fn of_file(size: u64) -> Self {
+        Self { bytes: size.div_ceil(ROOM_BYTES).saturating_mul(ROOM_BYTES), files: 1 }
+    }
+
     /// Both added up.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

@@ -25,7 +25,7 @@ use crate::core::revocations::REVOCATIONS_MAX;
 use crate::core::runners::RUNNER_LISTS_MAX;
 use crate::core::short_ways;
 use crate::core::snapshot_locks::SnapshotLocks;
-use crate::core::store::{Inner, Options, Settle, Store};
+use crate::core::store::{Inner, Options, Settle, Store, Unpacked};
 use crate::core::uptime::Uptime;
 use crate::core::uses::Uses;
 use crate::core::views::{self, Views};
@@ -168,6 +168,7 @@ impl Store {
                 devboxes,
                 revocations,
                 packages: Mutex::default(),
+                unpacked: Unpacked::default(),
                 flights: Flights::default(),
                 salt,
                 occupants: Occupants::default(),

@@ -11,7 +11,7 @@ use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
 use crate::core::snapshot_locks::SnapshotLocks;
-use crate::core::store::Store;
+use crate::core::store::{Store, Unpacked};
 use crate::core::uptime::Uptime;
 use crate::core::uses::Uses;
 use crate::dir::Dir;
@@ -41,6 +41,11 @@ impl Store {
     /// Held while a package is put.
     pub(crate) fn packages_lock(&self) -> &Mutex<()> {
         &self.inner.packages
+    }
+
+    /// What is known of the unpacked files of packages.
+    pub(crate) fn unpacked(&self) -> &Unpacked {
+        &self.inner.unpacked
     }
 
     /// Who is in which sandbox.

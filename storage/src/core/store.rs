@@ -1,5 +1,6 @@
 //! [`Store`]: one root directory and everything in it.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
@@ -36,7 +37,7 @@ use crate::layers::tree::Tree;
 use crate::layers::union::Union;
 use crate::layers::view::LiveOptions;
 use crate::layout;
-use crate::stat::{Kind, Owner, Stat};
+use crate::stat::{Kind, Owner, Stat, Use};
 
 /// Entries of the service's own directory, of which it makes some twenty.
 const OWN_ENTRIES_MAX: usize = 1000;
@@ -56,6 +57,8 @@ pub struct Options {
     pub disk: DiskLimits,
     /// Bounds on snapshots of workspaces.
     pub snapshots: SnapshotLimits,
+    /// The room that unpacked files of packages may take, in bytes, equal ones once; 0 keeps none.
+    pub unpacked_bytes: u64,
     /// The time without use after which a sandbox may be swept; `None` for never.
     pub idle: Option<Duration>,
     /// For how long more a sandbox is kept aside that has gone for that; zero removes it at once.
@@ -75,12 +78,22 @@ impl Default for Options {
             files: FileLimits::default(),
             disk: DiskLimits::default(),
             snapshots: SnapshotLimits::default(),
+            unpacked_bytes: 2 * 1024 * 1024 * 1024,
             idle: None,
             keep: Duration::ZERO,
             live: None,
             projects: None,
         }
     }
+}
+
+/// What a store knows of the files of packages that are kept unpacked.
+#[derive(Default)]
+pub(crate) struct Unpacked {
+    /// The room that they take, once it was measured. Held while the files of one are being kept.
+    pub(crate) room: Mutex<Option<Use>>,
+    /// Packages that were deployed from their archives.
+    pub(crate) deployed: Mutex<HashSet<String>>,
 }
 
 /// One root directory and everything in it. Cloning gives another handle of the same store.
@@ -117,6 +130,8 @@ pub(super) struct Inner {
     pub(super) revocations: KeyedTexts,
     /// Held while a package is put: what gives way to it is decided and done as one.
     pub(super) packages: Mutex<()>,
+    /// What is known of the unpacked files of packages.
+    pub(super) unpacked: Unpacked,
     /// The bytes of each user in flight.
     pub(super) flights: Flights,
     /// Who is in which sandbox.

@@ -4,10 +4,11 @@
 //! it by. It gets that name by one rename when it is whole and on the disk, so that a crash leaves all of it or nothing. Versions
 //! with the same bytes share one file, which has a name for each (link(2)). Its modification time is its last use: for a new one
 //! those give way that were used longest ago. Its digest is looked at before it is unpacked: a disk that has lost bytes must not
-//! deploy other ones.
+//! deploy other ones. What is unpacked from packages is kept beside them, equal files once ([`unpacked`]).
 
 mod deploy;
 mod kept;
+mod unpacked;
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -16,6 +17,7 @@ use policy::{ArchiveLimits, RelPath, UserId, VersionId};
 use sha2::{Digest, Sha256};
 
 use self::kept::{Incoming, find, make_room, name_of, of_digest, use_now};
+use self::unpacked::UnpackedFiles;
 use super::archive::{self, Charset, Compression, Options, WholeTree};
 use crate::core::store::Store;
 use crate::core::usage::Flight;
@@ -89,17 +91,18 @@ impl Packages {
         limits: &ArchiveLimits,
         total_bytes: u64,
     ) -> Result<PutPackage> {
-        self.check(file, limits)?;
+        self.check(file, digest, limits)?;
         self.keep(version, file, digest, total_bytes)
     }
 
-    /// Checks that the archive in `file` can be unpacked: what cannot be deployed is not kept.
+    /// Checks that the archive in `file`, of this SHA-256, can be unpacked: what cannot be deployed is not kept. Its files are kept
+    /// for when it is deployed.
     ///
     /// # Errors
     /// [`Error::Archive`]; [`Error::TooManyEntries`]; [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
-    pub fn check(&self, file: &File, limits: &ArchiveLimits) -> Result<()> {
+    pub fn check(&self, file: &File, digest: &str, limits: &ArchiveLimits) -> Result<()> {
         self.store.admit_space()?;
-        self.unpacked(file, limits, None).map(drop)
+        self.unpacked((file, digest), limits, None).map(drop)
     }
 
     /// Keeps the archive in `file` as [`Packages::put`] does, without a look at what is in it.
@@ -219,18 +222,21 @@ impl Packages {
         limits: &ArchiveLimits,
     ) -> Result<UnpackedPackage> {
         self.store.admit_space()?;
-        let file = self.intact(version)?;
-        self.unpacked(&file, limits, Some(user))
+        let package = self.open(version)?;
+        if let Some(copied) = self.copied_aside(&package.1.digest, user, limits)? {
+            return Ok(copied);
+        }
+        self.intact(&package)?;
+        self.unpacked((&package.0, &package.1.digest), limits, Some(user))
     }
 
-    /// Opens the package of a version once its bytes have the digest of its name.
-    pub(super) fn intact(&self, version: &VersionId) -> Result<File> {
-        let (file, facts) = self.open(version)?;
-        if digest_of(&file)? == facts.digest {
-            return Ok(file);
+    /// Checks that the bytes of a package have the digest of its name; else it is removed.
+    fn intact(&self, (file, facts): &(File, PackageFacts)) -> Result<()> {
+        if digest_of(file)? == facts.digest {
+            return Ok(());
         }
-        self.remove_damaged(&facts, &file)?;
-        Err(Error::Damaged(version.to_string()))
+        self.remove_damaged(facts, file)?;
+        Err(Error::Damaged(facts.version.to_string()))
     }
 
     /// Removes a package whose bytes are not those of its name, unless another request has put the right ones meanwhile.
@@ -252,21 +258,54 @@ impl Packages {
         }
     }
 
+    /// Unpacks an archive of this SHA-256 aside, and keeps its files for the next time.
     fn unpacked(
         &self,
-        file: &File,
+        (file, digest): (&File, &str),
         limits: &ArchiveLimits,
         user: Option<&UserId>,
     ) -> Result<UnpackedPackage> {
         let (plain, tree) = self.whole_tree(file, limits)?;
-        let mut flight = user.map(|user| self.store.flight(user));
-        if let Some(flight) = &mut flight {
-            flight.take(tree.bytes)?;
-        }
+        let flight = user.map(|user| self.flight(user, tree.bytes)).transpose()?;
         let draft = self.store.stage().draft();
         let dir = self.store.stage().dir().create_dir(&draft.name, 0o700)?;
-        archive::extract_whole(plain.as_ref().unwrap_or(file), &tree, &dir)?;
+        let written = archive::extract_whole(plain.as_ref().unwrap_or(file), &tree, &dir)?;
+        match UnpackedFiles::of(&self.store)?.keep(digest, limits, &dir, &written) {
+            Err(error @ (Error::Abandoned | Error::TooLong { .. })) => return Err(error),
+            Err(error) => {
+                tracing::warn!(%error, package = digest, "failed to keep the files of a package: it is unpacked when it is deployed");
+            }
+            Ok(()) => {}
+        }
         Ok(UnpackedPackage { files: tree.paths()?, dir, _draft: draft, _flight: flight })
+    }
+
+    /// Copies the files of a package aside that are kept unpacked. `None` when they are not.
+    fn copied_aside(
+        &self,
+        digest: &str,
+        user: &UserId,
+        limits: &ArchiveLimits,
+    ) -> Result<Option<UnpackedPackage>> {
+        let kept = UnpackedFiles::of(&self.store)?;
+        let Some(list) = kept.list(digest, limits)? else { return Ok(None) };
+        let flight = self.flight(user, list.taken().bytes)?;
+        let draft = self.store.stage().draft();
+        let dir = self.store.stage().dir().create_dir(&draft.name, 0o700)?;
+        let files = list.paths();
+        match kept.copy(digest, list, &dir) {
+            Err(Error::Damaged(_)) => Ok(None),
+            copied => {
+                copied.map(|()| Some(UnpackedPackage { files, dir, _draft: draft, _flight: Some(flight) }))
+            }
+        }
+    }
+
+    /// Bytes that are on their way to a user.
+    fn flight(&self, user: &UserId, bytes: u64) -> Result<Flight> {
+        let mut flight = self.store.flight(user);
+        flight.take(bytes)?;
+        Ok(flight)
     }
 
     /// What an archive holds, and the plain tar of a compressed one.

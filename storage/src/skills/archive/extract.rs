@@ -3,15 +3,11 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
-use std::iter::Enumerate;
-use std::num::NonZero;
-use std::slice::IterMut;
-use std::thread;
 
-use parking_lot::Mutex;
 use policy::RelPath;
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 
+use super::parallel::{self, Extent};
 use super::plan::{PlannedSkill, WholeTree};
 use super::source::Source;
 use super::tree::{Directory, Node, PackedFile};
@@ -27,13 +23,6 @@ const WINDOW_BYTES: usize = 256 * 1024;
 /// Mode of every directory made.
 pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 
-/// Threads that write one skill at most. Each takes about 0.5 MiB and, for the file it writes, one descriptor.
-const THREADS_MAX: usize = 4;
-
-/// From how many files, or unpacked bytes, on more than one thread is worth its start.
-const FILES_PARALLEL: usize = 64;
-const BYTES_PARALLEL: u64 = 1024 * 1024;
-
 /// Writes the files and directories of `skill` into the empty directory `into`, and tells what they are, worked out
 /// while their bytes passed.
 ///
@@ -46,21 +35,8 @@ const BYTES_PARALLEL: u64 = 1024 * 1024;
 /// however many threads there are; [`Error::AlreadyExists`] when `into` was not empty; [`Error::TooManyEntries`] when
 /// the skill is deeper than any walk goes; [`Error::NoSpace`], [`Error::Io`]; those of [`interrupt::check`].
 pub fn extract(archive: &File, skill: &PlannedSkill, into: &Dir) -> Result<Contents> {
-    extract_tree(archive, &skill.tree, (skill.files, skill.bytes), into)
-}
-
-/// The same, for everything in an archive.
-///
-/// # Errors
-/// As [`extract`].
-pub fn extract_whole(archive: &File, whole: &WholeTree, into: &Dir) -> Result<Contents> {
-    extract_tree(archive, &whole.tree, (whole.files, whole.bytes), into)
-}
-
-fn extract_tree(archive: &File, tree: &Directory, extent: (usize, u64), into: &Dir) -> Result<Contents> {
-    let mut entries = Vec::new();
-    make_directories(tree, into, &RelPath::root(), DEPTH_MAX, &mut entries)?;
-    write_files(archive, into, &mut entries, threads(extent))?;
+    let entries =
+        extract_tree(archive, &skill.tree, Extent { files: skill.files, bytes: skill.bytes }, into)?;
     let mut digester = Digester::new();
     for entry in &entries {
         let path = entry.path.as_str().as_bytes();
@@ -70,6 +46,64 @@ fn extract_tree(archive: &File, tree: &Directory, extent: (usize, u64), into: &D
         }
     }
     Ok(digester.finish())
+}
+
+/// A file or directory that was written.
+pub struct Written {
+    /// Its path in the archive.
+    pub path: RelPath,
+    /// What a file is; `None` of a directory.
+    pub file: Option<WrittenFile>,
+}
+
+/// A file that was written.
+#[derive(Clone, Copy)]
+pub struct WrittenFile {
+    /// Permission bits, 0644 or 0755.
+    pub mode: u32,
+    /// Its length in bytes.
+    pub size: u64,
+    /// The modification time that it was given, in seconds since 1970; where the archive has none, it is that of the writing.
+    pub modified: Option<i64>,
+    /// The BLAKE3 of its bytes.
+    pub digest: blake3::Hash,
+}
+
+/// Writes everything in an archive, and tells what that is, directories before what is in them.
+///
+/// # Errors
+/// As [`extract`].
+pub fn extract_whole(archive: &File, whole: &WholeTree, into: &Dir) -> Result<Vec<Written>> {
+    let extent = Extent { files: whole.files, bytes: whole.bytes };
+    let entries = extract_tree(archive, &whole.tree, extent, into)?;
+    let written = |Entry { path, content }| match content {
+        Content::Directory => Written { path, file: None },
+        Content::File { packed: &PackedFile { mode, size, modified, .. }, digest } => {
+            Written { path, file: Some(WrittenFile { mode, size, modified, digest }) }
+        }
+    };
+    Ok(entries.into_iter().map(written).collect())
+}
+
+fn extract_tree<'plan>(
+    archive: &File,
+    tree: &'plan Directory,
+    extent: Extent,
+    into: &Dir,
+) -> Result<Vec<Entry<'plan>>> {
+    let mut entries = Vec::new();
+    make_directories(tree, into, &RelPath::root(), DEPTH_MAX, &mut entries)?;
+    let begin = || {
+        let source = Source::new(archive, WINDOW_BYTES)?;
+        Ok(Writer { source, unpacker: Unpacker::new(), into })
+    };
+    parallel::each(&mut entries, extent, begin, |writer: &mut Writer<'_>, Entry { path, content }| {
+        if let Content::File { packed, digest } = content {
+            *digest = writer.file(path, packed)?;
+        }
+        Ok(())
+    })?;
+    Ok(entries)
 }
 
 /// The entries to be written.
@@ -119,76 +153,6 @@ fn make_directories<'plan>(
     Ok(())
 }
 
-/// How many threads are worth their start.
-fn threads((files, bytes): (usize, u64)) -> usize {
-    if files < FILES_PARALLEL && bytes < BYTES_PARALLEL {
-        return 1;
-    }
-    thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX).min(files.max(1))
-}
-
-/// Writes every file of `entries` and notes its digest.
-fn write_files(archive: &File, into: &Dir, entries: &mut [Entry<'_>], threads: usize) -> Result<()> {
-    let queue = Mutex::new(Queue { left: entries.iter_mut().enumerate(), failure: None });
-    // A thread that helps ends when the job does.
-    let interrupt = interrupt::current();
-    let help = || match &interrupt {
-        Some(interrupt) => interrupt.enter(|| work(archive, into, &queue)),
-        None => work(archive, into, &queue),
-    };
-    thread::scope(|scope| {
-        for _ in 1..threads {
-            // Without another thread the work is done all the same.
-            let thread = thread::Builder::new().name("extract".to_owned());
-            if thread.spawn_scoped(scope, help).is_err() {
-                break;
-            }
-        }
-        help();
-    });
-    match queue.into_inner().failure {
-        Some((_, error)) => Err(error),
-        None => Ok(()),
-    }
-}
-
-/// The entries left to write, and the first failure.
-struct Queue<'entries, 'plan> {
-    left: Enumerate<IterMut<'entries, Entry<'plan>>>,
-    /// Of the first entry that failed. Entries are taken in order and each one taken is written, even when another
-    /// fails meanwhile, so this is the failure that one thread alone would have met.
-    failure: Option<(usize, Error)>,
-}
-
-impl<'entries, 'plan> Queue<'entries, 'plan> {
-    fn take(&mut self) -> Option<(usize, &'entries mut Entry<'plan>)> {
-        if self.failure.is_some() { None } else { self.left.next() }
-    }
-
-    fn fail(&mut self, number: usize, error: Error) {
-        if self.failure.as_ref().is_none_or(|(first, _)| number < *first) {
-            self.failure = Some((number, error));
-        }
-    }
-}
-
-/// Writes entries until none is left or one fails.
-fn work(archive: &File, into: &Dir, queue: &Mutex<Queue<'_, '_>>) {
-    let mut writer = match Source::new(archive, WINDOW_BYTES) {
-        Ok(source) => Writer { source, unpacker: Unpacker::new(), into },
-        Err(error) => return queue.lock().fail(0, error),
-    };
-    loop {
-        let taken = queue.lock().take();
-        let Some((number, entry)) = taken else { return };
-        let Content::File { packed, digest } = &mut entry.content else { continue };
-        match writer.file(&entry.path, packed) {
-            Ok(written) => *digest = written,
-            Err(error) => queue.lock().fail(number, error),
-        }
-    }
-}
-
 /// One thread's part.
 struct Writer<'run> {
     source: Source<'run>,
@@ -206,13 +170,17 @@ impl Writer<'_> {
             hasher.update(chunk);
             file.write_all(chunk).map_err(|error| Error::from_io("write", path, error))
         })?;
-        if let Some(seconds) = packed.modified {
-            let times = Timestamps {
-                last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-                last_modification: Timespec { tv_sec: seconds, tv_nsec: 0 },
-            };
-            rustix::fs::futimens(&file, &times).map_err(|errno| Error::from_errno("utimens", path, errno))?;
-        }
+        set_modified(&file, packed.modified, path)?;
         Ok(hasher.finalize())
     }
+}
+
+/// Gives a file the modification time that an archive has for it, in seconds since 1970.
+pub(crate) fn set_modified(file: &File, modified: Option<i64>, path: &RelPath) -> Result<()> {
+    let Some(seconds) = modified else { return Ok(()) };
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: seconds, tv_nsec: 0 },
+    };
+    rustix::fs::futimens(file, &times).map_err(|errno| Error::from_errno("utimens", path, errno))
 }

@@ -25,9 +25,6 @@ use crate::stat::Use;
 /// Window for reading headers: a small one, because data lies between them.
 const WINDOW_BYTES: usize = 4096;
 
-/// What file systems give out room in.
-const BLOCK_BYTES: u64 = 4096;
-
 /// Nested skills that a doubt names.
 const NESTED_SHOWN: usize = 3;
 
@@ -133,12 +130,10 @@ impl WholeTree {
     /// The room that it is taken to need when it is unpacked: whole blocks for each file and each directory, its own included.
     pub(crate) fn taken(&self) -> Use {
         fn below(directory: &Directory) -> Use {
-            directory.children.values().fold(Use { bytes: BLOCK_BYTES, files: 1 }, |taken, node| {
+            directory.children.values().fold(Use::DIRECTORY, |taken, node| {
                 taken.plus(match node {
                     Node::Directory(directory) => below(directory),
-                    Node::File(file) => {
-                        Use { bytes: file.size.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES), files: 1 }
-                    }
+                    Node::File(file) => Use::of_file(file.size),
                     Node::Link(_) => Use::default(),
                 })
             })

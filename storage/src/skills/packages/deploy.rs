@@ -1,13 +1,16 @@
-//! Deploying a package in a workspace: unpacked aside once, and given its name in one step.
+//! Deploying a package in a workspace: built aside, from its archive or from files that are kept unpacked, and given its name in one
+//! step.
 
 use policy::{ArchiveLimits, RelPath, VersionId, WorkspaceId};
 
 use super::Packages;
+use super::unpacked::UnpackedFiles;
 use crate::core::growth::Growth;
-use crate::dir::DEPTH_MAX;
+use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::layers::chain::give;
 use crate::skills::archive;
+use crate::stat::Use;
 
 impl Packages {
     /// Unpacks the package of a version as the directory `to` of a workspace, where nothing may be. The directory above must be
@@ -25,13 +28,52 @@ impl Packages {
         to: &RelPath,
         limits: &ArchiveLimits,
     ) -> Result<bool> {
-        let id = workspace.workspace();
-        let file = match self.intact(version) {
+        let package = match self.open(version) {
             Err(Error::NotFound(_)) => return Ok(false),
             found => found?,
         };
-        let (plain, packed) = self.whole_tree(&file, limits)?;
-        let growth = Growth { adds: packed.taken(), ..Growth::REMOVAL };
+        let (file, digest) = (&package.0, &package.1.digest);
+        let kept = UnpackedFiles::of(&self.store)?;
+        if let Some(placed) = self.place_kept(&kept, digest, (workspace, to), limits)? {
+            return Ok(placed);
+        }
+        self.intact(&package)?;
+        let (plain, packed) = self.whole_tree(file, limits)?;
+        if kept.was_deployed(digest, packed.taken()) {
+            drop(self.unpacked((file, digest), limits, Some(&workspace.user))?);
+            if let Some(placed) = self.place_kept(&kept, digest, (workspace, to), limits)? {
+                return Ok(placed);
+            }
+        }
+        let extract =
+            |made: &Dir| archive::extract_whole(plain.as_ref().unwrap_or(file), &packed, made).map(drop);
+        self.place((workspace, to), packed.taken(), extract).map(|()| true)
+    }
+
+    /// Deploys from files that are kept unpacked. `None` when they are not, or not all of them.
+    fn place_kept(
+        &self,
+        kept: &UnpackedFiles<'_>,
+        digest: &str,
+        there: (&WorkspaceId, &RelPath),
+        limits: &ArchiveLimits,
+    ) -> Result<Option<bool>> {
+        let Some(list) = kept.list(digest, limits)? else { return Ok(None) };
+        match self.place(there, list.taken(), |made| kept.copy(digest, list, made)) {
+            Err(Error::Damaged(_)) => Ok(None),
+            placed => placed.map(|()| Some(true)),
+        }
+    }
+
+    /// Makes the directory `to` of a workspace, which `fill` fills and which takes this room.
+    fn place(
+        &self,
+        (workspace, to): (&WorkspaceId, &RelPath),
+        adds: Use,
+        fill: impl FnOnce(&Dir) -> Result<()>,
+    ) -> Result<()> {
+        let id = workspace.workspace();
+        let growth = Growth { adds, ..Growth::REMOVAL };
         self.store.admit_space_for(growth.adds.bytes)?;
         // On its way to the tree until it is counted there.
         let mut flight = self.store.flight_to(&id);
@@ -41,7 +83,7 @@ impl Packages {
             let tree = self.store.plain(&id, false)?;
             let (parent, name) = tree.parent_of(to)?;
             let (draft, made) = tree.begin_dir(&parent, archive::DIRECTORY_MODE)?;
-            archive::extract_whole(plain.as_ref().unwrap_or(&file), &packed, &made)?;
+            fill(&made)?;
             if let Some(owner) = tree.owner {
                 give(&made, owner, DEPTH_MAX)?;
             }
@@ -53,6 +95,6 @@ impl Packages {
             drop(admitted);
             placed.settle(self.store.is_strict())
         };
-        place().map(|()| true).map_err(|error| self.store.in_numbers(&id, error))
+        place().map_err(|error| self.store.in_numbers(&id, error))
     }
 }

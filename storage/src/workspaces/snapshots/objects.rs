@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::Seek;
 
 use policy::UserId;
 
@@ -13,11 +13,10 @@ use crate::core::store::Store;
 use crate::core::usage::Admitted;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
-use crate::interrupt;
+use crate::layers::copy_hashed::copy_hashed;
 use crate::stat::Stat;
 use crate::stat::Use;
 
-const BUFFER_BYTES: usize = 256 * 1024;
 /// How often a file is read again that changes while it is read.
 pub(super) const TRIES: usize = 3;
 
@@ -66,7 +65,7 @@ impl<'a> Objects<'a> {
             let staged = self.store.stage().file(0o600, None)?;
             file.rewind().map_err(|error| Error::from_io("seek", "file", error))?;
             // A file that grows faster than it is read would be read for ever.
-            let digest = copy_hashed(&file, staged.file(), stat.size)?;
+            let digest = Digest(*copy_hashed(&file, staged.file(), stat.size)?.as_bytes());
             let after: Stat =
                 rustix::fs::fstat(&file).map_err(|errno| Error::from_errno("stat", "file", errno))?.into();
             let is_settled = after.etag() == stat.etag();
@@ -141,54 +140,4 @@ pub(super) fn open(own: &Dir, digest: Digest) -> Result<File> {
     let objects = own.open_dir_entry(OsStr::new(OBJECTS))?;
     let above = objects.open_dir_entry(OsStr::new(name.get(..2).unwrap_or_default()))?;
     Ok(above.open_file_entry(OsStr::new(&name))?.0)
-}
-
-/// Copies the first `size` bytes of `from` into the empty file `to`, sharing blocks where the file system can
-/// (ioctl_ficlone(2)), and tells the digest of what is in `to` then.
-pub(super) fn copy_hashed(from: &File, to: &File, size: u64) -> Result<Digest> {
-    let failed = |error| Error::from_io("copy", "file", error);
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; BUFFER_BYTES];
-    let is_shared = size > 0 && rustix::fs::ioctl_ficlone(to, from).is_ok();
-    if is_shared && to.metadata().map_err(failed)?.len() > size {
-        // All blocks are shared, also those of a file that has grown by now to more than can ever be read.
-        to.set_len(size).map_err(failed)?;
-    }
-    let (mut source, mut target) = (if is_shared { to } else { from }, to);
-    let mut left = size;
-    loop {
-        interrupt::check()?;
-        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        let piece = buffer.get_mut(..most).unwrap_or_default();
-        let read = match source.read(piece) {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            read => read.map_err(failed)?,
-        };
-        let read_bytes = piece.get(..read).unwrap_or_default();
-        if read_bytes.is_empty() {
-            return Ok(Digest(*hasher.finalize().as_bytes()));
-        }
-        hasher.update(read_bytes);
-        if !is_shared {
-            target.write_all(read_bytes).map_err(failed)?;
-        }
-        left = left.saturating_sub(u64::try_from(read).unwrap_or(u64::MAX));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_grows_while_it_is_copied_is_copied_as_large_as_it_was() {
-        let (mut from, to) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
-        from.write_all(b"first and more").unwrap();
-        // Far more than can be read: where blocks are shared all of them come along.
-        from.set_len(1 << 42).unwrap();
-        from.rewind().unwrap();
-        let digest = copy_hashed(&from, &to, 5).unwrap();
-        assert_eq!(to.metadata().unwrap().len(), 5);
-        assert_eq!(digest.0, *blake3::hash(b"first").as_bytes());
-    }
 }

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use rustix::fs::{Gid, Timespec, Timestamps, UTIME_OMIT, Uid};
 
 use super::manifest::{FileNode, Line, Manifest, Node, damaged, unspell};
-use super::objects::{self, copy_hashed};
+use super::objects;
 use super::{SnapshotId, Snapshots};
 use crate::core::growth::Growth;
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::layers::copy_hashed::copy_hashed;
 use crate::layers::stage::Draft;
 use crate::layers::trash::Leftovers;
 use crate::layout;
@@ -219,7 +220,7 @@ impl Building<'_> {
             object => object?,
         };
         let file = dir.create_file(name, node.mode & 0o777)?;
-        if copy_hashed(&object, &file, node.size)? != node.digest {
+        if *copy_hashed(&object, &file, node.size)?.as_bytes() != node.digest.0 {
             return Err(damaged());
         }
         if let Some(owner) = self.owner {
