@@ -269,7 +269,10 @@ fn of_two_packages_of_one_version_at_once_at_most_one_is_acknowledged() {
 #[test]
 fn a_damaged_copy_here_is_fetched_again_and_without_a_bucket_named() {
     let bucket = BucketServer::start();
-    for config in [bucket.config(""), String::new()] {
+    // From its archive alone.
+    let no_files = "unpacked_bytes = 0";
+    for (config, has_bucket) in [(bucket.config(no_files), true), (format!("[prepare]\n{no_files}\n"), false)]
+    {
         let service = Service::configured(&config);
         let (v1, bytes) = (version(1), archive(1, 10_000));
         put(&service.client, &v1, &bytes);
@@ -278,7 +281,7 @@ fn a_damaged_copy_here_is_fetched_again_and_without_a_bucket_named() {
         let middle = damaged.len() / 2;
         damaged[middle] ^= 1;
         std::fs::write(&kept, &damaged).unwrap();
-        if config.is_empty() {
+        if !has_bucket {
             let target = format!("{}/prepare", workspace("u", "a"));
             let refused = service.client.post_json(target, &round(&[&v1])).refused(422, "bad_archive");
             assert!(refused["data"].as_str().unwrap().contains("damaged"), "{refused}");
@@ -287,6 +290,23 @@ fn a_damaged_copy_here_is_fetched_again_and_without_a_bucket_named() {
         }
         prepare(&service.client, "u", &[&v1]);
         assert_eq!(std::fs::read(&kept).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn versions_are_deployed_from_their_unpacked_files_also_when_their_archives_are_damaged() {
+    let service = Service::configured("");
+    let versions = [version(1), version(2)];
+    for (version, seed) in versions.iter().zip([1, 2]) {
+        let bytes = archive(seed, 10_000);
+        put(&service.client, version, &bytes);
+        std::fs::write(service.root.join(CACHED).join(format!("{version}-{}", hex(&bytes))), "damaged")
+            .unwrap();
+    }
+    for user in ["u", "v"] {
+        prepare(&service.client, user, &[&versions[0], &versions[1]]);
+        let found = names(service.root.join(format!("sandbox/{user}/a/projects")));
+        assert_eq!(found, versions);
     }
 }
 
