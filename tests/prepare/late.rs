@@ -1,8 +1,11 @@
 //! A holder of a lease that comes late, on all three stores: what it has sent does no harm when a later holder has been there.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use filesecbox::config::BootstrapStep;
 use filesecbox::ops::error::Initialising;
+use filesecbox::ops::prepare::configured;
 use tokio::time::{sleep, timeout};
 
 use crate::fixture::{Ask, Fixture, KEY, version};
@@ -82,33 +85,59 @@ async fn a_mark_of_a_store_that_has_forgotten_or_of_a_hostile_command_closes_no_
     assert_eq!(crate::fixture::step(&prepared, "entrypoint").log, "it exited with 97\n");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_input_file_of_a_former_holder_that_comes_late_replaces_nothing() {
+/// Writes of a holder reach the sandbox when a later holder has written the same file: an input file, or one of a step of `bootstrap`.
+async fn a_file_that_comes_late(path: &str, ask: impl Fn(&mut Fixture, &str) -> Ask) {
     for bench in benches().await {
-        let fixture = bench.fixture();
-        let file = |text: &str| Ask { files: vec![("in.txt".to_owned(), text.to_owned())], ..Ask::default() };
+        let mut fixture = bench.fixture();
         let late = Duration::from_millis(2500);
         *fixture.sandbox.late_writes.lock() = Some(late);
         let replaced = async {
             sleep(TTL / 4).await;
             bench.replace().await;
         };
-        let (ended, ()) = tokio::join!(fixture.try_prepare(file("of the former")), replaced);
+        let former = ask(&mut fixture, "of the former");
+        let (ended, ()) = tokio::join!(fixture.try_prepare(former), replaced);
         assert_eq!(why(ended), Initialising::Lost, "{}", bench.name);
         *fixture.sandbox.late_writes.lock() = None;
         assert!(bench.direct.release(KEY, "another").await.unwrap());
-        fixture.prepare(file("of the present")).await;
+        let present = ask(&mut fixture, "of the present");
+        fixture.prepare(present).await;
         let written = async {
             while fixture.sandbox.late_written() == 0 {
                 sleep(Duration::from_millis(20)).await;
             }
         };
         timeout(Duration::from_secs(60), written).await.unwrap();
-        assert_eq!(fixture.text("user_files/in.txt"), "of the present", "{}", bench.name);
+        assert_eq!(fixture.text(path), "of the present", "{}", bench.name);
         // What came late is where the next round removes it.
-        fixture.prepare(file("of the next")).await;
-        let names = std::fs::read_dir(fixture.work().join("user_files")).unwrap();
-        let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["in.txt"], "{}", bench.name);
+        let next = ask(&mut fixture, "of the next");
+        fixture.prepare(next).await;
+        let above = fixture.work().join(path).parent().unwrap().to_owned();
+        for directory in [above, fixture.work()] {
+            let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+            let left: Vec<_> = names.filter(|name| name.to_str().unwrap().starts_with(".tmp-")).collect();
+            assert!(left.is_empty(), "{}: {left:?}", bench.name);
+        }
+        assert_eq!(fixture.text(path), "of the next", "{}", bench.name);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_input_file_of_a_former_holder_that_comes_late_replaces_nothing() {
+    a_file_that_comes_late("user_files/in.txt", |_, text| Ask {
+        files: vec![("in.txt".to_owned(), text.to_owned())],
+        ..Ask::default()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_a_bootstrap_step_of_a_former_holder_that_comes_late_replaces_nothing() {
+    a_file_that_comes_late("conf/mirror", |fixture, text| {
+        let files = BTreeMap::from([("conf/mirror".to_owned(), text.to_owned())]);
+        let step = BootstrapStep { name: "mirror".to_owned(), files, ..BootstrapStep::default() };
+        fixture.bootstrap = configured(&[step]);
+        Ask::default()
+    })
+    .await;
 }

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
 
 use super::entrypoint;
+use super::place::{Placed, place};
 use super::site::Site;
 use super::steps::{Outcome, Steps};
+use super::temporary::TEMPORARY;
 use crate::config::BootstrapStep;
+use crate::ops::error::Result;
 
 /// A step that code registers in the service. Whether it repeats what it did before is its own affair.
 #[async_trait]
@@ -34,23 +36,29 @@ impl Bootstrap for Configured {
     }
 
     async fn run(&self, site: &Site, deadline: Duration) -> (Outcome, String) {
-        for (path, content) in &self.0.files {
-            let above = path.rsplit_once('/').map_or("", |(above, _)| above);
-            let bytes = Bytes::from(content.clone());
-            let written = async {
-                if !above.is_empty() {
-                    site.make_dir(above).await?;
-                }
-                site.write(path, stream::once(async { Ok(bytes) }).boxed(), None).await
-            };
-            if let Err(error) = written.await {
-                return (Outcome::Failed, format!("`{path}` cannot be written: {error}"));
-            }
+        if let Err(error) = self.write_files(site).await {
+            return (Outcome::Failed, format!("its files cannot be written: {error}"));
         }
         if self.0.command.is_empty() {
             return (Outcome::Done, String::new());
         }
         entrypoint::run(site, &self.0.command, "", deadline).await
+    }
+}
+
+impl Configured {
+    async fn write_files(&self, site: &Site) -> Result<()> {
+        let mut files = Vec::new();
+        for (path, content) in &self.0.files {
+            if let Some((above, _)) = path.rsplit_once('/') {
+                site.make_dir(above).await?;
+            }
+            files.push(Placed { path: path.clone(), bytes: Bytes::from(content.clone()) });
+        }
+        if files.is_empty() {
+            return Ok(());
+        }
+        place(site, &format!("{TEMPORARY}bootstrap"), &files).await
     }
 }
 

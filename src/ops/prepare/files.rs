@@ -1,30 +1,19 @@
 //! Input files of a round: below `user_files`, each under a name that is one segment.
-//!
-//! Calls about files look for no fence. So where another process may write the workspace, files are written to a directory of the
-//! round's own, and one command behind the fence gives them their names: a file that comes late replaces nothing.
 
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
-use sandbox::ErrorKind;
 
-use super::site::{Site, quote};
+use super::place::{Placed, place};
+use super::site::Site;
 use super::steps::{Outcome, Steps};
-use super::temporary::{TEMPORARY, temporary_name};
+use super::temporary::TEMPORARY;
 use crate::ops::error::{Error, Result};
 
 /// Where input files go.
 const DIRECTORY: &str = "user_files";
-/// What the directory is called after in which files of one round wait for their names.
-const WAITING: &str = "files";
 /// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// Files that one command names: names of 255 quotes each must not make a longer argument than the kernel takes (128 KiB).
-const NAMED_AT_ONCE: usize = 20;
-/// The exit code of the command that names files where a directory has one of the names.
-const IS_DIRECTORY: i32 = 3;
-
 /// A file that a caller sends along.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputFile {
@@ -63,81 +52,16 @@ impl<'a> Named<'a> {
         }
         let begun = steps.begin("files");
         site.make_dir(DIRECTORY).await?;
-        if !site.is_shared() || !self.inject_aside(site).await? {
-            for (name, file) in &self.0 {
-                site.confirm().await;
-                write(site, &format!("{DIRECTORY}/{name}"), file).await?;
-            }
-        }
-        let log: Vec<String> = self.0.iter().map(|(name, _)| format!("{DIRECTORY}/{name}")).collect();
+        let files: Vec<Placed> = self
+            .0
+            .into_iter()
+            .map(|(name, file)| Placed { path: format!("{DIRECTORY}/{name}"), bytes: file.bytes.clone() })
+            .collect();
+        place(site, &format!("{DIRECTORY}/{TEMPORARY}files"), &files).await?;
+        let log: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
         steps.end(begun, Outcome::Done, &log.join("\n"));
         Ok(())
     }
-
-    /// Writes the files aside and gives them their names behind the fence. Tells whether that was possible: where no commands run,
-    /// no later holder of the lease leaves a mark either.
-    async fn inject_aside(&self, site: &Site) -> Result<bool> {
-        let aside = format!("{DIRECTORY}/{}", temporary_name(WAITING));
-        let named = self.write_and_name(site, &aside).await;
-        if matches!(named, Ok(true)) {
-            return Ok(true);
-        }
-        if let Err(error) = site.remove_all(&aside).await {
-            tracing::warn!(%error, "failed to remove input files that have no name yet: the next round removes them");
-        }
-        named
-    }
-
-    async fn write_and_name(&self, site: &Site, aside: &str) -> Result<bool> {
-        site.make_dir(aside).await?;
-        for (number, (_, file)) in self.0.iter().enumerate() {
-            write(site, &format!("{aside}/{number}"), file).await?;
-        }
-        let moves: Vec<(String, String)> = self
-            .0
-            .iter()
-            .enumerate()
-            .map(|(number, (name, _))| (format!("{aside}/{number}"), format!("{DIRECTORY}/{name}")))
-            .collect();
-        for some in moves.chunks(NAMED_AT_ONCE) {
-            if !name_files(site, some).await? {
-                return Ok(false);
-            }
-        }
-        // With what rounds have left that were ended before this: only one is under way.
-        let left = format!("{DIRECTORY}/{TEMPORARY}{WAITING}-*");
-        let sweep = format!(r#"for d in {left}; do [ -L "$d" ] || [ ! -d "$d" ] || rm -rf "$d"; done"#);
-        if let Err(error) = site.name_fenced(&sweep).await {
-            tracing::warn!(%error, "failed to remove what earlier rounds left of input files: the next round tries again");
-        }
-        Ok(true)
-    }
-}
-
-/// Moves each file to its name by one command. Tells whether commands run there at all.
-async fn name_files(site: &Site, moves: &[(String, String)]) -> Result<bool> {
-    // One word tells where the script stops.
-    let lines = moves.iter().enumerate().map(|(number, (from, to))| {
-        let (from, to) = (quote(from), quote(to));
-        format!("[ ! -d {to} ] || {{ echo {number}; exit {IS_DIRECTORY}; }}\nmv -f {from} {to} || exit 1\n")
-    });
-    let named = match site.name_fenced(&lines.collect::<String>()).await {
-        Err(Error::Remote { kind: ErrorKind::Unsupported, .. }) => return Ok(false),
-        named => named?,
-    };
-    let at = named.stdout_text().trim().parse::<usize>().ok().and_then(|number| moves.get(number));
-    match (named.exit_code, named.timed_out, at) {
-        (0, false, _) => Ok(true),
-        (IS_DIRECTORY, false, Some((_, to))) => Err(storage::Error::IsDirectory(to.clone()).into()),
-        _ => Err(Error::RunFailed(format!(
-            "input files could not get their names in `{DIRECTORY}`: look whether commands run in the workspace"
-        ))),
-    }
-}
-
-async fn write(site: &Site, path: &str, file: &InputFile) -> Result<()> {
-    let bytes = file.bytes.clone();
-    site.write(path, stream::once(async { Ok(bytes) }).boxed(), None).await
 }
 
 /// The names that files get, all different.

@@ -19,6 +19,7 @@ mod fence;
 mod files;
 mod home;
 mod packages;
+mod place;
 mod round;
 mod scan;
 mod site;

@@ -7,9 +7,14 @@ pub(super) const TEMPORARY: &str = ".tmp-";
 
 /// A name that no other round uses, for what is to become `purpose`.
 pub(super) fn temporary_name(purpose: &str) -> String {
+    unlike(&format!("{TEMPORARY}{purpose}"))
+}
+
+/// `beginning` with an end that no other round uses.
+pub(super) fn unlike(beginning: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let random = getrandom::u64().unwrap_or_default();
-    format!("{TEMPORARY}{purpose}-{now}-{random:x}")
+    format!("{beginning}-{now}-{random:x}")
 }
 
 /// Whether an entry may be one that a round has left.
