@@ -143,6 +143,15 @@ impl Service {
         let (store, job) = (self.store.clone(), Job::on(&id, Weight::Long, Mode::LongChange));
         self.work(job, move || Ok(store.skills().pull(&id, prefer)?)).await
     }
+
+    /// Tells what a pull that prefers `prefer` would do.
+    ///
+    /// # Errors
+    /// As [`storage::Skills::would_pull`].
+    pub async fn would_pull(&self, id: TreeId, prefer: Prefer) -> Result<Pulled> {
+        let (store, job) = (self.store.clone(), Job::on(&id, Weight::Long, Mode::LongRead));
+        self.work(job, move || Ok(store.skills().would_pull(&id, prefer)?)).await
+    }
 }
 
 /// The one skill of a publication, and what was replaced.

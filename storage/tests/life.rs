@@ -148,7 +148,11 @@ fn pulled(next: &[(&str, &str)], prefer: Prefer) -> (Fixture, storage::Pulled) {
     files.rename(&path("d/x"), &path("d/z"), false, &Condition::Always).unwrap();
     files.rename(&path("d/z"), &path("d/x"), false, &Condition::Always).unwrap();
     let version = fixture.baseline("s", &Tree::of(next)).version;
+    let before = (seen(&fixture, "u"), status(&fixture, "u"));
+    let told = fixture.store.skills().would_pull(&skill_tree("u", "s"), prefer).unwrap();
+    assert_eq!((seen(&fixture, "u"), status(&fixture, "u")), before);
     let pulled = fixture.store.skills().pull(&skill_tree("u", "s"), prefer).unwrap();
+    assert_eq!(told, pulled, "what was told is done");
     assert_eq!((pulled.version.as_ref(), pulled.moved), (Some(&version), true));
     assert_valid_upper(&fixture.overlay_path("u"), &[]);
     fixture.assert_swept();
@@ -217,6 +221,7 @@ fn a_command_in_the_skill_holds_off_a_pull_and_loses_nothing_by_a_promotion() {
         let command = fixture.command(&id);
         fixture.baseline("s", &Tree::of(&[("f", "1"), ("more", "2")]));
         assert!(matches!(fixture.store.skills().pull(&id, Prefer::Ours), Err(Error::Conflict(_))), "{way:?}");
+        assert!(fixture.store.skills().would_pull(&id, Prefer::Ours).unwrap().moved, "{way:?}");
         drop(fixture.store.skills().promote("u", &id, true).unwrap());
         std::fs::write(command.tree().join("late"), "kept").unwrap();
         drop(command);

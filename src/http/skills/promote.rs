@@ -1,4 +1,4 @@
-//! `POST /v1/skills/{u}/{a}/{s}/promote?force` and `POST /v1/skills/{u}/{a}/{s}/pull?prefer`
+//! `POST /v1/skills/{u}/{a}/{s}/promote?force` and `POST /v1/skills/{u}/{a}/{s}/pull?prefer&dry_run`
 
 use axum::extract::State;
 use policy::Scope;
@@ -43,6 +43,9 @@ pub(in crate::http) async fn promote(
 pub(in crate::http) struct Pull {
     #[serde(default)]
     prefer: Side,
+    /// Only tells what would be done.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 /// Whose change stays where both changed the same.
@@ -78,7 +81,10 @@ pub(in crate::http) async fn pull(
         Side::Ours => Prefer::Ours,
         Side::Theirs => Prefer::Theirs,
     };
-    let mut pulled = app.service.pull(id, prefer).await?;
+    let mut pulled = match query.dry_run {
+        true => app.service.would_pull(id, prefer).await?,
+        false => app.service.pull(id, prefer).await?,
+    };
     let conflicts_total = pulled.conflicts.len();
     pulled.conflicts.truncate(CONFLICTS_MAX);
     let beside = Beside {
@@ -88,5 +94,9 @@ pub(in crate::http) async fn pull(
         conflicts: pulled.conflicts,
         conflicts_total,
     };
-    success_with(format!("Skill '{skill}' is based on the current version"), beside)
+    let message = match query.dry_run {
+        true => format!("Nothing was done: this is what a pull of '{skill}' would do now"),
+        false => format!("Skill '{skill}' is based on the current version"),
+    };
+    success_with(message, beside)
 }

@@ -12,7 +12,7 @@
 //! A directory that hides all of the baseline's (one that was uploaded, or made anew) stays as it is.
 //!
 //! Every step shows one entry as one of the two sides has it, and the record of the base is written last: a crash
-//! between leaves a skill that can be pulled again.
+//! between leaves a skill that can be pulled again. [`Skills::would_pull`] goes the same way and changes nothing.
 
 use std::ffi::OsStr;
 
@@ -61,10 +61,60 @@ impl Skills {
     /// [`Error::NotFound`] when neither layer has the skill; [`Error::Conflict`] while a command is in the skill;
     /// [`Error::TooManyEntries`], [`Error::Io`].
     pub fn pull(&self, id: &TreeId, prefer: Prefer) -> Result<Pulled> {
+        let alone = self.store.locks().write(id);
+        let overlay = match self.to_pull(id)? {
+            ToPull::Nothing(settled) => return Ok(settled),
+            ToPull::Overlay(overlay) => overlay,
+        };
+        // A view that is only kept for the next command is no command. Closed after the question of whether there is
+        // anything to do, which may be asked at any time.
+        if self.store.close_unless_used(id)? {
+            let TreeId::Skill(_, _, skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
+            let message = format!("a command or an upload is in `{skill}`: pull when it has ended");
+            return Err(Error::Conflict(message));
+        }
+        // Settled by that, if it was published by its user.
+        if self.store.base_of(id)? == overlay.version {
+            return Ok(Pulled { version: overlay.version, ..Pulled::default() });
+        }
+        // From the first entry on the pull goes on to its end: no answer tells of half a pull.
+        interrupt::commit()?;
+        let (trash, mut pulled) = self.carry(&overlay, Pulling { prefer, ..self.pulling(id) })?;
+        self.store.accounts().forget(id);
+        self.record_rebase(id)?;
+        if self.store.is_strict() {
+            overlay.upper.sync_file_system()?;
+        }
+        pulled.conflicts.sort_unstable();
+        // The trash is removed after the locks are released.
+        drop(alone);
+        drop(trash);
+        Ok(pulled)
+    }
+
+    /// Tells what a pull would do, and does nothing, also while a command is in the skill. What the user, a command, or the
+    /// application changes meanwhile may make the pull itself another one.
+    ///
+    /// # Errors
+    /// As [`Skills::pull`], but for the command.
+    pub fn would_pull(&self, id: &TreeId, prefer: Prefer) -> Result<Pulled> {
+        let _held = self.store.locks().read(id);
+        match self.to_pull(id)? {
+            ToPull::Nothing(settled) => Ok(settled),
+            ToPull::Overlay(overlay) => {
+                let pulling = Pulling { prefer, is_dry: true, ..self.pulling(id) };
+                let (_, mut pulled) = self.carry(&overlay, pulling)?;
+                pulled.conflicts.sort_unstable();
+                Ok(pulled)
+            }
+        }
+    }
+
+    /// The overlay that is not based on the current version, if there is one.
+    fn to_pull(&self, id: &TreeId) -> Result<ToPull> {
         let TreeId::Skill(user, agent, skill) = id else {
             return Err(Error::NotFound(id.sandbox_path()));
         };
-        let alone = self.store.locks().write(id);
         let current = self.store.baseline_dir(agent, skill)?;
         let version = current.as_ref().map(version::of).transpose()?;
         let settled = Pulled { version: version.clone(), ..Pulled::default() };
@@ -77,47 +127,32 @@ impl Skills {
             Err(Error::NotFound(_)) => None,
             Err(other) => return Err(other),
         };
-        let Some(upper) = upper else {
-            return if version.is_some() { Ok(settled) } else { Err(Error::NotFound(skill.to_string())) };
-        };
-        let base_version = self.store.base_of(id)?;
-        if base_version == version {
-            return Ok(settled);
+        match upper {
+            None if version.is_none() => Err(Error::NotFound(skill.to_string())),
+            Some(upper) if self.store.base_of(id)? != version => {
+                Ok(ToPull::Overlay(Overlay { upper, current, version }))
+            }
+            _ => Ok(ToPull::Nothing(settled)),
         }
-        // A view that is only kept for the next command is no command. Closed after the question of whether there is
-        // anything to do, which may be asked at any time.
-        if self.store.close_unless_used(id)? {
-            let message = format!("a command or an upload is in `{skill}`: pull when it has ended");
-            return Err(Error::Conflict(message));
-        }
-        // Settled by that, if it was published by its user.
-        let base_version = self.store.base_of(id)?;
-        if base_version == version {
-            return Ok(settled);
-        }
-        let base = match &base_version {
+    }
+
+    fn pulling<'a>(&'a self, id: &'a TreeId) -> Pulling<'a> {
+        Pulling::new(&self.store, id, self.store.options().files.tree_entries)
+    }
+
+    /// Carries an overlay over from its base to the current version.
+    fn carry(&self, overlay: &Overlay, mut pulling: Pulling<'_>) -> Result<(Vec<Trash>, Pulled)> {
+        let TreeId::Skill(_, agent, skill) = pulling.id else { return Ok(pulling.end()) };
+        let Overlay { upper, current, version } = overlay;
+        let base = match &self.store.base_of(pulling.id)? {
             Some(version) => self.store.version_dir(agent, skill, version)?,
             None => None,
         };
-        // From the first entry on the pull goes on to its end: no answer tells of half a pull.
-        interrupt::commit()?;
-        let most = self.store.options().files.tree_entries;
-        let mut pulling = Pulling { prefer, ..Pulling::new(&self.store, id, most) };
-        pulling.pulled = Pulled { version, moved: true, ..Pulled::default() };
-        if !is_opaque(&upper)? {
-            pulling.directory(&upper, base.as_ref(), current.as_ref(), "", DEPTH_MAX)?;
+        pulling.pulled = Pulled { version: version.clone(), moved: true, ..Pulled::default() };
+        if !is_opaque(upper)? {
+            pulling.directory(upper, base.as_ref(), current.as_ref(), "", DEPTH_MAX)?;
         }
-        let (trash, mut pulled) = pulling.end();
-        self.store.accounts().forget(id);
-        self.record_rebase(id)?;
-        if self.store.is_strict() {
-            upper.sync_file_system()?;
-        }
-        pulled.conflicts.sort_unstable();
-        // The trash is removed after the locks are released.
-        drop(alone);
-        drop(trash);
-        Ok(pulled)
+        Ok(pulling.end())
     }
 
     /// Records that the overlay of `id` lies over the current baseline from now on. That it was published stays.
@@ -131,11 +166,29 @@ impl Skills {
     }
 }
 
+/// What there is to pull.
+enum ToPull {
+    /// Nothing, and what is told of that.
+    Nothing(Pulled),
+    /// This overlay.
+    Overlay(Overlay),
+}
+
+/// An overlay that is not based on the current version.
+struct Overlay {
+    upper: Dir,
+    /// The current version, when the application has the skill.
+    current: Option<Dir>,
+    version: Option<Version>,
+}
+
 /// A pull under way.
 pub(crate) struct Pulling<'a> {
     store: &'a Store,
     id: &'a TreeId,
     prefer: Prefer,
+    /// Whether it is only told what would be done.
+    is_dry: bool,
     entries_left: usize,
     most: usize,
     trash: Vec<Trash>,
@@ -146,7 +199,16 @@ impl<'a> Pulling<'a> {
     /// Nothing is pulled yet; at most `most` entries will be looked at.
     pub(crate) fn new(store: &'a Store, id: &'a TreeId, most: usize) -> Self {
         let pulled = Pulled::default();
-        Self { store, id, prefer: Prefer::Ours, entries_left: most, most, trash: Vec::new(), pulled }
+        Self {
+            store,
+            id,
+            prefer: Prefer::Ours,
+            is_dry: false,
+            entries_left: most,
+            most,
+            trash: Vec::new(),
+            pulled,
+        }
     }
 
     /// The trash, to be dropped after the locks are released, and the changes that were made.
@@ -154,7 +216,7 @@ impl<'a> Pulling<'a> {
         (self.trash, self.pulled)
     }
 
-    /// Carries what `upper` has over from `base` to `current`.
+    /// Carries what `upper` has over from `base` to `current`. Tells whether anything stays in `upper`.
     pub(crate) fn directory(
         &mut self,
         upper: &Dir,
@@ -162,65 +224,85 @@ impl<'a> Pulling<'a> {
         current: Option<&Dir>,
         prefix: &str,
         levels: usize,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let Some(levels) = levels.checked_sub(1) else { return Err(Error::TooManyEntries(DEPTH_MAX)) };
+        let mut any_stays = false;
         for entry in upper.first_entries(self.entries_left.saturating_add(1))? {
             self.entries_left = self.entries_left.checked_sub(1).ok_or(Error::TooManyEntries(self.most))?;
             let name = entry.name.as_os_str();
             let Some(stat) = upper.stat_entry(name)? else { continue };
             let path = format!("{prefix}{}", name.to_string_lossy());
-            if stat.kind == Kind::Directory {
-                let below = upper.open_dir_entry(name)?;
-                let current_below = subdirectory(current, name)?;
-                if is_opaque(&below)? || (current_below.is_none() && exists(current, name)?) {
-                    // The user's own, under any change of the application.
-                    if exists(current, name)? && !same(base, current, name)? {
-                        self.conflict(upper, name, path)?;
-                    }
-                    continue;
-                }
-                let base_below = subdirectory(base, name)?;
-                let prefix = format!("{path}/");
-                self.directory(&below, base_below.as_ref(), current_below.as_ref(), &prefix, levels)?;
-                let is_empty = below.first_entries(1)?.is_empty();
-                let is_shown = current_below.is_some();
-                if is_empty
-                    && (is_shown || base_below.is_some())
-                    && !(is_shown && has_own_mode(&stat, base, current, name)?)
-                {
-                    self.remove(upper, name)?;
-                }
-                continue;
-            }
-            let is_current = !stat.is_whiteout() && same(Some(upper), current, name)?;
-            if is_current && stat.kind == Kind::File && has_own_mode(&stat, base, current, name)? {
-                continue;
-            }
-            let is_settled = if stat.is_whiteout() {
-                !exists(current, name)?
-            } else {
-                is_current || same(Some(upper), base, name)?
+            let goes = match stat.kind {
+                Kind::Directory => self.directory_goes(upper, (name, &stat), base, current, path, levels)?,
+                _ => self.leaf_goes(upper, (name, &stat), base, current, path)?,
             };
-            if is_settled {
+            if goes {
                 self.remove(upper, name)?;
-            } else if !same(base, current, name)? {
-                self.conflict(upper, name, path)?;
             }
+            any_stays |= !goes;
         }
-        Ok(())
+        Ok(any_stays)
     }
 
-    fn conflict(&mut self, upper: &Dir, name: &OsStr, path: String) -> Result<()> {
-        self.pulled.conflicts.push(path);
-        match self.prefer {
-            Prefer::Ours => Ok(()),
-            Prefer::Theirs => self.remove(upper, name),
+    /// Carries a directory of the overlay over, and tells whether it is to go itself.
+    fn directory_goes(
+        &mut self,
+        upper: &Dir,
+        (name, stat): (&OsStr, &Stat),
+        base: Option<&Dir>,
+        current: Option<&Dir>,
+        path: String,
+        levels: usize,
+    ) -> Result<bool> {
+        let below = upper.open_dir_entry(name)?;
+        let current_below = subdirectory(current, name)?;
+        if is_opaque(&below)? || (current_below.is_none() && exists(current, name)?) {
+            // The user's own, under any change of the application.
+            let is_conflict = exists(current, name)? && !same(base, current, name)?;
+            return Ok(is_conflict && self.conflict(path));
         }
+        let base_below = subdirectory(base, name)?;
+        let prefix = format!("{path}/");
+        let any_stays =
+            self.directory(&below, base_below.as_ref(), current_below.as_ref(), &prefix, levels)?;
+        let is_shown = current_below.is_some();
+        Ok(!any_stays
+            && (is_shown || base_below.is_some())
+            && !(is_shown && has_own_mode(stat, base, current, name)?))
+    }
+
+    /// Tells whether a file, link or whiteout of the overlay is to go.
+    fn leaf_goes(
+        &mut self,
+        upper: &Dir,
+        (name, stat): (&OsStr, &Stat),
+        base: Option<&Dir>,
+        current: Option<&Dir>,
+        path: String,
+    ) -> Result<bool> {
+        let is_current = !stat.is_whiteout() && same(Some(upper), current, name)?;
+        if is_current && stat.kind == Kind::File && has_own_mode(stat, base, current, name)? {
+            return Ok(false);
+        }
+        let is_settled = if stat.is_whiteout() {
+            !exists(current, name)?
+        } else {
+            is_current || same(Some(upper), base, name)?
+        };
+        Ok(is_settled || (!same(base, current, name)? && self.conflict(path)))
+    }
+
+    /// Notes a conflict, and tells whether the user's side goes.
+    fn conflict(&mut self, path: String) -> bool {
+        self.pulled.conflicts.push(path);
+        self.prefer == Prefer::Theirs
     }
 
     fn remove(&mut self, upper: &Dir, name: &OsStr) -> Result<()> {
-        self.trash.push(self.store.stage().discard(upper, name, Some(self.id))?);
         self.pulled.refreshed += 1;
+        if !self.is_dry {
+            self.trash.push(self.store.stage().discard(upper, name, Some(self.id))?);
+        }
         Ok(())
     }
 }

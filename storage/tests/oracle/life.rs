@@ -312,8 +312,10 @@ impl Life {
         let id = skill_tree(USER, SKILL);
         let prefer = if random.chance(50) { Prefer::Ours } else { Prefer::Theirs };
         let (overlay, base) = (self.overlay(), self.base().flatten());
+        let told = self.fixture.store.skills().would_pull(&id, prefer);
         match self.fixture.store.skills().pull(&id, prefer) {
             Ok(pulled) if pulled.moved => {
+                assert_eq!(told.unwrap(), pulled, "{:#?}", self.log);
                 assert!(self.inside.is_none(), "{:#?}", self.log);
                 let left = overlay.pulled(base.as_ref(), self.current.as_ref(), prefer);
                 self.seen = left.over(self.current.as_ref());

@@ -82,7 +82,12 @@ fn a_user_pulls_a_new_version_under_changes_and_is_told_the_conflicts() {
     service.client.upload(&skills("bob", "x"), "baseline", &skill_zip("报表", &next));
     assert_eq!(status(&service, "alice"), "OUT_OF_SYNC");
     service.client.post(format!("{alice}/promote"), "").refused(409, "conflict");
+    let told = service.client.post(format!("{alice}/pull?dry_run=true"), "").ok();
+    assert!(told["data"].as_str().unwrap().starts_with("Nothing was done"), "{told}");
     let pulled = service.client.post(format!("{alice}/pull"), "").ok();
+    for field in ["version", "changed", "refreshed", "conflicts", "conflicts_total"] {
+        assert_eq!(told[field], pulled[field], "{field}");
+    }
     assert_eq!(pulled["data"], "Skill '报表' is based on the current version");
     assert_eq!((&pulled["changed"], &pulled["conflicts"]), (&json!(true), &json!(["脚本/运行.py"])));
     assert_eq!(pulled["conflicts_total"], 1);
