@@ -340,3 +340,21 @@ fn a_package_that_was_fetched_is_kept_unpacked_when_it_is_deployed_again_and_non
         fixture.assert_swept();
     }
 }
+
+#[test]
+fn a_disk_with_little_room_keeps_no_unpacked_files() {
+    let mut options = relaxed();
+    let fixture = packed(options.clone(), &[("SKILL.md", SKILL)]);
+    assert_eq!(contents(&fixture).len(), 1);
+    // No disk has as much as that free.
+    options.unpacked_bytes = 1 << 60;
+    let Fixture { store, temp } = fixture;
+    drop(store);
+    let (store, _) = storage::Store::open(temp.path(), options).unwrap();
+    let fixture = Fixture { store, temp };
+    put(&fixture, 2, &[("SKILL.md", SKILL), ("a", b"a")]);
+    assert_eq!(contents(&fixture), [PathBuf::new(); 0]);
+    assert!(deploy(&fixture, "projects/1").unwrap() && deploy_version(&fixture, 2, "projects/2").unwrap());
+    assert_eq!(fs::read(on_disk(&fixture, "projects/2/a")).unwrap(), b"a");
+    fixture.assert_swept();
+}

@@ -295,7 +295,7 @@ fn a_damaged_copy_here_is_fetched_again_and_without_a_bucket_named() {
 
 #[test]
 fn versions_are_deployed_from_their_unpacked_files_also_when_their_archives_are_damaged() {
-    let service = Service::configured("");
+    let service = Service::configured("[prepare]\nunpacked_bytes = 67108864\n");
     let versions = [version(1), version(2)];
     for (version, seed) in versions.iter().zip([1, 2]) {
         let bytes = archive(seed, 10_000);

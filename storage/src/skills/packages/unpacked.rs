@@ -28,7 +28,7 @@ use crate::stat::Use;
 /// Contents at once.
 const FILES_MAX: u64 = 200_000;
 /// Lists at once.
-const LISTS_MAX: usize = 10_000;
+const LISTS_MAX: usize = 2_000;
 /// Packages of which it is known that they were deployed; beyond that all are forgotten.
 const DEPLOYED_MAX: usize = 10_000;
 
@@ -118,7 +118,12 @@ impl<'a> UnpackedFiles<'a> {
             None => self.measure()?,
         };
         let with = total.plus(room);
-        let is_full = with.bytes > self.most_bytes() || with.files > FILES_MAX;
+        let is_full = with.exceeds(self.most());
+        // What can be had again is not to take the room of what users write.
+        if self.store.admit_space_for(self.most_bytes()).is_err() {
+            *known = Some(self.make_room(self.most())?);
+            return Ok(());
+        }
         if is_full || self.lists.first_entries(LISTS_MAX)?.len() == LISTS_MAX {
             total = self.make_room(room)?;
         }
@@ -136,6 +141,7 @@ impl<'a> UnpackedFiles<'a> {
         }
         let staged = self.store.stage().file(0o600, None)?;
         List::write(staged.file(), limits, entries)?;
+        total = total.plus(Use { bytes: staged.stat()?.allocated, files: 1 });
         staged.place(&self.lists, OsStr::new(package))?;
         *known = Some(total);
         Ok(())
@@ -145,17 +151,19 @@ impl<'a> UnpackedFiles<'a> {
         room.bytes <= self.most_bytes() / 2 && room.files <= FILES_MAX / 2
     }
 
+    fn most(&self) -> Use {
+        Use { bytes: self.most_bytes(), files: FILES_MAX }
+    }
+
     fn most_bytes(&self) -> u64 {
         self.store.options().unpacked_bytes
     }
 
-    /// The room that all contents take.
+    /// The room that all contents and lists take.
     fn measure(&self) -> Result<Use> {
-        let mut total = Use::default();
+        let mut total = taken_by(&self.lists)?;
         self.each_content(|group, name, _| {
-            if let Some(stat) = group.stat_entry(name)? {
-                total = total.plus(Use { bytes: stat.allocated, files: 1 });
-            }
+            total = total.plus(room_of(group, name)?);
             Ok(())
         })?;
         Ok(total)
@@ -179,7 +187,7 @@ impl<'a> UnpackedFiles<'a> {
             };
             let entries = List::read(file, None)?.map(|list| list.entries);
             let is_whole = entries.is_some();
-            let mut with = room;
+            let mut with = room.plus(room_of(&self.lists, &name)?);
             let mut contents = Vec::new();
             for file in entries.unwrap_or_default().iter().filter_map(|entry| entry.file) {
                 if !named.contains(&file.digest) {
@@ -194,14 +202,12 @@ impl<'a> UnpackedFiles<'a> {
                 self.lists.remove_file(&name)?;
             }
         }
-        let mut total = Use::default();
+        let mut total = taken_by(&self.lists)?;
         self.each_content(|group, name, digest| {
             if digest.is_none_or(|digest| !named.contains(&digest)) {
                 return group.remove_file(name);
             }
-            if let Some(stat) = group.stat_entry(name)? {
-                total = total.plus(Use { bytes: stat.allocated, files: 1 });
-            }
+            total = total.plus(room_of(group, name)?);
             Ok(())
         })?;
         Ok(total)
@@ -222,4 +228,18 @@ impl<'a> UnpackedFiles<'a> {
         }
         Ok(())
     }
+}
+
+/// The room that the entries of a directory take.
+fn taken_by(dir: &Dir) -> Result<Use> {
+    let mut total = Use::default();
+    for entry in dir.entries()? {
+        total = total.plus(room_of(dir, &entry.name)?);
+    }
+    Ok(total)
+}
+
+fn room_of(dir: &Dir, name: &OsStr) -> Result<Use> {
+    let stat = dir.stat_entry(name)?;
+    Ok(stat.map_or(Use::default(), |stat| Use { bytes: stat.allocated, files: 1 }))
 }
