@@ -111,18 +111,34 @@ pub(crate) fn selected(version: &str) -> Value {
     json!([{ "skill_id": "writer", "version_id": version }])
 }
 
+/// Two services that keep their leases in one store, each with the packages of two versions, and a machine that is lent to both.
+pub(crate) struct Shared {
+    pub(crate) services: [Service; 2],
+    pub(crate) machine: Machine,
+    pub(crate) versions: [String; 2],
+    pub(crate) _runners: [Runner; 2],
+}
+
+impl Shared {
+    /// `url` is where the leases are kept.
+    pub(crate) fn new(url: &str) -> Self {
+        let config = format!("[prepare]\nlease_url = \"{url}\"\n");
+        let services = [Service::configured(&config), Service::configured(&config)];
+        let machine = Machine::new();
+        let _runners = services.each_ref().map(|service| machine.lend_to(&service.client));
+        let versions = [version(1), version(2)];
+        for (service, version) in
+            services.iter().flat_map(|service| versions.iter().map(move |version| (service, version)))
+        {
+            package(&service.client, version);
+        }
+        Self { services, machine, versions, _runners }
+    }
+}
+
 /// Fifty requests for one workspace, half at each service: the one that wins does not end before all others have been answered.
 fn fifty_at_two_services(url: &str) {
-    let config = format!("[prepare]\nlease_url = \"{url}\"\n");
-    let services = [Service::configured(&config), Service::configured(&config)];
-    let machine = Machine::new();
-    let _runners = services.each_ref().map(|service| machine.lend_to(&service.client));
-    let versions = [version(1), version(2)];
-    for (service, version) in
-        services.iter().flat_map(|service| versions.iter().map(move |version| (service, version)))
-    {
-        package(&service.client, version);
-    }
+    let Shared { services, machine, versions, _runners } = Shared::new(url);
     let target = format!("{}/prepare", workspace("u", "a"));
     for round in 0..3 {
         let script = format!(

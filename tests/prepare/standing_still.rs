@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::fixture::version;
 use crate::leases::redis;
 use crate::postgres_server::PostgresServer;
-use crate::shared_machine::{Machine, package, selected, versions_in};
+use crate::shared_machine::{Machine, Shared, selected, versions_in};
 use crate::support::{Service, workspace};
 
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -53,16 +52,7 @@ fn state(machine: &Machine) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// `expire` ends the lease in the store, as three minutes would.
 fn suspended(url: &str, expire: &dyn Fn()) {
-    let config = format!("[prepare]\nlease_url = \"{url}\"\n");
-    let services = [Service::configured(&config), Service::configured(&config)];
-    let machine = Machine::new();
-    let _runners = services.each_ref().map(|service| machine.lend_to(&service.client));
-    let versions = [version(1), version(2)];
-    for (service, version) in
-        services.iter().flat_map(|service| versions.iter().map(move |version| (service, version)))
-    {
-        package(&service.client, version);
-    }
+    let Shared { services, machine, versions, _runners } = Shared::new(url);
     let [first, second] = &services;
     let target = format!("{}/prepare", workspace("u", "a"));
     let pid = Pid::from_raw(i32::try_from(first.pid()).unwrap()).unwrap();
