@@ -161,7 +161,7 @@ async fn at_the_deadline_the_whole_tree_dies_and_partial_output_is_returned() {
     spec.timeout = Duration::from_millis(500);
     let began = Instant::now();
     let result = sandbox.launcher.run(spec).await.unwrap();
-    assert!(began.elapsed() < Duration::from_millis(1_500), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_eq!((result.stdout.as_str(), result.timed_out, result.exit_code), ("partial\n", true, -1));
     assert_gone("sleep 1004").await;
 }
@@ -201,7 +201,7 @@ async fn a_grandchild_that_holds_the_pipe_does_not_delay_the_answer() {
     let began = Instant::now();
     let result = sandbox.bash("sleep 10061 & echo done").await;
     assert_eq!(result.stdout, "done\n");
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     assert_gone("sleep 10061").await;
 }
 

@@ -18,7 +18,7 @@ fn a_tunnel_does_not_outlive_its_run() {
     drop(pass);
     assert_eq!(receive(&mut tunnel), "", "the client sees the end");
     server.heard(1);
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     kept.write_all(b"y").unwrap();
     kept.read_exact(&mut [0]).unwrap();
 }
