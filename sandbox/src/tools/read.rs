@@ -15,6 +15,8 @@ pub const FILE_BYTES_MAX: u64 = 10 << 20;
 pub const LINES_MAX: usize = 5_000;
 /// Bytes of lines in one answer: 512 KiB.
 pub const TEXT_BYTES_MAX: usize = 512 * 1024;
+/// Bytes of lines that the data has besides the answer's text: 256 KiB. Some clients take no answer of more than 1 MiB.
+const DATA_BYTES_MAX: usize = 256 * 1024;
 
 /// The tool *Read*.
 #[derive(Clone, Copy, Debug)]
@@ -64,12 +66,12 @@ impl Tool for Read {
             "type": "object",
             "properties": {
                 "path": { "type": "string", "description": "The absolute path of the file" },
-                "text": { "type": "string", "description": "The lines that are shown, without numbers" },
+                "text": { "type": "string", "description": "The lines that are shown, without numbers; left out when they have more than 256 KiB" },
                 "first_line": { "type": "integer", "minimum": 1, "description": "The number of the first of them" },
                 "lines": { "type": "integer", "minimum": 0, "description": "How many there are" },
                 "total_lines": { "type": "integer", "minimum": 1, "description": "How many the file has" }
             },
-            "required": ["path", "text", "first_line", "lines", "total_lines"]
+            "required": ["path", "first_line", "lines", "total_lines"]
         }))
     }
 
@@ -85,13 +87,22 @@ impl Tool for Read {
         let lines = Lines::of(text, max_lines, offset);
         let data = json!({
             "path": path.as_str(),
-            "text": lines.plain,
             "first_line": lines.first,
             "lines": lines.shown,
             "total_lines": lines.total,
         });
-        Ok(Report { text: format!("{note}{}", lines.numbered), data: Some(data) })
+        Ok(Report { text: format!("{note}{}", lines.numbered), data: Some(with_text(data, lines.plain)) })
     }
+}
+
+/// Data with the text of the lines, as far as it is not too long.
+fn with_text(mut data: Value, text: String) -> Value {
+    if text.len() <= DATA_BYTES_MAX
+        && let Some(fields) = data.as_object_mut()
+    {
+        fields.insert("text".to_owned(), text.into());
+    }
+    data
 }
 
 /// A file that was found.
