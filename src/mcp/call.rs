@@ -1,7 +1,9 @@
 //! One call of a tool: a fresh session, the run that ends with its caller, progress.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ContentBlock, JsonObject, ProgressNotificationParam, ProgressToken,
 };
@@ -9,14 +11,16 @@ use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer};
 use sandbox::SandboxPath;
 use sandbox::tools::shell::{CD_TIP, TIMEOUT_DEFAULT_SECONDS};
-use sandbox::tools::{Context, Session, ToolOutput};
+use sandbox::tools::{Context, Search, Session, ToolOutput};
 use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
 
 use super::handler::Handler;
 use super::offer::{DIRECTORY, Offer};
 use super::record::Record;
 use super::refusal;
+use crate::ops::Error;
 
 /// How long a call lasts before its progress is told.
 const FIRST_PROGRESS: Duration = Duration::from_secs(1);
@@ -29,6 +33,25 @@ const DIRECTORY_TIP: &str =
     "\n\nTip: `cd` lasts for this command only; send `directory` to begin in another directory.";
 
 impl Handler {
+    /// Does `work` in one of the places that the user has, until its caller leaves or the service stops. The place is taken
+    /// until the answer has left.
+    pub(super) async fn attend<T>(
+        &self,
+        caller: &CancellationToken,
+        work: impl Future<Output = Result<T, ErrorData>>,
+    ) -> Result<T, ErrorData> {
+        let place = self.mcp.calls.take(&self.target.user).await.map_err(|error| refusal::of(&error))?;
+        self.held.hold(place);
+        // In a task of the SDK a panic would leave the caller without an answer.
+        let work = AssertUnwindSafe(work).catch_unwind();
+        tokio::select! {
+            biased;
+            () = caller.cancelled() => Err(refusal::cancelled()),
+            done = work => done.unwrap_or_else(|_| Err(refusal::of(&Error::Panicked))),
+            () = self.mcp.service.stopped() => Err(refusal::stopping()),
+        }
+    }
+
     /// Does a call. The caller who leaves ends it, with what it runs.
     pub(super) async fn call(
         &self,
@@ -36,22 +59,22 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
         let offer = self.offer(&request.name)?;
-        let _permit = self.mcp.calls.take(&self.target.user).await.map_err(|error| refusal::of(&error))?;
         let arguments = request.arguments.unwrap_or_default();
         let total = deadline(&arguments);
         let progress = async {
-            match context.meta.get_progress_token() {
-                Some(token) if offer.changes => tell_progress(&context.peer, token, total).await,
-                _ => std::future::pending().await,
+            if let Some(token) = context.meta.get_progress_token().filter(|_| offer.changes) {
+                tell_progress(&context.peer, token, total).await;
+            }
+            // Whoever takes no progress may still take the answer.
+            std::future::pending::<()>().await;
+        };
+        let run = async {
+            tokio::select! {
+                result = self.run(offer, arguments) => result,
+                () = progress => Err(refusal::cancelled()),
             }
         };
-        tokio::select! {
-            biased;
-            () = context.ct.cancelled() => Err(refusal::cancelled()),
-            result = self.run(offer, arguments) => result,
-            () = self.mcp.service.stopped() => Err(refusal::stopping()),
-            () = progress => Err(refusal::cancelled()),
-        }
+        self.attend(&context.ct, run).await
     }
 
     /// The tool of a name, among those of the caller.
@@ -83,7 +106,8 @@ impl Handler {
         };
         let record = record.transpose().map_err(refusal::unwritable)?;
         let sandbox = (self.mcp.workspaces)(self.mcp.service.clone(), target.agent.clone());
-        let context = Context::new(&*sandbox, &session);
+        // Not by programs: what reads runs no command, which its caller may not be allowed to.
+        let context = Context { search: Search::Files, ..Context::new(&*sandbox, &session) };
         let arguments = Value::Object(arguments).to_string();
         let output = self.mcp.toolbox.call(&context, offer.name, &arguments).await;
         if let Some(record) = record {

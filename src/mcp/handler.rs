@@ -4,31 +4,30 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode,
-    Implementation, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 
 use super::Mcp;
+use super::held::Held;
 use super::refusal;
 use super::target::Target;
 
 /// How long clients may keep the list of tools, in milliseconds. It changes with the configuration and the role.
 const TOOLS_KEPT_MS: u64 = 3_600_000;
 /// The methods that there are. The SDK takes one whose parameters it cannot read for a method of ours.
-const METHODS: [&str; 5] = ["initialize", "server/discover", "ping", "tools/list", "tools/call"];
+const METHODS: [&str; 5] =
+    ["tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read"];
 
 /// What answers one message.
 #[derive(Clone)]
 pub(super) struct Handler {
     pub(super) mcp: Arc<Mcp>,
     pub(super) target: Arc<Target>,
-}
-
-impl Handler {
-    pub(super) fn new(mcp: Arc<Mcp>, target: Arc<Target>) -> Self {
-        Self { mcp, target }
-    }
+    pub(super) held: Held,
 }
 
 impl ServerHandler for Handler {
@@ -36,11 +35,11 @@ impl ServerHandler for Handler {
         let may_change = if self.target.may_change { "" } else { " It can be read only." };
         let instructions = format!(
             "The workspace of user `{}` with agent `{}`: paths of tools are relative to it or begin with `/workspace`, and \
-             commands find it in `$WORKSPACE`. Skills are in `skills`. Nothing lasts between calls but files: send `directory` \
+             commands find it in `$WORKSPACE`. Skills are in `skills`, which a search of the whole workspace leaves out. Nothing lasts between calls but files: send `directory` \
              to begin elsewhere than in the workspace.{may_change}",
             self.target.user, self.target.agent
         );
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_resources().build())
             .with_server_info(Implementation::new("filesecbox", env!("CARGO_PKG_VERSION")))
             .with_instructions(instructions)
     }
@@ -65,6 +64,37 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         self.call(request, context).await.map(Into::into)
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let cursor = request.and_then(|request| request.cursor);
+        self.attend(&context.ct, self.resources(cursor)).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        if request.is_some_and(|request| request.cursor.is_some()) {
+            return Err(refusal::invalid("the list of templates has one page: send no cursor"));
+        }
+        Ok(ListResourceTemplatesResult::with_all_items(vec![Self::template()])
+            .with_ttl_ms(TOOLS_KEPT_MS)
+            .with_cache_scope(CacheScope::Private))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let read = self.attend(&context.ct, self.resource(request.uri)).await?;
+        Ok(read.into())
     }
 
     async fn on_custom_request(

@@ -10,6 +10,8 @@
 //! | `handler` | the methods of the protocol |
 //! | `offer` | the tools as clients see them |
 //! | `call` | one call of a tool |
+//! | `held` | what a message holds until its answer has left |
+//! | `resources`, `uri`, `media` | the files of the workspace as resources, their names and types |
 //! | `record` | the audit record of a call |
 //! | `refusal` | failures as errors of the protocol |
 //!
@@ -18,11 +20,15 @@
 
 mod call;
 mod handler;
+mod held;
+mod media;
 pub mod message;
 mod offer;
 mod record;
 mod refusal;
+mod resources;
 pub mod target;
+mod uri;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -38,6 +44,7 @@ use sandbox::Sandbox;
 use sandbox::tools::Toolbox;
 
 use self::handler::Handler;
+use self::held::Held;
 use self::target::Target;
 use crate::config::{ConfigError, McpConfig};
 use crate::ops::Service;
@@ -99,7 +106,8 @@ impl Mcp {
         target: Target,
         message: Request<Bytes>,
     ) -> Response<BoxBody<Bytes, Infallible>> {
-        let handler = Handler::new(Arc::clone(self), Arc::new(target));
+        let held = Held::default();
+        let handler = Handler { mcp: Arc::clone(self), target: Arc::new(target), held: held.clone() };
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             // The routes of the service have one guard for all.
@@ -107,6 +115,6 @@ impl Mcp {
             .with_max_request_body_bytes(MESSAGE_BYTES_MAX);
         let sessions = Arc::new(NeverSessionManager::default());
         let server = StreamableHttpService::new(move || Ok(handler.clone()), sessions, config);
-        server.handle(message.map(Full::new)).await
+        held.until_taken(server.handle(message.map(Full::new)).await)
     }
 }

@@ -1,7 +1,9 @@
 //! Failures as errors of the protocol: the code of the service is `data.code`.
 
+use std::error::Error as _;
+
 use rmcp::ErrorData;
-use sandbox::Code;
+use sandbox::{Code, ErrorKind};
 use serde_json::{Map, Value, json};
 
 use crate::audit::Unwritable;
@@ -9,7 +11,14 @@ use crate::ops::Error;
 use crate::ops::code::of_unwritable;
 
 /// A failure of an operation.
+///
+/// The cause of one of ours goes to the log.
 pub(super) fn of(error: &Error) -> ErrorData {
+    if error.code() == Code::Internal {
+        tracing::error!(%error, cause = error.source(), "an MCP request failed");
+        let message = "the service failed: the operator finds the cause in the log";
+        return internal(Code::Internal, message.to_owned(), None);
+    }
     let retry_seconds = match error {
         Error::Busy { retry_after_seconds, .. } | Error::Full { retry_after_seconds, .. } => {
             Some(*retry_after_seconds)
@@ -17,6 +26,11 @@ pub(super) fn of(error: &Error) -> ErrorData {
         _ => None,
     };
     internal(error.code(), error.to_string(), retry_seconds)
+}
+
+/// A failure of a sandbox, in its own words.
+pub(super) fn of_sandbox(kind: ErrorKind, message: &str) -> ErrorData {
+    internal(Code::try_from(kind).unwrap_or(Code::Internal), message.to_owned(), None)
 }
 
 /// A change that cannot be recorded.
@@ -38,6 +52,12 @@ pub(super) fn stopping() -> ErrorData {
 /// A call whose caller has left. Nobody reads it.
 pub(super) fn cancelled() -> ErrorData {
     ErrorData::internal_error("the call was cancelled", Some(json!({ "code": "cancelled" })))
+}
+
+/// A resource that is not there for this caller.
+pub(super) fn no_resource(uri: &str) -> ErrorData {
+    let message = "there is no such resource: list them with resources/list";
+    ErrorData::resource_not_found(message, Some(json!({ "uri": uri })))
 }
 
 /// A request that makes no sense.

@@ -68,6 +68,32 @@ fn each_role_is_offered_what_it_may_do() {
 }
 
 #[test]
+fn a_caller_who_may_only_read_runs_nothing() {
+    let service = closed("");
+    let admin = service.client.with_token("admin");
+    admin.write("/v1/sandbox/alice/demo", "d/a.txt", "one\ntwo\n");
+    let manager = service.client.with_token("manager");
+    for (tool, arguments, expected) in [
+        ("Glob", json!({ "pattern": "**/*.txt" }), "d/a.txt"),
+        ("Grep", json!({ "pattern": "tw" }), "2: two"),
+        ("Read", json!({ "path": "d/a.txt" }), "one"),
+    ] {
+        let result = called(&manager, tool, arguments);
+        assert!(text(&result).contains(expected), "{result}");
+    }
+    let figures = String::from_utf8(admin.get("/metrics").bytes(200).to_vec()).unwrap();
+    let runs = figures.lines().filter(|line| line.starts_with("filesecbox_runs_total"));
+    let ended: f64 = runs.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
+    assert_eq!(ended, 0.0, "{figures}");
+    admin.post_json("/v1/sandbox/alice/demo/exec", &json!({ "command": "ls" }));
+    let figures = String::from_utf8(admin.get("/metrics").bytes(200).to_vec()).unwrap();
+    assert!(
+        figures.lines().any(|line| line.starts_with("filesecbox_runs_total") && !line.ends_with(" 0")),
+        "the control"
+    );
+}
+
+#[test]
 fn another_users_workspace_is_not_there() {
     let service = closed("");
     let (alice, bob) = (service.client.with_token("alice"), service.client.with_token("bob"));
@@ -173,6 +199,10 @@ fn each_user_sees_the_skills_of_its_own_overlay() {
             Post::call(&client, Era::Modern, "Skill", json!({ "name": "notes", "file": "more.md" })).to(path);
         let result = post.result();
         assert!(text(&result).contains(expected), "{result}");
+        let found =
+            Post::call(&client, Era::Modern, "Glob", json!({ "pattern": "**/*.md", "directory": "skills" }));
+        let found = found.to(path).result();
+        assert_eq!(found["structuredContent"]["paths"], json!(["notes/SKILL.md", "notes/more.md"]));
         let read = json!({ "path": "skills/notes/more.md" });
         let result = Post::call(&client, Era::Modern, "Read", read).to(path).result();
         assert!(text(&result).contains(expected), "{result}");

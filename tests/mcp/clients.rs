@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use crate::client::{ON, PATH};
 use crate::support::{Service, digest, granted, landlocked};
 
-/// Has the client of a version list the tools, call each kind of tool, and be refused.
+/// Has the client of a version list the tools, call each of them, be refused, and read a resource.
 fn drive(version: &str, script: &str) {
     let python = std::env::var(format!("FILESECBOX_MCP_PYTHON_{version}"));
     if !granted(&format!("mcp-python-{version}"), python.is_ok()) {

@@ -17,7 +17,11 @@ fn a_modern_client_discovers_the_server_and_what_it_can() {
     let result = &message["result"];
     assert_eq!(result["resultType"], "complete");
     assert!(result["supportedVersions"].as_array().unwrap().contains(&MODERN.into()));
-    assert_eq!(result["capabilities"], json!({ "tools": {} }), "what is not there is not declared");
+    assert_eq!(
+        result["capabilities"],
+        json!({ "tools": {}, "resources": {} }),
+        "what is not there is not declared"
+    );
     assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(0), &json!("private")));
     assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "filesecbox");
 }
@@ -41,7 +45,7 @@ fn a_legacy_client_begins_without_a_session() {
         assert_eq!(answer.header("mcp-session-id"), None);
         let result = &answer.last()["result"];
         assert_eq!(result["protocolVersion"], given, "{asked}");
-        assert_eq!(result["capabilities"], json!({ "tools": {} }));
+        assert_eq!(result["capabilities"], json!({ "tools": {}, "resources": {} }));
         assert!(result.get("resultType").is_none());
     }
     let begun = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });

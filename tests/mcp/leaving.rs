@@ -83,6 +83,21 @@ fn a_call_whose_caller_has_left_is_recorded_and_gives_back_its_place() {
 }
 
 #[test]
+fn a_caller_who_takes_nothing_of_its_answer_holds_no_run() {
+    let service = Service::configured("[mcp]\nenabled = true\ncalls_per_user = 2\n");
+    let client = &service.client;
+    if !landlocked(client) {
+        return;
+    }
+    let command = "touch begun; head -c 10000000 /dev/zero | tr '\\0' x";
+    let stream = Post::call(client, Era::Legacy, "Shell", json!({ "command": command })).send_only();
+    wait("it begins", || exists(client, "begun"));
+    wait("it ends", || runs(client) == 0);
+    called(client, "Read", json!({ "path": "begun" }));
+    drop(stream);
+}
+
+#[test]
 fn progress_rises_and_comes_only_with_a_token() {
     let service = service();
     let client = &service.client;

@@ -22,6 +22,8 @@ mod eras;
 mod leaving;
 mod limits;
 mod refusals;
+mod resources;
 #[path = "../rest/support/mod.rs"]
 mod support;
 mod tools;
+mod transcript;

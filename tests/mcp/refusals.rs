@@ -55,7 +55,8 @@ fn each_fault_of_a_modern_request_has_its_code() {
         ("a version that is not served", unknown(), 400, -32022),
         ("an unknown method", other("nope/nope"), 404, -32601),
         ("no method of this era", other("ping"), 404, -32601),
-        ("what is not declared", other("resources/list"), 404, -32601),
+        ("what is not declared", other("subscriptions/listen"), 404, -32601),
+        ("the handshake of the other era", other("initialize"), 404, -32601),
         ("what is not declared either", other("prompts/list"), 404, -32601),
         ("no extension", other("skills/list"), 404, -32601),
         (

@@ -29,4 +29,8 @@ async def take(client, attribute):
         assert "there is no tool" in str(error), error
     else:
         raise AssertionError(result)
+    resources = (await client.list_resources()).resources
+    assert [resource.name for resource in resources] == [path], resources
+    contents = (await client.read_resource(resources[0].uri)).contents
+    assert contents[0].text == "第二\n", contents
     print("done")

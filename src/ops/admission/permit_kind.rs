@@ -64,7 +64,7 @@ impl PermitKind {
         setting: "limits.ports.connections",
         next: "wait until one has ended",
     };
-    /// Calls of tools over MCP.
+    /// Calls over MCP.
     pub const CALLS: Self = Self {
         many: "calls",
         state: "are under way",
