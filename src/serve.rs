@@ -191,8 +191,11 @@ fn store_error(config: &Config, source: storage::Error) -> ServeError {
     ServeError::Store { path: config.root.display().to_string(), source }
 }
 
-/// The MCP server of `service`.
-fn open_mcp(config: &Config, service: &Arc<Service>) -> Result<Mcp, ServeError> {
+/// The MCP server of `service`, which is made whether or not it is switched on.
+///
+/// # Errors
+/// [`ServeError::Config`].
+pub fn open_mcp(config: &Config, service: &Arc<Service>) -> Result<Mcp, ServeError> {
     let own =
         Box::new(|service, agent| Arc::new(LocalSandbox::of_request(service, agent).with_skills()) as _);
     Ok(Mcp::new(Arc::clone(service), &config.mcp, config.limits.connections.connections, own)?)

@@ -134,7 +134,7 @@ fn enter(session: &Session, directory: &Value) -> Result<(), String> {
 /// The file that a call of *Edit* names, as its tree has it.
 fn changed_path(session: &Session, arguments: &JsonObject) -> Option<String> {
     let path = session.resolve(arguments.get("path")?.as_str()?).ok()?;
-    path.below(session.workspace()).map(str::to_owned)
+    path.below(session.workspace()).filter(|path| !path.is_empty()).map(str::to_owned)
 }
 
 fn result(output: ToolOutput) -> CallToolResult {
