@@ -9,6 +9,7 @@ pub mod config;
 pub mod confine;
 pub mod http;
 pub mod local;
+pub mod mcp;
 pub mod metrics;
 pub mod ops;
 pub mod registry;

@@ -16,6 +16,7 @@ use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Dur
 use crate::confine::{self, Confined};
 use crate::http::{self, App};
 use crate::local::LocalSandbox;
+use crate::mcp::Mcp;
 use crate::metrics::Metrics;
 use crate::ops::Service;
 use crate::ops::agents::{AgentTable, Common};
@@ -47,7 +48,9 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
     let served = access.and_then(|access| {
         exec::return_large_allocations();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let mcp = config.mcp.enabled.then(|| open_mcp(&config, &service)).transpose()?.map(Arc::new);
         let app = App {
+            mcp,
             service: Arc::clone(&service),
             access,
             is_guarded: config.allow_anonymous,
@@ -186,6 +189,16 @@ pub fn close(service: &Service) {
 
 fn store_error(config: &Config, source: storage::Error) -> ServeError {
     ServeError::Store { path: config.root.display().to_string(), source }
+}
+
+/// The MCP server of `service`, which is made whether or not it is switched on.
+///
+/// # Errors
+/// [`ServeError::Config`].
+pub fn open_mcp(config: &Config, service: &Arc<Service>) -> Result<Mcp, ServeError> {
+    let own =
+        Box::new(|service, agent| Arc::new(LocalSandbox::of_request(service, agent).with_skills()) as _);
+    Ok(Mcp::new(Arc::clone(service), &config.mcp, config.limits.connections.connections, own)?)
 }
 
 /// Reads the devboxes that the service has kept.

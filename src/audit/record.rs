@@ -42,7 +42,7 @@ pub struct Entry {
     /// The user whose trees it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Method and template of the route; for acts of the service, a word.
+    /// Method and template of the route; for acts of the service and calls over MCP, a word or two.
     pub action: String,
     /// The tree, such as `sandbox/alice/demo`.
     #[serde(skip_serializing_if = "Option::is_none")]

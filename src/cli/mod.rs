@@ -189,6 +189,8 @@ fn run_service(args: &ServeArgs) -> Outcome {
     let config = args.config()?;
     let filter = tracing_subscriber::EnvFilter::try_from_env("FILESECBOX_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    // Below this level the SDK of MCP logs each mistake of a caller, and then whole messages with what is in files.
+    let filter = filter.add_directive("rmcp=error".parse()?);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log.format {
         LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),

@@ -6,6 +6,7 @@
 //! | `credentials` | where tokens and keys come from, and reading them |
 //! | `operation` | settings of access, connections, logs and the audit log |
 //! | `devbox` | the devbox dialect |
+//! | `mcp` | the MCP server |
 //! | `prepare` | preparing workspaces, and packages |
 //! | `bucket` | the bucket that packages are kept in, and its credentials |
 //! | `runners` | what machines get that users lend |
@@ -17,6 +18,7 @@ mod credentials;
 mod devbox;
 mod environment;
 mod listen;
+mod mcp;
 mod operation;
 mod prepare;
 mod runners;
@@ -41,6 +43,7 @@ pub use self::credentials::{CredentialSources, SIGNING_KEY};
 pub use self::devbox::DevboxConfig;
 pub use self::environment::VARIABLE_PREFIX;
 pub use self::listen::listen_address;
+pub use self::mcp::McpConfig;
 pub use self::operation::{
     AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat, WhenFull,
     WorkspacesConfig,
@@ -84,6 +87,8 @@ pub struct Config {
     pub runners: RunnersConfig,
     /// The devbox dialect.
     pub devbox: DevboxConfig,
+    /// The MCP server.
+    pub mcp: McpConfig,
     /// Where tokens and keys are, and how long signed tokens last.
     pub access: AccessConfig,
     /// The level and form of the log.
@@ -210,6 +215,7 @@ impl Default for Config {
             prepare: PrepareConfig::default(),
             runners: RunnersConfig::default(),
             devbox: DevboxConfig::default(),
+            mcp: McpConfig::default(),
             access: AccessConfig::default(),
             log: LogConfig::default(),
             audit: AuditConfig::default(),
@@ -350,6 +356,7 @@ impl Config {
         self.prepare.check()?;
         self.runners.check()?;
         self.devbox.check()?;
+        self.mcp.check()?;
         for (agent, policy) in &self.agents {
             self.check_agent(policy)
                 .map_err(|problem| ConfigError::Agent { agent: agent.clone(), problem })?;

@@ -16,6 +16,7 @@ mod guard;
 mod head;
 mod host;
 pub mod listen;
+mod mcp;
 mod meta;
 mod object;
 mod observe;
@@ -52,6 +53,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::access::Access;
 use crate::config::ConnectionLimits;
+use crate::mcp::Mcp;
 use crate::ops::Service;
 
 /// The state that every handler gets.
@@ -69,6 +71,8 @@ pub struct App {
     pub logs_requests: bool,
     /// How slow callers may be.
     pub connections: ConnectionLimits,
+    /// The MCP server, where it is switched on.
+    pub mcp: Option<Arc<Mcp>>,
     /// The longest time for which a signed token can be issued, in seconds.
     pub token_seconds_max: u64,
 }
@@ -78,6 +82,7 @@ pub struct App {
 /// `{u}`, `{a}`, `{s}` are user, agent and skill. The routes below [`tree_routes`] exist for both kinds of trees.
 pub fn router(app: App) -> Router {
     let skill = "/v1/skills/{u}/{a}/{s}";
+    let mcp = if app.mcp.is_some() { mcp_routes() } else { Router::new() };
     let devboxes = if app.service.devbox_table().is_some() { devbox_routes() } else { Router::new() };
     Router::new()
         .route("/", get(openapi::root))
@@ -135,6 +140,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/ports/{token}/", any(tree::ports::pass::of_link))
         .route("/v1/ports/{token}/{*path}", any(tree::ports::pass::of_link))
         .merge(devboxes)
+        .merge(mcp)
         .merge(tree_routes(skill))
         .merge(tree_routes("/v1/sandbox/{u}/{a}"))
         .fallback(problem::no_route)
@@ -154,6 +160,11 @@ async fn enter(State(app): State<App>, request: Request, next: Next) -> Response
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
+}
+
+/// The MCP server, where it is switched on.
+fn mcp_routes() -> Router<App> {
+    Router::new().route("/mcp", post(mcp::own)).route("/mcp/{u}/{a}", post(mcp::named))
 }
 
 /// The devbox dialect, where it is switched on.

@@ -117,7 +117,10 @@ fn is_change(method: &str, route: &str) -> bool {
     let is_passed_on = route.contains("/ports/{");
     // A part of the agent's request, which is the change: the runner's connection carries its bytes.
     let is_transfer = route.starts_with("/v1/transfers/");
+    // Whether a message changes something is known when it is read: each such call has a record of its own.
+    let is_message = matches!(route, "/mcp" | "/mcp/{u}/{a}");
     let reads = matches!(method, "GET" | "HEAD" | "OPTIONS")
+        || is_message
         || route.ends_with("/grep")
         || is_passed_on
         || is_transfer;
@@ -220,6 +223,8 @@ mod tests {
             ("POST", "/v1/sandbox/{u}/{a}/ports/{port}/{*path}", false),
             ("DELETE", "/v1/ports/{token}/{*path}", false),
             ("PUT", "/v1/transfers/{transfer}", false),
+            ("POST", "/mcp/{u}/{a}", false),
+            ("POST", "/mcp", false),
             ("PUT", "/v1/sandbox/{u}/{a}/raw/{*path}", true),
             ("DELETE", "/v1/skills/{u}/{a}/{s}", true),
             ("other", "/v1/skills/{u}/{a}/{s}", true),

@@ -4,6 +4,7 @@
 //! extractors of [`super::extract`] note what they find out. The facts go with the task that answers the request, so that
 //! no operation has to pass them on, and a note that is made elsewhere is lost without harm.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -157,6 +158,17 @@ fn note(change: impl FnOnce(&mut Noted)) {
 /// The id of the request being answered; outside of any, a fresh one.
 pub(super) fn request_id() -> String {
     FACTS.try_with(|facts| facts.id.clone()).unwrap_or_else(|_| fresh_id())
+}
+
+/// The id that the sender gave the request being answered.
+pub(super) fn caller_request_id() -> Option<String> {
+    FACTS.try_with(|facts| facts.caller_id.clone()).unwrap_or_default()
+}
+
+/// The facts of the request being answered, for what goes on when it is answered: with them, the room that is held for it
+/// stays.
+pub(super) fn kept() -> Option<Arc<dyn Any + Send + Sync>> {
+    FACTS.try_with(|facts| Arc::clone(facts) as Arc<dyn Any + Send + Sync>).ok()
 }
 
 /// Tells whether the request being answered may change something.

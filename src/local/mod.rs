@@ -57,6 +57,12 @@ impl LocalSandbox {
         Self { records: Records::OfRequest, ..Self::new(service, agent, false) }
     }
 
+    /// The same, with the skills of each user.
+    #[must_use]
+    pub fn with_skills(self) -> Self {
+        Self { skills: true, ..self }
+    }
+
     fn check_open(&self, operation: &'static str) -> Result<()> {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Disconnected, operation, "the sandbox is closed"));

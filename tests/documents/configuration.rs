@@ -8,7 +8,7 @@ use crate::read;
 
 const EXAMPLE: &str = "docs/filesecbox.example.toml";
 /// The tables of a configuration; the first is the file itself.
-const TABLES: [&str; 22] = [
+const TABLES: [&str; 23] = [
     "",
     "isolation",
     "commands",
@@ -27,6 +27,7 @@ const TABLES: [&str; 22] = [
     "prepare.bucket",
     "runners",
     "devbox",
+    "mcp",
     "access",
     "log",
     "audit",

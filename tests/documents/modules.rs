@@ -43,6 +43,7 @@ const SERVICE: Floors = &[
     &["cli"],
     &["serve"],
     &["http", "local", "confine"],
+    &["mcp"],
     &["ops", "serve_error"],
     &["audit", "telemetry", "config"],
     &["access", "metrics", "registry"],

@@ -67,6 +67,7 @@ impl Server {
             allowed_origins: Arc::default(),
             logs_requests: false,
             connections: config.limits.connections.clone(),
+            mcp: Some(Arc::new(serve::open_mcp(&config, &service).unwrap())),
             token_seconds_max: 60,
         };
         let stopping = CancellationToken::new();

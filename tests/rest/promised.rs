@@ -33,7 +33,7 @@ fn the_page_may_look_as_its_own_style_says_and_nothing_else() {
 
 /// A service in which every operation is switched on.
 fn whole_service() -> Service {
-    Service::configured("[devbox]\nenabled = true\n")
+    Service::configured("[devbox]\nenabled = true\n[mcp]\nenabled = true\n")
 }
 
 /// Every operation: method, a path that names something, and what is promised.

@@ -122,6 +122,9 @@ const ROWS: &[Row] = &[
     Row("POST /api/v1/devbox/{name}/exec", "", r#"{"command":["ls"]}"#, 200, ISSUE),
     Row("POST /api/v1/devbox/{name}/files/upload", "?path=f", "x", 200, ISSUE),
     Row("GET /api/v1/devbox/{name}/files/download", "?path=f", "", 200, ISSUE),
+    // What a message is answered is another test's.
+    Row("POST /mcp/{u}/{a}", "?none=1", "", 400, READ),
+    Row("POST /mcp", "?none=1", "", 400, ANY_TOKEN),
     Row("DELETE /api/v1/devbox/{name}", "?none=1", "", 400, ISSUE),
     Row("POST /v1/skills/{u}/{a}/upload", "", "ZIP", 200, CHANGE),
     Row("POST /v1/skills/{u}/{a}/upload", "?scope=baseline", "ZIP", 200, BASELINE),
@@ -249,7 +252,7 @@ fn operations() -> BTreeSet<String> {
 
 /// A service that knows every caller by a token of the same text.
 fn closed() -> Service {
-    let mut config = "[devbox]\nenabled = true\n".to_owned();
+    let mut config = "[devbox]\nenabled = true\n[mcp]\nenabled = true\n".to_owned();
     for (caller, role) in CALLERS.iter().skip(1).map(|caller| match *caller {
         "manager" => ("manager", "role = \"manager\"\nagent = \"a\""),
         "user" => ("user", "role = \"user\"\nuser = \"u\""),

@@ -8,7 +8,7 @@ use super::apart::meant;
 use super::listing::{self, Descend, ENTRIES_MAX};
 use super::pattern::FindArgs;
 use super::tool::parse;
-use super::{Context, Refusal, Tool};
+use super::{Context, Refusal, Report, Tool};
 use crate::text::shown;
 use crate::{FileKind, SandboxPath};
 
@@ -56,12 +56,34 @@ impl Tool for Glob {
     }
 
     async fn run(&self, context: &Context<'_>, arguments: &str) -> Result<String, Refusal> {
+        Ok(self.report(context, arguments).await?.text)
+    }
+
+    fn data_schema(&self) -> Option<Value> {
+        Some(json!({
+            "type": "object",
+            "properties": {
+                "paths": { "type": "array", "items": { "type": "string" }, "description": "As in the text" },
+                "truncated": { "type": "boolean", "description": "Whether there may be more" }
+            },
+            "required": ["paths", "truncated"]
+        }))
+    }
+
+    async fn report(&self, context: &Context<'_>, arguments: &str) -> Result<Report, Refusal> {
         let Parameters { pattern, path } = parse(arguments)?;
         let (directory, pattern) = place(context, &path, &pattern)?;
         let pattern = Pattern::new(pattern).map_err(Refusal)?;
         base_directory(context, &directory).await?;
         let (files, is_cut) = files(context, &directory, &pattern).await?;
-        Ok(render(context, &directory, &files, is_cut))
+        let prefix = prefix(context, &directory);
+        let paths: Vec<String> =
+            files.iter().take(RESULTS_MAX).map(|file| format!("{prefix}{file}")).collect();
+        let is_truncated = is_cut || files.len() > RESULTS_MAX;
+        Ok(Report {
+            text: render(&paths, files.len(), is_cut),
+            data: Some(json!({ "paths": paths, "truncated": is_truncated })),
+        })
     }
 }
 
@@ -123,20 +145,25 @@ async fn files(
     Ok((files, listing.is_cut))
 }
 
-fn render(context: &Context<'_>, directory: &SandboxPath, files: &[String], is_cut: bool) -> String {
-    let mut text = if files.is_empty() {
-        "No files matched the pattern.".to_owned()
-    } else {
-        format!("Found {} matching file(s):", files.len())
-    };
-    let prefix = match context.session.shown(directory) {
+/// The text before the paths of files below `directory`.
+fn prefix(context: &Context<'_>, directory: &SandboxPath) -> String {
+    match context.session.shown(directory) {
         current if current == "." => String::new(),
         other => format!("{}/", other.trim_end_matches('/')),
-    };
-    for file in files.iter().take(RESULTS_MAX) {
-        text.push_str(&format!("\n{}", shown(&format!("{prefix}{file}"))));
     }
-    if files.len() > RESULTS_MAX {
+}
+
+/// The text of `paths`, the first ones of `found`.
+fn render(paths: &[String], found: usize, is_cut: bool) -> String {
+    let mut text = if paths.is_empty() {
+        "No files matched the pattern.".to_owned()
+    } else {
+        format!("Found {found} matching file(s):")
+    };
+    for path in paths {
+        text.push_str(&format!("\n{}", shown(path)));
+    }
+    if found > RESULTS_MAX {
         text.push_str(&format!("\n(Results truncated. Showing first {RESULTS_MAX} matches.)"));
     }
     if is_cut {

@@ -27,5 +27,5 @@ pub use crate::text::{format_size, truncate};
 pub use listing::Search;
 pub use session::Session;
 pub(crate) use tool::parse as parse_arguments;
-pub use tool::{Context, Refusal, Tool, ToolOutput};
+pub use tool::{Context, Refusal, Report, Tool, ToolOutput};
 pub use toolbox::{ARGUMENT_BYTES_MAX, Toolbox};

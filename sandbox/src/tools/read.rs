@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::tool::parse;
-use super::{Context, Refusal, Tool};
+use super::{Context, Refusal, Report, Tool};
 use crate::text::{format_size, head};
 use crate::{ErrorKind, ReadOptions, SandboxPath};
 
@@ -15,6 +15,8 @@ pub const FILE_BYTES_MAX: u64 = 10 << 20;
 pub const LINES_MAX: usize = 5_000;
 /// Bytes of lines in one answer: 512 KiB.
 pub const TEXT_BYTES_MAX: usize = 512 * 1024;
+/// Bytes of lines that the data has besides the answer's text: 256 KiB. Some clients take no answer of more than 1 MiB.
+const DATA_BYTES_MAX: usize = 256 * 1024;
 
 /// The tool *Read*.
 #[derive(Clone, Copy, Debug)]
@@ -56,20 +58,56 @@ impl Tool for Read {
     }
 
     async fn run(&self, context: &Context<'_>, arguments: &str) -> Result<String, Refusal> {
+        Ok(self.report(context, arguments).await?.text)
+    }
+
+    fn data_schema(&self) -> Option<Value> {
+        Some(json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "description": "The absolute path of the file" },
+                "text": { "type": "string", "description": "The lines that are shown, without numbers; left out when they have more than 256 KiB" },
+                "first_line": { "type": "integer", "minimum": 1, "description": "The number of the first of them" },
+                "lines": { "type": "integer", "minimum": 0, "description": "How many there are" },
+                "total_lines": { "type": "integer", "minimum": 1, "description": "How many the file has" }
+            },
+            "required": ["path", "first_line", "lines", "total_lines"]
+        }))
+    }
+
+    async fn report(&self, context: &Context<'_>, arguments: &str) -> Result<Report, Refusal> {
         let Parameters { path, max_lines, offset } = parse(arguments)?;
         if path.is_empty() {
             return Err(Refusal::new("path is required"));
         }
-        let Opened { shown, bytes, note } = open(context, &path).await?;
+        let Opened { path, shown, bytes, note } = open(context, &path).await?;
         let text = text(&shown, &bytes)?;
-        let lines =
-            numbered(text, usize::try_from(max_lines).unwrap_or(0), usize::try_from(offset).unwrap_or(0));
-        Ok(format!("{note}{lines}"))
+        let (max_lines, offset) =
+            (usize::try_from(max_lines).unwrap_or(0), usize::try_from(offset).unwrap_or(0));
+        let lines = Lines::of(text, max_lines, offset);
+        let data = json!({
+            "path": path.as_str(),
+            "first_line": lines.first,
+            "lines": lines.shown,
+            "total_lines": lines.total,
+        });
+        Ok(Report { text: format!("{note}{}", lines.numbered), data: Some(with_text(data, lines.plain)) })
     }
+}
+
+/// Data with the text of the lines, as far as it is not too long.
+fn with_text(mut data: Value, text: String) -> Value {
+    if text.len() <= DATA_BYTES_MAX
+        && let Some(fields) = data.as_object_mut()
+    {
+        fields.insert("text".to_owned(), text.into());
+    }
+    data
 }
 
 /// A file that was found.
 struct Opened {
+    path: SandboxPath,
     shown: String,
     bytes: bytes::Bytes,
     /// Where it was found, when that is not where it was looked for first.
@@ -89,12 +127,12 @@ async fn open(context: &Context<'_>, path: &str) -> Result<Opened, Refusal> {
                 && let Ok(bytes) = file(context, &second).await
             {
                 let note = format!("(not in the current directory; this is {second})\n");
-                return Ok(Opened { shown: session.shown(&second), bytes, note });
+                return Ok(Opened { shown: session.shown(&second), path: second, bytes, note });
             }
             Err(Refusal(format!("no such file: {shown}")))
         }
         Err(error) => Err(refused(&shown, error)),
-        Ok(bytes) => Ok(Opened { shown, bytes, note: String::new() }),
+        Ok(bytes) => Ok(Opened { path: first, shown, bytes, note: String::new() }),
     }
 }
 
@@ -130,38 +168,61 @@ pub(super) fn text<'b>(shown: &str, bytes: &'b [u8]) -> Result<&'b str, Refusal>
 /// right.
 #[must_use]
 pub fn numbered(text: &str, max_lines: usize, offset: usize) -> String {
-    let total = text.split('\n').count();
-    let first = offset.max(1);
-    if first > total {
-        return format!("(offset {first} exceeds file length {total} — file has no content from this line)");
-    }
-    let wanted = if max_lines == 0 { LINES_MAX } else { max_lines.min(LINES_MAX) };
-    let last = total.min(first.saturating_add(wanted - 1));
-    let width = last.to_string().len();
-    let (mut out, mut lines_shown) = (String::new(), 0);
-    for (number, line) in (first..=last).zip(text.split('\n').skip(first - 1)) {
-        let line = line.strip_suffix('\r').unwrap_or(line);
-        let room = TEXT_BYTES_MAX.saturating_sub(out.len());
-        let (line, is_long) = head(line, room);
-        if is_long && lines_shown > 0 {
-            break;
+    Lines::of(text, max_lines, offset).numbered
+}
+
+/// Some lines of a text.
+struct Lines {
+    /// As [`numbered`].
+    numbered: String,
+    /// The lines without their numbers.
+    plain: String,
+    /// The number of the first.
+    first: usize,
+    shown: usize,
+    /// How many the text has.
+    total: usize,
+}
+
+impl Lines {
+    fn of(text: &str, max_lines: usize, offset: usize) -> Self {
+        let total = text.split('\n').count();
+        let first = offset.max(1);
+        if first > total {
+            let numbered =
+                format!("(offset {first} exceeds file length {total} — file has no content from this line)");
+            return Self { numbered, plain: String::new(), first, shown: 0, total };
         }
-        if lines_shown > 0 {
-            out.push('\n');
+        let wanted = if max_lines == 0 { LINES_MAX } else { max_lines.min(LINES_MAX) };
+        let last = total.min(first.saturating_add(wanted - 1));
+        let width = last.to_string().len();
+        let (mut out, mut plain, mut lines_shown) = (String::new(), String::new(), 0);
+        for (number, line) in (first..=last).zip(text.split('\n').skip(first - 1)) {
+            let line = line.strip_suffix('\r').unwrap_or(line);
+            let room = TEXT_BYTES_MAX.saturating_sub(out.len());
+            let (line, is_long) = head(line, room);
+            if is_long && lines_shown > 0 {
+                break;
+            }
+            if lines_shown > 0 {
+                out.push('\n');
+                plain.push('\n');
+            }
+            plain.push_str(line);
+            out.push_str(&format!("{number:>width$}\t{line}"));
+            lines_shown += 1;
+            if is_long {
+                out.push_str(&format!("... [line cut after {}]", format_size(room as u64)));
+                break;
+            }
         }
-        out.push_str(&format!("{number:>width$}\t{line}"));
-        lines_shown += 1;
-        if is_long {
-            out.push_str(&format!("... [line cut after {}]", format_size(room as u64)));
-            break;
-        }
-    }
-    if lines_shown < total + 1 - first {
-        out.push_str(&format!(
+        if lines_shown < total + 1 - first {
+            out.push_str(&format!(
             "\n\n... [truncated: showing {lines_shown} of {total} lines, use max_lines parameter to see more]"
         ));
+        }
+        Self { numbered: out, plain, first, shown: lines_shown, total }
     }
-    out
 }
 
 #[cfg(test)]

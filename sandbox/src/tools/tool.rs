@@ -35,6 +35,17 @@ pub struct ToolOutput {
     pub text: String,
     /// Whether the call was refused or could not be done. A command that fails is a result.
     pub is_error: bool,
+    /// The same as data, by [`Tool::data_schema`]; nothing of a tool that has none, and of an error.
+    pub data: Option<Value>,
+}
+
+/// The result of a call: text for a model, and the same as data for a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The text.
+    pub text: String,
+    /// The data, by [`Tool::data_schema`].
+    pub data: Option<Value>,
 }
 
 /// Why a call was not done: one sentence for the model, which says what to do where there is something.
@@ -100,6 +111,19 @@ pub trait Tool: Debug + Send + Sync {
     /// # Errors
     /// [`Refusal`]: the arguments make no sense, or the sandbox did not do it.
     async fn run(&self, context: &Context<'_>, arguments: &str) -> Result<String, Refusal>;
+
+    /// The JSON schema of the data beside the text, an object; nothing for a tool that gives text alone.
+    fn data_schema(&self) -> Option<Value> {
+        None
+    }
+
+    /// Does it, as [`Tool::run`], and gives the result as data besides.
+    ///
+    /// # Errors
+    /// As [`Tool::run`].
+    async fn report(&self, context: &Context<'_>, arguments: &str) -> Result<Report, Refusal> {
+        Ok(Report { text: self.run(context, arguments).await?, data: None })
+    }
 }
 
 /// Reads the arguments of a call. No arguments at all are an empty object.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::tool::{Context, Refusal, Tool, ToolOutput};
+use super::tool::{Context, Refusal, Report, Tool, ToolOutput};
 use super::truncate;
 
 /// Longest arguments of a call, in bytes of JSON.
@@ -51,12 +51,12 @@ impl Toolbox {
     /// Calls a tool. What goes wrong is an output as well, for the model to read.
     pub async fn call(&self, context: &Context<'_>, name: &str, arguments: &str) -> ToolOutput {
         match self.try_call(context, name, arguments).await {
-            Ok(text) => ToolOutput { text, is_error: false },
-            Err(Refusal(text)) => ToolOutput { text: format!("Error: {text}"), is_error: true },
+            Ok(Report { text, data }) => ToolOutput { text, is_error: false, data },
+            Err(Refusal(text)) => ToolOutput { text: format!("Error: {text}"), is_error: true, data: None },
         }
     }
 
-    async fn try_call(&self, context: &Context<'_>, name: &str, arguments: &str) -> Result<String, Refusal> {
+    async fn try_call(&self, context: &Context<'_>, name: &str, arguments: &str) -> Result<Report, Refusal> {
         let Some(tool) = self.tools().find(|tool| tool.name() == name) else {
             let names: Vec<&str> = self.tools().map(Tool::name).collect();
             return Err(Refusal::new(format!(
@@ -70,6 +70,6 @@ impl Toolbox {
                 format!("the arguments have {} bytes: send at most {ARGUMENT_BYTES_MAX}", arguments.len());
             return Err(Refusal(message));
         }
-        tool.run(context, arguments).await
+        tool.report(context, arguments).await
     }
 }

@@ -3,6 +3,7 @@
 mod body;
 mod caller;
 mod devbox;
+mod mcp;
 mod names;
 mod place;
 mod query;
@@ -20,6 +21,7 @@ pub(super) use self::caller::{
     TokenRequest, bearer,
 };
 pub(super) use self::devbox::{DevboxCaller, DevboxRequest};
+pub(super) use self::mcp::McpRequest;
 pub(super) use self::place::{Above, Place, dir_of};
 pub(super) use self::query::{NoParams, Params, word};
 pub(super) use self::run::NamedRun;

@@ -11,7 +11,7 @@ use super::source::{Wrong, read};
 /// The version of OpenAPI.
 const OPENAPI: &str = "3.1.1";
 /// The groups of operations, in the order of the page.
-const AREAS: [(&str, &str); 9] = [
+const AREAS: [(&str, &str); 10] = [
     ("Service", include_str!("operations/service.yaml")),
     ("Users", include_str!("operations/users.yaml")),
     ("Skills", include_str!("operations/skills.yaml")),
@@ -21,6 +21,7 @@ const AREAS: [(&str, &str); 9] = [
     ("Running", include_str!("operations/running.yaml")),
     ("Runners", include_str!("operations/runners.yaml")),
     ("Devboxes", include_str!("operations/devbox.yaml")),
+    ("MCP", include_str!("operations/mcp.yaml")),
 ];
 const COMPONENTS: &str = include_str!("components.yaml");
 /// The paths that `T/` stands for, and the endings of their operations' names.
@@ -53,8 +54,8 @@ pub fn build() -> Result<Value, Wrong> {
             "version": env!("CARGO_PKG_VERSION"),
             "summary": "Layered skills and private workspaces for AI agents, with isolated command execution",
             "description": "Every success is `{\"status\": \"success\", \"data\": …}` with further fields beside `data` \
-                where said, every failure `{\"status\": \"error\", \"data\": \"one sentence\", \"code\": …}`; those of devboxes have \
-                another envelope. Every `GET` \
+                where said, every failure `{\"status\": \"error\", \"data\": \"one sentence\", \"code\": …}`; those of devboxes and \
+                MCP have another envelope. Every `GET` \
                 answers `HEAD`, too. A method that a route does not have is `method_not_allowed`.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },

@@ -64,6 +64,14 @@ impl PermitKind {
         setting: "limits.ports.connections",
         next: "wait until one has ended",
     };
+    /// Calls over MCP.
+    pub const CALLS: Self = Self {
+        many: "calls",
+        state: "are under way",
+        setting_per_user: "mcp.calls_per_user",
+        setting: "limits.connections.connections",
+        next: "wait until one has ended",
+    };
     /// Searches.
     pub const SEARCHES: Self = Self {
         many: "searches",

@@ -137,6 +137,9 @@ pub(super) fn what_no_backend_can_be_asked_for_is_refused_with_its_name(server: 
         refused += 1;
     }
     assert_eq!(refused, operations().len() - ANSWERED.len());
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    let told = client.post_json(tree.replace("/v1/sandbox", "/mcp"), &message).refused(501, "unsupported");
+    assert!(told["data"].as_str().unwrap().contains("`memory`"), "{told}");
     // Where no caller takes part in commands.
     assert_eq!(client.websocket(&format!("{tree}/terminal"), "").err(), Some(501));
     client.request("PUT", format!("{tree}/stat")).body("").send().refused(405, "method_not_allowed");

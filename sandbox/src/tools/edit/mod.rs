@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use super::apart::apart;
 use super::tool::parse;
-use super::{Context, Refusal, Tool};
+use super::{Context, Refusal, Report, Tool};
 use crate::text::format_size;
 use crate::{ErrorKind, ReadOptions, SandboxExt, SandboxPath, WriteMode, WriteOptions};
 
@@ -87,6 +87,22 @@ impl Tool for Edit {
     }
 
     async fn run(&self, context: &Context<'_>, arguments: &str) -> Result<String, Refusal> {
+        Ok(self.report(context, arguments).await?.text)
+    }
+
+    fn data_schema(&self) -> Option<Value> {
+        Some(json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "description": "The absolute path of the file" },
+                "created": { "type": "boolean", "description": "Whether mode create wrote it" },
+                "changed": { "type": "boolean", "description": "Whether its content is another than before" }
+            },
+            "required": ["path", "created", "changed"]
+        }))
+    }
+
+    async fn report(&self, context: &Context<'_>, arguments: &str) -> Result<Report, Refusal> {
         let parameters: Parameters = parse(arguments)?;
         if parameters.path.is_empty() {
             return Err(Refusal::new("path is required"));
@@ -99,10 +115,17 @@ impl Tool for Edit {
             Some(turn) => Some(turn.await),
             None => None,
         };
-        match change {
-            Change::Create { content, rewrite } => create(context, &path, content, rewrite).await,
-            other => change_file(context, &path, other).await,
-        }
+        let (text, is_created, is_changed) = match change {
+            Change::Create { content, rewrite } => {
+                (create(context, &path, content, rewrite).await?, true, true)
+            }
+            other => {
+                let (text, is_changed) = change_file(context, &path, other).await?;
+                (text, false, is_changed)
+            }
+        };
+        let data = json!({ "path": path.as_str(), "created": is_created, "changed": is_changed });
+        Ok(Report { text, data: Some(data) })
     }
 }
 
@@ -134,7 +157,12 @@ async fn create(
     }
 }
 
-async fn change_file(context: &Context<'_>, path: &SandboxPath, change: Change) -> Result<String, Refusal> {
+/// Changes a file. Tells whether its content is another than before.
+async fn change_file(
+    context: &Context<'_>,
+    path: &SandboxPath,
+    change: Change,
+) -> Result<(String, bool), Refusal> {
     let (sandbox, user, shown) = (context.sandbox, context.session.user(), context.session.shown(path));
     let options = ReadOptions { range: None, bytes_max: Some(FILE_BYTES_MAX) };
     let read = async { sandbox.read_file(user, path, options).await?.bytes().await };
@@ -155,10 +183,11 @@ async fn change_file(context: &Context<'_>, path: &SandboxPath, change: Change) 
     let text = bytes.clone();
     let applied = apart(move || apply(std::str::from_utf8(&text).unwrap_or_default(), &change)).await?;
     let (changed, summary) = applied.map_err(|reason| Refusal(format!("{reason} ({shown})")))?;
-    if changed.as_bytes() != bytes {
+    let is_changed = changed.as_bytes() != bytes;
+    if is_changed {
         sandbox.write(user, path, Bytes::from(changed)).await?;
     }
-    Ok(format!("{summary} in {shown}"))
+    Ok((format!("{summary} in {shown}"), is_changed))
 }
 
 /// Makes a change to the text of a file; gives the new text and a summary.

@@ -17,7 +17,7 @@ use super::braces;
 use super::glob::{Pattern, base_directory};
 use super::listing::ENTRIES_MAX;
 use super::tool::parse;
-use super::{Context, Refusal, Tool};
+use super::{Context, Refusal, Report, Tool};
 use crate::text::shown;
 use crate::{ErrorKind, FileKind, ReadOptions, SandboxPath};
 use candidates::{FILE_BYTES_MAX, candidates};
@@ -85,6 +85,32 @@ impl Tool for Grep {
     }
 
     async fn run(&self, context: &Context<'_>, arguments: &str) -> Result<String, Refusal> {
+        Ok(self.report(context, arguments).await?.text)
+    }
+
+    fn data_schema(&self) -> Option<Value> {
+        Some(json!({
+            "type": "object",
+            "properties": {
+                "matches": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "path": { "type": "string" },
+                            "line": { "type": "integer", "minimum": 1 },
+                            "text": { "type": "string" }
+                        },
+                        "required": ["path", "line", "text"]
+                    }
+                },
+                "truncated": { "type": "boolean", "description": "Whether there may be more" }
+            },
+            "required": ["matches", "truncated"]
+        }))
+    }
+
+    async fn report(&self, context: &Context<'_>, arguments: &str) -> Result<Report, Refusal> {
         let Parameters { pattern, path, include, ignore_case, context_lines } = parse(arguments)?;
         let (regex, hir) = compile(&pattern, ignore_case)?;
         let include = Include::new(&include)?;
@@ -110,7 +136,10 @@ impl Tool for Grep {
         };
         let mut found = Found { has_context: context_lines > 0, ..Found::default() };
         found.search(context, &base, files, &regex, context_lines).await?;
-        Ok(found.render(context, &base, is_cut))
+        Ok(Report {
+            text: found.render(context, &base, is_cut),
+            data: Some(found.data(context, &base, is_cut)),
+        })
     }
 }
 
@@ -248,6 +277,18 @@ impl Found {
             }
         }
         Ok(())
+    }
+
+    /// The matches without the lines around them.
+    fn data(&self, context: &Context<'_>, base: &SandboxPath, is_cut: bool) -> Value {
+        let matches = self.files.iter().flat_map(|(path, lines)| {
+            let path = base.join(path).map_or_else(|_| path.clone(), |path| context.session.shown(&path));
+            let matching = lines.iter().filter(|line| line.is_match);
+            matching.map(move |line| json!({ "path": path, "line": line.number, "text": line.text }))
+        });
+        let truncated =
+            is_cut || self.is_truncated || self.is_exhausted || self.is_late || self.too_large > 0;
+        json!({ "matches": matches.collect::<Vec<_>>(), "truncated": truncated })
     }
 
     fn render(&self, context: &Context<'_>, base: &SandboxPath, is_cut: bool) -> String {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::tool::parse;
-use super::{Context, Refusal, Tool, truncate};
+use super::{Context, Refusal, Report, Tool, truncate};
 use crate::text::shown;
 use crate::{ErrorKind, ExecResult, ExecSpec};
 
@@ -24,6 +24,9 @@ pub const TIMEOUT_DEFAULT_SECONDS: u64 = 120;
 pub const TIMEOUT_MAX_SECONDS: u64 = 600;
 /// The most bytes of each output stream that are shown: 64 KiB, the first and the last half.
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+/// The end of the text of a command that changes its directory.
+pub const CD_TIP: &str =
+    "\n\nTip: `cd` lasts for this command only; use the tool Cd to change the current directory.";
 /// Longest command, in bytes: below what one argument of a program may have.
 const COMMAND_BYTES_MAX: usize = 120 * 1024;
 
@@ -65,6 +68,26 @@ impl Tool for Shell {
     }
 
     async fn run(&self, context: &Context<'_>, arguments: &str) -> Result<String, Refusal> {
+        Ok(self.report(context, arguments).await?.text)
+    }
+
+    fn data_schema(&self) -> Option<Value> {
+        Some(json!({
+            "type": "object",
+            "properties": {
+                "exit_code": { "type": ["integer", "null"], "description": "Null when a signal or the deadline ended it" },
+                "signal": { "type": ["string", "null"], "description": "The signal that ended it" },
+                "timed_out": { "type": "boolean" },
+                "stdout": { "type": "string" },
+                "stderr": { "type": "string" },
+                "truncated": { "type": "boolean", "description": "Whether the middle of a stream is left out" },
+                "duration_ms": { "type": "integer", "minimum": 0 }
+            },
+            "required": ["exit_code", "signal", "timed_out", "stdout", "stderr", "truncated", "duration_ms"]
+        }))
+    }
+
+    async fn report(&self, context: &Context<'_>, arguments: &str) -> Result<Report, Refusal> {
         let Parameters { command, timeout } = parse(arguments)?;
         let command = command.trim();
         check(command)?;
@@ -89,7 +112,8 @@ impl Tool for Shell {
                 }
             }
         }
-        Ok(format!("{note}{}", render(command, &result, timeout)))
+        let text = format!("{note}{}", render(command, &result, timeout));
+        Ok(Report { text, data: Some(data(&result)) })
     }
 }
 
@@ -122,6 +146,20 @@ async fn exec(context: &Context<'_>, spec: ExecSpec) -> Result<(ExecResult, Stri
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// How a command ended, as data.
+fn data(result: &ExecResult) -> Value {
+    let is_ended_by_itself = result.signal.is_none() && !result.timed_out;
+    json!({
+        "exit_code": is_ended_by_itself.then_some(result.exit_code),
+        "signal": result.signal,
+        "timed_out": result.timed_out,
+        "stdout": result.stdout_text(),
+        "stderr": result.stderr_text(),
+        "truncated": result.stdout_dropped_bytes > 0 || result.stderr_dropped_bytes > 0,
+        "duration_ms": u64::try_from(result.duration.as_millis()).unwrap_or(u64::MAX),
+    })
 }
 
 fn check(command: &str) -> Result<(), Refusal> {
@@ -173,9 +211,7 @@ pub fn render(command: &str, result: &ExecResult, timeout_seconds: u64) -> Strin
         text.push_str(&format!("\n[{}]", shown(hint)));
     }
     if command.lines().any(|line| matches!(line.split_whitespace().next(), Some("cd" | "pushd"))) {
-        text.push_str(
-            "\n\nTip: `cd` lasts for this command only; use the tool Cd to change the current directory.",
-        );
+        text.push_str(CD_TIP);
     }
     text
 }

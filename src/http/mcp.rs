@@ -1,0 +1,52 @@
+//! `POST /mcp/{u}/{a}` and `POST /mcp`
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+
+use super::answer::Answer;
+use super::extract::{Known, McpRequest, NoParams};
+use super::problem::{Code, Problem};
+use super::{App, body};
+use crate::mcp::MESSAGE_BYTES_MAX;
+use crate::mcp::message::{self, Refused, VALUES_MAX};
+
+/// A message about the workspace that the path names.
+pub(super) async fn named(
+    State(app): State<App>,
+    message: McpRequest,
+    _: NoParams,
+    request: Request,
+) -> Answer {
+    answer(&app, message, request).await
+}
+
+/// A message about the workspace of the token's user.
+pub(super) async fn own(
+    State(app): State<App>,
+    _: Known,
+    _: NoParams,
+    message: McpRequest,
+    request: Request,
+) -> Answer {
+    answer(&app, message, request).await
+}
+
+async fn answer(app: &App, McpRequest { mcp, target }: McpRequest, request: Request) -> Answer {
+    let (parts, body) = request.into_parts();
+    let bytes = body::collect(app, body, MESSAGE_BYTES_MAX).await?;
+    match message::check(&bytes) {
+        Ok(()) => {}
+        Err(Refused::Batch) => {
+            return Ok((StatusCode::BAD_REQUEST, Json(message::refused_batch())).into_response());
+        }
+        Err(Refused::Values) => {
+            let message =
+                format!("the message has more than {VALUES_MAX} values: send fewer and longer ones");
+            return Err(Problem::new(Code::TooLarge, message).with("limit_values", VALUES_MAX));
+        }
+    }
+    Ok(mcp.answer(target, Request::from_parts(parts, bytes)).await.map(Body::new))
+}

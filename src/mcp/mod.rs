@@ -1,0 +1,120 @@
+//! MCP: a workspace as a server of tools for any client of the Model Context Protocol.
+//!
+//! The SDK `rmcp` reads and writes the wire, in all revisions of the protocol; it is used in this folder only. The tools are
+//! those of `sandbox::tools`, over the operations of the service. There are no sessions: each request stands alone.
+//!
+//! | File | Holds |
+//! | --- | --- |
+//! | `target` | who sends a message, and the workspace that it is about |
+//! | `message` | what is refused before a message is read |
+//! | `handler` | the methods of the protocol |
+//! | `offer` | the tools as clients see them |
+//! | `call` | one call of a tool |
+//! | `held` | what a message holds until its answer has left |
+//! | `resources`, `uri`, `media` | the files of the workspace as resources, their names and types |
+//! | `record` | the audit record of a call |
+//! | `refusal` | failures as errors of the protocol |
+//!
+//! # References
+//! <https://modelcontextprotocol.io/specification/2026-07-28>
+
+mod call;
+mod handler;
+mod held;
+mod media;
+pub mod message;
+mod offer;
+mod record;
+mod refusal;
+mod resources;
+pub mod target;
+mod uri;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::http::{Request, Response};
+use bytes::Bytes;
+use http_body_util::Full;
+use http_body_util::combinators::BoxBody;
+use policy::AgentId;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use sandbox::Sandbox;
+use sandbox::tools::Toolbox;
+
+use self::handler::Handler;
+use self::held::Held;
+use self::target::Target;
+use crate::config::{ConfigError, McpConfig};
+use crate::ops::Service;
+use crate::ops::admission::permit_kind::PermitKind;
+use crate::ops::admission::permits::Permits;
+
+/// Largest message, in bytes: as many as the arguments of a tool may have.
+pub const MESSAGE_BYTES_MAX: usize = sandbox::tools::ARGUMENT_BYTES_MAX;
+
+/// Gives the workspaces of an agent with the skills of its users, for requests with records of their own.
+pub type Workspaces = Box<dyn Fn(Arc<Service>, AgentId) -> Arc<dyn Sandbox> + Send + Sync>;
+
+/// The server. One for all workspaces, so that edits of one file take turns.
+pub struct Mcp {
+    service: Arc<Service>,
+    workspaces: Workspaces,
+    toolbox: Toolbox,
+    /// The agent of a message that names none.
+    agent: Option<AgentId>,
+    /// Whether only tools that change nothing are offered.
+    is_read_only: bool,
+    /// The calls of each user that are under way.
+    calls: Permits,
+}
+
+impl Mcp {
+    /// The server of `service`, on which at most `connections` are open.
+    ///
+    /// # Errors
+    /// [`ConfigError::Value`].
+    pub fn new(
+        service: Arc<Service>,
+        config: &McpConfig,
+        connections: usize,
+        workspaces: Workspaces,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            service,
+            workspaces,
+            toolbox: Toolbox::standard(),
+            agent: config.agent()?,
+            is_read_only: config.read_only,
+            // Each call has a connection, so these bound the calls of all users.
+            calls: Permits::without_queue(PermitKind::CALLS, connections, config.calls_per_user),
+        })
+    }
+
+    /// The agent of a message that names none, where the configuration has one.
+    #[must_use]
+    pub fn agent(&self) -> Option<&AgentId> {
+        self.agent.as_ref()
+    }
+
+    /// Answers a message about `target`.
+    ///
+    /// The caller checks where it comes from (`Host`, `Origin`), who sends it, and its size.
+    pub async fn answer(
+        self: &Arc<Self>,
+        target: Target,
+        message: Request<Bytes>,
+    ) -> Response<BoxBody<Bytes, Infallible>> {
+        let held = Held::default();
+        let handler = Handler { mcp: Arc::clone(self), target: Arc::new(target), held: held.clone() };
+        let config = StreamableHttpServerConfig::default()
+            .with_legacy_session_mode(false)
+            // The routes of the service have one guard for all.
+            .disable_allowed_hosts()
+            .with_max_request_body_bytes(MESSAGE_BYTES_MAX);
+        let sessions = Arc::new(NeverSessionManager::default());
+        let server = StreamableHttpService::new(move || Ok(handler.clone()), sessions, config);
+        held.until_taken(server.handle(message.map(Full::new)).await)
+    }
+}

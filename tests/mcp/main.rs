@@ -1,0 +1,29 @@
+//! MCP over HTTP: the acceptance table of its specification, on a real service.
+//!
+//! `FILESECBOX_REQUIRE=mcp-python-1,mcp-python-2` turns the skips of the official clients into failures (`clients.rs`).
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    dead_code,
+    unused_imports,
+    missing_docs,
+    reason = "a test fails by panicking, looks at the host from outside, and shares files with other suites"
+)]
+
+mod access;
+mod calls;
+mod client;
+mod clients;
+mod eras;
+mod leaving;
+mod limits;
+mod refusals;
+mod resources;
+#[path = "../rest/support/mod.rs"]
+mod support;
+mod tools;
+mod transcript;
