@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::IntoResponse;
 
 use super::answer::Answer;
@@ -48,5 +49,13 @@ async fn answer(app: &App, McpRequest { mcp, target }: McpRequest, request: Requ
             return Err(Problem::new(Code::TooLarge, message).with("limit_values", VALUES_MAX));
         }
     }
-    Ok(mcp.answer(target, Request::from_parts(parts, bytes)).await.map(Body::new))
+    let mut answer = mcp.answer(target, Request::from_parts(parts, bytes)).await.map(Body::new);
+    // The SDK does not say so of the sentences with which it refuses.
+    if answer.status().is_client_error() {
+        answer
+            .headers_mut()
+            .entry(CONTENT_TYPE)
+            .or_insert(HeaderValue::from_static("text/plain; charset=utf-8"));
+    }
+    Ok(answer)
 }

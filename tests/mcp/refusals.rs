@@ -109,6 +109,7 @@ fn what_is_no_message_is_refused() {
     ] {
         let answer = post.send();
         assert_eq!(answer.status, status, "{what}: {answer:?}");
+        assert!(answer.header("content-type").is_some(), "{what}: {answer:?}");
     }
     let batch = post(r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#).error(400);
     assert_eq!(batch["code"], -32600);
