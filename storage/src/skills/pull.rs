@@ -228,6 +228,10 @@ impl<'a> Pulling<'a> {
         let Some(levels) = levels.checked_sub(1) else { return Err(Error::TooManyEntries(DEPTH_MAX)) };
         let mut any_stays = false;
         for entry in upper.first_entries(self.entries_left.saturating_add(1))? {
+            // What changes something goes on to its end.
+            if self.is_dry {
+                interrupt::check()?;
+            }
             self.entries_left = self.entries_left.checked_sub(1).ok_or(Error::TooManyEntries(self.most))?;
             let name = entry.name.as_os_str();
             let Some(stat) = upper.stat_entry(name)? else { continue };
@@ -265,8 +269,10 @@ impl<'a> Pulling<'a> {
         let prefix = format!("{path}/");
         let any_stays =
             self.directory(&below, base_below.as_ref(), current_below.as_ref(), &prefix, levels)?;
+        // What came there meanwhile is nobody's to remove.
+        let is_left = any_stays || (!self.is_dry && !below.first_entries(1)?.is_empty());
         let is_shown = current_below.is_some();
-        Ok(!any_stays
+        Ok(!is_left
             && (is_shown || base_below.is_some())
             && !(is_shown && has_own_mode(stat, base, current, name)?))
     }

@@ -40,6 +40,7 @@ impl Packages {
         self.intact(&package)?;
         let (plain, packed) = self.whole_tree(file, limits)?;
         if kept.was_deployed(digest, packed.taken()) {
+            self.store.admit_space_for(packed.taken().bytes)?;
             drop(self.unpacked((file, digest), limits, Some(&workspace.user))?);
             if let Some(placed) = self.place_kept(&kept, digest, (workspace, to), limits)? {
                 return Ok(placed);
