@@ -8,6 +8,7 @@
 //! * [`MemSandbox`]: the backend that tests compare others with.
 //! * [`tools`]: what a model calls; [`catalogue`]: the skills and agents that it is told of.
 //! * [`registry`]: skills and agents that users publish for each other; [`offload`]: long results of tools, kept aside.
+//! * [`heads`]: the files of one name below directories, and how each begins.
 //! * [`live`]: commands in which a caller takes part while they run.
 //! * [`SandboxRouter`]: one in front of several. [`ReadOnly`], [`Limited`]: around another.
 //! * [`Place`]: a directory of a sandbox, where stores keep what is theirs.
@@ -25,6 +26,7 @@ mod error;
 mod exec;
 mod ext;
 mod file;
+pub mod heads;
 pub mod live;
 mod memory;
 mod none;

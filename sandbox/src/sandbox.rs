@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec,
     ReadOptions, Result, SandboxPath, UserId, WriteOptions,
+    heads::{self, HeadQuery, Heads},
 };
 
 /// The largest file that can be read or written, in every backend: 500 MiB.
@@ -78,6 +79,12 @@ pub trait Sandbox: Debug + Send + Sync + 'static {
     /// Lists a directory, sorted by the bytes of the names; more than [`DIR_ENTRIES_MAX`] are [`ErrorKind::TooLarge`],
     /// in some backends fewer.
     async fn read_dir(&self, user: &UserId, path: &SandboxPath) -> Result<Vec<DirEntry>>;
+
+    /// Finds the files of one name below directories, and how each begins. What cannot be listed or read is told in the answer; an
+    /// error says that nothing could be searched at all.
+    async fn find_heads(&self, user: &UserId, query: &HeadQuery) -> Result<Heads> {
+        Ok(heads::find_by_calls(self, user, query).await)
+    }
 
     /// Makes a directory and those above it, each with `permissions` (no umask); those that are there are left as they
     /// are.

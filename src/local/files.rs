@@ -174,7 +174,7 @@ fn info(stat: &Stat, path: &SandboxPath) -> FileInfo {
     }
 }
 
-fn kind(kind: Kind) -> FileKind {
+pub(super) fn kind(kind: Kind) -> FileKind {
     match kind {
         Kind::File => FileKind::File,
         Kind::Directory => FileKind::Directory,

@@ -4,11 +4,12 @@
 //! the files. As with requests, each use of a workspace is noted, and each change is in the audit log.
 //!
 //! * [`store_path`]: paths as trees. [`errors`]: failures of the service as kinds of errors. [`record`]: the audit log.
-//! * [`files`] and [`commands`]: the operations.
+//! * [`files`], [`find`] and [`commands`]: the operations.
 
 mod commands;
 mod errors;
 mod files;
+mod find;
 mod record;
 mod store_path;
 
@@ -19,6 +20,7 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use policy::{AgentId, TreeId, UserId};
+use sandbox::heads::{self, HeadQuery, Heads};
 use sandbox::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, FileKind, ReadOptions,
     Result, Sandbox, SandboxPath, WriteOptions, check_permissions,
@@ -164,6 +166,17 @@ impl Sandbox for LocalSandbox {
                 Ok(skills.into_iter().map(|skill| entry(skill.id.to_string())).collect())
             }
         }
+    }
+
+    async fn find_heads(&self, user: &UserId, query: &HeadQuery) -> Result<Heads> {
+        let mut roots = Vec::new();
+        for root in &query.roots {
+            match self.place("find_heads", user, root).await? {
+                StorePath::InTree(at) => roots.push(at),
+                StorePath::Skills => return Ok(heads::find_by_calls(self, user, query).await),
+            }
+        }
+        find::find(self, user, query, &roots).await
     }
 
     async fn mkdir_all(&self, user: &UserId, path: &SandboxPath, permissions: u32) -> Result<()> {

@@ -224,6 +224,20 @@ impl Service {
         self.work(job, move || Ok(files.list(&path)?)).await
     }
 
+    /// Makes many small reads of a tree as one piece of work.
+    ///
+    /// # Errors
+    /// Those of `look`.
+    pub async fn look_through<T: Send + 'static>(
+        &self,
+        id: TreeId,
+        look: impl FnOnce(&Files) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let job = Job::on(&id, Weight::Scan, Mode::LongRead);
+        let files = self.store.files(id);
+        self.work(job, move || look(&files)).await
+    }
+
     /// Walks the directory `path`, sorted by path.
     ///
     /// # Errors

@@ -148,6 +148,15 @@ impl Files {
         self.empty_if_unmade(path, listed)
     }
 
+    /// Names the entries of the directory `path`, in any order, without looking at them.
+    ///
+    /// # Errors
+    /// As [`Tree::list`].
+    pub fn children(&self, path: &RelPath) -> Result<Vec<Child>> {
+        let listed = self.read(path, |tree| tree.list(path));
+        self.empty_if_unmade(path, listed)
+    }
+
     /// Walks the directory `path`; see [`Tree::walk`]. Sorted by path.
     ///
     /// # Errors

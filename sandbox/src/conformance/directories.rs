@@ -1,6 +1,7 @@
 //! Making and listing directories.
 
 use super::case::{Case, kind};
+use crate::heads::{HeadQuery, Heads, LeftOut};
 use crate::{DirEntry, ErrorKind, FileKind, SandboxExt};
 
 laws! {
@@ -18,6 +19,8 @@ laws! {
     five_hundred_entries_are_listed [Changes] "all of them, each once";
     a_walk_finds_all_files_and_no_directories [] "with paths from its root, sorted by directory";
     a_walk_stops_at_its_bound [] "and says that there was more";
+    files_of_one_name_are_found_with_how_they_begin [] "below each root in its turn, not where nobody looks, at most so many bytes";
+    a_search_tells_what_it_left_out [] "a root that is missing, one with too many entries, and files after the last";
 }
 
 async fn mkdir_all_makes_what_is_missing_above(case: Case) {
@@ -127,4 +130,69 @@ async fn a_walk_stops_at_its_bound(case: Case) {
     furnish(&case).await;
     let (found, more) = case.sandbox.walk(&case.alice, &case.dir, 3).await.unwrap();
     assert_eq!((found.len(), more), (1, true));
+}
+
+/// Searches some directories of the case.
+async fn find(case: &Case, roots: &[&str], entries_max: usize) -> Heads {
+    let query = HeadQuery {
+        roots: roots.iter().map(|root| case.path(root)).collect(),
+        file_name: "SKILL.md",
+        pruned: &["venv"],
+        entries_max,
+        levels_max: 2,
+        files_max: 4,
+        head_bytes: 5,
+    };
+    case.sandbox.find_heads(&case.alice, &query).await.unwrap()
+}
+
+fn found(case: &Case, heads: Heads) -> Vec<(String, String)> {
+    let relative = |(path, head): (crate::SandboxPath, crate::Result<bytes::Bytes>)| {
+        let path = path.below(&case.dir).unwrap().to_owned();
+        (path, String::from_utf8(head.unwrap().to_vec()).unwrap())
+    };
+    heads.files.into_iter().map(relative).collect()
+}
+
+async fn files_of_one_name_are_found_with_how_they_begin(case: Case) {
+    for directory in ["b/技能", "b/venv", "b/1/2/3", "a", "c/SKILL.md"] {
+        case.put_dir(directory).await;
+    }
+    let files = ["b/技能/SKILL.md", "b/skill.MD", "b/README.md", "b/venv/SKILL.md", "b/1/2/3/SKILL.md"];
+    for path in files.into_iter().chain(["a/SKILL.md", "c/SKILL.md/other"]) {
+        case.put(path, "1234567").await;
+    }
+    case.put("a/Skill.md", "123").await;
+    let heads = find(&case, &["b", "a", "c"], 100).await;
+    assert!(heads.left_out.is_empty(), "{:?}", heads.left_out);
+    let expected = [
+        ("b/skill.MD", "12345"),
+        ("b/技能/SKILL.md", "12345"),
+        ("a/SKILL.md", "12345"),
+        ("a/Skill.md", "123"),
+    ];
+    assert_eq!(found(&case, heads), expected.map(|(path, head)| (path.to_owned(), head.to_owned())));
+}
+
+async fn a_search_tells_what_it_left_out(case: Case) {
+    for directory in ["many", "few", "five"] {
+        case.put_dir(directory).await;
+    }
+    for path in ["many/1", "many/2", "many/3", "many/SKILL.md", "few/SKILL.md"] {
+        case.put(path, "x").await;
+    }
+    let heads = find(&case, &["many", "missing", "few"], 3).await;
+    let [LeftOut::Entries(many), LeftOut::Directory(missing, error)] = heads.left_out.as_slice() else {
+        panic!("{:?}", heads.left_out);
+    };
+    assert_eq!((many, missing), (&case.path("many"), &case.path("missing")));
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(found(&case, heads), [("few/SKILL.md".to_owned(), "x".to_owned())]);
+
+    for name in ["SKILL.md", "SKILL.mD", "SKILL.Md", "SKILL.MD", "SKILl.md"] {
+        case.put(&format!("five/{name}"), "x").await;
+    }
+    let heads = find(&case, &["five"], 100).await;
+    assert!(matches!(heads.left_out.as_slice(), [LeftOut::Files(5)]), "{:?}", heads.left_out);
+    assert_eq!(heads.files.len(), 4);
 }

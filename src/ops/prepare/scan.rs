@@ -1,29 +1,32 @@
 //! Finding each `SKILL.md` below directories of the workspace, and what it says of itself.
 
-use futures_util::{StreamExt, stream};
 use policy::VersionId;
-use sandbox::FileKind;
+use sandbox::SandboxPath;
 use sandbox::catalogue::front_matter;
+use sandbox::heads::{HeadQuery, LeftOut};
 use serde::Serialize;
 
 use super::deploy::Deployed;
 use super::site::Site;
 use super::steps::{Begun, Outcome, Steps};
 
-/// Directories that are not looked into.
-const PRUNED: [&str; 3] = ["node_modules", ".venv", "venv"];
-/// Entries that are looked at below one directory, and levels.
+/// Entries that are looked at below one directory.
 const ENTRIES_MAX: usize = 20_000;
-const LEVELS_MAX: usize = 32;
 /// `SKILL.md`s of one round.
 const SKILLS_MAX: usize = 500;
-/// The beginning of a file that is read, in bytes.
-const HEAD_BYTES: u64 = 64 * 1024;
+/// What is looked for.
+const SKILL_MD: HeadQuery = HeadQuery {
+    roots: Vec::new(),
+    file_name: "SKILL.md",
+    pruned: &["node_modules", ".venv", "venv"],
+    entries_max: ENTRIES_MAX,
+    levels_max: 32,
+    files_max: SKILLS_MAX,
+    head_bytes: 64 * 1024,
+};
 /// Characters of a name and of a description.
 const NAME_CHARACTERS: usize = 256;
 const DESCRIPTION_CHARACTERS: usize = 4096;
-/// Directories that are looked through at once, and files that are read at once.
-const AT_ONCE: usize = 4;
 
 /// A skill as a model is told of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -68,26 +71,43 @@ pub(super) async fn find(site: &Site, scope: &Scope<'_>) -> Found {
         Scope::Versions(versions) => versions.iter().map(|version| version.directory.clone()).collect(),
         Scope::Everything => vec![String::new()],
     };
-    let mut log = Vec::new();
-    let mut paths = Vec::new();
-    let looks: Vec<_> = roots.iter().map(|root| look(site, root)).collect();
-    for (found, problem) in stream::iter(looks).buffered(AT_ONCE).collect::<Vec<_>>().await {
-        paths.extend(found);
-        log.extend(problem);
-    }
-    if paths.len() > SKILLS_MAX {
-        log.push(format!("there are {} `SKILL.md`s: only the first {SKILLS_MAX} are told", paths.len()));
-        paths.truncate(SKILLS_MAX);
-    }
-    let reads: Vec<_> = paths.iter().map(|path| async move { (path, read(site, path).await) }).collect();
+    let heads = match site.find_heads(&roots, &SKILL_MD).await {
+        Ok(heads) => heads,
+        Err(error) => {
+            return Found {
+                skills: Vec::new(),
+                log: vec![format!("nothing can be looked through: {error}")],
+            };
+        }
+    };
+    let mut log: Vec<String> = heads.left_out.into_iter().map(|left_out| say(site, left_out)).collect();
     let mut skills = Vec::new();
-    for (path, read) in stream::iter(reads).buffered(AT_ONCE).collect::<Vec<_>>().await {
-        match read {
-            Ok((name, description)) => skills.push((path.clone(), name, description)),
+    for (path, head) in heads.files {
+        let Some(path) = path.below(site.root()).map(str::to_owned) else { continue };
+        let head = head.map_err(|error| site.failure(error).to_string());
+        match head.and_then(|head| described(&head)) {
+            Ok((name, description)) => skills.push((path, name, description)),
             Err(problem) => log.push(format!("`{path}` is left out: {problem}")),
         }
     }
     Found { skills, log }
+}
+
+/// What was not looked through, as the log says it.
+fn say(site: &Site, left_out: LeftOut) -> String {
+    let relative = |path: &SandboxPath| path.below(site.root()).unwrap_or_default().to_owned();
+    match left_out {
+        LeftOut::Directory(path, error) => {
+            format!("`{}` cannot be looked through: {}", relative(&path), site.failure(error))
+        }
+        LeftOut::Entries(root) => {
+            let root = relative(&root);
+            format!("`{root}` has more than {ENTRIES_MAX} entries: the rest is not looked through")
+        }
+        LeftOut::Files(count) => {
+            format!("there are {count} `SKILL.md`s: only the first {SKILLS_MAX} are told")
+        }
+    }
 }
 
 impl Found {
@@ -111,46 +131,9 @@ impl Found {
     }
 }
 
-/// The paths of `SKILL.md`s below `root`, sorted, and what was left out.
-async fn look(site: &Site, root: &str) -> (Vec<String>, Option<String>) {
-    let (mut found, mut seen, mut problem) = (Vec::new(), 0, None);
-    let mut waiting = vec![(root.to_owned(), 0)];
-    while let Some((directory, level)) = waiting.pop() {
-        let entries = match site.list(&directory).await {
-            Ok(entries) => entries,
-            Err(error) => {
-                problem = Some(format!("`{directory}` cannot be looked through: {error}"));
-                continue;
-            }
-        };
-        let mut below = Vec::new();
-        for entry in entries {
-            seen += 1;
-            if seen > ENTRIES_MAX {
-                let advice =
-                    format!("`{root}` has more than {ENTRIES_MAX} entries: the rest is not looked through");
-                found.sort_unstable();
-                return (found, Some(advice));
-            }
-            let path =
-                if directory.is_empty() { entry.name.clone() } else { format!("{directory}/{}", entry.name) };
-            match entry.kind {
-                FileKind::Directory if PRUNED.contains(&entry.name.as_str()) => {}
-                FileKind::Directory if level < LEVELS_MAX => below.push((path, level + 1)),
-                FileKind::File if entry.name.eq_ignore_ascii_case("SKILL.md") => found.push(path),
-                FileKind::File | FileKind::Directory | FileKind::Symlink | FileKind::Other => {}
-            }
-        }
-        waiting.extend(below.into_iter().rev());
-    }
-    found.sort_unstable();
-    (found, problem)
-}
-
-/// The name and the description of a skill.
-async fn read(site: &Site, path: &str) -> Result<(String, String), String> {
-    let bytes = site.head(path, HEAD_BYTES).await.map_err(|error| error.to_string())?;
-    let head = front_matter(&String::from_utf8_lossy(&bytes));
+/// The name and the description of a skill, of how its `SKILL.md` begins.
+fn described(head: &[u8]) -> Result<(String, String), String> {
+    let head = front_matter(&String::from_utf8_lossy(head));
     let name = head.name.ok_or_else(|| "its front matter has no `name`".to_owned())?;
     let cut = |text: String, most| text.chars().take(most).collect::<String>();
     let description = cut(head.description.unwrap_or_default(), DESCRIPTION_CHARACTERS);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use policy::UserId;
-use sandbox::{DirEntry, ErrorKind, ExecResult, ExecSpec, ReadOptions, Sandbox, SandboxPath, WriteOptions};
+use sandbox::heads::{HeadQuery, Heads};
+use sandbox::{DirEntry, ErrorKind, ExecResult, ExecSpec, Sandbox, SandboxPath, WriteOptions};
 use tokio::time::timeout;
 
 use super::fence::Fence;
@@ -16,6 +17,8 @@ use crate::ops::said::{Said, bounded};
 
 /// How long one call about files may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a search may take, which some backends answer by many calls.
+const SEARCHING: Duration = Duration::from_secs(600);
 /// How long one short command of the service's own may take.
 const SHORT: Duration = Duration::from_secs(5);
 /// How long a command may take that gives names to what was written aside: on a busy machine a round is not to fail for that.
@@ -124,12 +127,14 @@ impl Site {
         }
     }
 
-    /// The first `bytes` bytes of a file, or fewer.
-    pub(super) async fn head(&self, relative: &str, bytes: u64) -> Result<Bytes> {
-        let path = self.path(relative)?;
-        let options = ReadOptions { range: Some(0..bytes), bytes_max: None };
-        let read = async { self.sandbox.read_file(&self.user, &path, options).await?.bytes().await };
-        self.ask("read_file", read).await
+    /// Finds files below directories of the workspace, and how each begins: `query` with these roots.
+    pub(super) async fn find_heads(&self, roots: &[String], query: &HeadQuery) -> Result<Heads> {
+        let path = |root: &String| if root.is_empty() { Ok(self.root.clone()) } else { self.path(root) };
+        let query = HeadQuery { roots: roots.iter().map(path).collect::<Result<_>>()?, ..query.clone() };
+        match timeout(SEARCHING, self.sandbox.find_heads(&self.user, &query)).await {
+            Ok(answer) => answer.map_err(|error| self.failure(error)),
+            Err(_) => Err(self.silent("find_heads")),
+        }
     }
 
     /// Makes a directory and those above it.
@@ -230,7 +235,8 @@ impl Site {
         }
     }
 
-    fn failure(&self, error: sandbox::Error) -> Error {
+    /// An error of the backend, as the caller is told of it.
+    pub(super) fn failure(&self, error: sandbox::Error) -> Error {
         match &self.backend {
             Some(backend) => backend.failure(error),
             None => {
