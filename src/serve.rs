@@ -43,6 +43,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeError> {
     config.check_values()?;
     config.check_open(!sources.tokens()?.is_empty())?;
+    // Before the first thread and the launcher are made, which take it over.
+    exec::take_short_slices();
     let service = start(&config)?;
     let access = open_access(&config, sources, service.store()).map(Arc::new);
     let served = access.and_then(|access| {

@@ -9,6 +9,7 @@ mod mount;
 mod notify;
 mod program;
 mod quota;
+mod scheduling;
 mod shared;
 mod wait;
 
@@ -31,6 +32,8 @@ pub(crate) use program::Program;
 pub(crate) use quota::{
     FileAttributes, QuotaBlock, file_attributes, project_quota, set_file_attributes, set_project_quota,
 };
+pub use scheduling::take_short_slices;
+pub(crate) use scheduling::{Sharing, share_processors};
 pub(crate) use shared::Shared;
 pub(crate) use wait::{Dead, find_dead};
 

@@ -1,9 +1,11 @@
 //! The resource limits of a command's own process (setrlimit(2)), and its claim to the processors.
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustix::fs::{Mode, OFlags};
 
+use crate::sys::{self, Sharing};
 use crate::wire::Ceilings;
 
 /// How much a command gives way to the service (setpriority(2)): with the default of 0, other users' requests would wait for
@@ -25,6 +27,7 @@ const PENDING_SIGNALS: u64 = 256;
 /// Allocates nothing.
 pub(super) fn give_way() {
     let _ = rustix::process::setpriority_process(None, NICENESS);
+    let _ = sys::share_processors(Sharing::Batch, NICENESS, Duration::ZERO);
     if let Ok(session) = rustix::fs::open(SESSION, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
         let _ = rustix::io::write(&session, SESSION_NICENESS);
     }

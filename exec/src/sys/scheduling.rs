@@ -1,0 +1,62 @@
+//! How the kernel shares the processors among threads: sched_setattr(2), which no crate wraps.
+
+use std::io;
+use std::time::Duration;
+
+/// `struct sched_attr` of `linux/sched/types.h` in its first version, which every kernel since 3.14 knows.
+#[repr(C)]
+struct Attributes {
+    /// Bytes of this structure.
+    size: u32,
+    policy: u32,
+    flags: u64,
+    niceness: i32,
+    priority: u32,
+    /// For ordinary threads the slice, since Linux 6.12; earlier kernels pass over it.
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+/// Under which rules a thread gets the processors (sched(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// As every thread by default.
+    Ordinary,
+    /// The same, but a thread that wakes up takes no processor from one that is at work.
+    Batch,
+}
+
+/// Sets how this thread, and each that it makes from now on, shares the processors. A slice of zero is the kernel's own.
+///
+/// # Errors
+/// As `sched_setattr(2)`: `EPERM` for a smaller niceness without the right to it, and where a container's filter refuses the call.
+pub(crate) fn share_processors(sharing: Sharing, niceness: i32, slice: Duration) -> io::Result<()> {
+    let attributes = Attributes {
+        size: u32::try_from(size_of::<Attributes>()).unwrap_or(0),
+        policy: match sharing {
+            Sharing::Ordinary => libc::SCHED_OTHER.unsigned_abs(),
+            Sharing::Batch => libc::SCHED_BATCH.unsigned_abs(),
+        },
+        flags: 0,
+        niceness,
+        priority: 0,
+        runtime_ns: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
+        deadline_ns: 0,
+        period_ns: 0,
+    };
+    // SAFETY: the kernel reads `size` bytes, those of `attributes`, and keeps no pointer to them.
+    super::check(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(&attributes), 0) })
+        .map(drop)
+}
+
+/// The slice of the service's threads: the shortest that the kernel gives.
+const SHORT: Duration = Duration::from_micros(100);
+
+/// Lets this thread, and each that it makes from now on, take a processor from threads with longer slices as soon as it has work:
+/// the service does little at a time, and whoever waits for it should not wait for the slices of commands. Since Linux 6.12; before,
+/// and where the kernel refuses it, nothing changes.
+pub fn take_short_slices() {
+    let Ok(niceness) = rustix::process::getpriority_process(None) else { return };
+    let _ = share_processors(Sharing::Ordinary, niceness, SHORT);
+}
