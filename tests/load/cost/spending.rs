@@ -13,9 +13,9 @@ use super::Arena;
 use crate::client::{Answer, Broken, Client};
 use crate::skill;
 
-const TREE: &str = "/v1/sandbox/spender/agent";
+pub(super) const TREE: &str = "/v1/sandbox/spender/agent";
 const SKILL: &str = "/v1/skills/spender/agent/own";
-const MIB: usize = 1024 * 1024;
+pub(super) const MIB: usize = 1024 * 1024;
 
 /// One thing that is bounded for each user.
 pub(super) struct Spending {
@@ -31,7 +31,7 @@ pub(super) struct Spending {
 }
 
 /// Whether a request was refused at the limit.
-fn refused(arena: &Arena) -> bool {
+pub(super) fn refused(arena: &Arena) -> bool {
     arena.refused.load(Ordering::Relaxed) > 0
 }
 
@@ -96,16 +96,16 @@ pub(super) fn digest(user: &str) -> String {
     Sha256::digest(token(user)).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn has(arena: &Arena, under_way: usize) -> bool {
+pub(super) fn has(arena: &Arena, under_way: usize) -> bool {
     arena.under_way.load(Ordering::Relaxed) >= under_way
 }
 
-fn client(arena: &Arena) -> Client {
+pub(super) fn client(arena: &Arena) -> Client {
     Client::with_token(&arena.url, arena.token.clone())
 }
 
 /// Asks again and again until it is over.
-fn repeat(arena: &Arena, mut ask: impl FnMut() -> Result<Answer, Broken>) {
+pub(super) fn repeat(arena: &Arena, mut ask: impl FnMut() -> Result<Answer, Broken>) {
     arena.under_way.fetch_add(1, Ordering::Relaxed);
     while !arena.is_over.load(Ordering::Relaxed) {
         if let Ok(answer) = ask()
@@ -119,17 +119,17 @@ fn repeat(arena: &Arena, mut ask: impl FnMut() -> Result<Answer, Broken>) {
     arena.under_way.fetch_sub(1, Ordering::Relaxed);
 }
 
-fn put(arena: &Arena, target: &str, body: &[u8]) {
+pub(super) fn put(arena: &Arena, target: &str, body: &[u8]) {
     let answer = client(arena).put(target, body).unwrap();
     assert!(answer.is_success(), "{target}: {}", answer.text());
 }
 
-fn small(arena: &Arena) {
+pub(super) fn small(arena: &Arena) {
     put(arena, &format!("{TREE}/raw/f"), &[b'x'; 4096]);
 }
 
 /// Lines that compress badly.
-fn text(bytes: usize) -> Vec<u8> {
+pub(super) fn text(bytes: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut line = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -211,7 +211,7 @@ fn files(arena: &Arena, _: usize) {
 }
 
 /// Sends heads without waiting for answers, and keeps the connections.
-fn hold(arena: &Arena, count: usize, head: impl Fn(usize) -> String) -> Vec<TcpStream> {
+pub(super) fn hold(arena: &Arena, count: usize, head: impl Fn(usize) -> String) -> Vec<TcpStream> {
     let address = arena.url.trim_start_matches("http://");
     let mut held = Vec::new();
     for number in 0..count {
@@ -228,7 +228,7 @@ fn hold(arena: &Arena, count: usize, head: impl Fn(usize) -> String) -> Vec<TcpS
     held
 }
 
-fn wait(arena: &Arena) {
+pub(super) fn wait(arena: &Arena) {
     while !arena.is_over.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(5));
     }
