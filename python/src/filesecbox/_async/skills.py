@@ -1,0 +1,125 @@
+"""`AsyncSkills` and `AsyncSkill`: the skills of a user with an agent."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from .. import _calls as calls
+from .._local import local_files
+from ..models import Diff, Pulled, SkillInfo, Uploaded, Version
+from .tree import AsyncTree
+
+if TYPE_CHECKING:
+    from .client import AsyncFileSecBox
+
+Scope = Literal["overlay", "baseline"]
+#: Directories that no skill needs.
+_LEFT_OUT = frozenset({".git", "__pycache__", "__MACOSX", "node_modules", ".venv"})
+#: The time of every entry of an archive that is made here, so that equal directories give equal archives.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+class AsyncSkills:
+    """The skills of a user with an agent; ``skills["pdf"]`` is one of them."""
+
+    def __init__(self, box: AsyncFileSecBox, user: str, agent: str) -> None:
+        self.box = box
+        self.user = user
+        self.agent = agent
+        self._root = f"/v1/skills/{calls.segment(user)}/{calls.segment(agent)}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.user!r}, {self.agent!r})"
+
+    def __getitem__(self, skill_id: str) -> AsyncSkill:
+        return AsyncSkill(self.box, self._root, skill_id)
+
+    async def catalog(self, text_format: Literal["xml", "markdown"] = "xml") -> str:
+        """The skills as a block for the prompt of a model; empty when there are none."""
+        return await self.box.call(calls.catalog(self._root, text_format))
+
+    async def upload(
+        self,
+        source: str | os.PathLike[str] | bytes,
+        *,
+        name: str | None = None,
+        scope: Scope = "overlay",
+        charset: Literal["auto", "utf-8", "gbk"] = "auto",
+        dry_run: bool = False,
+    ) -> Uploaded:
+        """Publishes the skills of an archive (ZIP, tar, tar.gz, tar.zst), or of a local directory.
+
+        With ``dry_run`` nothing is published, and the answer is the same. ``name`` is the archive's, where it is given as bytes.
+        """
+        if isinstance(source, bytes):
+            archive, called = source, name or "archive.zip"
+        else:
+            path = Path(source).resolve()
+            called = name or (f"{path.name}.zip" if path.is_dir() else path.name)
+            archive = pack(path) if path.is_dir() else path.read_bytes()
+        return await self.box.call(calls.upload_skills(self._root, called, archive, scope, charset, dry_run))
+
+    async def list(self) -> list[SkillInfo]:
+        """The skills that the user sees, sorted by id."""
+        return await self.box.call(calls.list_skills(self._root))
+
+
+class AsyncSkill(AsyncTree):
+    """A skill as its user sees it: the application's baseline under the user's overlay."""
+
+    _tree: calls.SkillCalls
+
+    def __init__(self, box: AsyncFileSecBox, root: str, skill_id: str) -> None:
+        super().__init__(box, calls.SkillCalls(f"{root}/{calls.segment(skill_id)}"))
+        self.skill_id = skill_id
+
+    async def delete(self, *, scope: Scope = "overlay") -> None:
+        """Removes it: for this user, or with ``scope="baseline"`` for all users of the agent."""
+        await self.box.call(self._tree.delete(scope))
+
+    async def reset(self) -> bool:
+        """Drops what the user changed; tells whether there was anything."""
+        return await self.box.call(self._tree.reset())
+
+    async def diff(self) -> list[Diff]:
+        """What the user changed, against the application's current version."""
+        return await self.box.call(self._tree.diff())
+
+    async def versions(self) -> list[Version]:
+        """The versions of the application that are kept, the current one first."""
+        return await self.box.call(self._tree.versions())
+
+    async def rollback(self, version: str) -> Mapping[str, Any]:
+        """Makes a former version the current one, for all users."""
+        return await self.box.call(self._tree.rollback(version))
+
+    async def promote(self, *, force: bool = False) -> Mapping[str, Any]:
+        """Publishes what this user sees as the application's next version."""
+        return await self.box.call(self._tree.promote(force))
+
+    async def pull(self, *, prefer: Literal["ours", "theirs"] = "ours", dry_run: bool = False) -> Pulled:
+        """Carries the user's changes over to the application's current version."""
+        return await self.box.call(self._tree.pull(prefer, dry_run))
+
+    async def download_zip(self) -> bytes:
+        """The merged view as a ZIP."""
+        return await self.box.call(self._tree.download())
+
+
+def pack(directory: Path) -> bytes:
+    """A directory as a ZIP, its own name first in every path: the same bytes for the same files."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each in local_files(directory):
+            if _LEFT_OUT.intersection(each.path.split("/")):
+                continue
+            entry = zipfile.ZipInfo(f"{directory.name}/{each.path}", _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (0o100000 | int(each.mode, 8)) << 16
+            archive.writestr(entry, each.source.read_bytes())
+    return packed.getvalue()

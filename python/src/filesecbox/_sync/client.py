@@ -1,0 +1,377 @@
+# Made by scripts/unasync.py of _async/client.py: change that.
+"""`FileSecBox`: a service, and what belongs to it as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import json as codec
+import os
+import time
+import uuid
+from collections.abc import Iterator, Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx2
+
+from .. import _calls as calls
+from .._retry import Retries, may_repeat
+from .._version import __version__
+from ..errors import AmbiguousResult, CallTimeout, FileSecBoxError, Stale, Unauthenticated, Unavailable, of_answer
+from ..models import Page
+from . import _io
+from .skills import Skill, Skills
+from .workspace import Workspace
+
+T = TypeVar("T")
+Token = str | Callable[[], str]
+
+#: Where a service listens unless it is told otherwise.
+DEFAULT_URL = "http://127.0.0.1:8003"
+_CONNECT_SECONDS = 5.0
+#: Silence of a stream after which it is taken for dead: it shows every 15 seconds that it lives.
+_SILENCE_SECONDS = 45.0
+#: Failures before anything was sent.
+_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+
+class FileSecBox:
+    """A filesecbox service.
+
+    ``url`` and ``token`` come from ``FILESECBOX_URL`` and ``FILESECBOX_TOKEN`` unless given. A token may be a function that returns
+    one, which is asked again when the service refuses what it said before. ``timeout`` is the most seconds without a byte of an
+    answer; a run that is waited for has its own deadline instead. ``http_client`` is used as it is, and not closed.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: Token | None = None,
+        *,
+        timeout: float = 60.0,
+        retries: Retries | None = None,
+        http_client: httpx2.Client | None = None,
+    ) -> None:
+        self.url = (url or os.environ.get("FILESECBOX_URL") or DEFAULT_URL).rstrip("/")
+        self._token = token if token is not None else os.environ.get("FILESECBOX_TOKEN") or None
+        self._told: str | None = None
+        self._timeout = timeout
+        self._retries = retries or Retries()
+        self._http = http_client
+        self._owns_http = http_client is None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections. Workspaces and runs stay."""
+        if self._owns_http and self._http is not None:
+            http, self._http = self._http, None
+            http.close()
+
+    def workspace(self, user: str | None = None, agent: str | None = None) -> Workspace:
+        """The workspace of a user with an agent; from ``FILESECBOX_USER`` and ``FILESECBOX_AGENT`` unless given."""
+        return Workspace(self, _said(user, "FILESECBOX_USER"), _said(agent, "FILESECBOX_AGENT"))
+
+    def skills(self, user: str | None = None, agent: str | None = None) -> Skills:
+        """The skills of a user with an agent."""
+        return Skills(self, _said(user, "FILESECBOX_USER"), _said(agent, "FILESECBOX_AGENT"))
+
+    def skill(self, skill_id: str, user: str | None = None, agent: str | None = None) -> Skill:
+        """One skill of a user with an agent."""
+        return self.skills(user, agent)[skill_id]
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        json: Any = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> calls.Answer:
+        """Makes any request, such as one for which this package has no method yet. It is repeated only when nothing was done."""
+        sent = dict(headers or {})
+        if json is not None:
+            content = codec.dumps(json, ensure_ascii=False).encode()
+            sent.setdefault("Content-Type", "application/json")
+        call = calls.Call(
+            "", method, path, lambda answer: answer, params or {}, sent, content, repeatable=method in ("GET", "HEAD")
+        )
+        return self.call(call)
+
+    def call(self, call: calls.Call[T], body: Callable[[], Iterator[bytes]] | None = None) -> T:
+        """Makes one of the calls of this package; ``body`` gives its body anew for each attempt."""
+        answered = self._attempt(call, body, stream=False)
+        try:
+            content = answered.read()
+            return call.decode(calls.Answer(answered.status_code, answered.headers, content))
+        finally:
+            answered.close()
+
+    @contextlib.contextmanager
+    def stream(self, call: calls.Call[T]) -> Iterator[httpx2.Response]:
+        """Begins a call whose answer is read while it comes."""
+        answered = self._attempt(call, None, stream=True)
+        try:
+            yield answered
+        finally:
+            answered.close()
+
+    def _attempt(
+        self,
+        call: calls.Call[T],
+        body: Callable[[], Iterator[bytes]] | None,
+        *,
+        stream: bool,
+    ) -> httpx2.Response:
+        """Makes a call until it is answered or may not be made again; gives the answer that is no failure."""
+        began, attempt, named = time.monotonic(), 0, uuid.uuid4().hex
+        is_renewed, is_lost = False, False
+        while True:
+            attempt += 1
+            was_sent = True
+            try:
+                answered = self._once(call, body, f"{named}-{attempt}", stream)
+                if answered.status_code < 400:
+                    return answered
+                error = _failure(answered)
+            except _UNSENT as problem:
+                error, was_sent = _unreachable(self.url, problem), False
+            except httpx2.TimeoutException as problem:
+                error = CallTimeout(f"{self.url} did not answer in time", status=0)
+                error.__cause__ = problem
+            except httpx2.TransportError as problem:
+                error = _unreachable(self.url, problem)
+            if isinstance(error, Unauthenticated) and callable(self._token) and not is_renewed:
+                self._told, is_renewed = None, True
+                continue
+            if isinstance(error, Stale) and is_lost:
+                raise AmbiguousResult(
+                    "the answer was lost, and the file is another one now: the change was made, or another one came between",
+                    status=error.status,
+                    request_id=error.request_id,
+                    details=error.details,
+                ) from error
+            is_lost = is_lost or (error.status == 0 and was_sent)
+            pause = None
+            if may_repeat(error, call.repeatable, was_sent):
+                pause = self._retries.pause(attempt, time.monotonic() - began, error)
+            if pause is None:
+                raise error
+            _io.pause(pause)
+
+    def _once(
+        self,
+        call: calls.Call[T],
+        body: Callable[[], Iterator[bytes]] | None,
+        request_id: str,
+        stream: bool,
+    ) -> httpx2.Response:
+        if self._http is None:
+            self._http = httpx2.Client()
+        read = _SILENCE_SECONDS if stream else None if call.waits else self._timeout
+        headers = {
+            "User-Agent": f"filesecbox-python/{__version__}",
+            "x-request-id": request_id,
+            **call.headers,
+        }
+        token = self._present()
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        request = self._http.build_request(
+            call.method,
+            self.url + call.path,
+            params=dict(call.params) or None,
+            headers=headers,
+            content=body() if body is not None else call.body,
+            timeout=httpx2.Timeout(self._timeout, connect=_CONNECT_SECONDS, read=read),
+        )
+        return self._http.send(request, stream=True)
+
+    def _present(self) -> str | None:
+        if not callable(self._token):
+            return self._token
+        if self._told is None:
+            self._told = self._token()
+        return self._told
+
+    def health(self) -> None:
+        """Returns when the service answers."""
+        self.call(calls.ServiceCalls().health())
+
+    def ready(self) -> None:
+        """Returns when the service takes changes."""
+        self.call(calls.ServiceCalls().ready())
+
+    def info(self) -> Mapping[str, Any]:
+        """What the service is, and what its host grants to commands."""
+        return self.call(calls.ServiceCalls().info())
+
+    def whoami(self) -> Mapping[str, Any]:
+        """The caller's role, and what its token is bound to."""
+        return self.call(calls.ServiceCalls().whoami())
+
+    def audit(
+        self,
+        *,
+        after: int | None = None,
+        user: str | None = None,
+        action: str | None = None,
+        limit: int | None = None,
+    ) -> list[Mapping[str, Any]]:
+        """Records of the audit log, oldest first."""
+        return self.call(calls.ServiceCalls().audit(after, user, action, limit))
+
+    def registry(
+        self,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+        skill: str | None = None,
+        scope: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[Mapping[str, Any]]:
+        """The table of what is published."""
+        filters = {"agent": agent, "user": user, "skill": skill, "scope": scope, "limit": limit, "cursor": cursor}
+        return self.call(calls.ServiceCalls().registry(**filters))
+
+    def rebuild_registry(self) -> Mapping[str, Any]:
+        """Makes the table of what is published anew from the disk."""
+        return self.call(calls.ServiceCalls().rebuild_registry())
+
+    def runs(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        state: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[Mapping[str, Any]]:
+        """The runs of all trees that the caller may know of."""
+        filters = {"user": user, "agent": agent, "state": state, "limit": limit, "cursor": cursor}
+        return self.call(calls.ServiceCalls().runs(**filters))
+
+    def users(self, *, limit: int | None = None, cursor: str | None = None) -> Page[Mapping[str, Any]]:
+        """The users that have something here."""
+        return self.call(calls.ServiceCalls().users(limit, cursor))
+
+    def user(self, user: str) -> Mapping[str, Any]:
+        """What one user has."""
+        return self.call(calls.ServiceCalls().user(user))
+
+    def remove_user(self, user: str) -> Mapping[str, Any]:
+        """Removes everything that a user has, everywhere."""
+        return self.call(calls.ServiceCalls().remove_user(user))
+
+    def agents(self, *, limit: int | None = None, cursor: str | None = None) -> Page[Mapping[str, Any]]:
+        """The agents that have something here."""
+        return self.call(calls.ServiceCalls().agents(limit, cursor))
+
+    def policy(self, agent: str) -> Mapping[str, Any]:
+        """The policy of one agent."""
+        return self.call(calls.ServiceCalls().policy(agent))
+
+    def set_policy(self, agent: str, policy: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Sets the policy of one agent."""
+        return self.call(calls.ServiceCalls().set_policy(agent, policy))
+
+    def remove_policy(self, agent: str) -> Mapping[str, Any]:
+        """Removes the policy of one agent."""
+        return self.call(calls.ServiceCalls().remove_policy(agent))
+
+    def workspaces(
+        self, user: str | None = None, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[Mapping[str, Any]]:
+        """The workspaces of all users, or of one."""
+        return self.call(calls.ServiceCalls().workspaces(user, limit, cursor))
+
+    def remove_workspaces(
+        self, user: str | None, *, force: bool = False, snapshots: bool = False
+    ) -> Mapping[str, Any]:
+        """Removes the workspaces of a user, with ``None`` those of all users."""
+        return self.call(calls.ServiceCalls().remove_workspaces(user, force, snapshots))
+
+    def runners(self, user: str) -> list[Mapping[str, Any]]:
+        """The machines that a user lends."""
+        return self.call(calls.ServiceCalls().runners(user))
+
+    def choose_runner(self, user: str, runner: str) -> None:
+        """Makes a machine the one that answers."""
+        self.call(calls.ServiceCalls().of_runner(user, runner, "choose"))
+
+    def cut_runner(self, user: str, runner: str) -> None:
+        """Cuts the connection of a machine."""
+        self.call(calls.ServiceCalls().of_runner(user, runner, "cut"))
+
+    def revoke_runner(self, user: str, runner: str) -> None:
+        """Forgets a machine, and revokes its token."""
+        self.call(calls.ServiceCalls().of_runner(user, runner, "revoke"))
+
+    def issue_token(
+        self, user: str, *, agent: str | None = None, ttl_seconds: int | None = None
+    ) -> Mapping[str, Any]:
+        """Issues a signed token: ``token``, ``id`` and ``expires_at``."""
+        body = {"user": user, "agent": agent, "ttl_seconds": ttl_seconds}
+        return self.call(calls.ServiceCalls().issue_token({k: v for k, v in body.items() if v is not None}))
+
+    def revocations(self, *, limit: int | None = None, cursor: str | None = None) -> Page[Mapping[str, Any]]:
+        """The revocations of tokens that are in force."""
+        return self.call(calls.ServiceCalls().revocations(limit, cursor))
+
+    def revoke_token(self, token_id: str) -> None:
+        """Revokes one token, or a link to a port."""
+        self.call(calls.ServiceCalls().revoke_token(token_id))
+
+    def revoke_tokens_of(self, user: str) -> None:
+        """Revokes all signed tokens of a user that were issued until now."""
+        self.call(calls.ServiceCalls().revoke_tokens_of(user))
+
+    def put_package(self, version: str, archive: bytes, *, digest: str | None = None) -> Mapping[str, Any]:
+        """Keeps the archive of a version, which ``prepare`` deploys; ``digest`` is ``sha256:`` and 64 digits."""
+        return self.call(calls.ServiceCalls().put_package(version, archive, digest))
+
+    def get_package(self, version: str) -> bytes:
+        """The archive of a version."""
+        return self.call(calls.ServiceCalls().get_package(version))
+
+    def describe_package(self, version: str) -> Mapping[str, str]:
+        """The headers of the archive of a version, its digest among them."""
+        return self.call(calls.ServiceCalls().describe_package(version))
+
+
+def _said(value: str | None, variable: str) -> str:
+    value = value if value is not None else os.environ.get(variable)
+    if not value:
+        raise ValueError(f"say whose it is: neither the argument nor {variable} is given")
+    return value
+
+
+def _failure(answered: httpx2.Response) -> FileSecBoxError:
+    try:
+        text = answered.read()
+    finally:
+        answered.close()
+    try:
+        body = codec.loads(text)
+    except ValueError:
+        body = None
+    headers = answered.headers
+    return of_answer(answered.status_code, body, headers.get("retry-after"), headers.get("x-request-id"))
+
+
+def _unreachable(url: str, problem: Exception) -> FileSecBoxError:
+    error = Unavailable(f"{url} cannot be reached, or broke off: {problem}", code="unreachable")
+    error.__cause__ = problem
+    return error

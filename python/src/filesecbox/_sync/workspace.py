@@ -1,0 +1,88 @@
+# Made by scripts/unasync.py of _async/workspace.py: change that.
+"""`Workspace`: the own files of a user with an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import _calls as calls
+from .tree import Tree
+
+if TYPE_CHECKING:
+    from .client import FileSecBox
+
+
+class Workspace(Tree):
+    """The workspace of a user with an agent: empty until something is written."""
+
+    _tree: calls.WorkspaceCalls
+
+    def __init__(self, box: FileSecBox, user: str, agent: str) -> None:
+        super().__init__(box, calls.WorkspaceCalls(f"/v1/sandbox/{calls.segment(user)}/{calls.segment(agent)}"))
+        self.user = user
+        self.agent = agent
+
+    def usage(self) -> Mapping[str, Any]:
+        """What it takes on the disk, counted now."""
+        return self.box.call(self._tree.usage())
+
+    def info(self) -> Mapping[str, Any]:
+        """What a command finds in it."""
+        return self.box.call(self._tree.info())
+
+    def delete(self, *, force: bool = False, snapshots: bool = False) -> None:
+        """Removes it with its home; with ``force`` runs under way are killed, with ``snapshots`` those go, too."""
+        self.box.call(self._tree.delete(force, snapshots))
+
+    def prepare(
+        self,
+        *,
+        mode: str = "run",
+        skills: Sequence[tuple[str, str]] = (),
+        entrypoint: str | None = None,
+        files: Mapping[str, str | bytes] | None = None,
+        bootstrap: Sequence[str] = (),
+        timeout_seconds: int | None = None,
+    ) -> Mapping[str, Any]:
+        """Brings it to the state that a round of a conversation needs: ``workdir``, ``skills`` and ``steps``.
+
+        ``skills`` are pairs of a skill's id and a version's; ``files`` are input files by name.
+        """
+        body: dict[str, Any] = {"mode": mode}
+        if skills:
+            body["skills"] = [{"skill_id": skill, "version_id": version} for skill, version in skills]
+        if files:
+            body["files"] = [
+                {"name": name, "content": content}
+                if isinstance(content, str)
+                else {"name": name, "content_base64": calls.base64_text(content)}
+                for name, content in files.items()
+            ]
+        optional = {"entrypoint": entrypoint, "bootstrap": list(bootstrap) or None, "timeout_seconds": timeout_seconds}
+        body |= {name: value for name, value in optional.items() if value is not None}
+        return self.box.call(self._tree.prepare(body))
+
+    def snapshots(self) -> list[Mapping[str, Any]]:
+        """The snapshots, the oldest first."""
+        return self.box.call(self._tree.snapshots())
+
+    def take_snapshot(self, name: str | None = None, note: str | None = None) -> Mapping[str, Any]:
+        """Keeps the state of now."""
+        return self.box.call(self._tree.take_snapshot(name, note))
+
+    def get_snapshot(self, snapshot: str) -> Mapping[str, Any]:
+        """One snapshot."""
+        return self.box.call(self._tree.get_snapshot(snapshot))
+
+    def restore(self, snapshot: str) -> Mapping[str, Any]:
+        """Makes the workspace what it was at a snapshot."""
+        return self.box.call(self._tree.restore(snapshot))
+
+    def fork(self, snapshot: str, user: str, agent: str, *, replace: bool = False) -> Mapping[str, Any]:
+        """Makes the state of a snapshot the workspace of another user or agent."""
+        return self.box.call(self._tree.fork(snapshot, user, agent, replace))
+
+    def remove_snapshot(self, snapshot: str) -> None:
+        """Removes a snapshot."""
+        self.box.call(self._tree.remove_snapshot(snapshot))

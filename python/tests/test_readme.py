@@ -1,0 +1,31 @@
+"""The examples of the README, run as they stand."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ADMIN, Service
+
+README = Path(__file__).parents[1] / "README.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_of_the_readme_runs(service: Service, number: int) -> None:
+    environment = {"FILESECBOX_URL": service.url, "FILESECBOX_TOKEN": ADMIN, "PATH": "/usr/bin:/bin"}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[1] / "src")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", EXAMPLES[number]],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) == 4
