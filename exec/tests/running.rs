@@ -120,10 +120,22 @@ async fn the_environment_is_exactly_what_was_given() {
 #[tokio::test]
 async fn a_command_gives_way_to_the_service_and_cannot_change_that() {
     let sandbox = sandbox!();
-    let script = "import os\nprint(os.getpriority(os.PRIO_PROCESS, 0))\n\
-                  try: os.setpriority(os.PRIO_PROCESS, 0, 0)\nexcept PermissionError: print('refused')";
+    let script = "import ctypes, os, platform, struct
+print(os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0) == os.SCHED_BATCH)
+def attempt(act):
+    try: act(); print('done')
+    except PermissionError: print('refused')
+def slices():
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = 314 if platform.machine() == 'x86_64' else 274
+    attributes = struct.pack('IIQiIQQQ', 48, os.SCHED_OTHER, 0, 10, 0, 100_000, 0, 0)
+    if libc.syscall(number, 0, attributes, 0) < 0: raise OSError(ctypes.get_errno(), 'sched_setattr')
+attempt(lambda: os.setpriority(os.PRIO_PROCESS, 0, 0))
+attempt(lambda: os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0)))
+attempt(slices)
+attempt(lambda: os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)))";
     let result = sandbox.run("python3", &["-c", script]).await;
-    assert_eq!(result.stdout, "10\nrefused\n", "{}", result.stderr);
+    assert_eq!(result.stdout, "10 True\nrefused\nrefused\nrefused\ndone\n", "{}", result.stderr);
 }
 
 #[tokio::test]
