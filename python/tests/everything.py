@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from filesecbox import AsyncFileSecBox, FileSecBox, NotFound, _calls
+import pytest
+
+from filesecbox import AsyncFileSecBox, FileSecBox, NotFound, SessionEnded, _calls
 
 VERSION = "65f2a1b3c4d5e6f708192a3b"
 
@@ -67,7 +69,7 @@ class Awaited:
 
 
 #: Methods that do no I/O.
-_PLAIN = frozenset({"workspace", "skills", "skill", "path", "attach", "with_suffix", "with_name", "joinpath"})
+_PLAIN = frozenset({"python", "workspace", "skills", "skill", "path", "attach", "with_suffix", "with_name", "joinpath"})
 
 
 def _bare(value: Any) -> Any:
@@ -95,6 +97,7 @@ async def story(box: Any, user: str, local: Path) -> None:
     await paths(workspace)
     await copying(workspace, local)
     await runs(workspace)
+    await session(workspace)
     await life(box, workspace, user)
     await skills(box.skills(user, "demo"), local)
     await administration(box, user)
@@ -217,6 +220,26 @@ async def runs(tree: Any) -> None:
         while not ports:
             ports = [port for port in await tree.ports() if port["port"] == 8123]
         assert "/v1/ports/" in await tree.link_port(8123, ttl_seconds=60)
+
+
+async def session(tree: Any) -> None:
+    async with tree.python() as python:
+        assert (await python.run("x = 40")).value is None
+        cell = await python.run("import sys\nprint('你好'); print('bad', file=sys.stderr)\nx + 2")
+        assert (cell.value, cell.stdout, cell.stderr, cell.error) == ("42", "你好\n", "bad\n", None)
+        failed = await python.run("def f():\n    return 1 / 0\nf()")
+        assert failed.error["type"] == "ZeroDivisionError" and "in f" in failed.error["traceback"]
+        assert "_driver" not in failed.error["traceback"] and "exec(" not in failed.error["traceback"]
+        late = await python.run("import time\ntime.sleep(60)", timeout=0.2)
+        assert late.error["type"] == "TimeoutError"
+        assert (await python.run("input()")).error["type"] == "EOFError"
+        large = await python.run("print('x' * 10_000_000)")
+        assert large.stdout == "x" * 10_000_000 + "\n"
+        assert (await python.run("x")).value == "40"
+        with pytest.raises(SessionEnded) as ended:
+            await python.run("import os\nprint('last', flush=True)\nos._exit(7)")
+        assert (ended.value.result.exit_code, ended.value.stdout) == (7, "last\n")
+        assert (await python.run("'x' in globals()")).value == "False"
 
 
 async def life(box: Any, workspace: Any, user: str) -> None:

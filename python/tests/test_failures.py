@@ -201,3 +201,24 @@ def test_a_process_ends_with_its_block(workspace: Workspace) -> None:
     with workspace.start("sleep 300") as process:
         assert running(workspace) == [process.exec_id]
     until(lambda: not running(workspace), "the run goes on")
+
+
+def test_code_of_a_session_is_interrupted_and_the_session_goes_on(workspace: Workspace) -> None:
+    with workspace.python() as python:
+        python.run("known = 1")
+
+        def interrupt() -> None:
+            until(lambda: workspace.exists("begun"), "the code has not begun")
+            python.interrupt()
+
+        other = threading.Thread(target=interrupt)
+        other.start()
+        cell = python.run("import time\nopen('begun', 'w').close()\ntime.sleep(300)")
+        other.join()
+        assert cell.error and cell.error["type"] == "KeyboardInterrupt"
+        assert python.run("known").value == "1"
+
+
+def test_a_path_that_is_none_reaches_no_other_host(service: Service) -> None:
+    with FileSecBox(service.url, ADMIN) as box, pytest.raises(ValueError, match="begins with"):
+        box.request("GET", "@127.0.0.1:1/x")

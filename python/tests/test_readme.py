@@ -28,4 +28,4 @@ def test_an_example_of_the_readme_runs(service: Service, number: int) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5

@@ -13,6 +13,7 @@ r"""Client of filesecbox: layered skills and private workspaces for AI agents, w
 from ._async.client import AsyncFileSecBox
 from ._async.paths import AsyncTreePath
 from ._async.process import AsyncProcess
+from ._async.session import AsyncPythonSession
 from ._async.skills import AsyncSkill, AsyncSkills
 from ._async.tree import AsyncTree
 from ._async.workspace import AsyncWorkspace
@@ -20,6 +21,7 @@ from ._retry import Retries
 from ._sync.client import FileSecBox
 from ._sync.paths import TreePath
 from ._sync.process import Process
+from ._sync.session import PythonSession
 from ._sync.skills import Skill, Skills
 from ._sync.tree import Tree
 from ._sync.workspace import Workspace
@@ -32,6 +34,7 @@ from .models import __all__ as _models
 __all__ = [
     "AsyncFileSecBox",
     "AsyncProcess",
+    "AsyncPythonSession",
     "AsyncSkill",
     "AsyncSkills",
     "AsyncTree",
@@ -39,6 +42,7 @@ __all__ = [
     "AsyncWorkspace",
     "FileSecBox",
     "Process",
+    "PythonSession",
     "Retries",
     "Skill",
     "Skills",

@@ -29,6 +29,7 @@ __all__ = [
     "OutputLost",
     "PathEscape",
     "Quota",
+    "SessionEnded",
     "Stale",
     "TooLarge",
     "Unauthenticated",
@@ -253,6 +254,18 @@ class CommandFailed(FileSecBoxError):
     def __init__(self, message: str, *, result: Any = None, **more: Any) -> None:
         super().__init__(message, **more)
         self.result = result
+
+
+class SessionEnded(FileSecBoxError):
+    """The interpreter of a session has ended: ``result`` says how, and ``stdout`` and ``stderr`` are what the code had written."""
+
+    code = "session_ended"
+
+    def __init__(self, message: str, *, result: Any = None, stdout: str = "", stderr: str = "", **more: Any) -> None:
+        super().__init__(message, **more)
+        self.result = result
+        self.stdout = stdout
+        self.stderr = stderr
 
 
 _KINDS: tuple[type[FileSecBoxError], ...] = (

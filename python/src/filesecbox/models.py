@@ -13,6 +13,7 @@ from typing import Any, Generic, Self, TypeVar
 from .errors import FileSecBoxError
 
 __all__ = [
+    "CellResult",
     "Changed",
     "Diff",
     "Event",
@@ -184,6 +185,16 @@ class RunResult(_Model):
     def ok(self) -> bool:
         """Whether it ended by itself, with 0."""
         return self.exit_code == 0 and not self.timed_out
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellResult(_Model):
+    """What a piece of code wrote, the ``repr`` of its last expression, and its exception: ``type``, ``message``, ``traceback``."""
+
+    stdout: str = ""
+    stderr: str = ""
+    value: str | None = None
+    error: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

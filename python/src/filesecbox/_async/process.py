@@ -14,8 +14,8 @@ from . import _io
 if TYPE_CHECKING:
     from .client import AsyncFileSecBox
 
-#: How often in a row the events of a run are asked for without getting one.
-_TRIES = 5
+#: How often in a row events are asked for without getting one.
+TRIES = 5
 
 
 async def events_of(
@@ -45,8 +45,9 @@ async def events_of(
                         return
         except _io.BROKEN as problem:
             cause = problem
-        call, broken = None, broken + 1
-        if broken >= _TRIES:
+        # A run that has told nothing yet may not have begun: the same call is the same run.
+        call, broken = (begin if after == 0 else None), broken + 1
+        if broken >= TRIES:
             raise Unavailable("the output of the run broke off", code="unreachable") from cause
         await _io.pause(0.1 * broken)
 

@@ -14,7 +14,8 @@ from ..errors import CommandFailed, FileSecBoxError, Unavailable
 from ..models import Changed, FileInfo, Found, Match, Page, RunInfo, RunResult, Text, TextLines, TreeEvent
 from . import _io
 from .paths import AsyncTreePath
-from .process import AsyncProcess, events_of
+from .process import TRIES, AsyncProcess, events_of
+from .session import AsyncPythonSession
 
 if TYPE_CHECKING:
     from .client import AsyncFileSecBox
@@ -270,7 +271,12 @@ class AsyncTree:
                     before = file.tell()
                     try:
                         async with self.box.stream(part) as answered:
-                            length = before + int(answered.headers["content-length"])
+                            if before and answered.status_code != 206:
+                                file.seek(0)
+                                file.truncate()
+                                report.back(info.path)
+                                before = 0
+                            length = before + _length(answered.headers.get("content-length"))
                             async for piece in answered.aiter_raw():
                                 file.write(piece)
                                 report.add(len(piece), info.path)
@@ -364,6 +370,16 @@ class AsyncTree:
         await self.box.call(calls.Call(**(vars(call) | {"decode": lambda _: None})))
         return AsyncProcess(self.box, self._tree, name)
 
+    def python(
+        self,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        skills: Sequence[str] | Literal["all"] | None = None,
+    ) -> AsyncPythonSession:
+        """A Python interpreter that keeps its state from one piece of code to the next. Used by ``with``."""
+        return AsyncPythonSession(self, cwd, env, skills)
+
     def attach(self, exec_id: str) -> AsyncProcess:
         """A run by its name."""
         return AsyncProcess(self.box, self._tree, exec_id)
@@ -394,7 +410,9 @@ class AsyncTree:
 
     async def watch(self, *, after: str | None = None) -> AsyncIterator[TreeEvent]:
         """Changes of the tree as they happen, from now on, or behind the event with the id ``after``; goes on when cut off."""
+        broken = 0
         while True:
+            cause: Exception | None = None
             try:
                 async with self.box.stream(self._tree.events(after)) as answered:
                     async for line in answered.aiter_lines():
@@ -402,12 +420,22 @@ class AsyncTree:
                             continue
                         data = calls.Answer(200, {}, line.encode()).json()
                         event = TreeEvent.of(data, data=data)
-                        after = event.id
+                        after, broken = event.id, 0
                         yield event
                         if event.event == "end":
                             return
-            except _io.BROKEN:
-                await _io.pause(0.2)
+            except _io.BROKEN as problem:
+                cause = problem
+            broken += 1
+            if broken >= TRIES:
+                raise Unavailable("the changes of the tree broke off", code="unreachable") from cause
+            await _io.pause(0.1 * broken)
+
+
+def _length(header: str | None) -> int:
+    if header is None or not header.isdecimal():
+        raise FileSecBoxError("the service did not say how long the file is", code="bad_answer")
+    return int(header)
 
 
 async def _sent(source: Path, report: Reporter, path: str) -> AsyncIterator[bytes]:

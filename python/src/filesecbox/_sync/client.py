@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json as codec
 import os
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Callable, Mapping
@@ -59,6 +60,8 @@ class FileSecBox:
         self._retries = retries or Retries()
         self._http = http_client
         self._owns_http = http_client is None
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -177,18 +180,22 @@ class FileSecBox:
         request_id: str,
         stream: bool,
     ) -> httpx2.Response:
-        if self._http is None:
-            self._http = httpx2.Client()
+        if not call.path.startswith("/"):
+            # It would be a part of the address, and the token might go to another host.
+            raise ValueError("a path begins with `/`")
         read = _SILENCE_SECONDS if stream else None if call.waits else self._timeout
         headers = {
             "User-Agent": f"filesecbox-python/{__version__}",
             "x-request-id": request_id,
+            # What comes is counted and put together again by its bytes.
+            "Accept-Encoding": "identity",
             **call.headers,
         }
         token = self._present()
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        request = self._http.build_request(
+        http = self._connected()
+        request = http.build_request(
             call.method,
             self.url + call.path,
             params=dict(call.params) or None,
@@ -196,7 +203,14 @@ class FileSecBox:
             content=body() if body is not None else call.body,
             timeout=httpx2.Timeout(self._timeout, connect=_CONNECT_SECONDS, read=read),
         )
-        return self._http.send(request, stream=True)
+        return http.send(request, stream=True)
+
+    def _connected(self) -> httpx2.Client:
+        with self._lock:
+            # Connections are not shared with a process that was forked.
+            if self._http is None or (self._owns_http and self._pid != os.getpid()):
+                self._http, self._pid = httpx2.Client(), os.getpid()
+            return self._http
 
     def _present(self) -> str | None:
         if not callable(self._token):

@@ -15,7 +15,8 @@ from ..errors import CommandFailed, FileSecBoxError, Unavailable
 from ..models import Changed, FileInfo, Found, Match, Page, RunInfo, RunResult, Text, TextLines, TreeEvent
 from . import _io
 from .paths import TreePath
-from .process import Process, events_of
+from .process import TRIES, Process, events_of
+from .session import PythonSession
 
 if TYPE_CHECKING:
     from .client import FileSecBox
@@ -271,7 +272,12 @@ class Tree:
                     before = file.tell()
                     try:
                         with self.box.stream(part) as answered:
-                            length = before + int(answered.headers["content-length"])
+                            if before and answered.status_code != 206:
+                                file.seek(0)
+                                file.truncate()
+                                report.back(info.path)
+                                before = 0
+                            length = before + _length(answered.headers.get("content-length"))
                             for piece in answered.iter_raw():
                                 file.write(piece)
                                 report.add(len(piece), info.path)
@@ -365,6 +371,16 @@ class Tree:
         self.box.call(calls.Call(**(vars(call) | {"decode": lambda _: None})))
         return Process(self.box, self._tree, name)
 
+    def python(
+        self,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        skills: Sequence[str] | Literal["all"] | None = None,
+    ) -> PythonSession:
+        """A Python interpreter that keeps its state from one piece of code to the next. Used by ``with``."""
+        return PythonSession(self, cwd, env, skills)
+
     def attach(self, exec_id: str) -> Process:
         """A run by its name."""
         return Process(self.box, self._tree, exec_id)
@@ -395,7 +411,9 @@ class Tree:
 
     def watch(self, *, after: str | None = None) -> Iterator[TreeEvent]:
         """Changes of the tree as they happen, from now on, or behind the event with the id ``after``; goes on when cut off."""
+        broken = 0
         while True:
+            cause: Exception | None = None
             try:
                 with self.box.stream(self._tree.events(after)) as answered:
                     for line in answered.iter_lines():
@@ -403,12 +421,22 @@ class Tree:
                             continue
                         data = calls.Answer(200, {}, line.encode()).json()
                         event = TreeEvent.of(data, data=data)
-                        after = event.id
+                        after, broken = event.id, 0
                         yield event
                         if event.event == "end":
                             return
-            except _io.BROKEN:
-                _io.pause(0.2)
+            except _io.BROKEN as problem:
+                cause = problem
+            broken += 1
+            if broken >= TRIES:
+                raise Unavailable("the changes of the tree broke off", code="unreachable") from cause
+            _io.pause(0.1 * broken)
+
+
+def _length(header: str | None) -> int:
+    if header is None or not header.isdecimal():
+        raise FileSecBoxError("the service did not say how long the file is", code="bad_answer")
+    return int(header)
 
 
 def _sent(source: Path, report: Reporter, path: str) -> Iterator[bytes]:
