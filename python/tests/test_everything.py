@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ADMIN, Service
 from everything import Awaited, Recording, story
 
-from filesecbox import AsyncFileSecBox, FileSecBox
+from filesecbox import FileSecBox
 from filesecbox._calls import NOT_COVERED
+from filesecbox.server import Server
 
 
 def offered(box: FileSecBox) -> set[str]:
@@ -25,22 +25,22 @@ def offered(box: FileSecBox) -> set[str]:
     return {name.removesuffix("InWorkspace").removesuffix("InSkill") for name in names}
 
 
-def test_the_synchronous_client_does_everything(service: Service, tmp_path: Path) -> None:
-    with FileSecBox(service.url, ADMIN) as box:
+def test_the_synchronous_client_does_everything(server: Server, tmp_path: Path) -> None:
+    with server.client() as box:
         noted = Recording(box)
         asyncio.run(story(Awaited(box), "同步", tmp_path))
         assert noted.operations - {""} == offered(box) - NOT_COVERED.keys()
 
 
-def test_the_asynchronous_client_does_everything(service: Service, tmp_path: Path) -> None:
+def test_the_asynchronous_client_does_everything(server: Server, tmp_path: Path) -> None:
     async def told() -> set[str]:
-        async with AsyncFileSecBox(service.url, ADMIN) as box:
+        async with server.async_client() as box:
             noted = Recording(box)
             await story(box, "异步", tmp_path)
             return noted.operations - {""}
 
     operations = asyncio.run(told())
-    with FileSecBox(service.url, ADMIN) as box:
+    with server.client() as box:
         assert operations == offered(box) - NOT_COVERED.keys()
         assert NOT_COVERED.keys() <= offered(box)
 

@@ -11,17 +11,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ADMIN, ALICE, Service
 from proxy import Proxy, between
 
 import filesecbox
-from filesecbox import AsyncFileSecBox, FileSecBox, FileSecBoxError, Retries, Workspace
+from filesecbox import FileSecBox, FileSecBoxError, Retries, Workspace
 from filesecbox._local import place
+from filesecbox.server import Server
 
 
 @pytest.fixture
-def proxy(service: Service) -> Iterator[Proxy]:
-    with between(service.url) as proxy:
+def alices(box: FileSecBox) -> str:
+    """A token of one user."""
+    return str(box.issue_token("alice")["token"])
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with between(server.url) as proxy:
         yield proxy
 
 
@@ -77,46 +83,46 @@ def test_a_failure_can_be_sent_to_another_process(workspace: Workspace) -> None:
     assert (type(again), again.code, again.request_id) == (filesecbox.NotFound, "not_found", missing.value.request_id)
 
 
-def test_no_service_and_no_token_are_failures_that_say_so(service: Service) -> None:
+def test_no_service_and_no_token_are_failures_that_say_so(server: Server, alices: str) -> None:
     with FileSecBox("http://127.0.0.1:9", retries=Retries(attempts=2, first_seconds=0.01)) as nowhere:
         with pytest.raises(filesecbox.Unavailable) as unreachable:
             nowhere.info()
         assert unreachable.value.code == "unreachable" and "127.0.0.1:9" in str(unreachable.value)
-    with FileSecBox(service.url, "wrong") as box, pytest.raises(filesecbox.Unauthenticated):
+    with FileSecBox(server.url, "wrong") as box, pytest.raises(filesecbox.Unauthenticated):
         box.whoami()
-    with FileSecBox(service.url, ALICE) as box, pytest.raises(filesecbox.Denied):
+    with FileSecBox(server.url, alices) as box, pytest.raises(filesecbox.Denied):
         box.users()
     with pytest.raises(ValueError, match="FILESECBOX_USER"):
-        FileSecBox(service.url).workspace()
+        FileSecBox(server.url).workspace()
 
 
-def test_a_token_that_is_refused_is_asked_for_again_once(service: Service) -> None:
+def test_a_token_that_is_refused_is_asked_for_again_once(server: Server) -> None:
     told: list[str] = []
 
     def token() -> str:
-        told.append("old" if not told else ADMIN)
+        told.append("old" if not told else server.token)
         return told[-1]
 
-    with FileSecBox(service.url, token) as box:
+    with FileSecBox(server.url, token) as box:
         assert box.whoami()["role"] == "admin"
         assert box.whoami()["role"] == "admin"
-    assert told == ["old", ADMIN]
+    assert told == ["old", server.token]
 
 
-def test_no_token_is_in_what_is_shown(service: Service) -> None:
-    with FileSecBox(service.url, ALICE) as box:
+def test_no_token_is_in_what_is_shown(server: Server, alices: str) -> None:
+    with FileSecBox(server.url, alices) as box:
         shown = [repr(box), repr(box.workspace("alice", "demo")), repr(box.skills("alice", "demo"))]
         try:
             box.users()
         except FileSecBoxError as error:
             shown += [repr(error), str(error), repr(error.__dict__)]
-    assert len(shown) == 6 and not any(ALICE in each for each in shown)
+    assert len(shown) == 6 and not any(alices in each for each in shown)
 
 
 def test_lost_answers_are_asked_for_again_and_nothing_is_done_twice(
-    proxy: Proxy, service: Service, workspace: Workspace
+    proxy: Proxy, server: Server, workspace: Workspace
 ) -> None:
-    with FileSecBox(proxy.url, ADMIN, retries=Retries(first_seconds=0.01)) as box:
+    with FileSecBox(proxy.url, server.token, retries=Retries(first_seconds=0.01)) as box:
         through = box.workspace(workspace.user, workspace.agent)
         proxy.lost = 1
         through.write_text("a.txt", "one\ntwo\n")
@@ -135,9 +141,11 @@ def test_lost_answers_are_asked_for_again_and_nothing_is_done_twice(
         assert workspace.read_text("a.txt").text == "0\none\ntwo\n"
 
 
-def test_output_and_downloads_go_on_where_they_were_cut(proxy: Proxy, workspace: Workspace, tmp_path: Path) -> None:
+def test_output_and_downloads_go_on_where_they_were_cut(
+    proxy: Proxy, server: Server, workspace: Workspace, tmp_path: Path
+) -> None:
     (workspace / "large").write_bytes(bytes(range(256)) * 8192)
-    with FileSecBox(proxy.url, ADMIN) as box:
+    with FileSecBox(proxy.url, server.token) as box:
         through = box.workspace(workspace.user, workspace.agent)
         proxy.cut = 700_000
         through.download("large", tmp_path / "large")
@@ -172,9 +180,9 @@ def until(condition: object, what: str) -> None:
         time.sleep(0.02)
 
 
-def test_whoever_stops_waiting_ends_the_run(service: Service, workspace: Workspace) -> None:
+def test_whoever_stops_waiting_ends_the_run(server: Server, workspace: Workspace) -> None:
     async def cancelled() -> None:
-        async with AsyncFileSecBox(service.url, ADMIN) as box:
+        async with server.async_client() as box:
             run = asyncio.create_task(box.workspace(workspace.user, workspace.agent).run("sleep 300"))
             while not await asyncio.to_thread(running, workspace):
                 await asyncio.sleep(0.02)
@@ -219,6 +227,6 @@ def test_code_of_a_session_is_interrupted_and_the_session_goes_on(workspace: Wor
         assert python.run("known").value == "1"
 
 
-def test_a_path_that_is_none_reaches_no_other_host(service: Service) -> None:
-    with FileSecBox(service.url, ADMIN) as box, pytest.raises(ValueError, match="begins with"):
+def test_a_path_that_is_none_reaches_no_other_host(server: Server) -> None:
+    with server.client() as box, pytest.raises(ValueError, match="begins with"):
         box.request("GET", "@127.0.0.1:1/x")
