@@ -49,7 +49,7 @@ pub enum Action<'a> {
     Govern,
     /// Put and read packages, and have them deployed.
     Packages,
-    /// Have devboxes: workspaces of the facade's agent, of any name.
+    /// Have devboxes: workspaces of the dialect's agent, of any name.
     Devboxes,
 }
 

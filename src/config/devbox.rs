@@ -1,4 +1,4 @@
-//! Settings of the devbox dialect, the facade for platforms whose adapter speaks it.
+//! Settings of the devbox dialect, for platforms whose adapter speaks it.
 
 use policy::{AgentId, RelPath};
 use serde::Deserialize;

@@ -158,7 +158,7 @@ impl Service {
         &self.preparations
     }
 
-    /// The devboxes of the facade, where it is switched on.
+    /// The devboxes, where their dialect is switched on.
     #[must_use]
     pub fn devbox_table(&self) -> Option<&Arc<Devboxes>> {
         self.devboxes.as_ref()

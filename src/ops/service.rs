@@ -42,7 +42,7 @@ pub struct Service {
     pub(super) backends: Backends,
     /// The machines that users lend.
     pub(super) runners: Arc<Runners>,
-    /// The devboxes of the facade, where it is switched on.
+    /// The devboxes, where their dialect is switched on.
     pub(super) devboxes: Option<Arc<Devboxes>>,
     /// The bytes on disk.
     pub(super) store: Store,
@@ -124,7 +124,7 @@ pub struct Parts {
     pub backends: Backends,
     /// The machines that users lend.
     pub runners: Arc<Runners>,
-    /// The devboxes of the facade, where it is switched on.
+    /// The devboxes, where their dialect is switched on.
     pub devboxes: Option<Devboxes>,
     /// The bytes on disk.
     pub store: Store,

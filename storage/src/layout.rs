@@ -16,13 +16,14 @@
 //! .filesecbox/refused/{name}                what looked like a record and was not carried out, for the operator
 //! .filesecbox/policies/{agent}-{number}     what was set for single agents
 //! .filesecbox/runners/{user}-{number}       the machines that a user lends, and which of them is in use
-//! .filesecbox/devboxes/{name}-{number}      the devboxes of the facade, and the state of each
+//! .filesecbox/devboxes/{name}-{number}      the devboxes, and the state of each
 //! .filesecbox/revoked/{token}-{number}      signed tokens that count no more
 //! .filesecbox/stage/                        what is being built, and mount points between two runs; thrown away at start
 //! .filesecbox/trash/{bin}/{item}            what was thrown away, until it is removed
 //! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions
 //! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with, and what was published as it
 //! .filesecbox/work/{run}/…                  trees that were copied for a run; thrown away at start
+//! .filesecbox/work/copy-{digest}/…          trees that were copied for all runs in a skill, where nothing can be mounted
 //! .filesecbox/views/{view}/…                what a live view needs; swept at start
 //! .filesecbox/packages/{user}/{agent}/…     home directory of commands
 //! .filesecbox/kept/{user}/{agent}/          `workspace` and `home`, set aside because they were not used
@@ -59,7 +60,7 @@ pub(crate) const JOURNAL: &str = ".filesecbox/journal";
 pub(crate) const POLICIES: &str = ".filesecbox/policies";
 /// The machines that users lend.
 pub(crate) const RUNNERS: &str = ".filesecbox/runners";
-/// The devboxes of the facade.
+/// The devboxes.
 pub(crate) const DEVBOXES: &str = ".filesecbox/devboxes";
 /// Signed tokens that count no more.
 pub(crate) const REVOCATIONS: &str = ".filesecbox/revoked";

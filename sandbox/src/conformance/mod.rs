@@ -1,7 +1,7 @@
 //! The contract suite: what every [`Sandbox`] must do, one law a function, for any backend.
 //!
 //! A backend describes itself as a [`Subject`]; [`check`] tries one [`Law`] on it, and panics where it does not hold,
-//! as a test does. [`laws`] are all of them. `tests/conformance.rs` of this crate shows how they become tests with names
+//! as a test does. [`laws`] are all of them. `tests/conformance` of this crate shows how they become tests with names
 //! of their own.
 //!
 //! * [`subject`]: what a backend says about itself; [`case`]: what a law has in its hands.

@@ -1,6 +1,6 @@
 //! The devbox dialect: routes for platforms whose adapter speaks it, over the same workspaces (`docs/DEVBOX.md`).
 //!
-//! A facade: it translates, and has no rules of its own about files and commands. Its routes are there when `devbox.enabled` is set.
+//! It translates, and has no rules of its own about files and commands. Its routes are there when `devbox.enabled` is set.
 //!
 //! | File | Holds |
 //! | --- | --- |

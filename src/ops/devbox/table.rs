@@ -81,7 +81,7 @@ pub struct Devbox {
     pub deleted: Option<SystemTime>,
 }
 
-/// The devboxes of the facade's agent: at most [`DEVBOXES_MAX`], and those that a request asks for at the moment.
+/// The devboxes of the dialect's agent: at most [`DEVBOXES_MAX`], and those that a request asks for at the moment.
 pub struct Devboxes {
     /// The agent whose workspaces they are.
     pub agent: AgentId,

@@ -1,4 +1,4 @@
-//! The devboxes of the facade: one text a devbox, which the store keeps and does not read.
+//! The devboxes: one text a devbox, which the store keeps and does not read.
 
 use std::collections::HashMap;
 

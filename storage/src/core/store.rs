@@ -124,7 +124,7 @@ pub(super) struct Inner {
     pub(super) policies: KeyedTexts,
     /// The machines that users lend.
     pub(super) runners: KeyedTexts,
-    /// The devboxes of the facade.
+    /// The devboxes.
     pub(super) devboxes: KeyedTexts,
     /// The signed tokens that count no more.
     pub(super) revocations: KeyedTexts,

@@ -1,6 +1,6 @@
 //! Beginning a run: from its description to the hands of the launcher.
 //!
-//! The service makes the pipes and a socket of the run's own, hands their far stdio over, and then only waits (see
+//! The service makes the pipes and a socket of the run's own, hands their far ends over, and then only waits (see
 //! [`watch`](super::watch)).
 
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ impl Launcher {
     /// # Errors
     /// * [`Error::Unsupported`], [`Error::Identity`]: the host does not grant what is demanded.
     /// * [`Error::ProgramNotAllowed`], [`Error::ProgramMissing`]: the program may not or cannot run.
-    /// * [`Error::TooLarge`], [`Error::Unpassable`]: input or arguments that cannot be handed_over over.
+    /// * [`Error::TooLarge`], [`Error::Unpassable`]: input or arguments that cannot be handed over.
     /// * [`Error::Tree`], [`Error::Directory`]: the tree or the working directory cannot be opened.
     /// * [`Error::Step`]: confining the new process failed; the program did not start.
     /// * [`Error::Networks`]: there are too many commands of too many users and agents at once.

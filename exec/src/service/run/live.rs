@@ -1,6 +1,6 @@
 //! [`Live`]: taking part in a run under way. Its output as it comes, its input piece by piece, signals, a terminal.
 //!
-//! A run in which no caller takes part pays nothing for this: it has no [`Live`].
+//! A run without a [`Live`] pays nothing for this.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
