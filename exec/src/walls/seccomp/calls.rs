@@ -113,9 +113,6 @@ pub(super) const TRUNCATING: u32 = 0o1000;
 pub(super) const MFD_NOEXEC_SEAL: u32 = 8;
 pub(super) const RENAME_WHITEOUT: u32 = 4;
 pub(super) const PRIO_USER: u32 = 2;
-/// Policies of sched(7).
-pub(super) const SCHED_BATCH: u32 = libc::SCHED_BATCH.unsigned_abs();
-pub(super) const SCHED_IDLE: u32 = libc::SCHED_IDLE.unsigned_abs();
 pub(super) const IOPRIO_WHO_USER: u32 = 3;
 /// Terminal commands that type into or rewire someone else's terminal: TIOCSTI, TIOCLINUX, TIOCSETD.
 pub(super) const TERMINAL_COMMANDS: [u32; 3] = [0x5412, 0x541C, 0x5423];

@@ -272,15 +272,15 @@ fn an_ordinary_call_takes_few_instructions_and_the_closing_stage_is_short() {
     assert!(others <= 20 && controls <= 30, "{others}, {controls} of {}", code.len());
     assert!(code.len() < 360, "{}", code.len());
     for (sockets, surroundings, most) in [
-        (Sockets::Refused, Surroundings::Host, 36),
-        (Sockets::Refused, Surroundings::Namespaces, 40),
-        (Sockets::OwnNetwork, Surroundings::Namespaces, 76),
-        (Sockets::Connected, Surroundings::Host, 172),
+        (Sockets::Refused, Surroundings::Host, 44),
+        (Sockets::Refused, Surroundings::Namespaces, 48),
+        (Sockets::OwnNetwork, Surroundings::Namespaces, 84),
+        (Sockets::Connected, Surroundings::Host, 180),
     ] {
         let closing = ours(&closing(sockets, surroundings, SharedUid::No)).len();
         assert!(closing <= most, "{sockets:?} {surroundings:?}: {closing}");
     }
-    for (sockets, most) in [(Sockets::Refused, 132), (Sockets::Connected, 216)] {
+    for (sockets, most) in [(Sockets::Refused, 140), (Sockets::Connected, 224)] {
         let shared = SharedUid::Supervised { signals: false };
         let supervised = ours(&closing(sockets, Surroundings::Host, shared)).len();
         assert!(supervised <= most, "{sockets:?}: {supervised}");

@@ -11,9 +11,9 @@ use super::calls::{
     GROUP_OPTIONS, IOPRIO_WHO_USER, IP_OPTIONS, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP,
     IPV6_ADD_MEMBERSHIP, MFD_NOEXEC_SEAL, MOUNTING, MSG_FASTOPEN, NAMING, NEW_NAMESPACES, NEWEST,
     O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK, O_RDWR, OPENING, OWNER_COMMANDS, PRIO_USER,
-    REFUSED, REFUSED_HERE, RENAME_WHITEOUT, SCHED_BATCH, SCHED_IDLE, SET_ID_BITS, SIGCHLD, SIGNALS,
-    SOCK_DGRAM, SOCK_KIND, SOCK_SEQPACKET, SOCK_STREAM, SOCKET_COMMANDS, SOL_SOCKET, TERMINAL_COMMANDS,
-    TRUNCATING, UNSUPPORTED, WATCHING, WORKING_DIRECTORY,
+    REFUSED, REFUSED_HERE, RENAME_WHITEOUT, SET_ID_BITS, SIGCHLD, SIGNALS, SOCK_DGRAM, SOCK_KIND,
+    SOCK_SEQPACKET, SOCK_STREAM, SOCKET_COMMANDS, SOL_SOCKET, TERMINAL_COMMANDS, TRUNCATING, UNSUPPORTED,
+    WATCHING, WORKING_DIRECTORY,
 };
 use super::compile::{Action, Condition, Policy, Rule, Verdict};
 use crate::wire::Sockets;
@@ -140,12 +140,11 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
         pairs.push(vec![bits(1, SOCK_DGRAM)]);
     }
     let mut rules = vec![rule(libc::SYS_socketpair, Verdict::When(pairs, Action::Errno(EAFNOSUPPORT)))];
-    // A command stays batch work, in the kernel's own slices, or becomes idle work: see `zygote::ceilings`.
-    let others = vec![is_not(1, SCHED_BATCH), is_not(1, SCHED_IDLE)];
-    rules.extend([
-        rule(libc::SYS_sched_setscheduler, Verdict::When(vec![others], Action::Errno(EPERM))),
-        rule(libc::SYS_sched_setattr, Verdict::Always(Action::Errno(EPERM))),
-    ]);
+    // A command stays batch work, in the kernel's own slices: see `zygote::ceilings`.
+    let refused = Verdict::Always(Action::Errno(EPERM));
+    rules.extend(
+        [libc::SYS_sched_setscheduler, libc::SYS_sched_setattr].map(|number| rule(number, refused.clone())),
+    );
     match surroundings {
         // Pretended, so that daemons believe they left while the group that is killed still holds them.
         Surroundings::Host => {
