@@ -1,5 +1,5 @@
 //! Finding the files of one name below some directories, and how each begins: many calls about files that are one question, so
-//! that a backend may answer it in one go ([`Sandbox::find_heads`](crate::Sandbox::find_heads)).
+//! that a backend may answer it in one go ([`Sandbox::find_heads`]).
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
