@@ -26,6 +26,8 @@ pub struct HeadQuery {
     pub files_max: usize,
     /// The beginning of a file that is read, in bytes.
     pub head_bytes: u64,
+    /// Bytes of all beginnings together, which the answer holds at once: the files after that are not read.
+    pub bytes_max: u64,
 }
 
 /// What was found.
@@ -44,11 +46,16 @@ pub enum LeftOut {
     Directory(SandboxPath, Error),
     /// The rest of a root that has more entries than are looked at.
     Entries(SandboxPath),
-    /// The files after the first [`HeadQuery::files_max`], of this many.
-    Files(usize),
+    /// The files after those in the answer, because of [`HeadQuery::files_max`] or [`HeadQuery::bytes_max`].
+    Files {
+        /// Files that were found.
+        found: usize,
+        /// Files in the answer.
+        read: usize,
+    },
 }
 
-/// The search below one root, without the calls that it needs: whoever makes them asks for the next directory until there is none.
+/// The search below one root, without the calls that it needs: its caller asks for the next directory until there is none.
 ///
 /// ```text
 /// while let Some(directory) = search.next_directory() { search.listed(list(&directory)); }
@@ -62,7 +69,16 @@ pub struct Search<'a> {
     /// The one that is being listed.
     current: Option<(SandboxPath, usize)>,
     seen: usize,
-    found: Vec<SandboxPath>,
+    result: Searched,
+}
+
+/// What the search below one root found.
+#[derive(Debug, Default)]
+pub struct Searched {
+    /// The paths of the first files, at most [`HeadQuery::files_max`].
+    paths: Vec<SandboxPath>,
+    /// How many files there are.
+    found: usize,
     left_out: Option<LeftOut>,
 }
 
@@ -71,7 +87,7 @@ impl<'a> Search<'a> {
     #[must_use]
     pub fn new(query: &'a HeadQuery, root: &'a SandboxPath) -> Self {
         let waiting = vec![(root.clone(), 0)];
-        Self { query, root, waiting, current: None, seen: 0, found: Vec::new(), left_out: None }
+        Self { query, root, waiting, current: None, seen: 0, result: Searched::default() }
     }
 
     /// The directory to list next.
@@ -86,7 +102,7 @@ impl<'a> Search<'a> {
         let entries = match entries {
             Ok(entries) => entries,
             Err(error) => {
-                self.left_out = Some(LeftOut::Directory(directory, error));
+                self.result.left_out = Some(LeftOut::Directory(directory, error));
                 return;
             }
         };
@@ -95,7 +111,7 @@ impl<'a> Search<'a> {
             self.seen += 1;
             if self.seen > self.query.entries_max {
                 self.waiting.clear();
-                self.left_out = Some(LeftOut::Entries(self.root.clone()));
+                self.result.left_out = Some(LeftOut::Entries(self.root.clone()));
                 return;
             }
             let is_searched = match entry.kind {
@@ -112,36 +128,71 @@ impl<'a> Search<'a> {
             let Ok(path) = directory.join(&entry.name) else { continue };
             match entry.kind {
                 FileKind::Directory => below.push((path, level + 1)),
-                _ => self.found.push(path),
+                _ => {
+                    self.result.found += 1;
+                    if self.result.paths.len() < self.query.files_max {
+                        self.result.paths.push(path);
+                    }
+                }
             }
         }
         self.waiting.extend(below.into_iter().rev());
     }
 
-    /// The paths of the files, sorted, and what was not searched.
+    /// What was found.
     #[must_use]
-    pub fn end(mut self) -> (Vec<SandboxPath>, Option<LeftOut>) {
-        self.found.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
-        (self.found, self.left_out)
+    pub fn end(mut self) -> Searched {
+        self.result.paths.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+        self.result
     }
 }
 
-/// Puts the searches of all roots together: the paths to read, and what was not searched.
-#[must_use]
-pub fn to_read(
-    query: &HeadQuery,
-    searched: Vec<(Vec<SandboxPath>, Option<LeftOut>)>,
-) -> (Vec<SandboxPath>, Vec<LeftOut>) {
-    let (mut paths, mut left_out) = (Vec::new(), Vec::new());
-    for (found, of_root) in searched {
-        paths.extend(found);
-        left_out.extend(of_root);
-    }
-    if paths.len() > query.files_max {
-        left_out.push(LeftOut::Files(paths.len()));
+/// The reading of what the searches of all roots found, without the calls that it needs.
+///
+/// ```text
+/// for path in paths { if !reading.take(path, head_of(path)) { break } }
+/// ```
+#[derive(Debug)]
+pub struct Reading<'a> {
+    query: &'a HeadQuery,
+    found: usize,
+    bytes: u64,
+    heads: Heads,
+}
+
+impl<'a> Reading<'a> {
+    /// Of the searches of all roots; and the paths to read, in order.
+    #[must_use]
+    pub fn new(query: &'a HeadQuery, searched: Vec<Searched>) -> (Self, Vec<SandboxPath>) {
+        let found = searched.iter().map(|of_root| of_root.found).sum();
+        let (mut paths, mut heads) = (Vec::new(), Heads::default());
+        for of_root in searched {
+            paths.extend(of_root.paths);
+            heads.left_out.extend(of_root.left_out);
+        }
         paths.truncate(query.files_max);
+        (Self { query, found, bytes: 0, heads }, paths)
     }
-    (paths, left_out)
+
+    /// Takes how a file begins. `false` when that is one too many: it is passed over, and no more are to be read.
+    pub fn take(&mut self, path: SandboxPath, head: Result<Bytes>) -> bool {
+        self.bytes += head.as_ref().map_or(0, |head| head.len() as u64);
+        let fits = self.bytes <= self.query.bytes_max;
+        if fits {
+            self.heads.files.push((path, head));
+        }
+        fits
+    }
+
+    /// The answer.
+    #[must_use]
+    pub fn end(mut self) -> Heads {
+        let (found, read) = (self.found, self.heads.files.len());
+        if read < found {
+            self.heads.left_out.push(LeftOut::Files { found, read });
+        }
+        self.heads
+    }
 }
 
 /// Answers `query` by one call for each directory and each file.
@@ -158,7 +209,7 @@ pub async fn find_by_calls<S: Sandbox + ?Sized>(sandbox: &S, user: &UserId, quer
         })
         .collect();
     let searched = stream::iter(searches).buffered(AT_ONCE).collect::<Vec<_>>().await;
-    let (paths, left_out) = to_read(query, searched);
+    let (mut reading, paths) = Reading::new(query, searched);
     let reads: Vec<_> = paths
         .into_iter()
         .map(|path| async move {
@@ -168,7 +219,13 @@ pub async fn find_by_calls<S: Sandbox + ?Sized>(sandbox: &S, user: &UserId, quer
             (path, read)
         })
         .collect();
-    Heads { files: stream::iter(reads).buffered(AT_ONCE).collect().await, left_out }
+    let mut reads = stream::iter(reads).buffered(AT_ONCE);
+    while let Some((path, head)) = reads.next().await {
+        if !reading.take(path, head) {
+            break;
+        }
+    }
+    reading.end()
 }
 
 #[cfg(test)]
@@ -184,6 +241,7 @@ mod tests {
             levels_max: 2,
             files_max: 2,
             head_bytes: 16,
+            bytes_max: 20,
         }
     }
 
@@ -212,9 +270,10 @@ mod tests {
             });
         }
         assert_eq!(asked, ["/workspace", "/workspace/b", "/workspace/a", "/workspace/a/deep"]);
-        let (found, left_out) = search.end();
-        let found: Vec<_> = found.iter().map(SandboxPath::as_str).collect();
-        assert_eq!(found, ["/workspace/a/SKILL.md", "/workspace/a/deep/SKILL.md", "/workspace/skill.MD"]);
+        let Searched { paths, found, left_out } = search.end();
+        let paths: Vec<_> = paths.iter().map(SandboxPath::as_str).collect();
+        // The first two that were met, and all three counted.
+        assert_eq!((paths, found), (vec!["/workspace/a/SKILL.md", "/workspace/skill.MD"], 3));
         assert!(matches!(left_out, Some(LeftOut::Directory(path, _)) if path.as_str() == "/workspace/b"));
     }
 
@@ -226,18 +285,26 @@ mod tests {
         assert!(search.next_directory().is_some());
         search.listed(entries(&["a", "SKILL.md", "b"]));
         assert_eq!(search.next_directory(), None);
-        let (found, left_out) = search.end();
-        assert_eq!(found.len(), 1);
+        let Searched { found, left_out, .. } = search.end();
+        assert_eq!(found, 1);
         assert!(matches!(left_out, Some(LeftOut::Entries(_))));
     }
 
     #[test]
-    fn files_after_the_last_are_counted_and_not_read() {
+    fn files_after_the_last_and_bytes_after_the_last_are_counted_and_not_in_the_answer() {
         let query = query(100);
         let path = |text: &str| SandboxPath::workspace().join(text).unwrap();
-        let (read, left_out) =
-            to_read(&query, vec![(vec![path("a"), path("b")], None), (vec![path("c")], None)]);
-        assert_eq!(read, [path("a"), path("b")]);
-        assert!(matches!(left_out.as_slice(), [LeftOut::Files(3)]));
+        let of = |names: &[&str], found| Searched {
+            paths: names.iter().map(|name| path(name)).collect(),
+            found,
+            left_out: None,
+        };
+        let (mut reading, paths) = Reading::new(&query, vec![of(&["a", "b"], 7), of(&["c"], 1)]);
+        assert_eq!(paths, [path("a"), path("b")]);
+        assert!(reading.take(path("a"), Ok(Bytes::from_static(&[0; 20]))));
+        assert!(!reading.take(path("b"), Ok(Bytes::from_static(&[0; 1]))));
+        let heads = reading.end();
+        assert_eq!(heads.files.len(), 1);
+        assert!(matches!(heads.left_out.as_slice(), [LeftOut::Files { found: 8, read: 1 }]));
     }
 }

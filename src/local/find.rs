@@ -4,10 +4,10 @@ use std::io::Read;
 
 use bytes::Bytes;
 use policy::UserId;
-use sandbox::heads::{self, HeadQuery, Heads, Search};
+use sandbox::heads::{self, HeadQuery, Heads, Reading, Search};
 use sandbox::{DirEntry, ErrorKind, Result, SandboxPath};
-use storage::Files;
 use storage::tree::Opened;
+use storage::{Files, interrupt};
 
 use super::files::kind;
 use super::store_path::{At, StorePath};
@@ -26,10 +26,10 @@ pub(super) async fn find(
     };
     let searched = Searched {
         query: query.clone(),
-        // Whatever lies below the roots is of the same tree, so that a path says where it is.
+        // All below the roots is of the same tree, so that a path says where it is.
         path_of: (user.clone(), sandbox.agent.clone(), sandbox.skills),
     };
-    let found = sandbox.service.look_through(tree.clone(), move |files| Ok(searched.by(files))).await;
+    let found = sandbox.service.look_through(tree.clone(), move |files| searched.by(files)).await;
     found.map_err(|error| errors::of("find_heads", error))
 }
 
@@ -40,20 +40,25 @@ struct Searched {
 }
 
 impl Searched {
-    fn by(&self, files: &Files) -> Heads {
-        let searches = self.query.roots.iter().map(|root| {
+    fn by(&self, files: &Files) -> crate::ops::error::Result<Heads> {
+        let mut searched = Vec::new();
+        for root in &self.query.roots {
             let mut search = Search::new(&self.query, root);
             while let Some(directory) = search.next_directory() {
+                interrupt::check()?;
                 search.listed(self.list(files, &directory));
             }
-            search.end()
-        });
-        let (paths, left_out) = heads::to_read(&self.query, searches.collect());
-        let read = |path: SandboxPath| {
-            let read = self.head(files, &path);
-            (path, read)
-        };
-        Heads { files: paths.into_iter().map(read).collect(), left_out }
+            searched.push(search.end());
+        }
+        let (mut reading, paths) = Reading::new(&self.query, searched);
+        for path in paths {
+            interrupt::check()?;
+            let head = self.head(files, &path);
+            if !reading.take(path, head) {
+                break;
+            }
+        }
+        Ok(reading.end())
     }
 
     fn at(&self, operation: &'static str, path: &SandboxPath) -> Result<At> {

@@ -54,7 +54,7 @@ pub(crate) fn share_processors(sharing: Sharing, niceness: i32, slice: Duration)
 const SHORT: Duration = Duration::from_micros(100);
 
 /// Lets this thread, and each that it makes from now on, take a processor from threads with longer slices as soon as it has work:
-/// the service does little at a time, and whoever waits for it should not wait for the slices of commands. Since Linux 6.12; before,
+/// the service does little at a time, and its callers should not wait for the slices of commands. Since Linux 6.12; before,
 /// and where the kernel refuses it, nothing changes.
 pub fn take_short_slices() {
     let Ok(niceness) = rustix::process::getpriority_process(None) else { return };

@@ -19,7 +19,7 @@ laws! {
     five_hundred_entries_are_listed [Changes] "all of them, each once";
     a_walk_finds_all_files_and_no_directories [] "with paths from its root, sorted by directory";
     a_walk_stops_at_its_bound [] "and says that there was more";
-    files_of_one_name_are_found_with_how_they_begin [] "below each root in its turn, not where nobody looks, at most so many bytes";
+    files_of_one_name_are_found_with_how_they_begin [] "below each root in its turn, not in pruned directories, at most so many bytes";
     a_search_tells_what_it_left_out [] "a root that is missing, one with too many entries, and files after the last";
 }
 
@@ -134,7 +134,11 @@ async fn a_walk_stops_at_its_bound(case: Case) {
 
 /// Searches some directories of the case.
 async fn find(case: &Case, roots: &[&str], entries_max: usize) -> Heads {
-    let query = HeadQuery {
+    case.sandbox.find_heads(&case.alice, &query(case, roots, entries_max)).await.unwrap()
+}
+
+fn query(case: &Case, roots: &[&str], entries_max: usize) -> HeadQuery {
+    HeadQuery {
         roots: roots.iter().map(|root| case.path(root)).collect(),
         file_name: "SKILL.md",
         pruned: &["venv"],
@@ -142,8 +146,8 @@ async fn find(case: &Case, roots: &[&str], entries_max: usize) -> Heads {
         levels_max: 2,
         files_max: 4,
         head_bytes: 5,
-    };
-    case.sandbox.find_heads(&case.alice, &query).await.unwrap()
+        bytes_max: 40,
+    }
 }
 
 fn found(case: &Case, heads: Heads) -> Vec<(String, String)> {
@@ -193,6 +197,20 @@ async fn a_search_tells_what_it_left_out(case: Case) {
         case.put(&format!("five/{name}"), "x").await;
     }
     let heads = find(&case, &["five"], 100).await;
-    assert!(matches!(heads.left_out.as_slice(), [LeftOut::Files(5)]), "{:?}", heads.left_out);
+    assert!(
+        matches!(heads.left_out.as_slice(), [LeftOut::Files { found: 5, read: 4 }]),
+        "{:?}",
+        heads.left_out
+    );
     assert_eq!(heads.files.len(), 4);
+
+    case.put_dir("large").await;
+    for number in 0..4 {
+        case.put_dir(&format!("large/{number}")).await;
+        case.put(&format!("large/{number}/SKILL.md"), "12345").await;
+    }
+    let query = HeadQuery { bytes_max: 12, ..query(&case, &["large"], 100) };
+    let heads = case.sandbox.find_heads(&case.alice, &query).await.unwrap();
+    let left_out = heads.left_out.as_slice();
+    assert!(matches!(left_out, [LeftOut::Files { found: 4, read: 2 }]), "{left_out:?}");
 }

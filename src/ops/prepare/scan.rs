@@ -23,6 +23,8 @@ const SKILL_MD: HeadQuery = HeadQuery {
     levels_max: 32,
     files_max: SKILLS_MAX,
     head_bytes: 64 * 1024,
+    // Front matter has at most 16 KiB.
+    bytes_max: SKILLS_MAX as u64 * 16 * 1024,
 };
 /// Characters of a name and of a description.
 const NAME_CHARACTERS: usize = 256;
@@ -63,6 +65,8 @@ pub(super) struct Found {
     skills: Vec<(String, String, String)>,
     /// What was left out, and why.
     log: Vec<String>,
+    /// Whether nothing could be looked through.
+    is_failed: bool,
 }
 
 /// Finds the skills. What cannot be read is left out, and the log says so.
@@ -76,7 +80,8 @@ pub(super) async fn find(site: &Site, scope: &Scope<'_>) -> Found {
         Err(error) => {
             return Found {
                 skills: Vec::new(),
-                log: vec![format!("nothing can be looked through: {error}")],
+                log: vec![format!("nothing could be looked through: {error}")],
+                is_failed: true,
             };
         }
     };
@@ -90,7 +95,7 @@ pub(super) async fn find(site: &Site, scope: &Scope<'_>) -> Found {
             Err(problem) => log.push(format!("`{path}` is left out: {problem}")),
         }
     }
-    Found { skills, log }
+    Found { skills, log, is_failed: false }
 }
 
 /// What was not looked through, as the log says it.
@@ -104,8 +109,8 @@ fn say(site: &Site, left_out: LeftOut) -> String {
             let root = relative(&root);
             format!("`{root}` has more than {ENTRIES_MAX} entries: the rest is not looked through")
         }
-        LeftOut::Files(count) => {
-            format!("there are {count} `SKILL.md`s: only the first {SKILLS_MAX} are told")
+        LeftOut::Files { found, read } => {
+            format!("there are {found} `SKILL.md`s: only the first {read} are told")
         }
     }
 }
@@ -124,7 +129,8 @@ impl Found {
             Scope::Everything => &[],
         };
         self.log.insert(0, format!("{} skills found", self.skills.len()));
-        steps.end(begun, Outcome::Done, &self.log.join("\n"));
+        let outcome = if self.is_failed { Outcome::Failed } else { Outcome::Done };
+        steps.end(begun, outcome, &self.log.join("\n"));
         let told =
             |(path, name, description): (String, _, _)| info(&path, name, description, workdir, versions);
         self.skills.into_iter().map(told).collect()

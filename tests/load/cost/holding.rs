@@ -253,7 +253,7 @@ fn machines(arena: &Arena, _: usize) {
         if waiting.len() < 400 {
             waiting.extend(hold(arena, 10, |_| format!("GET {TREE}/stat?path=f HTTP/1.1\r\n\r\n")));
         }
-        // Whoever is told at once finds no place any more.
+        // A request that is answered at once found no place any more.
         if let Some(stream) = waiting.last_mut() {
             let _ = stream.set_read_timeout(Some(Duration::from_millis(5)));
             let mut begin = [0; 12];
