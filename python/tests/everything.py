@@ -90,7 +90,7 @@ def archive(name: str, **files: str) -> bytes:
 
 
 async def story(box: Any, user: str, local: Path) -> None:
-    """Whatever ``box`` can do, done once and looked at."""
+    """Everything that ``box`` can do, done once and looked at."""
     await service(box)
     workspace = box.workspace(user, "demo")
     await files(workspace)
@@ -180,6 +180,8 @@ async def copying(tree: Any, local: Path) -> None:
     assert (await tree.stat("in/run.sh")).mode == "0755"
     assert await tree.download("in", local / "target") == 2
     assert (local / "target" / "子" / "large").read_bytes() == b"x" * 3_000_000
+    assert (local / "target" / "run.sh").stat().st_mode & 0o111 == 0o111
+    assert (local / "target" / "子" / "large").stat().st_mode & 0o111 == 0
     assert await tree.download("in/run.sh", local / "alone.sh") == 1
     assert [each.name for each in local.iterdir() if each.name.endswith(".part")] == []
 

@@ -15,6 +15,8 @@ from proxy import Proxy, between
 
 import filesecbox
 from filesecbox import FileSecBox, FileSecBoxError, Retries, Workspace
+from filesecbox._async.session import _Stream
+from filesecbox._kept import Kept
 from filesecbox._local import place
 from filesecbox.server import Server
 
@@ -130,7 +132,7 @@ def test_lost_answers_are_asked_for_again_and_nothing_is_done_twice(
         result = through.run("echo ran >> ran; wc -l < ran")
         assert (result.stdout.strip(), workspace.read_text("ran").text) == ("1", "ran\n")
         proxy.lost = 1
-        # Not conditional: whoever repeated it might insert the line twice.
+        # Not conditional: made again, it might insert the line twice.
         with pytest.raises(filesecbox.Unavailable):
             through.edit_lines("a.txt", 1, 0, "zero\n")
         assert workspace.read_text("a.txt").text == "zero\none\ntwo\n"
@@ -166,6 +168,29 @@ def test_names_that_lead_out_are_written_nowhere(tmp_path: Path) -> None:
     with pytest.raises(FileSecBoxError):
         place(tmp_path, "link/x")
     assert place(tmp_path, "目录/a.txt") == tmp_path / "目录" / "a.txt"
+
+
+def test_of_a_long_text_the_first_and_the_last_half_are_kept() -> None:
+    for size in (1, 3, 7, 100):
+        kept = Kept(20)
+        text = "".join(str(number % 10) for number in range(100))
+        for start in range(0, 100, size):
+            kept.add(text[start : start + size])
+        assert kept.dropped == 80
+        assert kept.text() == text[:10] + "\n[80 characters were dropped]\n" + text[-10:]
+    kept = Kept(20)
+    kept.add("x" * 20)
+    assert (kept.dropped, kept.text()) == (0, "x" * 20)
+
+
+def test_the_mark_of_a_session_is_found_across_pieces() -> None:
+    whole = "abc\x1emark{}\n"
+    for cut in range(1, len(whole)):
+        for second in range(cut, len(whole)):
+            stream = _Stream("\x1emark")
+            for piece in (whole[:cut], whole[cut:second], whole[second:]):
+                stream.take(piece)
+            assert (stream.written(), stream.behind, stream.is_whole) == ("abc", "{}\n", True)
 
 
 def running(workspace: Workspace) -> list[str]:

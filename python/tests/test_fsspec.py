@@ -82,6 +82,9 @@ def test_files_are_written_in_one_step_and_not_after_a_failure(fs: FileSecBoxFil
     fs.mv(f"{base}/deep/表.csv", f"{base}/moved.csv")
     assert fs.ls(base, detail=False) == [f"{base}/deep", f"{base}/moved.csv"]
     fs.rm(f"{base}/deep", recursive=True)
+    with pytest.raises(IsADirectoryError):
+        fs.rm(base)
+    assert fs.exists(f"{base}/moved.csv")
 
 
 def test_a_file_is_read_in_parts_of_one_state(fs: FileSecBoxFileSystem, base: str) -> None:

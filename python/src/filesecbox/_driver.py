@@ -9,6 +9,9 @@ import signal
 import sys
 import traceback
 
+#: Characters of a value, of a message and of a traceback that are told.
+_CHARACTERS_MAX = 200_000
+
 
 def _serve() -> None:
     # The code that is run finds the end of its input, not the next piece of code.
@@ -39,7 +42,7 @@ def _run(code: str, timeout: float | None, names: dict) -> dict:
             last = module.body.pop() if module.body and isinstance(module.body[-1], ast.Expr) else None
             exec(compile(module, "<cell>", "exec"), names)
             value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names) if last is not None else None
-            return {"value": None if value is None else repr(value)}
+            return {"value": None if value is None else repr(value)[:_CHARACTERS_MAX]}
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except SystemExit:
@@ -47,7 +50,8 @@ def _run(code: str, timeout: float | None, names: dict) -> dict:
     except BaseException as error:
         # Without the frames of this file.
         trace = "".join(traceback.format_exception(type(error), error, _of_code(error.__traceback__)))
-        return {"error": {"type": type(error).__name__, "message": str(error), "traceback": trace}}
+        told = {"type": type(error).__name__, "message": str(error), "traceback": trace}
+        return {"error": {name: text[:_CHARACTERS_MAX] for name, text in told.items()}}
 
 
 def _of_code(trace: object) -> object:

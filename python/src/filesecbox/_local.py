@@ -17,7 +17,7 @@ Progress = Callable[[int, int, str], object]
 _PIECE_BYTES = 256 * 1024
 #: The shortest time between two reports, in seconds.
 _REPORT_SECONDS = 0.1
-#: Names that mean devices on Windows, whatever their ending.
+#: Names that mean devices on Windows, with any ending.
 _DEVICES = frozenset(
     {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"}
     | {f"{name}{number}" for name in ("COM", "LPT") for number in "123456789¹²³"}

@@ -42,7 +42,7 @@ class FileSecBoxError(Exception):
 
     ``code`` is the service's word for it, or one of this package's own (``unreachable``, ``ambiguous``, ``command_failed``);
     ``status`` the HTTP status, 0 where there was no answer; ``request_id`` what the service's log has it under; ``details``
-    whatever else stood in the answer.
+    everything else that stood in the answer.
     """
 
     code: str = "error"
@@ -153,7 +153,7 @@ class Stale(FileSecBoxError):
 
 
 class AmbiguousResult(FileSecBoxError):
-    """The answer of a conditional change was lost, and its repetition found another state: it was made, or somebody else changed it."""
+    """The answer of a conditional change was lost, and its repetition found another state: it was made, or another caller changed the file."""
 
     code = "ambiguous"
 

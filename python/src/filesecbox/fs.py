@@ -1,4 +1,4 @@
-"""`FileSecBoxFileSystem`: workspaces and skills for programs that read through fsspec, such as pandas, polars and duckdb.
+"""`FileSecBoxFileSystem`: workspaces and skills for programs that read and write through fsspec.
 
 ``filesecbox://alice/demo/data/a.csv`` is a file of a workspace, ``filesecbox+skill://alice/demo/pdf/a.csv`` one of a skill. Needs
 the extra ``fsspec``. The address and the token come from ``FILESECBOX_URL`` and ``FILESECBOX_TOKEN``, or from ``url`` and ``token``.
@@ -16,7 +16,7 @@ from fsspec.spec import AbstractBufferedFile
 
 from ._sync.client import FileSecBox, Token
 from ._sync.tree import Tree
-from .errors import NotFound
+from .errors import AlreadyExists, IsADirectory, NotFound, Stale
 from .models import FileInfo
 
 __all__ = ["FileSecBoxFileSystem", "FileSecBoxSkillFileSystem"]
@@ -85,9 +85,10 @@ class FileSecBoxFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **more: Any) -> None:
         """Writes a file in one step; with the mode ``create`` only where nothing is."""
         tree, inside, _ = self._tree(path)
-        if mode == "create" and tree.exists(inside):
-            raise FileExistsError(path)
-        tree.write_bytes(inside, bytes(value), if_missing=mode == "create")
+        try:
+            tree.write_bytes(inside, bytes(value), if_missing=mode == "create")
+        except Stale as taken:
+            raise AlreadyExists(f"`{path}` already exists") from taken
 
     def mkdir(self, path: str, create_parents: bool = True, **more: Any) -> None:
         """Makes a directory."""
@@ -123,8 +124,10 @@ class FileSecBoxFileSystem(AbstractFileSystem):  # type: ignore[misc]
         for each in self.expand_path(path, recursive=False):
             tree, inside, _ = self._tree(each)
             if inside == ".":
+                if not recursive:
+                    raise IsADirectory(f"`{each}` is a whole tree: say `recursive=True`")
                 for entry in tree.list_dir():
-                    tree.remove(entry.name, recursive=recursive)
+                    tree.remove(entry.name, recursive=True)
             else:
                 tree.remove(inside, recursive=recursive)
 
@@ -189,7 +192,7 @@ class _Reader(AbstractBufferedFile):  # type: ignore[misc]
         tree, inside, _ = self.fs._tree(self.path)
         if end <= start:
             return b""
-        return tree.box.call(tree._tree.read_bytes(inside, start, end, self.details.get("etag")))  # type: ignore[no-any-return]
+        return tree.box.call(tree._tree.read_bytes(inside, start, end, self.details.get("etag") or None))  # type: ignore[no-any-return]
 
 
 class _Writer(tempfile.SpooledTemporaryFile[bytes]):

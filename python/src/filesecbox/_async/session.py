@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from .._kept import Kept
 from ..errors import FileSecBoxError, SessionEnded
 from ..models import CellResult, Event, RunResult
 from . import _io
@@ -17,6 +18,10 @@ from .process import AsyncProcess
 if TYPE_CHECKING:
     from .tree import AsyncTree
 
+#: Characters of the line in which the interpreter answers; the driver cuts what is in it.
+_ANSWER_CHARACTERS_MAX = 4 * 1024 * 1024
+#: Failures after which what the interpreter would say next belongs to no code.
+_ENDING: tuple[type[BaseException], ...] = (*_io.INTERRUPTED, FileSecBoxError)
 _DRIVER = Path(__file__).parents[1] / "_driver.py"
 
 
@@ -80,8 +85,8 @@ class AsyncPythonSession:
             raise SessionEnded("the interpreter had ended before: the next code has a new one") from problem
         try:
             return await self._hear(self._events, f"\x1e{mark}")
-        except _io.INTERRUPTED:
-            # Whatever it is at, it is at it no longer; what it knew is lost.
+        except _ENDING:
+            # The code must not go on; what the interpreter knew is lost.
             await _io.finish(self.close)
             raise
 
@@ -111,7 +116,8 @@ class _Stream:
 
     def __init__(self, mark: str) -> None:
         self._mark = mark
-        self._parts: list[str] = []
+        self._kept = Kept()
+        #: The end of what came, in which the mark may have begun.
         self._tail = ""
         self._is_marked = False
         self.behind = ""
@@ -123,16 +129,17 @@ class _Stream:
 
     def take(self, text: str) -> None:
         """Takes a piece."""
-        if self._is_marked:
-            self.behind += text
-            return
-        self._parts.append(text)
-        # The mark may lie across two pieces.
-        self._tail = self._tail[-len(self._mark) :] + text
-        if self._mark in self._tail:
-            before, _, self.behind = "".join(self._parts).partition(self._mark)
-            self._parts, self._is_marked = [before], True
+        if not self._is_marked:
+            before, found, behind = (self._tail + text).partition(self._mark)
+            self._is_marked = bool(found)
+            # As many characters as the mark has but one may be its beginning.
+            border = len(before) if found else max(0, len(before) - len(self._mark) + 1)
+            self._kept.add(before[:border])
+            self._tail, text = before[border:], behind
+        self.behind += text
+        if len(self.behind) > _ANSWER_CHARACTERS_MAX:
+            raise FileSecBoxError("the interpreter answered too much", code="bad_answer")
 
     def written(self) -> str:
         """What the code wrote."""
-        return "".join(self._parts)
+        return self._kept.text() + self._tail

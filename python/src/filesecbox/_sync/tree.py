@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import _calls as calls
+from .._kept import Kept
 from .._local import Progress, Reporter, local_files, pieces, place
 from ..errors import CommandFailed, FileSecBoxError, Unavailable
 from ..models import Changed, FileInfo, Found, Match, Page, RunInfo, RunResult, Text, TextLines, TreeEvent
@@ -267,9 +268,13 @@ class Tree:
             with partial.open("xb") as file:
                 length, broken = None, 0
                 while length is None or file.tell() < length:
-                    # A file that has changed meanwhile is `stale`, and never two halves.
-                    part = self._tree.read_bytes(info.path, file.tell() or None, None, info.etag)
-                    before = file.tell()
+                    # A file that has changed meanwhile is `stale`, and never two halves; without a tag it is begun anew.
+                    before = file.tell() if info.etag else 0
+                    if before == 0 and file.tell():
+                        file.seek(0)
+                        file.truncate()
+                        report.back(info.path)
+                    part = self._tree.read_bytes(info.path, before or None, None, info.etag or None)
                     try:
                         with self.box.stream(part) as answered:
                             if before and answered.status_code != 206:
@@ -286,6 +291,8 @@ class Tree:
                         if broken >= 3:
                             raise Unavailable(f"`{info.path}` broke off", code="unreachable") from problem
                         _io.pause(0.2)
+            if int(info.mode, 8) & 0o100:
+                partial.chmod(partial.stat().st_mode | 0o111)
             partial.replace(local)
         finally:
             partial.unlink(missing_ok=True)
@@ -311,7 +318,8 @@ class Tree:
         """Runs a command to its end: a ``str`` is a line for the shell, a list a program and its arguments.
 
         ``timeout`` is the deadline of the run, in seconds. ``on_output`` is called with ``"stdout"`` or ``"stderr"`` and each piece
-        of text as it comes. A command that fails raises nothing, but with ``check``. Whoever stops waiting kills the run.
+        of text as it comes; the result then keeps the first and last 8 Mi characters of each stream. A command that fails raises
+        nothing, but with ``check``. A caller that is interrupted or cancelled kills the run.
         """
         body = _run(command, cwd, env, stdin, timeout, skills, network, isolation)
         body |= {"changes": True} if changes else {}
@@ -332,17 +340,18 @@ class Tree:
 
     def _listen(self, body: Mapping[str, Any], on_output: Callable[[str, str], object]) -> RunResult:
         exec_id = str(body["exec_id"])
-        written: dict[str, list[str]] = {"stdout": [], "stderr": [], "output": []}
+        written = {"stdout": Kept(), "stderr": Kept(), "output": Kept()}
         for event in events_of(self.box, self._tree, exec_id, self._tree.run(body, False, True)):
             if event.event in ("stdout", "stderr"):
-                written[event.event].append(event.text)
-                written["output"].append(event.text)
+                written[event.event].add(event.text)
+                written["output"].add(event.text)
                 on_output(event.event, event.text)
             elif event.event == "exit":
                 if event.result is None:
                     raise FileSecBoxError(str(event.raw.get("error", "the run failed")), code="internal")
-                texts = {name: "".join(parts) for name, parts in written.items()}
-                return RunResult.of(dict(event.result) | texts, exec_id=exec_id)
+                kept: dict[str, Any] = {name: each.text() for name, each in written.items()}
+                kept["truncated"] = any(each.dropped for each in written.values())
+                return RunResult.of(dict(event.result) | kept, exec_id=exec_id)
         raise FileSecBoxError("the run ended without a result", code="bad_answer")
 
     def start(
