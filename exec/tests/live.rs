@@ -91,6 +91,32 @@ async fn a_reader_that_waits_loses_nothing_not_even_what_comes_at_the_end() {
     assert_eq!(run.await.unwrap().unwrap().stdout_bytes, 2_000_000);
 }
 
+/// Takes the only thread of the runtime again and again for longer than pipes are read after the end of a command.
+async fn hog() {
+    loop {
+        std::thread::sleep(Duration::from_millis(150));
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_gets_no_processor_loses_no_output() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let hog = tokio::spawn(hog());
+    for program in ["print(\"x\" * 399999)", "import sys; sys.stderr.write(\"x\" * 400000)"] {
+        let (run, mut part) = start(&sandbox, &format!("python3 -c '{program}'"), 1, None);
+        let mut bytes = 0;
+        while let Some(chunk) = part.output.recv().await {
+            bytes += chunk.bytes.len();
+        }
+        let result = run.await.unwrap().unwrap();
+        assert_eq!((bytes, result.stdout_bytes + result.stderr_bytes), (400_000, 400_000));
+        let result = sandbox.launcher.run(sandbox.spec("python3", &["-c", program])).await.unwrap();
+        assert_eq!(result.stdout_bytes + result.stderr_bytes, 400_000);
+    }
+    hog.abort();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_holds_although_nobody_reads() {
     let Some(sandbox) = Sandbox::new() else { return };

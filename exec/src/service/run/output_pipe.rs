@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -53,6 +54,12 @@ impl OutputPipe {
             }
             (_, read) => Ok(read?),
         }
+    }
+
+    /// Tells whether something can be read now, be it the end.
+    pub(crate) fn has_more(&self) -> bool {
+        let mut asked = [PollFd::new(self, PollFlags::IN)];
+        poll(&mut asked, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Waits until there is something to read; for ever where no notice comes.

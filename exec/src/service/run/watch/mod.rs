@@ -150,10 +150,14 @@ impl Watch {
                         self.ending.timed_out = true;
                         self.kill(KILL_WAIT);
                     }
-                    Phase::Draining { .. } if self.may_hand_over() && self.streams.wait_for_sink() => {
+                    Phase::Draining { .. } if self.may_hand_over() && self.streams.have_more_for_sink() => {
                         self.end_after(DRAIN);
                     }
-                    Phase::Killing | Phase::Draining { .. } => return Ok(self.ending),
+                    // This task may have had no processor until now, however long ago the bytes came.
+                    Phase::Killing | Phase::Draining { .. } => {
+                        self.streams.read_rest(capture);
+                        return Ok(self.ending);
+                    }
                 },
             }
         }

@@ -22,10 +22,11 @@ use crate::service::run::stdio::ServicePipes;
 
 /// The character that tells the reader of a terminal the end of input (`VEOF`, termios(3)).
 const END_OF_INPUT: u8 = 4;
-/// How often a pipe is read at the end of its run before it is watched: more than it holds at once.
-const READS_MAX: usize = 4;
 /// Size of a pipe whose writer fills it, in bytes; the system's default is 64 KiB (pipe(7)).
 const WIDE_PIPE_BYTES: i32 = 512 * 1024;
+/// How often a pipe is read at the end of its run: for more than it holds at once, and not for ever, because a process that was
+/// forgotten may go on writing.
+const READS_MAX: usize = 2 * WIDE_PIPE_BYTES as usize / Buffers::BYTES;
 
 /// The service's ends of the pipes of a run, and where its output goes.
 pub(super) struct Streams {
@@ -110,9 +111,18 @@ impl Streams {
         self.sink.is_some()
     }
 
-    /// Tells whether output waits only because the sink takes it slowly.
-    pub(super) fn wait_for_sink(&self) -> bool {
-        self.sink.as_ref().is_some_and(|sink| sink.sender.capacity() == 0)
+    /// Tells whether there is output that was not handed on yet, because the sink takes it slowly or nobody had the time.
+    pub(super) fn have_more_for_sink(&self) -> bool {
+        let Some(sink) = &self.sink else { return false };
+        sink.sender.capacity() == 0 || [&self.out, &self.err].into_iter().flatten().any(OutputPipe::has_more)
+    }
+
+    /// Reads what the pipes hold, when nothing is awaited any more. What a sink has not taken by then is left out, also of the
+    /// result.
+    pub(super) fn read_rest(&mut self, capture: &mut Capture) {
+        if self.sink.is_none() {
+            self.read_what_is_there(capture);
+        }
     }
 
     /// The sink has room for a piece, or takes none any more.
@@ -154,6 +164,12 @@ impl Streams {
             return Ok(());
         }
         // There is no sink, which might have no room.
+        self.read_what_is_there(capture);
+        self.watch_output()
+    }
+
+    /// Reads as much as the pipes can hold.
+    fn read_what_is_there(&mut self, capture: &mut Capture) {
         for stream in [Stream::Out, Stream::Err] {
             for _ in 0..READS_MAX {
                 if !self.read(stream, capture) {
@@ -161,7 +177,6 @@ impl Streams {
                 }
             }
         }
-        self.watch_output()
     }
 
     /// Writes what standard input takes now.
