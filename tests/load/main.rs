@@ -8,8 +8,8 @@
 //! * [`views`]: what the service holds is bounded by the views it may hold, however many it ever made;
 //! * [`soak`]: honest and hostile users together, for as long as `scripts/soak` says: nothing grows, nothing is lost.
 //!
-//! Environment: `FILESECBOX_LOAD_SEED` repeats the random choices of a run, `FILESECBOX_LOAD_KILLS` (200) and
-//! `FILESECBOX_LOAD_SECONDS` (20) say how long the first two go on, `FILESECBOX_LOAD_USERS` (1000) and
+//! Environment: `FILESECBOX_LOAD_SEED` repeats the random choices of a run, `FILESECBOX_LOAD_KILLS` (60; 200 with
+//! `FILESECBOX_LARGE`) and `FILESECBOX_LOAD_SECONDS` (20) say how long the first two go on, `FILESECBOX_LOAD_USERS` (1000) and
 //! `FILESECBOX_LOAD_VIEWS` (1000; its law is about 10000) how much the last two do. `FILESECBOX_REQUIRE=namespaces`
 //! turns the skips of tests about live views into failures.
 

@@ -74,7 +74,11 @@ fn requests_that_the_document_allows_get_the_answers_that_it_promises() {
 #[test]
 fn requests_that_the_document_forbids_are_refused_as_it_promises() {
     let examples = if is_large() { "60" } else { "3" };
-    let phases = ["--mode", "negative", "--phases", "coverage,fuzzing", "-n", examples];
+    let mut phases = vec!["--mode", "negative", "--phases", "coverage,fuzzing", "-n", examples];
+    if !is_large() {
+        // The same handlers read the requests about workspaces, which are made.
+        phases.extend(["--exclude-path-regex", r"^/v1/skills/\{u\}/\{a\}/\{s\}/"]);
+    }
     let checks = format!("{CHECKS},negative_data_rejection,unsupported_method,allow_header_conformance");
     let Some(requests) = ask(&checks, &phases, None) else { return };
     assert!(requests >= if is_large() { 5_000 } else { 1_000 }, "{requests} requests");
