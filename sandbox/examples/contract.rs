@@ -13,7 +13,7 @@ struct Mine(MemSandbox);
 #[async_trait]
 impl Subject for Mine {
     fn abilities(&self) -> &[Ability] {
-        &[Ability::Changes, Ability::Closing, Ability::Walls]
+        &[Ability::Changes, Ability::Closing, Ability::Versions, Ability::Walls]
     }
 
     async fn sandbox(&self) -> Arc<dyn Sandbox> {

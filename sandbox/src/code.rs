@@ -120,8 +120,7 @@ impl Code {
             Self::Unencodable => ("unencodable", ErrorKind::Invalid),
             Self::Conflict => ("conflict", ErrorKind::Busy),
             Self::Gone => ("gone", ErrorKind::NotFound),
-            // Sent as a condition only by `WriteMode::Create`: nothing was to be there.
-            Self::Stale => ("stale", ErrorKind::AlreadyExists),
+            Self::Stale => ("stale", ErrorKind::Stale),
             Self::TooSlow => ("too_slow", ErrorKind::Timeout),
             Self::TooLarge => ("too_large", ErrorKind::TooLarge),
             Self::RangeNotSatisfiable => ("range_not_satisfiable", ErrorKind::Invalid),
@@ -167,6 +166,7 @@ impl TryFrom<ErrorKind> for Code {
             ErrorKind::NotADirectory => Ok(Self::NotADirectory),
             ErrorKind::NotEmpty => Ok(Self::NotEmpty),
             ErrorKind::AlreadyExists => Ok(Self::AlreadyExists),
+            ErrorKind::Stale => Ok(Self::Stale),
             ErrorKind::TooLarge => Ok(Self::TooLarge),
             ErrorKind::Quota => Ok(Self::Quota),
             ErrorKind::Timeout => Ok(Self::Timeout),

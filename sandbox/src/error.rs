@@ -25,6 +25,8 @@ pub enum ErrorKind {
     NotEmpty,
     /// The path is taken.
     AlreadyExists,
+    /// The file has another version than the one that was to be replaced, or is gone.
+    Stale,
     /// More bytes than [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX) or than the caller's own limit.
     TooLarge,
     /// The file or the workspace would take more room than it may, or there is none left.
@@ -54,6 +56,7 @@ impl ErrorKind {
             Self::NotADirectory => "not_a_directory",
             Self::NotEmpty => "not_empty",
             Self::AlreadyExists => "already_exists",
+            Self::Stale => "stale",
             Self::TooLarge => "too_large",
             Self::Quota => "quota",
             Self::Timeout => "timeout",
@@ -110,6 +113,7 @@ impl Error {
             ErrorKind::NotADirectory => "is not a directory, or is below something that is none",
             ErrorKind::NotEmpty => "is not empty: remove it with all below it",
             ErrorKind::AlreadyExists => "already exists",
+            ErrorKind::Stale => "has changed since it was read, or is gone: read it again",
             ErrorKind::TooLarge => "has more bytes or entries than may be had at once",
             ErrorKind::Quota => "finds no more room",
             ErrorKind::Timeout => "the answer did not come in time",

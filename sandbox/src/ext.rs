@@ -4,7 +4,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 
-use crate::{DirEntry, FileKind, ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions};
+use crate::{
+    DirEntry, FileKind, ReadOptions, Result, Sandbox, SandboxPath, UserId, Version, WriteMode, WriteOptions,
+};
 
 /// Short forms that every [`Sandbox`] has.
 #[async_trait]
@@ -17,7 +19,27 @@ pub trait SandboxExt: Sandbox {
     /// Replaces or makes a file of bytes that are there already.
     async fn write(&self, user: &UserId, path: &SandboxPath, bytes: Bytes) -> Result<()> {
         let body = stream::once(async { Ok(bytes) }).boxed();
-        self.write_file(user, path, body, WriteOptions::default()).await
+        self.write_file(user, path, body, WriteOptions::default()).await.map(drop)
+    }
+
+    /// Reads a whole file, and tells its version, to be changed and [swapped](Self::swap).
+    async fn read_versioned(&self, user: &UserId, path: &SandboxPath) -> Result<(Bytes, Option<Version>)> {
+        let mut body = self.read_file(user, path, ReadOptions::default()).await?;
+        let version = body.info.version.take();
+        Ok((body.bytes().await?, version))
+    }
+
+    /// Replaces a file that still has this version ([`WriteMode::Swap`]), and gives the new one.
+    async fn swap(
+        &self,
+        user: &UserId,
+        path: &SandboxPath,
+        bytes: Bytes,
+        version: Version,
+    ) -> Result<Option<Version>> {
+        let body = stream::once(async { Ok(bytes) }).boxed();
+        let options = WriteOptions { mode: WriteMode::Swap(version), permissions: None };
+        self.write_file(user, path, body, options).await
     }
 
     /// Whether anything is at the path.

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::{Error, ErrorKind, FILE_BYTES_MAX, Result, SandboxPath};
+use crate::{Error, ErrorKind, FILE_BYTES_MAX, Result, SandboxPath, Version};
 
 /// Bytes that come piece by piece.
 pub type ByteStream = BoxStream<'static, Result<Bytes>>;
@@ -40,6 +40,9 @@ pub struct FileInfo {
     pub mode: u32,
     /// When its contents changed last.
     pub modified: SystemTime,
+    /// Its version, for [`WriteMode::Swap`]. `None` for what is no regular file, and where the backend cannot tell: then it
+    /// cannot swap either.
+    pub version: Option<Version>,
 }
 
 /// An entry of a directory. Links are not followed.
@@ -91,7 +94,7 @@ impl ReadOptions {
 }
 
 /// How a write treats an existing file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WriteMode {
     /// The file is replaced, or made.
     #[default]
@@ -99,10 +102,17 @@ pub enum WriteMode {
     /// The file is made; [`ErrorKind::AlreadyExists`] when the path is taken. A link to nothing is taken, or its target is
     /// made: backends differ, and none replaces it.
     Create,
+    /// The file is replaced when it still has this version; else, and when it or its directory is gone,
+    /// [`ErrorKind::Stale`], and what was there stays. A directory is [`ErrorKind::IsDirectory`]. A backend that tells no versions is
+    /// [`ErrorKind::Unsupported`].
+    ///
+    /// Of several swaps from one version through the same backend one succeeds. What a command does to the file between
+    /// the last look at it and the rename is lost where the backend is a file system: some microseconds.
+    Swap(Version),
 }
 
 /// How to write a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct WriteOptions {
     /// How the write treats an existing file.
     pub mode: WriteMode,
@@ -116,7 +126,7 @@ impl WriteOptions {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`].
-    pub fn check(self, path: &SandboxPath) -> Result<()> {
+    pub fn check(&self, path: &SandboxPath) -> Result<()> {
         self.permissions.map_or(Ok(()), |bits| check_permissions(bits, "write_file", path))
     }
 }

@@ -13,7 +13,7 @@
 //! * [`SandboxRouter`]: one in front of several. [`ReadOnly`], [`Limited`]: around another.
 //! * [`Place`]: a directory of a sandbox, where stores keep what is theirs.
 //! * [`wire`]: what a service and a runner say to each other.
-//! * [`SandboxPath`], [`TreePath`], [`Error`], and the options and results of the methods.
+//! * [`SandboxPath`], [`TreePath`], [`Version`], [`Error`], and the options and results of the methods.
 
 mod adapters;
 pub mod catalogue;
@@ -42,6 +42,7 @@ mod service;
 mod text;
 pub mod tools;
 mod tree_path;
+mod version;
 pub mod wire;
 
 pub use adapters::{Limited, Limits, ReadOnly};
@@ -72,6 +73,7 @@ pub use service::{
     ServiceOptions, ServiceSandbox,
 };
 pub use tree_path::TreePath;
+pub use version::{VERSION_BYTES_MAX, Version, VersionError};
 
 /// The examples of the document for those who build agents, compiled and run.
 #[cfg(doctest)]

@@ -118,7 +118,7 @@ impl Directory<'_> {
     ) -> Result<()> {
         let body = stream::once(async { Ok(bytes) }).boxed();
         let options = WriteOptions { mode, permissions };
-        self.sandbox.write_file(self.user, &self.path(relative)?, body, options).await
+        self.sandbox.write_file(self.user, &self.path(relative)?, body, options).await.map(drop)
     }
 
     /// Makes a directory below, or this one for an empty path.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec,
-    ReadOptions, Result, SandboxPath, UserId, WriteOptions,
+    ReadOptions, Result, SandboxPath, UserId, Version, WriteOptions,
     heads::{self, HeadQuery, Heads},
 };
 
@@ -65,13 +65,16 @@ pub trait Sandbox: Debug + Send + Sync + 'static {
     async fn read_file(&self, user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody>;
 
     /// Writes a file; its directory must be there. A stream that fails leaves what was there.
+    ///
+    /// Gives the version of what was written, as [`FileInfo::version`] tells it until the file is changed; `None` where the
+    /// backend cannot tell, or where the answer that had it was lost with a connection.
     async fn write_file(
         &self,
         user: &UserId,
         path: &SandboxPath,
         body: ByteStream,
         options: WriteOptions,
-    ) -> Result<()>;
+    ) -> Result<Option<Version>>;
 
     /// Looks at a file or directory; links are followed.
     async fn stat(&self, user: &UserId, path: &SandboxPath) -> Result<FileInfo>;

@@ -109,3 +109,20 @@ async fn a_line_of_events_without_end_is_refused() {
     let run = tokio::time::timeout(SOON, endless.exec(&user(), spec)).await.unwrap();
     assert_eq!(run.unwrap_err().kind(), ErrorKind::Internal);
 }
+
+#[tokio::test]
+async fn a_tag_that_is_no_strong_one_is_no_version() {
+    for (tag, is_version) in [
+        ("\"9f00b3-16\"", true),
+        ("W/\"9f00b3-16\"", false),
+        ("9f00b3-16", false),
+        ("\"\"", false),
+        ("\"a b\"", false),
+        ("\"é\"", false),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\netag: {tag}\r\ncontent-length: 1\r\n\r\nx");
+        let sandbox = service(Box::leak(answer.into_boxed_str()), b"").await;
+        let (bytes, version) = sandbox.read_versioned(&user(), &path()).await.unwrap();
+        assert_eq!((bytes.as_ref(), version.is_some()), (&b"x"[..], is_version), "{tag}");
+    }
+}

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FILE_BYTES_MAX, FileBody, FileInfo,
-    LiveRun, LiveSpec, ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
+    LiveRun, LiveSpec, ReadOptions, Result, Sandbox, SandboxPath, UserId, Version, WriteOptions,
 };
 
 /// The limits of a [`Limited`] sandbox.
@@ -121,7 +121,7 @@ impl Sandbox for Limited {
         path: &SandboxPath,
         body: ByteStream,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         let _turn = self.call("write_file").await?;
         let (most, about) = (self.limits.file_bytes.min(FILE_BYTES_MAX), path.clone());
         let mut came = 0;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec,
-    ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
+    ReadOptions, Result, Sandbox, SandboxPath, UserId, Version, WriteOptions,
 };
 
 /// A sandbox whose files can be looked at only.
@@ -72,7 +72,7 @@ impl Sandbox for ReadOnly {
         path: &SandboxPath,
         _body: ByteStream,
         _options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         Err(self.refuse("write_file", user, path).await)
     }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::{AGENTS_DIRECTORY, HIDDEN_SKILLS_DIRECTORY, SKILLS_DIRECTORY};
 use crate::{
     ByteStream, DirEntry, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec, ReadOptions, Result,
-    Sandbox, SandboxPath, UserId, WriteOptions,
+    Sandbox, SandboxPath, UserId, Version, WriteOptions,
 };
 
 /// A store that remembers facts of users and can read them again.
@@ -106,7 +106,7 @@ impl Sandbox for Watched {
         path: &SandboxPath,
         body: ByteStream,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         let _forgets = self.change(user, Some(path)).await;
         self.inner.write_file(user, path, body, options).await
     }

@@ -74,7 +74,7 @@ impl Case {
         bytes: &'static [u8],
         options: WriteOptions,
     ) -> Result<()> {
-        self.sandbox.write_file(&self.alice, path, body([bytes]), options).await
+        self.sandbox.write_file(&self.alice, path, body([bytes]), options).await.map(drop)
     }
 
     pub(super) async fn mode(&self, path: &SandboxPath) -> u32 {

@@ -38,6 +38,7 @@ mod reading;
 mod removing;
 mod subject;
 mod together;
+mod versions;
 mod writing;
 
 use std::pin::Pin;
@@ -74,6 +75,7 @@ pub fn laws() -> impl Iterator<Item = &'static Law> {
     [
         reading::LAWS,
         writing::LAWS,
+        versions::LAWS,
         large::LAWS,
         names::LAWS,
         directories::LAWS,

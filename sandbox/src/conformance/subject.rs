@@ -23,6 +23,8 @@ pub enum Ability {
     Modes,
     /// Nothing outside the workspace can be used.
     Walls,
+    /// Files have versions, and a write can be bound to one ([`WriteMode::Swap`](crate::WriteMode::Swap)).
+    Versions,
     /// Files of 500 MiB can be tried in reasonable time.
     Huge,
     /// [`Subject::another`] gives a sandbox that may be closed.

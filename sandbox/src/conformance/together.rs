@@ -38,7 +38,7 @@ async fn of_many_creators_one_succeeds(case: Case) {
     let path = case.path("file");
     let options = WriteOptions { mode: WriteMode::Create, permissions: None };
     let creators = (0..16_u8).map(|number| {
-        let (case, path) = (case.clone(), path.clone());
+        let (case, path, options) = (case.clone(), path.clone(), options.clone());
         let body = futures_util::stream::once(async move { Ok(Bytes::from(vec![number; 10_000])) });
         tokio::spawn(async move {
             let written = case.sandbox.write_file(&case.alice, &path, Box::pin(body), options).await;
@@ -48,7 +48,7 @@ async fn of_many_creators_one_succeeds(case: Case) {
     let mut winners = Vec::new();
     for ended in join_all(creators).await {
         match ended.unwrap() {
-            (number, Ok(())) => winners.push(number),
+            (number, Ok(_)) => winners.push(number),
             (_, Err(error)) => assert_eq!(error.kind(), ErrorKind::AlreadyExists),
         }
     }

@@ -153,6 +153,9 @@ pub(super) fn kind(code: i64) -> ErrorKind {
         77 => ErrorKind::TooLarge,
         78 => ErrorKind::Quota,
         79 => ErrorKind::Invalid,
+        80 => ErrorKind::Stale,
+        81 => ErrorKind::Unsupported,
+        82 => ErrorKind::Busy,
         137 => ErrorKind::Disconnected, // killed with its container
         _ => ErrorKind::Internal,
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::{DirEntry, FileInfo, FileKind, SandboxPath};
+use crate::{DirEntry, FileInfo, FileKind, SandboxPath, Version};
 
 /// The type of a file in the bits of its mode (inode(7)).
 fn kind(mode: u32) -> FileKind {
@@ -14,12 +14,19 @@ fn kind(mode: u32) -> FileKind {
     }
 }
 
-/// The facts in a line `MODE SIZE SECONDS`, the mode in hexadecimal digits, and what follows them.
+/// The version that a script tells; `None` for `-`.
+pub(super) fn version(word: &str) -> Option<Version> {
+    Version::parse(word.trim_end()).ok().filter(|version| version.as_str() != "-")
+}
+
+/// The facts in a line `MODE SIZE SECONDS VERSION`, the mode in hexadecimal digits, and what follows them.
 pub(super) fn info<'a>(line: &'a str, path: &SandboxPath) -> Option<(FileInfo, Vec<&'a str>)> {
     let mut words = line.split_ascii_whitespace();
     let mode = u32::from_str_radix(words.next()?, 16).ok()?;
     let size = words.next()?.parse().ok()?;
     let seconds: i64 = words.next()?.parse().ok()?;
+    let version = version(words.next()?);
+    let kind = kind(mode);
     let since = Duration::from_secs(seconds.unsigned_abs());
     let modified = if seconds < 0 {
         SystemTime::UNIX_EPOCH.checked_sub(since)
@@ -28,10 +35,11 @@ pub(super) fn info<'a>(line: &'a str, path: &SandboxPath) -> Option<(FileInfo, V
     };
     let info = FileInfo {
         name: path.file_name().unwrap_or_default().to_owned(),
-        kind: kind(mode),
+        kind,
         size,
         mode: mode & 0o7777,
         modified: modified.unwrap_or(SystemTime::UNIX_EPOCH),
+        version: version.filter(|_| kind == FileKind::File),
     };
     Some((info, words.collect()))
 }
@@ -73,6 +81,18 @@ fn entry(line: &[u8], directory: &[u8]) -> Option<(Vec<u8>, FileKind, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_is_told_of_files_alone_and_where_there_is_one() {
+        let path = SandboxPath::workspace();
+        let told = |line: &str| info(line, &path).map(|(info, rest)| (info.version, rest.len()));
+        let version = "77-5-1795467721.262641210-1795467721.262641211";
+        let file = format!("81a4 5 1795467721 {version} 0 5");
+        assert_eq!(told(&file), Some((Version::parse(version).ok(), 2)));
+        assert_eq!(told("81a4 5 1795467721 -\n"), Some((None, 0)));
+        assert_eq!(told(&format!("41ed 4096 1795467721 {version}")), Some((None, 0)));
+        assert_eq!(told("81a4 5 1795467721"), None);
+    }
 
     #[test]
     fn lines_are_read_as_entries_whatever_names_hold() {

@@ -28,14 +28,16 @@ pub use self::options::DockerOptions;
 use crate::file::check_permissions;
 use crate::{
     AgentId, ByteStream, DIR_ENTRIES_MAX, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FILE_BYTES_MAX,
-    FileBody, FileInfo, LiveRun, LiveSpec, ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteMode,
-    WriteOptions,
+    FileBody, FileInfo, LiveRun, LiveSpec, ReadOptions, Result, Sandbox, SandboxPath, UserId, Version,
+    WriteMode, WriteOptions,
 };
 
 /// How long any answer of the engine, and any file operation without bytes, may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The most bytes that a script without a file may tell: 100 000 entries of the longest names.
 const TOLD_BYTES_MAX: usize = 64 << 20;
+/// The most bytes of what a script tells in a line.
+const LINE_BYTES_MAX: usize = 4 << 10;
 
 /// A script as it is sent: what all begin with, and its own part.
 macro_rules! script {
@@ -283,18 +285,19 @@ impl Sandbox for DockerSandbox {
         path: &SandboxPath,
         mut body: ByteStream,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         options.check(path)?;
         inside("write_file", path)?;
         let mark = exec::mark("write_file")?;
-        let how = match options.mode {
-            WriteMode::Replace => "replace",
-            WriteMode::Create => "create",
+        let (how, expected) = match &options.mode {
+            WriteMode::Replace => ("replace", "-"),
+            WriteMode::Create => ("create", "-"),
+            WriteMode::Swap(version) => ("swap", version.as_str()),
         };
         let bits = options.permissions.map_or_else(|| "-".to_owned(), |bits| format!("{bits:03o}"));
         // Before a process waits for it.
         let first = body.try_next().await?.unwrap_or_default();
-        let arguments = [path.as_str(), how, &bits, &mark];
+        let arguments = [path.as_str(), how, &bits, &mark, expected];
         let (_held, mut call, mut input) =
             self.start("write_file", user, script!("write"), &arguments, true).await?;
         let send = async {
@@ -321,19 +324,30 @@ impl Sandbox for DockerSandbox {
             Ok(())
         };
         let ended = async {
-            while call.next().await?.is_some() {}
-            call.end().await
+            let mut told = Vec::new();
+            while let Some(piece) = call.next().await? {
+                if let Piece::Stdout(bytes) = piece
+                    && told.len() + bytes.len() <= LINE_BYTES_MAX
+                {
+                    told.extend_from_slice(&bytes);
+                }
+            }
+            Ok::<_, Error>((call.end().await?, told))
         };
         let mut ended = std::pin::pin!(ended);
         let sent = tokio::select! {
             sent = send => sent,
-            code = &mut ended => return finished(code?, path),
+            ended = &mut ended => return finished(ended?, &options.mode, path),
         };
         let _half_closed = input.shutdown().await;
         // In either case until the script has put the file in its place or thrown it away.
-        let code = tokio::time::timeout(PATIENCE, ended).await;
+        let ended = tokio::time::timeout(PATIENCE, ended).await;
         sent?;
-        finished(code.map_err(|_| Error::about(ErrorKind::Timeout, "write_file", path))??, path)
+        finished(
+            ended.map_err(|_| Error::about(ErrorKind::Timeout, "write_file", path))??,
+            &options.mode,
+            path,
+        )
     }
 
     async fn stat(&self, user: &UserId, path: &SandboxPath) -> Result<FileInfo> {
@@ -387,6 +401,14 @@ impl Sandbox for DockerSandbox {
     }
 }
 
-fn finished(code: i64, path: &SandboxPath) -> Result<()> {
-    if code == 0 { Ok(()) } else { Err(Error::about(call::kind(code), "write_file", path)) }
+/// How a file was written, by the end of the script and what it told.
+fn finished((code, told): (i64, Vec<u8>), mode: &WriteMode, path: &SandboxPath) -> Result<Option<Version>> {
+    if code == 0 {
+        return Ok(std::str::from_utf8(&told).ok().and_then(files::version));
+    }
+    let kind = match (call::kind(code), mode) {
+        (ErrorKind::NotFound, WriteMode::Swap(_)) => ErrorKind::Stale,
+        (kind, _) => kind,
+    };
+    Err(Error::about(kind, "write_file", path))
 }

@@ -15,7 +15,7 @@ pub use self::tree::MemTree;
 use crate::file::check_permissions;
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result,
-    Sandbox, SandboxPath, UserId, WriteOptions,
+    Sandbox, SandboxPath, UserId, Version, WriteOptions,
 };
 
 /// The effect of commands, for tests that build a [`MemSandbox`] with commands.
@@ -114,7 +114,7 @@ impl Sandbox for MemSandbox {
         path: &SandboxPath,
         body: ByteStream,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         options.check(path)?;
         let contents = Contents::collect(body, path).await?;
         self.with_tree(user, "write_file", |tree| tree.put(path, contents, options))

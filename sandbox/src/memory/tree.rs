@@ -1,15 +1,24 @@
 //! [`MemTree`]: one user's files, and what Linux would say to each use of them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 
 use super::contents::Contents;
-use crate::{DirEntry, Error, ErrorKind, FileInfo, FileKind, Result, SandboxPath, WriteMode, WriteOptions};
+use crate::{
+    DirEntry, Error, ErrorKind, FileInfo, FileKind, Result, SandboxPath, Version, WriteMode, WriteOptions,
+};
 
 /// Links that a path may lead through (path_resolution(7)).
 const LINKS_MAX: usize = 40;
+
+/// Numbers for versions: each entry of every tree of this process takes another one.
+static ENTRIES: AtomicU64 = AtomicU64::new(0);
+/// Names this process in versions, so that none of an earlier one is taken for one of this.
+static PROCESS: LazyLock<u64> = LazyLock::new(|| getrandom::u64().unwrap_or_default());
 
 /// A workspace in memory: what a process that owns all of it and is not root would find.
 #[derive(Clone, Debug)]
@@ -22,6 +31,7 @@ pub struct MemTree {
 struct Entry {
     mode: u32,
     modified: SystemTime,
+    number: u64,
     node: Node,
 }
 
@@ -42,7 +52,8 @@ enum Last {
 
 impl Entry {
     fn new(mode: u32, node: Node) -> Self {
-        Self { mode, modified: SystemTime::now(), node }
+        let number = ENTRIES.fetch_add(1, Ordering::Relaxed);
+        Self { mode, modified: SystemTime::now(), number, node }
     }
 
     fn kind(&self) -> FileKind {
@@ -59,6 +70,13 @@ impl Entry {
             Node::File(contents) => contents.len(),
             Node::Link(target) => target.len() as u64,
             Node::Directory(_) | Node::Pipe => 0,
+        }
+    }
+
+    fn version(&self) -> Option<Version> {
+        match self.node {
+            Node::File(_) => Version::parse(&format!("{:x}-{:x}", *PROCESS, self.number)).ok(),
+            Node::Directory(_) | Node::Link(_) | Node::Pipe => None,
         }
     }
 
@@ -130,7 +148,7 @@ impl MemTree {
     /// # Errors
     /// As [`Sandbox::write_file`](crate::Sandbox::write_file).
     pub fn write(&mut self, path: &SandboxPath, bytes: Bytes) -> Result<()> {
-        self.put(path, Contents::from(bytes), WriteOptions::default())
+        self.put(path, Contents::from(bytes), WriteOptions::default()).map(drop)
     }
 
     pub(super) fn open(&self, path: &SandboxPath) -> Result<(FileInfo, Contents)> {
@@ -150,24 +168,35 @@ impl MemTree {
         path: &SandboxPath,
         contents: Contents,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         let put = || {
             let last = if options.mode == WriteMode::Create { Last::Keep } else { Last::Follow };
-            let names = self.resolve(path, last)?;
+            let is_swap = matches!(options.mode, WriteMode::Swap(_));
+            let names = self.resolve(path, last).map_err(|kind| match kind {
+                ErrorKind::NotFound if is_swap => ErrorKind::Stale,
+                kind => kind,
+            })?;
             let mode = match self.entry(&names) {
                 Ok(_) if options.mode == WriteMode::Create => return Err(ErrorKind::AlreadyExists),
-                Ok(entry) => match entry.kind() {
-                    FileKind::File => entry.mode,
-                    FileKind::Directory => return Err(ErrorKind::IsDirectory),
+                Ok(entry) => match (entry.kind(), &options.mode) {
+                    (FileKind::File, WriteMode::Swap(version))
+                        if entry.version().as_ref() != Some(version) =>
+                    {
+                        return Err(ErrorKind::Stale);
+                    }
+                    (FileKind::File, _) => entry.mode,
+                    (FileKind::Directory, _) => return Err(ErrorKind::IsDirectory),
                     _ => return Err(ErrorKind::PermissionDenied),
                 },
+                Err(ErrorKind::NotFound) if is_swap => return Err(ErrorKind::Stale),
                 Err(ErrorKind::NotFound) => 0o644,
                 Err(kind) => return Err(kind),
             };
             let (directory, name) = self.above(&names)?;
             let file = Entry::new(options.permissions.unwrap_or(mode), Node::File(contents));
+            let version = file.version();
             directory.insert(name, file);
-            Ok(())
+            Ok(version)
         };
         put().map_err(about("write_file", path))
     }
@@ -335,6 +364,7 @@ fn info(path: &SandboxPath, entry: &Entry) -> FileInfo {
         size: entry.size(),
         mode: entry.mode,
         modified: entry.modified,
+        version: entry.version(),
     }
 }
 

@@ -15,9 +15,10 @@ use rustix::io::Errno;
 use super::beneath::{Beneath, DIRECTORY, lstat};
 use super::blocking::blocking;
 use super::remove;
+use super::turn::turn;
 use crate::{
     DIR_ENTRIES_MAX, DirEntry, Error, ErrorKind, FileBody, FileInfo, FileKind, ReadOptions, Result,
-    SandboxPath,
+    SandboxPath, Version,
 };
 
 /// How much of a file is read at once.
@@ -187,13 +188,22 @@ pub(super) fn remove(workspace: &Beneath, below: &str) -> Result<(), Errno> {
                 done => done,
             }
         }
-        _ => rustix::fs::unlinkat(&entry.directory, &entry.name, AtFlags::empty()),
+        _ => {
+            let _turn = turn(&entry.directory, &entry.name)?;
+            rustix::fs::unlinkat(&entry.directory, &entry.name, AtFlags::empty())
+        }
     }
 }
 
 pub(super) fn remove_all(workspace: &Beneath, below: &str) -> Result<(), Errno> {
     let removed = workspace.entry(below).and_then(|entry| match lstat(&entry.directory, &entry.name)? {
-        Some(_) => remove::remove_all(&entry.directory, &entry.name),
+        Some(stat) if file_kind(&stat) == FileKind::Directory => {
+            remove::remove_all(&entry.directory, &entry.name)
+        }
+        Some(_) => {
+            let _turn = turn(&entry.directory, &entry.name)?;
+            remove::remove_all(&entry.directory, &entry.name)
+        }
         None => Ok(()),
     });
     match removed {
@@ -215,6 +225,13 @@ fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
+/// The version of a regular file.
+pub(super) fn version(stat: &Stat) -> Option<Version> {
+    let ns = |seconds: i64, nanoseconds: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+    let (modified, changed) = (ns(stat.st_mtime, stat.st_mtime_nsec), ns(stat.st_ctime, stat.st_ctime_nsec));
+    (file_kind(stat) == FileKind::File).then(|| Version::of_inode(stat.st_ino, size(stat), modified, changed))
+}
+
 fn info(path: &SandboxPath, stat: &Stat) -> FileInfo {
     let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
     let whole = if stat.st_mtime < 0 {
@@ -229,5 +246,6 @@ fn info(path: &SandboxPath, stat: &Stat) -> FileInfo {
         size: size(stat),
         mode: stat.st_mode & 0o7777,
         modified: whole.and_then(|time| time.checked_add(nanoseconds)).unwrap_or(SystemTime::UNIX_EPOCH),
+        version: version(stat),
     }
 }

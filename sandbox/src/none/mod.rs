@@ -1,7 +1,7 @@
 //! [`NoneSandbox`]: this host itself. Files are held to the workspace by the kernel; commands may do what the process may.
 //!
 //! * [`beneath`]: the open workspace, where paths lead to. [`files`]: the operations on it. [`stage`]: writing whole
-//!   files. [`remove`]: removing trees.
+//!   files. [`turn`]: who changes an entry when. [`remove`]: removing trees.
 //! * [`options`]: where workspaces are, what commands get. [`mod@blocking`]: the way to threads that may block.
 
 mod beneath;
@@ -10,6 +10,7 @@ mod files;
 mod options;
 mod remove;
 mod stage;
+mod turn;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -28,13 +29,13 @@ use self::beneath::{Beneath, DIRECTORY};
 use self::blocking::blocking;
 use self::files::{failed, failed_io};
 pub use self::options::{NoneOptions, Reach, Root};
-use self::stage::Stage;
+use self::stage::{Stage, Unplaced};
 use crate::file::check_permissions;
 use crate::process::live::LiveBounds;
 use crate::process::{self, Bounds};
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FILE_BYTES_MAX, FileBody, FileInfo,
-    LiveRun, LiveSpec, Program, ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
+    LiveRun, LiveSpec, Program, ReadOptions, Result, Sandbox, SandboxPath, UserId, Version, WriteOptions,
 };
 
 /// How many bytes of a written file are gathered before a thread is asked to write them.
@@ -274,9 +275,10 @@ impl Sandbox for NoneSandbox {
         path: &SandboxPath,
         mut body: ByteStream,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         options.check(path)?;
         let sync = self.inner.options.sync;
+        let mut options = Some(options);
         let (mut total, mut stage) = (0, None::<Stage>);
         loop {
             let (piece, is_last) = gather(&mut body).await?;
@@ -284,19 +286,26 @@ impl Sandbox for NoneSandbox {
             if total > FILE_BYTES_MAX {
                 return Err(Error::about(ErrorKind::TooLarge, "write_file", path));
             }
-            let begun = stage.take();
+            let (begun, options) = (stage.take(), options.take().unwrap_or_default());
             let written = self.within("write_file", user, path, move |workspace, below, path| {
-                let failed = failed("write_file", path);
+                let failed = |unplaced| match unplaced {
+                    Unplaced::Stale => Error::about(ErrorKind::Stale, "write_file", path),
+                    Unplaced::Failed(errno) => failed("write_file", path)(errno),
+                };
                 let mut stage = match begun {
                     Some(stage) => stage,
-                    None => Stage::begin(workspace, below, options).map_err(&failed)?,
+                    None => Stage::begin(workspace, below, options).map_err(failed)?,
                 };
                 stage.write(&piece).map_err(failed_io("write_file", path))?;
-                if is_last { stage.finish(sync).map(|()| None).map_err(failed) } else { Ok(Some(stage)) }
+                if is_last {
+                    return Ok((None, Some(stage.finish(sync).map_err(failed)?)));
+                }
+                Ok((Some(stage), None))
             });
-            stage = written.await?;
+            let version;
+            (stage, version) = written.await?;
             if stage.is_none() {
-                return Ok(());
+                return Ok(version);
             }
         }
     }

@@ -178,7 +178,7 @@ impl Copy<'_> {
         });
         let options = WriteOptions { mode: WriteMode::Create, permissions: Some(permissions) };
         match self.to.sandbox.write_file(self.to.user, &self.to.path(to)?, body.boxed(), options).await {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(_) if read.load(Ordering::Relaxed) > room => {
                 return Err(RegistryError::Content(too_large().message().to_owned()));
             }

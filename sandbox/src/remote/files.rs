@@ -8,14 +8,14 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::PATIENCE;
-use super::link::{Answer, Call};
+use super::link::{Answer, Call, Link};
 use super::machine::Lent;
 use crate::wire::request::{MkdirAll, Path, WriteFile};
 use crate::wire::response::Failed;
 use crate::wire::{Data, ONE_FRAME_BYTES_MAX, Request, Response, mode, response};
 use crate::{
     ByteStream, DIR_ENTRIES_MAX, DirEntry, Error, ErrorKind, FileBody, FileInfo, FileKind, ReadOptions,
-    Result, SandboxPath, WriteMode, WriteOptions,
+    Result, SandboxPath, Version, WriteMode, WriteOptions,
 };
 
 /// The permission bits of new files, which founding runners make without any.
@@ -67,13 +67,13 @@ async fn done(link: &Lent, operation: &'static str, request: &Request, path: &Sa
 
 pub(super) async fn stat(link: &Lent, operation: &'static str, path: &SandboxPath) -> Result<FileInfo> {
     match ask(link, operation, &Request::Stat(at(path)), path).await?.response {
-        Response::FileInfo(told) => Ok(info(told, path)),
+        Response::FileInfo(told) => Ok(info(link, told, path)),
         _ => Err(nonsense(operation, path)),
     }
 }
 
 /// What a runner told about `path`.
-pub(super) fn info(told: response::FileInfo, path: &SandboxPath) -> FileInfo {
+pub(super) fn info(link: &Link, told: response::FileInfo, path: &SandboxPath) -> FileInfo {
     let (kind, permissions) = mode::from_wire(told.mode);
     let kind = if told.is_dir { FileKind::Directory } else { kind };
     let modified = match told.modified_ns {
@@ -83,7 +83,14 @@ pub(super) fn info(told: response::FileInfo, path: &SandboxPath) -> FileInfo {
         }
     };
     let name = path.file_name().unwrap_or_default().to_owned();
-    FileInfo { name, kind, size: told.size, mode: permissions, modified }
+    let version = told.version.filter(|_| kind == FileKind::File);
+    let version = self::version(link, version);
+    FileInfo { name, kind, size: told.size, mode: permissions, modified, version }
+}
+
+/// The version that a runner tells, where it has said that it has some; what is none is no reason to refuse the rest.
+pub(super) fn version(link: &Link, told: Option<String>) -> Option<Version> {
+    told.filter(|_| link.has_versions()).and_then(|told| Version::parse(&told).ok())
 }
 
 /// A moment of nanoseconds since 1970.
@@ -163,7 +170,10 @@ pub(super) async fn write(
     path: &SandboxPath,
     mut body: ByteStream,
     options: WriteOptions,
-) -> Result<()> {
+) -> Result<Option<Version>> {
+    if let WriteMode::Swap(_) = options.mode {
+        return Err(no_versions(path));
+    }
     let mut whole = BytesMut::new();
     while let Some(piece) = body.try_next().await? {
         fits_one_frame("write_file", (whole.len() + piece.len()) as u64, path)?;
@@ -180,7 +190,13 @@ pub(super) async fn write(
     let data = Data(Bytes::from(whole));
     let request =
         WriteFile { path: path.as_str().to_owned(), data, perm: options.permissions.unwrap_or(FILE) };
-    done(link, "write_file", &Request::WriteFile(request), path).await
+    done(link, "write_file", &Request::WriteFile(request), path).await.map(|()| None)
+}
+
+/// A swap that was asked of a runner that tells no versions.
+pub(super) fn no_versions(path: &SandboxPath) -> Error {
+    let message = "this runner tells no versions of files: replace it with a newer one";
+    Error::new(ErrorKind::Unsupported, "write_file", message).at(path)
 }
 
 fn fits_one_frame(operation: &'static str, size: u64, path: &SandboxPath) -> Result<()> {
@@ -191,4 +207,85 @@ fn fits_one_frame(operation: &'static str, size: u64, path: &SandboxPath) -> Res
         "this runner carries files of at most {ONE_FRAME_BYTES_MAX} bytes: replace it with a newer one"
     );
     Err(Error::new(ErrorKind::TooLarge, operation, message).at(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::{StreamExt, stream};
+    use parking_lot::Mutex;
+    use serde_json::json;
+
+    use super::*;
+    use crate::wire::{Feature, Frame, Register};
+    use crate::{RemoteSandbox, Sandbox, UserId};
+
+    /// A backend whose runner tells `version` of every file, in every answer; and the types of what it was asked.
+    fn telling(features: &[Feature], version: &str) -> (RemoteSandbox, Arc<Mutex<Vec<String>>>) {
+        let register = Register { workspace: "/w".to_owned(), ..Register::default() };
+        let (link, mut frames) = Link::new(user(), &register, features).unwrap();
+        let (sandbox, asked) = (RemoteSandbox::new(), Arc::<Mutex<Vec<String>>>::default());
+        sandbox.attach(Arc::clone(&link));
+        let (seen, version) = (Arc::clone(&asked), version.to_owned());
+        tokio::spawn(async move {
+            while let Some(frame) = frames.recv().await {
+                let frame = Frame::parse(&frame.text).unwrap();
+                seen.lock().push(frame.kind.to_string());
+                let info = json!({ "name": "f", "size": 1, "mode": 420, "version": version });
+                let (kind, body) = match &*frame.kind {
+                    "stat" => ("file_info", info),
+                    "open_read" => (
+                        "opened",
+                        json!({ "handle": 1, "range": [0, 1], "data": "eA==", "last": true, "info": info }),
+                    ),
+                    _ => ("written", json!({ "version": version })),
+                };
+                link.receive(&json!({ "id": frame.id, "type": kind, "body": body }).to_string());
+            }
+        });
+        (sandbox, asked)
+    }
+
+    fn user() -> UserId {
+        UserId::parse("alice").unwrap()
+    }
+
+    async fn write(sandbox: &RemoteSandbox, mode: WriteMode) -> Result<Option<Version>> {
+        let (path, body) = (SandboxPath::parse("/w/f").unwrap(), stream::iter([Ok("x".into())]).boxed());
+        sandbox.write_file(&user(), &path, body, WriteOptions { mode, permissions: None }).await
+    }
+
+    #[tokio::test]
+    async fn a_version_is_believed_where_it_was_agreed_on_and_can_be_one() {
+        let agreed = [Feature::Exact, Feature::Swap];
+        let long = "x".repeat(1 << 20);
+        for (features, told, is_believed) in [
+            (&agreed[..], "v-1", true),
+            (&agreed, "", false),
+            (&agreed, "v\"1", false),
+            (&agreed, "v\r\nset-cookie: a=b", false),
+            (&agreed, "版本", false),
+            (&agreed, &long, false),
+            (&[Feature::Exact], "v-1", false),
+        ] {
+            let (sandbox, _) = telling(features, told);
+            let path = SandboxPath::parse("/w/f").unwrap();
+            let expected = Version::parse(told).ok().filter(|_| is_believed);
+            assert_eq!(sandbox.stat(&user(), &path).await.unwrap().version, expected, "{features:?}");
+            let read = sandbox.read_file(&user(), &path, ReadOptions::default()).await.unwrap();
+            assert_eq!(read.info.version, expected);
+            assert_eq!(write(&sandbox, WriteMode::Replace).await.unwrap(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_runner_without_versions_is_asked_for_no_swap() {
+        for features in [&[][..], &[Feature::Swap], &[Feature::Exact], &[Feature::Exact, Feature::Live]] {
+            let (sandbox, asked) = telling(features, "v-1");
+            let swap = WriteMode::Swap(Version::parse("v-1").unwrap());
+            assert_eq!(write(&sandbox, swap).await.unwrap_err().kind(), ErrorKind::Unsupported);
+            assert_eq!(*asked.lock(), [""; 0], "{features:?}");
+        }
+    }
 }

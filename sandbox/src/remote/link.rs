@@ -49,6 +49,7 @@ pub struct Link {
     shell: String,
     is_exact: bool,
     is_live: bool,
+    has_versions: bool,
     /// Names the process of the runner; empty where none is told.
     instance: String,
     /// Where large files go over HTTP; `None` when the runner has no way there.
@@ -158,6 +159,7 @@ impl Link {
             shell,
             is_exact: features.contains(&Feature::Exact),
             is_live: features.contains(&Feature::Exact) && features.contains(&Feature::Live),
+            has_versions: features.contains(&Feature::Exact) && features.contains(&Feature::Swap),
             instance: register.instance.chars().take(INSTANCE_CHARACTERS).collect(),
             transfers: transfers.filter(|_| features.contains(&Feature::Transfers)),
             has_no_way: AtomicBool::new(false),
@@ -199,6 +201,12 @@ impl Link {
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.is_live
+    }
+
+    /// Whether the runner has [`Feature::Swap`].
+    #[must_use]
+    pub fn has_versions(&self) -> bool {
+        self.has_versions
     }
 
     /// Whether it is the same process of a runner as that of `former`.

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::link::{Answer, Call, Link, disconnected};
 use crate::wire::request::Cancel;
-use crate::wire::response::Outcome;
+use crate::wire::response::{Outcome, Written};
 use crate::wire::{Request, Response};
 use crate::{Error, ErrorKind, Result};
 
@@ -130,8 +130,12 @@ impl Lent {
             // Asked again, too, when that connection is lost as well.
             let (next, answer) = next.look(asked).await?;
             match answer.response {
-                Response::Outcome(Outcome { is_known: true, error }) => {
-                    let response = error.map_or(Response::Ok, Response::Error);
+                Response::Outcome(Outcome { is_known: true, error, version }) => {
+                    let done = match version {
+                        Some(version) => Response::Written(Written { version: Some(version) }),
+                        None => Response::Ok,
+                    };
+                    let response = error.map_or(done, Response::Error);
                     return Ok(Answer { response, ..Answer::new(0) });
                 }
                 Response::Outcome(Outcome { is_known: false, .. }) if call.request.is_repeatable() => {

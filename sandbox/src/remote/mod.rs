@@ -32,7 +32,7 @@ pub use self::transfer::{Direction, TransferError, TransferUnderWay, Transfers};
 use crate::file::check_permissions;
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec,
-    ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
+    ReadOptions, Result, Sandbox, SandboxPath, UserId, Version, WriteOptions,
 };
 
 /// How long a runner may take to answer, but for commands.
@@ -133,11 +133,11 @@ impl Sandbox for RemoteSandbox {
         path: &SandboxPath,
         body: ByteStream,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         options.check(path)?;
         let link = self.lent("write_file", user)?;
         if link.is_exact() {
-            pieces::write(link, path, body, options).await
+            pieces::write(link, path, body, &options).await
         } else {
             files::write(&link, path, body, options).await
         }

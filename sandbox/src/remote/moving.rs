@@ -273,7 +273,7 @@ mod tests {
     async fn write(sandbox: &RemoteSandbox, user: &UserId) -> Result<()> {
         let path = SandboxPath::parse("/w/f").unwrap();
         let parts = stream::repeat_with(|| Ok(Bytes::from(vec![0; 1 << 20]))).take(40).boxed();
-        sandbox.write_file(user, &path, parts, WriteOptions::default()).await
+        sandbox.write_file(user, &path, parts, WriteOptions::default()).await.map(drop)
     }
 
     #[tokio::test(start_paused = true)]

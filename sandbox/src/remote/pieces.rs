@@ -10,7 +10,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::PATIENCE;
 use super::cutting::Pieces;
-use super::files::{ask, failure, info, nonsense};
+use super::files::{ask, failure, info, no_versions, nonsense, version};
 use super::link::Call;
 use super::machine::{Lent, RETURNS};
 use super::moving;
@@ -18,7 +18,7 @@ use super::open_file::OpenFile;
 use crate::wire::request::{Handle, OpenRead, OpenWrite, WritePiece};
 use crate::wire::{Data, Request, Response, TRANSFER_BYTES_MIN};
 use crate::{
-    ByteStream, Error, ErrorKind, FileBody, FileInfo, ReadOptions, Result, SandboxPath, WriteMode,
+    ByteStream, Error, ErrorKind, FileBody, FileInfo, ReadOptions, Result, SandboxPath, Version, WriteMode,
     WriteOptions,
 };
 
@@ -95,7 +95,7 @@ async fn open(link: Lent, path: &SandboxPath, options: &ReadOptions) -> Result<(
         _ => return Err(nonsense("read_file", path)),
     };
     let file = Arc::new(OpenFile::new(link.clone(), opened.handle, opened.last));
-    let told = opened.info.map(|told| info(told, path)).ok_or_else(|| nonsense("read_file", path))?;
+    let told = opened.info.map(|told| info(&link, told, path)).ok_or_else(|| nonsense("read_file", path))?;
     let window = options.window(told.size, path)?;
     if (window.start, window.end) != opened.range {
         return Err(nonsense("read_file", path));
@@ -165,8 +165,8 @@ pub(super) async fn write(
     link: Lent,
     path: &SandboxPath,
     body: ByteStream,
-    options: WriteOptions,
-) -> Result<()> {
+    options: &WriteOptions,
+) -> Result<Option<Version>> {
     let mut source = Source::new(path, body);
     let mut link = link;
     for _ in 0..RETURNS {
@@ -223,18 +223,24 @@ async fn write_once(
     link: &Lent,
     path: &SandboxPath,
     source: &mut Source<'_>,
-    options: WriteOptions,
-) -> Result<()> {
+    options: &WriteOptions,
+) -> Result<Option<Version>> {
+    let expected = match &options.mode {
+        WriteMode::Replace | WriteMode::Create => None,
+        WriteMode::Swap(_) if !link.has_versions() => return Err(no_versions(path)),
+        WriteMode::Swap(expected) => Some(expected.to_string()),
+    };
     let (first, is_last) = source.next().await?;
     let open = Request::OpenWrite(OpenWrite {
         path: path.as_str().to_owned(),
         create: options.mode == WriteMode::Create,
+        version: expected,
         perm: options.permissions,
         data: Data(first),
         last: is_last,
     });
     let handle = match ask(link, "write_file", &open, path).await?.response {
-        Response::Ok if is_last => return Ok(()),
+        response @ (Response::Ok | Response::Written(_)) if is_last => return written(link, response, path),
         Response::Opened(opened) if !is_last => opened.handle,
         _ => return Err(nonsense("write_file", path)),
     };
@@ -269,7 +275,16 @@ async fn write_once(
     if finished.is_ok() {
         file.is_over();
     }
-    taken(finished?.response, path)
+    written(&file.link, finished?.response, path)
+}
+
+/// The version of a file that is in its place.
+fn written(link: &Lent, response: Response, path: &SandboxPath) -> Result<Option<Version>> {
+    match response {
+        Response::Ok => Ok(None),
+        Response::Written(told) => Ok(version(link, told.version)),
+        _ => Err(nonsense("write_file", path)),
+    }
 }
 
 fn taken(response: Response, path: &SandboxPath) -> Result<()> {

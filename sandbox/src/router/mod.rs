@@ -12,7 +12,7 @@ pub use self::choice::Choice;
 use self::select::{Offer, Route, select};
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec,
-    ReadOptions, Result, Sandbox, SandboxPath, UserId, WriteOptions,
+    ReadOptions, Result, Sandbox, SandboxPath, UserId, Version, WriteOptions,
 };
 
 /// The machines that users have connected, each a sandbox.
@@ -166,7 +166,7 @@ impl Sandbox for SandboxRouter {
         path: &SandboxPath,
         body: ByteStream,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         self.of("write_file", user)?.write_file(user, path, body, options).await
     }
 

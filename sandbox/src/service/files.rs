@@ -8,7 +8,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{
-    CONTENT_LENGTH, CONTENT_RANGE, HeaderName, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED, RANGE,
+    CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED,
+    RANGE,
 };
 use hyper::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ use super::http::{Http, PATIENCE, broken, drain, nothing, success, whole};
 use super::upload::Upload;
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, FileBody, FileInfo, FileKind, ReadOptions, Result, SandboxPath,
-    WriteMode, WriteOptions,
+    Version, WriteMode, WriteOptions,
 };
 
 /// A file of fewer bytes than this, if they come at once, is sent with its length.
@@ -32,6 +33,8 @@ struct Facts {
     size: u64,
     mode: String,
     modified_at: String,
+    /// None of a workspace elsewhere that tells no versions.
+    etag: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -136,7 +139,13 @@ fn info_of(response: &Response<Incoming>, path: &SandboxPath, size: u64) -> File
         modified: text(LAST_MODIFIED.as_str())
             .and_then(|date| httpdate::parse_http_date(date).ok())
             .unwrap_or(SystemTime::UNIX_EPOCH),
+        version: version_of(response),
     }
+}
+
+/// The version that a strong tag of an answer is.
+fn version_of(response: &Response<Incoming>) -> Option<Version> {
+    Version::of_tag(response.headers().get(ETAG)?.to_str().ok()?)
 }
 
 /// The bytes of an answer, each piece of which comes in time, and all of which come.
@@ -167,11 +176,11 @@ pub(super) async fn write(
     path: &SandboxPath,
     mut body: ByteStream,
     options: WriteOptions,
-) -> Result<()> {
+) -> Result<Option<Version>> {
     let is_new = options.mode == WriteMode::Create;
     let taken = |error: Error| match error.kind() {
-        // The entry may be a directory, or a link to nothing.
-        ErrorKind::IsDirectory if is_new => {
+        // Something is there that was not to be: a file, a directory, or a link to nothing.
+        ErrorKind::IsDirectory | ErrorKind::Stale if is_new => {
             Error::about(ErrorKind::AlreadyExists, "write_file", path).because(error)
         }
         _ => error.at(path),
@@ -183,8 +192,15 @@ pub(super) async fn write(
         Some(bits) => format!("{}?mode={bits:04o}", at.raw()),
         None => at.raw(),
     };
-    let headers = [(IF_NONE_MATCH, HeaderValue::from_static("*"))];
-    let headers: &[_] = if is_new { &headers } else { &[] };
+    let condition = match &options.mode {
+        WriteMode::Replace => None,
+        WriteMode::Create => Some((IF_NONE_MATCH, HeaderValue::from_static("*"))),
+        WriteMode::Swap(version) => {
+            let tag = HeaderValue::try_from(version.tag());
+            Some((IF_MATCH, tag.map_err(|_| Error::about(ErrorKind::Invalid, "write_file", path))?))
+        }
+    };
+    let headers = condition.as_slice();
     let first = body.try_next().await?.unwrap_or_default();
     let response = match (first.len() < SMALL_BYTES, body.try_next().await?) {
         (true, None) => {
@@ -196,8 +212,9 @@ pub(super) async fn write(
         }
     };
     let response = success("write_file", response).await.map_err(taken)?;
+    let version = version_of(&response);
     drain(response).await;
-    Ok(())
+    Ok(version)
 }
 
 pub(super) async fn stat(http: &Http, at: &Address, path: &SandboxPath) -> Result<FileInfo> {
@@ -209,6 +226,10 @@ pub(super) async fn stat(http: &Http, at: &Address, path: &SandboxPath) -> Resul
             size: facts.size,
             mode: u32::from_str_radix(&facts.mode, 8).unwrap_or(0),
             modified: time_of(&facts.modified_at),
+            version: facts
+                .etag
+                .filter(|_| facts.kind == FileKind::File)
+                .and_then(|etag| Version::of_tag(&etag)),
         }),
         Err(error) if error.is_not_found() && is_workspace(at) => Ok(untouched(name)),
         Err(error) => Err(error.at(path)),
@@ -217,7 +238,14 @@ pub(super) async fn stat(http: &Http, at: &Address, path: &SandboxPath) -> Resul
 
 /// A workspace in which nothing was written yet is an empty directory.
 fn untouched(name: String) -> FileInfo {
-    FileInfo { name, kind: FileKind::Directory, size: 0, mode: 0o755, modified: SystemTime::UNIX_EPOCH }
+    FileInfo {
+        name,
+        kind: FileKind::Directory,
+        size: 0,
+        mode: 0o755,
+        modified: SystemTime::UNIX_EPOCH,
+        version: None,
+    }
 }
 
 fn is_workspace(at: &Address) -> bool {

@@ -25,7 +25,7 @@ pub use self::prepare::{
 use crate::file::check_permissions;
 use crate::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, FileKind, ReadOptions,
-    Result, Sandbox, SandboxPath, UserId, WriteOptions,
+    Result, Sandbox, SandboxPath, UserId, Version, WriteOptions,
 };
 
 /// The service, and the token that is sent to it.
@@ -139,7 +139,7 @@ impl Sandbox for ServiceSandbox {
         path: &SandboxPath,
         body: ByteStream,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         options.check(path)?;
         let (http, address) = self.in_tree("write_file", user, path, ErrorKind::IsDirectory)?;
         files::write(&http, &address, path, body, options).await
@@ -154,6 +154,7 @@ impl Sandbox for ServiceSandbox {
                 size: 0,
                 mode: 0o755,
                 modified: std::time::SystemTime::UNIX_EPOCH,
+                version: None,
             }),
         }
     }

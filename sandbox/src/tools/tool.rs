@@ -74,6 +74,7 @@ impl From<Error> for Refusal {
             ErrorKind::NotADirectory => "not a directory".to_owned(),
             ErrorKind::NotEmpty => "the directory is not empty".to_owned(),
             ErrorKind::AlreadyExists => "it already exists".to_owned(),
+            ErrorKind::Stale => "it was changed meanwhile: read it again".to_owned(),
             ErrorKind::TooLarge => "the file is too large".to_owned(),
             ErrorKind::Quota => "there is no room left".to_owned(),
             ErrorKind::Timeout => "the sandbox did not answer in time: try again".to_owned(),

@@ -11,6 +11,8 @@ pub fn of(kind: ErrorKind) -> &'static str {
         ErrorKind::IsDirectory => "EISDIR",
         ErrorKind::NotADirectory => "ENOTDIR",
         ErrorKind::NotEmpty | ErrorKind::AlreadyExists => "EEXIST",
+        // Runners with `Feature::Swap` tell the kind as well; the `ESTALE` of a founding one is a failure of its network.
+        ErrorKind::Stale => "ESTALE",
         ErrorKind::TooLarge => "EFBIG",
         ErrorKind::Quota => "ENOSPC",
         ErrorKind::Timeout => "ETIMEDOUT",

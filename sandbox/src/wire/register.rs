@@ -21,6 +21,8 @@ pub enum Feature {
     Live,
     /// The rest of a large file over HTTP, by [`Transfer`](super::Transfer); only together with [`Feature::Exact`].
     Transfers,
+    /// Files have [versions](crate::Version), and a write can be bound to one; only together with [`Feature::Exact`].
+    Swap,
     /// A feature of a later version.
     #[serde(other)]
     Unknown,

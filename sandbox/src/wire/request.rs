@@ -121,6 +121,9 @@ pub struct OpenWrite {
     pub path: String,
     /// Whether nothing may be there.
     pub create: bool,
+    /// The version that what is there must have. Needs [`Feature::Swap`](super::Feature::Swap).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// Permission bits; those that an existing file has, or 0644, when missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub perm: Option<u32>,

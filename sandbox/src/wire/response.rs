@@ -15,6 +15,8 @@ use crate::{Error, ErrorKind, FileKind};
 pub enum Response {
     /// It is done.
     Ok,
+    /// A file is in its place; in place of [`Response::Ok`] with [`Feature::Swap`](super::Feature::Swap).
+    Written(Written),
     /// A command has ended.
     ExecResult(ExecResult),
     /// Bytes of a file.
@@ -83,6 +85,9 @@ pub struct Outcome {
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failed>,
+    /// The version of the file that it wrote. With [`Feature::Swap`](super::Feature::Swap).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// Bytes of a file.
@@ -113,6 +118,18 @@ pub struct FileInfo {
     /// When its contents changed last, in nanoseconds since 1970. *Exact.*
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified_ns: Option<i64>,
+    /// Its version, of a regular file. With [`Feature::Swap`](super::Feature::Swap).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// A file that was put in its place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Written {
+    /// Its version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// Entries of a directory, sorted by name.
@@ -207,6 +224,7 @@ impl Response {
             Self::DirEntries(_) => "dir_entries",
             Self::Opened(_) => "opened",
             Self::Moved(_) => "moved",
+            Self::Written(_) => "written",
             Self::Error(_) => "error",
             Self::Outcome(_) => "outcome",
             Self::ExecOutput(_) => "exec_output",
@@ -232,6 +250,7 @@ impl Response {
             "dir_entries" => frame.body().map(Self::DirEntries),
             "opened" => frame.body().map(Self::Opened),
             "moved" => frame.body().map(Self::Moved),
+            "written" => frame.body().map(Self::Written),
             "error" => frame.body().map(Self::Error),
             "outcome" => frame.body().map(Self::Outcome),
             "exec_output" => frame.body().map(Self::ExecOutput),
@@ -252,6 +271,7 @@ impl Response {
             Self::DirEntries(body) | Self::DirPart(body) => write(id, kind, None, Some(body)),
             Self::Opened(body) => write(id, kind, None, Some(body)),
             Self::Moved(body) => write(id, kind, None, Some(body)),
+            Self::Written(body) => write(id, kind, None, Some(body)),
             Self::Error(body) => write(id, kind, None, Some(body)),
             Self::Outcome(body) => write(id, kind, None, Some(body)),
             Self::ExecOutput(body) => write(id, kind, None, Some(body)),

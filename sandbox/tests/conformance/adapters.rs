@@ -35,10 +35,10 @@ impl Adapted {
 #[async_trait]
 impl Subject for Adapted {
     fn abilities(&self) -> &[Ability] {
-        use Ability::{Changes, Closing, Huge, Links, Modes, Pipes, Walls};
+        use Ability::{Changes, Closing, Huge, Links, Modes, Pipes, Versions, Walls};
         match self.adapter {
-            Adapter::ReadOnly => &[Closing, Huge, Links, Modes, Pipes, Walls],
-            Adapter::Limited => &[Changes, Closing, Huge, Links, Modes, Pipes, Walls],
+            Adapter::ReadOnly => &[Closing, Huge, Links, Modes, Pipes, Versions, Walls],
+            Adapter::Limited => &[Changes, Closing, Huge, Links, Modes, Pipes, Versions, Walls],
         }
     }
 

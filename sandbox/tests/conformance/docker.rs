@@ -199,8 +199,8 @@ impl Engine {
 impl Subject for Engine {
     fn abilities(&self) -> &[Ability] {
         // `Modes`: root without capabilities is held by permission bits.
-        use Ability::{Changes, Closing, Commands, Huge, Links, Live, Modes, Pipes, Walls};
-        &[Changes, Closing, Commands, Huge, Links, Live, Modes, Pipes, Walls]
+        use Ability::{Changes, Closing, Commands, Huge, Links, Live, Modes, Pipes, Versions, Walls};
+        &[Changes, Closing, Commands, Huge, Links, Live, Modes, Pipes, Versions, Walls]
     }
 
     async fn sandbox(&self) -> Arc<dyn Sandbox> {

@@ -12,8 +12,8 @@ pub(crate) struct Memory(MemSandbox);
 #[async_trait]
 impl Subject for Memory {
     fn abilities(&self) -> &[Ability] {
-        use Ability::{Changes, Closing, Huge, Links, Modes, Pipes, Walls};
-        &[Changes, Closing, Huge, Links, Modes, Pipes, Walls]
+        use Ability::{Changes, Closing, Huge, Links, Modes, Pipes, Versions, Walls};
+        &[Changes, Closing, Huge, Links, Modes, Pipes, Versions, Walls]
     }
 
     async fn sandbox(&self) -> Arc<dyn Sandbox> {

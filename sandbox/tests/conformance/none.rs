@@ -15,8 +15,8 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new() -> Self {
-        use Ability::{Changes, Closing, Commands, Huge, Links, Live, Modes, Pipes, Walls};
-        let mut abilities = vec![Changes, Closing, Commands, Huge, Links, Live, Pipes, Walls];
+        use Ability::{Changes, Closing, Commands, Huge, Links, Live, Modes, Pipes, Versions, Walls};
+        let mut abilities = vec![Changes, Closing, Commands, Huge, Links, Live, Pipes, Versions, Walls];
         if !rustix::process::geteuid().is_root() {
             abilities.push(Modes);
         }

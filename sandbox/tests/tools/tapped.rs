@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use sandbox::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result,
-    Sandbox, SandboxPath, UserId, WriteOptions,
+    Sandbox, SandboxPath, UserId, Version, WriteOptions,
 };
 
 /// The event that replaces a change.
@@ -113,7 +113,7 @@ impl Sandbox for Tapped {
         path: &SandboxPath,
         body: ByteStream,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         self.change("write_file").await?;
         self.inner.write_file(user, path, body, options).await
     }

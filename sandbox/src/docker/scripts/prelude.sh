@@ -39,3 +39,26 @@ resolve() {
     R=$R/$name
   done
 }
+
+# facts PATH: F is `MODE SIZE SECONDS VERSION` of what PATH leads to. The version is `-` where no file can be swapped: this
+# container has no stat(1) that tells nanoseconds, or no flock(1).
+facts() {
+  F=$(stat -L -c '%f %s %Y %i-%s-%.9Y-%.9Z' -- "$1") || return 1
+  case ${F##* } in
+    *.*.*) command -v flock >/dev/null 2>&1 || F="${F% *} -" ;;
+    *) F="${F% *} -" ;;
+  esac
+}
+
+# lock DIRECTORY: until the end of this script no other one that locks changes entries of it. Fails after 5 s: a command may
+# hold that lock, too.
+lock() {
+  command -v flock >/dev/null 2>&1 && [ -d "$1" ] && [ -r "$1" ] || return 1
+  exec 9<"$1"
+  tries=50
+  until flock -n 9 2>/dev/null; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || return 1
+    sleep 0.1
+  done
+}

@@ -5,15 +5,15 @@ resolve "$P" follow
 [ -e "$R" ] || exit 71
 [ -f "$R" ] && [ -r "$R" ] || exit 72
 exec 3<"$R" || exit 72
-facts=$(stat -L -c '%f %s %Y' /proc/self/fd/3) || exit 70
-size=${facts#* }
-size=${size% *}
+facts /proc/self/fd/3 || exit 70
+size=${F#* }
+size=${size%% *}
 if [ "$until" -lt 0 ] || [ "$until" -gt "$size" ]; then until=$size; fi
 if [ "$from" -gt "$size" ]; then from=$size; fi
 if [ "$until" -lt "$from" ]; then until=$from; fi
 length=$((until - from))
 [ "$length" -le "$most" ] || exit 77
-echo "$facts $from $until"
+echo "$F $from $until"
 if [ "$from" -gt 0 ]; then
   tail -c "+$((from + 1))" <&3 | head -c "$length"
 else

@@ -2,6 +2,8 @@
 resolve "$P" keep
 [ "$R" != "$W" ] || exit 79
 if [ ! -e "$R" ] && [ ! -L "$R" ]; then exit 71; fi
+# Not between a swap's last look at a file and its rename.
+if [ ! -d "$R" ] || [ -L "$R" ]; then lock "${R%/*}" || :; fi
 if [ "$1" = all ]; then
   rm -rf -- "$R" || exit 72
 elif [ -d "$R" ] && [ ! -L "$R" ]; then

@@ -1,3 +1,4 @@
 resolve "$P" follow
 [ -e "$R" ] || exit 71
-stat -c '%f %s %Y' -- "$R" || exit 72
+facts "$R" || exit 72
+echo "$F"

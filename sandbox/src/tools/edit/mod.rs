@@ -149,7 +149,7 @@ async fn create(
     let body = stream::once(async move { Ok(Bytes::from(content)) }).boxed();
     let written = sandbox.write_file(user, path, body, WriteOptions { mode, permissions: None }).await;
     match written {
-        Ok(()) => Ok(format!("Created {shown} ({size})")),
+        Ok(_) => Ok(format!("Created {shown} ({size})")),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Refusal(format!(
             "{shown} already exists: set rewrite to overwrite it, or use mode replace or line"
         ))),
