@@ -215,7 +215,7 @@ async fn lend(cli: Cli, screen: Screen) -> Result<Result<(), Rejected>, String> 
         workspace: workspace.to_string(),
         shell: cli.shell,
         name: cli.name,
-        features: vec![Feature::Exact, Feature::Live, Feature::Transfers],
+        features: vec![Feature::Exact, Feature::Live, Feature::Transfers, Feature::Swap],
         instance: format!("{:016x}", getrandom::u64().map_err(|error| told(&error))?),
         isolation: match cli.full_control {
             true => format!("{}, full control of files", confinement.word),

@@ -18,9 +18,12 @@ const WAIT: Duration = Duration::from_secs(8);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcomes(Arc<Mutex<Table>>);
 
+/// How a request went: the version of the file that it wrote, if it tells one.
+type Ended = Result<Option<String>, Failed>;
+
 #[derive(Debug, Default)]
 struct Table {
-    outcomes: HashMap<String, watch::Sender<Option<Result<(), Failed>>>>,
+    outcomes: HashMap<String, watch::Sender<Option<Ended>>>,
     order: VecDeque<String>,
 }
 
@@ -41,7 +44,8 @@ impl Outcomes {
     /// Notes the answer to a request, if it is one that is remembered.
     pub(crate) fn note(&self, id: &str, response: &Response) {
         let outcome = match response {
-            Response::Ok => Ok(()),
+            Response::Ok => Ok(None),
+            Response::Written(written) => Ok(written.version.clone()),
             Response::Error(failed) => Err(failed.clone()),
             _ => return,
         };
@@ -53,16 +57,19 @@ impl Outcomes {
     /// Tells how a request went. Waits a while for one that is under way; `None` when that does not end.
     pub(crate) async fn tell(&self, id: &str) -> Option<Outcome> {
         let there = self.0.lock().outcomes.get(id).map(watch::Sender::subscribe);
-        let Some(mut there) = there else { return Some(Outcome { is_known: false, error: None }) };
+        let Some(mut there) = there else { return Some(Outcome::default()) };
         let ended = tokio::time::timeout(WAIT, there.wait_for(Option::is_some)).await.ok()?.ok()?;
-        let error = ended.clone()?.err();
-        Some(Outcome { is_known: true, error })
+        Some(match ended.clone()? {
+            Ok(version) => Outcome { is_known: true, error: None, version },
+            Err(error) => Outcome { is_known: true, error: Some(error), version: None },
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use sandbox::ErrorKind;
+    use sandbox::wire::response::Written;
 
     use super::*;
 
@@ -76,7 +83,11 @@ mod tests {
         let failed = Failed::new(ErrorKind::NotFound, "nothing is there");
         outcomes.note("failed", &Response::Error(failed.clone()));
         outcomes.note("never came", &Response::Ok);
-        let told = |is_known, error| Some(Outcome { is_known, error });
+        outcomes.begin("written");
+        let version = Some("v1".to_owned());
+        outcomes.note("written", &Response::Written(Written { version: version.clone() }));
+        assert_eq!(outcomes.tell("written").await, Some(Outcome { is_known: true, error: None, version }));
+        let told = |is_known, error| Some(Outcome { is_known, error, version: None });
         assert_eq!(outcomes.tell("done").await, told(true, None));
         assert_eq!(outcomes.tell("failed").await, told(true, Some(failed)));
         assert_eq!(outcomes.tell("never came").await, told(false, None));

@@ -35,13 +35,13 @@ impl Machine {
         let permissions = Some(asked.perm & BITS).filter(|bits| *bits != 0 && !is_there);
         let options = WriteOptions { mode: WriteMode::Replace, permissions };
         let written = self.sandbox.write_file(&self.user, &path, once(asked.data.0), options).await;
-        done(written)
+        done(written.map(drop))
     }
 
     pub(super) async fn stat(&self, path: &str) -> Answer {
         let found =
             self.sandbox.stat(&self.user, &self.path(path)?).await.map_err(|error| Failed::of(&error))?;
-        Ok(Response::FileInfo(told::info(&found, self.is_exact)))
+        Ok(Response::FileInfo(told::info(&found, self)))
     }
 
     pub(super) async fn read_dir(&self, path: &str, id: Option<&str>) -> Answer {

@@ -64,6 +64,8 @@ struct Machine {
     is_exact: bool,
     /// Whether both sides have [`Feature::Live`].
     is_live: bool,
+    /// Whether both sides have [`Feature::Swap`].
+    has_versions: bool,
     runs: Runs,
     answers: Answers,
     whole_files: Semaphore,
@@ -101,6 +103,7 @@ impl Session {
             workspace,
             is_exact: features.contains(&Feature::Exact),
             is_live: features.contains(&Feature::Live),
+            has_versions: features.contains(&Feature::Exact) && features.contains(&Feature::Swap),
             answers: Answers::new(outgoing, runs.outcomes().clone()),
             runs,
             whole_files: Semaphore::new(WHOLE_FILES),

@@ -2,12 +2,15 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sandbox::wire::{mode, response};
-use sandbox::{DirEntry, FileInfo, FileKind};
+use sandbox::wire::response::Written;
+use sandbox::wire::{Response, mode, response};
+use sandbox::{DirEntry, FileInfo, FileKind, Version};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-pub(super) fn info(found: &FileInfo, is_exact: bool) -> response::FileInfo {
+use super::Machine;
+
+pub(super) fn info(found: &FileInfo, machine: &Machine) -> response::FileInfo {
     let since = nanoseconds(found.modified);
     response::FileInfo {
         name: found.name.clone(),
@@ -15,7 +18,16 @@ pub(super) fn info(found: &FileInfo, is_exact: bool) -> response::FileInfo {
         mode: mode::to_wire(found.kind, found.mode),
         mod_time: seconds(since),
         is_dir: found.kind == FileKind::Directory,
-        modified_ns: i64::try_from(since).ok().filter(|_| is_exact),
+        modified_ns: i64::try_from(since).ok().filter(|_| machine.is_exact),
+        version: found.version.as_ref().filter(|_| machine.has_versions).map(Version::to_string),
+    }
+}
+
+/// The answer to a write that is done.
+pub(super) fn written(version: Option<&Version>, machine: &Machine) -> Response {
+    match machine.has_versions {
+        true => Response::Written(Written { version: version.map(Version::to_string) }),
+        false => Response::Ok,
     }
 }
 

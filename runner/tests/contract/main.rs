@@ -59,8 +59,9 @@ struct Wire {
 
 impl Wire {
     async fn new(name: &str) -> Self {
-        let features = if name == "founding" { Vec::new() } else { vec![Feature::Exact, Feature::Live] };
-        use Ability::{Changes, Closing, Commands, Huge, Links, Live, Modes, Pipes, Walls};
+        let features =
+            if name == "founding" { Vec::new() } else { vec![Feature::Exact, Feature::Live, Feature::Swap] };
+        use Ability::{Changes, Closing, Commands, Huge, Links, Live, Modes, Pipes, Versions, Walls};
         let mut abilities = vec![Changes, Closing, Commands, Links, Pipes, Walls];
         // 500 MiB as base64 take a minute where nothing is optimised.
         let is_patient = !cfg!(debug_assertions) || std::env::var_os("FILESECBOX_LARGE").is_some();
@@ -69,6 +70,9 @@ impl Wire {
         }
         if features.contains(&Feature::Live) {
             abilities.push(Live);
+        }
+        if features.contains(&Feature::Swap) {
+            abilities.push(Versions);
         }
         if !rustix::process::geteuid().is_root() {
             abilities.push(Modes);

@@ -13,3 +13,4 @@ mod live;
 mod pieces;
 mod recorded;
 mod support;
+mod versions;

@@ -58,6 +58,11 @@ impl Peer {
         Self::new(&[Feature::Exact]).await
     }
 
+    /// A service that binds writes to versions.
+    pub(crate) async fn swapping() -> Self {
+        Self::new(&[Feature::Exact, Feature::Swap]).await
+    }
+
     async fn new(features: &[Feature]) -> Self {
         let machine = Machine::new().await;
         let (outgoing, answers) = mpsc::channel(16);

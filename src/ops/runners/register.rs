@@ -23,7 +23,8 @@ fn agreed(features: &[Feature]) -> Vec<Feature> {
     let mut agreed = Vec::new();
     if has(Feature::Exact) {
         agreed.push(Feature::Exact);
-        agreed.extend([Feature::Live, Feature::Transfers].into_iter().filter(|feature| has(*feature)));
+        let further = [Feature::Live, Feature::Transfers, Feature::Swap];
+        agreed.extend(further.into_iter().filter(|feature| has(*feature)));
     }
     agreed
 }

@@ -31,7 +31,7 @@ pub(super) async fn open(
     let (first, last) = pieces.next().await?;
     let mut opened = Opened {
         handle: 0,
-        info: Some(told::info(&body.info, true)),
+        info: Some(told::info(&body.info, machine)),
         range: (body.range.start, body.range.end),
         data: Data(first),
         last,

@@ -10,12 +10,14 @@ use futures_util::{StreamExt, stream};
 use sandbox::wire::request::OpenWrite;
 use sandbox::wire::response::{Failed, Opened};
 use sandbox::wire::{Moved, PIECE_BYTES, Response, Transfer};
-use sandbox::{ByteStream, Error, ErrorKind, Result as SandboxResult, SandboxPath, WriteMode, WriteOptions};
+use sandbox::{
+    ByteStream, Error, ErrorKind, Result as SandboxResult, SandboxPath, Version, WriteMode, WriteOptions,
+};
 use tokio::sync::mpsc;
 
 use super::{Ask, Machine, OpenFiles, Requests, begin, invalid, no_transfers};
-use crate::session::files::{done, once};
-use crate::session::{Line, outcome};
+use crate::session::files::once;
+use crate::session::{Line, outcome, told};
 
 const BITS: u32 = 0o777;
 
@@ -39,7 +41,15 @@ pub(super) async fn open(
     id: Option<&str>,
 ) -> Result<Option<Response>, Failed> {
     let path = machine.path(&asked.path)?;
-    let mode = if asked.create { WriteMode::Create } else { WriteMode::Replace };
+    let mode = match (asked.create, asked.version) {
+        (false, None) => WriteMode::Replace,
+        (true, None) => WriteMode::Create,
+        (false, Some(version)) if machine.has_versions => {
+            WriteMode::Swap(Version::parse(&version).map_err(|error| invalid(&error.to_string()))?)
+        }
+        (false, Some(_)) => return Err(invalid("versions of files were not agreed on")),
+        (true, Some(_)) => return Err(invalid("a file that is to be new has no version")),
+    };
     let options = WriteOptions { mode, permissions: asked.perm.map(|bits| bits & BITS) };
     let first = asked.data.0;
     if first.len() > PIECE_BYTES {
@@ -47,7 +57,8 @@ pub(super) async fn open(
     }
     if asked.last {
         let written = machine.sandbox.write_file(&machine.user, &path, once(first), options).await;
-        return done(written).map(Some);
+        let version = written.map_err(|error| Failed::of(&error))?;
+        return Ok(Some(told::written(version.as_ref(), machine)));
     }
     let room = files.room()?;
     let Some(room_out) = machine.answers.room().await else { return Ok(None) };
@@ -70,7 +81,7 @@ async fn serve(
     let _there_is_room = feed.try_send(Fed::Piece(first));
     {
         let mut write = pin!(machine.sandbox.write_file(&machine.user, &path, body(fed), options));
-        let mut ended = None::<Result<(), Failed>>;
+        let mut ended = None::<Result<Option<Version>, Failed>>;
         loop {
             let next = tokio::select! {
                 written = &mut write, if ended.is_none() => {
@@ -88,7 +99,7 @@ async fn serve(
                     let fetched = tokio::select! {
                         written = &mut write, if ended.is_none() => {
                             let early = invalid("the file was written before its end came");
-                            let failed = written.map_or_else(|error| Failed::of(&error), |()| early);
+                            let failed = written.map_or_else(|error| Failed::of(&error), |_| early);
                             ended = Some(Err(failed.clone()));
                             Err(failed)
                         }
@@ -127,11 +138,12 @@ async fn serve(
                     }
                     match &ended {
                         Some(Err(failed)) => Err(failed.clone()),
-                        _ => Ok(()),
+                        Some(Ok(version)) if is_last => Ok(told::written(version.as_ref(), &machine)),
+                        _ => Ok(Response::Ok),
                     }
                 }
             };
-            let response = outcome.map_or_else(Response::Error, |()| Response::Ok);
+            let response = outcome.unwrap_or_else(Response::Error);
             machine.answers.say(slot.id(), &response).await;
             if is_last {
                 break;
