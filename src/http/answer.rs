@@ -67,6 +67,14 @@ pub(super) fn tagged(mut response: Response, etag: &ETag) -> Response {
     response
 }
 
+/// Adds the tag of a file, where there is one.
+pub(super) fn tagged_if(response: Response, etag: Option<&ETag>) -> Response {
+    match etag {
+        Some(etag) => tagged(response, etag),
+        None => response,
+    }
+}
+
 /// A status without a body.
 pub(super) fn bare(status: StatusCode) -> Response {
     (status, Body::empty()).into_response()

@@ -1,10 +1,11 @@
 //! Conditions and ranges of requests (RFC 9110, sections 13 and 14).
 
 use axum::http::{HeaderMap, HeaderName, header};
-use sandbox::WriteMode;
+use sandbox::Version;
 use storage::{Condition, ETag, Unmet};
 
 use super::problem::{Code, Problem};
+use crate::ops::remote::{UNTAGGED, tag};
 
 /// Tags in one header.
 const TAGS_MAX: usize = 64;
@@ -101,20 +102,19 @@ pub(super) fn of_read(headers: &HeaderMap, etag: &ETag, path: &str) -> Result<Fr
     }
 }
 
-/// Reads the condition of a change where files have no tags: `If-None-Match: *`.
-pub(super) fn untagged(condition: &Condition) -> Result<WriteMode, Problem> {
-    match condition {
-        Condition::Always => Ok(WriteMode::Replace),
-        Condition::Missing => Ok(WriteMode::Create),
-        Condition::Exists | Condition::Matches(_) => Err(without_tags()),
+/// Checks the condition of a request that reads a file of another backend, which tells the `version`, if it can.
+///
+/// Where it cannot, nothing can be found out. No caller has got a tag then, so a tag that a reader has is none of this file.
+pub(super) fn of_remote_read(
+    headers: &HeaderMap,
+    version: Option<&Version>,
+    path: &str,
+) -> Result<Fresh, Problem> {
+    if let Some(version) = version {
+        return of_read(headers, &tag(version), path);
     }
-}
-
-/// Refuses conditions where files have no tags and nothing can be found out about them. No caller has got a tag, so a
-/// tag that a reader sends is none of this file.
-pub(super) fn of_untagged_read(headers: &HeaderMap) -> Result<(), Problem> {
     match (tags(headers, &header::IF_MATCH)?, tags(headers, &header::IF_NONE_MATCH)?) {
-        (None, None | Some(Tags::These(_))) => Ok(()),
+        (None, None | Some(Tags::These(_))) => Ok(Fresh::Send),
         _ => Err(without_tags()),
     }
 }
@@ -141,8 +141,7 @@ fn never() -> Problem {
 }
 
 fn without_tags() -> Problem {
-    let message = "files of this workspace have no tags, because another backend answers for it: leave the condition out";
-    Problem::new(Code::Unsupported, message)
+    Problem::new(Code::Unsupported, UNTAGGED)
 }
 
 /// A part of a file: first byte and length.
@@ -224,13 +223,24 @@ mod tests {
 
     #[test]
     fn a_condition_that_nobody_can_check_is_refused_where_there_are_no_tags() {
-        let change = |name, value| untagged(&of_change(&with(name, value))?);
-        assert_eq!(change(header::IF_NONE_MATCH, "*").unwrap(), WriteMode::Create);
-        assert_eq!(untagged(&of_change(&HeaderMap::new()).unwrap()).unwrap(), WriteMode::Replace);
-        assert!(change(header::IF_MATCH, "*").is_err() && change(header::IF_MATCH, "\"a\"").is_err());
-        let read = |name, value| of_untagged_read(&with(name, value));
-        assert!(read(header::IF_NONE_MATCH, "\"a\"").is_ok());
+        let read = |name, value| of_remote_read(&with(name, value), None, "f");
+        assert!(matches!(read(header::IF_NONE_MATCH, "\"a\""), Ok(Fresh::Send)));
         assert!(read(header::IF_NONE_MATCH, "*").is_err() && read(header::IF_MATCH, "\"a\"").is_err());
+    }
+
+    #[test]
+    fn a_version_of_another_backend_is_a_tag_like_any_other() {
+        let version = Version::parse("a").unwrap();
+        let read = |name, value| of_remote_read(&with(name, value), Some(&version), "f");
+        for (name, value, is_new) in [
+            (header::IF_NONE_MATCH, "\"a\"", false),
+            (header::IF_NONE_MATCH, "*", false),
+            (header::IF_NONE_MATCH, "\"b\", W/\"a\"", true),
+            (header::IF_MATCH, "\"b\", \"a\"", true),
+        ] {
+            assert_eq!(matches!(read(name, value).unwrap(), Fresh::Send), is_new, "{value}");
+        }
+        assert!(read(header::IF_MATCH, "\"b\"").is_err());
     }
 
     #[test]

@@ -6,10 +6,10 @@ use futures_util::{StreamExt, TryStreamExt};
 use policy::RelPath;
 use sandbox::{
     ByteStream, DirEntry, Error, ErrorKind, FILE_BYTES_MAX, FileBody, FileInfo, FileKind, ReadOptions,
-    Result, SandboxPath, WriteMode, WriteOptions,
+    Result, SandboxPath, Version, WriteMode, WriteOptions,
 };
 use storage::tree::Opened;
-use storage::{Condition, Kind, Stat};
+use storage::{Condition, ETag, Kind, Stat};
 
 use super::record::{Records, entry, recorded};
 use super::store_path::At;
@@ -48,14 +48,18 @@ pub(super) async fn write(
     path: &SandboxPath,
     body: ByteStream,
     options: WriteOptions,
-) -> Result<()> {
+) -> Result<Option<Version>> {
     let is_new = options.mode == WriteMode::Create;
     if at.path.is_root() {
         let kind = if is_new { ErrorKind::AlreadyExists } else { ErrorKind::IsDirectory };
         return Err(Error::about(kind, "write_file", path));
     }
     let options = storage::WriteOptions {
-        condition: if is_new { Condition::Missing } else { Condition::Always },
+        condition: match &options.mode {
+            WriteMode::Replace => Condition::Always,
+            WriteMode::Create => Condition::Missing,
+            WriteMode::Swap(version) => Condition::Matches(vec![ETag::from_opaque(version.as_str())]),
+        },
         parents: false,
         mode: options.permissions,
     };
@@ -63,13 +67,13 @@ pub(super) async fn write(
     let entry = entry("write_file", &at);
     let written = async {
         match service.write(at.tree, at.path, body, options, limit).await {
-            Ok(_) => Ok(()),
+            Ok(written) => Ok(version(&written.stat)),
             Err(Unwritten::Sender(error)) => Err(error),
             Err(Unwritten::Service(error)) => {
                 let error = errors::at("write_file", path, error);
                 match error.kind() {
-                    // The entry may be a directory, or a link to nothing.
-                    ErrorKind::IsDirectory if is_new => {
+                    // Something is there that was not to be: a file, a directory, or a link to nothing.
+                    ErrorKind::IsDirectory | ErrorKind::Stale if is_new => {
                         Err(Error::about(ErrorKind::AlreadyExists, "write_file", path).because(error))
                     }
                     _ => Err(error),
@@ -171,7 +175,13 @@ fn info(stat: &Stat, path: &SandboxPath) -> FileInfo {
         size: stat.size,
         mode: stat.mode,
         modified: time(stat.modified_ns),
+        version: version(stat),
     }
+}
+
+/// The version of a regular file: its tag.
+fn version(stat: &Stat) -> Option<Version> {
+    Version::parse(stat.etag().as_str()).ok().filter(|_| stat.kind == Kind::File)
 }
 
 pub(super) fn kind(kind: Kind) -> FileKind {

@@ -23,7 +23,7 @@ use policy::{AgentId, TreeId, UserId};
 use sandbox::heads::{self, HeadQuery, Heads};
 use sandbox::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, FileKind, ReadOptions,
-    Result, Sandbox, SandboxPath, WriteOptions, check_permissions,
+    Result, Sandbox, SandboxPath, Version, WriteOptions, check_permissions,
 };
 use storage::WorkspaceId;
 
@@ -143,7 +143,7 @@ impl Sandbox for LocalSandbox {
         path: &SandboxPath,
         body: ByteStream,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         options.check(path)?;
         let at = self.in_tree("write_file", user, path, ErrorKind::IsDirectory).await?;
         files::write(&self.service, self.records, at, path, body, options).await
@@ -217,5 +217,6 @@ fn unmade(path: &SandboxPath) -> FileInfo {
         size: 0,
         mode: 0o755,
         modified: SystemTime::UNIX_EPOCH,
+        version: None,
     }
 }

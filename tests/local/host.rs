@@ -37,8 +37,8 @@ pub(crate) fn of_agent(service: &Arc<Service>, agent: &str, skills: bool) -> Loc
 #[async_trait]
 impl Subject for Host {
     fn abilities(&self) -> &[Ability] {
-        use Ability::{Changes, Closing, Commands, Huge, Links, Pipes, Walls};
-        &[Changes, Closing, Commands, Huge, Links, Pipes, Walls]
+        use Ability::{Changes, Closing, Commands, Huge, Links, Pipes, Versions, Walls};
+        &[Changes, Closing, Commands, Huge, Links, Pipes, Versions, Walls]
     }
 
     async fn sandbox(&self) -> Arc<dyn Sandbox> {

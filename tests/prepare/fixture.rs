@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use policy::{UserId, VersionId};
 use sandbox::{
     ByteStream, DirEntry, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, NoneOptions, NoneSandbox,
-    Program, ReadOptions, Root, Sandbox, SandboxPath, WriteOptions,
+    Program, ReadOptions, Root, Sandbox, SandboxPath, Version, WriteOptions,
 };
 
 /// The key of the fixture's leases.
@@ -142,7 +142,7 @@ impl Sandbox for Watched {
         path: &SandboxPath,
         body: ByteStream,
         options: WriteOptions,
-    ) -> sandbox::Result<()> {
+    ) -> sandbox::Result<Option<Version>> {
         let wait = *self.slow_writes.lock();
         tokio::time::sleep(wait).await;
         self.note("write", path.as_str())?;

@@ -10,7 +10,7 @@ use futures_util::{StreamExt, stream};
 use libtest_mimic::Trial;
 use sandbox::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, FileKind, Program,
-    ReadOptions, Result, Sandbox, SandboxExt, SandboxPath, UserId, WriteOptions,
+    ReadOptions, Result, Sandbox, SandboxExt, SandboxPath, UserId, Version, WriteOptions,
 };
 use serde_json::{Value, json};
 
@@ -34,8 +34,10 @@ pub(crate) fn trials(server: &Arc<Server>) -> Vec<Trial> {
     let workspace = SandboxPath::parse(server.place("hostile").to_str().unwrap()).unwrap();
     let hostile: Arc<dyn Sandbox> = Arc::new(Hostile { workspace });
     server.lend(&["victim"], "hostile", &hostile);
-    let laws: [(&str, Law); 11] = [
+    let laws: [(&str, Law); 13] = [
         ("each_kind_of_failure_has_its_code_and_names_no_path", each_kind_of_failure_has_its_code),
+        ("a_condition_that_nothing_is_known_about_is_refused", without_versions),
+        ("a_version_that_is_never_the_right_one_is_an_end", never_the_right_one),
         ("a_file_with_other_bytes_than_told_is_never_taken_for_whole", other_bytes_than_told),
         ("a_file_that_makes_no_sense_is_an_internal_failure", nonsense),
         ("a_listing_has_names_only_sorted_whatever_comes", a_listing_is_sorted),
@@ -68,6 +70,9 @@ impl Hostile {
                 Some("future") => SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40),
                 _ => SystemTime::UNIX_EPOCH - Duration::from_secs(1 << 40),
             },
+            version: Version::parse("never-the-right-one")
+                .ok()
+                .filter(|_| path.file_name() == Some("fickle")),
         }
     }
 
@@ -136,7 +141,7 @@ impl Sandbox for Hostile {
             "beyond" => body(10, 5..u64::MAX, vec![]),
             // All that is there, it says.
             "part" => body(10, 3..8, vec![b"34567"]),
-            "future" => body(4, 0..4, vec![b"text"]),
+            "future" | "fickle" | "new" => body(4, 0..4, vec![b"text"]),
             name => Err(self.failure(kind(name).unwrap_or(ErrorKind::NotFound), path)),
         }
     }
@@ -147,10 +152,11 @@ impl Sandbox for Hostile {
         path: &SandboxPath,
         mut body: ByteStream,
         _options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         match path.file_name().unwrap() {
             // Not the second, if there is one.
-            "hasty" | "new" => body.next().await.unwrap().map(drop),
+            "hasty" | "new" => body.next().await.unwrap().map(|_| None),
+            "fickle" => Err(self.failure(ErrorKind::Stale, path)),
             "panic" => resume_unwind(Box::new("as it was told to")),
             name => Err(self.failure(kind(name).unwrap_or(ErrorKind::NotFound), path)),
         }
@@ -205,6 +211,8 @@ fn each_kind_of_failure_has_its_code(server: &Server) {
         ("not_a_directory", "not_a_directory", 409),
         ("not_empty", "not_empty", 409),
         ("already_exists", "already_exists", 409),
+        // Nothing was to be swapped.
+        ("stale", "internal", 500),
         ("too_large", "too_large", 413),
         ("quota", "quota", 507),
         ("timeout", "timeout", 504),
@@ -238,6 +246,43 @@ fn other_bytes_than_told(server: &Server) {
     }
     let facts = client.get(format!("{TREE}/stat?path=short")).ok()["data"].clone();
     assert_eq!(facts["mode"], "0777");
+}
+
+fn without_versions(server: &Server) {
+    let client = &server.client;
+    for route in ["raw/new", "edit?path=new"] {
+        for tag in ["*", "\"tag\""] {
+            let put = client.request("PUT", format!("{TREE}/{route}")).header("if-match", tag);
+            put.body("x").send().refused(501, "unsupported");
+        }
+    }
+    for route in ["raw/new", "content?path=new"] {
+        let get = |name: &str, value: &str| {
+            client.request("GET", format!("{TREE}/{route}")).header(name, value).send()
+        };
+        let read = get("if-none-match", "\"tag\"");
+        assert_eq!((read.status, read.header("etag")), (200, None));
+        get("if-none-match", "*").refused(501, "unsupported");
+        get("if-match", "\"tag\"").refused(501, "unsupported");
+    }
+}
+
+fn never_the_right_one(server: &Server) {
+    let client = &server.client;
+    let read = client.get(format!("{TREE}/raw/fickle"));
+    assert_eq!(read.header("etag"), Some("\"never-the-right-one\""));
+    let put = |tag: &str| {
+        client.request("PUT", format!("{TREE}/raw/fickle")).header("if-match", tag).body("x").send()
+    };
+    put("\"other\"").refused(412, "stale");
+    for tag in ["*", "\"never-the-right-one\""] {
+        let told = put(tag).refused(412, "stale");
+        assert_eq!(told["current_etag"], "\"never-the-right-one\"");
+    }
+    client.put(format!("{TREE}/raw/fickle"), "x").refused(500, "internal");
+    client.put(format!("{TREE}/edit?path=fickle&start=1"), "x").refused(409, "conflict");
+    let edits = json!({"path": "fickle", "edits": [{"old_string": "text", "new_string": "t"}]});
+    client.post_json(format!("{TREE}/replace"), &edits).refused(409, "conflict");
 }
 
 fn nonsense(server: &Server) {
@@ -290,6 +335,7 @@ fn each_kind_is_promised(server: &Server) {
         "not_a_directory",
         "not_empty",
         "already_exists",
+        "stale",
         "too_large",
         "quota",
         "timeout",

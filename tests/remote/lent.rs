@@ -148,8 +148,8 @@ impl Lent {
 #[async_trait]
 impl Subject for Lent {
     fn abilities(&self) -> &[Ability] {
-        use Ability::{Changes, Closing, Commands, Links, Pipes, Walls};
-        &[Changes, Closing, Commands, Links, Pipes, Walls]
+        use Ability::{Changes, Closing, Commands, Links, Pipes, Versions, Walls};
+        &[Changes, Closing, Commands, Links, Pipes, Versions, Walls]
     }
 
     async fn sandbox(&self) -> Arc<dyn Sandbox> {

@@ -74,8 +74,8 @@ impl Host {
 #[async_trait]
 impl Subject for Memory {
     fn abilities(&self) -> &[Ability] {
-        use Ability::{Changes, Closing, Huge, Links, Modes, Pipes, Walls};
-        &[Changes, Closing, Huge, Links, Modes, Pipes, Walls]
+        use Ability::{Changes, Closing, Huge, Links, Modes, Pipes, Versions, Walls};
+        &[Changes, Closing, Huge, Links, Modes, Pipes, Versions, Walls]
     }
 
     async fn sandbox(&self) -> Arc<dyn Sandbox> {
@@ -98,8 +98,8 @@ impl Subject for Memory {
 #[async_trait]
 impl Subject for Host {
     fn abilities(&self) -> &[Ability] {
-        use Ability::{Changes, Closing, Commands, Huge, Links, Pipes, Walls};
-        &[Changes, Closing, Commands, Huge, Links, Pipes, Walls]
+        use Ability::{Changes, Closing, Commands, Huge, Links, Pipes, Versions, Walls};
+        &[Changes, Closing, Commands, Huge, Links, Pipes, Versions, Walls]
     }
 
     async fn sandbox(&self) -> Arc<dyn Sandbox> {

@@ -52,8 +52,8 @@ pub(crate) fn connected(address: &str, agent: &str) -> ServiceSandbox {
 #[async_trait]
 impl Subject for Remote {
     fn abilities(&self) -> &[Ability] {
-        use Ability::{Changes, Closing, Commands, Huge, Links, Pipes, Walls};
-        &[Changes, Closing, Commands, Huge, Links, Pipes, Walls]
+        use Ability::{Changes, Closing, Commands, Huge, Links, Pipes, Versions, Walls};
+        &[Changes, Closing, Commands, Huge, Links, Pipes, Versions, Walls]
     }
 
     async fn sandbox(&self) -> Arc<dyn Sandbox> {

@@ -6,10 +6,11 @@ use storage::Layer;
 use storage::encoding::TextEncoding;
 
 use crate::http::App;
-use crate::http::answer::{Answer, bare, made, success_with, tagged};
+use crate::http::answer::{Answer, bare, made, success_with, tagged, tagged_if};
 use crate::http::conditional::{self, Fresh};
 use crate::http::extract::{Params, Place, TreeRequest};
 use crate::ops::files::{LineRange, ReadText, Text};
+use crate::ops::remote;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,9 +49,15 @@ pub(in crate::http) async fn content(
     let Place { id, path, backend, .. } = request.file(&app, query.path.as_deref()).await?;
     let range = LineRange { start: query.start, end: query.end };
     if let Some(backend) = backend {
-        conditional::of_untagged_read(&headers)?;
-        let (text, encoding, size) = backend.read_text(&path, range, app.service.text_work()).await?;
-        return answer(&app, text, About { encoding, size, layer: None }).await;
+        let read = backend.read_text(&path, range, app.service.text_work()).await?;
+        let remote::ReadText { text, encoding, bytes: size, version } = read;
+        let fresh = conditional::of_remote_read(&headers, version.as_ref(), path.as_str())?;
+        let etag = version.as_ref().map(remote::tag);
+        let response = match fresh {
+            Fresh::NotModified => bare(axum::http::StatusCode::NOT_MODIFIED),
+            Fresh::Send => answer(&app, text, About { encoding, size, layer: None }).await?,
+        };
+        return Ok(tagged_if(response, etag.as_ref()));
     }
     let read = app.service.read_text(id, path.clone(), range).await?;
     let ReadText { text, encoding, stat, layer } = read;

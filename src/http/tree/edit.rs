@@ -36,8 +36,8 @@ pub(in crate::http) async fn edit(
     let body = body::collect_text(&app, request.into_body(), app.service.file_limits().text_bytes).await?;
     let range = LineRange { start: query.start, end: query.end };
     if let Some(backend) = &place.backend {
-        let mode = conditional::untagged(&condition)?;
-        let edited = backend.edit(&place.path, range, body, encoding, mode, app.service.text_work()).await?;
+        let work = app.service.text_work();
+        let edited = backend.edit(&place.path, range, body, encoding, condition, work).await?;
         return edited_remotely(&place, edited);
     }
     let (edited, encoding) =

@@ -23,17 +23,17 @@ pub(super) mod stat;
 pub(super) mod terminal;
 pub(in crate::http) mod walls;
 
-use sandbox::{FileInfo, FileKind};
+use sandbox::{FileInfo, FileKind, Version};
 use serde::Serialize;
 use storage::encoding::TextEncoding;
 use storage::search::Patterns;
 use storage::{ETag, Kind, Layer, Owner, Stat, Written};
 
-use super::answer::{Answer, success_with, tagged};
+use super::answer::{Answer, success_with, tagged, tagged_if};
 use super::extract::Place;
 use super::problem::Problem;
 use super::time::{nanoseconds, rfc3339};
-use crate::ops::remote::Edited;
+use crate::ops::remote::{self, Edited};
 
 /// The facts of one entry. Facts that another backend does not tell are left out.
 #[derive(Serialize)]
@@ -88,6 +88,7 @@ impl EntryFacts {
         Self {
             mode: Some(format!("{:04o}", info.mode & 0o777)),
             modified_at: Some(rfc3339(nanoseconds(info.modified))),
+            etag: info.version.as_ref().map(|version| remote::tag(version).to_string()),
             ..Self::listed(info.kind, info.size)
         }
     }
@@ -139,15 +140,23 @@ fn written(sentence: &str, place: &Place, written: &Written, encoding: Option<Te
 
 /// Answers a change of a text that a remote backend holds.
 pub(super) fn edited_remotely(place: &Place, edited: Edited) -> Answer {
-    let Edited { bytes, created, encoding } = edited;
-    let facts = WrittenFacts {
-        path: place.shown(),
-        etag: None,
-        size: bytes,
-        created: Some(created),
-        encoding: Some(encoding),
-    };
-    success_with(edit::UPDATED, facts)
+    let Edited { bytes, created, encoding, version } = edited;
+    written_remotely(edit::UPDATED, place, bytes, version.as_ref(), Some(created), Some(encoding))
+}
+
+/// Answers a change of a file that a remote backend holds.
+fn written_remotely(
+    sentence: &str,
+    place: &Place,
+    size: u64,
+    version: Option<&Version>,
+    created: Option<bool>,
+    encoding: Option<TextEncoding>,
+) -> Answer {
+    let etag = version.map(remote::tag);
+    let shown = etag.as_ref().map(ETag::to_string);
+    let facts = WrittenFacts { path: place.shown(), etag: shown, size, created, encoding };
+    Ok(tagged_if(success_with(sentence, facts)?, etag.as_ref()))
 }
 
 /// Reads patterns for paths below the directory `base`. In sandbox form, they are brought to where they are relative to,

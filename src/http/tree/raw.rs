@@ -12,15 +12,15 @@ use storage::tree::Opened;
 use storage::{ETag, Stat, WriteOptions, Written};
 
 use super::remove::removed;
-use super::{WrittenFacts, mode, written};
-use crate::http::answer::{Answer, bare, success_with, tagged};
+use super::{mode, written, written_remotely};
+use crate::http::answer::{Answer, bare, tagged_if};
 use crate::http::conditional::{self, ByteRange, Fresh};
 use crate::http::disposition;
 use crate::http::extract::{NoParams, Params, Place, TreeRequest};
 use crate::http::problem::Problem;
 use crate::http::time::{http_date, nanoseconds};
 use crate::http::{App, body, stream};
-use crate::ops::remote::Backend;
+use crate::ops::remote::{self, Backend};
 
 /// Nothing is loaded, nothing runs, and it is of an origin of its own (<https://www.w3.org/TR/CSP3/#directive-sandbox>).
 const INERT: &str = "default-src 'none'; sandbox";
@@ -93,8 +93,10 @@ pub(in crate::http) async fn head(
 ) -> Answer {
     let Place { id, path, backend, .. } = tree.file(&app, path(&params)).await?;
     if let Some(backend) = backend {
-        conditional::of_untagged_read(&headers)?;
-        return Ok(remote_head(&path, &backend.stat_file(&path).await?).answer(None).0);
+        let info = backend.stat_file(&path).await?;
+        return Ok(match remote_head_of(&headers, &info, &path, None)? {
+            Ok((response, _)) | Err(response) => response,
+        });
     }
     let Opened { stat, .. } = app.service.open(id, path.clone()).await?;
     // Ranges are defined for `GET` only (RFC 9110, section 14.2).
@@ -106,27 +108,58 @@ pub(in crate::http) async fn head(
 
 /// Answers with bytes of a file that a remote backend holds.
 async fn get_remotely(backend: &Backend, path: &RelPath, headers: &HeaderMap) -> Answer {
-    conditional::of_untagged_read(headers)?;
-    let range = match headers.contains_key(header::RANGE) {
-        // Which bytes are meant follows from the size.
-        true => conditional::range(headers, backend.stat_file(path).await?.size, None)?,
-        false => None,
-    };
+    let mut range = None;
+    let mut looked_at = None;
+    if headers.contains_key(header::RANGE) {
+        // Which bytes are meant follows from the size, and with `If-Range` from the version.
+        let info = backend.stat_file(path).await?;
+        let etag = info.version.as_ref().map(remote::tag);
+        if let Fresh::NotModified =
+            conditional::of_remote_read(headers, info.version.as_ref(), path.as_str())?
+        {
+            return Ok(not_modified(etag.as_ref()));
+        }
+        range = conditional::range(headers, info.size, etag.as_ref())?;
+        looked_at = info.version;
+    }
     let wanted = range.map(|ByteRange { first, length }| first..first.saturating_add(length));
-    let opened = backend.open(path, ReadOptions { range: wanted, bytes_max: None }).await?;
+    let mut opened = backend.open(path, ReadOptions { range: wanted, bytes_max: None }).await?;
+    if range.is_some() && headers.contains_key(header::IF_RANGE) && opened.info.version != looked_at {
+        // A part of another version than the one that the caller has.
+        range = None;
+        opened = backend.open(path, ReadOptions::default()).await?;
+    }
     let part = ByteRange { first: opened.range.start, length: opened.range.end - opened.range.start };
     if range.is_some() && part.length == 0 {
         // The file has become shorter since.
         return Err(conditional::unsatisfiable(opened.info.size));
     }
-    let (mut response, _) = remote_head(path, &opened.info).answer(range.map(|_| part));
+    let (mut response, _) = match remote_head_of(headers, &opened.info, path, range.map(|_| part))? {
+        Ok(headed) => headed,
+        Err(not_modified) => return Ok(not_modified),
+    };
     *response.body_mut() = Body::from_stream(opened.pieces);
     Ok(response)
 }
 
-fn remote_head<'a>(path: &'a RelPath, info: &FileInfo) -> FileHead<'a> {
+/// As [`head_of`], of a file that a remote backend holds.
+fn remote_head_of(
+    headers: &HeaderMap,
+    info: &FileInfo,
+    path: &RelPath,
+    part: Option<ByteRange>,
+) -> Result<Result<(Response, ByteRange), Response>, Problem> {
+    let etag = info.version.as_ref().map(remote::tag);
+    if let Fresh::NotModified = conditional::of_remote_read(headers, info.version.as_ref(), path.as_str())? {
+        return Ok(Err(not_modified(etag.as_ref())));
+    }
     let modified_ns = nanoseconds(info.modified);
-    FileHead { path, size: info.size, mode: info.mode & 0o777, modified_ns, etag: None }
+    let head = FileHead { path, size: info.size, mode: info.mode & 0o777, modified_ns, etag: etag.as_ref() };
+    Ok(Ok(head.answer(part)))
+}
+
+fn not_modified(etag: Option<&ETag>) -> Response {
+    tagged_if(bare(StatusCode::NOT_MODIFIED), etag)
 }
 
 /// The answer without its body and the part that the body is to be; or the answer that there is nothing new.
@@ -138,7 +171,7 @@ fn head_of(
 ) -> Result<Result<(Response, ByteRange), Response>, Problem> {
     let etag = stat.etag();
     if let Fresh::NotModified = conditional::of_read(headers, &etag, path.as_str())? {
-        return Ok(Err(tagged(bare(StatusCode::NOT_MODIFIED), &etag)));
+        return Ok(Err(not_modified(Some(&etag))));
     }
     let range = range?;
     let head =
@@ -150,10 +183,8 @@ impl FileHead<'_> {
     /// The answer without its body and the part that the body is to be.
     pub(in crate::http) fn answer(&self, range: Option<ByteRange>) -> (Response, ByteRange) {
         let part = range.unwrap_or(ByteRange { first: 0, length: self.size });
-        let mut response = bare(if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK });
-        if let Some(etag) = self.etag {
-            response = tagged(response, etag);
-        }
+        let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+        let mut response = tagged_if(bare(status), self.etag);
         let out = response.headers_mut();
         out.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         // A user's file is no page of this host: a browser saves it, and runs nothing of it where it shows the file
@@ -205,7 +236,15 @@ pub(in crate::http) async fn put(
     let pieces = request.into_body().into_data_stream().map_err(|_| body::broken());
     let result = match store(&app, &place, options, pieces).await? {
         Stored::Here(result) => result,
-        Stored::Elsewhere { size, mode } => return written_remotely(&place, size, mode),
+        Stored::Elsewhere { written, created } => {
+            let remote::Written { bytes, version } = written;
+            let sentence = "File written.";
+            let mut response = written_remotely(sentence, &place, bytes, version.as_ref(), created, None)?;
+            if created == Some(true) {
+                *response.status_mut() = StatusCode::CREATED;
+            }
+            return Ok(response);
+        }
     };
     let mut response = written("File written.", &place, &result, None)?;
     if result.created {
@@ -217,7 +256,11 @@ pub(in crate::http) async fn put(
 /// A file that was written, here or by a remote backend.
 pub(in crate::http) enum Stored {
     Here(Written),
-    Elsewhere { size: u64, mode: WriteMode },
+    /// Whether there was no file before, no backend tells; but one that was to be new is new, and one that was swapped was there.
+    Elsewhere {
+        written: remote::Written,
+        created: Option<bool>,
+    },
 }
 
 impl Stored {
@@ -225,7 +268,7 @@ impl Stored {
     pub(in crate::http) fn size(&self) -> u64 {
         match self {
             Self::Here(written) => written.stat.size,
-            Self::Elsewhere { size, .. } => *size,
+            Self::Elsewhere { written, .. } => written.bytes,
         }
     }
 }
@@ -242,25 +285,19 @@ pub(in crate::http) async fn store(
         let (id, path) = (place.id.clone(), place.path.clone());
         return Ok(Stored::Here(app.service.write(id, path, pieces, options, limit).await?));
     };
-    let mode = conditional::untagged(&options.condition)?;
-    if options.parents {
+    let mode = backend.mode(&place.path, &options.condition).await?;
+    let created = match &mode {
+        WriteMode::Replace => None,
+        WriteMode::Create => Some(true),
+        WriteMode::Swap(_) => Some(false),
+    };
+    // Above a file that is there nothing is missing.
+    if options.parents && created != Some(false) {
         backend.make_parents(&place.path).await?;
     }
     let options = sandbox::WriteOptions { mode, permissions: options.mode };
-    let size = backend.write(&place.path, pieces, options, limit).await?;
-    Ok(Stored::Elsewhere { size, mode })
-}
-
-/// Answers a write of a file that a remote backend holds.
-fn written_remotely(place: &Place, size: u64, mode: WriteMode) -> Answer {
-    // Whether there was a file before, no backend tells; but a file that was to be new is new.
-    let created = (mode == WriteMode::Create).then_some(true);
-    let facts = WrittenFacts { path: place.shown(), etag: None, size, created, encoding: None };
-    let mut response = success_with("File written.", facts)?;
-    if created.is_some() {
-        *response.status_mut() = StatusCode::CREATED;
-    }
-    Ok(response)
+    let written = backend.write(&place.path, pieces, options, limit).await?;
+    Ok(Stored::Elsewhere { written, created })
 }
 
 pub(in crate::http) async fn delete(

@@ -63,8 +63,7 @@ pub(in crate::http) async fn replace(
     let place = tree.file(&app, Some(&body.path)).await?;
     let condition = conditional::of_change(&headers)?;
     if let Some(backend) = &place.backend {
-        let mode = conditional::untagged(&condition)?;
-        let edited = backend.replace(&place.path, body.edits(), mode, app.service.text_work()).await?;
+        let edited = backend.replace(&place.path, body.edits(), condition, app.service.text_work()).await?;
         return edited_remotely(&place, edited);
     }
     let (id, path) = (place.id.clone(), place.path.clone());

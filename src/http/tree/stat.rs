@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::EntryFacts;
 use crate::http::App;
-use crate::http::answer::{Answer, success, tagged};
+use crate::http::answer::{Answer, success, tagged, tagged_if};
 use crate::http::extract::{Params, TreeRequest};
 use crate::http::problem::{Code, Problem};
+use crate::ops::remote;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,8 +37,9 @@ pub(in crate::http) async fn stat(
             let message = "`follow=false` is for workspaces that this service holds: leave it out";
             return Err(Problem::new(Code::Unsupported, message));
         }
-        let facts = EntryFacts::remote(&backend.stat(&place.path).await?);
-        return success(Facts { path: place.shown(), facts });
+        let info = backend.stat(&place.path).await?;
+        let response = success(Facts { path: place.shown(), facts: EntryFacts::remote(&info) })?;
+        return Ok(tagged_if(response, info.version.as_ref().map(remote::tag).as_ref()));
     }
     let (id, path) = (place.id.clone(), place.path.clone());
     let (stat, layer, target) = match follows {

@@ -152,7 +152,7 @@ impl Site {
     ) -> Result<()> {
         let path = self.path(relative)?;
         let options = WriteOptions { permissions, ..WriteOptions::default() };
-        self.ask("write_file", self.sandbox.write_file(&self.user, &path, body, options)).await
+        self.ask("write_file", self.sandbox.write_file(&self.user, &path, body, options)).await.map(drop)
     }
 
     /// Removes what is there, with all below it.

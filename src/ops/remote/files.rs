@@ -8,9 +8,10 @@ use futures_util::Stream;
 use futures_util::stream::BoxStream;
 use policy::RelPath;
 use sandbox::{
-    DIR_ENTRIES_MAX, DirEntry, ErrorKind, FILE_BYTES_MAX, FileInfo, FileKind, ReadOptions, WriteMode,
-    WriteOptions,
+    DIR_ENTRIES_MAX, DirEntry, ErrorKind, FILE_BYTES_MAX, FileInfo, FileKind, ReadOptions, Version,
+    WriteMode, WriteOptions,
 };
+use storage::{Condition, ETag, Unmet};
 
 use super::feeding::Feeding;
 use super::{Backend, PATIENCE, reading};
@@ -21,6 +22,19 @@ use crate::ops::write::Unwritten;
 const MODE_ABOVE: u32 = 0o755;
 /// The most bytes of paths that are gathered at once.
 const PATHS_BYTES: usize = 32 * 1024 * 1024;
+
+/// Why a condition of a change cannot be kept where the backend tells no versions.
+pub const UNTAGGED: &str =
+    "files of this workspace have no tags, because another backend answers for it: leave the condition out";
+
+/// A file that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its size.
+    pub bytes: u64,
+    /// Its version, where the backend tells one.
+    pub version: Option<Version>,
+}
 
 /// A file that is being read.
 pub struct Opened {
@@ -75,18 +89,43 @@ impl Backend {
         }
     }
 
-    /// Writes the file `path` of at most `limit` bytes, which come as `pieces`. Tells how many they were.
+    /// How to write the file `path` so that `condition` holds at the moment of the change. It is looked at now, and once more by the
+    /// backend then.
+    ///
+    /// # Errors
+    /// [`storage::Error::Stale`]; [`Error::Unsupported`] where the backend tells no versions; [`Error::Remote`].
+    pub async fn mode(&self, path: &RelPath, condition: &Condition) -> Result<WriteMode> {
+        match condition {
+            Condition::Always => return Ok(WriteMode::Replace),
+            Condition::Missing => return Ok(WriteMode::Create),
+            Condition::Exists | Condition::Matches(_) => {}
+        }
+        let info = match self.stat_file(path).await {
+            Err(missing @ Error::Remote { kind: ErrorKind::NotFound, .. }) => {
+                condition.check_tag(path, None)?;
+                return Err(missing);
+            }
+            found => found?,
+        };
+        let version = info.version.ok_or_else(|| Error::Unsupported(UNTAGGED.to_owned()))?;
+        condition.check_tag(path, Some(tag(&version)))?;
+        Ok(WriteMode::Swap(version))
+    }
+
+    /// Writes the file `path` of at most `limit` bytes, which come as `pieces`.
     ///
     /// # Errors
     /// [`Unwritten::Sender`] for the first failure among `pieces`; [`storage::Error::TooLarge`];
-    /// [`storage::Error::Stale`] where something is and nothing was to be; [`Error::Remote`].
+    /// [`storage::Error::Stale`] where something is and nothing was to be, or where what is there is not what was to be swapped;
+    /// [`Error::Remote`].
     pub async fn write<E: Send + 'static>(
         &self,
         path: &RelPath,
         pieces: impl Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
         options: WriteOptions,
         limit: u64,
-    ) -> Result<u64, Unwritten<E>> {
+    ) -> Result<Written, Unwritten<E>> {
+        let mode = options.mode.clone();
         let place = self.path(path).await?;
         let (body, feeding) = Feeding::new(pieces, limit.min(FILE_BYTES_MAX));
         let written = tokio::select! {
@@ -95,17 +134,28 @@ impl Backend {
         };
         match (feeding.failure(), written) {
             (Some(failure), _) => Err(failure),
-            (None, Ok(())) if feeding.is_whole() => Ok(feeding.bytes()),
-            (None, Ok(())) => {
+            (None, Ok(version)) if feeding.is_whole() => Ok(Written { bytes: feeding.bytes(), version }),
+            (None, Ok(_)) => {
                 Err(self.nonsense("write_file", "it wrote a file without all of its bytes").into())
             }
-            (None, Err(error))
-                if options.mode == WriteMode::Create && error.kind() == ErrorKind::AlreadyExists =>
-            {
-                Err(stale(path).into())
+            (None, Err(error)) => Err(match (mode, error.kind()) {
+                (WriteMode::Create, ErrorKind::AlreadyExists) => stale(path),
+                (WriteMode::Swap(_), ErrorKind::Stale) => self.swapped_by_another(path).await,
+                (WriteMode::Swap(_), ErrorKind::Unsupported) => Error::Unsupported(UNTAGGED.to_owned()),
+                _ => self.failed("write_file", error),
             }
-            (None, Err(error)) => Err(self.failure(error).into()),
+            .into()),
         }
+    }
+
+    /// That the file `path` is not what was to be swapped, with what is there now.
+    async fn swapped_by_another(&self, path: &RelPath) -> Error {
+        let (unmet, current) = match self.stat(path).await {
+            Ok(info) => (Unmet::Changed, info.version.as_ref().map(tag)),
+            Err(Error::Remote { kind: ErrorKind::NotFound, .. }) => (Unmet::Missing, None),
+            Err(_) => (Unmet::Changed, None),
+        };
+        storage::Error::Stale { path: path.to_string(), unmet, current }.into()
     }
 
     /// Lists the directory `path`, sorted by name. Names that no path can have are left out: no caller could ask for
@@ -222,7 +272,13 @@ impl Backend {
     }
 }
 
+/// The tag that the service gives for a version.
+#[must_use]
+pub fn tag(version: &Version) -> ETag {
+    ETag::from_opaque(version.as_str())
+}
+
 /// Something is where nothing was to be.
 pub(super) fn stale(path: &RelPath) -> Error {
-    storage::Error::Stale { path: path.to_string(), unmet: storage::Unmet::Exists, current: None }.into()
+    storage::Error::Stale { path: path.to_string(), unmet: Unmet::Exists, current: None }.into()
 }

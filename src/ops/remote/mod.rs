@@ -21,8 +21,8 @@ use sandbox::{ErrorKind, Sandbox, SandboxPath};
 use tokio::sync::OnceCell;
 
 use self::failures::is_possible;
-pub use self::files::Opened;
-pub use self::texts::Edited;
+pub use self::files::{Opened, UNTAGGED, Written, tag};
+pub use self::texts::{Edited, ReadText};
 use super::error::{Error, Result};
 use super::said::{Said, bounded};
 
@@ -145,7 +145,8 @@ impl Backend {
 mod tests {
     use async_trait::async_trait;
     use sandbox::{
-        ByteStream, DirEntry, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result, WriteOptions,
+        ByteStream, DirEntry, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result, Version,
+        WriteOptions,
     };
     use std::future::pending;
 
@@ -183,7 +184,7 @@ mod tests {
             _: &SandboxPath,
             _: ByteStream,
             _: WriteOptions,
-        ) -> Result<()> {
+        ) -> Result<Option<Version>> {
             pending().await
         }
 

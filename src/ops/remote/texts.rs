@@ -2,17 +2,19 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
 use policy::RelPath;
-use sandbox::{ErrorKind, ReadOptions, WriteMode, WriteOptions};
+use sandbox::{ErrorKind, ReadOptions, Version, WriteMode, WriteOptions};
+use storage::Condition;
 use storage::encoding::{self, TextEncoding};
 use storage::text::{self, Replacement};
 
-use super::files::stale;
-use super::{Backend, PATIENCE, reading};
+use super::files::{UNTAGGED, stale, tag};
+use super::{Backend, PATIENCE, Written, reading};
 use crate::ops::Service;
 use crate::ops::admission::{Admission, Job, Weight};
 use crate::ops::error::{Error, Result};
@@ -21,9 +23,11 @@ use crate::ops::write::Unwritten;
 
 /// How long a whole text may take, which others wait for: the largest takes so long at a megabit in a second.
 const WHOLE: Duration = Duration::from_secs(5 * 60);
+/// How often a change of a text is worked out anew when the text is changed meanwhile.
+const TRIES: usize = 8;
 
 /// A text that was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edited {
     /// Its size.
     pub bytes: u64,
@@ -31,6 +35,21 @@ pub struct Edited {
     pub created: bool,
     /// How it lies there.
     pub encoding: TextEncoding,
+    /// Its version, where the backend tells one.
+    pub version: Option<Version>,
+}
+
+/// A text that was read.
+#[derive(Debug)]
+pub struct ReadText {
+    /// The text, or some of its lines.
+    pub text: Text,
+    /// How it lies there.
+    pub encoding: TextEncoding,
+    /// Its size there.
+    pub bytes: u64,
+    /// Its version, where the backend tells one.
+    pub version: Option<Version>,
 }
 
 /// The place and bounds of work on texts.
@@ -49,36 +68,60 @@ impl Service {
     }
 }
 
+/// What is there before a text is changed.
+struct Found {
+    /// Its bytes; `None` for more than are read.
+    bytes: Option<Vec<u8>>,
+    version: Option<Version>,
+}
+
 /// How a text is changed.
 struct How<'a> {
     /// Whether it may be anything before, and as large as it likes.
     any: bool,
     /// Whether directories above it are made.
     parents: bool,
-    /// Whether it must be new.
-    mode: WriteMode,
+    /// What must hold of it before.
+    condition: Condition,
     work: TextWork<'a>,
 }
 
+impl How<'_> {
+    /// How the changed text is written over what was found, so that the condition holds then.
+    fn mode(&self, path: &RelPath, found: Option<&Found>, is_taken: bool) -> Result<WriteMode> {
+        let version = found.and_then(|found| found.version.as_ref());
+        match (&self.condition, found) {
+            (Condition::Missing, Some(_)) if version.is_none() => return Err(stale(path)),
+            (Condition::Exists | Condition::Matches(_), Some(_)) if version.is_none() => {
+                return Err(Error::Unsupported(UNTAGGED.to_owned()));
+            }
+            (condition, _) => condition.check_tag(path, version.map(tag))?,
+        }
+        Ok(match (version, &self.condition) {
+            // Nothing of what was there is in the new text, and nothing was to be there.
+            (_, Condition::Always) if self.any => WriteMode::Replace,
+            (Some(version), _) => WriteMode::Swap(version.clone()),
+            (None, _) if found.is_none() && !is_taken => WriteMode::Create,
+            // The backend tells no versions; or a link to nothing is there, which is written through.
+            (None, _) => WriteMode::Replace,
+        })
+    }
+}
+
 impl Backend {
-    /// Reads a text as large as one may be, whole without a range; and tells its size.
+    /// Reads a text as large as one may be, whole without a range.
     ///
     /// # Errors
     /// [`storage::Error::NotText`], [`Error::Invalid`] for a line 0, [`Error::Remote`].
-    pub async fn read_text(
-        &self,
-        path: &RelPath,
-        range: LineRange,
-        work: TextWork<'_>,
-    ) -> Result<(Text, TextEncoding, u64)> {
+    pub async fn read_text(&self, path: &RelPath, range: LineRange, work: TextWork<'_>) -> Result<ReadText> {
         check_range(range)?;
         let TextWork { admission, limit } = work;
-        let bytes = self.whole(path, limit).await?;
+        let (bytes, version) = self.whole(path, limit).await?;
         let (size, path) = (bytes.len() as u64, path.clone());
         let job = Job::of(&self.user, Weight::Scan);
         let read = move || {
             let (text, encoding) = part(bytes, &path, range, limit)?;
-            Ok((text, encoding, size))
+            Ok(ReadText { text, encoding, bytes: size, version })
         };
         admission.work(job, read).await
     }
@@ -94,7 +137,7 @@ impl Backend {
         range: LineRange,
         body: String,
         encoding: Option<TextEncoding>,
-        mode: WriteMode,
+        condition: Condition,
         work: TextWork<'_>,
     ) -> Result<Edited> {
         check_encoding(range, encoding)?;
@@ -109,7 +152,7 @@ impl Backend {
             let text = text::edit_lines(&text, place.as_str(), range.start, range.end, &body)?;
             Ok((storage::files::encode(&text, encoding, place.as_str())?.into_owned(), encoding))
         };
-        let how = How { any: range == LineRange::ALL, parents: true, mode, work };
+        let how = How { any: range == LineRange::ALL, parents: true, condition, work };
         self.update(path, how, change).await
     }
 
@@ -121,7 +164,7 @@ impl Backend {
         &self,
         path: &RelPath,
         edits: Vec<Replacement>,
-        mode: WriteMode,
+        condition: Condition,
         work: TextWork<'_>,
     ) -> Result<Edited> {
         check_edits(&edits)?;
@@ -133,63 +176,83 @@ impl Backend {
             let text = text::replace(&text, place.as_str(), &edits, limit)?;
             Ok((storage::files::encode(&text, encoding, place.as_str())?.into_owned(), encoding))
         };
-        self.update(path, How { any: false, parents: false, mode, work }, change).await
+        self.update(path, How { any: false, parents: false, condition, work }, change).await
     }
 
-    /// Changes a text; of changes through this service, one after the other.
+    /// Changes a text; of changes through this service, one after the other. Where the backend tells versions, the change is worked
+    /// out anew when the text is changed meanwhile by others, and none of their changes is lost.
     async fn update(
         &self,
         path: &RelPath,
-        How { any, parents, mode, work }: How<'_>,
-        change: impl FnOnce(Option<Vec<u8>>) -> Result<(Vec<u8>, TextEncoding)> + Send + 'static,
+        how: How<'_>,
+        change: impl Fn(Option<Vec<u8>>) -> Result<(Vec<u8>, TextEncoding)> + Send + Sync + 'static,
     ) -> Result<Edited> {
-        let TextWork { admission, limit } = work;
+        let TextWork { admission, limit } = how.work;
         let alone = tokio::time::timeout(PATIENCE, self.editing.lock()).await;
         let what = "other texts of this workspace are being changed";
         let _alone = alone.map_err(|_| Error::Busy { what, retry_after_seconds: 5 })?;
-        let (before, created) = match self.whole(path, limit).await {
-            Ok(bytes) => (Some(bytes), false),
-            Err(Error::Remote { kind: ErrorKind::NotFound, .. }) => (None, true),
-            Err(Error::Remote { kind: ErrorKind::TooLarge, .. }) if any => (None, false),
-            Err(other) => return Err(other),
-        };
-        if mode == WriteMode::Create && !created {
-            return Err(stale(path));
-        }
-        let place = path.clone();
-        let job = Job::of(&self.user, Weight::Scan);
-        let changed = move || {
-            let (bytes, encoding) = change(before)?;
-            if bytes.len() as u64 > limit {
-                let what = format!("`{place}` after the change");
-                return Err(storage::Error::TooLarge { what, limit }.into());
+        let change = Arc::new(change);
+        // Whether something was in the way of a new file that no reader finds: a link to nothing.
+        let mut is_taken = false;
+        for _ in 0..TRIES {
+            let found = self.find(path, how.any, limit).await?;
+            is_taken &= found.is_none();
+            let mode = how.mode(path, found.as_ref(), is_taken)?;
+            let created = found.is_none();
+            let (place, change) = (path.clone(), Arc::clone(&change));
+            let job = Job::of(&self.user, Weight::Scan);
+            let changed = move || {
+                let (bytes, encoding) = change(found.and_then(|found| found.bytes))?;
+                if bytes.len() as u64 > limit {
+                    let what = format!("`{place}` after the change");
+                    return Err(storage::Error::TooLarge { what, limit }.into());
+                }
+                Ok((bytes, encoding))
+            };
+            let (bytes, encoding) = admission.work(job, changed).await?;
+            if how.parents && created {
+                self.make_parents(path).await?;
             }
-            Ok((bytes, encoding))
-        };
-        let (bytes, encoding) = admission.work(job, changed).await?;
-        if parents && created {
-            self.make_parents(path).await?;
+            let pieces = stream::iter([Ok::<_, Infallible>(Bytes::from(bytes))]);
+            match self.write(path, pieces, WriteOptions { mode, permissions: None }, limit).await {
+                Ok(Written { bytes, version }) => return Ok(Edited { bytes, created, encoding, version }),
+                Err(Unwritten::Service(Error::Storage(storage::Error::Stale { .. })))
+                    if how.condition != Condition::Missing =>
+                {
+                    is_taken = created;
+                }
+                Err(Unwritten::Service(error)) => return Err(error),
+                Err(Unwritten::Sender(never)) => match never {},
+            }
         }
-        let pieces = stream::iter([Ok::<_, Infallible>(Bytes::from(bytes))]);
-        let options = WriteOptions { mode, permissions: None };
-        match self.write(path, pieces, options, limit).await {
-            Ok(bytes) => Ok(Edited { bytes, created, encoding }),
-            Err(Unwritten::Service(error)) => Err(error),
-            Err(Unwritten::Sender(never)) => match never {},
+        let what = format!("`{path}` keeps changing: try again when what writes it is done");
+        Err(storage::Error::Conflict(what).into())
+    }
+
+    /// What is at `path` before a change; with `any`, also what is too large to be read.
+    async fn find(&self, path: &RelPath, any: bool, limit: u64) -> Result<Option<Found>> {
+        match self.whole(path, limit).await {
+            Ok((bytes, version)) => Ok(Some(Found { bytes: Some(bytes), version })),
+            Err(Error::Remote { kind: ErrorKind::NotFound, .. }) => Ok(None),
+            Err(Error::Remote { kind: ErrorKind::TooLarge, .. }) if any => {
+                Ok(Some(Found { bytes: None, version: self.stat_file(path).await?.version }))
+            }
+            Err(other) => Err(other),
         }
     }
 
     /// All bytes of a file.
-    async fn whole(&self, path: &RelPath, limit: u64) -> Result<Vec<u8>> {
+    async fn whole(&self, path: &RelPath, limit: u64) -> Result<(Vec<u8>, Option<Version>)> {
         let options = ReadOptions { range: None, bytes_max: Some(limit) };
         let opened = self.open(path, options).await?;
-        reading::whole(opened.pieces, WHOLE).await.map_err(|error| match error.kind() {
+        let read = reading::whole(opened.pieces, WHOLE).await.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => self.silent("read_file"),
             _ => {
                 let broken = sandbox::Error::new(ErrorKind::Disconnected, "read_file", "the file broke off");
                 self.failure(broken.because(error))
             }
-        })
+        });
+        Ok((read?, opened.info.version))
     }
 }
 

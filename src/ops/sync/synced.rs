@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use policy::{RelPath, UserId};
 use sandbox::{
     ByteStream, DirEntry, ExecResult, ExecSpec, FileBody, FileInfo, LiveRun, LiveSpec, ReadOptions, Result,
-    Sandbox, SandboxPath, WriteOptions,
+    Sandbox, SandboxPath, Version, WriteOptions,
 };
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -103,7 +103,7 @@ impl Sandbox for SyncedSandbox {
         path: &SandboxPath,
         body: ByteStream,
         options: WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Version>> {
         self.ready_at(user, path).await;
         self.machine.write_file(user, path, body, options).await
     }

@@ -21,7 +21,14 @@ pub enum Condition {
 
 impl Condition {
     pub(crate) fn check(&self, path: &RelPath, existing: Option<&Stat>) -> Result<()> {
-        let current = existing.map(Stat::etag);
+        self.check_tag(path, existing.map(Stat::etag))
+    }
+
+    /// As for a change: whether it holds for what has the tag `current`, or for nothing.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn check_tag(&self, path: &RelPath, current: Option<ETag>) -> Result<()> {
         let holds = match (self, &current) {
             (Self::Always, _) => true,
             (Self::Exists, current) => current.is_some(),

@@ -1,20 +1,28 @@
 //! Files and directories elsewhere.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
+use sandbox::{ErrorKind, MemSandbox, Sandbox, SandboxExt, SandboxPath, UserId};
 use serde_json::{Value, json};
 
 use super::{in_memory, on_the_host};
+use crate::client::Client;
 use crate::server::Server;
 
 pub(super) fn what_is_not_known_is_left_out(server: &Server) {
     let (client, tree) = (&server.client, on_the_host(server, "plain"));
     let written = client.put(format!("{tree}/raw/file?mode=0640"), "12345");
-    assert_eq!((written.status, written.header("etag")), (200, None));
+    assert_eq!(written.status, 200);
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(&written.ok()), ["data", "path", "size", "status"]);
+    assert_eq!(keys(&written.ok()), ["data", "etag", "path", "size", "status"]);
     let facts = client.get(format!("{tree}/stat?path=file")).ok()["data"].clone();
-    assert_eq!(keys(&facts), ["kind", "mode", "modified_at", "path", "size"]);
+    assert_eq!(keys(&facts), ["etag", "kind", "mode", "modified_at", "path", "size"]);
+    assert_eq!(
+        keys(&client.get(format!("{tree}/stat?path=")).ok()["data"]),
+        ["kind", "mode", "modified_at", "path", "size"]
+    );
     assert_eq!((&facts["mode"], &facts["size"]), (&json!("0640"), &json!(5)));
     let listed = client.get(format!("{tree}/dir")).ok();
     assert_eq!(listed["data"], json!([{"name": "file", "kind": "file", "size": 5}]));
@@ -31,6 +39,149 @@ pub(super) fn what_is_not_known_is_left_out(server: &Server) {
     assert_eq!(keys(enforcement), ["backend", "notes", "tier"]);
 }
 
+pub(super) fn tags_and_conditions_are_those_of_own_workspaces(server: &Server) {
+    let client = &server.client;
+    for tree in [in_memory(server, "tagging"), on_the_host(server, "tagging"), own(client, "tagging")] {
+        let send = |method: &str, route: &str, name: &str, value: &str| {
+            client.request(method, format!("{tree}/{route}")).header(name, value).body("text\n").send()
+        };
+        let get = |method: &str, route: &str, name: &str, value: &str| {
+            client.request(method, format!("{tree}/{route}")).header(name, value).send()
+        };
+        let written = client.put(format!("{tree}/raw/file"), "0123456789\n");
+        let tag = written.header("etag").unwrap().to_owned();
+        assert_eq!(written.ok()["etag"], tag, "{tree}");
+        for route in ["raw/file", "content?path=file", "stat?path=file"] {
+            let read = client.get(format!("{tree}/{route}"));
+            assert_eq!((read.status, read.header("etag")), (200, Some(tag.as_str())), "{tree} {route}");
+        }
+        assert_eq!(client.get(format!("{tree}/stat?path=file")).ok()["data"]["etag"], tag);
+        for (method, route) in [("GET", "raw/file"), ("HEAD", "raw/file"), ("GET", "content?path=file")] {
+            let had = get(method, route, "if-none-match", &tag);
+            assert_eq!(
+                (had.status, had.header("etag")),
+                (304, Some(tag.as_str())),
+                "{tree} {method} {route}"
+            );
+            assert_eq!(get(method, route, "if-none-match", "*").status, 304);
+            assert_eq!(get(method, route, "if-none-match", "\"other\"").status, 200);
+            assert_eq!(get(method, route, "if-match", &format!("\"other\", {tag}")).status, 200);
+            assert_eq!(get(method, route, "if-match", &format!("W/{tag}")).status, 412);
+        }
+        let told = get("GET", "raw/file", "if-match", "\"other\"").refused(412, "stale");
+        assert_eq!(told["current_etag"], tag);
+        let part = client.request("GET", format!("{tree}/raw/file")).header("range", "bytes=2-4");
+        assert_eq!(part.header("if-range", &tag).send().bytes(206), b"234");
+        // Each change gives another tag, and the one before is of no use any more.
+        let mut tags = vec![tag];
+        for (method, route) in
+            [("PUT", "raw/file"), ("PUT", "edit?path=file"), ("PUT", "edit?path=file&start=1&end=1")]
+        {
+            let last = tags.last().unwrap().clone();
+            let changed = send(method, route, "if-match", &last);
+            assert_eq!((changed.status, &changed.ok()["created"]), (200, &json!(false)), "{tree} {route}");
+            let next = changed.header("etag").unwrap().to_owned();
+            assert!(!tags.contains(&next), "{tree} {route}");
+            let told = send(method, route, "if-match", &last).refused(412, "stale");
+            assert_eq!(told["current_etag"], next, "{tree} {route}");
+            tags.push(next);
+        }
+        let edits = json!({"path": "file", "edits": [{"old_string": "text", "new_string": "t"}]});
+        let replace = |tag: &str| {
+            let request = client.request("POST", format!("{tree}/replace")).header("if-match", tag);
+            request.header("content-type", "application/json").body(edits.to_string()).send()
+        };
+        replace(&tags[0]).refused(412, "stale");
+        let last = replace(tags.last().unwrap()).header("etag").unwrap().to_owned();
+        for route in ["raw/file", "edit?path=file"] {
+            send("PUT", route, "if-match", "*").ok();
+            send("PUT", route, "if-match", &format!("W/{last}")).refused(412, "stale");
+            send("PUT", route, "if-none-match", "*").refused(412, "stale");
+        }
+        for route in [
+            "raw/missing",
+            "edit?path=missing",
+            "raw/no/such",
+            "raw/no/such?parents=true",
+            "edit?path=no/such",
+        ] {
+            for tag in ["*", &last] {
+                let told = send("PUT", route, "if-match", tag).refused(412, "stale");
+                assert_eq!(told["current_etag"], Value::Null, "{tree} {route}");
+            }
+        }
+        client.get(format!("{tree}/stat?path=no")).refused(404, "not_found");
+        assert_eq!(client.text(&tree, "file"), "text\n");
+    }
+}
+
+pub(super) fn of_changes_with_one_tag_at_once_one_is_made(server: &Server) {
+    let client = &server.client;
+    for tree in [in_memory(server, "racing"), on_the_host(server, "racing")] {
+        let tag = client.put(format!("{tree}/raw/file"), "old\n").etag();
+        let made = std::thread::scope(|scope| {
+            let callers: Vec<_> = (0..16)
+                .map(|number| {
+                    let (tree, tag) = (&tree, &tag);
+                    scope.spawn(move || {
+                        let route = if number % 2 == 0 { "raw/file" } else { "edit?path=file" };
+                        let request = client.request("PUT", format!("{tree}/{route}"));
+                        let reply = request.header("if-match", tag).body(format!("{number}\n")).send();
+                        assert!(matches!(reply.status, 200 | 412), "{}", reply.status);
+                        (reply.status == 200).then_some(number)
+                    })
+                })
+                .collect();
+            callers.into_iter().filter_map(|caller| caller.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(made.len(), 1, "{tree}");
+        assert_eq!(client.text(&tree, "file"), format!("{}\n", made[0]));
+    }
+}
+
+pub(super) fn changes_of_others_are_not_lost_to_changes_of_texts(server: &Server) {
+    let client = &server.client;
+    let memory = Arc::new(MemSandbox::new());
+    let lent: Arc<dyn Sandbox> = memory.clone();
+    server.lend(&["sharing"], "memory", &lent);
+    let (tree, user) = ("/v1/sandbox/sharing/memory", UserId::parse("sharing").unwrap());
+    client.put(format!("{tree}/raw/list"), "0\n").ok();
+    let path = SandboxPath::workspace().join("list").unwrap();
+    let beside = async {
+        let mut number = 100;
+        while number < 140 {
+            let (bytes, version) = memory.read_versioned(&user, &path).await.unwrap();
+            let text = format!("{}{number}\n", std::str::from_utf8(&bytes).unwrap());
+            match memory.swap(&user, &path, text.into(), version.unwrap()).await {
+                Ok(_) => number += 1,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Stale),
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let made: usize = std::thread::scope(|scope| {
+        let editing = scope.spawn(|| {
+            let edit = |number: usize| {
+                client.put(format!("{tree}/edit?path=list&start=2&end=1"), format!("{number}\n"))
+            };
+            (1..=40).map(edit).filter(|reply| reply.status == 200).count()
+        });
+        server.runtime.block_on(beside);
+        editing.join().unwrap()
+    });
+    let text = client.text(tree, "list");
+    let lines: BTreeSet<&str> = text.lines().collect();
+    assert_eq!((lines.len(), text.lines().count()), (41 + made, 41 + made), "{text}");
+    assert!(made > 30, "{made}");
+}
+
+/// A workspace of the service itself.
+fn own(client: &Client, user: &str) -> String {
+    let tree = format!("/v1/sandbox/{user}/own");
+    client.put(format!("{tree}/raw/begun"), "").ok();
+    tree
+}
+
 pub(super) fn conditions_that_can_be_kept_are_kept_and_others_refused(server: &Server) {
     let (client, tree) = (&server.client, in_memory(server, "careful"));
     let put = |route: &str, name: &str, value: &str| {
@@ -42,8 +193,6 @@ pub(super) fn conditions_that_can_be_kept_are_kept_and_others_refused(server: &S
     for route in ["raw/file", "edit?path=file"] {
         put(route, "if-none-match", "*").refused(412, "stale");
         put(route, "if-none-match", "\"tag\"").refused(400, "invalid");
-        put(route, "if-match", "\"tag\"").refused(501, "unsupported");
-        put(route, "if-match", "*").refused(501, "unsupported");
     }
     assert_eq!(client.text(&tree, "file"), "text\n");
     for route in ["raw/file", "content?path=file"] {
@@ -51,7 +200,7 @@ pub(super) fn conditions_that_can_be_kept_are_kept_and_others_refused(server: &S
             client.request("GET", format!("{tree}/{route}")).header(name, value).send()
         };
         assert_eq!(get("if-none-match", "\"tag\"").status, 200);
-        get("if-match", "\"tag\"").refused(501, "unsupported");
+        get("if-match", "\"tag\"").refused(412, "stale");
         get("if-none-match", "tag").refused(400, "invalid");
     }
     for route in ["raw/file", "file?path=file"] {
