@@ -24,3 +24,4 @@ mod stores;
 mod support;
 mod tapped;
 mod transcript;
+mod versions;

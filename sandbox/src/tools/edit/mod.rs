@@ -19,7 +19,10 @@ use super::apart::apart;
 use super::tool::parse;
 use super::{Context, Refusal, Report, Tool};
 use crate::text::format_size;
-use crate::{ErrorKind, ReadOptions, SandboxExt, SandboxPath, WriteMode, WriteOptions};
+use crate::{
+    ErrorKind, ReadOptions, Result as SandboxResult, SandboxExt, SandboxPath, Version, WriteMode,
+    WriteOptions,
+};
 
 pub use fuzzy::{fuzzy_match, reindent};
 pub use hint::hint;
@@ -31,8 +34,11 @@ pub use replace::{Replacement, replace};
 pub const FILE_BYTES_MAX: u64 = 10 << 20;
 /// Edits that never wait for each other.
 const TURNS: usize = 64;
+/// How often a change is worked out anew when the file is changed meanwhile.
+const TRIES: usize = 8;
 
-/// The tool *Edit*. Edits of one file through one value of this take turns, so that none is lost.
+/// The tool *Edit*. Edits of one file through one value of this take turns, so that none is lost; where the sandbox tells
+/// versions, none that another caller makes is lost either.
 #[derive(Clone, Debug)]
 pub struct Edit {
     turns: Arc<[Mutex<()>]>,
@@ -163,31 +169,60 @@ async fn change_file(
     path: &SandboxPath,
     change: Change,
 ) -> Result<(String, bool), Refusal> {
+    let shown = context.session.shown(path);
+    for _ in 0..TRIES {
+        let (bytes, version) = read(context, path).await?;
+        std::str::from_utf8(&bytes).map_err(|_| Refusal(format!("{shown} is not text in UTF-8")))?;
+        let (text, wanted) = (bytes.clone(), change.clone());
+        let applied = apart(move || apply(std::str::from_utf8(&text).unwrap_or_default(), &wanted)).await?;
+        let (changed, summary) = applied.map_err(|reason| Refusal(format!("{reason} ({shown})")))?;
+        let is_changed = changed.as_bytes() != bytes;
+        if is_changed {
+            match write(context, path, Bytes::from(changed), version).await {
+                // Worked out anew for what is there now.
+                Err(error) if error.kind() == ErrorKind::Stale => continue,
+                written => written?,
+            }
+        }
+        return Ok((format!("{summary} in {shown}"), is_changed));
+    }
+    Err(Refusal(format!("{shown} keeps changing: try again when what writes it is done")))
+}
+
+/// The bytes of a file that is to be changed, and its version where the sandbox tells one.
+async fn read(context: &Context<'_>, path: &SandboxPath) -> Result<(Bytes, Option<Version>), Refusal> {
     let (sandbox, user, shown) = (context.sandbox, context.session.user(), context.session.shown(path));
     let options = ReadOptions { range: None, bytes_max: Some(FILE_BYTES_MAX) };
-    let read = async { sandbox.read_file(user, path, options).await?.bytes().await };
-    let bytes = match read.await {
-        Ok(bytes) => bytes,
-        Err(error) if error.is_not_found() => {
-            return Err(Refusal(format!("no such file: {shown}: use mode create to make it")));
-        }
-        Err(error) if error.kind() == ErrorKind::TooLarge => {
-            return Err(Refusal(format!(
-                "{shown} is larger than {}: use Shell to change it",
-                format_size(FILE_BYTES_MAX)
-            )));
-        }
-        Err(error) => return Err(error.into()),
+    let read = async {
+        let mut body = sandbox.read_file(user, path, options).await?;
+        let version = body.info.version.take();
+        Ok::<_, crate::Error>((body.bytes().await?, version))
     };
-    std::str::from_utf8(&bytes).map_err(|_| Refusal(format!("{shown} is not text in UTF-8")))?;
-    let text = bytes.clone();
-    let applied = apart(move || apply(std::str::from_utf8(&text).unwrap_or_default(), &change)).await?;
-    let (changed, summary) = applied.map_err(|reason| Refusal(format!("{reason} ({shown})")))?;
-    let is_changed = changed.as_bytes() != bytes;
-    if is_changed {
-        sandbox.write(user, path, Bytes::from(changed)).await?;
+    match read.await {
+        Ok(read) => Ok(read),
+        Err(error) if error.is_not_found() => {
+            Err(Refusal(format!("no such file: {shown}: use mode create to make it")))
+        }
+        Err(error) if error.kind() == ErrorKind::TooLarge => Err(Refusal(format!(
+            "{shown} is larger than {}: use Shell to change it",
+            format_size(FILE_BYTES_MAX)
+        ))),
+        Err(error) => Err(error.into()),
     }
-    Ok((format!("{summary} in {shown}"), is_changed))
+}
+
+/// Writes the changed file, in place of the one of `version` alone where that is known.
+async fn write(
+    context: &Context<'_>,
+    path: &SandboxPath,
+    bytes: Bytes,
+    version: Option<Version>,
+) -> SandboxResult<()> {
+    let (sandbox, user) = (context.sandbox, context.session.user());
+    match version {
+        Some(version) => sandbox.swap(user, path, bytes, version).await.map(drop),
+        None => sandbox.write(user, path, bytes).await,
+    }
 }
 
 /// Makes a change to the text of a file; gives the new text and a summary.
