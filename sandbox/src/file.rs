@@ -106,8 +106,9 @@ pub enum WriteMode {
     /// [`ErrorKind::Stale`], and what was there stays. A directory is [`ErrorKind::IsDirectory`]. A backend that tells no versions is
     /// [`ErrorKind::Unsupported`].
     ///
-    /// Of several swaps from one version through the same backend one succeeds. What a command does to the file between
-    /// the last look at it and the rename is lost where the backend is a file system: some microseconds.
+    /// Of several swaps from one version through the same backend one succeeds. What a command, or another program on
+    /// the same directory, does to the file between the last look at it and the rename is lost where the backend is a file system: some
+    /// microseconds.
     Swap(Version),
 }
 
