@@ -184,7 +184,7 @@ class _Scripted(GenericFakeChatModel):  # type: ignore[misc]
 
 def test_an_agent_of_the_readme_works_in_a_workspace(server: Server, box: FileSecBox, monkeypatch: Any) -> None:
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```py\n(.*?)```", readme, re.DOTALL)
+    (example,) = [each for each in re.findall(r"```py\n(.*?)```", readme, re.DOTALL) if "deepagents" in each]
     steps = [
         ("write_file", {"file_path": "/workspace/报告.md", "content": "one\ntwo\n"}),
         ("edit_file", {"file_path": "/workspace/报告.md", "old_string": "two", "new_string": "zwei"}),
