@@ -21,7 +21,7 @@ async fn the_first_frame_registers_and_names_what_is_lent() {
         (&json!("alice"), &json!(TOKEN), &json!("laptop"))
     );
     assert_eq!((&body["workspace"], &body["shell"]), (&json!(place.path("w")), &json!("/bin/bash")));
-    assert_eq!(body["features"], json!(["exact", "live", "transfers"]));
+    assert_eq!(body["features"], json!(["exact", "live", "transfers", "swap"]));
 }
 
 #[tokio::test]
