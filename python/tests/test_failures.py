@@ -223,10 +223,15 @@ def test_whoever_stops_waiting_ends_the_run(server: Server, workspace: Workspace
         os.kill(os.getpid(), signal.SIGINT)
 
     other = threading.Thread(target=interrupt)
-    other.start()
-    with pytest.raises(KeyboardInterrupt):
-        workspace.run("sleep 300")
-    other.join()
+    # Whoever started the tests in the background may have had the signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        other.start()
+        with pytest.raises(KeyboardInterrupt):
+            workspace.run("sleep 300")
+        other.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     until(lambda: not running(workspace), "the run goes on")
 
 
