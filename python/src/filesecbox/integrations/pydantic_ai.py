@@ -230,9 +230,10 @@ class FileSecBoxBackend:
                 return
             if self._ref is None:
                 self._ref = self._identity()
-                # A workspace is there once something was in it.
-                await self.workspace.write_bytes(_MARK, b"")
-                await self.workspace.remove(_MARK)
+                if not (await self.workspace.usage()).get("workspace"):
+                    # One is there once something was in it. A file of that name that comes meanwhile is another's.
+                    made = await self.workspace.write_bytes(_MARK, b"", if_missing=True)
+                    await self.workspace.remove(_MARK, if_match=made.etag)
             else:
                 await self._alive()
             self._is_ready = True
