@@ -15,6 +15,7 @@ is to stay).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import math
 import os
@@ -35,7 +36,7 @@ from pydantic_ai.workspaces import (
 
 from .._async.client import AsyncFileSecBox
 from .._async.workspace import AsyncWorkspace
-from ..errors import CommandNotAllowed, Denied, FileSecBoxError, Invalid, NotFound, Unavailable
+from ..errors import CommandNotAllowed, Denied, FileSecBoxError, Invalid, NotFound, Stale, Unavailable
 from ..models import FileInfo, RunResult
 
 __all__ = ["FileSecBoxBackend"]
@@ -231,9 +232,10 @@ class FileSecBoxBackend:
             if self._ref is None:
                 self._ref = self._identity()
                 if not (await self.workspace.usage()).get("workspace"):
-                    # One is there once something was in it. A file of that name that comes meanwhile is another's.
-                    made = await self.workspace.write_bytes(_MARK, b"", if_missing=True)
-                    await self.workspace.remove(_MARK, if_match=made.etag)
+                    # One is there once something was in it. A file of that name that comes meanwhile is another's, who made it then.
+                    with contextlib.suppress(Stale, NotFound):
+                        made = await self.workspace.write_bytes(_MARK, b"", if_missing=True)
+                        await self.workspace.remove(_MARK, if_match=made.etag)
             else:
                 await self._alive()
             self._is_ready = True
