@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::{Client, Service, workspace};
 
-const LINES: &str = include_str!("natural/lines.tsv");
+const LINES: &str = include_str!("lines.tsv");
 
 struct Line<'a> {
     /// The tier from which on it works.
