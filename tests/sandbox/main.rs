@@ -18,7 +18,7 @@ mod play;
 mod remote;
 #[path = "../rest/support/service.rs"]
 mod service;
-#[path = "../../sandbox/tests/tools/tapped.rs"]
+#[path = "../../sandbox/tests/sandbox/tapped.rs"]
 mod tapped;
 mod tools;
 

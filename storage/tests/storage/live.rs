@@ -835,7 +835,7 @@ fn median(costs: impl Iterator<Item = Cost>) -> Cost {
     Cost(clock[clock.len() / 2], processor[processor.len() / 2])
 }
 
-/// Figures, on demand: `cargo test --release -p storage --test live -- --ignored --nocapture`.
+/// Figures, on demand: `cargo test --release -p storage --test storage live:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn what_live_views_cost() {

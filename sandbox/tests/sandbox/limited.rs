@@ -1,5 +1,4 @@
 //! The calls that adapters refuse.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 use std::time::Duration;

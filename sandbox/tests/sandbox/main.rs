@@ -1,4 +1,4 @@
-//! The tools and the stores, over real backends.
+//! The tools, the stores, the adapters and the router, over real backends.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -14,12 +14,16 @@ mod costs;
 mod documents;
 mod endurance;
 mod hostile;
+mod hostile_service;
+mod limited;
 mod limits;
+mod none;
 mod oracles;
 
 #[path = "../transcript/play.rs"]
 mod play;
 mod registry;
+mod router;
 mod stores;
 mod support;
 mod tapped;
