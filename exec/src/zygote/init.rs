@@ -183,6 +183,7 @@ fn hand_over(command: Pid, request: &Request, descriptors: &Descriptors<OwnedFd>
 /// Does what no run changes.
 fn prepare(surroundings: &Surroundings<'_>) -> Result<PasswdFile, Failure> {
     die_with(surroundings.launcher).map_err(|error| Failure(Step::ParentDeath, error))?;
+    let passwd = PasswdFile::prepare().map_err(|error| Failure(Step::MemoryFiles, error))?;
     let memory = root::memory_files("1777", SHARED_MEMORY_SIZE, NO_PROGRAMS);
     memory
         .and_then(|memory| root::attach(&memory, SHARED_MEMORY))
@@ -190,7 +191,7 @@ fn prepare(surroundings: &Surroundings<'_>) -> Result<PasswdFile, Failure> {
     if surroundings.has_proc {
         root::own_processes().map_err(|error| Failure(Step::Proc, error))?;
     }
-    PasswdFile::prepare().map_err(|error| Failure(Step::MemoryFiles, error))
+    Ok(passwd)
 }
 
 /// Gives the user of the run a name.

@@ -196,8 +196,12 @@ pub(super) struct PasswdFile(OwnedFd);
 
 impl PasswdFile {
     /// Puts an own file over that of the root.
+    ///
+    /// What holds the file is attached where shared memory is going to cover it: before Linux 6.15 nothing of a
+    /// detached mount can be cloned (`__do_loopback` in fs/namespace.c), and runs begin where nothing can be unmounted.
     pub(super) fn prepare() -> io::Result<Self> {
         let files = memory_files("0755", PASSWD_SIZE, MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
+        attach(&files, SHARED_MEMORY)?;
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&files, "passwd", flags, Mode::from_raw_mode(0o644))?;
         rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
