@@ -29,7 +29,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::failure::Failure;
 use super::memory::ROUND;
-use super::root::{self, PasswdFile, SHARED_MEMORY, WORKSPACE};
+use super::passwd::PasswdFile;
+use super::root::{self, SHARED_MEMORY, WORKSPACE};
 use super::shared_clock::SharedClock;
 use crate::step::Step;
 use crate::sys;

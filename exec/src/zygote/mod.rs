@@ -10,6 +10,7 @@
 //! | [`root`] | the minimal root and the namespaces that mounted runs begin with |
 //! | [`init`] | the first process of a mounted run |
 //! | [`parked`] | first processes made ahead |
+//! | [`passwd`] | the users that a run sees |
 //! | [`run`], [`deadline`], [`shared_clock`] | what is known of a run under way |
 //! | [`child`] | the steps from `clone` to `execve`, in their order |
 //! | [`ceilings`], [`filters`], [`failure`] | what these steps set, and how they fail |
@@ -35,6 +36,7 @@ mod kill;
 mod memory;
 mod network;
 mod parked;
+mod passwd;
 mod root;
 mod run;
 mod shared_clock;

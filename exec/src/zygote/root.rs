@@ -31,8 +31,7 @@ use rustix::mount::{
     unmount,
 };
 
-use policy::attachment::HOME;
-
+use super::passwd::USERS;
 use crate::sys::{self, Extent, MountAttributes};
 use crate::walls::host_paths;
 use crate::walls::programs::ALIASES;
@@ -44,13 +43,6 @@ const PROC: &str = "/kernel/proc";
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 /// Where a workspace, or a directory that holds skills, is mounted.
 pub(super) const WORKSPACE: &str = "/workspace";
-
-/// The users that runs see, which every mounted run has as a file of its own.
-const PASSWD: &str = "/etc/passwd";
-/// The users of every system.
-const USERS: &str = "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
-/// Size of the file system that holds a run's own users, as `tmpfs(5)` takes it.
-const PASSWD_SIZE: &str = "4k";
 
 /// The name of the machine inside runs.
 const HOST_NAME: &[u8] = b"sandbox";
@@ -189,34 +181,6 @@ fn name_programs(root: &Path, aliases: &[(String, PathBuf)]) -> io::Result<()> {
     let directory = root.join(ALIASES.trim_start_matches('/'));
     make_dirs(&directory)?;
     aliases.iter().try_for_each(|(name, file)| symlink(file, directory.join(name)))
-}
-
-/// A `/etc/passwd` of a run's own, which has no line for its user yet.
-pub(super) struct PasswdFile(OwnedFd);
-
-impl PasswdFile {
-    /// Puts an own file over that of the root.
-    ///
-    /// What holds the file is attached where shared memory is going to cover it: before Linux 6.15 nothing of a
-    /// detached mount can be cloned (`__do_loopback` in fs/namespace.c), and runs begin where nothing can be unmounted.
-    pub(super) fn prepare() -> io::Result<Self> {
-        let files = memory_files("0755", PASSWD_SIZE, MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
-        attach(&files, SHARED_MEMORY)?;
-        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&files, "passwd", flags, Mode::from_raw_mode(0o644))?;
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
-        rustix::io::write(&file, USERS.as_bytes())?;
-        let tree = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        attach(&open_tree(&files, "passwd", tree)?, PASSWD)?;
-        Ok(Self(file))
-    }
-
-    /// Adds the user of the run.
-    pub(super) fn add(&self, uid: u32) -> io::Result<()> {
-        let line = format!("sandbox:x:{uid}:{uid}::{HOME}:/bin/bash\n");
-        rustix::io::write(&self.0, line.as_bytes())?;
-        Ok(())
-    }
 }
 
 /// Copies what the host's `/etc` has of the files that every run may read.

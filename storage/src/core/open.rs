@@ -82,12 +82,7 @@ impl Store {
         }
         let lock = hold_alone(&own)?;
         let is_former = check_format(&own)?;
-        for directory in layout::DIRECTORIES {
-            let dir = root.ensure_path(&RelPath::parse(directory)?)?;
-            if layout::SERVICE_ONLY.contains(&directory) {
-                dir.set_mode(0o700)?;
-            }
-        }
+        make_directories(&root)?;
         let open = |directory: &str| root.open_dir(&RelPath::parse(directory)?);
         let all_of_user = Use { bytes: options.disk.user_bytes, files: options.disk.user_files };
         let (names, accounts) = (Arc::new(Names::new()?), Arc::new(Accounts::new(all_of_user)));
@@ -99,12 +94,7 @@ impl Store {
         let closing = Closing(trash.clone());
         let key: record::Key = secret(&own, layout::RECORD_KEY)?;
         let records = Records::new(open(layout::JOURNAL)?, open(layout::REFUSED)?, key, options.durability);
-        // Each kind has a key of its own, so that no record of one kind is one of another under any name.
-        let kept = |place: &str, what, keys_max| {
-            let own = *blake3::keyed_hash(&key, place.as_bytes()).as_bytes();
-            let records = Records::new(open(place)?, open(layout::REFUSED)?, own, options.durability);
-            Ok::<_, Error>(KeyedTexts::new(records, what, keys_max))
-        };
+        let kept = |place: &str, what, keys_max| keyed_texts(&root, &key, place, what, keys_max, &options);
         let policies = kept(layout::POLICIES, "the policy of an agent", AGENT_POLICIES_MAX)?;
         let runners = kept(layout::RUNNERS, "the list of a user's runners", RUNNER_LISTS_MAX)?;
         let devboxes = kept(layout::DEVBOXES, "a devbox", DEVBOXES_MAX)?;
@@ -120,26 +110,9 @@ impl Store {
         recovery.finished += recovered.finished;
         recovery.swept += recovered.swept;
         recovery.refused += recovered.refused;
-        for entry in views.entries()? {
-            let unmounted = workplace::unmount_left_over(&views, &entry.name);
-            match unmounted.and_then(|()| views.remove_tree(&entry.name)) {
-                Ok(()) => recovery.swept += 1,
-                Err(error) => tracing::warn!(%error, "a view's directory stays until the next start"),
-            }
-        }
+        recovery.swept += sweep_views(&views)?;
         short_ways::sweep(&open(layout::SHORT_WAYS)?)?;
-        let work = open(layout::WORK)?;
-        for entry in work.entries()? {
-            // The former layout had views here, and what is mounted must not be emptied.
-            let unmounted = workplace::unmount_left_over(&work, &entry.name);
-            match unmounted.and_then(|()| stage.discard(&work, &entry.name, None)) {
-                Ok(trash) => {
-                    trash.later();
-                    recovery.swept += 1;
-                }
-                Err(error) => tracing::warn!(%error, "a run's files stay until the next start"),
-            }
-        }
+        recovery.swept += sweep_work(&open(layout::WORK)?, &stage)?;
         if is_former {
             write_format(&own)?;
         }
@@ -194,6 +167,63 @@ impl Store {
 #[expect(clippy::disallowed_methods, reason = "the root is named by the operator and lies beneath no `Dir`")]
 fn make_root(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).map_err(|error| Error::from_io("mkdir", path.display(), error))
+}
+
+/// Makes every directory that is missing, and closes to commands what is the service's alone.
+fn make_directories(root: &Dir) -> Result<()> {
+    for directory in layout::DIRECTORIES {
+        let dir = root.ensure_path(&RelPath::parse(directory)?)?;
+        if layout::SERVICE_ONLY.contains(&directory) {
+            dir.set_mode(0o700)?;
+        }
+    }
+    Ok(())
+}
+
+/// The texts of one kind in the directory `place`, at most `keys_max`. Each kind has a key of its own, so that no record of
+/// one kind is one of another under any name.
+fn keyed_texts(
+    root: &Dir,
+    key: &record::Key,
+    place: &str,
+    what: &'static str,
+    keys_max: usize,
+    options: &Options,
+) -> Result<KeyedTexts> {
+    let open = |directory: &str| root.open_dir(&RelPath::parse(directory)?);
+    let own = *blake3::keyed_hash(key, place.as_bytes()).as_bytes();
+    let records = Records::new(open(place)?, open(layout::REFUSED)?, own, options.durability);
+    Ok(KeyedTexts::new(records, what, keys_max))
+}
+
+/// Removes what a former service left of its live views; how many.
+fn sweep_views(views: &Dir) -> Result<usize> {
+    let mut swept = 0;
+    for entry in views.entries()? {
+        let unmounted = workplace::unmount_left_over(views, &entry.name);
+        match unmounted.and_then(|()| views.remove_tree(&entry.name)) {
+            Ok(()) => swept += 1,
+            Err(error) => tracing::warn!(%error, "a view's directory stays until the next start"),
+        }
+    }
+    Ok(swept)
+}
+
+/// Throws away what a former service left of the trees of its runs; how many.
+fn sweep_work(work: &Dir, stage: &Stage) -> Result<usize> {
+    let mut swept = 0;
+    for entry in work.entries()? {
+        // The former layout had views here, and what is mounted must not be emptied.
+        let unmounted = workplace::unmount_left_over(work, &entry.name);
+        match unmounted.and_then(|()| stage.discard(work, &entry.name, None)) {
+            Ok(trash) => {
+                trash.later();
+                swept += 1;
+            }
+            Err(error) => tracing::warn!(%error, "a run's files stay until the next start"),
+        }
+    }
+    Ok(swept)
 }
 
 /// Takes the lock of the whole store: two services on one store would not see each other's locks.
