@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
 pub use self::list::Entry;
+pub(crate) use self::unnamed::PassingName;
 use crate::error::{Error, Result};
 use crate::stat::{Kind, Stat};
 

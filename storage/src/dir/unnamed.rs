@@ -1,16 +1,49 @@
 //! Files without a name, and giving them one.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
 
 use super::make::make_exact;
 use super::{Dir, segment, shown};
 use crate::error::{Error, Result};
 
+/// The name that a file has until it gets its own. The name goes when this is dropped.
+pub(crate) struct PassingName {
+    dir: Dir,
+    name: OsString,
+}
+
+impl Drop for PassingName {
+    fn drop(&mut self) {
+        match self.dir.remove_file(&self.name) {
+            Ok(()) | Err(Error::NotFound(_)) => {}
+            Err(error) => tracing::warn!(%error, "a temporary name stays until the next start"),
+        }
+    }
+}
+
 impl Dir {
+    /// As [`Dir::create_unnamed`]. Where the file system has no such files, as overlayfs before Linux 6.10, the file has the name
+    /// `name` for the time being.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; [`Error::Io`].
+    pub(crate) fn create_to_link(&self, mode: u32, name: OsString) -> Result<(File, Option<PassingName>)> {
+        match self.create_unnamed(mode) {
+            Err(Error::Io { source, .. })
+                if source.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) =>
+            {
+                let file = self.create_file(&name, mode)?;
+                Ok((file, Some(PassingName { dir: self.duplicate()?.into(), name })))
+            }
+            made => Ok((made?, None)),
+        }
+    }
+
     /// Makes a regular file without a name in this directory's file system (open(2), `O_TMPFILE`) and opens it for
     /// reading and writing. It goes when it is closed, unless [`Dir::link`] names it. `mode` is given exactly.
     ///
@@ -24,7 +57,7 @@ impl Dir {
         Ok(fd.into())
     }
 
-    /// Gives a file of [`Dir::create_unnamed`] the name `name` here.
+    /// Gives a file of [`Dir::create_unnamed`], or of [`Dir::create_to_link`], the name `name` here.
     ///
     /// # Errors
     /// [`Error::AlreadyExists`], [`Error::NotFound`] when this directory has gone, [`Error::NoSpace`].

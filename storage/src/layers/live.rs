@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::layers::chain::Chain;
 use crate::layers::copy_merged::copy_tree;
 use crate::layers::durability::Durability;
+use crate::layers::names::TEMPORARY_PREFIX;
 use crate::layers::plain::{Plain, replaceable};
 use crate::layers::stack::{Found, Layers};
 use crate::layers::stage::StagedFile;
@@ -25,9 +26,6 @@ use crate::layers::view::ViewLease;
 use crate::layers::walk::{LastLink, Level, Resolved};
 use crate::stat::Use;
 use crate::stat::{Kind, Layer, Stat};
-
-/// The beginning of the temporary names in the root of a mount; 16 and more hexadecimal digits and a `-` follow.
-pub(crate) const TEMPORARY_PREFIX: &str = ".filesecbox-";
 
 /// Tells whether `name` is one that a change through a view has for a moment.
 pub(crate) fn is_temporary_name(name: &str) -> bool {
@@ -65,9 +63,7 @@ impl Live {
     }
 
     fn temporary(&self) -> Temporary<'_> {
-        let mut name = OsString::from(TEMPORARY_PREFIX);
-        name.push(self.mounted.stage.fresh_name());
-        Temporary { root: &self.mounted.dir, name }
+        Temporary { root: &self.mounted.dir, name: self.mounted.stage.temporary_name() }
     }
 
     fn is_strict(&self) -> bool {

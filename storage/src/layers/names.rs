@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 
+/// The beginning of the names that something in the root of a live view has for a moment; 16 and more hexadecimal digits and a
+/// `-` follow.
+pub(crate) const TEMPORARY_PREFIX: &str = ".filesecbox-";
+
 /// Names that nothing else has.
 pub(crate) struct Names {
     session: u64,
@@ -33,5 +37,12 @@ impl Names {
     pub(crate) fn fresh(&self) -> OsString {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         format!("{:016x}-{number:x}", self.session).into()
+    }
+
+    /// A name that nothing has, for something in the root of a live view.
+    pub(crate) fn temporary(&self) -> OsString {
+        let mut name = OsString::from(TEMPORARY_PREFIX);
+        name.push(self.fresh());
+        name
     }
 }

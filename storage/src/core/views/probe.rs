@@ -2,7 +2,7 @@
 //!
 //! Kernels, containers and file systems differ too much for their versions to tell what they grant.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -44,9 +44,8 @@ pub(crate) fn probe(
     for holding in wanted {
         match try_out(root, stage, owner, *holding, stage.durability()) {
             Ok(()) => return Ok((live, *holding)),
-            // The first reason: what is attached is no easier to have but for the cloning.
-            Err(error) if reason.is_empty() => reason = in_words(&error),
-            Err(_) => {}
+            // The last one: that nothing detached can be used is so before Linux 6.15, and no reason to have none.
+            Err(error) => reason = in_words(&error),
         }
     }
     Err(reason)
@@ -97,7 +96,7 @@ fn try_out(
         projects: stage.projects(),
     })?;
     let mounted = view.root()?;
-    change(&mounted, owner.map(|(_, owner)| owner))?;
+    change(&mounted, stage.temporary_name(), owner.map(|(_, owner)| owner))?;
     check(&upper)?;
     clone_of(view.mount().as_fd()).map_err(|errno| match errno {
         Errno::INVAL if holding == Holding::Detached => {
@@ -113,9 +112,10 @@ fn lacks(what: &str) -> Error {
 }
 
 /// Does in the mount what changes and commands do.
-fn change(mounted: &Dir, owner: Option<u32>) -> Result<()> {
-    let file = mounted.create_unnamed(0o644)?;
+fn change(mounted: &Dir, temporary: OsString, owner: Option<u32>) -> Result<()> {
+    let (file, passing) = mounted.create_to_link(0o644, temporary)?;
     mounted.link(&file, OsStr::new("made"))?;
+    drop(passing);
     if let Some(owner) = owner {
         mounted.set_entry_owner(OsStr::new("made"), owner)?;
         // The owner of the rest it is already.

@@ -4,11 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Seek, Write};
 
+use parking_lot::Mutex;
 use rustix::fs::{Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::time::ClockId;
 
 use super::Stage;
-use crate::dir::Dir;
+use crate::dir::{Dir, PassingName};
 use crate::error::{Error, Result};
 use crate::layers::durability::Durability;
 use crate::layers::view::ViewLease;
@@ -46,10 +47,17 @@ pub struct StagedFile {
 enum Held {
     /// In the stage, under a name.
     Named(OsString),
-    /// In a live view, without a name.
-    Unnamed(ViewLease),
+    /// In a live view, without a name of its own.
+    Unnamed(InView),
     /// In its place.
     Placed,
+}
+
+/// What a file in a live view has. A mount does not go as long as something in it is open, so the lease goes last.
+struct InView {
+    /// The name that it has until it is linked, where the kernel wants one.
+    passing: Mutex<Option<PassingName>>,
+    lease: ViewLease,
 }
 
 impl Stage {
@@ -81,8 +89,8 @@ impl Stage {
         seat: ViewLease,
         root: &Dir,
     ) -> Result<StagedFile> {
-        let file = root.create_unnamed(mode & 0o777)?;
-        let held = Held::Unnamed(seat);
+        let (file, passing) = root.create_to_link(mode & 0o777, self.temporary_name())?;
+        let held = Held::Unnamed(InView { passing: Mutex::new(passing), lease: seat });
         let staged = StagedFile { stage: self.clone(), held, file, mode: Some(mode & 0o777), flight: None };
         if let Some(owner) = owner {
             staged.set_owner(owner)?;
@@ -247,7 +255,11 @@ impl StagedFile {
     /// # Errors
     /// [`Error::AlreadyExists`]; [`Error::NotFound`] when `dir` has gone.
     pub(crate) fn link(&self, dir: &Dir, name: &OsStr) -> Result<()> {
-        dir.link(&self.file, name)
+        dir.link(&self.file, name)?;
+        if let Held::Unnamed(InView { passing, .. }) = &self.held {
+            drop(passing.lock().take());
+        }
+        Ok(())
     }
 
     /// Brings the file into the stage when it is in a live view.
@@ -264,7 +276,7 @@ impl StagedFile {
     /// Brings the file into the view of `seat`, of which `root` is the root, unless it is there.
     pub(crate) fn into_view(self, seat: &ViewLease, root: &Dir, owner: Option<u32>) -> Result<Self> {
         match &self.held {
-            Held::Unnamed(own) if own.is_beside(seat) => Ok(self),
+            Held::Unnamed(own) if own.lease.is_beside(seat) => Ok(self),
             Held::Named(_) | Held::Unnamed(_) | Held::Placed => {
                 let mode = self.mode.map_or_else(|| self.stat().map(|stat| stat.mode), Ok)?;
                 let copy = self.stage.file_in_view(mode, owner, seat.another(), root)?;

@@ -93,6 +93,11 @@ impl Stage {
         self.inner.names.fresh()
     }
 
+    /// A name that nothing has, for something in the root of a live view.
+    pub(crate) fn temporary_name(&self) -> OsString {
+        self.inner.names.temporary()
+    }
+
     /// Where what is thrown away goes.
     pub(crate) fn trash(&self) -> &TrashCan {
         &self.inner.trash
