@@ -205,7 +205,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8003)),
             root: "./data".into(),
             durability: Durability::Strict,
-            keep_versions: 3,
+            keep_versions: 20,
             allow_anonymous: false,
             shutdown_ms: 8_000,
             isolation: Isolation::default(),

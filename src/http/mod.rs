@@ -122,6 +122,15 @@ pub fn router(app: App) -> Router {
         .route(&format!("{skill}/download"), get(skills::download::download))
         .route(&format!("{skill}/diff"), get(skills::diff::diff))
         .route(&format!("{skill}/versions"), get(skills::versions::list))
+        .route(
+            &format!("{skill}/versions/{{v}}"),
+            get(skills::versions::one).delete(skills::versions::remove),
+        )
+        .route(
+            &format!("{skill}/versions/{{v}}/pin"),
+            put(skills::versions::pin).delete(skills::versions::unpin),
+        )
+        .route(&format!("{skill}/versions/{{v}}/download"), get(skills::version_download::download))
         .route(&format!("{skill}/rollback"), post(skills::versions::rollback))
         .route(&format!("{skill}/promote"), post(skills::promote::promote))
         .route(&format!("{skill}/pull"), post(skills::promote::pull))

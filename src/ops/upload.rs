@@ -9,6 +9,7 @@ use storage::{Leftovers, Published, Shelf, Spool, Store};
 use super::Service;
 use super::admission::{Job, Weight};
 use super::error::{Error, Result};
+use super::versions::Publisher;
 
 /// An archive that was received whole.
 pub struct Archive {
@@ -23,8 +24,9 @@ pub struct Archive {
 struct Intake {
     scope: Scope,
     charset: Charset,
-    /// Who publishes; nothing is published without one.
-    by: Option<String>,
+    publisher: Publisher,
+    /// Whether nothing is published.
+    is_rehearsal: bool,
 }
 
 /// The outcome of an upload.
@@ -59,20 +61,21 @@ struct Planned {
 }
 
 impl Service {
-    /// Publishes every skill of every archive, or none; `by` is written down as the publisher.
+    /// Publishes every skill of every archive, or none.
     ///
     /// # Errors
     /// [`storage::Error::Archive`] when an archive is refused; [`Error::Invalid`] when two archives hold one skill.
     pub async fn upload(
         &self,
-        by: String,
+        publisher: Publisher,
         scope: Scope,
         user: UserId,
         agent: AgentId,
         charset: Charset,
         archives: Vec<Archive>,
     ) -> Result<Uploaded> {
-        self.take_in(Intake { scope, charset, by: Some(by) }, user, agent, archives).await
+        let intake = Intake { scope, charset, publisher, is_rehearsal: false };
+        self.take_in(intake, user, agent, archives).await
     }
 
     /// Does everything that [`Service::upload`] does but publish, and tells what would be published.
@@ -81,13 +84,15 @@ impl Service {
     /// As [`Service::upload`].
     pub async fn rehearse_upload(
         &self,
+        publisher: Publisher,
         scope: Scope,
         user: UserId,
         agent: AgentId,
         charset: Charset,
         archives: Vec<Archive>,
     ) -> Result<Uploaded> {
-        self.take_in(Intake { scope, charset, by: None }, user, agent, archives).await
+        let intake = Intake { scope, charset, publisher, is_rehearsal: true };
+        self.take_in(intake, user, agent, archives).await
     }
 
     async fn take_in(
@@ -102,7 +107,8 @@ impl Service {
         let job = Job::of(&user, Weight::Long);
         let uploaded = self.publishing(job, move |shelves| {
             let planned = Planned::read(&store, &limits, &intake, &user, &agent, archives)?;
-            let Intake { scope, by, .. } = intake;
+            let Intake { scope, publisher, is_rehearsal, .. } = intake;
+            let options = publisher.options();
             let mut ids: Vec<SkillId> = planned.sources.keys().cloned().collect();
             ids.sort_unstable();
             let mut flight = store.flight(&user);
@@ -114,17 +120,19 @@ impl Service {
                     planned.source(id).ok_or_else(|| storage::Error::NotFound(id.to_string()))?;
                 archive::extract(file, skill, into).map(Some)
             };
-            let (published, leftovers) = if let Some(by) = by {
+            let (published, leftovers) = if is_rehearsal {
+                let published = store.skills().rehearse(&options, scope, &user, &agent, &ids, &mut fill)?;
+                (published, Leftovers::default())
+            } else {
                 let owner = (scope == Scope::Overlay).then(|| user.clone());
                 shelves.extend(ids.iter().map(|skill| Shelf {
                     agent: agent.clone(),
                     skill: skill.clone(),
                     user: owner.clone(),
                 }));
-                let publication = store.skills().publish_by(&by, scope, &user, &agent, &ids, &mut fill)?;
+                let publication =
+                    store.skills().publish_with(&options, scope, &user, &agent, &ids, &mut fill)?;
                 (publication.skills, publication.leftovers)
-            } else {
-                (store.skills().rehearse(scope, &user, &agent, &ids, &mut fill)?, Leftovers::default())
             };
             Ok((planned.outcome(published), leftovers))
         });

@@ -13,6 +13,8 @@ pub mod pull;
 mod remove;
 pub mod sides;
 pub mod status;
+mod version_log;
+pub mod version_note;
 pub mod versions;
 
 use crate::core::store::Store;

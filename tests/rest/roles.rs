@@ -135,6 +135,11 @@ const ROWS: &[Row] = &[
     Row("GET /v1/skills/{u}/{a}/{s}/download", "", "", 200, READ),
     Row("GET /v1/skills/{u}/{a}/{s}/diff", "", "", 200, READ),
     Row("GET /v1/skills/{u}/{a}/{s}/versions", "", "", 200, READ),
+    Row("GET /v1/skills/{u}/{a}/{s}/versions/{v}", "", "", 404, READ),
+    Row("DELETE /v1/skills/{u}/{a}/{s}/versions/{v}", "", "", 404, BASELINE),
+    Row("PUT /v1/skills/{u}/{a}/{s}/versions/{v}/pin", "", "", 404, BASELINE),
+    Row("DELETE /v1/skills/{u}/{a}/{s}/versions/{v}/pin", "", "", 404, BASELINE),
+    Row("GET /v1/skills/{u}/{a}/{s}/versions/{v}/download", "", "", 404, READ),
     Row(
         "POST /v1/skills/{u}/{a}/{s}/rollback",
         "?version=00000000000000000000000000000000",
@@ -297,6 +302,7 @@ fn targets(path: &str, user: &str, agent: &str, rest: &str) -> Vec<String> {
             .replace("{runner}", "none")
             .replace("{name}", "x")
             .replace("{version}", &SNAPSHOT.repeat(2)[..24])
+            .replace("{v}", "0123456789abcdef0123456789abcdef")
             .replace("{port}", "none")
             .replace("{token}", "none")
             .replace("{id}", "none")

@@ -14,6 +14,7 @@ mod sandbox;
 mod skills;
 mod snapshot;
 mod tree;
+mod version;
 
 pub(super) use self::body::{JsonBody, JsonLimit, parse_json};
 pub(super) use self::caller::{
@@ -30,6 +31,7 @@ pub(super) use self::sandbox::{SandboxRequest, SandboxesRequest};
 pub(super) use self::skills::SkillsRequest;
 pub(super) use self::snapshot::SnapshotRequest;
 pub(super) use self::tree::{ChangingRequest, PreparingRequest, TreeQuestion, TreeRequest};
+pub(super) use self::version::VersionRequest;
 
 /// The message that says what to change, without the layers around it.
 fn innermost(error: &dyn std::error::Error) -> String {

@@ -10,6 +10,7 @@ pub(super) mod promote;
 pub(super) mod remove;
 pub(super) mod reset;
 pub(super) mod upload;
+pub(super) mod version_download;
 pub(super) mod versions;
 
 use policy::{SkillId, TreeId};
