@@ -27,6 +27,18 @@ struct Intake {
     publisher: Publisher,
     /// Whether nothing is published.
     is_rehearsal: bool,
+    taking: Taking,
+}
+
+/// Which skills are taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Taking {
+    /// All of them.
+    All,
+    /// The only one, which its layer may not have yet.
+    New,
+    /// The only one, which is this skill.
+    VersionOf(SkillId),
 }
 
 /// The outcome of an upload.
@@ -74,7 +86,7 @@ impl Service {
         charset: Charset,
         archives: Vec<Archive>,
     ) -> Result<Uploaded> {
-        let intake = Intake { scope, charset, publisher, is_rehearsal: false };
+        let intake = Intake { scope, charset, publisher, is_rehearsal: false, taking: Taking::All };
         self.take_in(intake, user, agent, archives).await
     }
 
@@ -91,8 +103,28 @@ impl Service {
         charset: Charset,
         archives: Vec<Archive>,
     ) -> Result<Uploaded> {
-        let intake = Intake { scope, charset, publisher, is_rehearsal: true };
+        let intake = Intake { scope, charset, publisher, is_rehearsal: true, taking: Taking::All };
         self.take_in(intake, user, agent, archives).await
+    }
+
+    /// Publishes the only skill of an archive, as `taking` says.
+    ///
+    /// # Errors
+    /// As [`Service::upload`]; [`Error::Invalid`] for more skills than one, or another one;
+    /// [`storage::Error::AlreadyExists`] for a new one that its layer has.
+    pub(super) async fn take_one(
+        &self,
+        publisher: Publisher,
+        scope: Scope,
+        user: UserId,
+        agent: AgentId,
+        archive: Archive,
+        taking: Taking,
+    ) -> Result<UploadedSkill> {
+        let intake = Intake { scope, charset: Charset::Auto, publisher, is_rehearsal: false, taking };
+        let uploaded = self.take_in(intake, user, agent, vec![archive]).await?;
+        let skill = uploaded.skills.into_iter().next();
+        skill.ok_or_else(|| Error::Invalid("the upload has no skill".to_owned()))
     }
 
     async fn take_in(
@@ -107,7 +139,8 @@ impl Service {
         let job = Job::of(&user, Weight::Long);
         let uploaded = self.publishing(job, move |shelves| {
             let planned = Planned::read(&store, &limits, &intake, &user, &agent, archives)?;
-            let Intake { scope, publisher, is_rehearsal, .. } = intake;
+            let Intake { scope, publisher, is_rehearsal, taking, .. } = intake;
+            planned.check(&store, &taking, scope, &user, &agent)?;
             let options = publisher.options();
             let mut ids: Vec<SkillId> = planned.sources.keys().cloned().collect();
             ids.sort_unstable();
@@ -172,6 +205,36 @@ impl Planned {
             planned.plans.push((spool, plan));
         }
         Ok(planned)
+    }
+
+    /// Refuses what is not to be taken in.
+    fn check(
+        &self,
+        store: &Store,
+        taking: &Taking,
+        scope: Scope,
+        user: &UserId,
+        agent: &AgentId,
+    ) -> Result<()> {
+        if *taking == Taking::All {
+            return Ok(());
+        }
+        let mut ids = self.sources.keys();
+        let (Some(id), None) = (ids.next(), ids.next()) else {
+            let message = format!("the upload has {} skills: send one", self.sources.len());
+            return Err(Error::Invalid(message));
+        };
+        match taking {
+            Taking::All => Ok(()),
+            Taking::VersionOf(wanted) if wanted == id => Ok(()),
+            Taking::VersionOf(wanted) => Err(Error::Invalid(format!(
+                "the upload is the skill `{id}`, and no version of `{wanted}`: a skill keeps its name"
+            ))),
+            Taking::New if store.skills().has(scope, user, agent, id)? => {
+                Err(storage::Error::AlreadyExists(id.to_string()).into())
+            }
+            Taking::New => Ok(()),
+        }
     }
 
     fn source(&self, id: &SkillId) -> Option<(&std::fs::File, &PlannedSkill)> {

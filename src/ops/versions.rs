@@ -309,7 +309,11 @@ impl Service {
 }
 
 /// What a caller sees of the versions of a skill: staged ones are for those who decide about them.
-fn seen_versions(mut all: SkillVersions, skill: &SkillId, with_staged: bool) -> Result<SkillVersions> {
+pub(super) fn seen_versions(
+    mut all: SkillVersions,
+    skill: &SkillId,
+    with_staged: bool,
+) -> Result<SkillVersions> {
     if !with_staged {
         all.versions.retain(|kept| kept.state != VersionState::Staged);
         if all.versions.is_empty() {

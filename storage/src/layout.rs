@@ -187,6 +187,11 @@ pub(crate) fn nothing() -> Result<RelPath> {
     place(&[STAGE, "none"])
 }
 
+/// The publications of all baseline skills of an agent.
+pub(crate) fn histories(agent: &AgentId) -> Result<RelPath> {
+    place(&[HISTORY, agent.as_str()])
+}
+
 /// The publications of a baseline skill.
 pub(crate) fn history(agent: &AgentId, skill: &SkillId) -> Result<RelPath> {
     place(&[HISTORY, agent.as_str(), skill.as_str()])

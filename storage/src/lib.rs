@@ -59,6 +59,7 @@ pub use runs::{
 pub use skills::Skills;
 pub use skills::archive;
 pub use skills::directory::UnpackedDirectory;
+pub use skills::gathered::{Gathered, Gathering, OnlyFile};
 pub use skills::list::Skill;
 pub use skills::packages::{PackageFacts, Packages, PutPackage, UnpackedPackage};
 pub use skills::provenance::{Shelf, Standing};

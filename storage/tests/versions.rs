@@ -282,6 +282,37 @@ fn a_log_that_cannot_be_written_refuses_no_publication() {
     assert_eq!(publish(&fixture, "3").number, Some(3));
 }
 
+#[test]
+fn what_a_user_sees_has_the_version_that_it_has_when_it_is_published() {
+    let fixture = Fixture::new();
+    fixture.baseline(
+        "s",
+        &Tree::of(&[("f", "1"), ("d/g", "2"), ("d/gone", "3"), ("SKILL.md", "# S\n\nabout s")]),
+    );
+    let (files, skills) = (fixture.skill("u", "s"), fixture.store.skills());
+    put(&files, "d/new/数据", "4");
+    put(&files, "f", "mine");
+    files.remove(&fixture::path("d/gone"), false, &storage::Condition::Always).unwrap();
+    let (version, said) = skills.seen(&skill_tree("u", "s")).unwrap();
+    assert_eq!(said.description, "about s");
+    let seen = {
+        let (spool, _) = skills.pack_seen(&skill_tree("u", "s")).unwrap();
+        let mut packed = Vec::new();
+        spool.into_parts().0.read_to_end(&mut packed).unwrap();
+        packed
+    };
+    let promoted = skills.promote(&publisher("m"), &skill_tree("u", "s"), false).unwrap().skills.remove(0);
+    assert_eq!(promoted.version, version);
+    assert_eq!(packed(&fixture, &version, false), seen);
+    assert!(matches!(skills.seen(&skill_tree("u", "none")), Err(Error::NotFound(_))));
+    assert_eq!(skills.baseline_ids(&agent()).unwrap(), [skill_id("s")]);
+    skills.remove_baseline(&agent(), &skill_id("s")).unwrap();
+    assert_eq!(
+        (skills.baseline_ids(&agent()).unwrap(), skills.logged_ids(&agent()).unwrap().len()),
+        (vec![], 1)
+    );
+}
+
 /// The archive of the version `name` of the skill `s`.
 fn packed(fixture: &Fixture, version: &Version, is_flat: bool) -> Vec<u8> {
     let skills = fixture.store.skills();

@@ -60,6 +60,9 @@ const BASELINE: Needs = [
     [Denied, Nothing, Nothing],
     [Denied; 3],
 ];
+/// The baseline of the agent, asked for at a door that names no user.
+const SHARED: Needs =
+    [[Unknown; 3], [It; 3], [Denied; 3], [It, Nothing, It], [Nothing; 3], [Nothing; 3], [Denied; 3]];
 const ANYBODY: Needs = [[It; 3]; 7];
 const ANY_TOKEN: Needs = [[Unknown; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3]];
 const ISSUE: Needs = [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3]];
@@ -123,6 +126,11 @@ const ROWS: &[Row] = &[
     Row("POST /api/v1/devbox/{name}/files/upload", "?path=f", "x", 200, ISSUE),
     Row("GET /api/v1/devbox/{name}/files/download", "?path=f", "", 200, ISSUE),
     // What a message is answered is another test's.
+    // Any method but those that read is a change; the path behind it is looked at when the role is known.
+    Row("ANY /compat/anthropic/a/{a}/{path}", "v1/none", "", 404, SHARED),
+    Row("ANY /compat/anthropic/u/{u}/a/{a}/{path}", "v1/none", "", 404, CHANGE),
+    Row("ANY /compat/openai/a/{a}/v1/{path}", "none", "", 404, SHARED),
+    Row("ANY /compat/openai/u/{u}/a/{a}/v1/{path}", "none", "", 404, CHANGE),
     Row("POST /mcp/{u}/{a}", "?none=1", "", 400, READ),
     Row("POST /mcp", "?none=1", "", 400, ANY_TOKEN),
     Row("DELETE /api/v1/devbox/{name}", "?none=1", "", 400, ISSUE),
@@ -257,7 +265,7 @@ fn operations() -> BTreeSet<String> {
 
 /// A service that knows every caller by a token of the same text.
 fn closed() -> Service {
-    let mut config = "[devbox]\nenabled = true\n[mcp]\nenabled = true\n".to_owned();
+    let mut config = "[devbox]\nenabled = true\n[mcp]\nenabled = true\n[compat]\nenabled = true\n".to_owned();
     for (caller, role) in CALLERS.iter().skip(1).map(|caller| match *caller {
         "manager" => ("manager", "role = \"manager\"\nagent = \"a\""),
         "user" => ("user", "role = \"user\"\nuser = \"u\""),
@@ -317,7 +325,8 @@ fn ask(client: &Client, method: &str, target: &str, body: &[u8]) -> Reply {
 
 fn sentence(reply: &Reply) -> String {
     let answer: serde_json::Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-    answer["data"].as_str().unwrap_or_default().to_owned()
+    // Other vendors' words have it elsewhere.
+    answer["data"].as_str().or(answer["error"]["message"].as_str()).unwrap_or_default().to_owned()
 }
 
 #[test]

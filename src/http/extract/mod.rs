@@ -19,10 +19,11 @@ mod version;
 pub(super) use self::body::{JsonBody, JsonLimit, parse_json};
 pub(super) use self::caller::{
     Auditor, Governor, Issuer, Known, Observer, PackageRequest, Rebuilder, Someone, TokenReader,
-    TokenRequest, bearer,
+    TokenRequest, admitted, bearer,
 };
 pub(super) use self::devbox::{DevboxCaller, DevboxRequest};
 pub(super) use self::mcp::McpRequest;
+pub(super) use self::names::named;
 pub(super) use self::place::{Above, Place, dir_of};
 pub(super) use self::query::{NoParams, Params, word};
 pub(super) use self::run::NamedRun;

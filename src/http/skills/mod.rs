@@ -3,8 +3,8 @@
 pub(super) mod catalog;
 pub(super) mod diff;
 pub(super) mod download;
-mod file_name;
-mod form;
+pub(super) mod file_name;
+pub(super) mod form;
 pub(super) mod list;
 pub(super) mod promote;
 pub(super) mod remove;
