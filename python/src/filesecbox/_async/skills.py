@@ -117,9 +117,7 @@ class AsyncSkill(AsyncTree):
         """Lets a version go like any other; tells whether it was pinned before."""
         return bool((await self.box.call(self._tree.unpin_version(version)))["changed"])
 
-    async def download_version(
-        self, version: str | int, *, layout: Literal["wrapped", "flat"] = "wrapped"
-    ) -> bytes:
+    async def download_version(self, version: str | int, *, layout: Literal["wrapped", "flat"] = "wrapped") -> bytes:
         """A version as a ZIP, the same bytes for the same version everywhere."""
         return await self.box.call(self._tree.download_version(version, layout))
 

@@ -118,9 +118,7 @@ class Skill(Tree):
         """Lets a version go like any other; tells whether it was pinned before."""
         return bool((self.box.call(self._tree.unpin_version(version)))["changed"])
 
-    def download_version(
-        self, version: str | int, *, layout: Literal["wrapped", "flat"] = "wrapped"
-    ) -> bytes:
+    def download_version(self, version: str | int, *, layout: Literal["wrapped", "flat"] = "wrapped") -> bytes:
         """A version as a ZIP, the same bytes for the same version everywhere."""
         return self.box.call(self._tree.download_version(version, layout))
 
