@@ -53,6 +53,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
         let mcp = config.mcp.enabled.then(|| open_mcp(&config, &service)).transpose()?.map(Arc::new);
         let app = App {
             mcp,
+            has_compat: config.compat.enabled,
             service: Arc::clone(&service),
             access,
             is_guarded: config.allow_anonymous,

@@ -291,10 +291,19 @@ async def skills(skills: Any, local: Path) -> None:
     assert [each.status for each in await skills.list()] == ["MODIFIED"]
     assert "deep/er/tool" in [each.path for each in await skill.diff()]
     first = (await skill.versions())[0].version
-    await skill.promote()
+    await skill.promote(title="2", message="with tools")
+    second, former, *_ = await skill.versions()
+    assert (second.state, second.title, former.state) == ("current", "2", "kept") and second.number > former.number
+    assert await skill.pin_version(former.number) and await skill.unpin_version(first)
+    assert await skill.download_version(former.number) == await skill.download_version(first)
     (folder / "more.md").write_text("more\n")
     await skills.upload(folder, scope="baseline")
     assert (await skill.rollback(first))["changed"]
+    (folder / "more.md").write_text("staged\n")
+    staged = (await skills.upload(folder, scope="baseline", current=False)).skills[0].number
+    assert staged and (await skill.version(staged)).state == "staged"
+    assert not (await skill.remove_version(staged, force=True))["skill_removed"]
+    (folder / "more.md").write_text("more\n")
     await skill.write_text("own.md", "own\n")
     await skills.upload(folder, scope="baseline")
     assert (await skill.pull(dry_run=True)).changed and (await skill.pull(prefer="theirs")).changed

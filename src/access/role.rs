@@ -31,6 +31,10 @@ pub enum Action<'a> {
     Change(&'a UserId, &'a AgentId),
     /// Change an agent's baseline, asked for among the skills of a user.
     Baseline(&'a UserId, &'a AgentId),
+    /// See an agent's baseline, for no user.
+    ReadBaseline(&'a AgentId),
+    /// Change an agent's baseline, for no user.
+    ChangeBaseline(&'a AgentId),
     /// See or remove the workspaces of a user with all agents.
     OfUser(&'a UserId),
     /// See which workspaces there are, of all users.
@@ -98,6 +102,7 @@ impl Role {
                 Self::Engine,
                 Action::Read(..)
                 | Action::Change(..)
+                | Action::ReadBaseline(_)
                 | Action::OfUser(_)
                 | Action::SeeAll
                 | Action::Issue
@@ -105,6 +110,11 @@ impl Role {
                 | Action::Devboxes,
             )
             | (Self::Monitor, Action::Observe) => Ok(()),
+            (Self::Manager(agent), Action::ReadBaseline(other) | Action::ChangeBaseline(other)) => {
+                unless_hidden(agent == other)
+            }
+            // A user knows of skills of all users only as the user's own.
+            (Self::User { .. }, Action::ReadBaseline(_) | Action::ChangeBaseline(_)) => Err(Refused::Hidden),
             (Self::User { user, agent }, Action::Read(owner, with) | Action::Change(owner, with)) => {
                 unless_hidden(user == owner && agent.as_ref().is_none_or(|agent| agent == with))
             }
@@ -128,6 +138,7 @@ impl Role {
             (
                 Self::Engine,
                 Action::Baseline(..)
+                | Action::ChangeBaseline(_)
                 | Action::RemoveAll
                 | Action::Observe
                 | Action::Rebuild
@@ -164,6 +175,8 @@ impl Role {
                 Action::Read(..)
                 | Action::Change(..)
                 | Action::Baseline(..)
+                | Action::ReadBaseline(_)
+                | Action::ChangeBaseline(_)
                 | Action::OfUser(_)
                 | Action::SeeAll
                 | Action::RemoveAll
@@ -230,45 +243,50 @@ mod tests {
             Action::Audit,
             Action::Govern,
             Action::Devboxes,
+            Action::ReadBaseline(&agent),
+            Action::ReadBaseline(&foreign),
+            Action::ChangeBaseline(&agent),
+            Action::ChangeBaseline(&foreign),
         ];
         let (yes, denied, hidden) = (Ok(()), Err(Refused::Denied), Err(Refused::Hidden));
         let bound = Role::User { user: user.clone(), agent: Some(agent.clone()) };
         let free = Role::User { user: user.clone(), agent: None };
         for (role, expected) in [
-            (Role::Admin, [yes; 19]),
+            (Role::Admin, [yes; 23]),
             (
                 Role::Engine,
                 [
                     yes, yes, yes, yes, yes, yes, denied, denied, denied, yes, yes, yes, denied, yes, denied,
-                    denied, denied, denied, yes,
+                    denied, denied, denied, yes, yes, yes, denied, denied,
                 ],
             ),
             (
                 free,
                 [
                     yes, yes, hidden, yes, yes, hidden, denied, denied, hidden, yes, hidden, denied, denied,
-                    denied, denied, denied, denied, denied, denied,
+                    denied, denied, denied, denied, denied, denied, hidden, hidden, hidden, hidden,
                 ],
             ),
             (
                 bound,
                 [
                     yes, hidden, hidden, yes, hidden, hidden, denied, hidden, hidden, denied, hidden, denied,
-                    denied, denied, denied, denied, denied, denied, denied,
+                    denied, denied, denied, denied, denied, denied, denied, hidden, hidden, hidden, hidden,
                 ],
             ),
             (
                 Role::Manager(agent.clone()),
                 [
                     yes, hidden, hidden, denied, hidden, denied, yes, hidden, yes, denied, denied, denied,
-                    denied, denied, denied, denied, denied, denied, denied,
+                    denied, denied, denied, denied, denied, denied, denied, yes, hidden, yes, hidden,
                 ],
             ),
             (
                 Role::Monitor,
                 [
                     denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied,
-                    denied, denied, denied, yes, denied, denied, denied, denied,
+                    denied, denied, denied, yes, denied, denied, denied, denied, denied, denied, denied,
+                    denied,
                 ],
             ),
         ] {

@@ -44,6 +44,9 @@ pub struct Entry {
     pub user: Option<String>,
     /// Method and template of the route; for acts of the service and calls over MCP, a word or two.
     pub action: String,
+    /// The door by which a request in another vendor's words came, such as `anthropic`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub door: Option<String>,
     /// The tree, such as `sandbox/alice/demo`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,

@@ -6,6 +6,7 @@
 //! | `credentials` | where tokens and keys come from, and reading them |
 //! | `operation` | settings of access, connections, logs and the audit log |
 //! | `devbox` | the devbox dialect |
+//! | `compat` | doors for clients of other vendors' registries of skills |
 //! | `mcp` | the MCP server |
 //! | `prepare` | preparing workspaces, and packages |
 //! | `bucket` | the bucket that packages are kept in, and its credentials |
@@ -14,6 +15,7 @@
 //! | `environment` | a variable for every setting |
 
 mod bucket;
+mod compat;
 mod credentials;
 mod devbox;
 mod environment;
@@ -39,6 +41,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 pub use self::bucket::{BucketConfig, BucketCredentials};
+pub use self::compat::CompatConfig;
 pub use self::credentials::{CredentialSources, SIGNING_KEY};
 pub use self::devbox::DevboxConfig;
 pub use self::environment::VARIABLE_PREFIX;
@@ -89,6 +92,8 @@ pub struct Config {
     pub devbox: DevboxConfig,
     /// The MCP server.
     pub mcp: McpConfig,
+    /// The doors for clients of other vendors' registries of skills.
+    pub compat: CompatConfig,
     /// Where tokens and keys are, and how long signed tokens last.
     pub access: AccessConfig,
     /// The level and form of the log.
@@ -205,7 +210,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8003)),
             root: "./data".into(),
             durability: Durability::Strict,
-            keep_versions: 3,
+            keep_versions: 20,
             allow_anonymous: false,
             shutdown_ms: 8_000,
             isolation: Isolation::default(),
@@ -216,6 +221,7 @@ impl Default for Config {
             runners: RunnersConfig::default(),
             devbox: DevboxConfig::default(),
             mcp: McpConfig::default(),
+            compat: CompatConfig::default(),
             access: AccessConfig::default(),
             log: LogConfig::default(),
             audit: AuditConfig::default(),

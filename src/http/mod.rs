@@ -7,6 +7,7 @@ mod audit;
 mod body;
 mod bounded;
 mod client_connection;
+mod compat;
 mod conditional;
 mod connections;
 mod devbox;
@@ -73,6 +74,8 @@ pub struct App {
     pub connections: ConnectionLimits,
     /// The MCP server, where it is switched on.
     pub mcp: Option<Arc<Mcp>>,
+    /// Whether the doors for clients of other vendors' registries of skills are there.
+    pub has_compat: bool,
     /// The longest time for which a signed token can be issued, in seconds.
     pub token_seconds_max: u64,
 }
@@ -83,6 +86,7 @@ pub struct App {
 pub fn router(app: App) -> Router {
     let skill = "/v1/skills/{u}/{a}/{s}";
     let mcp = if app.mcp.is_some() { mcp_routes() } else { Router::new() };
+    let compat = if app.has_compat { compat_routes() } else { Router::new() };
     let devboxes = if app.service.devbox_table().is_some() { devbox_routes() } else { Router::new() };
     Router::new()
         .route("/", get(openapi::root))
@@ -122,6 +126,15 @@ pub fn router(app: App) -> Router {
         .route(&format!("{skill}/download"), get(skills::download::download))
         .route(&format!("{skill}/diff"), get(skills::diff::diff))
         .route(&format!("{skill}/versions"), get(skills::versions::list))
+        .route(
+            &format!("{skill}/versions/{{v}}"),
+            get(skills::versions::one).delete(skills::versions::remove),
+        )
+        .route(
+            &format!("{skill}/versions/{{v}}/pin"),
+            put(skills::versions::pin).delete(skills::versions::unpin),
+        )
+        .route(&format!("{skill}/versions/{{v}}/download"), get(skills::version_download::download))
         .route(&format!("{skill}/rollback"), post(skills::versions::rollback))
         .route(&format!("{skill}/promote"), post(skills::promote::promote))
         .route(&format!("{skill}/pull"), post(skills::promote::pull))
@@ -141,6 +154,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/ports/{token}/{*path}", any(tree::ports::pass::of_link))
         .merge(devboxes)
         .merge(mcp)
+        .merge(compat)
         .merge(tree_routes(skill))
         .merge(tree_routes("/v1/sandbox/{u}/{a}"))
         .fallback(problem::no_route)
@@ -165,6 +179,15 @@ async fn enter(State(app): State<App>, request: Request, next: Next) -> Response
 /// The MCP server, where it is switched on.
 fn mcp_routes() -> Router<App> {
     Router::new().route("/mcp", post(mcp::own)).route("/mcp/{u}/{a}", post(mcp::named))
+}
+
+/// The doors for clients of other vendors' registries of skills, where they are switched on.
+fn compat_routes() -> Router<App> {
+    Router::new()
+        .route("/compat/anthropic/a/{a}/{*path}", any(compat::anthropic::serve))
+        .route("/compat/anthropic/u/{u}/a/{a}/{*path}", any(compat::anthropic::serve))
+        .route("/compat/openai/a/{a}/v1/{*path}", any(compat::openai::serve))
+        .route("/compat/openai/u/{u}/a/{a}/v1/{*path}", any(compat::openai::serve))
 }
 
 /// The devbox dialect, where it is switched on.

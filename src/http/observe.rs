@@ -12,6 +12,7 @@ use http_body::Body as _;
 use policy::Scope;
 
 use super::App;
+use super::compat::failure;
 use super::devbox::dialect;
 use super::problem::{Failed, Problem};
 use super::request_log::{self, Noted, RequestLog};
@@ -37,7 +38,8 @@ pub(super) async fn observe(State(app): State<App>, request: Request, next: Next
     let answering = answer(&app, &facts, method, matched.clone(), request, next);
     let answering = context::within(traced.as_ref().map(|traced| traced.context), answering);
     let response = request_log::scope_of(Arc::clone(&facts), answering).await;
-    let mut response = dialect::translated(route, response);
+    let response = dialect::translated(route, response);
+    let mut response = failure::translated(route, &facts.id, response);
 
     let code = response.extensions().get::<Failed>().map(|failed| failed.0);
     let (status, took) = (response.status().as_u16(), begun.elapsed());
@@ -143,6 +145,10 @@ fn entry(facts: &RequestLog, noted: Noted, action: String, response: Option<&Res
     let code = response.and_then(|response| response.extensions().get::<Failed>()).map(|failed| failed.0);
     let outcome = if response.is_some() { code.unwrap_or("ok") } else { UNANSWERED };
     let (role, token) = noted.caller.map(|caller| (caller.role.word().to_owned(), caller.token)).unzip();
+    let (action, door) = match noted.stands_for {
+        Some((action, door)) => (action.to_owned(), Some(door.to_owned())),
+        None => (action, None),
+    };
     let more = noted.paths_total.saturating_sub(noted.paths.len());
     Entry {
         time: now(),
@@ -152,6 +158,7 @@ fn entry(facts: &RequestLog, noted: Noted, action: String, response: Option<&Res
         token,
         user: noted.user.map(|user| user.to_string()),
         action,
+        door,
         tree: noted.tree,
         to: noted.to,
         snapshot: noted.snapshot,

@@ -12,7 +12,7 @@ use super::answer::{Answer, made, success_with};
 use super::extract::{NoParams, Params, Rebuilder, Someone};
 use super::page;
 use super::problem::{Code, Problem};
-use super::time::rfc3339;
+use super::time::rfc3339_of_ms;
 use crate::access::Reach;
 use crate::ops::Error;
 use crate::registry::{Owners, Question, Row};
@@ -75,7 +75,7 @@ impl From<Row> for Registered {
             name: row.name,
             description: row.description,
             uploaded_by: row.uploaded_by,
-            created_at: rfc3339(i128::from(row.created_ms) * 1_000_000),
+            created_at: rfc3339_of_ms(row.created_ms),
         }
     }
 }

@@ -84,6 +84,8 @@ pub(super) struct Noted {
     pub(super) dry_run: bool,
     /// The program that is to run.
     pub(super) program: Option<String>,
+    /// For a request in another vendor's words, the route that it stands for, and the door by which it came.
+    pub(super) stands_for: Option<(&'static str, &'static str)>,
 }
 
 impl RequestLog {
@@ -299,6 +301,11 @@ pub(super) fn dry_run() {
 /// Notes which run the request is about.
 pub(super) fn run(id: &ExecId) {
     note(|noted| noted.run = Some(id.as_str().to_owned()));
+}
+
+/// Notes that the request, which came by `door`, stands for the route `action`.
+pub(super) fn stands_for(action: &'static str, door: &'static str) {
+    note(|noted| noted.stands_for = Some((action, door)));
 }
 
 /// Notes which program is to run. Its arguments are not recorded.

@@ -20,6 +20,11 @@ pub(super) fn rfc3339(nanoseconds: i128) -> String {
         .unwrap_or_default()
 }
 
+/// Milliseconds since 1970 as [`rfc3339`] has them.
+pub(super) fn rfc3339_of_ms(milliseconds: i64) -> String {
+    rfc3339(i128::from(milliseconds) * 1_000_000)
+}
+
 /// Nanoseconds since 1970 as a date of HTTP (RFC 9110, section 5.6.7), to the second. What it has no words for, because
 /// it is before 1970 or after the year 9999, is the first or last that it has: a file may have any time.
 pub(super) fn http_date(nanoseconds: i128) -> String {

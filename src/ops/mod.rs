@@ -33,6 +33,7 @@ pub(crate) mod said;
 pub mod sandboxes;
 pub mod search;
 pub mod service;
+pub mod shown;
 pub mod skills;
 pub mod snapshots;
 pub mod stopping;

@@ -9,6 +9,7 @@ use storage::{Leftovers, Published, Shelf, Spool, Store};
 use super::Service;
 use super::admission::{Job, Weight};
 use super::error::{Error, Result};
+use super::versions::Publisher;
 
 /// An archive that was received whole.
 pub struct Archive {
@@ -23,8 +24,21 @@ pub struct Archive {
 struct Intake {
     scope: Scope,
     charset: Charset,
-    /// Who publishes; nothing is published without one.
-    by: Option<String>,
+    publisher: Publisher,
+    /// Whether nothing is published.
+    is_rehearsal: bool,
+    taking: Taking,
+}
+
+/// Which skills are taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Taking {
+    /// All of them.
+    All,
+    /// The only one, which its layer may not have yet.
+    New,
+    /// The only one, which is this skill.
+    VersionOf(SkillId),
 }
 
 /// The outcome of an upload.
@@ -59,20 +73,21 @@ struct Planned {
 }
 
 impl Service {
-    /// Publishes every skill of every archive, or none; `by` is written down as the publisher.
+    /// Publishes every skill of every archive, or none.
     ///
     /// # Errors
     /// [`storage::Error::Archive`] when an archive is refused; [`Error::Invalid`] when two archives hold one skill.
     pub async fn upload(
         &self,
-        by: String,
+        publisher: Publisher,
         scope: Scope,
         user: UserId,
         agent: AgentId,
         charset: Charset,
         archives: Vec<Archive>,
     ) -> Result<Uploaded> {
-        self.take_in(Intake { scope, charset, by: Some(by) }, user, agent, archives).await
+        let intake = Intake { scope, charset, publisher, is_rehearsal: false, taking: Taking::All };
+        self.take_in(intake, user, agent, archives).await
     }
 
     /// Does everything that [`Service::upload`] does but publish, and tells what would be published.
@@ -81,13 +96,35 @@ impl Service {
     /// As [`Service::upload`].
     pub async fn rehearse_upload(
         &self,
+        publisher: Publisher,
         scope: Scope,
         user: UserId,
         agent: AgentId,
         charset: Charset,
         archives: Vec<Archive>,
     ) -> Result<Uploaded> {
-        self.take_in(Intake { scope, charset, by: None }, user, agent, archives).await
+        let intake = Intake { scope, charset, publisher, is_rehearsal: true, taking: Taking::All };
+        self.take_in(intake, user, agent, archives).await
+    }
+
+    /// Publishes the only skill of an archive, as `taking` says.
+    ///
+    /// # Errors
+    /// As [`Service::upload`]; [`Error::Invalid`] for more skills than one, or another one;
+    /// [`storage::Error::AlreadyExists`] for a new one that its layer has.
+    pub(super) async fn take_one(
+        &self,
+        publisher: Publisher,
+        scope: Scope,
+        user: UserId,
+        agent: AgentId,
+        archive: Archive,
+        taking: Taking,
+    ) -> Result<UploadedSkill> {
+        let intake = Intake { scope, charset: Charset::Auto, publisher, is_rehearsal: false, taking };
+        let uploaded = self.take_in(intake, user, agent, vec![archive]).await?;
+        let skill = uploaded.skills.into_iter().next();
+        skill.ok_or_else(|| Error::Invalid("the upload has no skill".to_owned()))
     }
 
     async fn take_in(
@@ -102,7 +139,9 @@ impl Service {
         let job = Job::of(&user, Weight::Long);
         let uploaded = self.publishing(job, move |shelves| {
             let planned = Planned::read(&store, &limits, &intake, &user, &agent, archives)?;
-            let Intake { scope, by, .. } = intake;
+            let Intake { scope, publisher, is_rehearsal, taking, .. } = intake;
+            planned.check(&store, &taking, scope, &user, &agent)?;
+            let options = publisher.options();
             let mut ids: Vec<SkillId> = planned.sources.keys().cloned().collect();
             ids.sort_unstable();
             let mut flight = store.flight(&user);
@@ -114,17 +153,19 @@ impl Service {
                     planned.source(id).ok_or_else(|| storage::Error::NotFound(id.to_string()))?;
                 archive::extract(file, skill, into).map(Some)
             };
-            let (published, leftovers) = if let Some(by) = by {
+            let (published, leftovers) = if is_rehearsal {
+                let published = store.skills().rehearse(&options, scope, &user, &agent, &ids, &mut fill)?;
+                (published, Leftovers::default())
+            } else {
                 let owner = (scope == Scope::Overlay).then(|| user.clone());
                 shelves.extend(ids.iter().map(|skill| Shelf {
                     agent: agent.clone(),
                     skill: skill.clone(),
                     user: owner.clone(),
                 }));
-                let publication = store.skills().publish_by(&by, scope, &user, &agent, &ids, &mut fill)?;
+                let publication =
+                    store.skills().publish_with(&options, scope, &user, &agent, &ids, &mut fill)?;
                 (publication.skills, publication.leftovers)
-            } else {
-                (store.skills().rehearse(scope, &user, &agent, &ids, &mut fill)?, Leftovers::default())
             };
             Ok((planned.outcome(published), leftovers))
         });
@@ -164,6 +205,36 @@ impl Planned {
             planned.plans.push((spool, plan));
         }
         Ok(planned)
+    }
+
+    /// Refuses what is not to be taken in.
+    fn check(
+        &self,
+        store: &Store,
+        taking: &Taking,
+        scope: Scope,
+        user: &UserId,
+        agent: &AgentId,
+    ) -> Result<()> {
+        if *taking == Taking::All {
+            return Ok(());
+        }
+        let mut ids = self.sources.keys();
+        let (Some(id), None) = (ids.next(), ids.next()) else {
+            let message = format!("the upload has {} skills: send one", self.sources.len());
+            return Err(Error::Invalid(message));
+        };
+        match taking {
+            Taking::All => Ok(()),
+            Taking::VersionOf(wanted) if wanted == id => Ok(()),
+            Taking::VersionOf(wanted) => Err(Error::Invalid(format!(
+                "the upload is the skill `{id}`, and no version of `{wanted}`: a skill keeps its name"
+            ))),
+            Taking::New if store.skills().has(scope, user, agent, id)? => {
+                Err(storage::Error::AlreadyExists(id.to_string()).into())
+            }
+            Taking::New => Ok(()),
+        }
     }
 
     fn source(&self, id: &SkillId) -> Option<(&std::fs::File, &PlannedSkill)> {

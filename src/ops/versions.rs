@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
 use storage::{
-    Change, Changed, KeptVersion, Leftovers, Prefer, Published, Pulled, Shelf, SkillStatus, Version,
-    WorkspaceId,
+    Change, Changed, KeptVersion, Leftovers, Prefer, PublishOptions, Published, Pulled, Shelf, SkillStatus,
+    SkillVersions, Spool, Version, VersionDescription, VersionName, VersionNote, VersionState, WorkspaceId,
 };
 
 use super::Service;
 use super::admission::holds::Mode;
 use super::admission::{Job, Weight};
 use super::difference::{Text, unified};
-use super::error::Result;
+use super::error::{Error, Result};
 
 /// Largest side of a file that is compared by lines, in bytes.
 const SIDE_BYTES_MAX: u64 = 1024 * 1024;
@@ -20,6 +20,44 @@ const SIDE_BYTES_MAX: u64 = 1024 * 1024;
 const TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Time for all comparisons of one answer. What is not done by then is told as larger changes than there are.
 const COMPARING_MAX: Duration = Duration::from_secs(2);
+
+/// Who publishes, and what is written down with it.
+#[derive(Clone, Debug)]
+pub struct Publisher {
+    by: String,
+    note: VersionNote,
+    is_staged: bool,
+}
+
+impl Publisher {
+    /// The caller `by`, with a title and a message for the version.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a text that is too long or has control characters.
+    pub fn new(by: String, title: Option<String>, message: Option<String>) -> Result<Self> {
+        let note = VersionNote::new(title, message).map_err(|error| Error::Invalid(error.to_string()))?;
+        Ok(Self { by, note, is_staged: false })
+    }
+
+    /// As one who keeps the version beside the current one, when `is_staged`.
+    #[must_use]
+    pub fn staging(self, is_staged: bool) -> Self {
+        Self { is_staged, ..self }
+    }
+
+    pub(super) fn options(&self) -> PublishOptions<'_> {
+        PublishOptions { by: &self.by, note: &self.note, is_staged: self.is_staged }
+    }
+}
+
+/// Versions of a skill, and what each says of itself.
+#[derive(Debug)]
+pub struct VersionPage {
+    /// The one that was published last first.
+    pub versions: Vec<(KeptVersion, VersionDescription)>,
+    /// Whether there are no more.
+    pub is_last: bool,
+}
 
 /// A user's changes in one file of a skill.
 #[derive(Debug)]
@@ -86,41 +124,157 @@ impl Service {
         .await
     }
 
-    /// The kept versions of an application's skill, the current one first; `user` asks.
+    /// The versions of an application's skill that are there, the one that was published last first; `asks` is the user whose
+    /// place the work takes. Staged ones are left out unless `with_staged`.
     ///
     /// # Errors
     /// As [`storage::Skills::versions`].
-    pub async fn versions(&self, user: &UserId, agent: AgentId, skill: SkillId) -> Result<Vec<KeptVersion>> {
-        let (store, job) = (self.store.clone(), Job::of(user, Weight::Light));
-        self.work(job, move || Ok(store.skills().versions(&agent, &skill)?)).await
+    pub async fn versions(
+        &self,
+        asks: &UserId,
+        agent: AgentId,
+        skill: SkillId,
+        with_staged: bool,
+    ) -> Result<SkillVersions> {
+        let (store, job) = (self.store.clone(), Job::of(asks, Weight::Light));
+        self.work(job, move || seen_versions(store.skills().versions(&agent, &skill)?, &skill, with_staged))
+            .await
     }
 
-    /// Makes a former version of an application's skill the current one; `by` is written down as the publisher.
+    /// A page of [`Service::versions`]: at most `most`, of those with numbers below `before`.
+    ///
+    /// # Errors
+    /// As [`storage::Skills::versions`].
+    pub async fn version_page(
+        &self,
+        asks: &UserId,
+        agent: AgentId,
+        skill: SkillId,
+        with_staged: bool,
+        before: Option<u64>,
+        most: usize,
+    ) -> Result<VersionPage> {
+        let (store, job) = (self.store.clone(), Job::of(asks, Weight::Scan));
+        self.work(job, move || {
+            let skills = store.skills();
+            let mut versions = seen_versions(skills.versions(&agent, &skill)?, &skill, with_staged)?.versions;
+            versions.retain(|kept| before.is_none_or(|before| kept.number < before));
+            let is_last = versions.len() <= most;
+            versions.truncate(most);
+            let names: Vec<Version> = versions.iter().map(|kept| kept.version.clone()).collect();
+            let described = skills.describe_versions(&agent, &skill, &names)?;
+            // One that has gone meanwhile is left out.
+            let versions = versions.into_iter().zip(described);
+            let versions = versions.filter_map(|(kept, said)| said.map(|said| (kept, said))).collect();
+            Ok(VersionPage { versions, is_last })
+        })
+        .await
+    }
+
+    /// One version of an application's skill.
+    ///
+    /// # Errors
+    /// [`storage::Error::NotFound`] when it is not there; as [`storage::Skills::versions`].
+    pub async fn version(
+        &self,
+        asks: &UserId,
+        agent: AgentId,
+        skill: SkillId,
+        with_staged: bool,
+        name: VersionName,
+    ) -> Result<(KeptVersion, VersionDescription)> {
+        let (store, job) = (self.store.clone(), Job::of(asks, Weight::Light));
+        self.work(job, move || {
+            let gone = || storage::Error::NotFound(format!("{skill} {name}"));
+            let skills = store.skills();
+            let versions = seen_versions(skills.versions(&agent, &skill)?, &skill, with_staged)?;
+            let kept = versions.named(&name).ok_or_else(gone)?.clone();
+            let said = skills.describe_versions(&agent, &skill, std::slice::from_ref(&kept.version))?;
+            Ok((kept, said.into_iter().next().flatten().ok_or_else(gone)?))
+        })
+        .await
+    }
+
+    /// Packs a version of an application's skill, for the account of the user of `id`. Returns a spool of it and its size in
+    /// bytes.
+    ///
+    /// # Errors
+    /// As [`storage::Skills::pack_version`].
+    pub async fn pack_version(&self, id: TreeId, version: Version, is_flat: bool) -> Result<(Spool, u64)> {
+        let (store, job) = (self.store.clone(), Job::on(&id, Weight::Long, Mode::LongRead));
+        self.work(job, move || Ok(store.skills().pack_version(&id, &version, is_flat)?)).await
+    }
+
+    /// Has a version stay, or lets it go like any other. Tells whether that is a change.
+    ///
+    /// # Errors
+    /// As [`storage::Skills::pin_version`] and [`storage::Skills::unpin_version`].
+    pub async fn pin_version(
+        &self,
+        asks: &UserId,
+        agent: AgentId,
+        skill: SkillId,
+        name: VersionName,
+        is_pinned: bool,
+    ) -> Result<bool> {
+        let (store, job) = (self.store.clone(), Job::of(asks, Weight::Scan));
+        self.work(job, move || {
+            let skills = store.skills();
+            Ok(match is_pinned {
+                true => skills.pin_version(&agent, &skill, &name)?,
+                false => skills.unpin_version(&agent, &skill, &name)?,
+            })
+        })
+        .await
+    }
+
+    /// Removes a version of an application's skill. Returns its name, and whether it was the last one, with which the skill goes.
+    ///
+    /// # Errors
+    /// As [`storage::Skills::remove_version`].
+    pub async fn remove_version(
+        &self,
+        asks: &UserId,
+        agent: AgentId,
+        skill: SkillId,
+        name: VersionName,
+        force: bool,
+    ) -> Result<(Version, bool)> {
+        let (store, job) = (self.store.clone(), Job::of(asks, Weight::Scan));
+        self.publishing(job, move |shelves| {
+            shelves.push(Shelf { agent: agent.clone(), skill: skill.clone(), user: None });
+            let removed = store.skills().remove_version(&agent, &skill, &name, force)?;
+            Ok(((removed.version, removed.is_last), removed.leftovers))
+        })
+        .await
+    }
+
+    /// Makes a former or staged version of an application's skill the current one.
     ///
     /// # Errors
     /// As [`storage::Skills::rollback`].
     pub async fn rollback(
         &self,
-        by: String,
+        publisher: Publisher,
         user: UserId,
         agent: AgentId,
         skill: SkillId,
-        version: Version,
+        version: VersionName,
     ) -> Result<Option<Published>> {
         let store = self.store.clone();
         let job = Job::of(&user, Weight::Long);
         let publication = self.publishing(job, move |shelves| {
             shelves.push(Shelf { agent: agent.clone(), skill: skill.clone(), user: None });
-            Ok(first(store.skills().rollback(&by, &user, &agent, &skill, &version)?))
+            Ok(first(store.skills().rollback(&publisher.options(), &user, &agent, &skill, &version)?))
         });
         publication.await
     }
 
-    /// Publishes what a user sees of a skill for all users; `by` is written down as the publisher.
+    /// Publishes what a user sees of a skill for all users.
     ///
     /// # Errors
     /// As [`storage::Skills::promote`].
-    pub async fn promote(&self, by: String, id: TreeId, force: bool) -> Result<Option<Published>> {
+    pub async fn promote(&self, publisher: Publisher, id: TreeId, force: bool) -> Result<Option<Published>> {
         self.left_by_ended_runs(&WorkspaceId::of(&id)).await;
         let store = self.store.clone();
         // A promotion holds the overlay alone when the versions change places.
@@ -129,7 +283,7 @@ impl Service {
             // The user's own row goes when the skill belongs to all users.
             shelves.extend(Shelf::of(&id));
             shelves.extend(Shelf::below(&id));
-            Ok(first(store.skills().promote(&by, &id, force)?))
+            Ok(first(store.skills().promote(&publisher.options(), &id, force)?))
         });
         publication.await
     }
@@ -152,6 +306,21 @@ impl Service {
         let (store, job) = (self.store.clone(), Job::on(&id, Weight::Long, Mode::LongRead));
         self.work(job, move || Ok(store.skills().would_pull(&id, prefer)?)).await
     }
+}
+
+/// What a caller sees of the versions of a skill: staged ones are for those who decide about them.
+pub(super) fn seen_versions(
+    mut all: SkillVersions,
+    skill: &SkillId,
+    with_staged: bool,
+) -> Result<SkillVersions> {
+    if !with_staged {
+        all.versions.retain(|kept| kept.state != VersionState::Staged);
+        if all.versions.is_empty() {
+            return Err(storage::Error::NotFound(skill.to_string()).into());
+        }
+    }
+    Ok(all)
 }
 
 /// The one skill of a publication, and what was replaced.

@@ -29,7 +29,7 @@ use thiserror::Error;
 pub use self::memory::Memory;
 pub use self::message::Answer;
 pub use self::question::{Owners, Question};
-pub use self::row::Row;
+pub use self::row::{Row, shelf_id};
 pub use self::sqlite::Sqlite;
 pub use self::sync::{RegistrySync, Synced};
 

@@ -35,7 +35,7 @@ impl Row {
     pub fn new(shelf: Shelf, standing: Standing) -> Self {
         let Standing { contents, name, description, by, at_ms } = standing;
         Self {
-            id: id(&shelf),
+            id: shelf_id(&shelf),
             shelf,
             version: contents.version,
             digest: contents.digest,
@@ -56,8 +56,9 @@ impl Row {
     }
 }
 
-/// The first 128 bits of a digest of the names, which cannot contain NUL.
-fn id(shelf: &Shelf) -> String {
+/// The id of what is published on a shelf: the first 128 bits of a digest of the names, which cannot contain NUL.
+#[must_use]
+pub fn shelf_id(shelf: &Shelf) -> String {
     let user = shelf.user.as_ref().map_or("", UserId::as_str);
     let names = format!("{}\0{}\0{user}", shelf.agent, shelf.skill);
     let digest = Sha256::digest(names.as_bytes());

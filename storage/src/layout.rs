@@ -20,7 +20,8 @@
 //! .filesecbox/revoked/{token}-{number}      signed tokens that count no more
 //! .filesecbox/stage/                        what is being built, and mount points between two runs; thrown away at start
 //! .filesecbox/trash/{bin}/{item}            what was thrown away, until it is removed
-//! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions
+//! .filesecbox/versions/{agent}/{skill}/{version}/…   former versions, and those that wait to become current
+//! .filesecbox/history/{agent}/{skill}/      the log of a skill's publications, and in `pins/` what never goes by itself
 //! .filesecbox/bases/{agent}/{skill}/{user}  the version an overlay began with, and what was published as it
 //! .filesecbox/work/{run}/…                  trees that were copied for a run; thrown away at start
 //! .filesecbox/work/copy-{digest}/…          trees that were copied for all runs in a skill, where nothing can be mounted
@@ -86,6 +87,8 @@ pub(crate) const SHORT_WAYS: &str = ".filesecbox/t";
 
 /// The baselines of all agents.
 pub(crate) const BASELINE: &str = "skill/baseline";
+/// The publications of all baseline skills, and the versions of them that are pinned.
+pub(crate) const HISTORY: &str = ".filesecbox/history";
 /// The bases of all overlays.
 pub(crate) const BASES: &str = ".filesecbox/bases";
 /// All overlays.
@@ -100,7 +103,7 @@ pub(crate) const KEPT: &str = ".filesecbox/kept";
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 23] = [
+pub(crate) const DIRECTORIES: [&str; 24] = [
     BASELINE,
     OVERLAYS,
     WORKSPACES,
@@ -116,6 +119,7 @@ pub(crate) const DIRECTORIES: [&str; 23] = [
     ARCHIVES,
     UNPACKED,
     ".filesecbox/versions",
+    HISTORY,
     BASES,
     WORK,
     VIEWS,
@@ -134,7 +138,7 @@ pub(crate) const SALT: &str = "salt";
 pub(crate) const RECORD_KEY: &str = "journal.key";
 
 /// Those of [`DIRECTORIES`] that no command of any user id has a reason to enter.
-pub(crate) const SERVICE_ONLY: [&str; 15] = [
+pub(crate) const SERVICE_ONLY: [&str; 16] = [
     STAGE,
     TRASH,
     JOURNAL,
@@ -146,6 +150,7 @@ pub(crate) const SERVICE_ONLY: [&str; 15] = [
     ARCHIVES,
     UNPACKED,
     ".filesecbox/versions",
+    HISTORY,
     BASES,
     VIEWS,
     KEPT,
@@ -175,6 +180,26 @@ pub(crate) fn workspace(user: &UserId, agent: &AgentId) -> Result<RelPath> {
 /// The former versions of a baseline skill.
 pub(crate) fn versions(agent: &AgentId, skill: &SkillId) -> Result<RelPath> {
     place(&[".filesecbox/versions", agent.as_str(), skill.as_str()])
+}
+
+/// The overlay of trees that have none: nothing is ever put there.
+pub(crate) fn nothing() -> Result<RelPath> {
+    place(&[STAGE, "none"])
+}
+
+/// The publications of all baseline skills of an agent.
+pub(crate) fn histories(agent: &AgentId) -> Result<RelPath> {
+    place(&[HISTORY, agent.as_str()])
+}
+
+/// The publications of a baseline skill.
+pub(crate) fn history(agent: &AgentId, skill: &SkillId) -> Result<RelPath> {
+    place(&[HISTORY, agent.as_str(), skill.as_str()])
+}
+
+/// The pinned versions of a baseline skill, an empty file for each.
+pub(crate) fn pins(agent: &AgentId, skill: &SkillId) -> Result<RelPath> {
+    place(&[HISTORY, agent.as_str(), skill.as_str(), "pins"])
 }
 
 /// The base versions of all overlays of a baseline skill, one file per user.

@@ -59,14 +59,19 @@ pub use runs::{
 pub use skills::Skills;
 pub use skills::archive;
 pub use skills::directory::UnpackedDirectory;
+pub use skills::gathered::{Gathered, Gathering, OnlyFile};
 pub use skills::list::Skill;
 pub use skills::packages::{PackageFacts, Packages, PutPackage, UnpackedPackage};
 pub use skills::provenance::{Shelf, Standing};
-pub use skills::publish::{Publication, Published};
+pub use skills::publish::{Publication, PublishOptions, Published};
 pub use skills::pull::{Prefer, Pulled};
 pub use skills::sides::{Side, Sides};
 pub use skills::status::{Change, Changed, SkillStatus, Status};
-pub use skills::versions::KeptVersion;
+pub use skills::version_note::{NoteError, VersionNote};
+pub use skills::versions::{
+    KeptVersion, LoggedPublication, PINS_MAX, RemovedVersion, SkillVersions, VersionDescription, VersionName,
+    VersionState,
+};
 pub use stat::{ETag, Kind, Layer, Owner, Stat, Use};
 pub use version::{Contents, Version};
 pub use workspaces::snapshots::{

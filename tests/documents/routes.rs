@@ -49,7 +49,10 @@ fn path_of(argument: &str) -> String {
     let literal = argument.trim_start_matches("&format!(").trim_end_matches(')');
     match literal {
         "skill" => SKILL.to_owned(),
-        literal => literal.trim_matches('"').replace("{skill}", SKILL).replace("{*path}", "{path}"),
+        literal => {
+            let path = literal.trim_matches('"').replace("{skill}", SKILL).replace("{*path}", "{path}");
+            path.replace("{{", "{").replace("}}", "}")
+        }
     }
 }
 

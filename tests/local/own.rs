@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use filesecbox::ops::upload::Archive;
+use filesecbox::ops::versions::Publisher;
 use libtest_mimic::Trial;
 use policy::{Scope, TreeId};
 use sandbox::conformance::Subject;
@@ -69,7 +70,7 @@ async fn skills_are_merged_at_their_place(host: Arc<Host>) {
     let archive = Archive { spool, file_name: Some("数据.zip".to_owned()) };
     let agent = AgentId::parse(AGENT).unwrap();
     let uploaded = host.service.upload(
-        "host".to_owned(),
+        Publisher::new("host".to_owned(), None, None).unwrap(),
         Scope::Baseline,
         alice.clone(),
         agent,

@@ -32,6 +32,7 @@ KNOWN = {
     "from": PATHS,
     "to": PATHS + ["new.txt"],
     "exec_id": RUNS,
+    "v": ["1", "2", "0123456789abcdef0123456789abcdef"],
     "name": ["session-1", "none"],
     "command": COMMANDS,
     "pattern": PATTERNS,
@@ -60,6 +61,8 @@ UNSAYABLE = [
     "^there is no bootstrap step",  # those of the configuration
     "^the name `(.|\\n)*` of a file has more than",  # bytes, which are no characters
     "^the bytes have the digest",  # of the body
+    "^`(title|message)` has more than",  # bytes, which are no characters
+    "are for versions of the application",  # `title`, `message` and `current` with another `scope`
     "^`network` is more than the service grants",  # more than the configuration allows
     "invalid type: floating point `[0-9.e+]+`, expected",  # 258.0, which JSON Schema takes for an integer
 ]
@@ -84,6 +87,7 @@ SPARED = {
     "pauseDevbox": {"name": ["none"]},
     "stopDevbox": {"name": ["none"]},
     "removeSkill": {"s": ["extra", "none"]},
+    "removeVersion": {"s": ["extra", "none"]},
     "removeWorkspace": {"u": ["nobody"]},
     "removeWorkspacesOfUser": {"u": ["nobody"]},
     "setAgentPolicy": {"a": ["governed"]},

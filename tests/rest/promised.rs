@@ -48,6 +48,7 @@ fn operations() -> Vec<(String, String, &'static Value)> {
             ("{snapshot}", "019ab1c2d3e45f607182"),
             ("{runner}", "laptop"),
             ("{version}", "65f2a1b3c4d5e6f708192a3b"),
+            ("{v}", "1"),
             ("{name}", "session-1"),
             ("{id}", "9f86d081884c7d65"),
             ("{path}", "f"),

@@ -60,6 +60,9 @@ const BASELINE: Needs = [
     [Denied, Nothing, Nothing],
     [Denied; 3],
 ];
+/// The baseline of the agent, asked for at a door that names no user.
+const SHARED: Needs =
+    [[Unknown; 3], [It; 3], [Denied; 3], [It, Nothing, It], [Nothing; 3], [Nothing; 3], [Denied; 3]];
 const ANYBODY: Needs = [[It; 3]; 7];
 const ANY_TOKEN: Needs = [[Unknown; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3], [It; 3]];
 const ISSUE: Needs = [[Unknown; 3], [It; 3], [It; 3], [Denied; 3], [Denied; 3], [Denied; 3], [Denied; 3]];
@@ -123,6 +126,11 @@ const ROWS: &[Row] = &[
     Row("POST /api/v1/devbox/{name}/files/upload", "?path=f", "x", 200, ISSUE),
     Row("GET /api/v1/devbox/{name}/files/download", "?path=f", "", 200, ISSUE),
     // What a message is answered is another test's.
+    // Any method but those that read is a change; the path behind it is looked at when the role is known.
+    Row("ANY /compat/anthropic/a/{a}/{path}", "v1/none", "", 404, SHARED),
+    Row("ANY /compat/anthropic/u/{u}/a/{a}/{path}", "v1/none", "", 404, CHANGE),
+    Row("ANY /compat/openai/a/{a}/v1/{path}", "none", "", 404, SHARED),
+    Row("ANY /compat/openai/u/{u}/a/{a}/v1/{path}", "none", "", 404, CHANGE),
     Row("POST /mcp/{u}/{a}", "?none=1", "", 400, READ),
     Row("POST /mcp", "?none=1", "", 400, ANY_TOKEN),
     Row("DELETE /api/v1/devbox/{name}", "?none=1", "", 400, ISSUE),
@@ -135,6 +143,11 @@ const ROWS: &[Row] = &[
     Row("GET /v1/skills/{u}/{a}/{s}/download", "", "", 200, READ),
     Row("GET /v1/skills/{u}/{a}/{s}/diff", "", "", 200, READ),
     Row("GET /v1/skills/{u}/{a}/{s}/versions", "", "", 200, READ),
+    Row("GET /v1/skills/{u}/{a}/{s}/versions/{v}", "", "", 404, READ),
+    Row("DELETE /v1/skills/{u}/{a}/{s}/versions/{v}", "", "", 404, BASELINE),
+    Row("PUT /v1/skills/{u}/{a}/{s}/versions/{v}/pin", "", "", 404, BASELINE),
+    Row("DELETE /v1/skills/{u}/{a}/{s}/versions/{v}/pin", "", "", 404, BASELINE),
+    Row("GET /v1/skills/{u}/{a}/{s}/versions/{v}/download", "", "", 404, READ),
     Row(
         "POST /v1/skills/{u}/{a}/{s}/rollback",
         "?version=00000000000000000000000000000000",
@@ -252,7 +265,7 @@ fn operations() -> BTreeSet<String> {
 
 /// A service that knows every caller by a token of the same text.
 fn closed() -> Service {
-    let mut config = "[devbox]\nenabled = true\n[mcp]\nenabled = true\n".to_owned();
+    let mut config = "[devbox]\nenabled = true\n[mcp]\nenabled = true\n[compat]\nenabled = true\n".to_owned();
     for (caller, role) in CALLERS.iter().skip(1).map(|caller| match *caller {
         "manager" => ("manager", "role = \"manager\"\nagent = \"a\""),
         "user" => ("user", "role = \"user\"\nuser = \"u\""),
@@ -297,6 +310,7 @@ fn targets(path: &str, user: &str, agent: &str, rest: &str) -> Vec<String> {
             .replace("{runner}", "none")
             .replace("{name}", "x")
             .replace("{version}", &SNAPSHOT.repeat(2)[..24])
+            .replace("{v}", "0123456789abcdef0123456789abcdef")
             .replace("{port}", "none")
             .replace("{token}", "none")
             .replace("{id}", "none")
@@ -311,7 +325,8 @@ fn ask(client: &Client, method: &str, target: &str, body: &[u8]) -> Reply {
 
 fn sentence(reply: &Reply) -> String {
     let answer: serde_json::Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-    answer["data"].as_str().unwrap_or_default().to_owned()
+    // Other vendors' words have it elsewhere.
+    answer["data"].as_str().or(answer["error"]["message"].as_str()).unwrap_or_default().to_owned()
 }
 
 #[test]

@@ -489,18 +489,44 @@ class SkillCalls(TreeCalls):
         return Call("diffSkill", "GET", f"{self.root}/diff", decode, repeatable=True)
 
     def versions(self) -> Call[list[Version]]:
-        """The versions of the application that are kept."""
+        """The versions of the application that are there."""
         decode = lambda a: [Version.of(each) for each in a.records()]  # noqa: E731
         return Call("listVersions", "GET", f"{self.root}/versions", decode, repeatable=True)
 
-    def rollback(self, version: str) -> Call[Mapping[str, Any]]:
-        """Makes a former version the current one."""
-        params = _params(version=version)
+    def version(self, version: str | int) -> Call[Version]:
+        """One of them."""
+        decode = lambda a: Version.of(a.data())  # noqa: E731
+        return Call("getVersion", "GET", self._version(version), decode, repeatable=True)
+
+    def remove_version(self, version: str | int, force: bool) -> Call[Mapping[str, Any]]:
+        """Removes one."""
+        return Call("removeVersion", "DELETE", self._version(version), _beside, _params(force=force or None))
+
+    def pin_version(self, version: str | int) -> Call[Mapping[str, Any]]:
+        """Has one stay."""
+        return Call("pinVersion", "PUT", f"{self._version(version)}/pin", _beside, repeatable=True)
+
+    def unpin_version(self, version: str | int) -> Call[Mapping[str, Any]]:
+        """Lets one go like any other."""
+        return Call("unpinVersion", "DELETE", f"{self._version(version)}/pin", _beside, repeatable=True)
+
+    def download_version(self, version: str | int, layout: str) -> Call[bytes]:
+        """One as a ZIP."""
+        path, params = f"{self._version(version)}/download", _params(layout=layout)
+        return Call("downloadVersion", "GET", path, lambda a: a.body, params, repeatable=True)
+
+    def _version(self, version: str | int) -> str:
+        return f"{self.root}/versions/{segment(str(version))}"
+
+    def rollback(self, version: str | int, title: str | None, message: str | None) -> Call[Mapping[str, Any]]:
+        """Makes a former or staged version the current one."""
+        params = _params(version=str(version), title=title, message=message)
         return Call("rollbackSkill", "POST", f"{self.root}/rollback", _beside, params, repeatable=True)
 
-    def promote(self, force: bool) -> Call[Mapping[str, Any]]:
+    def promote(self, force: bool, title: str | None, message: str | None) -> Call[Mapping[str, Any]]:
         """Publishes what the user sees as the application's next version."""
-        return Call("promoteSkill", "POST", f"{self.root}/promote", _beside, _params(force=force or None))
+        params = _params(force=force or None, title=title, message=message)
+        return Call("promoteSkill", "POST", f"{self.root}/promote", _beside, params)
 
     def pull(self, prefer: str, dry_run: bool) -> Call[Pulled]:
         """Carries the user's changes over to the application's current version."""
@@ -525,7 +551,7 @@ def catalog(root: str, text_format: str) -> Call[str]:
     return Call("getCatalog", "GET", f"{root}/catalog", lambda a: str(a.data()), params, repeatable=True)
 
 
-def upload_skills(root: str, name: str, archive: bytes, scope: str, charset: str, dry_run: bool) -> Call[Uploaded]:
+def upload_skills(root: str, name: str, archive: bytes, **options: object) -> Call[Uploaded]:
     """Publishes the skills of an archive, which was called ``name``."""
 
     def decode(answer: Answer) -> Uploaded:
@@ -541,7 +567,7 @@ def upload_skills(root: str, name: str, archive: bytes, scope: str, charset: str
     )
     body = head.encode() + archive + f"\r\n--{boundary}--\r\n".encode()
     headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
-    params = _params(scope=scope, charset=charset, dry_run=dry_run or None)
+    params = _params(**options)
     return Call("uploadSkills", "POST", f"{root}/upload", decode, params, headers, body, repeatable=True)
 
 

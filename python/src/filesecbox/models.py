@@ -258,6 +258,7 @@ class UploadedSkill(_Model):
     bytes: int
     replaced: bool
     unchanged: bool = False
+    number: int | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -289,10 +290,21 @@ class Diff(_Model):
 
 @dataclass(frozen=True, kw_only=True)
 class Version(_Model):
-    """A version of an application's skill; ``replaced_at`` is ``None`` for the current one."""
+    """A version of an application's skill, with the facts of its last publication; ``state`` is ``current``, ``kept`` or ``staged``."""
 
     version: str
+    number: int
+    state: str
     current: bool
+    pinned: bool
+    name: str
+    description: str
+    files: int
+    bytes: int
+    published_at: str
+    published_by: str | None = None
+    title: str | None = None
+    message: str | None = None
     replaced_at: str | None = None
 
 

@@ -30,7 +30,7 @@ pub(in crate::http) fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// Lets the caller make a change, unless its changes have filled its part of the audit log. To be asked when it is
 /// known who asks and about whom, and before anything is done.
-pub(super) fn admitted(app: &App) -> Result<(), Problem> {
+pub(in crate::http) fn admitted(app: &App) -> Result<(), Problem> {
     if request_log::is_change() {
         app.service.audit().admit(&request_log::account())?;
     }

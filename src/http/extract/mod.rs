@@ -14,14 +14,16 @@ mod sandbox;
 mod skills;
 mod snapshot;
 mod tree;
+mod version;
 
 pub(super) use self::body::{JsonBody, JsonLimit, parse_json};
 pub(super) use self::caller::{
     Auditor, Governor, Issuer, Known, Observer, PackageRequest, Rebuilder, Someone, TokenReader,
-    TokenRequest, bearer,
+    TokenRequest, admitted, bearer,
 };
 pub(super) use self::devbox::{DevboxCaller, DevboxRequest};
 pub(super) use self::mcp::McpRequest;
+pub(super) use self::names::named;
 pub(super) use self::place::{Above, Place, dir_of};
 pub(super) use self::query::{NoParams, Params, word};
 pub(super) use self::run::NamedRun;
@@ -30,6 +32,7 @@ pub(super) use self::sandbox::{SandboxRequest, SandboxesRequest};
 pub(super) use self::skills::SkillsRequest;
 pub(super) use self::snapshot::SnapshotRequest;
 pub(super) use self::tree::{ChangingRequest, PreparingRequest, TreeQuestion, TreeRequest};
+pub(super) use self::version::VersionRequest;
 
 /// The message that says what to change, without the layers around it.
 fn innermost(error: &dyn std::error::Error) -> String {

@@ -11,7 +11,7 @@ use crate::http::problem::Problem;
 ///
 /// # Errors
 /// `invalid`: a segment is not percent-encoded UTF-8, or no name.
-pub(super) async fn named(
+pub(in crate::http) async fn named(
     parts: &mut Parts,
     app: &App,
 ) -> Result<(Option<UserId>, Option<AgentId>, Option<SkillId>), Problem> {

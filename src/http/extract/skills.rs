@@ -25,6 +25,11 @@ impl SkillsRequest {
         Ok(self.role.may(Action::Read(&self.user, &self.agent))?)
     }
 
+    /// Whether the caller decides what the users of the agent have.
+    pub(in crate::http) fn may_publish(&self) -> bool {
+        self.role.may(Action::Baseline(&self.user, &self.agent)).is_ok()
+    }
+
     pub(in crate::http) fn check_change(&self, scope: Scope) -> Result<(), Problem> {
         request_log::scope(scope);
         Ok(self.role.may(match scope {

@@ -16,7 +16,7 @@ use percent_encoding::percent_decode;
 const BYTES_MAX: usize = 4096;
 
 /// The name in the `Content-Disposition` of a part; `filename*` before `filename`.
-pub(super) fn of(headers: &HeaderMap) -> Option<String> {
+pub(in crate::http) fn of(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::CONTENT_DISPOSITION)?.as_bytes();
     let parameters = parameters(value.get(..BYTES_MAX).unwrap_or(value));
     let named = |wanted: &str| {

@@ -17,11 +17,11 @@ const UNDELIVERED_BYTES_MAX: usize = 1024 * 1024;
 
 /// Bytes given to the reader since it last delivered some.
 #[derive(Clone, Default)]
-pub(super) struct Undelivered(Arc<AtomicUsize>);
+pub(in crate::http) struct Undelivered(Arc<AtomicUsize>);
 
 impl Undelivered {
     /// Notes that the reader delivered what it had.
-    pub(super) fn clear(&self) {
+    pub(in crate::http) fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
@@ -34,7 +34,7 @@ struct Doses {
 }
 
 /// Wraps the body of a form.
-pub(super) fn in_doses(body: Body) -> (Body, Undelivered) {
+pub(in crate::http) fn in_doses(body: Body) -> (Body, Undelivered) {
     let undelivered = Undelivered::default();
     let doses = Doses { body: body.into_data_stream(), undelivered: undelivered.clone(), is_pausing: false };
     (Body::from_stream(doses), undelivered)

@@ -3,13 +3,14 @@
 pub(super) mod catalog;
 pub(super) mod diff;
 pub(super) mod download;
-mod file_name;
-mod form;
+pub(super) mod file_name;
+pub(super) mod form;
 pub(super) mod list;
 pub(super) mod promote;
 pub(super) mod remove;
 pub(super) mod reset;
 pub(super) mod upload;
+pub(super) mod version_download;
 pub(super) mod versions;
 
 use policy::{SkillId, TreeId};

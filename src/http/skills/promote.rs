@@ -1,4 +1,4 @@
-//! `POST /v1/skills/{u}/{a}/{s}/promote?force` and `POST /v1/skills/{u}/{a}/{s}/pull?prefer&dry_run`
+//! `POST /v1/skills/{u}/{a}/{s}/promote?force&title&message` and `POST /v1/skills/{u}/{a}/{s}/pull?prefer&dry_run`
 
 use axum::extract::State;
 use policy::Scope;
@@ -9,17 +9,21 @@ use super::skill_of;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
 use crate::http::extract::{Params, SkillsRequest};
+use crate::ops::versions::Publisher;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Promote {
     #[serde(default)]
     force: bool,
+    title: Option<String>,
+    message: Option<String>,
 }
 
 #[derive(Serialize)]
 struct Promoted {
     version: Option<Version>,
+    number: Option<u64>,
     /// Whether the application had the skill before.
     replaced: bool,
 }
@@ -31,11 +35,13 @@ pub(in crate::http) async fn promote(
 ) -> Answer {
     request.check_change(Scope::Baseline)?;
     let (id, skill) = skill_of(&request)?;
-    let done = app.service.promote(request.subject.clone(), id, query.force).await?;
+    let publisher = Publisher::new(request.subject.clone(), query.title, query.message)?;
+    let done = app.service.promote(publisher, id, query.force).await?;
     let replaced = done.as_ref().is_some_and(|published| published.replaced);
+    let number = done.as_ref().and_then(|published| published.number);
     let version = done.map(|published| published.version);
     let message = format!("Skill '{skill}' of '{}' is now published for all users", request.user);
-    success_with(message, Promoted { version, replaced })
+    success_with(message, Promoted { version, number, replaced })
 }
 
 #[derive(Deserialize)]

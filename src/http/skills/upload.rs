@@ -1,4 +1,4 @@
-//! `POST /v1/skills/{u}/{a}/upload?scope&charset&dry_run`
+//! `POST /v1/skills/{u}/{a}/upload?scope&charset&dry_run&current&title&message`
 
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::header;
@@ -16,6 +16,7 @@ use crate::http::problem::Problem;
 use crate::http::request_log;
 use crate::http::spooled::{check_announced, spool};
 use crate::ops::upload::{Archive, Uploaded, UploadedSkill};
+use crate::ops::versions::Publisher;
 
 /// Archives in one request.
 const ARCHIVES_MAX: usize = 32;
@@ -31,6 +32,15 @@ pub(in crate::http) struct Query {
     charset: Option<String>,
     #[serde(default)]
     dry_run: bool,
+    /// Whether the uploaded version takes the place of the current one.
+    #[serde(default = "yes")]
+    current: bool,
+    title: Option<String>,
+    message: Option<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[derive(Serialize)]
@@ -60,6 +70,8 @@ struct Published {
     #[serde(skip_serializing_if = "Option::is_none")]
     plugin: Option<String>,
     version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<u64>,
     files: usize,
     bytes: u64,
     replaced: bool,
@@ -83,6 +95,7 @@ impl From<UploadedSkill> for Published {
             path: planned.path,
             plugin: planned.plugin,
             version: published.version.into(),
+            number: published.number,
             files: planned.files,
             bytes: planned.bytes,
             replaced: published.replaced,
@@ -105,16 +118,24 @@ pub(in crate::http) async fn upload(
         request_log::dry_run();
     }
     skills.check_change(scope)?;
+    let is_plain = query.current && query.title.is_none() && query.message.is_none();
+    if scope == Scope::Overlay && !is_plain {
+        return Err(Problem::invalid(
+            "`current`, `title` and `message` are for versions of the application: send `scope=baseline`",
+        ));
+    }
+    let publisher = Publisher::new(skills.subject.clone(), query.title, query.message)?;
+    let publisher = publisher.staging(!query.current);
     let archives = receive(&app, &skills.user, request).await?;
     let place = match scope {
         Scope::Baseline => format!("baseline/{}", skills.agent),
         Scope::Overlay => format!("overlay/{}/{}", skills.user, skills.agent),
     };
-    let SkillsRequest { user, agent, subject, .. } = skills;
+    let SkillsRequest { user, agent, .. } = skills;
     let uploaded = if query.dry_run {
-        app.service.rehearse_upload(scope, user, agent, charset, archives).await?
+        app.service.rehearse_upload(publisher, scope, user, agent, charset, archives).await?
     } else {
-        app.service.upload(subject, scope, user, agent, charset, archives).await?
+        app.service.upload(publisher, scope, user, agent, charset, archives).await?
     };
     answer(scope, query.dry_run, &place, uploaded)
 }

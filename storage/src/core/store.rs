@@ -38,6 +38,7 @@ use crate::layers::union::Union;
 use crate::layers::view::LiveOptions;
 use crate::layout;
 use crate::stat::{Kind, Owner, Stat, Use};
+use crate::version::Version;
 
 /// Entries of the service's own directory, of which it makes some twenty.
 const OWN_ENTRIES_MAX: usize = 1000;
@@ -74,7 +75,7 @@ impl Default for Options {
         Self {
             durability: Durability::Strict,
             separate_owners: false,
-            keep_versions: 3,
+            keep_versions: 20,
             files: FileLimits::default(),
             disk: DiskLimits::default(),
             snapshots: SnapshotLimits::default(),
@@ -330,6 +331,23 @@ impl Store {
                 None => store.record_base(&id),
             }),
         })
+    }
+
+    /// A published version of the skill `id`, to be read. The caller holds the tree as it is.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when the version is not there; [`Error::Io`].
+    pub(crate) fn version_tree(&self, id: &TreeId, version: &Version) -> Result<Box<dyn Tree>> {
+        let TreeId::Skill(user, agent, skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
+        let mut union = self.union(user, agent, skill, None)?;
+        union.overlay = layout::nothing()?;
+        union.before_first_write = Box::new(|| Err(Error::Escape("a published version".to_owned())));
+        if self.baseline_version(agent, skill)?.as_ref() != Some(version) {
+            union.baseline = layout::versions(agent, skill)?;
+            let gone = |_| Error::NotFound(format!("{skill} {version}"));
+            union.skill = SkillId::parse(version.as_str()).map_err(gone)?;
+        }
+        Ok(Box::new(union))
     }
 
     /// The workspace `id`.

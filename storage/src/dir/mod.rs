@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::stat::{Kind, Stat};
 
 /// The longest extended attribute that is read, in bytes.
-pub(crate) const ATTRIBUTE_BYTES_MAX: usize = 1024;
+pub(crate) const ATTRIBUTE_BYTES_MAX: usize = 2048;
 
 /// Levels that a walk goes down before it refuses.
 ///

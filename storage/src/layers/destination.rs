@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::layout;
+use crate::version::Version;
 
 /// A place that a transaction puts something at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +19,15 @@ pub(crate) enum Destination {
         agent: AgentId,
         /// Which skill.
         skill: SkillId,
+    },
+    /// A version of a baseline skill that is not to be the current one yet.
+    Version {
+        /// Whose baseline.
+        agent: AgentId,
+        /// Which skill.
+        skill: SkillId,
+        /// Which version.
+        version: Version,
     },
     /// An entry of a user's overlay: a skill, or something in one.
     Overlay {
@@ -72,6 +82,9 @@ impl Destination {
     pub(crate) fn place(&self) -> Result<(RelPath, String)> {
         match self {
             Self::Baseline { agent, skill } => Ok((layout::baseline(agent)?, skill.to_string())),
+            Self::Version { agent, skill, version } => {
+                Ok((layout::versions(agent, skill)?, version.to_string()))
+            }
             Self::Base { user, agent, skill } => Ok((layout::bases(agent, skill)?, user.to_string())),
             Self::Overlay { user, agent, path } => {
                 let overlay = layout::overlay(user, agent)?;
@@ -88,7 +101,7 @@ impl Destination {
     pub(crate) fn keeps_replaced_in(&self) -> Result<Option<RelPath>> {
         match self {
             Self::Baseline { agent, skill } => layout::versions(agent, skill).map(Some),
-            Self::Overlay { .. } | Self::Base { .. } => Ok(None),
+            Self::Version { .. } | Self::Overlay { .. } | Self::Base { .. } => Ok(None),
         }
     }
 
@@ -98,7 +111,7 @@ impl Destination {
     /// [`Error::Escape`] for an overlay entry that is in no skill.
     pub(crate) fn owner(&self) -> Result<Option<TreeId>> {
         match self {
-            Self::Baseline { .. } => Ok(None),
+            Self::Baseline { .. } | Self::Version { .. } => Ok(None),
             Self::Base { user, agent, skill } => {
                 Ok(Some(TreeId::Skill(user.clone(), agent.clone(), skill.clone())))
             }
@@ -141,6 +154,12 @@ mod tests {
                 None,
             ),
             (r#"{"overlay": {"user": "u", "agent": "a", "path": "s"}}"#, "skill/overlay/u/a", "s", None),
+            (
+                r#"{"version": {"agent": "a", "skill": "s", "version": "0123456789abcdef0123456789abcdef"}}"#,
+                ".filesecbox/versions/a/s",
+                "0123456789abcdef0123456789abcdef",
+                None,
+            ),
             (r#"{"base": {"user": "u", "agent": "a", "skill": "s"}}"#, ".filesecbox/bases/a/s", "u", None),
         ] {
             let destination = read(text).unwrap();
@@ -161,6 +180,7 @@ mod tests {
             r#"{"overlay": {"user": "u", "agent": "a", "path": ""}}"#,
             r#"{"baseline": {"agent": "a/b", "skill": "s"}}"#,
             r#"{"base": {"user": "u/../../keys", "agent": "a", "skill": "s"}}"#,
+            r#"{"version": {"agent": "a", "skill": "s", "version": "../../../keys/signing/0123456789ab"}}"#,
             r#"{"keys": {"name": "signing"}}"#,
             r#"{"into": ".filesecbox/keys", "name": "signing"}"#,
         ] {

@@ -16,7 +16,10 @@ use crate::layers::tree::{Opened, Tree, WalkOptions};
 use crate::skills::Skills;
 use crate::skills::archive::{self, PackEntry, PackFormat, PackLimits, PackSource};
 use crate::stat::Kind;
+use crate::version::Version;
 
+/// The time of an entry that has none.
+const NO_TIME_NS: i128 = -1;
 /// How often an archive is begun.
 const TRIES: usize = 3;
 /// Size of a directory that is held while it is packed, in bytes: half a second's work.
@@ -29,6 +32,10 @@ pub(super) struct Packing<'a> {
     /// The directory in the archive that everything lies in; none puts it at the top.
     pub(super) prefix: Option<&'a str>,
     pub(super) format: PackFormat,
+    /// A published version instead of what the user sees.
+    pub(super) version: Option<&'a Version>,
+    /// Whether modes and times are left out as far as versions leave them out, so that equal versions become equal archives.
+    pub(super) is_plain: bool,
 }
 
 impl Packing<'_> {
@@ -55,7 +62,31 @@ impl Skills {
     pub fn pack(&self, id: &TreeId) -> Result<(Spool, u64)> {
         let TreeId::Skill(.., skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
         let (prefix, format) = (Some(skill.as_str()), PackFormat::Zip);
-        self.packed(&Packing { id, from: &RelPath::root(), prefix, format })
+        self.packed(&Packing { id, from: &RelPath::root(), prefix, format, version: None, is_plain: false })
+    }
+
+    /// As [`Skills::pack`], without what is no part of a version, as [`Skills::pack_version`] does it.
+    ///
+    /// # Errors
+    /// As [`Skills::pack`].
+    pub fn pack_seen(&self, id: &TreeId) -> Result<(Spool, u64)> {
+        let TreeId::Skill(.., skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
+        let (prefix, format) = (Some(skill.as_str()), PackFormat::Zip);
+        self.packed(&Packing { id, from: &RelPath::root(), prefix, format, version: None, is_plain: true })
+    }
+
+    /// As [`Skills::pack`], of a published version of the skill, below a directory of the skill's name unless `is_flat`.
+    ///
+    /// Equal versions of a skill become equal archives on every host: entries are sorted by the bytes of their paths, have no times,
+    /// and modes that follow from the version.
+    ///
+    /// # Errors
+    /// As [`Skills::pack`].
+    pub fn pack_version(&self, id: &TreeId, version: &Version, is_flat: bool) -> Result<(Spool, u64)> {
+        let TreeId::Skill(.., skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
+        let prefix = (!is_flat).then_some(skill.as_str());
+        let (from, format) = (&RelPath::root(), PackFormat::Zip);
+        self.packed(&Packing { id, from, prefix, format, version: Some(version), is_plain: true })
     }
 
     /// Packs a directory into a spool of its user.
@@ -75,10 +106,14 @@ impl Skills {
 
     /// Packs a directory; `false` when it changed meanwhile, which the last try bears with.
     fn pack_once(&self, packing: &Packing<'_>, spool: &mut Spool, is_last: bool) -> Result<bool> {
-        let &Packing { id, from, prefix, format } = packing;
+        let &Packing { id, from, prefix, format, version, is_plain } = packing;
         let held = self.store.locks().read(id);
         let limits = &self.store.options().files;
-        let tree = match self.store.tree(id) {
+        let opened = match version {
+            Some(version) => self.store.version_tree(id, version),
+            None => self.store.tree(id),
+        };
+        let tree = match opened {
             // A workspace that was never written to is an empty one.
             Err(Error::NotFound(_)) if from.is_root() && matches!(id, TreeId::Workspace(..)) => {
                 let (into, flight) = spool.parts();
@@ -135,6 +170,13 @@ impl Skills {
             };
             let (mode, modified_ns) = (stat.mode, stat.modified_ns);
             Some(Ok(PackEntry { path, mode, modified_ns, source }))
+        });
+        let entries = entries.map(|entry| match is_plain {
+            // The rest of a file's mode and its time are no part of a version.
+            true => {
+                entry.map(|entry| PackEntry { mode: entry.mode & 0o100, modified_ns: NO_TIME_NS, ..entry })
+            }
+            false => entry,
         });
         let (into, flight) = spool.parts();
         let limits =

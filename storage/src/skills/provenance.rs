@@ -80,6 +80,9 @@ pub(crate) struct Provenance {
     name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
+    /// Whether it was kept beside the current version instead of taking its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    staged: bool,
 }
 
 impl Provenance {
@@ -94,7 +97,41 @@ impl Provenance {
             bytes: contents.bytes,
             name: None,
             description: None,
+            staged: false,
         }
+    }
+
+    /// As of something that does not take the place of the current version.
+    pub(crate) fn staged(self) -> Self {
+        Self { staged: true, ..self }
+    }
+
+    /// What is written on `tree`, if it is about that content: a copy that was edited by hand and kept the attribute has lost or
+    /// kept the label `version`, and is what it is called.
+    pub(crate) fn of_version(tree: &Dir, version: &Version) -> Result<Option<Self>> {
+        let line = tree.attribute(ATTRIBUTE)?.and_then(|value| String::from_utf8(value).ok());
+        let written = line.and_then(|line| Self::parse(&line));
+        Ok(written.filter(|written| written.version().as_ref() == Some(version)))
+    }
+
+    pub(crate) fn by(&self) -> &str {
+        &self.by
+    }
+
+    pub(crate) fn at_ms(&self) -> i64 {
+        self.at_ms
+    }
+
+    pub(crate) fn files(&self) -> usize {
+        self.files
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn is_staged(&self) -> bool {
+        self.staged
     }
 
     /// With what the skill `id` in `dir` says of itself, for a tree that will be changed.
@@ -147,13 +184,7 @@ impl Skills {
     fn standing_in_baseline(&self, agent: &AgentId, skill: &SkillId) -> Result<Option<Standing>> {
         let _held = self.store.locks().read_baseline(agent, skill);
         let Some(dir) = self.store.baseline_dir(agent, skill)? else { return Ok(None) };
-        let written = dir.attribute(ATTRIBUTE)?.and_then(|value| String::from_utf8(value).ok());
-        let written = written.and_then(|line| Provenance::parse(&line));
-        // A copy that was edited by hand and kept the attribute has lost or kept the label: it is what it is called.
-        let written = match written {
-            Some(written) if written.version() == Some(version::of(&dir)?) => Some(written),
-            _ => None,
-        };
+        let written = Provenance::of_version(&dir, &version::of(&dir)?)?;
         let (contents, by, at_ms) = match written.as_ref().and_then(Provenance::contents).zip(written) {
             Some((contents, written)) => (contents, Some(written.by), written.at_ms),
             None => {

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::fixture::{self, Fixture, Tree, path, put, relaxed, skill_tree, user_id};
+use crate::fixture::{self, Fixture, Tree, path, publisher, put, relaxed, skill_tree, user_id};
 use policy::{DiskLimits, FileLimits};
 use storage::{Condition, Error, Options, WriteOptions};
 
@@ -171,7 +171,7 @@ fn second_names_are_not_copied_apart_without_room_for_each() {
     for (what, refused) in [
         ("a copy", files.copy(&path("dir"), &path("copy"), false, true, &always).map(drop)),
         ("a rename of what both layers have", files.rename(&path("dir"), &path("moved"), false, &always)),
-        ("a promotion", fixture.store.skills().promote("u", &id, false).map(drop)),
+        ("a promotion", fixture.store.skills().promote(&publisher("u"), &id, false).map(drop)),
     ] {
         assert!(
             matches!(refused, Err(Error::Quota { setting: "limits.disk.bytes", .. })),

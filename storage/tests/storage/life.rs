@@ -2,7 +2,7 @@
 
 use crate::fixture::live::{Command, WAYS, Way};
 use crate::fixture::{
-    self, Fixture, Tree, agent, assert_valid_upper, path, put, read, skill_id, skill_tree, user_id,
+    self, Fixture, Tree, agent, assert_valid_upper, path, publisher, put, read, skill_id, skill_tree, user_id,
 };
 use storage::{Condition, Error, Files, Prefer, Status, Version};
 
@@ -23,7 +23,7 @@ fn status(fixture: &Fixture, user: &str) -> Status {
 
 /// The kept versions of the skill `s`, the current one first.
 fn versions(fixture: &Fixture) -> Vec<Version> {
-    let versions = fixture.store.skills().versions(&agent(), &skill_id("s")).unwrap();
+    let versions = fixture.store.skills().versions(&agent(), &skill_id("s")).unwrap().versions;
     assert!(versions.iter().enumerate().all(|(at, kept)| kept.replaced_ns.is_none() == (at == 0)));
     versions.into_iter().map(|kept| kept.version).collect()
 }
@@ -35,8 +35,15 @@ fn going_back_publishes_the_former_version_and_keeps_the_one_it_replaces() {
     put(&fixture.skill("u", "s"), "f", "mine");
     let second = fixture.baseline("s", &Tree::of(&[("f", "2")])).version;
     assert_eq!(versions(&fixture), [second.clone(), first.clone()]);
-    let back =
-        |version| fixture.store.skills().rollback("m", &user_id("m"), &agent(), &skill_id("s"), version);
+    let back = |version: &Version| {
+        fixture.store.skills().rollback(
+            &publisher("m"),
+            &user_id("m"),
+            &agent(),
+            &skill_id("s"),
+            &version.into(),
+        )
+    };
     assert_eq!(back(&first).unwrap().skills[0].version, first);
     assert_eq!(seen(&fixture, "v"), Tree::of(&FIRST));
     assert_eq!(versions(&fixture), [first.clone(), second.clone()]);
@@ -60,15 +67,20 @@ fn what_one_user_made_becomes_everybodys() {
     put(&files, "新/文件", "new");
     remove(&files, "d/x");
     let mine = seen(&fixture, "u");
-    let promoted =
-        fixture.store.skills().promote("u", &skill_tree("u", "s"), false).unwrap().skills.remove(0);
+    let promoted = fixture
+        .store
+        .skills()
+        .promote(&publisher("u"), &skill_tree("u", "s"), false)
+        .unwrap()
+        .skills
+        .remove(0);
     assert_eq!((promoted.replaced, promoted.unchanged), (true, false));
     assert_eq!((seen(&fixture, "u"), seen(&fixture, "v")), (mine.clone(), mine));
     assert_eq!(versions(&fixture), [promoted.version, first]);
     // Nothing of it is the user's own any more.
     assert_eq!(fixture::names(&fixture.overlay_path("u")), Vec::<String>::new());
     assert!(matches!(
-        fixture.store.skills().promote("u", &skill_tree("u", "s"), true),
+        fixture.store.skills().promote(&publisher("u"), &skill_tree("u", "s"), true),
         Err(Error::Conflict(_))
     ));
     fixture.assert_swept();
@@ -78,11 +90,14 @@ fn what_one_user_made_becomes_everybodys() {
 fn a_skill_of_the_users_own_can_be_promoted_and_one_that_is_not_there_cannot() {
     let fixture = Fixture::new();
     fixture.publish(policy::Scope::Overlay, "u", "s", &Tree::of(&FIRST));
-    assert!(!fixture.store.skills().promote("u", &skill_tree("u", "s"), false).unwrap().skills[0].replaced);
+    assert!(
+        !fixture.store.skills().promote(&publisher("u"), &skill_tree("u", "s"), false).unwrap().skills[0]
+            .replaced
+    );
     assert_eq!(seen(&fixture, "v"), Tree::of(&FIRST));
     assert_eq!(status(&fixture, "u"), Status::Unchanged);
     assert!(matches!(
-        fixture.store.skills().promote("u", &skill_tree("u", "t"), false),
+        fixture.store.skills().promote(&publisher("u"), &skill_tree("u", "t"), false),
         Err(Error::NotFound(_))
     ));
 }
@@ -99,7 +114,7 @@ fn of_two_promotions_at_once_none_is_lost_unless_it_is_refused() {
         let begin = std::sync::Barrier::new(both.len());
         let promote = &|user| {
             begin.wait();
-            fixture.store.skills().promote(user, &skill_tree(user, "s"), false).map(drop)
+            fixture.store.skills().promote(&publisher(user), &skill_tree(user, "s"), false).map(drop)
         };
         let promoted = std::thread::scope(|scope| {
             let promoting = both.map(|(user, _)| scope.spawn(move || promote(user)));
@@ -124,11 +139,11 @@ fn what_both_changed_is_promoted_by_force_only() {
     put(&fixture.skill("u", "s"), "f", "mine");
     let second = fixture.baseline("s", &Tree::of(&[("f", "2"), ("g", "1")])).version;
     let id = skill_tree("u", "s");
-    assert!(matches!(fixture.store.skills().promote("u", &id, false), Err(Error::Conflict(_))));
+    assert!(matches!(fixture.store.skills().promote(&publisher("u"), &id, false), Err(Error::Conflict(_))));
     assert_eq!(versions(&fixture)[0], second);
     assert_eq!(read(&fixture.skill("u", "s"), "f").unwrap(), "mine");
     fixture.assert_swept();
-    drop(fixture.store.skills().promote("u", &id, true).unwrap());
+    drop(fixture.store.skills().promote(&publisher("u"), &id, true).unwrap());
     assert_eq!(seen(&fixture, "v"), Tree::of(&[("f", "mine"), ("g", "1")]));
 }
 
@@ -217,7 +232,7 @@ fn a_command_in_the_skill_holds_off_a_pull_and_loses_nothing_by_a_promotion() {
         fixture.baseline("s", &Tree::of(&[("f", "1"), ("more", "2")]));
         assert!(matches!(fixture.store.skills().pull(&id, Prefer::Ours), Err(Error::Conflict(_))), "{way:?}");
         assert!(fixture.store.skills().would_pull(&id, Prefer::Ours).unwrap().moved, "{way:?}");
-        drop(fixture.store.skills().promote("u", &id, true).unwrap());
+        drop(fixture.store.skills().promote(&publisher("u"), &id, true).unwrap());
         std::fs::write(command.tree().join("late"), "kept").unwrap();
         drop(command);
         fixture.store.close_views().unwrap();
@@ -281,7 +296,7 @@ fn a_view_that_is_kept_for_the_next_command_holds_off_neither_a_pull_nor_a_promo
             let Some(fixture) = with_an_idle_view(way, mine) else { continue };
             let before = seen(&fixture, "u");
             // What the user uploaded or edited is gone from the second version.
-            drop(fixture.store.skills().promote("u", &id, true).unwrap());
+            drop(fixture.store.skills().promote(&publisher("u"), &id, true).unwrap());
             assert_eq!((seen(&fixture, "u"), seen(&fixture, "v")), (before.clone(), before), "{is_uploaded}");
             assert_eq!(
                 fixture::names(&fixture.overlay_path("u")),
@@ -304,7 +319,7 @@ fn promoted_under_a_command(way: Way, during: impl Fn(&Fixture, &Command)) -> Op
     }
     remove(&files, "g");
     let command = fixture.command(&skill_tree("u", "s"));
-    drop(fixture.store.skills().promote("u", &skill_tree("u", "s"), false).unwrap());
+    drop(fixture.store.skills().promote(&publisher("u"), &skill_tree("u", "s"), false).unwrap());
     let published = seen(&fixture, "v");
     assert_eq!(seen(&fixture, "u"), published);
     // No user promotes a skill that they no longer see whole.
@@ -364,8 +379,8 @@ fn who_changes_nothing_after_a_promotion_under_a_command_stays_unchanged() {
         let fixture = promoted_under_a_command(way, |_, _| {}).unwrap();
         let command = fixture.command(&skill_tree("u", "s"));
         put(&fixture.skill("u", "s"), "again", "mine");
-        drop(fixture.store.skills().promote("u", &skill_tree("u", "s"), false).unwrap());
-        let refused = fixture.store.skills().promote("u", &skill_tree("u", "s"), true);
+        drop(fixture.store.skills().promote(&publisher("u"), &skill_tree("u", "s"), false).unwrap());
+        let refused = fixture.store.skills().promote(&publisher("u"), &skill_tree("u", "s"), true);
         assert!(matches!(refused, Err(Error::Conflict(_))), "{way:?}");
         fixture.baseline("s", &Tree::of(&[("f", "4")]));
         drop(command);
@@ -385,7 +400,7 @@ fn what_a_service_that_died_left_of_a_promotion_under_a_command_is_settled_by_th
         put(&fixture.skill("u", "s"), "mine", "mine");
         put(&fixture.skill("u", "s"), "more", "mine");
         let command = fixture.command(&skill_tree("u", "s"));
-        drop(fixture.store.skills().promote("u", &skill_tree("u", "s"), false).unwrap());
+        drop(fixture.store.skills().promote(&publisher("u"), &skill_tree("u", "s"), false).unwrap());
         remove(&fixture.skill("u", "s"), "mine");
         let left = seen(&fixture, "u");
         // As a death leaves it: the lease and the overlay, and no view.
@@ -409,7 +424,7 @@ fn a_copy_that_a_run_works_in_is_absorbed_over_what_its_user_published_meanwhile
     fixture.baseline("s", &Tree::of(&FIRST));
     put(&fixture.skill("u", "s"), "mine", "mine");
     let run = fixture.store.runs().prepare(&skill_tree("u", "s")).unwrap();
-    drop(fixture.store.skills().promote("u", &skill_tree("u", "s"), false).unwrap());
+    drop(fixture.store.skills().promote(&publisher("u"), &skill_tree("u", "s"), false).unwrap());
     assert_eq!(status(&fixture, "u"), Status::Unchanged);
     std::fs::remove_file(run.view().tree.join("mine")).unwrap();
     std::fs::write(run.view().tree.join("late"), "1").unwrap();
@@ -464,7 +479,7 @@ fn of_a_directory_that_both_made_only_the_users_part_goes_when_the_user_removes_
         files.make_dir(&path("replaced"), 0o755, false).unwrap();
         // Nothing of the application's shows in what a request makes in a view.
         fixture.baseline("s", &Tree::of(&[("merged/theirs", "2"), ("replaced/theirs", "2")]));
-        drop(fixture.store.skills().promote("u", &skill_tree("u", "s"), true).unwrap());
+        drop(fixture.store.skills().promote(&publisher("u"), &skill_tree("u", "s"), true).unwrap());
         let published = seen(&fixture, "v");
         assert!(published.nodes.contains_key("merged/mine") && published.nodes.contains_key("merged/theirs"));
         assert!(!published.nodes.contains_key("replaced/theirs"), "{way:?}");
@@ -494,7 +509,7 @@ fn a_deep_tree_near_the_bound_of_entries_is_settled_after_a_promotion() {
         std::fs::create_dir_all(command.tree().join(&deep)).unwrap();
         put(&fixture.skill("u", "s"), &format!("{deep}mine"), "mine");
         fixture.baseline("s", &Tree::of(&[("f", "1"), (theirs.as_str(), "2")]));
-        drop(fixture.store.skills().promote("u", &skill_tree("u", "s"), true).unwrap());
+        drop(fixture.store.skills().promote(&publisher("u"), &skill_tree("u", "s"), true).unwrap());
         std::fs::remove_dir_all(command.tree().join("0")).unwrap();
         drop(command);
         fixture.store.close_views().unwrap();

@@ -37,5 +37,6 @@ mod standing;
 mod status;
 mod tools;
 mod user_quota;
+mod versions;
 mod watch;
 mod whiteouts;

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use crate::fixture::kernel::KernelView;
 use crate::fixture::random::Random;
-use crate::fixture::{self, Fixture, Node, Tree, agent, path, put, relaxed, skill_id, skill_tree, user_id};
+use crate::fixture::{
+    self, Fixture, Node, Tree, agent, path, publisher, put, relaxed, skill_id, skill_tree, user_id,
+};
 use policy::{Scope, SkillId, TreeId};
-use storage::{Condition, Dir, Error, Store};
+use storage::{Condition, Dir, Error, PublishOptions, Store, VersionName};
 
 /// Where the child finds its store. Without it the child's test does nothing.
 const ROOT: &str = "FILESECBOX_RECOVERY_ROOT";
@@ -21,6 +23,27 @@ const TOGETHER: [&str; 3] = ["a", "b", "c"];
 
 fn moving() -> Tree {
     Tree::of(&[("d/f", "1"), ("d/deep/er/g", "2"), ("d/数据", "3"), ("stays", "4")])
+}
+
+/// Keeps version `text` of a skill beside the current one, and pins it now and then.
+fn stage(store: &Store, text: &str) {
+    let fill = &mut |_: &SkillId, dir: &Dir| {
+        Tree::of(&[("number", text), ("d/number", text)]).fill(dir);
+        Ok(None)
+    };
+    let options = PublishOptions { is_staged: true, ..publisher("u") };
+    let (user, skill) = (user_id("u"), skill_id("a"));
+    let (skills, all) = (store.skills(), std::slice::from_ref(&skill));
+    let done = skills.publish_with(&options, Scope::Baseline, &user, &agent(), all, fill).unwrap();
+    let name = done.skills.first().map(|done| VersionName::from(&done.version)).unwrap();
+    drop(done);
+    if skills.pin_version(&agent(), &skill, &name).is_err() {
+        for kept in skills.versions(&agent(), &skill).unwrap().versions {
+            let name = VersionName::from(&kept.version);
+            drop(skills.remove_version(&agent(), &skill, &name, true));
+        }
+    }
+    drop(skills.rollback(&publisher("u"), &user, &agent(), &skill, &name));
 }
 
 fn publish_together(store: &Store, scope: Scope, text: &str) {
@@ -61,7 +84,7 @@ fn change_for_ever(root: &Path) {
     let seed = u64::from(std::process::id());
     let mut random = Random::new(seed);
     for round in seed * 1000.. {
-        match random.below(11) {
+        match random.below(12) {
             0 | 1 => publish_together(&store, Scope::Baseline, &round.to_string()),
             2 => publish_together(&store, Scope::Overlay, &round.to_string()),
             3 => {
@@ -82,7 +105,8 @@ fn change_for_ever(root: &Path) {
                 put(&files(&format!("new-{}", round % 20)), "deep/er/f", &text);
                 drop(store.skills().remove_for_user(&tree(&format!("new-{}", (round + 10) % 20))));
             }
-            7 | 8 => patch_together(&files("patched"), round),
+            7 => stage(&store, &round.to_string()),
+            8 => patch_together(&files("patched"), round),
             9 => patch_together(&store.files(TreeId::Workspace(user_id("u"), agent())), round),
             _ => {
                 let run = store.runs().prepare(&tree("written")).unwrap();
@@ -114,6 +138,15 @@ fn start_child(root: &Path) -> Child {
         "the child could not open the store"
     );
     child
+}
+
+/// The highest number of a publication of `a`. The numbers follow each other, and the current version has one.
+fn last_number(fixture: &Fixture) -> u64 {
+    let versions = fixture.store.skills().versions(&agent(), &skill_id("a")).unwrap();
+    let numbers: Vec<u64> = versions.log.iter().map(|publication| publication.number).collect();
+    assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+    assert!(versions.current().is_some(), "{versions:?}");
+    *numbers.last().unwrap()
 }
 
 /// What must hold at every moment of the child's death.
@@ -183,7 +216,7 @@ fn a_service_that_is_killed_at_any_moment_leaves_the_old_state_or_the_new() {
     let kills =
         std::env::var("FILESECBOX_RECOVERY_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(120);
     let mut random = Random::new(7);
-    let (mut finished, mut swept) = (0, 0);
+    let (mut finished, mut swept, mut last) = (0, 0, 0);
     for _ in 0..kills {
         let Fixture { store, temp } = fixture;
         drop(store);
@@ -197,6 +230,9 @@ fn a_service_that_is_killed_at_any_moment_leaves_the_old_state_or_the_new() {
         fixture = Fixture { store, temp };
         assert_whole(&fixture);
         assert_kernel_agrees(&fixture);
+        let now = last_number(&fixture);
+        assert!(now >= last, "a number went down from {last} to {now}");
+        last = now;
     }
     eprintln!("{kills} kills: {finished} changes were finished and {swept} swept");
     assert!(swept > 0, "no kill ever interrupted anything");

@@ -1,6 +1,6 @@
 //! Laws of what stands where: the publisher and the time follow from the disk alone, after every later change.
 
-use crate::fixture::{self, Fixture, Tree, agent, path, put, skill_id, skill_tree, user_id};
+use crate::fixture::{self, Fixture, Tree, agent, path, publisher, put, skill_id, skill_tree, user_id};
 use policy::Scope;
 use storage::{Prefer, Shelf, Standing, Store};
 
@@ -98,10 +98,14 @@ fn what_is_gone_or_was_never_published_does_not_stand() {
     }
     // Going back and promoting are publications of the users who did it.
     fixture.publish(Scope::Baseline, "m", "s", &Tree::of(&[("f", "2")]));
-    fixture.store.skills().rollback("r", &user_id("r"), &agent(), &skill_id("s"), &first).unwrap();
+    fixture
+        .store
+        .skills()
+        .rollback(&publisher("r"), &user_id("r"), &agent(), &skill_id("s"), &(&first).into())
+        .unwrap();
     assert_eq!(by(&standing(&fixture, None)), Some("r"));
     put(&fixture.skill("p", "s"), "f", "3");
-    fixture.store.skills().promote("p", &skill_tree("p", "s"), false).unwrap();
+    fixture.store.skills().promote(&publisher("p"), &skill_tree("p", "s"), false).unwrap();
     assert_eq!((by(&standing(&fixture, None)), standing(&fixture, Some("p"))), (Some("p"), None));
     fixture.store.skills().remove_baseline(&agent(), &skill_id("s")).unwrap();
     assert_eq!(all(&fixture.store), []);

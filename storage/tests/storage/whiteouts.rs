@@ -5,7 +5,8 @@ use std::process::Command as Program;
 
 use crate::fixture::live::{WAYS, Way};
 use crate::fixture::{
-    Fixture, KERNEL_ATTRIBUTES, Tree, agent, assert_valid_upper, path, put, skill_id, skill_tree, user_id,
+    Fixture, KERNEL_ATTRIBUTES, Tree, agent, assert_valid_upper, path, publisher, put, skill_id, skill_tree,
+    user_id,
 };
 use storage::{Condition, Status, Version};
 
@@ -119,7 +120,7 @@ fn what_a_user_deleted_stays_deleted_when_the_application_goes_back() {
                 fixture
                     .store
                     .skills()
-                    .rollback("m", &user_id("m"), &agent(), &skill_id("s"), &first)
+                    .rollback(&publisher("m"), &user_id("m"), &agent(), &skill_id("s"), &(&first).into())
                     .unwrap(),
             );
             let mut expected = Tree::of(&[("f", "1"), ("d/y", "1"), ("only/b", "1")]);

@@ -129,6 +129,10 @@ fn a_dry_run_answers_as_the_upload_and_publishes_nothing() {
         let mut done = service.client.upload(&target, scope, &archive);
         assert_eq!((&done["result"]["dry_run"], &dry["result"]["dry_run"]), (&json!(false), &json!(true)));
         done["result"]["dry_run"] = json!(true);
+        for skill in done["result"]["skills"].as_array_mut().unwrap() {
+            // What is not published has no number.
+            assert_eq!(skill.as_object_mut().unwrap().remove("number").is_some(), scope == "baseline");
+        }
         assert_eq!(dry["result"], done["result"]);
     }
     let again = service.client.post(format!("{target}/upload?dry_run=true"), &archive).ok();

@@ -123,7 +123,10 @@ fn bad_questions_about_a_skills_life_change_nothing() {
     let (service, alice, _) = served();
     for (target, status, code) in [
         (format!("{alice}/rollback"), 400, "invalid"),
-        (format!("{alice}/rollback?version=1"), 400, "invalid"),
+        (format!("{alice}/rollback?version=x"), 400, "invalid"),
+        (format!("{alice}/rollback?version=2"), 404, "not_found"),
+        (format!("{alice}/rollback?version=1&title={}", "t".repeat(129)), 400, "invalid"),
+        (format!("{alice}/promote?message=a%0Ab"), 400, "invalid"),
         (format!("{alice}/rollback?version={}", "0".repeat(32)), 404, "not_found"),
         (format!("{alice}/promote"), 409, "conflict"),
         (format!("{alice}/promote?force=maybe"), 400, "invalid"),

@@ -25,3 +25,4 @@ mod terminal;
 mod transfer;
 mod tree;
 mod users;
+mod versions;

@@ -118,7 +118,9 @@ fn is_passed_on(target: &str) -> bool {
         target.split(['?', '#']).next().unwrap_or_default().split('/').skip(1).collect();
     matches!(
         segments.as_slice(),
-        ["v1", "ports", _, _, ..]
+        // In the words of other vendors, who promise them.
+        ["compat", _, _, ..]
+            | ["v1", "ports", _, _, ..]
             | ["v1", "sandbox", _, _, "ports", _, _, ..]
             | ["v1", "skills", _, _, _, "ports", _, _, ..]
     )

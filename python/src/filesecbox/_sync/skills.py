@@ -52,10 +52,15 @@ class Skills:
         scope: Scope = "overlay",
         charset: Literal["auto", "utf-8", "gbk"] = "auto",
         dry_run: bool = False,
+        current: bool = True,
+        title: str | None = None,
+        message: str | None = None,
     ) -> Uploaded:
         """Publishes the skills of an archive (ZIP, tar, tar.gz, tar.zst), or of a local directory.
 
-        With ``dry_run`` nothing is published, and the answer is the same. ``name`` is the archive's, where it is given as bytes.
+        With ``dry_run`` nothing is published, and the answer is the same. ``name`` is the archive's, where it is given as bytes. For
+        ``scope="baseline"``: ``current=False`` keeps the version beside the current one until a rollback to it, and ``title`` and
+        ``message`` stand in the list of versions.
         """
         if isinstance(source, bytes):
             archive, called = source, name or "archive.zip"
@@ -63,7 +68,9 @@ class Skills:
             path = Path(source).resolve()
             called = name or (f"{path.name}.zip" if path.is_dir() else path.name)
             archive = pack(path) if path.is_dir() else path.read_bytes()
-        return self.box.call(calls.upload_skills(self._root, called, archive, scope, charset, dry_run))
+        options = {"scope": scope, "charset": charset, "dry_run": dry_run or None, "title": title, "message": message}
+        current_or_not = None if current else False
+        return self.box.call(calls.upload_skills(self._root, called, archive, current=current_or_not, **options))
 
     def list(self) -> list[SkillInfo]:
         """The skills that the user sees, sorted by id."""
@@ -92,16 +99,40 @@ class Skill(Tree):
         return self.box.call(self._tree.diff())
 
     def versions(self) -> list[Version]:
-        """The versions of the application that are kept, the current one first."""
+        """The versions of the application that are there, the one that was published last first."""
         return self.box.call(self._tree.versions())
 
-    def rollback(self, version: str) -> Mapping[str, Any]:
-        """Makes a former version the current one, for all users."""
-        return self.box.call(self._tree.rollback(version))
+    def version(self, version: str | int) -> Version:
+        """One version, by its 32 digits or by the number of one of its publications."""
+        return self.box.call(self._tree.version(version))
 
-    def promote(self, *, force: bool = False) -> Mapping[str, Any]:
+    def remove_version(self, version: str | int, *, force: bool = False) -> Mapping[str, Any]:
+        """Removes a version; with ``force`` also one that is pinned, or that a user's changes began with."""
+        return self.box.call(self._tree.remove_version(version, force))
+
+    def pin_version(self, version: str | int) -> bool:
+        """Has a version stay whatever is published after it; tells whether it was not pinned before."""
+        return bool((self.box.call(self._tree.pin_version(version)))["changed"])
+
+    def unpin_version(self, version: str | int) -> bool:
+        """Lets a version go like any other; tells whether it was pinned before."""
+        return bool((self.box.call(self._tree.unpin_version(version)))["changed"])
+
+    def download_version(self, version: str | int, *, layout: Literal["wrapped", "flat"] = "wrapped") -> bytes:
+        """A version as a ZIP, the same bytes for the same version everywhere."""
+        return self.box.call(self._tree.download_version(version, layout))
+
+    def rollback(
+        self, version: str | int, *, title: str | None = None, message: str | None = None
+    ) -> Mapping[str, Any]:
+        """Makes a former or staged version the current one, for all users."""
+        return self.box.call(self._tree.rollback(version, title, message))
+
+    def promote(
+        self, *, force: bool = False, title: str | None = None, message: str | None = None
+    ) -> Mapping[str, Any]:
         """Publishes what this user sees as the application's next version."""
-        return self.box.call(self._tree.promote(force))
+        return self.box.call(self._tree.promote(force, title, message))
 
     def pull(self, *, prefer: Literal["ours", "theirs"] = "ours", dry_run: bool = False) -> Pulled:
         """Carries the user's changes over to the application's current version."""

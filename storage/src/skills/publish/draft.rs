@@ -5,7 +5,7 @@ use std::io::Write;
 
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
-use super::Published;
+use super::{PublishOptions, Published};
 use crate::core::store::Store;
 use crate::core::usage::Admitted;
 use crate::dir::Dir;
@@ -20,6 +20,8 @@ use crate::version::{self, Contents, Version};
 /// The tree that one step of a publication changes, and so the lock it takes.
 pub(super) enum Change {
     Baseline(SkillId),
+    /// A version beside the current one.
+    Staged(SkillId),
     Overlay(TreeId),
     /// The record of what an overlay began with; its directory stays as it is.
     Base(TreeId),
@@ -28,7 +30,7 @@ pub(super) enum Change {
 /// Skills that are being built in the stage.
 pub(super) struct Draft<'a> {
     pub(super) store: &'a Store,
-    pub(super) by: &'a str,
+    pub(super) options: &'a PublishOptions<'a>,
     pub(super) user: &'a UserId,
     pub(super) agent: &'a AgentId,
     pub(super) transaction: Transaction,
@@ -55,37 +57,47 @@ impl Draft<'_> {
             Some(contents) => contents,
             None => version::contents(&dir)?,
         };
-        let provenance = Provenance::now(self.by, &contents);
+        let provenance = Provenance::now(self.options.by, &contents);
         let version = contents.version;
         let (replaced, unchanged) = match scope {
-            Scope::Baseline => self.baseline(skill, &dir, &version, &provenance)?,
+            Scope::Baseline => self.baseline(skill, &dir, &version, provenance)?,
             Scope::Overlay => (self.overlay(skill, dir, provenance)?, false),
         };
-        self.published.push(Published { skill: skill.clone(), version, replaced, unchanged });
+        self.published.push(Published { skill: skill.clone(), version, replaced, unchanged, number: None });
         Ok(())
     }
 
-    /// Plans to put `dir` in the place of the application's version. Tells whether there is one, and whether it has the same
-    /// content: then nothing is planned.
+    /// Plans to put `dir` in the place of the application's version, or beside it. Tells whether there is one, and whether the
+    /// same content is there already: then nothing is planned.
     fn baseline(
         &mut self,
         skill: &SkillId,
         dir: &Dir,
         version: &Version,
-        provenance: &Provenance,
+        provenance: Provenance,
     ) -> Result<(bool, bool)> {
+        let (agent, is_staged) = (self.agent, self.options.is_staged);
         version::set_label(dir, version)?;
-        provenance.mark(dir)?;
-        let current = self.store.baseline_version(self.agent, skill)?;
-        let unchanged = current.as_ref() == Some(version);
+        if is_staged { provenance.staged() } else { provenance }.mark(dir)?;
+        self.options.note.mark(dir)?;
+        let current = self.store.baseline_version(agent, skill)?;
+        let unchanged = current.as_ref() == Some(version)
+            || (is_staged && self.store.version_dir(agent, skill, version)?.is_some());
         if unchanged {
             self.transaction.dir().remove_tree(&self.transaction.next_name())?;
-        } else {
-            let to = Destination::Baseline { agent: self.agent.clone(), skill: skill.clone() };
-            self.transaction.place(to)?;
-            self.changes.push(Change::Baseline(skill.clone()));
+            return Ok((current.is_some(), true));
         }
-        Ok((current.is_some(), unchanged))
+        let (agent, skill) = (agent.clone(), skill.clone());
+        let (to, change) = match is_staged {
+            true => {
+                let version = version.clone();
+                (Destination::Version { agent, skill: skill.clone(), version }, Change::Staged(skill))
+            }
+            false => (Destination::Baseline { agent, skill: skill.clone() }, Change::Baseline(skill)),
+        };
+        self.transaction.place(to)?;
+        self.changes.push(change);
+        Ok((current.is_some(), false))
     }
 
     /// Plans to make `dir` the user's overlay of a skill, with the record of what it begins with. Tells whether there is an

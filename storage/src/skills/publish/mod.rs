@@ -17,6 +17,7 @@ use crate::layers::journal::{Committed, Transaction};
 use crate::layers::trash::{Leftovers, Trash};
 use crate::layers::view::ViewLease;
 use crate::skills::Skills;
+use crate::skills::version_note::VersionNote;
 use crate::version::{self, Contents, Version};
 
 /// A skill that was published.
@@ -30,6 +31,19 @@ pub struct Published {
     pub replaced: bool,
     /// Whether the layer had the very same content, so that nothing was done.
     pub unchanged: bool,
+    /// The number of the publication, for a skill of all users; `None` for a user's own, and for one that was only rehearsed.
+    pub number: Option<u64>,
+}
+
+/// How something is published, and what is written down with it.
+#[derive(Clone, Copy, Debug)]
+pub struct PublishOptions<'a> {
+    /// Who publishes.
+    pub by: &'a str,
+    /// What the publisher says of it; kept for skills of all users.
+    pub note: &'a VersionNote,
+    /// Whether a skill of all users is kept beside the current version instead of taking its place.
+    pub is_staged: bool,
 }
 
 /// A publication that is done.
@@ -42,8 +56,8 @@ pub struct Publication {
 
 /// The state that a publication replaces.
 pub(crate) struct Over<'a> {
-    /// Who publishes, as it is written down.
-    pub(crate) by: &'a str,
+    /// How it is published.
+    pub(crate) options: &'a PublishOptions<'a>,
     /// The version that must be current, `Some(None)` for none; without it, any may be.
     pub(crate) expected: Option<&'a Option<Version>>,
     /// The user whose overlay is published.
@@ -70,30 +84,30 @@ impl Skills {
     /// Publishes skills: all of them, or nothing.
     ///
     /// `fill` writes one skill into an empty directory and tells what it wrote when it knows it; else the directory is
-    /// read again. That `by` published it is written down with it. When `fill` fails, nothing has changed. A baseline
-    /// skill takes the place of the former version, which is kept. An overlay skill replaces the user's former one and
-    /// hides everything of the baseline skill of that name.
+    /// read again. What `options` say is written down with it. When `fill` fails, nothing has changed. A baseline
+    /// skill takes the place of the former version, which is kept; a staged one is kept beside it. An overlay skill replaces
+    /// the user's former one and hides everything of the baseline skill of that name.
     ///
     /// # Errors
     /// The error of `fill`; [`Error::Quota`] for an overlay that is larger than it may be; [`Error::Full`],
     /// [`Error::NoSpace`], [`Error::Io`].
-    pub fn publish_by(
+    pub fn publish_with(
         &self,
-        by: &str,
+        options: &PublishOptions<'_>,
         scope: Scope,
         user: &UserId,
         agent: &AgentId,
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Publication> {
-        let over = Over { by, expected: None, promoting: None };
+        let over = Over { options, expected: None, promoting: None };
         self.publish_over(&over, scope, user, agent, skills, fill)
     }
 
-    /// As [`Skills::publish_by`], by the user whose skills they are, or among whose they were asked for.
+    /// As [`Skills::publish_with`], by the user whose skills they are, or among whose they were asked for.
     ///
     /// # Errors
-    /// As [`Skills::publish_by`].
+    /// As [`Skills::publish_with`].
     pub fn publish(
         &self,
         scope: Scope,
@@ -102,29 +116,31 @@ impl Skills {
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Publication> {
-        self.publish_by(user.as_str(), scope, user, agent, skills, fill)
+        let options = PublishOptions { by: user.as_str(), note: &VersionNote::default(), is_staged: false };
+        self.publish_with(&options, scope, user, agent, skills, fill)
     }
 
-    /// Does everything that [`Skills::publish`] does before the first skill takes its place, and drops it: tells what would
-    /// be published.
+    /// Does everything that [`Skills::publish_with`] does before the first skill takes its place, and drops it: tells what
+    /// would be published.
     ///
     /// # Errors
-    /// As [`Skills::publish`].
+    /// As [`Skills::publish_with`].
     pub fn rehearse(
         &self,
+        options: &PublishOptions<'_>,
         scope: Scope,
         user: &UserId,
         agent: &AgentId,
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Vec<Published>> {
-        Ok(self.draft_skills(user.as_str(), scope, user, agent, skills, fill)?.published)
+        Ok(self.draft_skills(options, scope, user, agent, skills, fill)?.published)
     }
 
     /// Builds skills in the stage, where they are dropped with the draft.
     fn draft_skills<'a>(
         &'a self,
-        by: &'a str,
+        options: &'a PublishOptions<'a>,
         scope: Scope,
         user: &'a UserId,
         agent: &'a AgentId,
@@ -135,7 +151,7 @@ impl Skills {
         let transaction = Transaction::begin_publication(self.store.stage())?;
         let (published, changes, admitted) = (Vec::new(), Vec::new(), Vec::new());
         let mut draft =
-            Draft { store: &self.store, by, user, agent, transaction, published, changes, admitted };
+            Draft { store: &self.store, options, user, agent, transaction, published, changes, admitted };
         for skill in skills {
             draft.build(scope, skill, fill)?;
         }
@@ -155,9 +171,12 @@ impl Skills {
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Publication> {
-        let Draft { transaction, published, changes, admitted, .. } =
-            self.draft_skills(over.by, scope, user, agent, skills, fill)?;
+        let Draft { transaction, mut published, changes, admitted, .. } =
+            self.draft_skills(over.options, scope, user, agent, skills, fill)?;
         if changes.is_empty() {
+            if scope == Scope::Baseline {
+                self.number(agent, &mut published);
+            }
             return Ok(Publication { skills: published, leftovers: Leftovers::default() });
         }
         self.store.admit_space()?;
@@ -185,6 +204,9 @@ impl Skills {
                 );
             }
             drop(alone);
+        }
+        if scope == Scope::Baseline {
+            self.number(agent, &mut published);
         }
         let leftovers = self.left_over(agent, &changes, committed.finish(), &detached);
         Ok(Publication { skills: published, leftovers })
@@ -215,13 +237,22 @@ impl Skills {
                     let _alone = self.store.locks().write_baseline(agent, skill)?;
                     let applied = checked().and_then(|()| apply());
                     self.store.tell_views(agent, skill);
+                    self.log_or_warn(agent, skill);
                     return applied;
                 };
                 let (alone, tree) = self.store.locks().write_baseline_and(agent, skill, promoting.id)?;
                 checked()?;
                 let promoted = self.promoting(promoting, version, agent, skill, apply);
+                self.log_or_warn(agent, skill);
                 applied.promoter = Some((TreeWrite::after(alone, tree), promoting.id));
                 promoted
+            }
+            Change::Staged(skill) => {
+                let _alone = self.store.locks().write_baseline(agent, skill)?;
+                interrupt::commit()?;
+                let placed = apply();
+                self.log_or_warn(agent, skill);
+                placed
             }
             Change::Overlay(tree) => {
                 let _alone = self.store.locks().write(tree);
@@ -254,7 +285,7 @@ impl Skills {
         let mut leftovers = Leftovers::default();
         let baselines = || {
             changes.iter().filter_map(|change| match change {
-                Change::Baseline(skill) => Some(skill),
+                Change::Baseline(skill) | Change::Staged(skill) => Some(skill),
                 Change::Overlay(_) | Change::Base(_) => None,
             })
         };
@@ -267,6 +298,31 @@ impl Skills {
             leftovers.trash.extend(self.collect_versions_or_warn(agent, skill));
         }
         leftovers
+    }
+
+    /// Gives what was published its number. A failure here is no failure of the publication: the log tells the number later.
+    fn number(&self, agent: &AgentId, published: &mut [Published]) {
+        for one in published {
+            match self.versions(agent, &one.skill) {
+                Ok(versions) => {
+                    let kept = versions.versions.into_iter().find(|kept| kept.version == one.version);
+                    one.number = kept.map(|kept| kept.number);
+                }
+                Err(error) => tracing::debug!(%error, %agent, skill = %one.skill, "no number is told"),
+            }
+        }
+    }
+
+    /// Writes down what was published, under its number. A failure is no failure of the publication, which its attributes
+    /// tell: the next change of the skill writes it. The caller holds the skill alone.
+    fn log_or_warn(&self, agent: &AgentId, skill: &SkillId) {
+        let logged = self.there(agent, skill).and_then(|there| self.complete_log(agent, skill, &there));
+        if let Err(error) = logged {
+            tracing::warn!(
+                %error, %agent, %skill,
+                "failed to write down a publication: the next change of the skill writes it"
+            );
+        }
     }
 
     /// Applies the publication of what the tree `promoting` holds, and notes what the tree became: by that note the overlay is
@@ -341,9 +397,9 @@ mod tests {
                 store.skills().publish(scope, &user, &agent, &[SkillId::parse("s").unwrap()], fill).unwrap();
             let done = trace::taken();
             drop(publication);
-            // The record has the name of what is staged, another each time.
-            let is_record = |step: &str| step.strip_prefix("rename ").is_some_and(|name| name.len() > 1);
-            done.into_iter().map(|step| if is_record(&step) { "record".to_owned() } else { step }).collect()
+            // Files that come out of the stage have another name each time: the record, and the log at the end.
+            let is_file = |step: &str| step.strip_prefix("rename ").is_some_and(|name| name.len() > 1);
+            done.into_iter().map(|step| if is_file(&step) { "file".to_owned() } else { step }).collect()
         })
     }
 
@@ -351,10 +407,10 @@ mod tests {
     fn what_is_published_is_on_the_disk_before_it_takes_its_place_unless_nobody_needs_it() {
         for durability in [Durability::Strict, Durability::Relaxed] {
             let [of_all, of_user] = order(durability);
-            assert_eq!(of_all, ["syncfs", "record", "rename s"], "{durability:?}");
-            assert_eq!(of_user, ["syncfs", "record", "rename s", "rename u"], "{durability:?}");
+            assert_eq!(of_all, ["syncfs", "file", "rename s", "file"], "{durability:?}");
+            assert_eq!(of_user, ["syncfs", "file", "rename s", "rename u"], "{durability:?}");
         }
-        assert_eq!(order(Durability::Never)[0], ["record", "rename s"]);
+        assert_eq!(order(Durability::Never)[0], ["file", "rename s", "file"]);
     }
 
     #[test]

@@ -13,7 +13,8 @@ use super::fixture::kernel::KernelView;
 use super::fixture::live::{Command, WAYS, Way};
 use super::fixture::random::Random;
 use super::fixture::{
-    Fixture, KERNEL_ATTRIBUTES, Node, Tree, agent, assert_valid_upper, skill_id, skill_tree, user_id,
+    Fixture, KERNEL_ATTRIBUTES, Node, Tree, agent, assert_valid_upper, publisher, skill_id, skill_tree,
+    user_id,
 };
 use super::layers::{Entry, Overlay, same};
 use super::{Named, Operation, USER, change_skill_by_command, live_sequences, random_tree};
@@ -259,8 +260,8 @@ impl Life {
 
     fn go_back(&mut self, random: &mut Random) {
         let (version, tree) = self.versions[random.below(self.versions.len())].clone();
-        let kept = self.fixture.store.skills().versions(&agent(), &skill_id(SKILL)).unwrap_or_default();
-        if !kept.iter().any(|kept| kept.version == version) {
+        let kept = self.fixture.store.skills().versions(&agent(), &skill_id(SKILL));
+        if !kept.is_ok_and(|kept| kept.named(&(&version).into()).is_some()) {
             // Collected: it was replaced too long ago.
             return;
         }
@@ -269,7 +270,7 @@ impl Life {
                 fixture
                     .store
                     .skills()
-                    .rollback("m", &user_id("m"), &agent(), &skill_id(SKILL), &version)
+                    .rollback(&publisher("m"), &user_id("m"), &agent(), &skill_id(SKILL), &(&version).into())
                     .unwrap(),
             );
         });
@@ -287,7 +288,7 @@ impl Life {
             .fixture
             .store
             .skills()
-            .promote("u", &id, true)
+            .promote(&publisher("u"), &id, true)
             .map(|publication| publication.skills[0].clone());
         if was_promoted || status == Status::Unchanged || self.seen.is_none() {
             let refused = matches!(promoted, Err(Error::Conflict(_) | Error::NotFound(_)));

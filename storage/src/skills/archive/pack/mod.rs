@@ -45,7 +45,7 @@ pub struct PackEntry {
     /// Unix mode; only whether anyone may execute it is kept.
     pub mode: u32,
     /// Modification time, in nanoseconds since 1970-01-01T00:00:00Z; kept to the second from 1970 to 2038, to two
-    /// seconds until 2107.
+    /// seconds until 2107. In a ZIP, a time before 1970 is the first moment that one can have, 1980-01-01, and nothing more.
     pub modified_ns: i128,
     /// Its content.
     pub source: PackSource,

@@ -1,0 +1,20 @@
+//! The doors for clients of other vendors' registries of skills: their requests, and the vendors' own packages.
+//!
+//! `FILESECBOX_REQUIRE=compat-clients` turns the skips of the packages into failures (`clients.rs`).
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    dead_code,
+    unused_imports,
+    missing_docs,
+    reason = "a test fails by panicking, looks at the host from outside, and shares files with other suites"
+)]
+
+mod clients;
+mod doors;
+#[path = "../rest/support/mod.rs"]
+mod support;
