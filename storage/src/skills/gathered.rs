@@ -195,12 +195,14 @@ fn read_at(file: &File, buffer: &mut [u8], at: u64) -> Result<()> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test looks at the disk past the code it checks")]
 mod tests {
+    use std::ffi::OsStr;
     use std::io::{Read, Seek};
 
-    use policy::{ArchiveLimits, UserId};
+    use policy::{ArchiveLimits, RelPath, UserId};
 
     use super::*;
     use crate::core::store::{Options, Store};
+    use crate::dir::Dir;
     use crate::skills::archive::{self, Charset};
 
     fn gather(files: &[(&str, &[u8])]) -> (tempfile::TempDir, Store, Gathering) {
@@ -230,17 +232,17 @@ mod tests {
         let options = archive::Options { limits, charset: Charset::Auto, file_name: None };
         let plan = archive::plan(spool.file(), &options).unwrap();
         assert_eq!(plan.skills.len(), 1, "{plan:?}");
-        let into = temp.path().join("out");
-        std::fs::create_dir(&into).unwrap();
-        let dir = crate::dir::Dir::ambient_open(&into).unwrap();
+        let root = Dir::ambient_open(temp.path()).unwrap();
+        let dir = root.create_dir(OsStr::new("out"), 0o755).unwrap();
         archive::extract(spool.file(), &plan.skills[0], &dir).unwrap();
         for (name, content) in files {
-            let file = into.join(name.strip_prefix("s/").unwrap());
-            assert_eq!(std::fs::read(&file).unwrap(), content, "{name}");
+            let path = RelPath::parse(name.strip_prefix("s/").unwrap()).unwrap();
+            let (mut file, stat) = dir.open_file(&path).unwrap();
+            let mut read = Vec::new();
+            file.read_to_end(&mut read).unwrap();
+            let mode = if name.ends_with(".sh") { 0o755 } else { 0o644 };
+            assert_eq!((read.as_slice(), stat.mode & 0o777), (content, mode), "{name}");
         }
-        use std::os::unix::fs::PermissionsExt;
-        let mode = |name: &str| std::fs::metadata(into.join(name)).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode("run.sh"), mode("SKILL.md")), (0o755, 0o644));
     }
 
     #[test]
