@@ -126,6 +126,7 @@ async def files(tree: Any) -> None:
     await tree.patch(patch)
     assert await tree.read_bytes("src/主.py", 0, 10) == b"import sys"
     assert await tree.read_bytes("src/主.py", 3, 3) == b""
+    assert await tree.read_bytes("src/主.py", 1000) == b"" == await tree.read_bytes("src/主.py", 1000, 1001)
     await tree.write_bytes("deep/er/tool", b"#!/bin/sh\n", mode="0755")
     assert (await tree.stat("deep/er/tool")).mode == "0755"
     assert await tree.exists("deep") and not await tree.exists("shallow")

@@ -125,10 +125,15 @@ class Tree:
         return self.box.call(self._tree.read_lines(path, start, end))
 
     def read_bytes(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
-        """The bytes of a file; those from ``start`` up to and without ``end`` when one of them is given."""
+        """The bytes of a file; those from ``start`` up to and without ``end`` when one of them is given. Behind its end there are none."""
         if end is not None and end <= (start or 0):
             return b""
-        return self.box.call(self._tree.read_bytes(path, start, end))
+        try:
+            return self.box.call(self._tree.read_bytes(path, start, end))
+        except FileSecBoxError as error:
+            if error.code != "range_not_satisfiable":
+                raise
+            return b""
 
     def etag(self, path: str) -> str:
         """The tag of a file, for ``if_match``."""

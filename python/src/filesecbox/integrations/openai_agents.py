@@ -396,9 +396,6 @@ class FileSecBoxSandboxSession(BaseSandboxSession):  # type: ignore[misc]
         except NotFound as error:
             raise WorkspaceReadNotFoundError(path=path, cause=error) from error
         except FileSecBoxError as error:
-            if error.code == "range_not_satisfiable":
-                # An empty file.
-                return b""
             context = {"reason": str(error)}
             raise WorkspaceArchiveReadError(
                 path=path, context=context, cause=error, retryable=_may_retry(error)
