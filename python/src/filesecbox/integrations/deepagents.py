@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import fnmatch
 import re
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Sequence
 from operator import methodcaller
 from typing import Any, Literal, TypeVar
 
@@ -50,6 +50,7 @@ from ..errors import (
     NotFound,
     PathEscape,
 )
+from ._steps import Steps, ado, do
 
 __all__ = ["FileSecBoxSandbox"]
 
@@ -67,10 +68,6 @@ _TRIES = 5
 _NOT_RUN, _TOO_LONG = 126, 124
 
 T = TypeVar("T")
-#: A call of a tree, of either kind.
-Ask = Callable[[Any], Any]
-#: An operation: it asks for one call after the other, and gets what came of each.
-Steps = Generator[Ask, Any, T]
 
 
 class FileSecBoxSandbox(SandboxBackendProtocol):  # type: ignore[misc]
@@ -201,30 +198,10 @@ class FileSecBoxSandbox(SandboxBackendProtocol):  # type: ignore[misc]
         return await (super().adownload_files(paths) if self.async_workspace is None else self._ado(_download(paths)))
 
     def _do(self, steps: Steps[T]) -> T:
-        try:
-            ask = next(steps)
-            while True:
-                try:
-                    answer = ask(self.workspace)
-                except FileSecBoxError as error:
-                    ask = steps.throw(error)
-                else:
-                    ask = steps.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+        return do(self.workspace, steps)
 
     async def _ado(self, steps: Steps[T]) -> T:
-        try:
-            ask: Callable[[Any], Awaitable[Any]] = next(steps)
-            while True:
-                try:
-                    answer = await ask(self.async_workspace)
-                except FileSecBoxError as error:
-                    ask = steps.throw(error)
-                else:
-                    ask = steps.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+        return await ado(self.async_workspace, steps)
 
     def _execute(self, command: str, timeout: int | None) -> Steps[ExecuteResponse]:
         deadline = timeout or self._timeout
