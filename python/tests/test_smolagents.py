@@ -41,6 +41,14 @@ def doubled(number: int) -> int:
     return number * 2
 
 
+@tool  # type: ignore[untyped-decorator]
+def lacking() -> str:
+    """Needs a package that there is nowhere."""
+    import no_such_package_of_filesecbox  # type: ignore[import-not-found]
+
+    return str(no_such_package_of_filesecbox)
+
+
 @pytest.fixture
 def executor(workspace: Workspace) -> Iterator[FileSecBoxExecutor]:
     with FileSecBoxExecutor(workspace) as executor:
@@ -105,6 +113,14 @@ def test_packages_that_cannot_be_installed_are_told(workspace: Workspace) -> Non
     for package in ("no/such/directory", "--help"):
         with pytest.raises(AgentError, match="cannot be installed"):
             FileSecBoxExecutor(workspace, [package])
+
+
+def test_a_tool_whose_packages_cannot_be_installed_is_tried_all_the_same(executor: FileSecBoxExecutor) -> None:
+    configure = "mkdir -p ~/.config/pip && printf '[global]\\nretries = 0\\n' > ~/.config/pip/pip.conf"
+    executor.workspace.run(configure, check=True)
+    agent = CodeAgent(tools=[lacking], model=_Scripted(), executor=executor, verbosity_level=-1)
+    with pytest.raises(AgentError, match="ModuleNotFoundError"):
+        agent.run("go")
 
 
 def test_a_package_is_installed_for_the_user(workspace: Workspace) -> None:

@@ -58,6 +58,7 @@ class FileSecBoxExecutor(RemotePythonExecutor):  # type: ignore[misc]
         self._known: dict[str, list[str]] = {}
         self._learning: list[str] | None = None
         self._is_new = False
+        self._asked: set[str] = set()
         self.installed_packages = self.install_packages(self.additional_imports)
 
     def __repr__(self) -> str:
@@ -91,17 +92,25 @@ class FileSecBoxExecutor(RemotePythonExecutor):  # type: ignore[misc]
             super().send_variables(variables)
 
     def install_packages(self, additional_imports: list[str]) -> list[str]:
-        """Installs packages in the user's home, as far as the network that commands have allows it."""
-        if additional_imports:
-            command = ["python3", "-m", "pip", "install", "--user", "--quiet", "--", *additional_imports]
+        """Installs packages in the user's home, as far as the network that commands have allows it.
+
+        What the source of a tool imports may be there already, or not be needed: where it cannot be installed, that is logged.
+        """
+        wanted = [each for each in additional_imports if each not in self._asked]
+        if wanted:
+            self._asked.update(wanted)
+            command = ["python3", "-m", "pip", "install", "--user", "--quiet", "--", *wanted]
             try:
                 # A system's own interpreter refuses otherwise; the home is the user's all the same.
                 result = self.workspace.run(command, env={"PIP_BREAK_SYSTEM_PACKAGES": "1"})
             except FileSecBoxError as error:
-                raise AgentError(f"the packages cannot be installed: {error}", self.logger) from error
+                raise AgentError(f"the packages {wanted} cannot be installed: {error}", self.logger) from error
             if not result.ok:
                 hint = f"\n[{result.hint}]" if result.hint else ""
-                raise AgentError(f"the packages cannot be installed: {result.output[-2000:]}{hint}", self.logger)
+                told = f"the packages {wanted} cannot be installed: {result.output[-2000:]}{hint}"
+                if self._learning is None:
+                    raise AgentError(told, self.logger)
+                self.logger.log_error(told)
         return additional_imports
 
     def run_code_raise_errors(self, code: str) -> CodeOutput:

@@ -288,7 +288,8 @@ class _Shell:
         self._process = process
         self._terminal = _Terminal(process)
         try:
-            await self._send(self._next())
+            # Below tier `namespaces` commands cannot be made the terminal's foreground; there all are in one group with the shell.
+            await self._send(f"stty -echo 2> /dev/null || set +m; {self._next()}")
             await self._until_prompt(_SETTLE_SECONDS)
             if not sources:
                 return ""
