@@ -1,13 +1,24 @@
 """The fixtures that SWE-ReX's own tests of runtimes want, with a workspace behind them. Copied beside those tests."""
 
+import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from swerex.runtime.abstract import BashAction, CloseBashSessionRequest, Command, CreateBashSessionRequest
+import uvicorn
+from swerex.runtime.abstract import (
+    AbstractRuntime,
+    BashAction,
+    CloseBashSessionRequest,
+    Command,
+    CreateBashSessionRequest,
+)
+from swerex.runtime.remote import RemoteRuntime
 
 from filesecbox import AsyncFileSecBox
 from filesecbox.integrations.swe_rex import FileSecBoxRuntime
+from filesecbox.integrations.swe_rex_server import app_of
 from filesecbox.server import Server
 
 #: They look at the runtime's files from this host, and a workspace is not in its temporary directory.
@@ -29,16 +40,35 @@ def server() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-async def remote_runtime(server: Server) -> AsyncIterator[FileSecBoxRuntime]:
+@contextlib.asynccontextmanager
+async def over_http(runtime: FileSecBoxRuntime) -> AsyncIterator[RemoteRuntime]:
+    """The framework's own client of a runtime, over its routes."""
+    token = "of-the-tests"
+    config = uvicorn.Config(app_of(runtime, token), port=0, log_level="error", lifespan="on")
+    serving = uvicorn.Server(config)
+    task = asyncio.create_task(serving.serve())
+    while not serving.started:
+        await asyncio.sleep(0.01)
+    port = serving.servers[0].sockets[0].getsockname()[1]
+    yield RemoteRuntime(host="http://127.0.0.1", port=port, auth_token=token)
+    serving.should_exit = True
+    await task
+
+
+@pytest.fixture(params=["directly", "over HTTP"])
+async def remote_runtime(server: Server, request: pytest.FixtureRequest) -> AsyncIterator[AbstractRuntime]:
     async with AsyncFileSecBox(server.url, server.token) as box:
         runtime = FileSecBoxRuntime(box.workspace("suite", f"swe-rex-{os.getpid()}"))
-        yield runtime
+        if request.param == "directly":
+            yield runtime
+        else:
+            async with over_http(runtime) as remote:
+                yield remote
         await runtime.close()
 
 
 @pytest.fixture
-async def runtime_with_default_session(remote_runtime: FileSecBoxRuntime) -> AsyncIterator[FileSecBoxRuntime]:
+async def runtime_with_default_session(remote_runtime: AbstractRuntime) -> AsyncIterator[AbstractRuntime]:
     await remote_runtime.create_session(CreateBashSessionRequest())
     yield remote_runtime
     await remote_runtime.close_session(CloseBashSessionRequest())
@@ -46,5 +76,5 @@ async def runtime_with_default_session(remote_runtime: FileSecBoxRuntime) -> Asy
 
 @pytest.fixture(autouse=True)
 def on_the_host(request: pytest.FixtureRequest) -> None:
-    if request.node.name in ON_THE_HOST:
+    if request.node.originalname in ON_THE_HOST:
         request.applymarker(pytest.mark.xfail(strict=True, reason="it looks at the files from this host"))

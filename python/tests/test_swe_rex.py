@@ -6,10 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 pytest.importorskip("swerex", reason="needs the packages of the extra `dev-swe-rex`")
@@ -37,6 +39,7 @@ from swerex.runtime.abstract import (
 from filesecbox import AsyncFileSecBox
 from filesecbox.integrations import swe_rex
 from filesecbox.integrations.swe_rex import FileSecBoxRuntime
+from filesecbox.integrations.swe_rex_server import app_of
 from filesecbox.server import Server
 
 #: The directory of the framework's tests: they are in its source package, and not in what is installed.
@@ -56,8 +59,9 @@ def test_the_frameworks_own_tests_pass(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", *options, str(place)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout
-    # Two look at the files from this host, and of one the framework itself says that it need not pass.
-    assert " 47 passed, 3 xfailed in " in done.stdout.splitlines()[-1], done.stdout
+    # Each but one is run twice, directly and over HTTP. Two look at the files from this host, and of one the framework itself says
+    # that it need not pass.
+    assert " 93 passed, 6 xfailed in " in done.stdout.splitlines()[-1], done.stdout
 
 
 @pytest.fixture
@@ -230,6 +234,43 @@ async def test_a_runtime_of_the_readme_runs_commands(server: Server, monkeypatch
     assert (await ran(runtime, "echo hello")).output == "hello\n"
     await runtime.close()
     await runtime.workspace.box.aclose()
+
+
+async def test_over_http_a_token_is_wanted_and_a_request_is_made_once(
+    runtime: FileSecBoxRuntime, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match="token"):
+        app_of(runtime, "")
+    transport = httpx2.ASGITransport(app=app_of(runtime, "right"))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://rex") as http:
+        for headers in ({}, {b"X-API-Key": b"wrong"}, {b"X-API-Key": "rïght".encode()}):
+            for method, path in (("GET", "/"), ("GET", "/is_alive"), ("POST", "/execute"), ("POST", "/upload")):
+                assert (await http.request(method, path, headers=headers)).status_code == 403
+        http.headers["X-API-Key"] = "right"
+        command = {"command": "echo once >> times; sleep 0.2; cat times", "shell": True}
+        named = {"X-Request-ID": "first"}
+        both = await asyncio.gather(*(http.post("/execute", json=command, headers=named) for _ in range(2)))
+        again = await http.post("/execute", json=command, headers=named)
+        assert [each.json()["stdout"] for each in (*both, again)] == ["once\n"] * 3
+        assert (await http.post("/execute", json=command)).json()["stdout"] == "once\nonce\n"
+        failed = await http.post("/read_file", json={"path": "missing"})
+        told = failed.json()["swerexception"]
+        assert (failed.status_code, told["class_path"], told["traceback"]) == (511, "builtins.FileNotFoundError", "")
+        assert (await http.post("/execute", json={})).status_code == 422
+        zipped = tmp_path / "sent.zip"
+        with zipfile.ZipFile(zipped, "w") as archive:
+            program = zipfile.ZipInfo("bin/run.sh")
+            program.external_attr = 0o755 << 16
+            archive.writestr(program, "echo ran")
+            archive.writestr("../../out", "x")
+        for unzip in ("true", "false"):
+            sent = {"target_path": f"/tmp/sent-{unzip}", "unzip": unzip}
+            answer = await http.post("/upload", data=sent, files={"file": zipped.read_bytes()})
+            assert answer.status_code == 200, answer.text
+        seen = await runtime.execute(
+            Command(command="cd /tmp; sent-true/bin/run.sh; ls sent-true; wc -c < sent-false", shell=True)
+        )
+        assert seen.stdout == f"ran\nbin\nout\n{zipped.stat().st_size}\n"
 
 
 async def test_a_service_that_is_gone_is_told() -> None:
