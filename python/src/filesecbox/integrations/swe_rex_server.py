@@ -1,4 +1,4 @@
-"""`app_of`: the HTTP routes of SWE-ReX in front of a workspace, for programs that know of remote deployments alone.
+"""`app_of`: the HTTP routes of SWE-ReX in front of a workspace, for programs that know its `RemoteRuntime` alone.
 
     import uvicorn
     from filesecbox import AsyncFileSecBox
@@ -8,8 +8,8 @@
     runtime = FileSecBoxRuntime(AsyncFileSecBox().workspace("alice", "demo"))
     uvicorn.run(app_of(runtime, token), host="127.0.0.1", port=8000)
 
-SWE-agent uses it with ``--env.deployment.type=remote``. The routes and their answers are those of SWE-ReX 1.4; a request with the
-``X-Request-ID`` of an earlier one is that one. No traceback is sent.
+The routes and their answers are those of SWE-ReX 1.4; a request with the ``X-Request-ID`` of an earlier one is that one. No traceback
+is sent.
 """
 
 from __future__ import annotations
