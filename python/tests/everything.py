@@ -126,6 +126,7 @@ async def files(tree: Any) -> None:
     await tree.patch(patch)
     assert await tree.read_bytes("src/主.py", 0, 10) == b"import sys"
     assert await tree.read_bytes("src/主.py", 3, 3) == b""
+    assert await tree.read_bytes("src/主.py", 1000) == b"" == await tree.read_bytes("src/主.py", 1000, 1001)
     await tree.write_bytes("deep/er/tool", b"#!/bin/sh\n", mode="0755")
     assert (await tree.stat("deep/er/tool")).mode == "0755"
     assert await tree.exists("deep") and not await tree.exists("shallow")
@@ -194,8 +195,12 @@ async def runs(tree: Any) -> None:
     heard: list[tuple[str, str]] = []
     result = await tree.run("echo one; sleep 0.1; echo two >&2", on_output=lambda *piece: heard.append(piece))
     assert (heard, result.output) == ([("stdout", "one\n"), ("stderr", "two\n")], "one\ntwo\n")
+    pieces: list[tuple[str, bytes]] = []
+    result = await tree.run("printf '\\377\\0'; exit 4", on_bytes=lambda *piece: pieces.append(piece))
+    assert (pieces, result.exit_code, result.output) == ([("stdout", b"\xff\0")], 4, "")
     result = await tree.run("sleep 30", timeout=0.2)
-    assert result.timed_out and result.exit_code == -1
+    assert result.timed_out and (result.exit_code, result.shell_code) == (-1, 124)
+    assert [(await tree.run(each)).shell_code for each in ("exit 5", "kill -TERM $$")] == [5, 143]
     asked = await tree.run("echo aside > aside", commit="ask", changes=True)
     assert asked.changes["created"][0]["path"] == "aside" and not await tree.exists("aside")
     await tree.commit(asked)

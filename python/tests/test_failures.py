@@ -14,7 +14,7 @@ import pytest
 from proxy import Proxy, between
 
 import filesecbox
-from filesecbox import FileSecBox, FileSecBoxError, Retries, Workspace
+from filesecbox import Event, FileSecBox, FileSecBoxError, Retries, Workspace
 from filesecbox._async.session import _Stream
 from filesecbox._kept import Kept
 from filesecbox._local import place
@@ -233,6 +233,24 @@ def test_whoever_stops_waiting_ends_the_run(server: Server, workspace: Workspace
     finally:
         signal.signal(signal.SIGINT, before)
     until(lambda: not running(workspace), "the run goes on")
+
+
+def test_whoever_wants_no_more_output_ends_the_run(workspace: Workspace) -> None:
+    def enough(*_: object) -> None:
+        raise OverflowError
+
+    for how in ("on_output", "on_bytes"):
+        with pytest.raises(OverflowError):
+            workspace.run("yes", **{how: enough})  # type: ignore[arg-type]
+        until(lambda: not running(workspace), "the run goes on")
+    with pytest.raises(ValueError, match="not as both"):
+        workspace.run("true", on_output=enough, on_bytes=enough)
+
+
+def test_bytes_that_are_none_are_a_failure() -> None:
+    for encoded in (5, "*", "YQ="):
+        with pytest.raises(FileSecBoxError, match="base64"):
+            _ = Event.of({"seq": 1, "event": "stdout", "base64": encoded}).data
 
 
 def test_a_process_ends_with_its_block(workspace: Workspace) -> None:

@@ -369,9 +369,9 @@ class TreeCalls:
         params = _params(follow=follow or None)
         return Call("getRun", "GET", self._of_run(exec_id), _object, params, repeatable=True, waits=follow)
 
-    def run_events(self, exec_id: str, after: int, follow: bool) -> Call[None]:
+    def run_events(self, exec_id: str, after: int, follow: bool, encoding: str | None = None) -> Call[None]:
         """The events of a run behind the one with this number."""
-        params = _params(after=after or None, follow=follow or None)
+        params = _params(after=after or None, follow=follow or None, encoding=encoding)
         headers = {"Accept": "application/x-ndjson"}
         return Call("getRun", "GET", self._of_run(exec_id), _nothing, params, headers, repeatable=True, waits=True)
 

@@ -48,6 +48,8 @@ def _run(code: str, timeout: float | None, names: dict) -> dict:
     except SystemExit:
         raise
     except BaseException as error:
+        # As interactive interpreters do: what is too long to be told can be asked for.
+        sys.last_value = error
         # Without the frames of this file.
         trace = "".join(traceback.format_exception(type(error), error, _of_code(error.__traceback__)))
         told = {"type": type(error).__name__, "message": str(error), "traceback": trace}

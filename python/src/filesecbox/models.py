@@ -5,6 +5,8 @@ Fields that a newer service adds are no error: every object keeps the whole answ
 
 from __future__ import annotations
 
+import base64
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -186,6 +188,15 @@ class RunResult(_Model):
         """Whether it ended by itself, with 0."""
         return self.exit_code == 0 and not self.timed_out
 
+    @property
+    def shell_code(self) -> int:
+        """The code by which a shell tells it: 124 after the deadline, 128 and the signal's number after a signal."""
+        if self.timed_out:
+            return 124
+        if self.exit_code >= 0:
+            return self.exit_code
+        return 128 + signal.Signals.__members__.get(self.signal or "", 0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CellResult(_Model):
@@ -205,6 +216,17 @@ class Event(_Model):
     event: str
     text: str = ""
     result: Mapping[str, Any] | None = None
+
+    @property
+    def data(self) -> bytes:
+        """What was written, as bytes."""
+        encoded = self.raw.get("base64")
+        if encoded is None:
+            return self.text.encode()
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except (TypeError, ValueError) as error:
+            raise FileSecBoxError("the output of the run is no base64", code="bad_answer") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ async def events_of(
     exec_id: str,
     begin: calls.Call[Any] | None = None,
     after: int = 0,
+    encoding: str | None = None,
 ) -> AsyncIterator[Event]:
     """The events of a run up to its end, across connections that break. ``begin`` is the call that begins it, if one has to."""
     call: calls.Call[Any] | None = begin
@@ -31,7 +32,7 @@ async def events_of(
     while True:
         cause: Exception | None = None
         try:
-            async with box.stream(call or tree.run_events(exec_id, after, True)) as answered:
+            async with box.stream(call or tree.run_events(exec_id, after, True, encoding)) as answered:
                 async for line in answered.aiter_lines():
                     if not line.strip():
                         continue

@@ -12,7 +12,7 @@ from .. import _calls as calls
 from .._kept import Kept
 from .._local import Progress, Reporter, local_files, pieces, place
 from ..errors import CommandFailed, FileSecBoxError, Unavailable
-from ..models import Changed, FileInfo, Found, Match, Page, RunInfo, RunResult, Text, TextLines, TreeEvent
+from ..models import Changed, Event, FileInfo, Found, Match, Page, RunInfo, RunResult, Text, TextLines, TreeEvent
 from . import _io
 from .paths import AsyncTreePath
 from .process import TRIES, AsyncProcess, events_of
@@ -124,10 +124,15 @@ class AsyncTree:
         return await self.box.call(self._tree.read_lines(path, start, end))
 
     async def read_bytes(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
-        """The bytes of a file; those from ``start`` up to and without ``end`` when one of them is given."""
+        """The bytes of a file; those from ``start`` up to and without ``end`` when one of them is given. Behind its end there are none."""
         if end is not None and end <= (start or 0):
             return b""
-        return await self.box.call(self._tree.read_bytes(path, start, end))
+        try:
+            return await self.box.call(self._tree.read_bytes(path, start, end))
+        except FileSecBoxError as error:
+            if error.code != "range_not_satisfiable":
+                raise
+            return b""
 
     async def etag(self, path: str) -> str:
         """The tag of a file, for ``if_match``."""
@@ -313,23 +318,32 @@ class AsyncTree:
         commit: Literal["now", "ask"] = "now",
         check: bool = False,
         on_output: Callable[[str, str], object] | None = None,
+        on_bytes: Callable[[str, bytes], object] | None = None,
     ) -> RunResult:
         """Runs a command to its end: a ``str`` is a line for the shell, a list a program and its arguments.
 
         ``timeout`` is the deadline of the run, in seconds. ``on_output`` is called with ``"stdout"`` or ``"stderr"`` and each piece
-        of text as it comes; the result then keeps the first and last 8 Mi characters of each stream. A command that fails raises
-        nothing, but with ``check``. A caller that is interrupted or cancelled kills the run.
+        of text as it comes; the result then keeps the first and last 8 Mi characters of each stream. ``on_bytes`` gets the bytes as
+        they are instead, and the result keeps none of them. A command that fails raises nothing, but with ``check``. A caller that is
+        interrupted or cancelled kills the run, and so does a function for the output that raises.
         """
+        if on_output is not None and on_bytes is not None:
+            raise ValueError("the output comes as text (`on_output`) or as bytes (`on_bytes`), not as both")
         body = _run(command, cwd, env, stdin, timeout, skills, network, isolation)
         body |= {"changes": True} if changes else {}
         body |= {"commit": commit} if commit != "now" else {}
         exec_id = body["exec_id"] = uuid.uuid4().hex
         try:
-            if on_output is None:
-                result = await self.box.call(self._tree.run(body, False, False))
-            else:
+            if on_bytes is not None:
+                result = await self._listen_to_bytes(body | {"encoding": "base64"}, on_bytes)
+            elif on_output is not None:
                 result = await self._listen(body, on_output)
-        except _io.INTERRUPTED:
+            else:
+                result = await self.box.call(self._tree.run(body, False, False))
+        except FileSecBoxError:
+            raise
+        except BaseException:
+            # The caller was interrupted, or does not want more of the output.
             await _io.finish(lambda: self.kill(exec_id))
             raise
         if check and not result.ok:
@@ -346,11 +360,19 @@ class AsyncTree:
                 written["output"].add(event.text)
                 on_output(event.event, event.text)
             elif event.event == "exit":
-                if event.result is None:
-                    raise FileSecBoxError(str(event.raw.get("error", "the run failed")), code="internal")
                 kept: dict[str, Any] = {name: each.text() for name, each in written.items()}
                 kept["truncated"] = any(each.dropped for each in written.values())
-                return RunResult.of(dict(event.result) | kept, exec_id=exec_id)
+                return _ended(event, exec_id, kept)
+        raise FileSecBoxError("the run ended without a result", code="bad_answer")
+
+    async def _listen_to_bytes(self, body: Mapping[str, Any], on_bytes: Callable[[str, bytes], object]) -> RunResult:
+        exec_id = str(body["exec_id"])
+        begin = self._tree.run(body, False, True)
+        async for event in events_of(self.box, self._tree, exec_id, begin, encoding="base64"):
+            if event.event in ("stdout", "stderr"):
+                on_bytes(event.event, event.data)
+            elif event.event == "exit":
+                return _ended(event, exec_id, {})
         raise FileSecBoxError("the run ended without a result", code="bad_answer")
 
     async def start(
@@ -376,7 +398,11 @@ class AsyncTree:
         body |= {"tty": True} if tty else {}
         name = body["exec_id"] = exec_id or uuid.uuid4().hex
         call = self._tree.run(body, True, False)
-        await self.box.call(calls.Call(**(vars(call) | {"decode": lambda _: None})))
+        try:
+            await self.box.call(calls.Call(**(vars(call) | {"decode": lambda _: None})))
+        except _io.INTERRUPTED:
+            await _io.finish(lambda: self.kill(name))
+            raise
         return AsyncProcess(self.box, self._tree, name)
 
     def python(
@@ -439,6 +465,12 @@ class AsyncTree:
             if broken >= TRIES:
                 raise Unavailable("the changes of the tree broke off", code="unreachable") from cause
             await _io.pause(0.1 * broken)
+
+
+def _ended(event: Event, exec_id: str, kept: Mapping[str, Any]) -> RunResult:
+    if event.result is None:
+        raise FileSecBoxError(str(event.raw.get("error", "the run failed")), code="internal")
+    return RunResult.of(dict(event.result) | dict(kept), exec_id=exec_id)
 
 
 def _length(header: str | None) -> int:

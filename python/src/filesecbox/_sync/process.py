@@ -25,6 +25,7 @@ def events_of(
     exec_id: str,
     begin: calls.Call[Any] | None = None,
     after: int = 0,
+    encoding: str | None = None,
 ) -> Iterator[Event]:
     """The events of a run up to its end, across connections that break. ``begin`` is the call that begins it, if one has to."""
     call: calls.Call[Any] | None = begin
@@ -32,7 +33,7 @@ def events_of(
     while True:
         cause: Exception | None = None
         try:
-            with box.stream(call or tree.run_events(exec_id, after, True)) as answered:
+            with box.stream(call or tree.run_events(exec_id, after, True, encoding)) as answered:
                 for line in answered.iter_lines():
                     if not line.strip():
                         continue

@@ -7,21 +7,21 @@
     workspace = FileSecBox().workspace("alice", "demo")
     agent = create_deep_agent(model=model, backend=FileSecBoxSandbox(workspace))
 
-Needs deepagents 0.7. Paths are those that commands see, such as ``/workspace/notes.txt``. What fails is told in the results, as
+Needs deepagents 0.6.12 or 0.7. Paths are those that commands see, such as ``/workspace/notes.txt``. What fails is told in the results, as
 the framework wants it, and never raised.
 """
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import fnmatch
 import re
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Sequence
 from operator import methodcaller
 from typing import Any, Literal, TypeVar
 
 from deepagents.backends.protocol import (
-    DeleteResult,
     EditResult,
     ExecuteResponse,
     FileData,
@@ -37,6 +37,16 @@ from deepagents.backends.protocol import (
     WriteResult,
 )
 
+try:
+    from deepagents.backends.protocol import DeleteResult
+
+    _IS_OLD = False
+except ImportError:
+    # Of deepagents 0.6, in which nothing is removed; the fields are the same.
+    from deepagents.backends.protocol import WriteResult as DeleteResult
+
+    _IS_OLD = True
+
 from .._async.workspace import AsyncWorkspace
 from .._sync.workspace import Workspace
 from ..errors import (
@@ -49,7 +59,9 @@ from ..errors import (
     NotADirectory,
     NotFound,
     PathEscape,
+    Stale,
 )
+from ._steps import Steps, ado, do
 
 __all__ = ["FileSecBoxSandbox"]
 
@@ -67,10 +79,6 @@ _TRIES = 5
 _NOT_RUN, _TOO_LONG = 126, 124
 
 T = TypeVar("T")
-#: A call of a tree, of either kind.
-Ask = Callable[[Any], Any]
-#: An operation: it asks for one call after the other, and gets what came of each.
-Steps = Generator[Ask, Any, T]
 
 
 class FileSecBoxSandbox(SandboxBackendProtocol):  # type: ignore[misc]
@@ -201,30 +209,10 @@ class FileSecBoxSandbox(SandboxBackendProtocol):  # type: ignore[misc]
         return await (super().adownload_files(paths) if self.async_workspace is None else self._ado(_download(paths)))
 
     def _do(self, steps: Steps[T]) -> T:
-        try:
-            ask = next(steps)
-            while True:
-                try:
-                    answer = ask(self.workspace)
-                except FileSecBoxError as error:
-                    ask = steps.throw(error)
-                else:
-                    ask = steps.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+        return do(self.workspace, steps)
 
     async def _ado(self, steps: Steps[T]) -> T:
-        try:
-            ask: Callable[[Any], Awaitable[Any]] = next(steps)
-            while True:
-                try:
-                    answer = await ask(self.async_workspace)
-                except FileSecBoxError as error:
-                    ask = steps.throw(error)
-                else:
-                    ask = steps.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+        return await ado(self.async_workspace, steps)
 
     def _execute(self, command: str, timeout: int | None) -> Steps[ExecuteResponse]:
         deadline = timeout or self._timeout
@@ -261,7 +249,7 @@ def _ls(path: str) -> Steps[LsResult]:
 
 def _read(path: str, offset: int, limit: int) -> Steps[ReadResult]:
     if limit <= 0:
-        return ReadResult(file_data=FileData(content="", encoding="utf-8"), no_lines_requested=True)
+        return _result(ReadResult, file_data=FileData(content="", encoding="utf-8"), no_lines_requested=True)
     start = max(offset, 0) + 1
     try:
         inside = _inside(path)
@@ -279,7 +267,8 @@ def _read(path: str, offset: int, limit: int) -> Steps[ReadResult]:
     if not lines:
         return ReadResult(file_data=FileData(content="", encoding="utf-8"))
     end = start + len(lines) - 1
-    return ReadResult(
+    return _result(
+        ReadResult,
         file_data=FileData(content="\n".join(lines), encoding="utf-8"),
         total_lines=max(read.total_lines, end),
         start_line=start,
@@ -317,7 +306,10 @@ def _read_bytes(path: str, inside: str) -> Steps[ReadResult]:
 def _write(path: str, content: str) -> Steps[WriteResult]:
     try:
         inside, data = _inside(path), content.encode()
-        yield methodcaller("write_bytes", inside, data)
+        # Before 0.7 a file that is there is not replaced.
+        yield methodcaller("write_bytes", inside, data, if_missing=_IS_OLD)
+    except Stale:
+        return WriteResult(error=f"Error: File '{path}' already exists: edit it, or write to another path")
     except (FileSecBoxError, UnicodeEncodeError) as error:
         return WriteResult(error=f"Error writing file '{path}': {error}")
     return WriteResult(path=path)
@@ -378,7 +370,7 @@ def _grep(pattern: str, path: str | None, glob: str | None, max_count: int | Non
                 break
     except FileSecBoxError as error:
         return GrepResult(error=f"Error searching path '{path or _ROOT}': {error}")
-    return GrepResult(matches=matches[:wanted], truncated=len(matches) > wanted or found.truncated)
+    return _result(GrepResult, matches=matches[:wanted], truncated=len(matches) > wanted or found.truncated)
 
 
 def _glob(pattern: str, path: str | None) -> Steps[GlobResult]:
@@ -390,10 +382,13 @@ def _glob(pattern: str, path: str | None) -> Steps[GlobResult]:
         inside = _inside(path or _ROOT)
         base = "" if inside == "." else f"{inside}/"
         while True:
-            found = yield methodcaller("glob", pattern, path=inside, hidden=True, limit=_PAGE, cursor=cursor)
+            # Before 0.7 directories are found, too, and paths begin where it is looked.
+            kind = "any" if _IS_OLD else "file"
+            found = yield methodcaller("glob", pattern, path=inside, kind=kind, hidden=True, limit=_PAGE, cursor=cursor)
             for each in found.items:
-                if each.is_file and _is_shown(each.path.removeprefix(base), pattern):
-                    matches.append(_info(each, f"{_ROOT}/{each.path}"))
+                below = each.path.removeprefix(base)
+                if (_IS_OLD or each.is_file) and _is_shown(below, pattern):
+                    matches.append(_info(each, below if _IS_OLD else f"{_ROOT}/{each.path}"))
             cursor = found.next
             if cursor is None or len(matches) >= _FOUND_MAX:
                 break
@@ -401,7 +396,7 @@ def _glob(pattern: str, path: str | None) -> Steps[GlobResult]:
         return GlobResult(error=f"Error globbing path '{path or _ROOT}': {error}")
     if cursor is None and not found.truncated:
         return GlobResult(matches=matches)
-    return GlobResult(matches=matches[:_FOUND_MAX], truncated=True, truncation_reason="budget")
+    return _result(GlobResult, matches=matches[:_FOUND_MAX], truncated=True, truncation_reason="budget")
 
 
 def _is_shown(path: str, pattern: str) -> bool:
@@ -437,6 +432,12 @@ def _download(paths: list[str]) -> Steps[list[FileDownloadResponse]]:
         else:
             done.append(FileDownloadResponse(path=path, content=data))
     return done
+
+
+def _result(kind: Any, **fields: Any) -> Any:
+    """A result with the fields that this version of the framework knows."""
+    known = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{name: value for name, value in fields.items() if name in known})
 
 
 def _inside(path: str) -> str:
