@@ -182,6 +182,21 @@ async fn a_terminal_belongs_to_the_command_and_has_the_size_it_is_given() {
     assert_eq!((result.exit_code, result.stderr_bytes), (0, 0));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupt_ends_what_a_shell_in_a_terminal_runs_and_leaves_the_shell() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let (run, mut part) =
+        start(&sandbox, "exec bash --norc --noediting -i", 2, Some(WindowSize { rows: 24, cols: 80 }));
+    part.input.send(Feed::Bytes(b"sh -c 'echo re\"\"ady; exec sleep 600'\n".to_vec())).await.unwrap();
+    part.until("ready").await;
+    part.input.send(Feed::Bytes(b"\x03".to_vec())).await.unwrap();
+    part.input.send(Feed::Bytes(b"echo ended\"\" with $?\n".to_vec())).await.unwrap();
+    part.until("ended with 130").await;
+    part.input.send(Feed::Bytes(b"exit 7\n".to_vec())).await.unwrap();
+    while part.output.recv().await.is_some() {}
+    assert_eq!(run.await.unwrap().unwrap().exit_code, 7);
+}
+
 /// The terminal is no way out of the run: what is typed into another one, or into this one by the command itself, is
 /// what `TIOCSTI` would do.
 #[tokio::test(flavor = "multi_thread")]

@@ -116,6 +116,8 @@ pub(super) const PRIO_USER: u32 = 2;
 pub(super) const IOPRIO_WHO_USER: u32 = 3;
 /// Terminal commands that type into or rewire someone else's terminal: TIOCSTI, TIOCLINUX, TIOCSETD.
 pub(super) const TERMINAL_COMMANDS: [u32; 3] = [0x5412, 0x541C, 0x5423];
+/// `TIOCSPGRP`, as tcsetpgrp(3) asks: another group gets the keys of the terminal.
+pub(super) const FOREGROUND_COMMAND: u32 = 0x5410;
 /// The kind and the number of a command of ioctl(2), without its direction and the size of its argument: commands of
 /// 32-bit programs differ in the size alone (asm-generic/ioctl.h).
 pub(super) const COMMAND_NUMBER: u32 = 0xFFFF;
