@@ -272,7 +272,7 @@ fn an_ordinary_call_takes_few_instructions_and_the_closing_stage_is_short() {
     assert!(others <= 20 && controls <= 30, "{others}, {controls} of {}", code.len());
     assert!(code.len() < 360, "{}", code.len());
     for (sockets, surroundings, most) in [
-        (Sockets::Refused, Surroundings::Host, 44),
+        (Sockets::Refused, Surroundings::Host, 48),
         (Sockets::Refused, Surroundings::Namespaces, 48),
         (Sockets::OwnNetwork, Surroundings::Namespaces, 84),
         (Sockets::Connected, Surroundings::Host, 180),
