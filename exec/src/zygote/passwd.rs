@@ -7,12 +7,10 @@ use policy::attachment::HOME;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountAttrFlags, OpenTreeFlags, open_tree};
 
-use super::root::{SHARED_MEMORY, attach, memory_files};
+use super::root::{SHARED_MEMORY, USERS, attach, memory_files};
 
 /// Where programs look for users.
 const PASSWD: &str = "/etc/passwd";
-/// The users of every system, as passwd(5) has them.
-pub(super) const USERS: &str = "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 /// Size of the file system that holds a run's own users, as `tmpfs(5)` takes it.
 const SIZE: &str = "4k";
 

@@ -31,7 +31,6 @@ use rustix::mount::{
     unmount,
 };
 
-use super::passwd::USERS;
 use crate::sys::{self, Extent, MountAttributes};
 use crate::walls::host_paths;
 use crate::walls::programs::ALIASES;
@@ -44,6 +43,8 @@ pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 /// Where a workspace, or a directory that holds skills, is mounted.
 pub(super) const WORKSPACE: &str = "/workspace";
 
+/// The users of every system, as passwd(5) has them.
+pub(super) const USERS: &str = "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 /// The name of the machine inside runs.
 const HOST_NAME: &[u8] = b"sandbox";
 /// Largest file of `/etc` that is copied, in bytes; the certificates of all authorities have some 250 KB.
