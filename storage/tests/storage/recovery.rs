@@ -20,19 +20,21 @@ use storage::{Condition, Dir, Error, PublishOptions, Store, VersionName};
 /// Where the child finds its store. Without it the child's test does nothing.
 const ROOT: &str = "FILESECBOX_RECOVERY_ROOT";
 const TOGETHER: [&str; 3] = ["a", "b", "c"];
+/// A skill whose versions come and go by themselves.
+const STAGED: &str = "staged";
 
 fn moving() -> Tree {
     Tree::of(&[("d/f", "1"), ("d/deep/er/g", "2"), ("d/数据", "3"), ("stays", "4")])
 }
 
-/// Keeps version `text` of a skill beside the current one, and pins it now and then.
+/// Keeps version `text` of a skill beside the current one, pins it, and makes it current; removes versions when all pins are taken.
 fn stage(store: &Store, text: &str) {
     let fill = &mut |_: &SkillId, dir: &Dir| {
         Tree::of(&[("number", text), ("d/number", text)]).fill(dir);
         Ok(None)
     };
     let options = PublishOptions { is_staged: true, ..publisher("u") };
-    let (user, skill) = (user_id("u"), skill_id("a"));
+    let (user, skill) = (user_id("u"), skill_id(STAGED));
     let (skills, all) = (store.skills(), std::slice::from_ref(&skill));
     let done = skills.publish_with(&options, Scope::Baseline, &user, &agent(), all, fill).unwrap();
     let name = done.skills.first().map(|done| VersionName::from(&done.version)).unwrap();
@@ -140,9 +142,9 @@ fn start_child(root: &Path) -> Child {
     child
 }
 
-/// The highest number of a publication of `a`. The numbers follow each other, and the current version has one.
+/// The highest number of a publication of the skill that is staged. The numbers follow each other, and the current version has one.
 fn last_number(fixture: &Fixture) -> u64 {
-    let versions = fixture.store.skills().versions(&agent(), &skill_id("a")).unwrap();
+    let versions = fixture.store.skills().versions(&agent(), &skill_id(STAGED)).unwrap();
     let numbers: Vec<u64> = versions.log.iter().map(|publication| publication.number).collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
     assert!(versions.current().is_some(), "{versions:?}");
@@ -182,8 +184,11 @@ fn assert_whole(fixture: &Fixture) {
     let written = fixture::read(&fixture.skill("u", "written"), "f").unwrap();
     let unit = written.get(..written.len() / 1000).unwrap();
     assert_eq!(written, unit.repeat(1000), "half a write");
-    for name in fixture::names(&fixture.root().join(".filesecbox/versions/agent/a")) {
-        number(&Tree::on_disk(&fixture.root().join(".filesecbox/versions/agent/a").join(name)).unwrap());
+    for skill in ["a", STAGED] {
+        let versions = fixture.root().join(".filesecbox/versions/agent").join(skill);
+        for name in fixture::names(&versions) {
+            number(&Tree::on_disk(&versions.join(name)).unwrap());
+        }
     }
     for skill in fixture::names(&fixture.overlay_path("u")) {
         fixture.store.skills().status(&skill_tree("u", &skill)).unwrap();
@@ -206,6 +211,7 @@ fn a_service_that_is_killed_at_any_moment_leaves_the_old_state_or_the_new() {
     let (store, _) = Store::open(temp.path(), relaxed()).unwrap();
     let mut fixture = Fixture { store, temp };
     publish_together(&fixture.store, Scope::Baseline, "0");
+    fixture.baseline(STAGED, &Tree::of(&[("number", "0"), ("d/number", "0")]));
     fixture.baseline("moving", &moving());
     fixture.baseline("removed", &Tree::of(&[("f", "1")]));
     fixture.baseline("written", &Tree::of(&[("f", &"0".repeat(1000))]));
