@@ -19,7 +19,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
 pub use self::list::Entry;
-pub(crate) use self::unnamed::PassingName;
+pub(crate) use self::unnamed::{PassingName, is_without_unnamed};
 use crate::error::{Error, Result};
 use crate::stat::{Kind, Stat};
 

@@ -26,17 +26,19 @@ impl Drop for PassingName {
     }
 }
 
+/// Tells whether [`Dir::create_unnamed`] failed because the file system has no such files, as overlayfs before Linux 6.10.
+pub(crate) fn is_without_unnamed(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()))
+}
+
 impl Dir {
-    /// As [`Dir::create_unnamed`]. Where the file system has no such files, as overlayfs before Linux 6.10, the file has the name
-    /// `name` for the time being.
+    /// As [`Dir::create_unnamed`]. Where the file system has no such files, the file has the name `name` for the time being.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Io`].
     pub(crate) fn create_to_link(&self, mode: u32, name: OsString) -> Result<(File, Option<PassingName>)> {
         match self.create_unnamed(mode) {
-            Err(Error::Io { source, .. })
-                if source.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) =>
-            {
+            Err(error) if is_without_unnamed(&error) => {
                 let file = self.create_file(&name, mode)?;
                 Ok((file, Some(PassingName { dir: self.duplicate()?.into(), name })))
             }

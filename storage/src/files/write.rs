@@ -42,7 +42,7 @@ impl Files {
             (TreeId::Skill(..), None) => stage.file(0o644, None)?,
             (TreeId::Skill(..), Some(seat)) => {
                 let root = seat.root()?;
-                stage.file_in_view(0o644, owner, seat, &root)?
+                stage.file_for_view(0o644, owner, seat, &root)?
             }
         };
         Ok(staged.counted(self.store.flight_to(&self.id)))

@@ -9,7 +9,7 @@ use rustix::fs::{Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::time::ClockId;
 
 use super::Stage;
-use crate::dir::{Dir, PassingName};
+use crate::dir::{Dir, PassingName, is_without_unnamed};
 use crate::error::{Error, Result};
 use crate::layers::durability::Durability;
 use crate::layers::view::ViewLease;
@@ -76,21 +76,45 @@ impl Stage {
         Ok(staged)
     }
 
-    /// Begins a file in a live view, which goes as little as the file does.
-    ///
-    /// `root` is the root of the mount.
+    /// Begins a file that is going to a live view, whose root is `root`: there, without a name, or in the stage where the
+    /// file system of views has no such files. Others would see a name for as long as it takes to fill the file.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Io`].
-    pub(crate) fn file_in_view(
+    pub(crate) fn file_for_view(
         &self,
         mode: u32,
         owner: Option<u32>,
         seat: ViewLease,
         root: &Dir,
     ) -> Result<StagedFile> {
+        match root.create_unnamed(mode & 0o777) {
+            Ok(file) => self.in_view(file, None, mode, owner, seat),
+            Err(error) if is_without_unnamed(&error) => self.file(mode, None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Begins a file in a live view that is filled at once. The view goes as little as the file does.
+    ///
+    /// `root` is the root of the mount.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`].
+    fn file_in_view(&self, mode: u32, owner: Option<u32>, seat: ViewLease, root: &Dir) -> Result<StagedFile> {
         let (file, passing) = root.create_to_link(mode & 0o777, self.temporary_name())?;
-        let held = Held::Unnamed(InView { passing: Mutex::new(passing), lease: seat });
+        self.in_view(file, passing, mode, owner, seat)
+    }
+
+    fn in_view(
+        &self,
+        file: File,
+        passing: Option<PassingName>,
+        mode: u32,
+        owner: Option<u32>,
+        lease: ViewLease,
+    ) -> Result<StagedFile> {
+        let held = Held::Unnamed(InView { passing: Mutex::new(passing), lease });
         let staged = StagedFile { stage: self.clone(), held, file, mode: Some(mode & 0o777), flight: None };
         if let Some(owner) = owner {
             staged.set_owner(owner)?;
