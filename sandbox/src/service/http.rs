@@ -114,7 +114,8 @@ impl Http {
         Ok(Self { client, base: base.to_owned(), authorization })
     }
 
-    /// Sends a request whose answer begins within `patience`.
+    /// Sends a request whose answer begins within `patience`. One that reads, and has no body, is sent once more when its
+    /// connection breaks: a kept connection may carry the rest of a body still that the service had refused, or be lost.
     pub(super) async fn send(
         &self,
         operation: &'static str,
@@ -124,7 +125,16 @@ impl Http {
         body: Body,
         patience: Duration,
     ) -> Result<Response<Incoming>> {
-        let asked = self.client.request(self.request(operation, method, target, headers, body)?);
+        let again = matches!(method, Method::GET | Method::HEAD)
+            .then(|| self.request(operation, method.clone(), target, headers, nothing()))
+            .transpose()?;
+        let request = self.request(operation, method, target, headers, body)?;
+        let asked = async {
+            match (self.client.request(request).await, again) {
+                (Err(error), Some(again)) if !error.is_connect() => self.client.request(again).await,
+                (answered, _) => answered,
+            }
+        };
         match tokio::time::timeout(patience, asked).await {
             Err(_) => Err(Error::new(ErrorKind::Timeout, operation, "the service did not answer in time")),
             Ok(answered) => answered.map_err(|error| unanswered(operation, error)),
