@@ -14,6 +14,7 @@ impl Error {
             Self::Invalid(_) | Self::Id(_) | Self::Scope(_) => Code::Invalid,
             Self::Busy { .. } | Self::Full { .. } | Self::Initialising { .. } => Code::Busy,
             Self::Unsupported(_) => Code::Unsupported,
+            Self::Denied(_) => Code::Denied,
             Self::NoRun(_) | Self::NoRunner(_) | Self::NoDevbox(_) => Code::NotFound,
             Self::NameTaken(_) | Self::NotNow(_) | Self::Removed | Self::DevboxAway { .. } => Code::Conflict,
             Self::Gone(_) => Code::Gone,

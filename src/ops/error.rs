@@ -54,6 +54,9 @@ pub enum Error {
     /// This service does not do that.
     #[error("{0}")]
     Unsupported(String),
+    /// What the request is about belongs to others.
+    #[error("{0}")]
+    Denied(&'static str),
     /// The service is stopping.
     #[error("the service is stopping: try again when it is back")]
     Stopping,

@@ -112,7 +112,8 @@ pub(in crate::http) async fn serve(State(app): State<App>, asked: CompatRequest,
         }
         ("GET", ["v1", "skills", key, "versions", name]) => {
             let skill = app.service.shown_skill(asked.audience.clone(), (*key).to_owned()).await?;
-            Ok(Json(shape.version(&skill, named(&skill, name)?)).into_response())
+            let version = skill.named(&named(name)?).ok_or_else(gone)?;
+            Ok(Json(shape.version(&skill, version)).into_response())
         }
         ("DELETE", ["v1", "skills", key, "versions", name]) => {
             remove_version(&app, &asked, shape, key, name).await
@@ -181,10 +182,8 @@ async fn add_version(
 
 async fn remove_version(app: &App, asked: &CompatRequest, shape: Shape, key: &str, name: &str) -> Answer {
     asked.stands_for("DELETE /v1/skills/{u}/{a}/{s}/versions/{v}");
-    let skill = app.service.shown_skill(asked.audience.clone(), key.to_owned()).await?;
-    check_removable(asked, &skill, named(&skill, name)?)?;
-    let wanted = ShownName::Version(named(&skill, name)?.version.clone());
-    let removed = app.service.remove_shown_version(asked.audience.clone(), key.to_owned(), wanted).await?;
+    let (audience, key) = (asked.audience.clone(), key.to_owned());
+    let removed = app.service.remove_shown_version(audience, key, named(name)?).await?;
     let id = match shape {
         Shape::Old => removed.at_us.to_string(),
         Shape::New => version_id(&removed.version),
@@ -193,36 +192,19 @@ async fn remove_version(app: &App, asked: &CompatRequest, shape: Shape, key: &st
 }
 
 async fn content(app: &App, asked: &CompatRequest, key: &str, name: &str) -> Answer {
-    let skill = app.service.shown_skill(asked.audience.clone(), key.to_owned()).await?;
-    let wanted = ShownName::Version(named(&skill, name)?.version.clone());
     let reads = app.service.admission().reads_of(&asked.audience.account()?);
-    let (spool, bytes) = app.service.pack_shown(asked.audience.clone(), key.to_owned(), wanted).await?;
-    Ok(attached((spool, bytes), reads, "application/zip", &format!("{}.zip", skill.skill)))
+    let (audience, key) = (asked.audience.clone(), key.to_owned());
+    let (skill, packed) = app.service.pack_shown(audience, key, named(name)?).await?;
+    Ok(attached(packed, reads, "application/zip", &format!("{skill}.zip")))
 }
 
-/// Refuses to remove a version that the audience does not decide about, or that is in force beside others.
-pub(super) fn check_removable(
-    asked: &CompatRequest,
-    skill: &ShownSkill,
-    version: &ShownVersion,
-) -> Result<(), Problem> {
-    if asked.audience.user.is_some() && !version.is_own {
-        let message = "this version belongs to all users of the agent: it is removed below the agent's base";
-        return Err(Problem::new(Code::Denied, message));
-    }
-    if asked.audience.user.is_none() && version.is_current && skill.versions.len() > 1 {
-        return Err(Problem::invalid("the version in force goes last: remove the others first"));
-    }
-    Ok(())
-}
-
-/// The version that `name` names in a path: `latest`, an id, or the time of the older generation.
-fn named<'a>(skill: &'a ShownSkill, name: &str) -> Result<&'a ShownVersion, Problem> {
+/// What a path says of a version: `latest`, an id, or the time of the older generation.
+fn named(name: &str) -> Result<ShownName, Problem> {
     let name = match name {
         "latest" => Some(ShownName::Current),
         name => version_of(name).or_else(|| name.parse().ok().map(ShownName::Micros)),
     };
-    name.and_then(|name| skill.named(&name)).ok_or_else(gone)
+    name.ok_or_else(gone)
 }
 
 fn gone() -> Problem {

@@ -12,7 +12,7 @@ use crate::ops::shown::ShownName;
 /// The prefix of the ids of versions.
 const VERSION: &str = "skillver_";
 
-/// The parameters of a request. Those that nobody asks for mean nothing here: clients send such.
+/// The parameters of a request. Unknown ones mean nothing here: clients send such.
 pub(super) struct Parameters(HashMap<String, String>);
 
 impl Parameters {

@@ -7,7 +7,7 @@ use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::anthropic::{check_removable, skill_id};
+use super::anthropic::skill_id;
 use super::form;
 use super::listing::{Parameters, page, version_id, version_of};
 use super::request::CompatRequest;
@@ -44,7 +44,8 @@ pub(in crate::http) async fn serve(State(app): State<App>, asked: CompatRequest,
         ("POST", ["skills", key, "versions"]) => add_version(&app, &asked, key, request).await,
         ("GET", ["skills", key, "versions", name]) => {
             let found = look(&app, &asked, key).await?;
-            Ok(Json(version(&found, named(&found, name)?)).into_response())
+            let one = found.named(&named(name)?).ok_or_else(gone)?;
+            Ok(Json(version(&found, one)).into_response())
         }
         ("DELETE", ["skills", key, "versions", name]) => remove_version(&app, &asked, key, name).await,
         ("GET", ["skills", key, "versions", name, "content"]) => content(&app, &asked, key, Some(name)).await,
@@ -80,10 +81,9 @@ async fn set_default(app: &App, asked: &CompatRequest, key: &str, request: Reque
     asked.stands_for("POST /v1/skills/{u}/{a}/{s}/rollback");
     let bytes = body::collect(app, request.into_body(), BODY_BYTES_MAX).await?;
     let Change { default_version } = parse_json(&bytes)?;
-    let found = look(app, asked, key).await?;
-    let wanted = ShownName::Version(named(&found, &default_version)?.version.clone());
-    let publisher = asked.publisher(None)?;
-    let set = app.service.set_shown(publisher, asked.audience.clone(), key.to_owned(), wanted).await?;
+    let (publisher, audience, wanted) =
+        (asked.publisher(None)?, asked.audience.clone(), named(&default_version)?);
+    let set = app.service.set_shown(publisher, audience, key.to_owned(), wanted).await?;
     Ok(Json(skill(&set)).into_response())
 }
 
@@ -122,11 +122,8 @@ async fn add_version(app: &App, asked: &CompatRequest, key: &str, request: Reque
 
 async fn remove_version(app: &App, asked: &CompatRequest, key: &str, name: &str) -> Answer {
     asked.stands_for("DELETE /v1/skills/{u}/{a}/{s}/versions/{v}");
-    let found = look(app, asked, key).await?;
-    let removing = named(&found, name)?;
-    check_removable(asked, &found, removing)?;
-    let wanted = ShownName::Version(removing.version.clone());
-    let gone = app.service.remove_shown_version(asked.audience.clone(), key.to_owned(), wanted).await?;
+    let (audience, key) = (asked.audience.clone(), key.to_owned());
+    let gone = app.service.remove_shown_version(audience, key, named(name)?).await?;
     let told = json!({
         "id": version_id(&gone.version),
         "deleted": true,
@@ -138,15 +135,11 @@ async fn remove_version(app: &App, asked: &CompatRequest, key: &str, name: &str)
 
 /// A version as a ZIP; without a name, the one in force.
 async fn content(app: &App, asked: &CompatRequest, key: &str, name: Option<&str>) -> Answer {
-    let found = look(app, asked, key).await?;
-    let packing = match name {
-        Some(name) => named(&found, name)?,
-        None => found.current().ok_or_else(gone)?,
-    };
-    let wanted = ShownName::Version(packing.version.clone());
+    let wanted = name.map_or(Ok(ShownName::Current), named)?;
     let reads = app.service.admission().reads_of(&asked.audience.account()?);
-    let packed = app.service.pack_shown(asked.audience.clone(), key.to_owned(), wanted).await?;
-    Ok(attached(packed, reads, "application/zip", &format!("{}.zip", found.skill)))
+    let (audience, key) = (asked.audience.clone(), key.to_owned());
+    let (skill, packed) = app.service.pack_shown(audience, key, wanted).await?;
+    Ok(attached(packed, reads, "application/zip", &format!("{skill}.zip")))
 }
 
 fn is_ascending(parameters: &Parameters) -> Result<bool, Problem> {
@@ -157,13 +150,13 @@ fn is_ascending(parameters: &Parameters) -> Result<bool, Problem> {
     }
 }
 
-/// The version that `name` names: a number, `latest`, or an id.
-fn named<'a>(skill: &'a ShownSkill, name: &str) -> Result<&'a ShownVersion, Problem> {
+/// What a client says of a version: a number, `latest`, or an id.
+fn named(name: &str) -> Result<ShownName, Problem> {
     let name = match name {
         "latest" => Some(ShownName::Latest),
         name => version_of(name).or_else(|| name.parse().ok().map(ShownName::Number)),
     };
-    name.and_then(|name| skill.named(&name)).ok_or_else(gone)
+    name.ok_or_else(gone)
 }
 
 fn gone() -> Problem {

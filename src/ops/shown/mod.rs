@@ -1,22 +1,22 @@
 //! Skills as registries of other vendors show them: one list, each skill with its versions, for all users of an agent or as one
 //! user sees them. Such registries know no layers; here is what theirs mean in ours.
 
-use policy::{AgentId, RelPath, Scope, SkillId, TreeId, UserId};
-use storage::{
-    KeptVersion, Shelf, SkillVersions, Spool, Status, Store, Version, VersionDescription, VersionName,
-    VersionState,
-};
+mod look;
 
+use policy::{AgentId, Scope, SkillId, TreeId, UserId};
+use storage::{Shelf, Spool, Store, Version, VersionDescription, VersionName};
+
+use self::look::shown;
 use super::Service;
 use super::admission::holds::Mode;
 use super::admission::{Job, Weight};
 use super::error::{Error, Result};
 use super::upload::{Archive, Taking};
-use super::versions::{Publisher, seen_versions};
+use super::versions::Publisher;
 use crate::registry::shelf_id;
 
-/// The account of work on skills of all users.
-const NOBODY: &str = "all-users";
+/// What the accounts of agents begin with; digits of the agent's id follow.
+const AGENT_ACCOUNT: &str = "agent-";
 
 /// Whose skills are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,19 +36,24 @@ impl Audience {
         if self.user.is_some() { Scope::Overlay } else { Scope::Baseline }
     }
 
-    /// The user for whose account work is done.
+    /// The user for whose account work is done. Work on skills of all users of an agent has an account of the agent, so that
+    /// those who look after one agent take no places from those of another.
     ///
     /// # Errors
     /// [`Error::Id`], never.
     pub fn account(&self) -> Result<UserId> {
-        self.user.clone().map_or_else(|| Ok(UserId::parse(NOBODY)?), Ok)
+        let of_agent = || {
+            let digits = blake3::hash(self.agent.as_str().as_bytes()).to_hex();
+            Ok(UserId::parse(&format!("{AGENT_ACCOUNT}{}", digits.get(..32).unwrap_or_default()))?)
+        };
+        self.user.clone().map_or_else(of_agent, Ok)
     }
 
     fn tree(&self, skill: &SkillId) -> Option<TreeId> {
         self.user.as_ref().map(|user| TreeId::Skill(user.clone(), self.agent.clone(), skill.clone()))
     }
 
-    /// The id under which a skill is shown: the same whatever its users change in it.
+    /// The id under which a skill is shown. It does not depend on what is in the skill.
     fn id_of(&self, skill: &SkillId) -> String {
         shelf_id(&Shelf { agent: self.agent.clone(), skill: skill.clone(), user: None })
     }
@@ -252,8 +257,8 @@ impl Service {
     /// Removes a version: of all users, or a user's own state of the skill.
     ///
     /// # Errors
-    /// [`storage::Error::NotFound`]; [`Error::Unsupported`] for one that a user has of the application; as
-    /// [`Service::remove_version`].
+    /// [`storage::Error::NotFound`]; [`Error::Denied`] for one that a user has of the application; [`Error::Invalid`] for the
+    /// version in force while there are others; as [`Service::remove_version`].
     pub async fn remove_shown_version(
         &self,
         audience: Audience,
@@ -263,33 +268,47 @@ impl Service {
         let skill = self.shown_skill(audience.clone(), key).await?;
         let version = skill.named(&name).ok_or_else(|| gone(&skill.skill))?.clone();
         match audience.tree(&skill.skill) {
+            None if version.is_current && skill.versions.len() > 1 => {
+                return Err(Error::Invalid(
+                    "the version in force goes last: remove the others first".to_owned(),
+                ));
+            }
             None => {
                 let (account, name) = (audience.account()?, VersionName::from(&version.version));
                 self.remove_version(&account, audience.agent, skill.skill, name, false).await?;
             }
             Some(tree) if version.is_own => drop(self.reset(tree).await?),
             Some(_) => {
-                return Err(Error::Unsupported(
-                    "this version belongs to all users: ask for the skills of the agent".to_owned(),
+                return Err(Error::Denied(
+                    "this version belongs to all users of the agent: it is removed below the agent's base",
                 ));
             }
         }
         Ok(version)
     }
 
-    /// Packs a version as a ZIP that is the same for the same version. Returns a spool of it and its size in bytes.
+    /// Packs a version as a ZIP that is the same for the same version. Returns the name of the skill, a spool of the ZIP and its
+    /// size in bytes.
     ///
     /// # Errors
     /// As [`storage::Skills::pack_version`].
-    pub async fn pack_shown(&self, audience: Audience, key: String, name: ShownName) -> Result<(Spool, u64)> {
+    pub async fn pack_shown(
+        &self,
+        audience: Audience,
+        key: String,
+        name: ShownName,
+    ) -> Result<(SkillId, (Spool, u64))> {
         let skill = self.shown_skill(audience.clone(), key).await?;
         let version = skill.named(&name).ok_or_else(|| gone(&skill.skill))?.clone();
-        let tree = TreeId::Skill(audience.account()?, audience.agent, skill.skill);
-        if !version.is_own {
-            return self.pack_version(tree, version.version, false).await;
-        }
-        let (store, job) = (self.store.clone(), Job::on(&tree, Weight::Long, Mode::LongRead));
-        self.work(job, move || Ok(store.skills().pack_seen(&tree)?)).await
+        let skill = skill.skill;
+        let tree = TreeId::Skill(audience.account()?, audience.agent, skill.clone());
+        let packed = if version.is_own {
+            let (store, job) = (self.store.clone(), Job::on(&tree, Weight::Long, Mode::LongRead));
+            self.work(job, move || Ok(store.skills().pack_seen(&tree)?)).await?
+        } else {
+            self.pack_version(tree, version.version, false).await?
+        };
+        Ok((skill, packed))
     }
 }
 
@@ -318,86 +337,4 @@ fn missing(key: &str) -> Error {
 
 fn gone(skill: &SkillId) -> Error {
     storage::Error::NotFound(format!("this version of {skill}")).into()
-}
-
-/// A skill with its versions, as an audience has it.
-fn shown(store: &Store, audience: &Audience, skill: &SkillId) -> Result<ShownSkill> {
-    let (skills, agent) = (store.skills(), &audience.agent);
-    let published = skills.versions(agent, skill).map_err(Error::from);
-    let published = published.and_then(|all| seen_versions(all, skill, audience.with_staged));
-    let published = match published {
-        Err(Error::Storage(storage::Error::NotFound(_))) => None,
-        published => Some(published?),
-    };
-    let Some(tree) = audience.tree(skill) else {
-        let published = published.filter(|published| published.current().is_some());
-        let published = published.ok_or_else(|| missing(skill.as_str()))?;
-        return together(store, audience, skill, Some(published), None);
-    };
-    store.files(tree.clone()).stat(&RelPath::root())?;
-    let status = skills.status(&tree)?;
-    let own = match status.status {
-        Status::Unchanged => None,
-        Status::Modified | Status::LocalOnly | Status::OutOfSync => {
-            let (version, said) = skills.seen(&tree)?;
-            let changed_ns = status.overlay_modified_ns.unwrap_or_default();
-            Some((version, said, i64::try_from(changed_ns.div_euclid(1000)).unwrap_or_default()))
-        }
-    };
-    together(store, audience, skill, published, own)
-}
-
-/// Puts together what is published of a skill, and a user's own state of it.
-fn together(
-    store: &Store,
-    audience: &Audience,
-    skill: &SkillId,
-    published: Option<SkillVersions>,
-    own: Option<(Version, VersionDescription, i64)>,
-) -> Result<ShownSkill> {
-    let SkillVersions { versions: kept, log } =
-        published.unwrap_or(SkillVersions { versions: Vec::new(), log: Vec::new() });
-    // Each publication has a later time than the one before, whatever the clock did.
-    let mut last_us = i64::MIN;
-    let firsts: Vec<(u64, i64, &Version)> = log
-        .iter()
-        .map(|publication| {
-            last_us = last_us.saturating_add(1).max(publication.at_ms.saturating_mul(1000));
-            (publication.number, last_us, &publication.version)
-        })
-        .collect();
-    let title = kept.iter().find_map(|kept| kept.title.clone());
-    let names: Vec<Version> = kept.iter().map(|kept| kept.version.clone()).collect();
-    let described = store.skills().describe_versions(&audience.agent, skill, &names)?;
-    let is_overlaid = own.is_some();
-    let one = |(kept, said): (KeptVersion, Option<VersionDescription>)| {
-        let (number, at_us, _) = *firsts.iter().find(|(.., version)| **version == kept.version)?;
-        let is_current = kept.state == VersionState::Current && !is_overlaid;
-        Some(ShownVersion { version: kept.version, number, at_us, is_own: false, is_current, said: said? })
-    };
-    let mut versions: Vec<ShownVersion> = kept.into_iter().zip(described).filter_map(one).collect();
-    versions.sort_unstable_by_key(|shown| std::cmp::Reverse(shown.number));
-    let last_number = log.last().map_or(0, |last| last.number);
-    let created_ms = log.first().map(|first| first.at_ms);
-    let updated_ms = log.last().map(|last| last.at_ms);
-    let own_ms = own.as_ref().map(|(.., at_us)| at_us.div_euclid(1000));
-    if let Some((version, said, changed_us)) = own {
-        // Its own time, which no other version has: what the application publishes later does not move it.
-        let is_taken = |at_us: &i64| firsts.iter().any(|(_, taken, _)| taken == at_us);
-        let at_us = (changed_us..).find(|at_us| !is_taken(at_us)).unwrap_or(changed_us);
-        let (number, is_own, is_current) = (last_number + 1, true, true);
-        versions.insert(0, ShownVersion { version, number, at_us, is_own, is_current, said });
-    }
-    if versions.is_empty() {
-        return Err(missing(skill.as_str()));
-    }
-    Ok(ShownSkill {
-        id: audience.id_of(skill),
-        skill: skill.clone(),
-        is_own: audience.user.is_none() || is_overlaid,
-        title,
-        created_ms: created_ms.or(own_ms).unwrap_or_default(),
-        updated_ms: own_ms.or(updated_ms).unwrap_or_default(),
-        versions,
-    })
 }
