@@ -204,7 +204,7 @@ pub(crate) fn closing(sockets: Sockets, surroundings: Surroundings, shared: Shar
         device_commands.push(vec![of_sockets]);
     }
     if surroundings == Surroundings::Host {
-        // There is one group, whatever setpgid(2) seemed to do: a shell that knows of no other leaves it the keys.
+        // There is one group, as setpgid(2) is pretended: a shell that makes no other leaves it the keys of the terminal.
         device_commands.push(vec![is(1, FOREGROUND_COMMAND)]);
     }
     if !device_commands.is_empty() {
