@@ -137,7 +137,8 @@ fn paced(request: Request, app: &App, facts: &Arc<RequestLog>) -> Request {
         idle: Duration::from_millis(app.connections.body_idle_ms),
         bytes_per_second: app.connections.body_bytes_per_second,
     };
-    request.map(|body| Body::new(SlowBody::new(body, pace, Arc::clone(facts))))
+    let is_coming = !request.headers().contains_key(axum::http::header::EXPECT);
+    request.map(|body| Body::new(SlowBody::new(body, pace, is_coming, Arc::clone(facts))))
 }
 
 /// The record of a request; without an answer when its caller had left.

@@ -2,6 +2,9 @@
 //!
 //! Only the time in which the service waits for the sender counts. A body fails when it brings nothing for
 //! `body_idle_ms`, and when in as much waiting it brings less than `body_bytes_per_second` on average.
+//!
+//! The rest of a body that a handler did not want is received and thrown away, within bounds. A connection that is closed with
+//! unread bytes is reset (RFC 9293, 3.10.7.1), and many senders then never see the answer that was given.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,9 +14,14 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use http_body::{Frame, SizeHint};
+use http_body_util::{BodyExt, Limited};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::request_log::RequestLog;
+
+/// Bytes of the rest of a body that are received for nothing, and the time that may take.
+const REST_BYTES_MAX: usize = 4 << 20;
+const REST_TIME: Duration = Duration::from_secs(2);
 
 /// How slow a sender may be.
 #[derive(Clone, Copy, Debug)]
@@ -34,12 +42,16 @@ pub(super) struct SlowBody {
     /// The waiting time and the bytes since the last look at the average.
     waited: Duration,
     received: u64,
+    /// Whether its rest is received when it is dropped.
+    has_rest: bool,
 }
 
 impl SlowBody {
-    /// Wraps `body`, and tells `facts` when it fails for being slow.
-    pub(super) fn new(body: Body, pace: Pace, facts: Arc<RequestLog>) -> Self {
-        Self { body, pace, facts, timer: None, waiting_since: None, waited: Duration::ZERO, received: 0 }
+    /// Wraps `body`, and tells `facts` when it fails for being slow. `is_coming`: its sender does not wait to be told to go on
+    /// (RFC 9110, 10.1.1).
+    pub(super) fn new(body: Body, pace: Pace, is_coming: bool, facts: Arc<RequestLog>) -> Self {
+        let (timer, waiting_since, waited, received) = (None, None, Duration::ZERO, 0);
+        Self { body, pace, facts, timer, waiting_since, waited, received, has_rest: is_coming }
     }
 
     /// Counts what came. Tells whether it was enough.
@@ -57,7 +69,8 @@ impl SlowBody {
         is_enough
     }
 
-    fn fail<T>(&self) -> Poll<Option<Result<T, axum::Error>>> {
+    fn fail<T>(&mut self) -> Poll<Option<Result<T, axum::Error>>> {
+        self.has_rest = false;
         self.facts.is_slow.store(true, Ordering::Relaxed);
         Poll::Ready(Some(Err(axum::Error::new(std::io::Error::from(std::io::ErrorKind::TimedOut)))))
     }
@@ -73,10 +86,14 @@ impl http_body::Body for SlowBody {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
+                self.has_rest = true;
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
                 if self.count(bytes) { Poll::Ready(Some(Ok(frame))) } else { self.fail() }
             }
-            Poll::Ready(other) => Poll::Ready(other),
+            Poll::Ready(other) => {
+                self.has_rest = false;
+                Poll::Ready(other)
+            }
             Poll::Pending => {
                 let idle = self.pace.idle;
                 if self.waiting_since.is_none() {
@@ -103,6 +120,25 @@ impl http_body::Body for SlowBody {
     }
 }
 
+impl Drop for SlowBody {
+    fn drop(&mut self) {
+        if !self.has_rest || http_body::Body::is_end_stream(&self.body) {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let rest = std::mem::take(&mut self.body);
+        runtime.spawn(async move {
+            let rest = Limited::new(rest, REST_BYTES_MAX);
+            let _unwanted = tokio::time::timeout(REST_TIME, discard(rest)).await;
+        });
+    }
+}
+
+/// Receives a body up to its end or its first failure.
+async fn discard(mut body: Limited<Body>) {
+    while let Some(Ok(_)) = body.frame().await {}
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,7 +153,7 @@ mod tests {
             Ok::<_, std::io::Error>(Bytes::from(vec![0; bytes]))
         });
         let facts = Arc::new(RequestLog::new(&HeaderMap::new(), false));
-        let paced = SlowBody::new(Body::from_stream(stream), pace, Arc::clone(&facts));
+        let paced = SlowBody::new(Body::from_stream(stream), pace, true, Arc::clone(&facts));
         let mut stream = Body::new(paced).into_data_stream();
         let mut received = 0;
         while let Some(Ok(piece)) = stream.next().await {

@@ -47,6 +47,37 @@ fn a_head_that_does_not_end_closes_the_connection_in_time() {
 }
 
 #[test]
+fn a_refusal_comes_whole_while_its_body_is_still_sent_and_the_connection_serves_again() {
+    let service = bounded("");
+    let mut stream = service.client.connect();
+    let (first, rest) = (vec![b'x'; 1 << 20], vec![b'x'; 2 << 20]);
+    let head = format!(
+        "PUT /v1/sandbox/u/a/raw/../f HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
+        first.len() + rest.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&first).unwrap();
+    let mut told = vec![0; 12];
+    stream.read_exact(&mut told).unwrap();
+    assert_eq!(String::from_utf8_lossy(&told), "HTTP/1.1 403");
+    stream.write_all(&rest).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let (told, _) = read_all(&mut stream);
+    assert!(told.contains("HTTP/1.1 200 OK"), "{told}");
+}
+
+#[test]
+fn a_sender_who_waits_to_be_told_to_go_on_is_not_when_nothing_is_wanted() {
+    let service = bounded("");
+    let mut stream = service.client.connect();
+    let head = "PUT /v1/sandbox/u/a/raw/../f HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\
+                expect: 100-continue\r\nconnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let (told, _) = read_all(&mut stream);
+    assert!(told.starts_with("HTTP/1.1 403"), "{told}");
+}
+
+#[test]
 fn the_largest_head_is_what_is_configured() {
     for limit in [8192, 100_000, 600_000] {
         let service = bounded(&format!("head_bytes = {limit}"));
