@@ -113,8 +113,11 @@ class FileSecBoxBackend:
             result = await self.workspace.run(line, env=env, timeout=timeout, skills=self._skills)
         except CommandNotAllowed as error:
             return CommandResult(exit_code=_NOT_RUN, stdout="", stderr=error.message)
-        except (NotFound, Unavailable) as error:
+        except NotFound as error:
             raise await self._gone_or(error) from error
+        except Unavailable as error:
+            # Runs end before the workspace is away.
+            raise await self._gone_or(error, looks=20) from error
         if result.signal is not None or result.exit_code < 0:
             # It may have been ended with its workspace.
             await self._alive()
@@ -246,12 +249,15 @@ class FileSecBoxBackend:
         if not (usage.get("workspace") or usage.get("kept")):
             raise WorkspaceUnavailableError(f"the workspace {self._identity().id} is gone")
 
-    async def _gone_or(self, error: Exception) -> Exception:
-        """What a failure is, when nothing was found: the workspace may be gone."""
-        try:
-            await self._alive()
-        except (WorkspaceUnavailableError, FileSecBoxError) as gone:
-            return gone
+    async def _gone_or(self, error: Exception, looks: int = 1) -> Exception:
+        """What a failure is, when nothing was found: the workspace may be gone, or going, for which it looks so often."""
+        for look in range(looks):
+            if look:
+                await asyncio.sleep(0.25)
+            try:
+                await self._alive()
+            except (WorkspaceUnavailableError, FileSecBoxError) as gone:
+                return gone
         return error
 
     async def _ask(self, path: str, ask: Callable[[str], Coroutine[Any, Any, T]]) -> T:
