@@ -11,13 +11,14 @@ use crate::fixture::version;
 use crate::shared_machine::{Machine, package, selected, versions_in};
 use crate::support::{Client, Service, Settings, workspace};
 
-/// Kills while the service deploys in a workspace of its own, and while it does on a machine that is lent; `FILESECBOX_KILLS` is
-/// another number of both.
-const KILLS: u32 = 200;
-const KILLS_LENT: u32 = 40;
+/// Kills while the service deploys in a workspace of its own, and while it does on a machine that is lent: usually, and with
+/// `FILESECBOX_LARGE`. `FILESECBOX_KILLS` is another number of all.
+const KILLS: [u32; 2] = [60, 200];
+const KILLS_LENT: [u32; 2] = [20, 40];
 
-fn kills(usual: u32) -> u32 {
-    std::env::var("FILESECBOX_KILLS").map_or(usual, |text| text.parse().unwrap())
+fn kills([usual, large]: [u32; 2]) -> u32 {
+    let count = if std::env::var_os("FILESECBOX_LARGE").is_some() { large } else { usual };
+    std::env::var("FILESECBOX_KILLS").map_or(count, |text| text.parse().unwrap())
 }
 
 /// A sequence of no pattern: a point of `0..time`.
