@@ -16,6 +16,10 @@ pub struct Attachment<Directory> {
     /// the roots of live views, which are counted from 1. Equal for equal directories, 0 where an inode number is
     /// enough.
     pub generation: u64,
+    /// Of the tree: the number of the set of directories in it that further skills are attached to, counted from 1. Where
+    /// it is the same as for an earlier run, each of them is the same directory under the same name, and no one was moved
+    /// or removed meanwhile. 0 where that is not known.
+    pub points: u64,
 }
 
 /// The role of a directory in a run.

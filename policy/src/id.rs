@@ -1,6 +1,7 @@
 //! [`UserId`], [`AgentId`] and [`SkillId`]: names that become one directory each.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -82,10 +83,10 @@ macro_rules! id {
         $(#[$doc])*
         ///
         /// One path segment of letters of any script: 1 to 128 bytes of UTF-8, no `/`, no `\`, no control or
-        /// text-reordering character, no leading dot, no white space at either end.
+        /// text-reordering character, no leading dot, no white space at either end. A clone shares the text.
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Parses `text`, which must keep every rule of the type.
@@ -94,7 +95,7 @@ macro_rules! id {
             /// The first rule broken, as an [`IdError`].
             pub fn parse(text: &str) -> Result<Self, IdError> {
                 check($kind, text)?;
-                Ok(Self(text.to_owned()))
+                Ok(Self(text.into()))
             }
 
             /// The text.
@@ -108,13 +109,13 @@ macro_rules! id {
             type Error = IdError;
             fn try_from(text: String) -> Result<Self, IdError> {
                 check($kind, &text)?;
-                Ok(Self(text))
+                Ok(Self(text.into()))
             }
         }
 
         impl From<$name> for String {
             fn from(id: $name) -> Self {
-                id.0
+                id.0.as_ref().to_owned()
             }
         }
 

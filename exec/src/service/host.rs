@@ -228,7 +228,13 @@ impl Launcher {
         if mounted {
             let attach = |at: &str, path: &Path, role| {
                 let directory = open_path(path).map_err(Error::resource("open"))?;
-                Ok(Attachment { at: at.to_owned(), directory: Arc::new(directory), role, generation: 0 })
+                Ok(Attachment {
+                    at: at.to_owned(),
+                    directory: Arc::new(directory),
+                    role,
+                    generation: 0,
+                    points: 0,
+                })
             };
             spec.attachments = vec![
                 attach(policy::tree::WORKSPACE, &cage.tree, Role::Tree)?,

@@ -58,6 +58,7 @@ struct Attached {
     device: u64,
     inode: u64,
     generation: u64,
+    points: u64,
 }
 
 impl Surroundings {
@@ -81,8 +82,8 @@ impl Surroundings {
                 // It tells more than they would.
                 _ => (0, 0),
             };
-            let Attachment { ref at, role, generation, .. } = *attachment;
-            Ok(Attached { at: at.clone(), role, device, inode, generation })
+            let Attachment { ref at, role, generation, points, .. } = *attachment;
+            Ok(Attached { at: at.clone(), role, device, inode, generation, points })
         });
         let attached = attached.collect::<Result<_, Error>>()?;
         Ok(Self { identity, limits, whole, network, walls, attached })
@@ -92,6 +93,11 @@ impl Surroundings {
     fn most(&self) -> usize {
         let share = usize::try_from(self.limits.processes / PROCESSES_EACH);
         share.map_or(OWN_MAX, |share| share.min(OWN_MAX))
+    }
+
+    /// Tells whether what is attached below the tree stands where it stood whenever these surroundings come again.
+    fn stay(&self) -> bool {
+        self.attached.iter().any(|attached| attached.role == Role::Tree && attached.points != 0)
     }
 
     /// Tells whether a directory of this generation, which is not 0, is among what is seen.
@@ -146,7 +152,7 @@ impl Residents {
             };
             if Arc::ptr_eq(&resident.through, through)
                 && is_silent(&resident.socket)
-                && resident.mounts.are_there()
+                && (surroundings.stay() || resident.mounts.are_there())
             {
                 return Some(resident);
             }

@@ -164,7 +164,7 @@ impl Sandbox {
 
 pub fn attach(at: &str, directory: &Path, role: Role) -> Attachment {
     let directory = Arc::new(fs::File::open(directory).unwrap().into());
-    Attachment { at: at.to_owned(), directory, role, generation: 0 }
+    Attachment { at: at.to_owned(), directory, role, generation: 0, points: 0 }
 }
 
 pub fn own(path: &Path, owner: Option<u32>) {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use policy::{SkillId, TreeId};
@@ -18,22 +19,43 @@ const IDLE_EACH_MAX: usize = 4;
 /// The mount points that workspaces hold for runs, and those that no run needs at the moment.
 #[derive(Default)]
 pub(crate) struct Points {
-    /// Of how many runs each is, and whether it was made for them. No more than what runs under way ask for.
-    pub(crate) held: Mutex<HashMap<PointKey, Point>>,
+    /// By workspace. No more than what runs under way ask for.
+    pub(crate) held: Mutex<HashMap<TreeId, HeldPoints>>,
     /// The one used longest ago first.
     idle: Mutex<VecDeque<IdlePoints>>,
+    /// The number of the set that was made last.
+    last: AtomicU64,
 }
 
-/// A workspace, and which directory of it: that of a skill, or the one that those lie in.
-pub(crate) type PointKey = (TreeId, Option<SkillId>);
+/// The mount points that one workspace holds for runs.
+#[derive(Default)]
+pub(crate) struct HeldPoints {
+    /// The directory that the others lie in.
+    pub(crate) above: Point,
+    pub(crate) skills: HashMap<SkillId, Point>,
+    /// All of them, when all runs that hold them see the same skills, and all were made for runs.
+    pub(crate) set: Option<Arc<PointSet>>,
+}
 
+/// A directory that runs need.
 #[derive(Default)]
 pub(crate) struct Point {
-    pub(crate) runs: usize,
-    pub(crate) was_made: bool,
-    /// Of the directory above: the set of those in it, when all runs that hold it see the same skills, and all were made for
-    /// runs.
-    pub(crate) set: Option<Arc<PointSet>>,
+    runs: usize,
+    was_made: bool,
+}
+
+impl Point {
+    /// Notes one run more; `was_made` says whether it was made for this one.
+    pub(crate) fn hold(&mut self, was_made: bool) {
+        self.runs += 1;
+        self.was_made |= was_made;
+    }
+
+    /// Notes one run less. Tells whether it was the last, and whether the directory was made for runs.
+    pub(crate) fn leave(&mut self) -> (bool, bool) {
+        self.runs = self.runs.saturating_sub(1);
+        (self.runs == 0, self.was_made)
+    }
 }
 
 /// The mount points of the skills that a run saw, outside the workspace, where no run and no request finds them.
@@ -50,6 +72,8 @@ pub(crate) struct IdlePoints {
 /// The mount points of runs that see the same skills, as they were when they were made or came back.
 #[derive(Clone)]
 pub(crate) struct PointSet {
+    /// Counted from 1. Another set of the same skills in the same workspace has another one.
+    pub(crate) number: u64,
     pub(crate) skills: Vec<SkillId>,
     /// One for each skill.
     pub(crate) marks: Vec<Mark>,
@@ -71,9 +95,14 @@ impl From<&Stat> for Mark {
 impl Points {
     /// Has the mount points that runs of `workspace` hold removed after the last of them: none of them waits.
     pub(crate) fn doubt(&self, workspace: &TreeId) {
-        if let Some(point) = self.held.lock().get_mut(&(workspace.clone(), None)) {
-            point.set = None;
+        if let Some(held) = self.held.lock().get_mut(workspace) {
+            held.set = None;
         }
+    }
+
+    /// The number of a new set.
+    pub(crate) fn number(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Takes the mount points that wait for a run of `workspace` which sees exactly `skills`.

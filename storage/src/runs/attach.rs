@@ -7,6 +7,7 @@ use std::sync::Arc;
 use policy::TreeId;
 use policy::attachment::{HOME, Role, TEMPORARY};
 
+use super::points::MountPoints;
 use super::{By, PreparedRun};
 use crate::error::Result;
 use crate::layout;
@@ -34,7 +35,8 @@ impl PreparedRun {
         if let Some(tree) = tree {
             let directory = Arc::new(tree.duplicate()?);
             let at = self.id.sandbox_path();
-            attachments.push(Attachment { at, directory, role: Role::Tree, generation: 0 });
+            let points = self.points.as_ref().map_or(0, MountPoints::number);
+            attachments.push(Attachment { at, directory, role: Role::Tree, generation: 0, points });
         }
         for seen in &self.skills {
             let (directory, generation) = match &seen.by {
@@ -44,12 +46,12 @@ impl PreparedRun {
             };
             let at = seen.id.sandbox_path();
             let role = if seen.id == self.id { Role::Tree } else { Role::Skill };
-            attachments.push(Attachment { at, directory, role, generation });
+            attachments.push(Attachment { at, directory, role, generation, points: 0 });
         }
         let temporary = self.home.open_dir_entry(OsStr::new(layout::TEMPORARY_NAME))?;
         for (at, dir, role) in [(HOME, &self.home, Role::Home), (TEMPORARY, &temporary, Role::Temporary)] {
             let directory = Arc::new(dir.duplicate()?);
-            attachments.push(Attachment { at: at.to_owned(), directory, role, generation: 0 });
+            attachments.push(Attachment { at: at.to_owned(), directory, role, generation: 0, points: 0 });
         }
         Ok(attachments)
     }

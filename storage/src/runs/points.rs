@@ -16,7 +16,7 @@ use std::sync::Arc;
 use policy::{SkillId, TreeId, WorkspaceId};
 
 use super::Runs;
-use crate::core::mount_points::{IdlePoints, Mark, PointKey, PointSet};
+use crate::core::mount_points::{IdlePoints, Mark, Point, PointSet};
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
@@ -29,10 +29,14 @@ const SKILLS: &str = "skills";
 /// The mount points that one workspace holds for one run. Dropping this gives them back.
 pub(super) struct MountPoints {
     store: Store,
-    /// The directory above comes first.
-    places: Vec<PointKey>,
+    workspace: TreeId,
+    /// Whether the directory that the others lie in is held.
+    holds_above: bool,
+    skills: Vec<SkillId>,
     /// Whether they are those of an earlier run, or the workspace's own.
     pub(super) are_kept: bool,
+    /// That of their set; 0 for none.
+    number: u64,
 }
 
 /// What stands at the places of skills in a workspace.
@@ -57,18 +61,24 @@ impl Runs {
         skills: &[SkillId],
         standing: Standing<'_>,
     ) -> Result<MountPoints> {
-        // Grows as they are made, so that those made so far are given back when one fails. Dropped after the lock.
-        let places = Vec::with_capacity(skills.len() + 1);
-        let mut points = MountPoints { store: self.store.clone(), places, are_kept: false };
+        // Holds them as they are made, so that those made so far are given back when one fails. Dropped after the lock.
+        let mut points = MountPoints {
+            store: self.store.clone(),
+            workspace: workspace.clone(),
+            holds_above: false,
+            skills: Vec::with_capacity(skills.len()),
+            are_kept: false,
+            number: 0,
+        };
         let _alone = self.store.locks().write(workspace);
         let Plain { dir, owner, .. } = self.store.plain(workspace, true)?;
         let recurs = matches!(standing, Standing::Views);
         if recurs && let Some(set) = self.same_points(workspace, skills, &dir) {
-            points.hold_all(workspace, skills, set);
+            points.hold_all(set);
             return Ok(points);
         }
         let (above, was_made) = self.directory_in(&dir, SKILLS, owner)?;
-        points.hold((workspace.clone(), None), was_made);
+        points.hold_above(was_made);
         let (mut all_were_made, mut none_was_made) = (was_made && recurs, !was_made);
         let mut marks = Vec::with_capacity(skills.len());
         for (index, skill) in skills.iter().enumerate() {
@@ -83,16 +93,16 @@ impl Runs {
                 }
             };
             (all_were_made, none_was_made) = (all_were_made && was_made, none_was_made && !was_made);
-            points.hold((workspace.clone(), Some(skill.clone())), was_made);
+            points.hold(skill, was_made);
         }
         let set = match all_were_made {
             true => {
-                let above = Mark::from(&above.stat()?);
-                Some(Arc::new(PointSet { skills: skills.to_vec(), marks, above }))
+                let (number, above) = (self.store.points().number(), Mark::from(&above.stat()?));
+                Some(Arc::new(PointSet { number, skills: skills.to_vec(), marks, above }))
             }
             false => None,
         };
-        points.is_set(workspace, set);
+        points.is_set(set);
         points.are_kept = none_was_made;
         Ok(points)
     }
@@ -101,8 +111,7 @@ impl Runs {
     /// when there is none, when something was done to it, or when something has its place.
     fn same_points(&self, workspace: &TreeId, skills: &[SkillId], dir: &Dir) -> Option<Arc<PointSet>> {
         let name = OsStr::new(SKILLS);
-        let held =
-            self.store.points().held.lock().get(&(workspace.clone(), None)).map(|point| point.set.clone());
+        let held = self.store.points().held.lock().get(workspace).map(|held| held.set.clone());
         if let Some(set) = held {
             let set = set.filter(|set| set.skills == skills)?;
             let above = dir.stat_entry(name).ok()??;
@@ -112,8 +121,7 @@ impl Runs {
         match draft.place_new(dir, name) {
             Ok(()) => {
                 let above = Mark::from(&dir.stat_entry(name).ok()??);
-                let PointSet { skills, marks, .. } = Arc::unwrap_or_clone(set);
-                Some(Arc::new(PointSet { skills, marks, above }))
+                Some(Arc::new(PointSet { above, ..Arc::unwrap_or_clone(set) }))
             }
             Err(Error::AlreadyExists(_)) => {
                 // As many as before: none has to go.
@@ -214,77 +222,96 @@ fn taken(name: &str) -> Error {
 }
 
 impl MountPoints {
-    fn hold(&mut self, place: PointKey, was_made: bool) {
-        let mut held = self.store.points().held.lock();
-        let point = held.entry(place.clone()).or_default();
-        point.runs += 1;
-        point.was_made |= was_made;
-        self.places.push(place);
+    /// The number of the set that they are, 0 for none; see [`Attachment`](super::Attachment).
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
-    /// Holds the mount points `set` of all `skills`.
-    fn hold_all(&mut self, workspace: &TreeId, skills: &[SkillId], set: Arc<PointSet>) {
-        self.hold((workspace.clone(), None), true);
-        for skill in skills {
-            self.hold((workspace.clone(), Some(skill.clone())), true);
+    fn hold_above(&mut self, was_made: bool) {
+        let mut held = self.store.points().held.lock();
+        held.entry(self.workspace.clone()).or_default().above.hold(was_made);
+        self.holds_above = true;
+    }
+
+    fn hold(&mut self, skill: &SkillId, was_made: bool) {
+        let mut held = self.store.points().held.lock();
+        let skills = &mut held.entry(self.workspace.clone()).or_default().skills;
+        skills.entry(skill.clone()).or_default().hold(was_made);
+        self.skills.push(skill.clone());
+    }
+
+    /// Holds all mount points of `set`.
+    fn hold_all(&mut self, set: Arc<PointSet>) {
+        let mut points = self.store.points().held.lock();
+        let held = points.entry(self.workspace.clone()).or_default();
+        held.above.hold(true);
+        self.holds_above = true;
+        for skill in &set.skills {
+            held.skills.entry(skill.clone()).or_default().hold(true);
+            self.skills.push(skill.clone());
         }
-        self.is_set(workspace, Some(set));
+        self.number = set.number;
         self.are_kept = true;
+        held.set = Some(set);
     }
 
-    /// Notes which set the runs of a workspace hold, and that it is none when they see different skills.
-    fn is_set(&self, workspace: &TreeId, set: Option<Arc<PointSet>>) {
-        if let Some(point) = self.store.points().held.lock().get_mut(&(workspace.clone(), None)) {
-            point.set = set;
+    /// Notes which set the runs of the workspace hold, and that it is none when they see different skills.
+    fn is_set(&mut self, set: Option<Arc<PointSet>>) {
+        self.number = set.as_ref().map_or(0, |set| set.number);
+        if let Some(held) = self.store.points().held.lock().get_mut(&self.workspace) {
+            held.set = set;
         }
     }
 
-    /// Gives back what this run holds. Returns what no run holds any more and was made for runs, and the set of it.
-    fn release(&self) -> (Vec<&PointKey>, Option<Arc<PointSet>>) {
-        let mut held = self.store.points().held.lock();
-        let (mut free, mut set) = (Vec::with_capacity(self.places.len()), None);
-        for place in self.places.iter().rev() {
-            let Some(point) = held.get_mut(place) else { continue };
-            point.runs -= 1;
-            if point.runs > 0 {
-                continue;
-            }
-            if let Some(point) = held.remove(place)
-                && point.was_made
-            {
-                free.push(place);
-                set = point.set;
+    /// Gives back what this run holds. Returns what no run holds any more and was made for runs, the skills and whether it is
+    /// the directory above, too; and the set of all.
+    fn release(&self) -> (Vec<&SkillId>, bool, Option<Arc<PointSet>>) {
+        let mut points = self.store.points().held.lock();
+        let Some(held) = points.get_mut(&self.workspace) else { return (Vec::new(), false, None) };
+        let mut free = Vec::with_capacity(self.skills.len());
+        for skill in &self.skills {
+            let Some((true, was_made)) = held.skills.get_mut(skill).map(Point::leave) else { continue };
+            held.skills.remove(skill);
+            if was_made {
+                free.push(skill);
             }
         }
-        (free, set)
+        if !self.holds_above {
+            return (free, false, None);
+        }
+        let (is_last, was_made) = held.above.leave();
+        if !is_last {
+            return (free, false, None);
+        }
+        let set = points.remove(&self.workspace).and_then(|held| held.set);
+        (free, was_made, set.filter(|_| was_made))
     }
 }
 
 impl Drop for MountPoints {
     fn drop(&mut self) {
-        let Some((workspace, _)) = self.places.first() else { return };
-        let alone = self.store.locks().write(workspace);
-        let (free, set) = self.release();
-        if free.is_empty() {
+        let alone = self.store.locks().write(&self.workspace);
+        let (free, above_is_free, set) = self.release();
+        if free.is_empty() && !above_is_free {
             return;
         }
-        let Ok(tree) = self.store.plain(workspace, false).map(|tree| tree.dir) else { return };
+        let Ok(tree) = self.store.plain(&self.workspace, false).map(|tree| tree.dir) else { return };
         if let Some(set) = set
-            && let Ok(Some(gone)) = self.store.runs().put_away(workspace, set, &tree)
+            && let Ok(Some(gone)) = self.store.runs().put_away(&self.workspace, set, &tree)
         {
             // Those that go are of other runs, which need not wait for that.
             drop(alone);
             drop(gone);
             return;
         }
-        for place in free {
-            // Entries that a command left in the directory, or put in its place, stay.
-            let _removed = match &place.1 {
-                None => tree.remove_dir(OsStr::new(SKILLS)),
-                Some(skill) => tree
-                    .open_dir_entry(OsStr::new(SKILLS))
-                    .and_then(|above| remove_point(&above, OsStr::new(skill.as_str()))),
-            };
+        // Entries that a command left in a directory, or put in its place, stay.
+        if let Ok(above) = tree.open_dir_entry(OsStr::new(SKILLS)) {
+            for skill in free {
+                let _removed = remove_point(&above, OsStr::new(skill.as_str()));
+            }
+        }
+        if above_is_free {
+            let _removed = tree.remove_dir(OsStr::new(SKILLS));
         }
     }
 }

@@ -143,7 +143,7 @@ impl PreparedRun {
         };
         let mut copied = Use::default();
         for skill in skills {
-            let seen = runs.see(skill_of(&self.id, skill), sight, &self.store.stage().fresh_name())?;
+            let seen = runs.see(skill_of(&self.id, skill), sight, || self.store.stage().fresh_name())?;
             copied = copied.plus(seen.copied());
             self.skills.push(seen);
             runs.check_copied(skills.len(), copied)?;
@@ -164,7 +164,7 @@ impl PreparedRun {
             Placement::Mounted => Sight::Live,
             Placement::InPlace => Sight::Shared,
         };
-        let seen = self.store.runs().see(self.id.clone(), sight, &self.run)?;
+        let seen = self.store.runs().see(self.id.clone(), sight, || self.run.clone())?;
         self.skills.push(seen);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! [`Seen`]: a tree as a run sees it, through a live view or in a copy.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 
 use policy::TreeId;
 
@@ -47,8 +47,8 @@ pub(super) enum Sight {
 }
 
 impl Runs {
-    /// Lets a command see the skill `id`; `copy` is the name of a copy of its own, if it is to have one.
-    pub(super) fn see(&self, id: TreeId, sight: Sight, copy: &OsStr) -> Result<Seen> {
+    /// Lets a command see the skill `id`; `copy` names a copy of its own, if it is to have one.
+    pub(super) fn see(&self, id: TreeId, sight: Sight, copy: impl FnOnce() -> OsString) -> Result<Seen> {
         if sight == Sight::Shared {
             let lease = self.enter_copy(&id, self.store.owner(&id))?;
             return Ok(Seen { id, by: By::Shared(lease) });
@@ -67,7 +67,7 @@ impl Runs {
                 Err(other) => return Err(other),
             }
         }
-        let copy = self.materialise(&id, copy, self.store.owner(&id))?;
+        let copy = self.materialise(&id, &copy(), self.store.owner(&id))?;
         Ok(Seen { id, by: By::Copy(copy) })
     }
 

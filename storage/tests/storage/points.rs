@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use crate::fixture::live::{WAYS, Way};
 use crate::fixture::{Fixture, Tree, agent, names, skill_id, user_id};
+use policy::attachment::Role;
 use policy::{TreeId, WorkspaceId};
 use storage::{Placement, PreparedRun};
 
@@ -48,6 +49,11 @@ fn inodes(fixture: &Fixture) -> Vec<u64> {
     names(&skills).iter().map(|name| fs::metadata(skills.join(name)).unwrap().ino()).collect()
 }
 
+/// The number of the set of directories that a run stands on.
+fn number(run: &PreparedRun) -> u64 {
+    run.attachments().unwrap().iter().find(|attachment| attachment.role == Role::Tree).unwrap().points
+}
+
 /// How many sets of directories wait for a run.
 fn waiting(fixture: &Fixture) -> usize {
     fixture.own("stage").len()
@@ -58,6 +64,7 @@ fn the_next_run_finds_the_same_directories_and_nobody_sees_them_in_between() {
     for way in WAYS {
         let Some(fixture) = fixture(way) else { continue };
         let first = run(&fixture, &["s", "t"]);
+        let set = number(&first);
         assert!(!first.recurs(), "what was made for it need not be there again");
         let before = inodes(&fixture);
         end(first);
@@ -65,6 +72,7 @@ fn the_next_run_finds_the_same_directories_and_nobody_sees_them_in_between() {
             assert_eq!((names(&root(&fixture, "u")), waiting(&fixture)), (Vec::<String>::new(), 1));
             let next = run(&fixture, &["s", "t"]);
             assert_eq!((inodes(&fixture), waiting(&fixture), next.recurs()), (before.clone(), 0, true));
+            assert!(set != 0 && number(&next) == set);
             // One that begins before the end of another has them, too.
             let beside = run(&fixture, &["s", "t"]);
             end(next);
@@ -131,9 +139,13 @@ fn directories_to_which_something_was_done_are_made_anew() {
         let beside = run(&fixture, &["s", "t"]);
         let seen = names(&skills);
         assert!(seen.contains(&"s".to_owned()) && seen.contains(&"t".to_owned()), "{what}: {seen:?}");
+        // What was mounted in the former ones need not be where it was.
+        let before = number(&next);
+        assert!(before != 0 && number(&beside) != before, "{what}");
         end(next);
         end(beside);
         let after = run(&fixture, &["s", "t"]);
+        assert_ne!(number(&after), before, "{what}");
         let seen = names(&skills);
         assert!(seen.contains(&"s".to_owned()) && seen.contains(&"t".to_owned()), "{what}: {seen:?}");
         end(after);
