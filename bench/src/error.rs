@@ -38,6 +38,9 @@ pub(crate) enum Failure {
     /// There is no such group of workloads.
     #[error("there is no group `{0}`: `--help` names them")]
     NoSuchGroup(String),
+    /// A picture could not be drawn.
+    #[error("the picture `{0}` could not be drawn: {1}")]
+    Chart(String, String),
     /// An archive of the fixture could not be written.
     #[error("the archive of the fixture could not be written: {0}")]
     Archive(#[from] zip::result::ZipError),

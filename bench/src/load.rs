@@ -40,6 +40,20 @@ pub(crate) fn serial(
     slice: Slice,
     request: &mut dyn FnMut() -> Vec<u8>,
 ) -> Result<Sample> {
+    let latencies = latencies(connection, slice, request)?;
+    let busy: Duration = latencies.iter().sum();
+    Ok(sample(latencies, busy))
+}
+
+/// As [`serial`]; how long each request took, in their order.
+///
+/// # Errors
+/// As [`serial`].
+pub(crate) fn latencies(
+    connection: &mut Connection,
+    slice: Slice,
+    request: &mut dyn FnMut() -> Vec<u8>,
+) -> Result<Vec<Duration>> {
     let mut latencies = Vec::new();
     let start = Instant::now();
     while latencies.len() < slice.calls && (start.elapsed() < slice.time || latencies.len() < slice.calls_min)
@@ -49,8 +63,7 @@ pub(crate) fn serial(
         connection.call(&request)?;
         latencies.push(sent.elapsed());
     }
-    let busy: Duration = latencies.iter().sum();
-    Ok(sample(latencies, busy))
+    Ok(latencies)
 }
 
 /// `clients` connections, each with one request under way, in one thread: all the same, until the slice is over.

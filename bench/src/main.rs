@@ -4,14 +4,17 @@
 //! * [`sides`] starts them on fresh directories and lets them take turns; [`workloads`] says at what with files,
 //!   [`searching`] in them, [`execution`] and [`growth`] with commands, [`backend`] through the
 //!   agent's side, [`preparing`] workspaces, [`lending`] machines;
-//! * [`earlier`] compares two builds of the service instead;
+//! * [`earlier`] compares two builds of the service instead, [`peers`] other services;
+//! * [`curves`] measures what [`chart`] draws;
 //! * [`client`] and [`load`] are the load generator, [`native`] and [`spawn`] the floors, [`report`] the tables.
 //!
 //! `scripts/bench` builds both programs in release mode and starts this one; `docs/PERFORMANCE.md` reads the tables.
 
 mod backend;
 mod bare;
+mod chart;
 mod client;
+mod curves;
 mod earlier;
 mod error;
 mod execution;
@@ -20,6 +23,7 @@ mod growth;
 mod lending;
 mod load;
 mod native;
+mod peers;
 mod preparing;
 mod report;
 mod searching;
@@ -75,6 +79,12 @@ struct Measure {
     /// An earlier build of the service: compares the two, request by request, and measures nothing else
     #[arg(long, conflicts_with = "only")]
     against: Option<PathBuf>,
+    /// A directory with the programs of other services (`scripts/bench --peers` makes it): compares with these only
+    #[arg(long, conflicts_with_all = ["only", "against"])]
+    peers: Option<PathBuf>,
+    /// A directory for pictures (SVG) of how latencies are distributed and how costs grow: measures these only
+    #[arg(long, conflicts_with_all = ["only", "against", "peers"])]
+    plot: Option<PathBuf>,
     /// The service under test [default: `filesecbox` beside this program]
     #[arg(long)]
     program: Option<PathBuf>,
@@ -136,12 +146,19 @@ fn measure(options: &Measure) -> Result<()> {
         let _ =
             writeln!(notes, "bench: this host grants commands tier `{tier}` only; the figures are of that");
     }
+    if let Some(directory) = &options.plot {
+        std::fs::create_dir_all(directory).map_err(Failure::io("make the directory of pictures"))?;
+        return curves::curves(&bench)?.iter().try_for_each(|chart| chart.write(directory));
+    }
     let mut tables: Vec<(&Layout, Vec<Row>)> = Vec::new();
+    if let Some(programs) = &options.peers {
+        tables.push((&peers::LAYOUT, peers::peers(&bench, programs)?));
+    }
     if let Some(earlier) = &options.against {
         tables.push((&earlier::LAYOUT, earlier::earlier(&bench, earlier)?));
     }
     for (name, layout, group) in GROUPS {
-        if options.against.is_some() {
+        if options.against.is_some() || options.peers.is_some() {
             break;
         }
         if options.only.is_empty() || options.only.iter().any(|only| only == name) {

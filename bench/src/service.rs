@@ -113,8 +113,7 @@ impl Service {
     /// program, and share its text with it.
     #[must_use]
     pub(crate) fn resident_bytes(&self) -> u64 {
-        let pid = self.child.id();
-        kibibytes(pid, &["Rss:"]) * 1024 + children(pid).into_iter().map(private_below).sum::<u64>()
+        resident_below(self.child.id())
     }
 }
 
@@ -123,6 +122,12 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Resident memory of a process, and what every process below it has to itself, in bytes.
+#[must_use]
+pub(crate) fn resident_below(pid: u32) -> u64 {
+    kibibytes(pid, &["Rss:"]) * 1024 + children(pid).into_iter().map(private_below).sum::<u64>()
 }
 
 /// Adds up what a process and its descendants do not share with other processes.

@@ -72,3 +72,34 @@ fn two_builds_are_compared_request_by_request() {
         assert!(row.is_some_and(|row| figures(row) == 4), "{workload}: {table}");
     }
 }
+
+#[test]
+fn pictures_are_drawn_with_a_line_for_each_side() {
+    let bench = Path::new(env!("CARGO_BIN_EXE_bench"));
+    let filesecbox = bench.with_file_name("filesecbox");
+    if !filesecbox.is_file() {
+        // Whether that may be is the other test's concern.
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(bench);
+    command.arg("--quick").arg("--program").arg(&filesecbox).arg("--plot").arg(directory.path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = [
+        ("latency-read", 3),
+        ("latency-write", 3),
+        ("latency-echo", 3),
+        ("users", 5),
+        ("files", 6),
+        ("skills", 1),
+        ("connections", 2),
+    ];
+    for (name, count) in lines {
+        let picture = std::fs::read_to_string(directory.path().join(format!("{name}.svg"))).unwrap();
+        // Two pixels wide: each line, and its piece in the key.
+        let drawn = picture.matches("<polyline").count();
+        let wide = picture.split("<polyline").filter(|part| part.contains("stroke-width=\"2\"")).count();
+        assert_eq!(wide, 2 * count, "{name}: {drawn} lines");
+    }
+}
