@@ -38,6 +38,13 @@ pub struct Listening {
     pub gone: watch::Receiver<()>,
 }
 
+/// One of so many that may be held is a namespace that has had to give way and is not gone yet.
+///
+/// The kernel takes namespaces down in batches, and a batch of many costs hardly more than one of a single one: each looks
+/// through all that the machine knows of TCP peers, and waits for all processors (`cleanup_net` in
+/// net/core/net_namespace.c, `tcp_metrics_flush_all` in net/ipv4/tcp_metrics.c of Linux).
+const LEAVING_PART: usize = 8;
+
 /// A network namespace; the kernel takes it down when this is dropped and no process is in it.
 #[derive(Debug)]
 pub(crate) struct NetworkNamespace {
@@ -128,6 +135,8 @@ pub(crate) struct Networks {
 #[derive(Debug, Default)]
 struct Table {
     held: HashMap<(NetworkOwner, Network), Held>,
+    /// Those that gave way, until there are enough of them to go together. No run finds them any more.
+    leaving: Vec<Arc<NetworkNamespace>>,
     /// The number of the last namespace.
     generation: u64,
     /// The channel to the task that serves the listeners.
@@ -218,7 +227,9 @@ impl Networks {
     /// Lets go of the namespaces that no run has used for [`NetworkLimits::idle_ms`].
     pub(crate) fn let_idle_go(&self) {
         let idle = Duration::from_millis(self.limits.idle_ms);
-        self.table().held.retain(|_, held| held.is_in_use() || held.used.elapsed() < idle);
+        let mut table = self.table();
+        table.held.retain(|_, held| held.is_in_use() || held.used.elapsed() < idle);
+        table.leaving.clear();
     }
 
     /// How many there are.
@@ -244,11 +255,13 @@ impl Table {
         let own = self.held.keys().filter(|key| is_own(key)).count();
         if own >= limits.held_per_user {
             let most = limits.held_per_user;
-            return self.let_longest_unused_go(evict, is_own).ok_or(Error::Networks { most, whose: "your" });
+            let room = self.let_longest_unused_go(limits, evict, is_own);
+            return room.ok_or(Error::Networks { most, whose: "your" });
         }
         if self.held.len() >= limits.held {
             let most = limits.held;
-            return self.let_longest_unused_go(evict, |_| true).ok_or(Error::Networks { most, whose: "all" });
+            let room = self.let_longest_unused_go(limits, evict, |_| true);
+            return room.ok_or(Error::Networks { most, whose: "all" });
         }
         Ok(())
     }
@@ -256,14 +269,18 @@ impl Table {
     /// Finds the namespace that no run has used for longest, and lets go of it with `evict`.
     fn let_longest_unused_go(
         &mut self,
+        limits: &NetworkLimits,
         evict: bool,
         mut may_go: impl FnMut(&(NetworkOwner, Network)) -> bool,
     ) -> Option<()> {
         let unused = self.held.iter().filter(|(key, held)| may_go(key) && !held.is_in_use());
         let (key, _) = unused.min_by_key(|(_, held)| held.used)?;
         let key = key.clone();
-        if evict {
-            self.held.remove(&key);
+        if evict && let Some(held) = self.held.remove(&key) {
+            self.leaving.push(held.namespace);
+            if self.leaving.len() > limits.held / LEAVING_PART {
+                self.leaving.clear();
+            }
         }
         Some(())
     }
@@ -368,6 +385,25 @@ mod tests {
         drop(run);
         networks.let_idle_go();
         assert_eq!(networks.count(), 0);
+    }
+
+    #[test]
+    fn those_that_give_way_go_together() {
+        let networks = networks(16, 16);
+        let enter = |user: usize| {
+            let namespace = enter(&networks, &owner(&format!("u{user}"), "a"), Network::None).unwrap();
+            Arc::downgrade(&namespace)
+        };
+        let all: Vec<_> = (0..18).map(enter).collect();
+        let there = |all: &[std::sync::Weak<_>]| all.iter().filter(|one| one.strong_count() > 0).count();
+        // Two have given way, and no run finds them.
+        assert_eq!((there(&all), networks.count()), (18, 16));
+        assert!(networks.kept(&owner("u0", "a"), Network::None).is_none());
+        let third = enter(18);
+        assert_eq!((there(&all), networks.count()), (15, 16));
+        enter(19);
+        networks.let_idle_go();
+        assert_eq!((there(&all), there(&[third])), (14, 1));
     }
 
     #[tokio::test]
