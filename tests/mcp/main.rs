@@ -1,4 +1,4 @@
-//! MCP over HTTP: the acceptance table of its specification, on a real service.
+//! MCP over HTTP and stdio: the acceptance table of its specification, on a real service.
 //!
 //! `FILESECBOX_REQUIRE=mcp-python-1,mcp-python-2` turns the skips of the official clients into failures (`clients.rs`).
 #![allow(
@@ -15,6 +15,7 @@
 )]
 
 mod access;
+mod bridge;
 mod calls;
 mod client;
 mod clients;
@@ -23,6 +24,7 @@ mod leaving;
 mod limits;
 mod refusals;
 mod resources;
+mod stdio;
 #[path = "../rest/support/mod.rs"]
 mod support;
 mod tools;
