@@ -46,7 +46,7 @@ pub use self::credentials::{CredentialSources, SIGNING_KEY};
 pub use self::devbox::DevboxConfig;
 pub use self::environment::VARIABLE_PREFIX;
 pub use self::listen::listen_address;
-pub use self::mcp::McpConfig;
+pub use self::mcp::{McpConfig, SkillNames};
 pub use self::operation::{
     AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat, WhenFull,
     WorkspacesConfig,

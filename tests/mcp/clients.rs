@@ -7,7 +7,7 @@
 use std::process::{Command, Stdio};
 
 use crate::client::{ON, PATH};
-use crate::support::{Service, digest, granted, landlocked};
+use crate::support::{Service, digest, granted, landlocked, skill_zip};
 
 /// How the client reaches the service.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ enum Transport {
     Stdio,
 }
 
-/// Has the client of a version list the tools, call each of them, be refused, and read a resource.
+/// Has the client of a version list the tools, call each of them, be refused, and read a file and a skill.
 fn drive(version: &str, script: &str, transport: Transport) {
     let python = std::env::var(format!("FILESECBOX_MCP_PYTHON_{version}"));
     if !granted(&format!("mcp-python-{version}"), python.is_ok()) {
@@ -29,6 +29,7 @@ fn drive(version: &str, script: &str, transport: Transport) {
     if !landlocked(&client) {
         return;
     }
+    client.upload("/v1/skills/alice/demo", "overlay", &skill_zip("notes", &[]));
     let mut command = Command::new(python.unwrap());
     command.args(["-W", "error::RuntimeWarning", script]);
     let url = format!("http://{}", client.address);
