@@ -33,6 +33,7 @@ pub mod runners;
 pub(crate) mod said;
 pub mod sandboxes;
 pub mod search;
+pub mod seen;
 pub mod service;
 pub mod shown;
 pub mod skills;
@@ -42,6 +43,7 @@ pub mod sweep;
 pub mod sync;
 pub mod upload;
 pub mod users;
+pub mod version_differences;
 pub mod versions;
 pub mod write;
 

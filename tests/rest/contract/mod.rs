@@ -11,6 +11,7 @@ mod lines;
 mod links;
 mod patching;
 mod ports;
+mod published;
 mod raw;
 mod running;
 mod sandboxes;
