@@ -42,6 +42,7 @@ pub mod stopping;
 pub mod sweep;
 pub mod sync;
 pub mod upload;
+pub mod usages;
 pub mod users;
 pub mod version_differences;
 pub mod versions;

@@ -25,5 +25,6 @@ mod streams;
 mod terminal;
 mod transfer;
 mod tree;
+mod usage;
 mod users;
 mod versions;
