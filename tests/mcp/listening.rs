@@ -77,6 +77,19 @@ fn changes_by_every_way_are_told_and_those_of_other_files_are_not() {
 }
 
 #[test]
+fn a_name_of_any_script_is_subscribed_to_as_its_client_spells_it() {
+    let service = service();
+    let client = &service.client;
+    let path = "目录/你好 \"x\" %2F.txt";
+    client.write(TREE, path, "0");
+    let plain = "workspace:///目录/你好 \"x\" %252F.txt";
+    let encoded = "workspace:///%E7%9B%AE%E5%BD%95/%E4%BD%A0%E5%A5%BD%20%22x%22%20%252F.txt";
+    let (mut stream, _) = listen(client, json!({ "resourceSubscriptions": [plain, encoded] }));
+    client.write(TREE, path, "1");
+    assert_eq!([told(&mut stream), told(&mut stream)], [updated(plain), updated(encoded)]);
+}
+
+#[test]
 fn what_comes_and_goes_changes_the_list() {
     let service = service();
     let client = &service.client;

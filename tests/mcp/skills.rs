@@ -274,9 +274,8 @@ fn a_manifest_fits_the_bytes_while_a_writer_changes_them() {
             let round: usize = std::str::from_utf8(&body[..6]).unwrap().parse().unwrap();
             assert_eq!(body, text(round).into_bytes(), "never a torn file");
             // Both are of a state that there was: the digest of one before or of the same.
-            let known: Vec<String> =
-                (0..=round).rev().take(2_000).map(|round| sha256(text(round).as_bytes())).collect();
-            assert!(known.iter().any(|known| file["digest"] == **known), "{file}");
+            let mut before = (0..=round).rev().map(|round| sha256(text(round).as_bytes()));
+            assert!(before.any(|known| file["digest"] == *known), "{file}");
             digests.insert(file["digest"].to_string());
         }
         is_done.store(true, Ordering::Relaxed);

@@ -29,6 +29,7 @@ impl Inside {
     ///
     /// # Errors
     /// It cannot be started; why is what it has written to standard error.
+    #[expect(clippy::disallowed_methods, reason = "this very program, as a service of its own")]
     pub(super) fn start(root: &Path, config: Option<&Path>) -> io::Result<Self> {
         let token = token()?;
         let mut command = Command::new(std::env::current_exe()?);
