@@ -259,6 +259,20 @@ fn open_access(config: &Config, sources: CredentialSources, store: &Store) -> Re
     Ok(Access::watching(credentials, sources.watched()).revoking(revocations))
 }
 
+/// Waits for the end of standard input where the service is to stop with it; else for ever.
+async fn end_of_stdin(is_end: bool) {
+    if !is_end {
+        return std::future::pending().await;
+    }
+    let (sender, ended) = tokio::sync::oneshot::channel();
+    // Reading cannot be given up, so a thread does it which the end of the program does not wait for.
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        let _ = sender.send(());
+    });
+    let _ = ended.await;
+}
+
 async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     let listen_error = |source| ServeError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(listen_error)?;
@@ -289,6 +303,7 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
         () = &mut server => return Ok(()),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        () = end_of_stdin(config.stop_with_stdin) => {}
     }
     let grace = config.shutdown_ms;
     tracing::info!("stopping: no further runs, those under way may end within {grace} ms");

@@ -326,6 +326,7 @@ async def administration(box: Any, user: str) -> None:
     assert (await box.registry(agent="demo")).items == []
     await box.rebuild_registry()
     assert isinstance((await box.runs(user=user)).items, list)
+    assert (await box.usage(user=user, agent="demo")).items[0]["workspace"]["bytes"] > 0
     assert user in [each["user"] for each in (await box.users()).items]
     assert (await box.user(user))["user"] == user
     assert "demo" in [each["agent"] for each in (await box.agents()).items]

@@ -339,7 +339,7 @@ fn roots(server: &str, ca_file: Option<&Path>) -> Result<RootCerts, ClientError>
 }
 
 /// Percent-encodes everything but unreserved characters (RFC 3986, section 2.3).
-fn encode(text: &str, into: &mut String) {
+pub(super) fn encode(text: &str, into: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             into.push(char::from(byte));

@@ -9,6 +9,7 @@ mod edit;
 mod exec;
 mod folder;
 mod health;
+mod mcp;
 mod package;
 mod prepare;
 mod registry;
@@ -72,6 +73,8 @@ enum Command {
     Skill(skill::SkillCommand),
     /// Run a command in a workspace or a skill of a running service, and exit as it did
     Exec(exec::ExecArgs),
+    /// Speak MCP over standard input and output, about a workspace of a running service
+    Mcp(mcp::McpArgs),
     /// Bring a workspace of a running service to the state that a round of a conversation needs
     Prepare(prepare::PrepareArgs),
     /// Put and get the archives that `prepare` deploys
@@ -165,6 +168,7 @@ pub fn main() -> ExitCode {
         Some(Command::Registry(command)) => registry::run(&command),
         Some(Command::Skill(command)) => skill::run(command),
         Some(Command::Exec(args)) => exec::run(args),
+        Some(Command::Mcp(args)) => mcp::run(&args),
         Some(Command::Prepare(args)) => prepare::run(args),
         Some(Command::Package(command)) => package::run(command),
         Some(Command::Edit(args)) => edit::run(args),

@@ -11,13 +11,13 @@ use super::client::{Client, ClientError};
 pub(super) struct Server {
     /// Address of the service
     #[arg(long, env = "FILESECBOX_SERVER", default_value = "http://127.0.0.1:8003", value_name = "URL")]
-    server: String,
+    pub(super) server: String,
     /// Token, when the service wants one
     #[arg(long, env = "FILESECBOX_TOKEN", value_name = "TOKEN", hide_env_values = true)]
-    token: Option<String>,
+    pub(super) token: Option<String>,
     /// A file of certificates (PEM) to trust for `https://`, instead of those that this host trusts
     #[arg(long, env = "FILESECBOX_CA_FILE", value_name = "FILE")]
-    ca_file: Option<PathBuf>,
+    pub(super) ca_file: Option<PathBuf>,
 }
 
 /// Which service, user and agent.

@@ -15,8 +15,8 @@ use super::{Config, ConfigError};
 /// The beginning of every variable's name.
 pub const VARIABLE_PREFIX: &str = "FILESECBOX_";
 /// Settings of the top level that are no tables.
-const TOP_LEVEL: [&str; 6] =
-    ["listen", "root", "durability", "keep_versions", "allow_anonymous", "shutdown_ms"];
+const TOP_LEVEL: [&str; 7] =
+    ["listen", "root", "durability", "keep_versions", "allow_anonymous", "shutdown_ms", "stop_with_stdin"];
 
 /// Settings that the environment has.
 pub(super) struct Overrides(Vec<(String, Vec<String>, Value)>);

@@ -17,11 +17,25 @@ pub struct McpConfig {
     pub read_only: bool,
     /// Calls of one user at once.
     pub calls_per_user: usize,
+    /// Which names skills may have that are served.
+    pub skill_names: SkillNames,
+}
+
+/// Which names skills may have that are served by the skills extension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SkillNames {
+    /// Small letters of any script, as the format of skills allows.
+    #[default]
+    Unicode,
+    /// Those of ASCII, for clients that take no others.
+    Ascii,
 }
 
 impl Default for McpConfig {
     fn default() -> Self {
-        Self { enabled: false, agent: String::new(), read_only: false, calls_per_user: 32 }
+        let skill_names = SkillNames::default();
+        Self { enabled: false, agent: String::new(), read_only: false, calls_per_user: 32, skill_names }
     }
 }
 

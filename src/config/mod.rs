@@ -46,7 +46,7 @@ pub use self::credentials::{CredentialSources, SIGNING_KEY};
 pub use self::devbox::DevboxConfig;
 pub use self::environment::VARIABLE_PREFIX;
 pub use self::listen::listen_address;
-pub use self::mcp::McpConfig;
+pub use self::mcp::{McpConfig, SkillNames};
 pub use self::operation::{
     AccessConfig, AuditConfig, AuditDurability, ConnectionLimits, LogConfig, LogFormat, WhenFull,
     WorkspacesConfig,
@@ -76,6 +76,8 @@ pub struct Config {
     pub allow_anonymous: bool,
     /// How long runs under way may go on after SIGTERM, in milliseconds.
     pub shutdown_ms: u64,
+    /// Stops, as at SIGTERM, when standard input ends: for a program that starts the service for itself.
+    pub stop_with_stdin: bool,
     /// Confinement of commands.
     pub isolation: Isolation,
     /// Which commands may run.
@@ -213,6 +215,7 @@ impl Default for Config {
             keep_versions: 20,
             allow_anonymous: false,
             shutdown_ms: 8_000,
+            stop_with_stdin: false,
             isolation: Isolation::default(),
             commands: Commands::default(),
             limits: Limits::default(),

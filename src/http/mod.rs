@@ -111,6 +111,7 @@ pub fn router(app: App) -> Router {
             get(users::policy::show).put(users::policy::set).delete(users::policy::unset),
         )
         .route("/v1/runs", get(users::runs::list))
+        .route("/v1/usage", get(users::usage::list))
         .route("/ws/{u}", get(runners::connect::connect))
         .route("/v1/runners/{u}", get(runners::manage::list))
         .route("/v1/runners/{u}/{runner}", delete(runners::manage::revoke))

@@ -20,6 +20,7 @@ use super::handler::Handler;
 use super::offer::{DIRECTORY, Offer};
 use super::record::Record;
 use super::refusal;
+use crate::metrics::CallOutcome;
 use crate::ops::Error;
 
 /// How long a call lasts before its progress is told.
@@ -74,7 +75,15 @@ impl Handler {
                 () = progress => Err(refusal::cancelled()),
             }
         };
-        self.attend(&context.ct, run).await
+        let counted = self.mcp.service.metrics().mcp.begin(offer.name);
+        let result = self.attend(&context.ct, run).await;
+        match &result {
+            Ok(result) if result.is_error == Some(true) => counted.end(CallOutcome::Refused),
+            Ok(_) => counted.end(CallOutcome::Ok),
+            Err(_) if context.ct.is_cancelled() => counted.end(CallOutcome::Unanswered),
+            Err(_) => counted.end(CallOutcome::Failed),
+        }
+        result
     }
 
     /// The tool of a name, among those of the caller.

@@ -1,4 +1,4 @@
-//! MCP: a workspace as a server of tools for any client of the Model Context Protocol.
+//! MCP: a workspace as a server of tools, files and skills for any client of the Model Context Protocol.
 //!
 //! The SDK `rmcp` reads and writes the wire, in all revisions of the protocol; it is used in this folder only. The tools are
 //! those of `sandbox::tools`, over the operations of the service. There are no sessions: each request stands alone.
@@ -11,7 +11,9 @@
 //! | `offer` | the tools as clients see them |
 //! | `call` | one call of a tool |
 //! | `held` | what a message holds until its answer has left |
-//! | `resources`, `uri`, `media` | the files of the workspace as resources, their names and types |
+//! | `resources`, `uri`, `media` | files as resources, their names and types |
+//! | `skills` | the skills extension |
+//! | `listen`, `subscription` | subscriptions to changes of files, and telling them |
 //! | `record` | the audit record of a call |
 //! | `refusal` | failures as errors of the protocol |
 //!
@@ -21,12 +23,15 @@
 mod call;
 mod handler;
 mod held;
+mod listen;
 mod media;
 pub mod message;
 mod offer;
 mod record;
 mod refusal;
 mod resources;
+mod skills;
+mod subscription;
 pub mod target;
 mod uri;
 
@@ -46,7 +51,7 @@ use sandbox::tools::Toolbox;
 use self::handler::Handler;
 use self::held::Held;
 use self::target::Target;
-use crate::config::{ConfigError, McpConfig};
+use crate::config::{ConfigError, McpConfig, SkillNames};
 use crate::ops::Service;
 use crate::ops::admission::permit_kind::PermitKind;
 use crate::ops::admission::permits::Permits;
@@ -66,6 +71,8 @@ pub struct Mcp {
     agent: Option<AgentId>,
     /// Whether only tools that change nothing are offered.
     is_read_only: bool,
+    /// Which names skills may have that are served.
+    skill_names: SkillNames,
     /// The calls of each user that are under way.
     calls: Permits,
 }
@@ -87,6 +94,7 @@ impl Mcp {
             toolbox: Toolbox::standard(),
             agent: config.agent()?,
             is_read_only: config.read_only,
+            skill_names: config.skill_names,
             // Each call has a connection, so these bound the calls of all users.
             calls: Permits::without_queue(PermitKind::CALLS, connections, config.calls_per_user),
         })
@@ -107,7 +115,15 @@ impl Mcp {
         message: Request<Bytes>,
     ) -> Response<BoxBody<Bytes, Infallible>> {
         let held = Held::default();
-        let handler = Handler { mcp: Arc::clone(self), target: Arc::new(target), held: held.clone() };
+        let handler = Handler {
+            mcp: Arc::clone(self),
+            target: Arc::new(target),
+            held: held.clone(),
+            subscription: Arc::default(),
+        };
+        if message.headers().get("mcp-method").is_some_and(|method| method == subscription::METHOD) {
+            handler.begin_to_listen(message.body()).await;
+        }
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             // The routes of the service have one guard for all.

@@ -60,6 +60,20 @@ pub(super) fn no_resource(uri: &str) -> ErrorData {
     ErrorData::resource_not_found(message, Some(json!({ "uri": uri })))
 }
 
+/// A directory that is not there for this caller.
+pub(super) fn no_directory(uri: &str) -> ErrorData {
+    let message = "there is no such directory: list what there is with resources/list";
+    ErrorData::invalid_params(message, Some(json!({ "code": Code::NotFound.word(), "uri": uri })))
+}
+
+/// A tree that cannot be watched any longer.
+pub(super) fn unwatched(reason: &str) -> ErrorData {
+    let message = format!(
+        "the files cannot be watched any longer ({reason}): read what is needed again, then listen again"
+    );
+    internal(Code::Disconnected, message, None)
+}
+
 /// A request that makes no sense.
 pub(super) fn invalid(message: impl Into<String>) -> ErrorData {
     ErrorData::invalid_params(message.into(), Some(json!({ "code": Code::Invalid.word() })))

@@ -1,4 +1,4 @@
-//! The files of the workspace as resources: pages of their names, and what is in one.
+//! The files of the workspace and of skills as resources: pages of their names, and what is in one.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -8,7 +8,7 @@ use rmcp::model::{
     CacheScope, ListResourcesResult, MetaObject, ReadResourceResult, Resource, ResourceContents,
     ResourceTemplate,
 };
-use sandbox::{ErrorKind, ReadOptions};
+use sandbox::{ErrorKind, ReadOptions, SandboxPath};
 use serde_json::{Map, Value, json};
 use storage::tree::Walked;
 use storage::{Kind, WorkspaceId};
@@ -19,6 +19,8 @@ use crate::ops::admission::{Job, Weight};
 
 /// Resources in one page.
 const PAGE: usize = 500;
+/// Skills whose `SKILL.md` files stand in the first page. What is beyond is counted.
+const SKILLS: usize = 500;
 /// Resources in all pages. What is beyond is counted.
 const RESOURCES_MAX: usize = 10_000;
 /// Largest file that is read, in bytes: 3 MiB, which are 4 MiB in base64.
@@ -36,15 +38,25 @@ struct Page {
 }
 
 impl Handler {
-    /// The template of all files.
-    pub(super) fn template() -> ResourceTemplate {
-        let description = "A file of the workspace by its path, each segment percent-encoded";
-        ResourceTemplate::new(uri::TEMPLATE, "file").with_description(description)
+    /// The templates of all files.
+    pub(super) fn templates() -> Vec<ResourceTemplate> {
+        let [workspace, skill] = uri::TEMPLATES;
+        vec![
+            ResourceTemplate::new(workspace, "file")
+                .with_description("A file of the workspace by its path, each segment percent-encoded"),
+            ResourceTemplate::new(skill, "skill file").with_description(
+                "A file of a skill by the skill and its path there, each segment percent-encoded",
+            ),
+        ]
     }
 
-    /// A page of the files, sorted by path. Hidden ones are left out.
+    /// A page: the `SKILL.md` files of the skills first, then the files of the workspace, sorted by path. Hidden ones are left out.
     pub(super) async fn resources(&self, cursor: Option<String>) -> Result<ListResourcesResult, ErrorData> {
         let after = cursor.map(|cursor| position(&cursor)).transpose()?;
+        let (mut resources, skills_left) = match after {
+            None => self.skill_resources(SKILLS).await?,
+            Some(_) => (Vec::new(), 0),
+        };
         let (user, agent) = (self.target.user.clone(), self.target.agent.clone());
         let service = &self.mcp.service;
         let listed = async {
@@ -55,12 +67,13 @@ impl Handler {
             service.admission().work(job, move || Ok(page(files, after.as_deref()))).await
         };
         let page = listed.await.map_err(|error| refusal::of(&error))?;
-        let resources = page.files.iter().map(resource).collect();
+        resources.extend(page.files.iter().map(resource));
         let mut result = ListResourcesResult::with_all_items(resources)
             .with_ttl_ms(0)
             .with_cache_scope(CacheScope::Private);
-        if page.left_out > 0 && page.next.is_none() {
-            let left_out = Map::from_iter([(LEFT_OUT.to_owned(), Value::from(page.left_out))]);
+        let left_out = skills_left + if page.next.is_none() { page.left_out } else { 0 };
+        if left_out > 0 {
+            let left_out = Map::from_iter([(LEFT_OUT.to_owned(), Value::from(left_out))]);
             result.meta = Some(MetaObject::from(left_out));
         }
         result.next_cursor = page.next;
@@ -69,7 +82,7 @@ impl Handler {
 
     /// What is in a file.
     pub(super) async fn resource(&self, uri: String) -> Result<ReadResourceResult, ErrorData> {
-        let Some(path) = uri::path(&uri) else { return Err(refusal::no_resource(&uri)) };
+        let path = self.file(&uri).await?.ok_or_else(|| refusal::no_resource(&uri))?;
         let user = &self.target.user;
         let sandbox = (self.mcp.workspaces)(self.mcp.service.clone(), self.target.agent.clone());
         let body = sandbox.read_file(user, &path, ReadOptions::default()).await;
@@ -91,6 +104,18 @@ impl Handler {
                 .with_mime_type(of_path.unwrap_or("application/octet-stream")),
         };
         Ok(ReadResourceResult::new(vec![contents]).with_ttl_ms(0).with_cache_scope(CacheScope::Private))
+    }
+}
+
+impl Handler {
+    /// Where the file is that `uri` names; nothing for what can be none.
+    async fn file(&self, uri: &str) -> Result<Option<SandboxPath>, ErrorData> {
+        if let Some(segments) = uri::workspace(uri).filter(|segments| !segments.is_empty()) {
+            return Ok(uri::in_workspace(&segments));
+        }
+        let Some(segments) = uri::skill(uri) else { return Ok(None) };
+        let found = self.skill_path(&segments).await?;
+        Ok(found.filter(|(_, path)| !path.is_empty()).and_then(|(id, path)| uri::in_skill(&id, path)))
     }
 }
 
@@ -134,7 +159,9 @@ fn unread(uri: &str, error: &sandbox::Error) -> ErrorData {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied => {
             refusal::no_resource(uri)
         }
-        ErrorKind::IsDirectory => refusal::invalid("it is a directory: list files with resources/list"),
+        ErrorKind::IsDirectory => {
+            refusal::invalid("it is a directory: list it with resources/directory/read")
+        }
         kind => refusal::of_sandbox(kind, error.message()),
     }
 }

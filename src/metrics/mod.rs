@@ -4,6 +4,7 @@
 //! agent, skill or path is a label, so that the memory taken depends on the program and not on its users.
 
 mod form;
+mod mcp;
 mod runs;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 pub use self::form::Form;
+pub use self::mcp::{CallOutcome, CountedCall, McpCalls};
 pub use self::runs::Outcome;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -95,6 +97,8 @@ pub struct Metrics {
     pub audited: Counter,
     /// 1 while the audit log is too large and its files are too young to go.
     pub audit_overdue: Gauge,
+    /// Calls of MCP tools.
+    pub mcp: McpCalls,
     /// Spans that the collector took.
     pub spans_sent: Counter,
     /// Spans that were not sent, or that the collector did not take.
@@ -142,6 +146,7 @@ impl Metrics {
             swept: Counter::default(),
             audited: Counter::default(),
             audit_overdue: Gauge::default(),
+            mcp: McpCalls::new(),
             spans_sent: Counter::default(),
             spans_dropped: Counter::default(),
             moment: Gauges::default(),
@@ -201,6 +206,7 @@ impl Metrics {
             "1 while the audit log is too large and its files are too young to go",
             self.audit_overdue.clone(),
         );
+        self.mcp.register(registry);
         registry.register("spans_sent", "Spans that the collector took", self.spans_sent.clone());
         registry.register(
             "spans_dropped",

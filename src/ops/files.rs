@@ -15,6 +15,7 @@ use super::Service;
 use super::admission::holds::Mode;
 use super::admission::{Job, Weight};
 use super::error::{Error, Result};
+use super::seen::Seen;
 
 /// Edits in one request.
 pub const EDITS_MAX: usize = 1000;
@@ -140,9 +141,10 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Files::stat`].
-    pub async fn stat(&self, id: TreeId, path: RelPath) -> Result<(Stat, Layer)> {
-        let job = Job::read(&id);
-        let files = self.store.files(id);
+    pub async fn stat(&self, seen: impl Into<Seen>, path: RelPath) -> Result<(Stat, Layer)> {
+        let seen = seen.into();
+        let job = Job::read(&seen.id);
+        let files = self.store.files(seen.id).of_version(seen.version);
         self.work(job, move || Ok(files.stat(&path)?)).await
     }
 
@@ -150,9 +152,10 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Files::open`].
-    pub async fn open(&self, id: TreeId, path: RelPath) -> Result<Opened> {
-        let job = Job::read(&id);
-        let files = self.store.files(id);
+    pub async fn open(&self, seen: impl Into<Seen>, path: RelPath) -> Result<Opened> {
+        let seen = seen.into();
+        let job = Job::read(&seen.id);
+        let files = self.store.files(seen.id).of_version(seen.version);
         if let Some(opened) = files.open_cached(&path) {
             return Ok(opened);
         }
@@ -163,9 +166,15 @@ impl Service {
     ///
     /// # Errors
     /// [`storage::Error::NotText`], [`storage::Error::TooLarge`], [`Error::Invalid`] for a line 0.
-    pub async fn read_text(&self, id: TreeId, path: RelPath, range: LineRange) -> Result<ReadText> {
-        let job = Job::read(&id);
-        let files = self.store.files(id);
+    pub async fn read_text(
+        &self,
+        seen: impl Into<Seen>,
+        path: RelPath,
+        range: LineRange,
+    ) -> Result<ReadText> {
+        let seen = seen.into();
+        let job = Job::read(&seen.id);
+        let files = self.store.files(seen.id).of_version(seen.version);
         let limit = self.file_limits.text_bytes;
         check_range(range)?;
         if let Some((bytes, stat, layer)) = files.read_cached(&path).filter(|(_, stat, _)| stat.size <= limit)
@@ -198,9 +207,10 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Files::look`].
-    pub async fn look(&self, id: TreeId, path: RelPath) -> Result<(Stat, Layer, Option<String>)> {
-        let job = Job::read(&id);
-        let files = self.store.files(id);
+    pub async fn look(&self, seen: impl Into<Seen>, path: RelPath) -> Result<(Stat, Layer, Option<String>)> {
+        let seen = seen.into();
+        let job = Job::read(&seen.id);
+        let files = self.store.files(seen.id).of_version(seen.version);
         self.work(job, move || Ok(files.look(&path)?)).await
     }
 
@@ -208,9 +218,10 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Files::list_with_links`].
-    pub async fn list_with_links(&self, id: TreeId, path: RelPath) -> Result<Vec<Entry>> {
-        let job = Job::read(&id);
-        let files = self.store.files(id);
+    pub async fn list_with_links(&self, seen: impl Into<Seen>, path: RelPath) -> Result<Vec<Entry>> {
+        let seen = seen.into();
+        let job = Job::read(&seen.id);
+        let files = self.store.files(seen.id).of_version(seen.version);
         self.work(job, move || Ok(files.list_with_links(&path)?)).await
     }
 
@@ -218,9 +229,10 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Files::list`].
-    pub async fn list_dir(&self, id: TreeId, path: RelPath) -> Result<Vec<(Child, Option<Stat>)>> {
-        let job = Job::read(&id);
-        let files = self.store.files(id);
+    pub async fn list_dir(&self, seen: impl Into<Seen>, path: RelPath) -> Result<Vec<(Child, Option<Stat>)>> {
+        let seen = seen.into();
+        let job = Job::read(&seen.id);
+        let files = self.store.files(seen.id).of_version(seen.version);
         self.work(job, move || Ok(files.list(&path)?)).await
     }
 
@@ -242,9 +254,16 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Files::walk`].
-    pub async fn walk(&self, id: TreeId, path: RelPath, depth: usize, look: bool) -> Result<Vec<Walked>> {
-        let job = Job::on(&id, Weight::Scan, Mode::LongRead);
-        let files = self.store.files(id);
+    pub async fn walk(
+        &self,
+        seen: impl Into<Seen>,
+        path: RelPath,
+        depth: usize,
+        look: bool,
+    ) -> Result<Vec<Walked>> {
+        let seen = seen.into();
+        let job = Job::on(&seen.id, Weight::Scan, Mode::LongRead);
+        let files = self.store.files(seen.id).of_version(seen.version);
         self.work(job, move || Ok(files.walk(&path, depth, look)?)).await
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
 use storage::{
-    Change, Changed, KeptVersion, Leftovers, Prefer, PublishOptions, Published, Pulled, Shelf, SkillStatus,
+    Change, Changed, Choices, KeptVersion, Leftovers, PublishOptions, Published, Pulled, Shelf, SkillStatus,
     SkillVersions, Spool, Version, VersionDescription, VersionName, VersionNote, VersionState, WorkspaceId,
 };
 
@@ -15,7 +15,7 @@ use super::difference::{Text, unified};
 use super::error::{Error, Result};
 
 /// Largest side of a file that is compared by lines, in bytes.
-const SIDE_BYTES_MAX: u64 = 1024 * 1024;
+pub(super) const SIDE_BYTES_MAX: u64 = 1024 * 1024;
 /// Text of one answer, in bytes; files beyond are named without.
 const TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Time for all comparisons of one answer. What is not done by then is told as larger changes than there are.
@@ -95,31 +95,8 @@ impl Service {
     pub async fn differences(&self, id: TreeId, changed: Vec<Changed>) -> Result<Vec<FileDifference>> {
         let (store, job) = (self.store.clone(), Job::on(&id, Weight::Scan, Mode::ShortRead));
         self.work(job, move || {
-            let until = Instant::now() + COMPARING_MAX;
-            let mut room = TEXT_BYTES_MAX;
-            let compared = changed.into_iter().map(|changed| {
-                // A path that is not UTF-8 is shown, but names nothing.
-                let sides = match RelPath::parse(&changed.path) {
-                    Ok(path) => store.skills().sides(&id, &path, SIDE_BYTES_MAX)?,
-                    Err(_) => storage::Sides::default(),
-                };
-                let text = unified(&changed.path, &sides, until);
-                let text = match text {
-                    Text::Lines(text) if text.len() > room => Text::TooLarge,
-                    text => text,
-                };
-                if let Text::Lines(text) = &text {
-                    room = room.saturating_sub(text.len());
-                }
-                Ok(FileDifference {
-                    path: changed.path,
-                    change: changed.change,
-                    before_bytes: sides.before.map(|side| side.bytes),
-                    after_bytes: sides.after.map(|side| side.bytes),
-                    text,
-                })
-            });
-            compared.collect()
+            let skills = store.skills();
+            compared(changed, |path| Ok(skills.sides(&id, path, SIDE_BYTES_MAX)?))
         })
         .await
     }
@@ -292,20 +269,52 @@ impl Service {
     ///
     /// # Errors
     /// As [`storage::Skills::pull`].
-    pub async fn pull(&self, id: TreeId, prefer: Prefer) -> Result<Pulled> {
+    pub async fn pull(&self, id: TreeId, choices: Choices) -> Result<Pulled> {
         self.left_by_ended_runs(&WorkspaceId::of(&id)).await;
         let (store, job) = (self.store.clone(), Job::on(&id, Weight::Long, Mode::LongChange));
-        self.work(job, move || Ok(store.skills().pull(&id, prefer)?)).await
+        self.work(job, move || Ok(store.skills().pull(&id, choices)?)).await
     }
 
-    /// Tells what a pull that prefers `prefer` would do.
+    /// Tells what a pull with these choices would do.
     ///
     /// # Errors
     /// As [`storage::Skills::would_pull`].
-    pub async fn would_pull(&self, id: TreeId, prefer: Prefer) -> Result<Pulled> {
+    pub async fn would_pull(&self, id: TreeId, choices: Choices) -> Result<Pulled> {
         let (store, job) = (self.store.clone(), Job::on(&id, Weight::Long, Mode::LongRead));
-        self.work(job, move || Ok(store.skills().would_pull(&id, prefer)?)).await
+        self.work(job, move || Ok(store.skills().would_pull(&id, choices)?)).await
     }
+}
+
+/// Compares the files `changed` line by line, of which `sides` reads both sides.
+pub(super) fn compared(
+    changed: Vec<Changed>,
+    sides: impl Fn(&RelPath) -> Result<storage::Sides>,
+) -> Result<Vec<FileDifference>> {
+    let until = Instant::now() + COMPARING_MAX;
+    let mut room = TEXT_BYTES_MAX;
+    let compared = changed.into_iter().map(|changed| {
+        // A path that is not UTF-8 is shown, but names nothing.
+        let sides = match RelPath::parse(&changed.path) {
+            Ok(path) => sides(&path)?,
+            Err(_) => storage::Sides::default(),
+        };
+        let text = unified(&changed.path, &sides, until);
+        let text = match text {
+            Text::Lines(text) if text.len() > room => Text::TooLarge,
+            text => text,
+        };
+        if let Text::Lines(text) = &text {
+            room = room.saturating_sub(text.len());
+        }
+        Ok(FileDifference {
+            path: changed.path,
+            change: changed.change,
+            before_bytes: sides.before.map(|side| side.bytes),
+            after_bytes: sides.after.map(|side| side.bytes),
+            text,
+        })
+    });
+    compared.collect()
 }
 
 /// What a caller sees of the versions of a skill: staged ones are for those who decide about them.

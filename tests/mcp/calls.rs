@@ -60,6 +60,37 @@ fn each_call_that_may_change_something_has_one_record_without_secrets() {
 }
 
 #[test]
+fn calls_are_counted_by_tool_and_outcome() {
+    let service = Service::configured("[mcp]\nenabled = true\ncalls_per_user = 1\n");
+    let client = &service.client;
+    client.write(TREE, "f", "x");
+    for path in ["f", "f", "none"] {
+        called(client, "Read", json!({ "path": path }));
+    }
+    Post::call(client, Era::Modern, "No\"such{}", json!({})).error(200);
+    let figures = || String::from_utf8(client.get("/metrics").bytes(200).to_vec()).unwrap();
+    let has = |line: &str| figures().lines().any(|found| found == line);
+    assert!(has("filesecbox_mcp_calls_total{tool=\"Read\",outcome=\"ok\"} 2"), "{}", figures());
+    assert!(has("filesecbox_mcp_calls_total{tool=\"Read\",outcome=\"refused\"} 1"), "{}", figures());
+    assert!(has("filesecbox_mcp_call_duration_seconds_count{tool=\"Read\"} 3"), "{}", figures());
+    assert!(!figures().contains("such"), "no name of a caller's is a label");
+    if !landlocked(client) {
+        return;
+    }
+    let command = json!({ "command": "touch begun; sleep 600" });
+    let stream = Post::call(client, Era::Modern, "Shell", command).begin();
+    while client.get(format!("{TREE}/raw/begun")).status != 200 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    Post::call(client, Era::Modern, "Read", json!({ "path": "f" })).error(200);
+    assert!(has("filesecbox_mcp_calls_total{tool=\"Read\",outcome=\"failed\"} 1"), "{}", figures());
+    drop(stream);
+    while !has("filesecbox_mcp_calls_total{tool=\"Shell\",outcome=\"unanswered\"} 1") {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn edits_of_one_file_at_once_are_all_made() {
     let service = service();
     let client = &service.client;

@@ -7,10 +7,17 @@
 use std::process::{Command, Stdio};
 
 use crate::client::{ON, PATH};
-use crate::support::{Service, digest, granted, landlocked};
+use crate::support::{Service, digest, granted, landlocked, skill_zip};
 
-/// Has the client of a version list the tools, call each of them, be refused, and read a resource.
-fn drive(version: &str, script: &str) {
+/// How the client reaches the service.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Http,
+    Stdio,
+}
+
+/// Has the client of a version list the tools, call each of them, be refused, and read a file and a skill.
+fn drive(version: &str, script: &str, transport: Transport) {
     let python = std::env::var(format!("FILESECBOX_MCP_PYTHON_{version}"));
     if !granted(&format!("mcp-python-{version}"), python.is_ok()) {
         return;
@@ -22,10 +29,18 @@ fn drive(version: &str, script: &str) {
     if !landlocked(&client) {
         return;
     }
-    let output = Command::new(python.unwrap())
-        .args(["-W", "error::RuntimeWarning", script])
-        .arg(format!("http://{}{PATH}", client.address))
-        .env("TOKEN", "alice")
+    client.upload("/v1/skills/alice/demo", "overlay", &skill_zip("notes", &[]));
+    let mut command = Command::new(python.unwrap());
+    command.args(["-W", "error::RuntimeWarning", script]);
+    let url = format!("http://{}", client.address);
+    match transport {
+        Transport::Http => command.arg(format!("{url}{PATH}")),
+        Transport::Stdio => command
+            .arg(env!("CARGO_BIN_EXE_filesecbox"))
+            .args(["mcp", "--server", &url, "--user", "alice", "--agent", "demo"]),
+    };
+    let output = command
+        .env("FILESECBOX_TOKEN", "alice")
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp"))
         .stdin(Stdio::null())
         .output()
@@ -38,10 +53,20 @@ fn drive(version: &str, script: &str) {
 
 #[test]
 fn the_python_client_of_version_1_uses_a_workspace() {
-    drive("1", "python_1.py");
+    drive("1", "python_1.py", Transport::Http);
+}
+
+#[test]
+fn the_python_client_of_version_1_uses_a_workspace_over_stdio() {
+    drive("1", "python_1.py", Transport::Stdio);
 }
 
 #[test]
 fn the_python_client_of_version_2_uses_a_workspace() {
-    drive("2", "python_2.py");
+    drive("2", "python_2.py", Transport::Http);
+}
+
+#[test]
+fn the_python_client_of_version_2_uses_a_workspace_over_stdio() {
+    drive("2", "python_2.py", Transport::Stdio);
 }

@@ -19,7 +19,12 @@ fn a_modern_client_discovers_the_server_and_what_it_can() {
     assert!(result["supportedVersions"].as_array().unwrap().contains(&MODERN.into()));
     assert_eq!(
         result["capabilities"],
-        json!({ "tools": {}, "resources": {} }),
+        json!({
+            "tools": {},
+            "prompts": {},
+            "resources": { "subscribe": true, "listChanged": true },
+            "extensions": { "io.modelcontextprotocol/skills": { "directoryRead": true } },
+        }),
         "what is not there is not declared"
     );
     assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(0), &json!("private")));
@@ -45,7 +50,9 @@ fn a_legacy_client_begins_without_a_session() {
         assert_eq!(answer.header("mcp-session-id"), None);
         let result = &answer.last()["result"];
         assert_eq!(result["protocolVersion"], given, "{asked}");
-        assert_eq!(result["capabilities"], json!({ "tools": {}, "resources": {} }));
+        let extensions = json!({ "io.modelcontextprotocol/skills": { "directoryRead": true } });
+        let expected = json!({ "tools": {}, "prompts": {}, "resources": {}, "extensions": extensions });
+        assert_eq!(result["capabilities"], expected);
         assert!(result.get("resultType").is_none());
     }
     let begun = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });

@@ -1,6 +1,7 @@
-//! MCP over HTTP: the acceptance table of its specification, on a real service.
+//! MCP over HTTP and stdio: the acceptance table of its specification, on a real service.
 //!
-//! `FILESECBOX_REQUIRE=mcp-python-1,mcp-python-2` turns the skips of the official clients into failures (`clients.rs`).
+//! `FILESECBOX_REQUIRE=mcp-python-1,mcp-python-2,mcp-suite` turns the skips of the official clients (`clients.rs`) and of the official
+//! suite (`suite.rs`) into failures.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,14 +16,19 @@
 )]
 
 mod access;
+mod bridge;
 mod calls;
 mod client;
 mod clients;
 mod eras;
 mod leaving;
 mod limits;
+mod listening;
 mod refusals;
 mod resources;
+mod skills;
+mod stdio;
+mod suite;
 #[path = "../rest/support/mod.rs"]
 mod support;
 mod tools;

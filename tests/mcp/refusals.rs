@@ -55,10 +55,10 @@ fn each_fault_of_a_modern_request_has_its_code() {
         ("a version that is not served", unknown(), 400, -32022),
         ("an unknown method", other("nope/nope"), 404, -32601),
         ("no method of this era", other("ping"), 404, -32601),
-        ("what is not declared", other("subscriptions/listen"), 404, -32601),
+        ("what is not declared", other("completion/complete"), 404, -32601),
         ("the handshake of the other era", other("initialize"), 404, -32601),
-        ("what is not declared either", other("prompts/list"), 404, -32601),
-        ("no extension", other("skills/list"), 404, -32601),
+        ("what is not declared either", other("prompts/get"), 404, -32601),
+        ("no extension", other("tasks/get"), 404, -32601),
         (
             "a cursor of nobody",
             Post::method(&service.client, Era::Modern, "tools/list", json!({ "cursor": "x" })),

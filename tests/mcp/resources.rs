@@ -18,7 +18,7 @@ fn uris(result: &Value) -> Vec<String> {
     resources.map(|resource| resource["uri"].as_str().unwrap().to_owned()).collect()
 }
 
-fn read(client: &Client, era: Era, uri: &str) -> Post {
+pub(crate) fn read(client: &Client, era: Era, uri: &str) -> Post {
     let post = Post::method(client, era, "resources/read", json!({ "uri": uri }));
     // As the protocol has it for what a header cannot carry.
     let name = base64::engine::general_purpose::STANDARD.encode(uri);

@@ -30,7 +30,9 @@ async def take(client, attribute):
     else:
         raise AssertionError(result)
     resources = (await client.list_resources()).resources
-    assert [resource.name for resource in resources] == [path], resources
+    assert [resource.name for resource in resources] == ["notes", path], resources
     contents = (await client.read_resource(resources[0].uri)).contents
+    assert "about notes" in contents[0].text, contents
+    contents = (await client.read_resource(resources[1].uri)).contents
     assert contents[0].text == "第二\n", contents
     print("done")

@@ -103,6 +103,7 @@ const ROWS: &[Row] = &[
     Row("GET /v1/users/{u}", "", "", 200, OF_USER),
     Row("GET /v1/agents", "", "", 200, ANY_BUT_MONITOR),
     Row("GET /v1/runs", "", "", 200, ANY_BUT_MONITOR),
+    Row("GET /v1/usage", "", "", 200, ANY_BUT_MONITOR),
     Row("GET /v1/runners/{u}", "", "", 200, OF_USER),
     Row("POST /v1/runners/{u}/{runner}/choose", "", "", 404, OF_USER),
     Row("POST /v1/runners/{u}/{runner}/cut", "", "", 404, OF_USER),

@@ -620,6 +620,10 @@ class ServiceCalls:
         """The runs of all trees."""
         return _get("listAllRuns", "/v1/runs", page(_mapping), **filters)
 
+    def usage(self, **filters: object) -> Call[Page[Mapping[str, Any]]]:
+        """What users take on the disk, agent by agent."""
+        return _get("listUsage", "/v1/usage", page(_mapping), **filters)
+
     def users(self, limit: int | None, cursor: str | None) -> Call[Page[Mapping[str, Any]]]:
         """The users that have something here."""
         return _get("listUsers", "/v1/users", page(_mapping), limit=limit, cursor=cursor)

@@ -133,7 +133,7 @@ async fn tree(app: &App, devboxes: &Devboxes, name: &DevboxName) -> Result<TreeR
     if backend.is_none() {
         app.service.note_use(workspace).await?;
     }
-    Ok(TreeRequest { id, backend })
+    Ok(TreeRequest { id, backend, version: None, may_publish: false })
 }
 
 /// The path in the workspace that a path of the platform means: one below the work directory, or a relative one.

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use policy::{RelPath, TreeId};
 use sandbox::FileKind;
-use storage::Kind;
+use storage::{Kind, Version};
 
 use super::tree::TreeRequest;
 use crate::http::problem::Problem;
 use crate::http::{App, request_log};
 use crate::ops::Error;
 use crate::ops::remote::Backend;
+use crate::ops::seen::Seen;
 
 /// Something in a tree, as a caller named it.
 pub(in crate::http) struct Place {
@@ -19,6 +20,8 @@ pub(in crate::http) struct Place {
     pub(in crate::http) above: Above,
     /// The backend that holds the tree; `None` where this service does.
     pub(in crate::http) backend: Option<Arc<Backend>>,
+    /// The published version of the skill that is read instead of what its user sees.
+    pub(in crate::http) version: Option<Version>,
 }
 
 /// The way from the tree that the request names to the tree of its [`Place`]; nothing where they are the same.
@@ -128,9 +131,10 @@ impl TreeRequest {
             if let TreeId::Skill(user, agent, skill) = &id {
                 request_log::tree(user, agent, Some(skill));
             }
-            return Ok(Place { id, path: inside, above: Above(above), backend: None });
+            return Ok(Place { id, path: inside, above: Above(above), backend: None, version: None });
         }
-        Ok(Place { id: self.id.clone(), path, above: Above::default(), backend: self.backend.clone() })
+        let (backend, version) = (self.backend.clone(), self.version.clone());
+        Ok(Place { id: self.id.clone(), path, above: Above::default(), backend, version })
     }
 }
 
@@ -150,6 +154,11 @@ impl TreeRequest {
 }
 
 impl Place {
+    /// The state of the tree that is read.
+    pub(in crate::http) fn seen(&self) -> Seen {
+        Seen { id: self.id.clone(), version: self.version.clone() }
+    }
+
     /// Its path as the tree of the request has it; `.` for that tree itself.
     pub(in crate::http) fn shown(&self) -> String {
         if self.path.is_root() && self.above.0.is_none() {
@@ -163,7 +172,7 @@ impl Place {
         let is_directory = match &self.backend {
             Some(backend) => backend.stat(&self.path).await.map(|info| info.kind == FileKind::Directory),
             None => {
-                let looked = app.service.stat(self.id.clone(), self.path.clone()).await;
+                let looked = app.service.stat(self.seen(), self.path.clone()).await;
                 looked.map(|(stat, _)| stat.kind == Kind::Directory)
             }
         };

@@ -6,7 +6,7 @@ use axum::extract::FromRequestParts;
 use axum::http::Method;
 use axum::http::request::Parts;
 use policy::TreeId;
-use storage::WorkspaceId;
+use storage::{Version, WorkspaceId};
 
 use super::caller::{admitted, caller};
 use super::names::named;
@@ -22,6 +22,10 @@ pub(in crate::http) struct TreeRequest {
     pub(in crate::http) id: TreeId,
     /// The backend that holds the tree; `None` where this service does.
     pub(in crate::http) backend: Option<Arc<Backend>>,
+    /// The published version of the skill that is read instead of what its user sees.
+    pub(in crate::http) version: Option<Version>,
+    /// Whether the caller decides what the users of the agent have, and sees staged versions.
+    pub(in crate::http) may_publish: bool,
 }
 
 /// A request for one tree that reads under any method, because the question takes a body.
@@ -32,8 +36,7 @@ impl FromRequestParts<App> for TreeRequest {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
-        let Allowed { tree, backend, .. } = used_tree(parts, app, !reads).await?;
-        Ok(Self { id: tree, backend })
+        Ok(used_tree(parts, app, !reads).await?.into())
     }
 }
 
@@ -41,8 +44,7 @@ impl FromRequestParts<App> for TreeQuestion {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let Allowed { tree, backend, .. } = used_tree(parts, app, false).await?;
-        Ok(Self(TreeRequest { id: tree, backend }))
+        Ok(Self(used_tree(parts, app, false).await?.into()))
     }
 }
 
@@ -90,6 +92,13 @@ pub(super) struct Allowed {
     pub(super) role: Role,
     /// The backend that holds it; `None` where this service does.
     pub(super) backend: Option<Arc<Backend>>,
+}
+
+impl From<Allowed> for TreeRequest {
+    fn from(Allowed { tree, role, backend }: Allowed) -> Self {
+        let may_publish = role.may(Action::Baseline(tree.user(), tree.agent())).is_ok();
+        Self { id: tree, backend, version: None, may_publish }
+    }
 }
 
 /// The tree that the path names, if the caller may read it, or change it when the request `changes` it.

@@ -13,9 +13,11 @@
 //! | `dialect` | answers of the devbox dialect |
 //! | `operation` | one operation as it is written, and as OpenAPI has it |
 //! | `shorthand` | how schemas are written |
+//! | `compressed` | a document in gzip, too |
 //! | `page`, `notation` | the page, and schemas on it |
 
 mod components;
+mod compressed;
 mod dialect;
 mod document;
 mod failure;
@@ -27,10 +29,10 @@ mod source;
 
 use std::sync::LazyLock;
 
-use axum::body::Bytes;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 
+use self::compressed::Compressed;
 pub use self::document::build;
 pub use self::source::Wrong;
 use super::answer::Answer;
@@ -38,8 +40,8 @@ use super::problem::Problem;
 
 /// The document and its page, ready to be sent.
 struct Ready {
-    json: Bytes,
-    html: Bytes,
+    json: Compressed,
+    html: Compressed,
     /// The content that the page may load: its own style, by its digest.
     security: String,
 }
@@ -47,8 +49,8 @@ struct Ready {
 static READY: LazyLock<Result<Ready, Wrong>> = LazyLock::new(|| {
     let document = build()?;
     Ok(Ready {
-        json: document.to_string().into(),
-        html: page::html(&document).into(),
+        json: Compressed::new(document.to_string(), "application/json"),
+        html: Compressed::new(page::html(&document), "text/html; charset=utf-8"),
         security: page::security_policy(),
     })
 });
@@ -58,9 +60,8 @@ fn ready() -> Result<&'static Ready, Problem> {
 }
 
 /// `GET /openapi.json`. It is the same for every service of this version, so no caller needs a token for it.
-pub(super) async fn json() -> Answer {
-    let kind = HeaderValue::from_static("application/json");
-    Ok(([(header::CONTENT_TYPE, kind)], ready()?.json.clone()).into_response())
+pub(super) async fn json(headers: HeaderMap) -> Answer {
+    Ok(ready()?.json.answer(&headers))
 }
 
 /// `GET /`: a person who opens the service in a browser finds the page.
@@ -70,10 +71,9 @@ pub(super) async fn root() -> Answer {
 }
 
 /// `GET /docs`
-pub(super) async fn html() -> Answer {
+pub(super) async fn html(headers: HeaderMap) -> Answer {
     let ready = ready()?;
-    let kind = HeaderValue::from_static("text/html; charset=utf-8");
-    let mut response = ([(header::CONTENT_TYPE, kind)], ready.html.clone()).into_response();
+    let mut response = ready.html.answer(&headers);
     let headers = response.headers_mut();
     if let Ok(policy) = HeaderValue::try_from(&ready.security) {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);

@@ -1,14 +1,17 @@
-//! `GET /v1/skills/{u}/{a}/{s}/diff?limit&cursor`
+//! `GET /v1/skills/{u}/{a}/{s}/diff?limit&cursor&from&to`
 
 use axum::extract::State;
+use policy::SkillId;
 use serde::{Deserialize, Serialize};
-use storage::{Change, Status};
+use storage::{Change, Status, Version, VersionName};
 
 use super::skill_of;
 use crate::http::App;
 use crate::http::answer::{Answer, made, success_with};
 use crate::http::extract::{Params, SkillsRequest};
 use crate::http::page;
+use crate::http::problem::Problem;
+use crate::ops::seen::Published;
 use crate::ops::{FileDifference, Text};
 
 #[derive(Deserialize)]
@@ -16,6 +19,10 @@ use crate::ops::{FileDifference, Text};
 pub(in crate::http) struct Query {
     limit: Option<usize>,
     cursor: Option<String>,
+    /// A version that is compared, instead of what the user sees.
+    from: Option<String>,
+    /// With which version; the current one unless given.
+    to: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -33,7 +40,14 @@ struct Differs {
 
 #[derive(Serialize)]
 struct Beside<B> {
-    skill_status: Status,
+    /// Of what the user sees.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skill_status: Option<Status>,
+    /// The versions that are compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<Version>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<Version>,
     #[serde(flatten)]
     page: B,
 }
@@ -56,22 +70,54 @@ pub(in crate::http) async fn diff(
     Params(query): Params<Query>,
 ) -> Answer {
     request.check_read()?;
-    let (id, _) = skill_of(&request)?;
-    let status = app.service.changed_files(id.clone()).await?;
+    let (id, skill) = skill_of(&request)?;
+    let versions = versions(&app, &request, skill, &query).await?;
+    let (changes, skill_status) = match &versions {
+        Some([from, to]) => (app.service.version_changes(id.clone(), from.clone(), to.clone()).await?, None),
+        None => {
+            let status = app.service.changed_files(id.clone()).await?;
+            (status.changes, Some(status.status))
+        }
+    };
     let most = app.service.file_limits().list_entries;
-    let skill_status = status.status;
-    let page = page::cut(
-        status.changes,
-        |changed| changed.path.as_str(),
-        query.limit,
-        query.cursor.as_deref(),
-        most,
-    )?;
-    let differences = app.service.differences(id, page.elements).await?;
-    let beside = Beside { skill_status, page: page.beside };
+    let page =
+        page::cut(changes, |changed| changed.path.as_str(), query.limit, query.cursor.as_deref(), most)?;
+    let differences = match &versions {
+        Some(versions) => app.service.version_differences(id, versions.clone(), page.elements).await?,
+        None => app.service.differences(id, page.elements).await?,
+    };
+    let (from, to) = versions.map(|[from, to]| (from, to)).unzip();
+    let beside = Beside { skill_status, from, to, page: page.beside };
     let bytes = differences.iter().map(|difference| difference.path.len() + difference.text.bytes()).sum();
     made(app.service.admission(), bytes, move || {
         success_with(differences.into_iter().map(Differs::from).collect::<Vec<_>>(), beside)
     })
     .await
+}
+
+/// The two versions that are to be compared, if any are.
+async fn versions(
+    app: &App,
+    request: &SkillsRequest,
+    skill: SkillId,
+    query: &Query,
+) -> Result<Option<[Version; 2]>, Problem> {
+    let Some(from) = query.from.as_deref() else {
+        return match query.to {
+            Some(_) => Err(Problem::invalid("`to` goes with `from`: send both, or neither")),
+            None => Ok(None),
+        };
+    };
+    let named = |text: &str| match VersionName::parse(text) {
+        Some(name) => Ok(Published::Named(name)),
+        None => Err(Problem::invalid(
+            "`from` or `to` is no version that `versions` lists: send 32 hexadecimal digits or a number",
+        )),
+    };
+    let to = query.to.as_deref().map_or(Ok(Published::Current), named)?;
+    let find = |meant| {
+        let (agent, skill) = (request.agent.clone(), skill.clone());
+        app.service.published_version(&request.user, agent, skill, request.may_publish(), meant)
+    };
+    Ok(Some([find(named(from)?).await?, find(to).await?]))
 }

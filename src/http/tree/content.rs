@@ -1,4 +1,4 @@
-//! `GET T/content?path&start&end`
+//! `GET T/content?path&start&end&layer&version`
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use storage::encoding::TextEncoding;
 use crate::http::App;
 use crate::http::answer::{Answer, bare, made, success_with, tagged, tagged_if};
 use crate::http::conditional::{self, Fresh};
-use crate::http::extract::{Params, Place, TreeRequest};
+use crate::http::extract::{Params, Place, SeenLayer, TreeRequest};
 use crate::ops::files::{LineRange, ReadText, Text};
 use crate::ops::remote;
 
@@ -18,6 +18,8 @@ pub(in crate::http) struct Query {
     pub(in crate::http) path: Option<String>,
     pub(in crate::http) start: Option<u64>,
     pub(in crate::http) end: Option<u64>,
+    pub(in crate::http) layer: Option<SeenLayer>,
+    pub(in crate::http) version: Option<String>,
 }
 
 /// The fields beside a text.
@@ -46,7 +48,10 @@ pub(in crate::http) async fn content(
     Params(query): Params<Query>,
     headers: axum::http::HeaderMap,
 ) -> Answer {
-    let Place { id, path, backend, .. } = request.file(&app, query.path.as_deref()).await?;
+    let request = request.seeing(&app, query.layer, query.version.as_deref()).await?;
+    let place = request.file(&app, query.path.as_deref()).await?;
+    let seen = place.seen();
+    let Place { path, backend, .. } = place;
     let range = LineRange { start: query.start, end: query.end };
     if let Some(backend) = backend {
         let read = backend.read_text(&path, range, app.service.text_work()).await?;
@@ -59,7 +64,7 @@ pub(in crate::http) async fn content(
         };
         return Ok(tagged_if(response, etag.as_ref()));
     }
-    let read = app.service.read_text(id, path.clone(), range).await?;
+    let read = app.service.read_text(seen, path.clone(), range).await?;
     let ReadText { text, encoding, stat, layer } = read;
     let etag = stat.etag();
     if let Fresh::NotModified = conditional::of_read(&headers, &etag, path.as_str())? {

@@ -1,4 +1,4 @@
-//! `GET T/dir?path&limit&cursor`
+//! `GET T/dir?path&limit&cursor&layer&version`
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::EntryFacts;
 use super::files::bytes;
 use crate::http::App;
 use crate::http::answer::{Answer, made, success_with};
-use crate::http::extract::{Params, Place, TreeRequest};
+use crate::http::extract::{Params, Place, SeenLayer, TreeRequest};
 use crate::http::page;
 
 #[derive(Deserialize)]
@@ -19,6 +19,8 @@ pub(in crate::http) struct Query {
     pub(in crate::http) path: Option<String>,
     pub(in crate::http) limit: Option<usize>,
     pub(in crate::http) cursor: Option<String>,
+    pub(in crate::http) layer: Option<SeenLayer>,
+    pub(in crate::http) version: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -33,7 +35,10 @@ pub(in crate::http) async fn dir(
     tree: TreeRequest,
     Params(query): Params<Query>,
 ) -> Answer {
-    let Place { id, path, backend, .. } = tree.dir(&app, query.path.as_deref()).await?;
+    let tree = tree.seeing(&app, query.layer, query.version.as_deref()).await?;
+    let place = tree.dir(&app, query.path.as_deref()).await?;
+    let seen = place.seen();
+    let Place { id, path, backend, .. } = place;
     let most = app.service.file_limits().list_entries;
     if let Some(backend) = backend {
         let entries = backend.list_dir(&path).await?;
@@ -46,8 +51,8 @@ pub(in crate::http) async fn dir(
         };
         return made(app.service.admission(), bytes, answer).await;
     }
-    let (service, tree) = (Arc::clone(&app.service), id.clone());
-    let entries = app.service.list_with_links(id, path).await?;
+    let (service, tree) = (Arc::clone(&app.service), id);
+    let entries = app.service.list_with_links(seen, path).await?;
     made(app.service.admission(), bytes(entries.len(), true), move || {
         // Names that no path can hold have no stat, and no request could ask for them.
         let listed = entries.into_iter().filter_map(|Entry { child, stat, target }| {

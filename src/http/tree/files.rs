@@ -1,4 +1,4 @@
-//! `GET T/files?path&depth&detail&limit&cursor`
+//! `GET T/files?path&depth&detail&limit&cursor&layer&version`
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use storage::tree::Walked;
 use super::EntryFacts;
 use crate::http::App;
 use crate::http::answer::{Answer, made, success_with};
-use crate::http::extract::{Above, Params, Place, TreeRequest};
+use crate::http::extract::{Above, Params, Place, SeenLayer, TreeRequest};
 use crate::http::page;
 use crate::http::problem::Problem;
 
@@ -25,6 +25,8 @@ pub(in crate::http) struct Query {
     pub(in crate::http) detail: bool,
     pub(in crate::http) limit: Option<usize>,
     pub(in crate::http) cursor: Option<String>,
+    pub(in crate::http) layer: Option<SeenLayer>,
+    pub(in crate::http) version: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -47,8 +49,10 @@ pub(in crate::http) async fn files(
     request: TreeRequest,
     Params(query): Params<Query>,
 ) -> Answer {
+    let request = request.seeing(&app, query.layer, query.version.as_deref()).await?;
     let place = request.dir(&app, query.path.as_deref()).await?;
-    let Place { id, path: dir, above, backend } = place;
+    let seen = place.seen();
+    let Place { path: dir, above, backend, .. } = place;
     let limits = app.service.file_limits();
     let most = limits.list_entries;
     if let Some(backend) = backend {
@@ -66,7 +70,7 @@ pub(in crate::http) async fn files(
         };
         return made(app.service.admission(), bytes, answer).await;
     }
-    let mut files = app.service.walk(id, dir, depth(&query)?, query.detail).await?;
+    let mut files = app.service.walk(seen, dir, depth(&query)?, query.detail).await?;
     made(app.service.admission(), bytes(files.len(), query.detail), move || {
         files.retain(|entry| matches!(entry.kind, Kind::File | Kind::Symlink));
         let page = page::cut(files, |entry| entry.path.as_str(), query.limit, query.cursor.as_deref(), most)?;

@@ -16,7 +16,7 @@ use super::{mode, written, written_remotely};
 use crate::http::answer::{Answer, bare, tagged_if};
 use crate::http::conditional::{self, ByteRange, Fresh};
 use crate::http::disposition;
-use crate::http::extract::{NoParams, Params, Place, TreeRequest};
+use crate::http::extract::{Params, Place, SeenLayer, TreeRequest};
 use crate::http::problem::Problem;
 use crate::http::time::{http_date, nanoseconds};
 use crate::http::{App, body, stream};
@@ -26,6 +26,13 @@ use crate::ops::remote::{self, Backend};
 const INERT: &str = "default-src 'none'; sandbox";
 /// Permission bits, which HTTP has no word for.
 const MODE: HeaderName = HeaderName::from_static("x-mode");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct GetQuery {
+    pub(in crate::http) layer: Option<SeenLayer>,
+    pub(in crate::http) version: Option<String>,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,21 +66,23 @@ pub(in crate::http) async fn get(
     State(app): State<App>,
     tree: TreeRequest,
     params: RawPathParams,
-    _: NoParams,
+    Params(query): Params<GetQuery>,
     headers: HeaderMap,
 ) -> Answer {
+    let tree = tree.seeing(&app, query.layer, query.version.as_deref()).await?;
     let place = tree.file(&app, path(&params)).await?;
     send(&app, place, &headers).await
 }
 
 /// Answers with the bytes of a file, or a part of them.
 pub(in crate::http) async fn send(app: &App, place: Place, headers: &HeaderMap) -> Answer {
-    let Place { id, path, backend, .. } = place;
+    let seen = place.seen();
+    let Place { path, backend, .. } = place;
     if let Some(backend) = backend {
         return get_remotely(&backend, &path, headers).await;
     }
-    let reads = app.service.admission().reads_of(id.user());
-    let Opened { file, stat, .. } = app.service.open(id, path.clone()).await?;
+    let reads = app.service.admission().reads_of(seen.id.user());
+    let Opened { file, stat, .. } = app.service.open(seen, path.clone()).await?;
     let range = conditional::range(headers, stat.size, Some(&stat.etag()));
     let (response, range) = match head_of(headers, &stat, &path, range)? {
         Ok(headed) => headed,
@@ -88,17 +97,20 @@ pub(in crate::http) async fn head(
     State(app): State<App>,
     tree: TreeRequest,
     params: RawPathParams,
-    _: NoParams,
+    Params(query): Params<GetQuery>,
     headers: HeaderMap,
 ) -> Answer {
-    let Place { id, path, backend, .. } = tree.file(&app, path(&params)).await?;
+    let tree = tree.seeing(&app, query.layer, query.version.as_deref()).await?;
+    let place = tree.file(&app, path(&params)).await?;
+    let seen = place.seen();
+    let Place { path, backend, .. } = place;
     if let Some(backend) = backend {
         let info = backend.stat_file(&path).await?;
         return Ok(match remote_head_of(&headers, &info, &path, None)? {
             Ok((response, _)) | Err(response) => response,
         });
     }
-    let Opened { stat, .. } = app.service.open(id, path.clone()).await?;
+    let Opened { stat, .. } = app.service.open(seen, path.clone()).await?;
     // Ranges are defined for `GET` only (RFC 9110, section 14.2).
     match head_of(&headers, &stat, &path, Ok(None))? {
         Ok((response, _)) => Ok(response),

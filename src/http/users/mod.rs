@@ -6,3 +6,4 @@ pub(super) mod one;
 pub(super) mod policy;
 pub(super) mod remove;
 pub(super) mod runs;
+pub(super) mod usage;

@@ -34,7 +34,7 @@ impl Files {
     /// Opens the file `path` if that takes no waiting.
     #[must_use]
     pub fn open_cached(&self, path: &RelPath) -> Option<Opened> {
-        if path.is_root() {
+        if path.is_root() || self.is_of_version() {
             return None;
         }
         let (store, id) = self.parts();

@@ -29,6 +29,7 @@ use crate::encoding::{self, TextEncoding};
 use crate::error::{Error, Result};
 use crate::layers::tree::{Aftermath, Child, Opened, Tree, WalkOptions, Walked};
 use crate::stat::{Layer, Stat};
+use crate::version::Version;
 use policy::WorkspaceId;
 
 /// The operations on one tree.
@@ -36,13 +37,15 @@ use policy::WorkspaceId;
 pub struct Files {
     store: Store,
     id: TreeId,
+    /// A published version of the skill instead of what its user sees: it is only read.
+    version: Option<Version>,
 }
 
 impl Store {
     /// The operations on the tree `id`.
     #[must_use]
     pub fn files(&self, id: TreeId) -> Files {
-        Files { store: self.clone(), id }
+        Files { store: self.clone(), id, version: None }
     }
 }
 
@@ -52,13 +55,28 @@ impl Files {
         (&self.store, &self.id)
     }
 
+    /// The same on a published version of the skill instead of what its user sees. It cannot be changed.
+    #[must_use]
+    pub fn of_version(self, version: Option<Version>) -> Self {
+        Self { version, ..self }
+    }
+
+    /// Tells whether these are the operations on a published version.
+    pub(crate) fn is_of_version(&self) -> bool {
+        self.version.is_some()
+    }
+
     pub(crate) fn read<T>(
         &self,
         path: &RelPath,
         operation: impl FnOnce(&dyn Tree) -> Result<T>,
     ) -> Result<T> {
         let _held = self.store.locks().read(&self.id);
-        match self.store.tree(&self.id) {
+        let tree = match &self.version {
+            Some(version) => self.store.version_tree(&self.id, version),
+            None => self.store.tree(&self.id),
+        };
+        match tree {
             Ok(tree) => operation(tree.as_ref()),
             // The sender asked for `path`, not for where its tree would lie.
             Err(Error::NotFound(_)) => Err(Error::NotFound(path.to_string())),
@@ -78,6 +96,9 @@ impl Files {
         &self,
         operation: impl FnOnce(&dyn Tree) -> Result<(T, Aftermath)>,
     ) -> Result<(T, Aftermath)> {
+        if self.version.is_some() {
+            return Err(Error::Conflict("a published version is never changed".to_owned()));
+        }
         let _held = self.store.locks().write(&self.id);
         match self.store.tree_alone(&self.id) {
             // The first change of a workspace is tried aside, so that a refused one leaves nothing.

@@ -15,6 +15,7 @@ pub mod pull;
 mod remove;
 pub mod sides;
 pub mod status;
+mod version_diff;
 mod version_log;
 pub mod version_note;
 pub mod versions;

@@ -14,6 +14,7 @@
 //! Every step shows one entry as one of the two sides has it, and the record of the base is written last: a crash
 //! between leaves a skill that can be pulled again. [`Skills::would_pull`] goes the same way and changes nothing.
 
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 
 use policy::TreeId;
@@ -41,6 +42,38 @@ pub enum Prefer {
     Theirs,
 }
 
+/// What becomes of conflicts: of each path that is named, and of all others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choices {
+    /// The side of the paths that are not named.
+    pub prefer: Prefer,
+    /// The side of each of these paths, which are to be in conflict.
+    pub named: BTreeMap<String, Prefer>,
+}
+
+impl From<Prefer> for Choices {
+    fn from(prefer: Prefer) -> Self {
+        Self { prefer, named: BTreeMap::new() }
+    }
+}
+
+impl Choices {
+    fn of(&self, path: &str) -> Prefer {
+        self.named.get(path).copied().unwrap_or(self.prefer)
+    }
+
+    /// Refuses choices for paths that are not among `conflicts`.
+    fn check(&self, conflicts: &[String]) -> Result<()> {
+        let known: HashSet<&String> = conflicts.iter().collect();
+        match self.named.keys().find(|path| !known.contains(path)) {
+            None => Ok(()),
+            Some(path) => Err(Error::Conflict(format!(
+                "`{path}` is not in conflict: choose for paths that a pull with `dry_run` names"
+            ))),
+        }
+    }
+}
+
 /// The outcome of a pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pulled {
@@ -55,17 +88,23 @@ pub struct Pulled {
 }
 
 impl Skills {
-    /// Carries a user's changes of a skill over to the current version of the application.
+    /// Carries a user's changes of a skill over to the current version of the application. What both changed becomes what `choices`
+    /// say, which are checked before anything is done.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when neither layer has the skill; [`Error::Conflict`] while a command is in the skill;
-    /// [`Error::TooManyEntries`], [`Error::Io`].
-    pub fn pull(&self, id: &TreeId, prefer: Prefer) -> Result<Pulled> {
+    /// [`Error::NotFound`] when neither layer has the skill; [`Error::Conflict`] while a command is in the skill, and for a choice
+    /// about a path that is not in conflict; [`Error::TooManyEntries`], [`Error::Io`].
+    pub fn pull(&self, id: &TreeId, choices: impl Into<Choices>) -> Result<Pulled> {
+        let choices = choices.into();
         let alone = self.store.locks().write(id);
         let overlay = match self.to_pull(id)? {
-            ToPull::Nothing(settled) => return Ok(settled),
+            ToPull::Nothing(settled) => return choices.check(&[]).map(|()| settled),
             ToPull::Overlay(overlay) => overlay,
         };
+        if !choices.named.is_empty() {
+            let (_, would) = self.carry(&overlay, Pulling { is_dry: true, ..self.pulling(id) })?;
+            choices.check(&would.conflicts)?;
+        }
         // A view that is only kept for the next command is no command. Closed after the question of whether there is
         // anything to do, which may be asked at any time.
         if self.store.close_unless_used(id)? {
@@ -79,7 +118,7 @@ impl Skills {
         }
         // From the first entry on the pull goes on to its end: no answer tells of half a pull.
         interrupt::commit()?;
-        let (trash, mut pulled) = self.carry(&overlay, Pulling { prefer, ..self.pulling(id) })?;
+        let (trash, mut pulled) = self.carry(&overlay, Pulling { choices, ..self.pulling(id) })?;
         self.store.accounts().forget(id);
         self.record_rebase(id)?;
         if self.store.is_strict() {
@@ -97,13 +136,15 @@ impl Skills {
     ///
     /// # Errors
     /// As [`Skills::pull`], but for the command.
-    pub fn would_pull(&self, id: &TreeId, prefer: Prefer) -> Result<Pulled> {
+    pub fn would_pull(&self, id: &TreeId, choices: impl Into<Choices>) -> Result<Pulled> {
+        let choices = choices.into();
         let _held = self.store.locks().read(id);
         match self.to_pull(id)? {
-            ToPull::Nothing(settled) => Ok(settled),
+            ToPull::Nothing(settled) => choices.check(&[]).map(|()| settled),
             ToPull::Overlay(overlay) => {
-                let pulling = Pulling { prefer, is_dry: true, ..self.pulling(id) };
+                let pulling = Pulling { choices: choices.clone(), is_dry: true, ..self.pulling(id) };
                 let (_, mut pulled) = self.carry(&overlay, pulling)?;
+                choices.check(&pulled.conflicts)?;
                 pulled.conflicts.sort_unstable();
                 Ok(pulled)
             }
@@ -186,7 +227,7 @@ struct Overlay {
 pub(crate) struct Pulling<'a> {
     store: &'a Store,
     id: &'a TreeId,
-    prefer: Prefer,
+    choices: Choices,
     /// Whether it is only told what would be done.
     is_dry: bool,
     entries_left: usize,
@@ -202,7 +243,7 @@ impl<'a> Pulling<'a> {
         Self {
             store,
             id,
-            prefer: Prefer::Ours,
+            choices: Choices::default(),
             is_dry: false,
             entries_left: most,
             most,
@@ -300,8 +341,9 @@ impl<'a> Pulling<'a> {
 
     /// Notes a conflict, and tells whether the user's side goes.
     fn conflict(&mut self, path: String) -> bool {
+        let choice = self.choices.of(&path);
         self.pulled.conflicts.push(path);
-        self.prefer == Prefer::Theirs
+        choice == Prefer::Theirs
     }
 
     fn remove(&mut self, upper: &Dir, name: &OsStr) -> Result<()> {

@@ -133,7 +133,7 @@ impl Files {
 }
 
 /// The user's entry at `path`, where a file may stand for a directory above it.
-fn seen(tree: &dyn Tree, path: &RelPath) -> Result<Option<Kind>> {
+pub(super) fn seen(tree: &dyn Tree, path: &RelPath) -> Result<Option<Kind>> {
     match tree.stat_entry(path) {
         Err(Error::NotFound(_) | Error::NotADirectory(_) | Error::Escape(_)) => Ok(None),
         seen => Ok(seen?.map(|(stat, _)| stat.kind)),
@@ -156,7 +156,7 @@ fn open_directory(dir: &Dir, path: &RelPath) -> Result<Dir> {
     path.segments().try_fold(dir.reopen()?, |dir, name| dir.open_dir_entry(OsStr::new(name)))
 }
 
-fn side(opened: Result<(File, Stat)>, path: &RelPath, most: u64) -> Result<Option<Side>> {
+pub(super) fn side(opened: Result<(File, Stat)>, path: &RelPath, most: u64) -> Result<Option<Side>> {
     let (file, stat) = match opened {
         // The entry is of another kind by now.
         Err(

@@ -276,6 +276,18 @@ class AsyncFileSecBox:
         filters = {"user": user, "agent": agent, "state": state, "limit": limit, "cursor": cursor}
         return await self.call(calls.ServiceCalls().runs(**filters))
 
+    async def usage(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[Mapping[str, Any]]:
+        """What users take on the disk, agent by agent."""
+        filters = {"user": user, "agent": agent, "limit": limit, "cursor": cursor}
+        return await self.call(calls.ServiceCalls().usage(**filters))
+
     async def users(self, *, limit: int | None = None, cursor: str | None = None) -> Page[Mapping[str, Any]]:
         """The users that have something here."""
         return await self.call(calls.ServiceCalls().users(limit, cursor))
