@@ -94,27 +94,28 @@ fn manifest(files: &Files, bounds: ManifestBounds) -> Result<std::result::Result
         Err(storage::Error::TooManyEntries(_)) => return Ok(Err(NoManifest::Files)),
         walked => walked?,
     };
-    let mut opened = Vec::new();
+    // Before anything is read for nothing; a link may lead to more.
+    let sizes = walked.iter().filter(|entry| entry.kind == Kind::File);
+    let sizes = sizes.filter_map(|entry| Some(entry.stat.as_ref()?.size));
+    if sizes.fold(0, u64::saturating_add) > bounds.bytes {
+        return Ok(Err(NoManifest::Bytes));
+    }
+    let mut listed = Vec::new();
+    let mut head = None;
     let mut left = bounds.bytes;
+    // One after the other: a skill has more files than one request may keep open.
     for entry in walked.into_iter().filter(|entry| matches!(entry.kind, Kind::File | Kind::Symlink)) {
         interrupt::check()?;
-        match files.open(&entry.path) {
-            Ok(file) => {
-                let Some(rest) = left.checked_sub(file.stat.size) else { return Ok(Err(NoManifest::Bytes)) };
-                left = rest;
-                if opened.len() == bounds.files {
-                    return Ok(Err(NoManifest::Files));
-                }
-                opened.push((entry.path, file.file));
-            }
+        let file = match files.open(&entry.path) {
+            Ok(Opened { file, .. }) => file,
             Err(storage::Error::Escape(_)) => return Ok(Err(NoManifest::Link)),
-            Err(error) if is_no_file(&error) => {}
+            Err(error) if is_no_file(&error) => continue,
             Err(error) => return Err(error.into()),
+        };
+        if listed.len() == bounds.files {
+            return Ok(Err(NoManifest::Files));
         }
-    }
-    let mut left = bounds.bytes;
-    let (mut head, mut listed) = (None, Vec::with_capacity(opened.len()));
-    for (path, file) in opened {
+        let path = entry.path;
         let begin = if path.as_str() == SKILL_MD { Some(head.insert(Vec::new())) } else { None };
         let Some((bytes, sha256)) = digest(file, &path, left, begin)? else {
             return Ok(Err(NoManifest::Bytes));
