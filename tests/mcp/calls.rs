@@ -78,7 +78,7 @@ fn calls_are_counted_by_tool_and_outcome() {
         return;
     }
     let command = json!({ "command": "touch begun; sleep 600" });
-    let stream = Post::call(client, Era::Modern, "Shell", command).begin();
+    let stream = Post::call(client, Era::Legacy, "Shell", command).begin();
     while client.get(format!("{TREE}/raw/begun")).status != 200 {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

@@ -63,6 +63,9 @@ UNSAYABLE = [
     "^the bytes have the digest",  # of the body
     "^`(title|message)` has more than",  # bytes, which are no characters
     "are for versions of the application",  # `title`, `message` and `current` with another `scope`
+    "^`layer` and `version` go not together",
+    "^a workspace has no layers and no versions",  # one parameter of the routes of both trees
+    "^`to` goes with `from`",
     "^`network` is more than the service grants",  # more than the configuration allows
     "invalid type: floating point `[0-9.e+]+`, expected",  # 258.0, which JSON Schema takes for an integer
 ]
@@ -71,7 +74,8 @@ UNSAYABLE = [
 @schemathesis.check
 def no_valid_request_is_refused(context, response, case):
     """What the document allows is never called wrong."""
-    if response.status_code in (400, 415):
+    # The answer to `HEAD` has no sentence; `GET` of the same is asked, too.
+    if response.status_code in (400, 415) and case.method.upper() != "HEAD":
         told = response.json()
         # Lines that a file or the text of a patch does not have.
         is_of_lines = "line" in told or "total_lines" in told
@@ -95,12 +99,17 @@ SPARED = {
 }
 
 
+# Names that mean something else in these than elsewhere.
+OTHERS = {"diffSkill": {"from": ["1", "2"], "to": ["1", "2"]}}
+
+
 def known(context, names):
     """Replaces values, chosen by what was made up, so that a seed makes the same requests again."""
     if not isinstance(names, dict):
         return names
-    spared = SPARED.get(context.operation.definition.raw.get("operationId"), {})
-    for name, values in (KNOWN | spared).items():
+    operation = context.operation.definition.raw.get("operationId")
+    own = SPARED.get(operation, {}) | OTHERS.get(operation, {})
+    for name, values in (KNOWN | own).items():
         if isinstance(names.get(name), (str, list)):
             number = zlib.crc32(repr(sorted(names.items(), key=str)).encode(errors="replace"))
             # A tree that is made up has nothing in it.

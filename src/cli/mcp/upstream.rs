@@ -25,8 +25,11 @@ use super::super::target::Owner;
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long an unused connection is kept: less than the service and proxies keep it.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long the head of an answer may take, after a message of 4 MiB.
-const HEAD: Duration = Duration::from_secs(120);
+/// How long the head of an answer may take. In the current revision it comes with the first message, which may be the result of a
+/// command of ten minutes.
+const HEAD: Duration = Duration::from_secs(15 * 60);
+/// How often a silent connection is asked whether its other end is there still.
+const KEEPALIVE: Duration = Duration::from_secs(20);
 /// How long a request waits for a service that cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The first pause before another attempt, and the longest.
@@ -70,6 +73,10 @@ impl Upstream {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(CONNECT));
+        // A host that has gone must not hold a request for all that time.
+        connector.set_keepalive(Some(KEEPALIVE));
+        connector.set_keepalive_interval(Some(KEEPALIVE));
+        connector.set_keepalive_retries(Some(3));
         connector.enforce_http(false);
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls(uri.scheme_str() == Some("https"), ca_file)?)
