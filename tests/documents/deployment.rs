@@ -80,6 +80,24 @@ fn the_manifests_give_no_privilege_and_stop_in_time() {
 }
 
 #[test]
+fn the_unit_of_the_package_goes_with_its_settings_and_stops_in_time() {
+    let unit = read("deploy/debian/filesecbox/filesecbox.service");
+    let of = |name: &str| {
+        let mut found = unit.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        let value = found.next().unwrap_or_else(|| panic!("no {name}="));
+        assert_eq!(found.next(), None, "{name} stands there twice");
+        value
+    };
+    let settings: toml::Table = toml::from_str(&read("deploy/debian/filesecbox/filesecbox.toml")).unwrap();
+    let port = instruction("EXPOSE");
+    assert_eq!(settings["root"].as_str(), Some(format!("/var/lib/{}", of("StateDirectory")).as_str()));
+    assert_eq!(settings["listen"].as_str(), Some(format!("127.0.0.1:{port}").as_str()));
+    assert_eq!((of("User"), of("NoNewPrivileges"), of("CapabilityBoundingSet")), ("filesecbox", "yes", ""));
+    let grace_ms = of("TimeoutStopSec").parse::<u64>().unwrap() * 1000;
+    assert!(grace_ms > filesecbox::config::Config::default().shutdown_ms);
+}
+
+#[test]
 fn every_probe_is_a_command_of_the_program() {
     let health = instruction("HEALTHCHECK");
     assert!(health.ends_with(r#"CMD ["filesecbox", "health"]"#), "{health}");

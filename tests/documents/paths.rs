@@ -1,4 +1,4 @@
-//! The source files that the documents for contributors name are there.
+//! The source files that documents name are there.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,8 +6,14 @@ use std::path::Path;
 use crate::read;
 
 /// The documents.
-const DOCUMENTS: [&str; 4] =
-    ["docs/ARCHITECTURE.md", "docs/GLOSSARY.md", "docs/SECURITY.md", "CONTRIBUTING.md"];
+const DOCUMENTS: [&str; 6] = [
+    "docs/ARCHITECTURE.md",
+    "docs/GLOSSARY.md",
+    "docs/SECURITY.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "README.zh-CN.md",
+];
 /// Where source lies.
 const ROOTS: [&str; 9] =
     ["src", "policy", "storage", "exec", "egress", "sandbox", "runner", "bench", "tests"];

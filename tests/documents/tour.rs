@@ -1,4 +1,4 @@
-//! The tours of README.md, docs/PREPARE.md and docs/RUNNER.md, run as a reader would run them.
+//! The tours of README.md, in English and Chinese, docs/PREPARE.md and docs/RUNNER.md, run as a reader would run them.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -123,6 +123,16 @@ fn a_pattern_matches_a_whole_line() {
 #[test]
 fn the_tour_of_the_readme_prints_what_the_readme_says() {
     play("README.md");
+}
+
+#[test]
+fn the_tour_of_the_chinese_readme_is_the_same_and_prints_what_that_readme_says() {
+    let of = |document: &str| {
+        let all = blocks(&read(document)).into_iter();
+        all.map(|block| (block.language, block.lines)).collect::<Vec<_>>()
+    };
+    assert_eq!(of("README.zh-CN.md"), of("README.md"));
+    play("README.zh-CN.md");
 }
 
 #[test]

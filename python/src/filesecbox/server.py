@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import secrets
@@ -25,12 +26,23 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 
 
+def _installed() -> Path | None:
+    """The program that came with this package: a wheel for Linux has it, and its version is that of this client."""
+    try:
+        files = importlib.metadata.files("filesecbox") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    # Beside it stand the package's directory and its metadata, which have files of other names alone.
+    programs = [Path(str(file.locate())) for file in files if file.name == "filesecbox"]
+    return next((program for program in programs if program.is_file()), None)
+
+
 class Server:
     """A service on a free port of this machine, with an admin's token that nothing else knows.
 
     ``root`` is its data directory: a temporary one that goes with it unless given. ``config`` has settings by their dotted names,
-    such as ``{"limits.runs.timeout_ms": 60_000}``. The program is ``binary``, else what ``FILESECBOX_BINARY`` names, else
-    ``filesecbox`` on the path.
+    such as ``{"limits.runs.timeout_ms": 60_000}``. The program is ``binary``, else what ``FILESECBOX_BINARY`` names, else the one that
+    was installed with this package, else ``filesecbox`` on the path.
     """
 
     def __init__(
@@ -72,9 +84,12 @@ class Server:
         return AsyncFileSecBox(self.url, self.token)
 
     def __enter__(self) -> Self:
-        program = self._binary or os.environ.get("FILESECBOX_BINARY") or shutil.which("filesecbox")
+        program = self._binary or os.environ.get("FILESECBOX_BINARY") or _installed() or shutil.which("filesecbox")
         if not program:
-            raise Unavailable("no program `filesecbox`: put it on the path, or set FILESECBOX_BINARY to it")
+            raise Unavailable(
+                "no program `filesecbox`: wheels for Linux alone have it. Put it on the path, or set "
+                "FILESECBOX_BINARY to it"
+            )
         self._own = tempfile.TemporaryDirectory(prefix="filesecbox-")
         try:
             self._url = self._start(program, Path(self._own.name))

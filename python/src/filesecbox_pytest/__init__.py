@@ -5,7 +5,8 @@ r"""A plugin for pytest: a service of the tests' own, and a fresh workspace for 
         assert filesecbox_workspace.run("wc -w < a.txt").stdout == "2\n"
 
 pytest finds it by itself where `filesecbox` is installed. It is a package of its own so that other tests do not wait for the client
-to be imported. The program is what ``FILESECBOX_BINARY`` names, else ``filesecbox`` on the path.
+to be imported. The program is what ``FILESECBOX_BINARY`` names, else the one that came with this package, else
+``filesecbox`` on the path.
 """
 
 from __future__ import annotations
