@@ -1,13 +1,15 @@
 //! The program at a terminal: what its help teaches, what `doctor` finds, skills end to end, starting and stopping.
 
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::support::{
-    Service, Settings, assert_gone, children_of, program, run_program, skill, skill_zip, workspace,
+    Service, Settings, assert_gone, children_of, granted, is_root, program, run_program, skill, skill_zip,
+    workspace,
 };
 
 fn stdout(output: &Output) -> String {
@@ -144,6 +146,23 @@ fn the_command_line_counts_more_than_the_environment_and_that_more_than_the_file
     assert!(shown(&[], &env[..1]).contains(&place("file")));
     assert!(shown(&[], &env).contains(&environment));
     assert!(shown(&["--root", &place("argument")], &env).contains(&place("argument")));
+}
+
+#[test]
+fn a_root_that_may_make_no_root_of_a_user_namespace_gives_runs_ids_of_their_own_all_the_same() {
+    if !is_root() || !granted("setpriv", Path::new("/usr/bin/setpriv").exists()) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // What docs/DEPLOYMENT.md gives a container of root; without CAP_SETFCAP the kernel maps no root.
+    let bounds = "--bounding-set=-all,+chown,+dac_override,+fowner,+kill,+setgid,+setuid";
+    let mut command = Command::new("/usr/bin/setpriv");
+    command.args([bounds, "--inh-caps=-all", "--no-new-privs", env!("CARGO_BIN_EXE_filesecbox"), "doctor"]);
+    let output = command.arg("--root").arg(dir.path().join("data")).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    let line = |word: &str| told.lines().find(|line| line.starts_with(word)).unwrap_or_default().to_owned();
+    assert!(line("tier").contains(" landlock"), "{told}");
+    assert!(line("identity").ends_with(" enforced"), "{told}");
 }
 
 #[test]

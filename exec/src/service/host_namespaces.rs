@@ -2,14 +2,17 @@
 //! without privileges it needs a user namespace to be allowed to.
 //!
 //! # References
-//! `user_namespaces(7)`, `mount_namespaces(7)`, `capabilities(7)` ("Ambient").
+//! `user_namespaces(7)` (also for `CAP_SETFCAP`, without which no namespace gets a root), `mount_namespaces(7)`, `capabilities(7)` ("Ambient").
 
 use std::fs;
 use std::io;
 
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::wait::{WaitStatus, waitpid};
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::thread::CapabilitySet;
+
+use crate::sys;
 
 /// What the launcher does in a user namespace, and so what must survive its start: programs lose capabilities that
 /// are not ambient when they are executed by another user than root.
@@ -45,7 +48,7 @@ impl HostNamespaces {
         let (entered, place) = if may_mount {
             (own_mounts(CloneFlags::CLONE_NEWNS), Self::Privileged)
         } else {
-            (own_user(), Self::UserNamespace)
+            (try_in_another_process(own_user).and_then(|()| own_user()), Self::UserNamespace)
         };
         match entered {
             Ok(()) => place,
@@ -60,6 +63,20 @@ impl HostNamespaces {
 fn own_mounts(namespaces: CloneFlags) -> io::Result<()> {
     unshare(namespaces)?;
     Ok(mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?)
+}
+
+/// Does `act` in a process that goes. Half of the way into a user namespace there is no way back: the service would have no user
+/// that the namespace knows, and could give runs none of their own.
+fn try_in_another_process(act: fn() -> io::Result<()>) -> io::Result<()> {
+    let Some(trial) = sys::fork_single_threaded()? else {
+        let errno = act().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EINVAL));
+        sys::exit_now(errno);
+    };
+    match waitpid(trial, None)? {
+        WaitStatus::Exited(_, 0) => Ok(()),
+        WaitStatus::Exited(_, errno) => Err(io::Error::from_raw_os_error(errno)),
+        _ => Err(io::Error::other("the process that tried it was killed")),
+    }
 }
 
 /// Enters a user namespace in which this user is the only one and has the same number.

@@ -42,8 +42,8 @@ pub(crate) use wait::{Dead, find_dead};
 /// # Errors
 /// As `fork(2)`: `EAGAIN` at a limit on processes, `ENOMEM`.
 pub(crate) fn fork_single_threaded() -> io::Result<Option<Pid>> {
-    // SAFETY: only the launcher calls this, and it never starts a thread, so no lock can be held by a thread that
-    // the child lacks and the child may allocate.
+    // SAFETY: the launcher, which never starts a thread, and the service before it starts one call this, so no lock can be
+    // held by a thread that the child lacks and the child may allocate.
     match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Ok(Some(child)),
         ForkResult::Child => Ok(None),
