@@ -100,6 +100,10 @@ fn forbidden(paths: &[&str]) {
     let examples = if is_large() { "60" } else { "3" };
     let mut phases = vec!["--mode", "negative", "--phases", "coverage,fuzzing", "-n", examples];
     phases.extend(paths);
+    if !is_large() {
+        // Of its body alone the program thinks up forbidden ones for four minutes. tests/prepare has some, too.
+        phases.extend(["--exclude-operation-id", "prepareWorkspace"]);
+    }
     let checks = format!("{CHECKS},negative_data_rejection,unsupported_method,allow_header_conformance");
     let Some(requests) = ask(&checks, &phases, None) else { return };
     assert!(requests >= if is_large() { 2_000 } else { 1_000 }, "{requests} requests");
