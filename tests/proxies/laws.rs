@@ -23,7 +23,7 @@ fn holds(proxy: Proxy) {
     a_terminal_is_typed_into(&front);
     a_runner_registers_and_answers(&front);
     the_id_of_a_request_is_in_both_logs(&front);
-    nobody_says_who_it_is(&front);
+    a_caller_without_a_token_is_refused(&front);
 }
 
 #[test]
@@ -37,8 +37,8 @@ fn all_of_it_holds_behind_caddy() {
 }
 
 fn refusals_pass_unharmed(front: &Front) {
-    let stranger = front.client.with_token("nobody's");
-    let direct = front.service.client.with_token("nobody's");
+    let stranger = front.client.with_token("unknown");
+    let direct = front.service.client.with_token("unknown");
     let refused = stranger.get("/v1/sandbox/alice/demo/files");
     assert_eq!(refused.refused(401, "unauthenticated")["code"], "unauthenticated");
     assert_eq!(
@@ -96,7 +96,7 @@ fn a_refused_body_has_its_answer(front: &Front) {
     let body = random_bytes(2, 1 << 20);
     front
         .client
-        .with_token("nobody's")
+        .with_token("unknown")
         .put("/v1/sandbox/alice/demo/raw/refused", body)
         .refused(401, "unauthenticated");
 }
@@ -132,7 +132,7 @@ fn a_terminal_is_typed_into(front: &Front) {
     assert_eq!(socket.told("exit")["result"]["exit_code"], 7);
     assert_eq!(socket.next(), Message::Close);
     // A refusal comes in place of the WebSocket.
-    let refused = front.client.with_token("nobody's").websocket(&format!("{tree}/terminal"), "");
+    let refused = front.client.with_token("unknown").websocket(&format!("{tree}/terminal"), "");
     assert_eq!(refused.err(), Some(401));
 }
 
@@ -159,7 +159,7 @@ fn the_id_of_a_request_is_in_both_logs(front: &Front) {
 }
 
 /// A server in the sandbox, which gets all that the service passes on, sees HTTPS and nothing that the caller made up.
-fn nobody_says_who_it_is(front: &Front) {
+fn a_caller_without_a_token_is_refused(front: &Front) {
     let tree = workspace("dora", "demo");
     let server = "import http.server\nclass H(http.server.BaseHTTPRequestHandler):\n def do_GET(self):\n  \
                   body = str(self.headers).encode()\n  self.send_response(200)\n  \
