@@ -70,7 +70,7 @@ pub use router::{Backends, Choice, IsWeb, Runners, SandboxRouter};
 pub use sandbox::{DIR_ENTRIES_MAX, FILE_BYTES_MAX, Sandbox};
 pub use service::{
     PrepareMode, PrepareRequest, PreparedSkill, PreparedStep, PreparedWorkspace, SelectedVersion, SentFile,
-    ServiceOptions, ServiceSandbox,
+    ServiceOptions, ServiceSandbox, connector,
 };
 pub use tree_path::TreePath;
 pub use version::{VERSION_BYTES_MAX, Version, VersionError};

@@ -8,16 +8,14 @@ use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode, Uri};
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::connector::connector;
 use super::upload::{Body, Upload};
 use crate::text::truncate;
 use crate::{Code, Error, ErrorKind, Result};
@@ -56,29 +54,6 @@ struct Failure {
     code: String,
 }
 
-/// What is trusted. The authorities of the host are read only where TLS is spoken.
-fn tls(is_spoken: bool, authorities: Option<&str>) -> std::io::Result<ClientConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(std::io::Error::other)?;
-    let config = match authorities {
-        Some(pem) => {
-            let mut trusted = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-                trusted.add(certificate.map_err(std::io::Error::other)?).map_err(std::io::Error::other)?;
-            }
-            if trusted.is_empty() {
-                return Err(std::io::Error::other("no certificate in PEM"));
-            }
-            config.with_root_certificates(trusted)
-        }
-        None if is_spoken => config.with_native_roots()?,
-        None => config.with_root_certificates(RootCertStore::empty()),
-    };
-    Ok(config.with_no_client_auth())
-}
-
 impl Http {
     /// Requests to `base`, with `token`, trusting `authorities` (PEM) or those that the host trusts.
     pub(super) fn new(base: &str, token: Option<&str>, authorities: Option<&str>) -> Result<Self> {
@@ -96,17 +71,8 @@ impl Http {
         if let Some(value) = &mut authorization {
             value.set_sensitive(true); // kept out of what is logged
         }
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT));
-        connector.enforce_http(false);
-        let tls = tls(uri.scheme_str() == Some("https"), authorities)
+        let connector = connector(uri.scheme_str() == Some("https"), authorities, CONNECT)
             .map_err(|error| refused("the authorities to trust cannot be read").because(error))?;
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)

@@ -1,10 +1,11 @@
 //! [`ServiceSandbox`]: files and commands of a filesecbox service, over REST.
 //!
 //! * [`address`]: paths as routes. [`http`]: requests and answers, whose codes are [`Code`](crate::Code); [`upload`]:
-//!   streams on their way.
+//!   streams on their way; [`connector`](mod@connector): the connections.
 //! * [`files`] and [`exec`]: the operations; [`prepare`]: what the service has besides them.
 
 mod address;
+mod connector;
 mod exec;
 mod files;
 mod http;
@@ -18,6 +19,7 @@ use async_trait::async_trait;
 use policy::AgentId;
 
 use self::address::{Address, Place};
+pub use self::connector::connector;
 use self::http::{Http, Shared};
 pub use self::prepare::{
     PrepareMode, PrepareRequest, PreparedSkill, PreparedStep, PreparedWorkspace, SelectedVersion, SentFile,

@@ -2,20 +2,17 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, Uri};
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use sandbox::connector;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::client::encode;
@@ -28,8 +25,6 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How long the head of an answer may take. In the current revision it comes with the first message, which may be the result of a
 /// command of ten minutes.
 const HEAD: Duration = Duration::from_secs(15 * 60);
-/// How often a silent connection is asked whether its other end is there still.
-const KEEPALIVE: Duration = Duration::from_secs(20);
 /// How long a request waits for a service that cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The first pause before another attempt, and the longest.
@@ -70,19 +65,8 @@ impl Upstream {
         if let Some(value) = &mut authorization {
             value.set_sensitive(true); // kept out of what is logged
         }
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT));
-        // A host that has gone must not hold a request for all that time.
-        connector.set_keepalive(Some(KEEPALIVE));
-        connector.set_keepalive_interval(Some(KEEPALIVE));
-        connector.set_keepalive_retries(Some(3));
-        connector.enforce_http(false);
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(uri.scheme_str() == Some("https"), ca_file)?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
+        let authorities = ca_file.map(authorities).transpose()?;
+        let connector = connector(uri.scheme_str() == Some("https"), authorities.as_deref(), CONNECT)?;
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
@@ -138,27 +122,9 @@ impl Upstream {
     }
 }
 
-/// What is trusted. The authorities of the host are read only where TLS is spoken.
+/// Reads a file of certificates.
 #[expect(clippy::disallowed_methods, reason = "a file that the caller names; nothing stored")]
-fn tls(is_spoken: bool, ca_file: Option<&Path>) -> io::Result<ClientConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?;
-    let config = match ca_file {
-        Some(path) => {
-            let mut trusted = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(&std::fs::read(path)?) {
-                trusted.add(certificate.map_err(io::Error::other)?).map_err(io::Error::other)?;
-            }
-            if trusted.is_empty() {
-                let text = format!("{} holds no certificate in PEM", path.display());
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-            }
-            config.with_root_certificates(trusted)
-        }
-        None if is_spoken => config.with_native_roots()?,
-        None => config.with_root_certificates(RootCertStore::empty()),
-    };
-    Ok(config.with_no_client_auth())
+fn authorities(path: &Path) -> io::Result<String> {
+    std::fs::read_to_string(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }

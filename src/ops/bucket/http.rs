@@ -2,7 +2,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Limited;
 use hyper::body::Incoming;
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -20,7 +19,7 @@ use object_store::client::{
     HttpClient, HttpConnector as Connector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
     HttpResponse, HttpResponseBody, HttpService,
 };
-use rustls::{ClientConfig, RootCertStore};
+use sandbox::connector;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 /// How long a connection may take.
@@ -44,25 +43,12 @@ impl Http {
     /// # Errors
     /// TLS cannot be spoken, or the host trusts no authority.
     pub(super) fn new(is_encrypted: bool, patience: Duration) -> io::Result<Self> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?;
-        let config = match is_encrypted {
-            true => config.with_native_roots()?,
-            false => config.with_root_certificates(RootCertStore::empty()),
-        };
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT));
-        connector.enforce_http(false);
-        let builder = HttpsConnectorBuilder::new().with_tls_config(config.with_no_client_auth());
-        let builder = if is_encrypted { builder.https_only() } else { builder.https_or_http() };
+        let connector = connector(is_encrypted, None, CONNECT)?;
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_MAX)
             .pool_timer(TokioTimer::new())
-            .build(builder.enable_http1().wrap_connector(connector));
+            .build(connector);
         Ok(Self { client, patience })
     }
 }
