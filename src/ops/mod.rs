@@ -41,6 +41,7 @@ pub mod snapshots;
 pub mod stopping;
 pub mod sweep;
 pub mod sync;
+pub mod texts;
 pub mod upload;
 pub mod usages;
 pub mod users;

@@ -9,8 +9,8 @@ use crate::http::App;
 use crate::http::answer::{Answer, bare, made, success_with, tagged, tagged_if};
 use crate::http::conditional::{self, Fresh};
 use crate::http::extract::{Params, Place, SeenLayer, TreeRequest};
-use crate::ops::files::{LineRange, ReadText, Text};
 use crate::ops::remote;
+use crate::ops::texts::{LineRange, ReadText, Text};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

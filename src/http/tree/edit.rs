@@ -10,7 +10,7 @@ use crate::http::answer::Answer;
 use crate::http::extract::{Params, TreeRequest};
 use crate::http::problem::Problem;
 use crate::http::{body, conditional};
-use crate::ops::files::LineRange;
+use crate::ops::texts::LineRange;
 
 /// The answer of a success.
 pub(super) const UPDATED: &str = "File updated successfully.";

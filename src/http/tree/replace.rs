@@ -11,7 +11,7 @@ use crate::http::answer::Answer;
 use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest};
 use crate::http::object::Object;
 use crate::http::{App, bounded, conditional};
-use crate::ops::files::EDITS_MAX;
+use crate::ops::texts::EDITS_MAX;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -18,7 +18,7 @@ use super::{Backend, PATIENCE, Written, reading};
 use crate::ops::Service;
 use crate::ops::admission::{Admission, Job, Weight};
 use crate::ops::error::{Error, Result};
-use crate::ops::files::{LineRange, Text, check_edits, check_encoding, check_range, part};
+use crate::ops::texts::{LineRange, Text, check_edits, check_encoding, check_range, part};
 use crate::ops::write::Unwritten;
 
 /// How long a whole text may take, which others wait for: the largest takes so long at a megabit in a second.
