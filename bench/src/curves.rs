@@ -7,6 +7,7 @@ use crate::client::{self, Connection};
 use crate::error::Result;
 use crate::execution::execute;
 use crate::fixture;
+use crate::growth::{publish_several, seeing};
 use crate::load::{self, Slice};
 use crate::service::{Kind, Service};
 use crate::sides::{Bench, Side, Tree};
@@ -155,7 +156,7 @@ fn files(bench: &Bench) -> Result<Chart> {
     let services = [(&bench.relaxed.filesecbox, ""), (&bench.relaxed.bare, ", bare axum")];
     let mut lines: Vec<Line> = Vec::new();
     for (_, of) in services {
-        for what in ["listing with details", "`echo`", "reading 4 KiB of one"] {
+        for what in ["listing with details", "`echo`", "reading its `SKILL.md`"] {
             lines.push((format!("{what}{of}"), Vec::new()));
         }
     }
@@ -194,13 +195,9 @@ fn files(bench: &Bench) -> Result<Chart> {
 /// What it costs a command that it sees skills.
 fn skills(bench: &Bench) -> Result<Chart> {
     let mut connection = bench.relaxed.filesecbox.connect()?;
-    let archive = fixture::several(SKILLS.into_iter().max().unwrap_or_default())?;
-    connection.call(&client::upload("/v1/skills/u/seer/upload?scope=baseline", "several.zip", &archive))?;
+    publish_several(bench, SKILLS.into_iter().max().unwrap_or_default())?;
     let figures = bench.compare(SKILLS, |skills| {
-        let skills: Vec<String> = (0..*skills).map(fixture::several_name).collect();
-        let body = serde_json::json!({ "command": "echo", "args": ["hi"], "skills": skills }).to_string();
-        let request =
-            client::with_body("POST", "/v1/sandbox/u/seer/exec", "application/json", body.as_bytes());
+        let request = seeing(*skills);
         let sample = load::serial(&mut connection, bench.effort.slice, &mut || request.clone())?;
         Ok(micros(sample.p50).into())
     })?;

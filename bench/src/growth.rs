@@ -104,17 +104,10 @@ fn large_skill(bench: &Bench, weaker: &Service) -> Result<Vec<Row>> {
 /// A command in a workspace that sees skills.
 fn many_skills(bench: &Bench) -> Result<Vec<Row>> {
     let [_, workspace, _] = bench.relaxed.sides("tiny");
-    let mut connection = bench.relaxed.filesecbox.connect()?;
-    let most = SKILLS.into_iter().max().unwrap_or_default();
-    let archive = fixture::several(most)?;
-    connection.call(&client::upload("/v1/skills/u/seer/upload?scope=baseline", "several.zip", &archive))?;
+    publish_several(bench, SKILLS.into_iter().max().unwrap_or_default())?;
     let figures = bench.compare(SKILLS, |skills| {
-        let skills: Vec<String> = (0..*skills).map(fixture::several_name).collect();
-        let body = serde_json::json!({ "command": "echo", "args": ["hi"], "skills": skills }).to_string();
-        let target = "/v1/sandbox/u/seer/exec";
-        let request = client::with_body("POST", target, "application/json", body.as_bytes());
         let mut lines = Lines::default();
-        latency(bench, &mut lines, &workspace, &request)
+        latency(bench, &mut lines, &workspace, &seeing(*skills))
     })?;
     let row = |(skills, figure): (usize, Figure)| Row {
         name: format!("`echo` in a workspace that sees {}, p50", number_of(skills)),
@@ -123,6 +116,20 @@ fn many_skills(bench: &Bench) -> Result<Vec<Row>> {
         goal: "–",
     };
     Ok(SKILLS.into_iter().zip(figures).map(row).collect())
+}
+
+/// Publishes `skills` skills of an agent of their own, for [`seeing`].
+pub(crate) fn publish_several(bench: &Bench, skills: usize) -> Result<()> {
+    let archive = fixture::several(skills)?;
+    let upload = client::upload("/v1/skills/u/seer/upload?scope=baseline", "several.zip", &archive);
+    bench.relaxed.filesecbox.connect()?.call(&upload).map(|_| ())
+}
+
+/// An `echo` that sees so many of them.
+pub(crate) fn seeing(skills: usize) -> Vec<u8> {
+    let skills: Vec<String> = (0..skills).map(fixture::several_name).collect();
+    let body = serde_json::json!({ "command": "echo", "args": ["hi"], "skills": skills }).to_string();
+    client::with_body("POST", "/v1/sandbox/u/seer/exec", "application/json", body.as_bytes())
 }
 
 fn number_of(skills: usize) -> String {
