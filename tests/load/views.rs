@@ -78,10 +78,10 @@ fn views_of_many_users_and_skills_cost_no_more_than_those_that_are_held() {
     let started = Instant::now();
 
     touch(&service, 0..WARM, &root);
-    let warm = at_rest(&service, &root);
+    let warm = at_rest(&service, &root, &began);
     let most = touch(&service, WARM..views, &root);
     let took = started.elapsed();
-    let ended = at_rest(&service, &root);
+    let ended = at_rest(&service, &root, &began);
 
     random::tell(&format!("views: {views} in {:.1} s; at first {began:?}", took.as_secs_f64()));
     random::tell(&format!("views: warm {warm:?}"));
@@ -96,7 +96,6 @@ fn views_of_many_users_and_skills_cost_no_more_than_those_that_are_held() {
     assert!(most.service.mounts <= began.service.mounts + 2 * live, "{most:?}");
     assert_eq!(most.launcher.mounts, began.launcher.mounts, "a run left a mount in the launcher");
     assert!(ended.service.descriptors <= rest + VIEWS * PER_VIEW + PER_RUN, "{ended:?}");
-    assert_eq!(ended.launcher.descriptors, began.launcher.descriptors, "{ended:?}");
     assert!(ended.service.resident_kib <= warm.service.resident_kib + GROWTH_KIB, "{ended:?}");
     assert!(ended.launcher.resident_kib <= warm.launcher.resident_kib + GROWTH_KIB / 8, "{ended:?}");
 
@@ -140,16 +139,16 @@ fn touch(service: &Service, views: std::ops::Range<usize>, root: &Path) -> Momen
     })
 }
 
-/// The resources held once everything that was let go has gone.
-fn at_rest(service: &Service, root: &Path) -> Moment {
+/// The resources held once everything that was let go has gone, also what the launcher lets go after a run's answer.
+fn at_rest(service: &Service, root: &Path, began: &Moment) -> Moment {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         let moment = Moment::of(service, root);
-        if moment.views <= VIEWS && overlays(root) <= VIEWS {
+        let over = overlays(root);
+        if moment.views <= VIEWS && over <= VIEWS && moment.launcher.descriptors <= began.launcher.descriptors {
             return moment;
         }
-        let over = overlays(root);
-        assert!(Instant::now() < deadline, "views stay: {moment:?}, {over} overlays");
+        assert!(Instant::now() < deadline, "not let go: {moment:?}, {over} overlays; at first {began:?}");
         thread::sleep(Duration::from_millis(20));
     }
 }
