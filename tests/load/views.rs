@@ -145,7 +145,8 @@ fn at_rest(service: &Service, root: &Path, began: &Moment) -> Moment {
     loop {
         let moment = Moment::of(service, root);
         let over = overlays(root);
-        if moment.views <= VIEWS && over <= VIEWS && moment.launcher.descriptors <= began.launcher.descriptors {
+        if moment.views <= VIEWS && over <= VIEWS && moment.launcher.descriptors <= began.launcher.descriptors
+        {
             return moment;
         }
         assert!(Instant::now() < deadline, "not let go: {moment:?}, {over} overlays; at first {began:?}");
