@@ -106,7 +106,7 @@ fn users(bench: &Bench) -> Result<Chart> {
         ["start to first answer", "listing skills", "reading 4 KiB", "a first command", "a later command"];
     let mut lines = names.map(|name| (name.to_owned(), Vec::new()));
     let (mut there, mut is_filled) = (0, false);
-    let most = bench.effort.users;
+    let most = 10 * bench.effort.users;
     for count in std::iter::successors(Some(1), |count| Some(count * 10)).take_while(|count| *count <= most) {
         {
             let service = start()?;

@@ -68,7 +68,7 @@ impl Effort {
 }
 
 /// One tree of one service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tree {
     /// The skill of that name.
     Skill(&'static str),

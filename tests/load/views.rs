@@ -15,8 +15,8 @@ use crate::skill;
 
 /// Idle views that the service may hold.
 const VIEWS: usize = 64;
-/// Views that may wait to be closed besides, with one that is being closed; they are closed one after the other.
-const CLOSING: usize = 65;
+/// Views that may wait to be closed besides, with those that are being closed.
+const CLOSING: usize = 64 + 16;
 /// Commands at once.
 const CLIENTS: usize = 16;
 /// Skills of the agent; there are as many users as it takes.

@@ -1,7 +1,7 @@
 //! The confinement that this host grants, found out by doing.
 //!
 //! A probe runs commands through the same path as every later run and looks at what happened: one that must work, so
-//! that a sandbox which starts nothing does not look perfectly safe, and some that must fail.
+//! that a sandbox which starts nothing does not look perfectly safe, and one with attempts that must fail.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -27,8 +27,8 @@ use crate::tier::{Enforcement, Layer, Network};
 use crate::walls::landlock::open_path;
 use crate::wire::Reach;
 
-/// The deadline of each canary.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// The deadline of a command of the probe.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The text that a canary would read where the walls have a hole.
 const SECRET: &str = "canary-outside-the-tree";
 
@@ -74,58 +74,13 @@ impl Launcher {
         let cage = Cage::build(directory, owner).map_err(Error::resource("mkdir"))?;
         let mut canaries = vec![self.control(&cage).await?];
         if self.landlock.is_ok() {
-            let outside = cage.outside.join("secret").display().to_string();
-            let service = self.service.pid.to_string();
-            canaries
-                .push(self.canary(&cage, "read a file outside the tree", &format!("cat '{outside}'")).await?);
-            canaries.push(
-                self.canary(
-                    &cage,
-                    "write a file outside the tree",
-                    &format!("echo x > '{outside}.new' && echo {SECRET}"),
-                )
-                .await?,
-            );
-            let (attempt, program) = match (self.config.code_in_trees, self.mounts()) {
-                (false, _) => ("execute a program from the tree", "./copy".to_owned()),
-                (true, true) => {
-                    ("execute a program from shared memory", "cp copy /dev/shm && /dev/shm/copy".to_owned())
-                }
-                (true, false) => (
-                    "execute a program outside the tree",
-                    format!("'{}'", cage.outside.join("copy").display()),
-                ),
-            };
-            canaries.push(self.canary(&cage, attempt, &format!("{program} -c 'echo {SECRET}'")).await?);
-            let attempt = format!("kill -0 {service} && echo {SECRET}");
-            // In a namespace of its own the number may be one of the attempt's own processes, as in a container, where
-            // numbers are small.
-            let attempt = match self.mounts() {
-                true => format!("test -e /proc/{service} || {{ {attempt}; }}"),
-                false => attempt,
-            };
-            let canary = self.canary(&cage, "signal the service", &attempt).await?;
-            if self.mounts() {
-                let attempt = format!("test -e '{outside}' && echo {SECRET}");
-                canaries.push(self.canary(&cage, "see a file of the host", &attempt).await?);
-                let attempt = format!(
-                    "for p in /proc/[0-9]*; do case $p in /proc/$$) ;; *) test -r $p/status && grep -q 'Name:.*filesecbox' $p/status && echo {SECRET};; esac; done"
-                );
-                canaries.push(self.canary(&cage, "see a process of the host", &attempt).await?);
-            }
-            if owner.is_none() && self.supervises() && !self.mounts() {
-                let attempt = format!("chmod 600 '{outside}' && echo {SECRET}");
-                canaries
-                    .push(self.canary(&cage, "change the mode of a file outside the tree", &attempt).await?);
+            canaries.extend(self.canaries(&cage, &self.attempts(&cage)).await?);
+            if self.judges_modes(&cage) {
                 let inside = self.try_out(&cage, "chmod 640 inside && echo ok").await?;
                 if inside.stdout != "ok\n" {
                     self.cannot_read(format!("an attempt inside the tree said `{}`", inside.stderr.trim()));
                 }
             }
-            // Without an own uid, older kernels do not stop this signal; the layer `signals` says so, and it is no
-            // hole.
-            let expected = self.signals_are_stopped(owner);
-            canaries.extend(expected.then_some(canary));
             if let Some(canary) = canaries.iter().find(|canary| !canary.outcome.is_enforced()) {
                 self.distrust(format!("the attempt to {} went wrong: {}", canary.attempt, canary.outcome));
             }
@@ -186,6 +141,58 @@ impl Launcher {
         self.usual(owner).signals.is_enforced()
     }
 
+    /// Tells whether the supervisor judges changes of modes of the commands in `cage`.
+    fn judges_modes(&self, cage: &Cage) -> bool {
+        cage.owner.is_none() && self.supervises() && !self.mounts()
+    }
+
+    /// What the walls must stop here.
+    fn attempts(&self, cage: &Cage) -> Vec<Attempt> {
+        let outside = cage.outside.join("secret").display().to_string();
+        let mut attempts = vec![
+            Attempt { words: "read a file outside the tree", script: format!("cat '{outside}'") },
+            Attempt {
+                words: "write a file outside the tree",
+                script: format!("echo x > '{outside}.new' && echo {SECRET}"),
+            },
+        ];
+        let (words, program) = match (self.config.code_in_trees, self.mounts()) {
+            (false, _) => ("execute a program from the tree", "./copy".to_owned()),
+            (true, true) => {
+                ("execute a program from shared memory", "cp copy /dev/shm && /dev/shm/copy".to_owned())
+            }
+            (true, false) => {
+                ("execute a program outside the tree", format!("'{}'", cage.outside.join("copy").display()))
+            }
+        };
+        attempts.push(Attempt { words, script: format!("{program} -c 'echo {SECRET}'") });
+        if self.mounts() {
+            let script = format!("test -e '{outside}' && echo {SECRET}");
+            attempts.push(Attempt { words: "see a file of the host", script });
+            let script = format!(
+                "for p in /proc/[0-9]*; do case $p in /proc/$$) ;; *) test -r $p/status && grep -q 'Name:.*filesecbox' $p/status && echo {SECRET};; esac; done"
+            );
+            attempts.push(Attempt { words: "see a process of the host", script });
+        }
+        if self.judges_modes(cage) {
+            let script = format!("chmod 600 '{outside}' && echo {SECRET}");
+            attempts.push(Attempt { words: "change the mode of a file outside the tree", script });
+        }
+        // Without an own uid, older kernels do not stop this signal; the layer `signals` says so, and it is no hole.
+        if self.signals_are_stopped(cage.owner) {
+            let service = self.service.pid;
+            let signal = format!("kill -0 {service} && echo {SECRET}");
+            // In a namespace of its own the number may be one of the attempt's own processes, as in a container, where
+            // numbers are small.
+            let script = match self.mounts() {
+                true => format!("test -e /proc/{service} || {{ {signal}; }}"),
+                false => signal,
+            };
+            attempts.push(Attempt { words: "signal the service", script });
+        }
+        attempts
+    }
+
     /// The command that must work.
     async fn control(self: &Arc<Self>, cage: &Cage) -> Result<Canary, Error> {
         let result = self.try_out(cage, "cat inside && echo ok > made && cat made").await?;
@@ -197,15 +204,34 @@ impl Launcher {
         Ok(Canary { attempt: "read and write inside the tree".to_owned(), outcome })
     }
 
-    /// A command that must not print the secret.
-    async fn canary(self: &Arc<Self>, cage: &Cage, attempt: &str, script: &str) -> Result<Canary, Error> {
-        let result = self.try_out(cage, script).await?;
-        let outcome = if result.stdout.contains(SECRET) {
-            Layer::unavailable("it succeeded, and must not")
-        } else {
-            Layer::Enforced
+    /// Makes all of `attempts` in one command, which says where each begins and ends; none may print the secret.
+    async fn canaries(self: &Arc<Self>, cage: &Cage, attempts: &[Attempt]) -> Result<Vec<Canary>, Error> {
+        let begin = |number: usize| format!("begin {number}\n");
+        let end = |number: usize| format!("end {number}\n");
+        let mut script = String::new();
+        for (number, attempt) in attempts.iter().enumerate() {
+            let (begin, end) = (begin(number), end(number));
+            script += &format!("echo {begin}( {} )\necho {end}", attempt.script);
+        }
+        let result = self.try_out(cage, &script).await?;
+        let said = |number: usize| {
+            let (_, from) = result.stdout.split_once(&begin(number))?;
+            from.split_once(&end(number)).map(|(said, _)| said)
         };
-        Ok(Canary { attempt: attempt.to_owned(), outcome })
+        let outcome = |number: usize| match said(number) {
+            Some(said) if said.contains(SECRET) => Layer::unavailable("it succeeded, and must not"),
+            Some(_) => Layer::Enforced,
+            None => Layer::unavailable(format!(
+                "it was not made; the command ended with exit code {}: {}",
+                result.exit_code,
+                result.stderr.trim()
+            )),
+        };
+        let made = |(number, attempt): (usize, &Attempt)| Canary {
+            attempt: attempt.words.to_owned(),
+            outcome: outcome(number),
+        };
+        Ok(attempts.iter().enumerate().map(made).collect())
     }
 
     async fn try_out(self: &Arc<Self>, cage: &Cage, script: &str) -> Result<ExecResult, Error> {
@@ -253,6 +279,14 @@ impl Launcher {
             self.programs().search_path().iter().map(|path| path.display().to_string()).collect();
         path.join(":")
     }
+}
+
+/// What a canary does.
+struct Attempt {
+    /// In words.
+    words: &'static str,
+    /// As a shell takes it: it prints [`SECRET`] where it succeeds.
+    script: String,
 }
 
 /// A tree with a neighbour that must stay out of reach; removed when dropped.

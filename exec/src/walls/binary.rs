@@ -1,5 +1,6 @@
 //! The file that a program needs in order to start: its loader, or the interpreter in its first line.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -24,12 +25,16 @@ pub(crate) enum Binary {
     Unknown,
 }
 
+/// What is read of a file at first: in most, the program headers and the loader's path are there.
+const HEAD_BYTES: usize = 4096;
 /// The kernel reads this much of a script's first line (BINPRM_BUF_SIZE, execve(2)).
-const HEAD_BYTES: usize = 256;
+const LINE_BYTES: usize = 256;
 /// Program headers looked at; real files have about a dozen.
 const HEADERS_MAX: u16 = 64;
 /// Longest loader path believed.
 const LOADER_BYTES_MAX: u64 = 4096;
+/// Bytes of a program header.
+const HEADER_BYTES: usize = 56;
 
 const PT_INTERP: u32 = 3;
 const ELF_64_LITTLE: [u8; 6] = [0x7F, b'E', b'L', b'F', 2, 1];
@@ -47,9 +52,10 @@ pub(crate) fn inspect(path: &Path) -> io::Result<Binary> {
     let length = fill(&mut file, &mut head)?;
     let head = head.get(..length).unwrap_or_default();
     if head.starts_with(&ELF_64_LITTLE) {
-        return Ok(Binary::Elf { loader: loader(&file, head)? });
+        return Ok(Binary::Elf { loader: loader(&file, head) });
     }
-    Ok(head.strip_prefix(b"#!").and_then(script).unwrap_or(Binary::Unknown))
+    let line = head.get(..LINE_BYTES.min(length)).unwrap_or_default();
+    Ok(line.strip_prefix(b"#!").and_then(script).unwrap_or(Binary::Unknown))
 }
 
 fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
@@ -73,36 +79,32 @@ fn script(line: &[u8]) -> Option<Binary> {
     interpreter.starts_with('/').then(|| Binary::Script { interpreter: interpreter.into(), argument })
 }
 
-/// The `PT_INTERP` of a 64-bit little-endian file whose first bytes are `head`.
-fn loader(file: &File, head: &[u8]) -> io::Result<Option<PathBuf>> {
-    let (Some(table), Some(size), Some(count)) = (u64_at(head, 0x20), u16_at(head, 0x36), u16_at(head, 0x38))
-    else {
-        return Ok(None);
-    };
+/// The `PT_INTERP` of a 64-bit little-endian file whose first bytes are `head`; `None` also where the file lies.
+fn loader(file: &File, head: &[u8]) -> Option<PathBuf> {
+    let (table, size, count) = (u64_at(head, 0x20)?, u16_at(head, 0x36)?, u16_at(head, 0x38)?);
     for index in 0..u64::from(count.min(HEADERS_MAX)) {
-        let mut header = [0; 56];
-        let Some(offset) =
-            index.checked_mul(u64::from(size)).and_then(|distance| table.checked_add(distance))
-        else {
-            return Ok(None);
-        };
-        // An offset that no file can have is an error of the call and a lie of the file.
-        if !file.read_at(&mut header, offset).is_ok_and(|length| length == header.len()) {
-            return Ok(None);
-        }
-        if u32_at(&header, 0) != Some(PT_INTERP) {
+        let offset = index.checked_mul(u64::from(size)).and_then(|distance| table.checked_add(distance))?;
+        let header = part(file, head, offset, HEADER_BYTES)?;
+        if u32_at(&header, 0)? != PT_INTERP {
             continue;
         }
-        let (Some(start), Some(bytes)) = (u64_at(&header, 0x08), u64_at(&header, 0x20)) else {
-            return Ok(None);
-        };
-        let mut name = vec![0; usize::try_from(bytes.min(LOADER_BYTES_MAX)).unwrap_or(0)];
-        let length = file.read_at(&mut name, start).unwrap_or(0);
-        let name = name.get(..length).unwrap_or_default();
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        return Ok(std::str::from_utf8(name).ok().filter(|name| name.starts_with('/')).map(PathBuf::from));
+        let (start, bytes) = (u64_at(&header, 0x08)?, u64_at(&header, 0x20)?);
+        let name = part(file, head, start, usize::try_from(bytes.min(LOADER_BYTES_MAX)).ok()?)?;
+        let name = name.split(|byte| *byte == 0).next()?;
+        return std::str::from_utf8(name).ok().filter(|name| name.starts_with('/')).map(PathBuf::from);
     }
-    Ok(None)
+    None
+}
+
+/// The `length` bytes of `file` at `offset`, from its first bytes `head` where they are there; `None` past its end.
+fn part<'a>(file: &File, head: &'a [u8], offset: u64, length: usize) -> Option<Cow<'a, [u8]>> {
+    let start = usize::try_from(offset).ok()?;
+    if let Some(bytes) = head.get(start..start.checked_add(length)?) {
+        return Some(Cow::Borrowed(bytes));
+    }
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, offset).ok()?;
+    Some(Cow::Owned(bytes))
 }
 
 fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {

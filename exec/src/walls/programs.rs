@@ -3,7 +3,8 @@
 //! Names become files when the launcher is prepared. A program that the host upgrades later is another file and is refused,
 //! until a run fails and the programs are looked up again: what may run is what was looked at.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -143,18 +144,19 @@ impl Programs {
             open: matches!(whitelist, Whitelist::Open { .. }),
             identities: BTreeMap::new(),
         };
+        let mut real = RealPaths::default();
         for name in whitelist.direct() {
-            let file = programs.admit(name, INTERPRETERS_MAX);
+            let file = programs.admit(name, &mut real, INTERPRETERS_MAX);
             programs.direct.insert(name.clone(), file);
         }
         for name in whitelist.helpers() {
-            if programs.admit(name, INTERPRETERS_MAX).is_none() {
+            if programs.admit(name, &mut real, INTERPRETERS_MAX).is_none() {
                 programs.missing_helpers.push(name.clone());
             }
         }
         for (alias, name) in whitelist.aliases() {
             // A program of that name that the host has is the one that scripts mean.
-            if programs.admit(alias, INTERPRETERS_MAX).is_none()
+            if programs.admit(alias, &mut real, INTERPRETERS_MAX).is_none()
                 && let Some(Some(file)) = programs.direct.get(name)
             {
                 programs.aliases.insert(alias.clone(), file.clone());
@@ -231,42 +233,52 @@ impl Programs {
     }
 
     /// Allows the program called `name` and all that it needs; the file by which it is started.
-    fn admit(&mut self, name: &str, depth: usize) -> Option<PathBuf> {
+    fn admit(&mut self, name: &str, real: &mut RealPaths, depth: usize) -> Option<PathBuf> {
         if name.is_empty() || name.contains('/') {
             return None;
         }
-        let candidates: Vec<PathBuf> = self
-            .search_path
-            .iter()
-            .map(|directory| directory.join(name))
-            .filter(|path| is_program(path))
-            .collect();
-        let is_elf = |path: &&PathBuf| matches!(binary::inspect(path), Ok(Binary::Elf { .. }));
-        let chosen = candidates.iter().find(is_elf).or_else(|| candidates.first())?.clone();
-        self.admit_file(&chosen, depth)?;
-        self.names.insert(name.to_owned());
-        if candidates.first() != Some(&chosen) {
-            // Shells find the shim first, which may not run.
-            self.aliases.insert(name.to_owned(), chosen.clone());
+        // The first of that name, unless a later one is an ELF file.
+        let mut chosen: Option<(PathBuf, Binary)> = None;
+        let mut is_shimmed = false;
+        for path in self.search_path.iter().map(|directory| directory.join(name)) {
+            if !is_program(&path) {
+                continue;
+            }
+            let binary = binary::inspect(&path).unwrap_or(Binary::Unknown);
+            let is_elf = matches!(binary, Binary::Elf { .. });
+            if chosen.is_none() || is_elf {
+                is_shimmed = chosen.replace((path, binary)).is_some();
+            }
+            if is_elf {
+                break;
+            }
         }
-        Some(chosen)
+        let (path, binary) = chosen?;
+        self.admit_file(&path, binary, real, depth)?;
+        self.names.insert(name.to_owned());
+        if is_shimmed {
+            // Shells find the shim first, which may not run.
+            self.aliases.insert(name.to_owned(), path.clone());
+        }
+        Some(path)
     }
 
-    /// Allows the file at `path`, its loader and its interpreters.
-    fn admit_file(&mut self, path: &Path, depth: usize) -> Option<()> {
+    /// Allows the file at `path`, which is `binary`, its loader and its interpreters.
+    fn admit_file(&mut self, path: &Path, binary: Binary, real: &mut RealPaths, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
-        let file = path.canonicalize().ok()?;
-        match binary::inspect(&file).ok()? {
+        let file = real.of(path)?;
+        match binary {
             Binary::Elf { loader } => {
                 if let Some(loader) = loader {
-                    self.executable.insert(loader.canonicalize().ok()?);
+                    self.executable.insert(real.of(&loader)?);
                 }
             }
             Binary::Script { interpreter, argument } => {
-                self.admit_file(&interpreter, depth)?;
+                let binary = binary::inspect(&interpreter).ok()?;
+                self.admit_file(&interpreter, binary, real, depth)?;
                 if interpreter.file_name().is_some_and(|name| name == "env") {
                     let name = argument.as_deref().and_then(env_program)?.to_owned();
-                    self.admit(&name, depth)?;
+                    self.admit(&name, real, depth)?;
                 }
             }
             Binary::Unknown => return None,
@@ -274,6 +286,36 @@ impl Programs {
         self.libraries.extend(own_libraries(&file));
         self.executable.insert(file);
         Some(())
+    }
+}
+
+/// Paths without links. Each directory is looked up once: most programs are in one, and have one loader.
+#[derive(Default)]
+struct RealPaths {
+    known: HashMap<PathBuf, Option<PathBuf>>,
+}
+
+impl RealPaths {
+    /// As [`Path::canonicalize`], of an absolute path; `None` where there is nothing.
+    fn of(&mut self, path: &Path) -> Option<PathBuf> {
+        if let Some(known) = self.known.get(path) {
+            return known.clone();
+        }
+        let real = match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => self.of(parent).map(|parent| parent.join(name)).and_then(followed),
+            _ => path.canonicalize().ok(),
+        };
+        self.known.insert(path.to_path_buf(), real.clone());
+        real
+    }
+}
+
+/// The file that `path` leads to, in a directory that is no link; `None` where there is nothing.
+fn followed(path: PathBuf) -> Option<PathBuf> {
+    match path.read_link() {
+        Ok(_) => path.canonicalize().ok(),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Some(path),
+        Err(_) => None,
     }
 }
 

@@ -17,9 +17,9 @@
 //! `mount_namespaces(7)`, `pivot_root(2)`, `fsopen(2)`, `open_tree(2)`.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
@@ -194,7 +194,8 @@ fn copy_etc(root: &Path) -> io::Result<()> {
         if let Some(parent) = target.parent() {
             make_dirs(parent)?;
         }
-        copy(&path, &target, ETC_DEPTH_MAX, &mut left)?;
+        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        copy(&path, &target, meta.file_type(), ETC_DEPTH_MAX, &mut left)?;
     }
     for (name, text) in SYNTHETIC {
         fs::write(root.join(name), text)?;
@@ -203,45 +204,52 @@ fn copy_etc(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a file, link or directory; what cannot be read or is too large is left out.
-///
-/// A file keeps its time: Python compiles a module anew whose source is not as old as its byte code says (PEP 3147), and
-/// Debian's `sitecustomize`, which every start of Python imports, is in `/etc`.
-fn copy(source: &Path, target: &Path, depth: usize, left: &mut usize) -> io::Result<()> {
+/// Copies a file, link or directory, as `kind` says; what cannot be read or is too large is left out.
+fn copy(source: &Path, target: &Path, kind: fs::FileType, depth: usize, left: &mut usize) -> io::Result<()> {
     let Some(rest) = left.checked_sub(1) else { return Ok(()) };
     *left = rest;
-    let Ok(meta) = fs::symlink_metadata(source) else { return Ok(()) };
-    if meta.is_symlink() {
+    if kind.is_symlink() {
         let Ok(destination) = fs::read_link(source) else { return Ok(()) };
         let within = source.parent().map(|parent| parent.join(&destination));
         // A link to a place that is not in the root, such as /etc/resolv.conf's, is copied as what it leads to.
         let leads_away = within.is_some_and(|path| !(path.starts_with("/etc") || path.starts_with("/usr")));
-        return match leads_away.then(|| fs::metadata(source)) {
-            Some(Ok(meta)) if meta.is_file() => copy_file(source, target, &meta),
-            Some(_) => Ok(()),
-            None => symlink(destination, target),
-        };
+        return if leads_away { copy_file(source, target) } else { symlink(destination, target) };
     }
-    if meta.is_file() {
-        return copy_file(source, target, &meta);
+    if kind.is_file() {
+        return copy_file(source, target);
     }
-    let (true, Some(depth)) = (meta.is_dir(), depth.checked_sub(1)) else { return Ok(()) };
+    let (true, Some(depth)) = (kind.is_dir(), depth.checked_sub(1)) else { return Ok(()) };
     make_dirs(target)?;
     let Ok(entries) = fs::read_dir(source) else { return Ok(()) };
     for entry in entries.filter_map(Result::ok) {
-        copy(&entry.path(), &target.join(entry.file_name()), depth, left)?;
+        let Ok(kind) = entry.file_type() else { continue };
+        copy(&entry.path(), &target.join(entry.file_name()), kind, depth, left)?;
     }
     Ok(())
 }
 
-fn copy_file(source: &Path, target: &Path, meta: &fs::Metadata) -> io::Result<()> {
-    if meta.len() > ETC_FILE_BYTES_MAX {
+/// Copies the file to which `source` leads, if it is one.
+///
+/// It keeps its time: Python compiles a module anew whose source is not as old as its byte code says (PEP 3147), and
+/// Debian's `sitecustomize`, which every start of Python imports, is in `/etc`.
+fn copy_file(source: &Path, target: &Path) -> io::Result<()> {
+    // Without waiting for the other end of what is no file.
+    let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(source);
+    let Ok((file, meta)) = opened.and_then(|file| file.metadata().map(|meta| (file, meta))) else {
+        return Ok(());
+    };
+    if !meta.is_file() || meta.len() > ETC_FILE_BYTES_MAX {
         return Ok(());
     }
-    let Ok(content) = fs::read(source) else { return Ok(()) };
-    fs::write(target, content)?;
-    fs::set_permissions(target, fs::Permissions::from_mode(0o644))?;
-    fs::File::open(target)?.set_modified(meta.modified()?)
+    let mut content = Vec::new();
+    if file.take(ETC_FILE_BYTES_MAX).read_to_end(&mut content).is_err() {
+        return Ok(());
+    }
+    let mut made = fs::File::create(target)?;
+    made.write_all(&content)?;
+    // The process's mask has taken bits away (umask(2)).
+    made.set_permissions(fs::Permissions::from_mode(0o644))?;
+    made.set_modified(meta.modified()?)
 }
 
 /// Makes the devices, or mounts the host's where this process may not make any.

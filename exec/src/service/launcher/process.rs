@@ -49,11 +49,15 @@ pub(super) fn root_plan(config: &LauncherConfig, programs: &Programs) -> RootPla
     let further = further.chain(programs.directories().map(Path::to_path_buf));
     let mut bound: Vec<PathBuf> = Vec::new();
     for path in system.chain(own).chain(further) {
-        // Through a link such as /bin the file is there already, below what the link leads to.
-        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
         let is_there = |path: &Path| bound.iter().any(|above| path.starts_with(above));
-        let is_link_of_root = host_paths::BOUND.iter().any(|system| path == Path::new(system));
-        if path.is_absolute() && path.exists() && (is_link_of_root || !(is_there(&path) || is_there(&real))) {
+        let is_of_system = host_paths::BOUND.iter().any(|system| path == Path::new(system));
+        if !is_of_system {
+            // Through a link such as /bin the file is there already, below what the link leads to.
+            if is_there(&path) || path.canonicalize().is_ok_and(|real| is_there(&real)) {
+                continue;
+            }
+        }
+        if path.is_absolute() && path.exists() {
             bound.push(path);
         }
     }

@@ -42,7 +42,7 @@ pub(crate) fn probe(
     };
     let mut reason = String::new();
     for holding in wanted {
-        match try_out(root, stage, owner, *holding, stage.durability()) {
+        match try_out(root, stage, owner, *holding) {
             Ok(()) => return Ok((live, *holding)),
             // The last one: that nothing detached can be used is so before Linux 6.15, and no reason to have none.
             Err(error) => reason = in_words(&error),
@@ -67,7 +67,6 @@ fn try_out(
     stage: &Stage,
     owner: Option<(&dyn OwnerSwap, u32)>,
     holding: Holding,
-    durability: Durability,
 ) -> Result<()> {
     let layers = stage.draft();
     let dir = stage.dir().create_dir(&layers.name, 0o700)?;
@@ -92,7 +91,9 @@ fn try_out(
         whiteouts_among: 0,
         owner,
         holding,
-        durability,
+        // Nothing of the trial is needed later. Unmounting it would wait until all that other programs have written to the
+        // file system is on the disk: for seconds, where they write much.
+        durability: Durability::Never,
         projects: stage.projects(),
     })?;
     let mounted = view.root()?;
