@@ -132,7 +132,7 @@ impl Keys {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let bytes = hexadecimal(line).filter(|bytes| bytes.len() >= KEY_BYTES_MIN);
+            let bytes = hex::decode(line).ok().filter(|bytes| bytes.len() >= KEY_BYTES_MIN);
             let bytes = bytes.ok_or_else(|| KeyError::Line { path: path.to_owned(), line: number })?;
             keys.push(Key { id: key_id(&bytes), bytes });
         }
@@ -230,21 +230,15 @@ impl Key {
 
 /// The name of a key in tokens: the beginning of a digest, which says nothing about the key.
 fn key_id(bytes: &[u8]) -> String {
-    let digest: [u8; 32] = Sha256::digest(bytes).into();
-    digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    let mut id = hex::encode(Sha256::digest(bytes));
+    id.truncate(8);
+    id
 }
 
 pub(super) fn random_hex<const BYTES: usize>() -> Result<String, KeyError> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(KeyError::Random)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-fn hexadecimal(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..text.len() / 2).map(|at| u8::from_str_radix(text.get(at * 2..at * 2 + 2)?, 16).ok()).collect()
+    Ok(hex::encode(bytes))
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use storage::{Dir, Error, Kind, Result};
 
 use super::record::{self, Head, Record, Torn};
 use super::seals::Sealed;
-use super::text::hex;
 
 /// Behind a name.
 const SUFFIX: &str = ".jsonl";
@@ -152,7 +151,7 @@ fn tail(mut file: File, size: u64, name: &OsStr) -> Result<(Option<Record>, Opti
 pub fn torn(rest: &[u8], is_damage: bool) -> Torn {
     Torn {
         bytes: u64::try_from(rest.len()).unwrap_or(u64::MAX),
-        sha256: hex(&Sha256::digest(rest)),
+        sha256: hex::encode(Sha256::digest(rest)),
         // A crash tears the end of what was being written: one line without an end.
         is_damage: is_damage || rest.contains(&b'\n'),
     }

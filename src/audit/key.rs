@@ -10,8 +10,6 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use storage::{Dir, Error, Result};
 
-use super::text::hex;
-
 /// Name of the file in its directory.
 const NAME: &str = "audit";
 /// Its name until it is whole.
@@ -69,23 +67,21 @@ impl Key {
             Err(error) => return Err(error),
         }
         let mut file = dir.create_file(fresh, 0o600)?;
-        writeln!(file, "{}", hex(&self.0)).and_then(|()| file.sync_all()).map_err(|source| Error::Io {
-            operation: "write",
-            path: NAME.to_owned(),
-            source,
-        })?;
+        writeln!(file, "{}", hex::encode(self.0))
+            .and_then(|()| file.sync_all())
+            .map_err(|source| Error::Io { operation: "write", path: NAME.to_owned(), source })?;
         dir.rename_new(fresh, dir, name)?;
         dir.sync()
     }
 
     /// The HMAC-SHA-256 (RFC 2104) of `bytes`, in hexadecimal.
     pub(super) fn mac(&self, bytes: &[u8]) -> String {
-        self.over(bytes).map_or_else(String::new, |mac| hex(&mac.finalize().into_bytes()))
+        self.over(bytes).map_or_else(String::new, |mac| hex::encode(mac.finalize().into_bytes()))
     }
 
     /// Tells whether `mac` is that of `bytes`, in a time that tells nothing of where it differs.
     pub(super) fn is_mac(&self, bytes: &[u8], mac: &str) -> bool {
-        let (Some(mac), Some(over)) = (unhex(mac), self.over(bytes)) else { return false };
+        let (Some(mac), Some(over)) = (hex::decode(mac).ok(), self.over(bytes)) else { return false };
         over.verify_slice(&mac).is_ok()
     }
 
@@ -99,16 +95,7 @@ impl Key {
 }
 
 fn parse(text: &str) -> Option<Key> {
-    unhex(text)?.try_into().ok().map(Key)
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) {
-        return None;
-    }
-    let pairs = digits.chunks_exact(2).map(|pair| std::str::from_utf8(pair).ok());
-    pairs.map(|pair| pair.and_then(|pair| u8::from_str_radix(pair, 16).ok())).collect()
+    hex::decode(text).ok()?.try_into().ok().map(Key)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use policy::TreeId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::text::{Text, hex};
+use super::text::Text;
 
 /// The outcome of a change whose caller went away before it was answered.
 pub const UNANSWERED: &str = "unanswered";
@@ -276,7 +276,7 @@ pub fn line(head: &Head, entry: Entry) -> (String, Head) {
     // A structure of texts and numbers always becomes JSON.
     let json = serde_json::to_string(&record).unwrap_or_default();
     let hashed = json.strip_suffix('}').unwrap_or_default();
-    let hash = hex(&Sha256::digest(hashed.as_bytes()));
+    let hash = hex::encode(Sha256::digest(hashed.as_bytes()));
     let line = format!("{hashed}{BEFORE_HASH}{hash}\"}}\n");
     (line, Head { seq: record.seq, hash })
 }
@@ -288,7 +288,7 @@ pub fn parse(line: &[u8]) -> Option<Record> {
     let (hashed, hash) = line.rsplit_once(BEFORE_HASH)?;
     let record: Record = serde_json::from_str(line).ok()?;
     let is_whole = hash.strip_suffix("\"}") == Some(record.hash.as_str());
-    (is_whole && hex(&Sha256::digest(hashed.as_bytes())) == record.hash).then_some(record)
+    (is_whole && hex::encode(Sha256::digest(hashed.as_bytes())) == record.hash).then_some(record)
 }
 
 fn escaped(text: &str) -> usize {

@@ -52,17 +52,11 @@ impl From<String> for Text {
         }
         let head = text.get(..text.floor_char_boundary(HEAD_BYTES)).unwrap_or_default();
         Self::Long {
-            digest: hex(&Sha256::digest(text.as_bytes())),
+            digest: hex::encode(Sha256::digest(text.as_bytes())),
             length: u64::try_from(text.len()).unwrap_or(u64::MAX),
             head: head.to_owned(),
         }
     }
-}
-
-/// Bytes in hexadecimal.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

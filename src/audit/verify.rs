@@ -10,7 +10,6 @@ use super::files::{self, DAMAGED, LINE_BYTES_MAX, Segment};
 use super::key::Key;
 use super::record::{self, FIRST, Head, Record, Torn};
 use super::seals::{self, Found, Removed, Seals};
-use super::text::hex;
 
 /// The findings of reading the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -241,5 +240,5 @@ fn rest(line: &[u8], mut from: impl Read) -> std::io::Result<Torn> {
         is_damage |= piece.contains(&b'\n');
         bytes = bytes.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
     }
-    Ok(Torn { bytes, sha256: hex(&digest.finalize()), is_damage })
+    Ok(Torn { bytes, sha256: hex::encode(digest.finalize()), is_damage })
 }

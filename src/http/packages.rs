@@ -119,7 +119,7 @@ fn expected(query: Option<&str>, headers: &HeaderMap) -> Result<Option<String>, 
     let bytes =
         of_sha256.and_then(|value| STANDARD.decode(value).ok()).filter(|bytes| bytes.len() * 2 == DIGITS);
     let bytes = bytes.ok_or_else(wrong)?;
-    Ok(Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+    Ok(Some(hex::encode(bytes)))
 }
 
 /// The header for a digest.

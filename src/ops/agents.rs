@@ -354,5 +354,5 @@ fn text_of(policy: &AgentPolicy) -> String {
 
 /// The SHA-256 of a policy as it is kept, in hexadecimal.
 fn digest_of(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(text.as_bytes()))
 }

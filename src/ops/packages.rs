@@ -105,7 +105,7 @@ impl Service {
                 break;
             }
         }
-        Ok((file, hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+        Ok((file, hex::encode(hasher.finalize())))
     }
 
     /// Opens the package of a version, fetched from the bucket where it is missing.

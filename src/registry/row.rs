@@ -61,6 +61,7 @@ impl Row {
 pub fn shelf_id(shelf: &Shelf) -> String {
     let user = shelf.user.as_ref().map_or("", UserId::as_str);
     let names = format!("{}\0{}\0{user}", shelf.agent, shelf.skill);
-    let digest = Sha256::digest(names.as_bytes());
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    let mut id = hex::encode(Sha256::digest(names.as_bytes()));
+    id.truncate(32);
+    id
 }

@@ -31,8 +31,7 @@ fn uris(result: &Value) -> Vec<&str> {
 
 /// The digest of bytes, as the extension has it.
 fn sha256(bytes: &[u8]) -> String {
-    let hex: String = sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", hex::encode(sha2::Sha256::digest(bytes)))
 }
 
 /// The bytes of what `resources/read` gives.

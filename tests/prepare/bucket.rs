@@ -20,7 +20,7 @@ fn archive(seed: u64, bytes: usize) -> Vec<u8> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(bytes))
 }
 
 fn put(client: &Client, version: &str, bytes: &[u8]) -> Value {

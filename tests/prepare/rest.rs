@@ -114,7 +114,7 @@ fn packages_are_immutable_checked_by_digest_and_given_back_as_they_came() {
     let client = &service.client;
     let route = format!("/v1/packages/{}", version(1));
     let bytes = zip(&[Entry::file("SKILL.md", SKILL)]);
-    let hex: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex::encode(Sha256::digest(&bytes));
     let wrong = format!("{route}?digest=sha256:{}", "0".repeat(64));
     client.put(&wrong, &bytes).refused(400, "invalid");
     client.put(format!("{route}?digest=none"), &bytes).refused(400, "invalid");

@@ -86,8 +86,11 @@ fn programs_of_one_agent_are_its_own_in_the_kernel_at_every_tier_and_from_the_ne
         for agent in ["a", "b"] {
             assert_eq!(perl(agent), (403, false), "{tier} {agent}");
         }
-        set(client, "a", &json!({ "extra": ["perl"] }));
+        set(client, "a", &json!({ "extra": ["perl", "no-such-program"] }));
         assert_eq!(perl("a"), (200, true), "{tier}");
+        let told = |agent| client.get(workspace("u", agent) + "/info").ok()["data"]["commands"].to_string();
+        assert!(told("a").contains("\"perl\"") && !told("a").contains("no-such-program"), "{tier}");
+        assert!(told("b").contains("\"python3\"") && !told("b").contains("\"perl\""), "{tier}");
         assert_eq!(perl("b"), (403, false), "{tier}: another agent's walls");
         // A program that the profile lends, and one that it does not.
         assert!(shell(client, "a", "echo x | head -1")["stdout"] == "x\n", "{tier}");

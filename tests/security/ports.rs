@@ -420,8 +420,7 @@ fn leading_out(scene: &Scene<'_>) -> Finding {
     let own = scene.client().address;
     let prefix = format!("{}/ports/8000/", server.tree);
     let followed = |location: &str| {
-        let hex: String = location.bytes().map(|byte| format!("{byte:02x}")).collect();
-        server.get(&format!("to/{hex}")).header("location").map(str::to_owned)
+        server.get(&format!("to/{}", hex::encode(location))).header("location").map(str::to_owned)
     };
     assert_eq!(followed("/x").as_deref(), Some(format!("{prefix}x").as_str()), "the control");
     for location in [

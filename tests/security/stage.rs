@@ -209,8 +209,7 @@ impl Stage {
         let root = base.join("data");
         let canary = canary();
         // One user has a token of its own: the one that the attack with tokens runs as.
-        let digest: String =
-            Sha256::digest(user_token(&canary)).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = hex::encode(Sha256::digest(user_token(&canary)));
         let token = format!("[[tokens]]\nsha256 = \"{digest}\"\nrole = \"user\"\nuser = \"{TOKEN_USER}\"\n");
         fs::write(base.join("config.toml"), format!("{config}{}{token}", limits())).unwrap();
         let (child, stdout, address) = spawn(uid, dir.path(), &canary)?;

@@ -11,7 +11,8 @@
 //! mount point itself: what is mounted anew for every run needs a parent of its own that has a rule from the start.
 //!
 //! A run's mount namespace is a copy of the launcher's, and copying costs by the number of mounts. So the old root is
-//! let go, and `/etc` is copied rather than mounted entry by entry.
+//! let go, and `/etc` is copied rather than mounted entry by entry, but for what is so large that copying it would hold up the
+//! start: the links of a host with many packages, its certificates.
 //!
 //! # References
 //! `mount_namespaces(7)`, `pivot_root(2)`, `fsopen(2)`, `open_tree(2)`.
@@ -52,6 +53,9 @@ const ETC_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Entries of `/etc` that are copied at most, and levels below it.
 const ETC_ENTRIES_MAX: usize = 10_000;
 const ETC_DEPTH_MAX: usize = 8;
+/// A directory of `/etc` with more entries than this is mounted, and so is a file of more bytes.
+const COPIED_ENTRIES_MAX: usize = 100;
+const COPIED_BYTES_MAX: u64 = 512 * 1024;
 /// Size of the root's own files, as `tmpfs(5)` takes it.
 const ROOT_SIZE: &str = "64m";
 /// Size of an empty directory; the smallest, because 0 is no limit.
@@ -221,7 +225,11 @@ fn copy(source: &Path, target: &Path, kind: fs::FileType, depth: usize, left: &m
     let (true, Some(depth)) = (kind.is_dir(), depth.checked_sub(1)) else { return Ok(()) };
     make_dirs(target)?;
     let Ok(entries) = fs::read_dir(source) else { return Ok(()) };
-    for entry in entries.filter_map(Result::ok) {
+    let entries: Vec<_> = entries.filter_map(Result::ok).take(*left).collect();
+    if entries.len() > COPIED_ENTRIES_MAX && stand(source, target).is_ok() {
+        return Ok(());
+    }
+    for entry in entries {
         let Ok(kind) = entry.file_type() else { continue };
         copy(&entry.path(), &target.join(entry.file_name()), kind, depth, left)?;
     }
@@ -241,15 +249,31 @@ fn copy_file(source: &Path, target: &Path) -> io::Result<()> {
     if !meta.is_file() || meta.len() > ETC_FILE_BYTES_MAX {
         return Ok(());
     }
-    let mut content = Vec::new();
+    let mut made = fs::File::create(target)?;
+    if meta.len() > COPIED_BYTES_MAX && stand(source, target).is_ok() {
+        return Ok(());
+    }
+    let mut content = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0) + 1);
     if file.take(ETC_FILE_BYTES_MAX).read_to_end(&mut content).is_err() {
         return Ok(());
     }
-    let mut made = fs::File::create(target)?;
     made.write_all(&content)?;
     // The process's mask has taken bits away (umask(2)).
     made.set_permissions(fs::Permissions::from_mode(0o644))?;
     made.set_modified(meta.modified()?)
+}
+
+/// Lets the host's `source` stand at `target`, read-only.
+fn stand(source: &Path, target: &Path) -> io::Result<()> {
+    let tree = tree_of(source)?;
+    close(&tree)?;
+    attach(&tree, target)
+}
+
+/// Takes from a detached mount, and from all below it, what no run may do with the host's files.
+fn close(tree: &OwnedFd) -> io::Result<()> {
+    let closed = MountAttributes::READ_ONLY.and(MountAttributes::NO_SETUID).and(MountAttributes::NO_DEVICES);
+    sys::restrict_mount(tree.as_fd(), Extent::All, closed)
 }
 
 /// Makes the devices, or mounts the host's where this process may not make any.
@@ -296,8 +320,7 @@ fn bind(root: &Path, path: &Path, tree: &OwnedFd) -> io::Result<()> {
             }
         }
     }
-    let closed = MountAttributes::READ_ONLY.and(MountAttributes::NO_SETUID).and(MountAttributes::NO_DEVICES);
-    sys::restrict_mount(tree.as_fd(), Extent::All, closed)?;
+    close(tree)?;
     attach(tree, &target)
 }
 

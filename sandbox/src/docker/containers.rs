@@ -78,7 +78,8 @@ impl Containers {
         let state = owners.entry(owner.clone()).or_insert_with(|| {
             // Names of containers have few characters, ids many, but no NUL.
             let digest = Sha256::digest(format!("{}\0{}", owner.user.as_str(), owner.agent.as_str()));
-            let digest: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+            let mut digest = hex::encode(digest);
+            digest.truncate(32);
             Arc::new(State {
                 name: format!("{}-{digest}", self.options.prefix),
                 running: Arc::new(RwLock::new(false)),

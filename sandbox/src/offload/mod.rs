@@ -294,5 +294,5 @@ async fn digest(sandbox: &dyn Sandbox, user: &UserId, path: &SandboxPath) -> Res
     while let Some(piece) = stream.try_next().await? {
         hasher.update(&piece);
     }
-    Ok(Some(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+    Ok(Some(hex::encode(hasher.finalize())))
 }

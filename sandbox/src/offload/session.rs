@@ -157,8 +157,8 @@ pub fn session_directory(key: &str) -> String {
     let readable = key.chars().take(KEY_CHARACTERS_MAX).map(|character| {
         if character.is_alphanumeric() || matches!(character, '-' | '_') { character } else { '_' }
     });
-    let digest = Sha256::digest(key.as_bytes());
-    let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let mut digest = hex::encode(Sha256::digest(key.as_bytes()));
+    digest.truncate(16);
     format!("{}-{digest}", readable.collect::<String>())
 }
 

@@ -312,5 +312,5 @@ fn random_name() -> Result<String> {
     getrandom::fill(&mut bytes).map_err(|error| {
         crate::Error::new(ErrorKind::Internal, "publish", "no random numbers").because(error)
     })?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::encode(bytes))
 }

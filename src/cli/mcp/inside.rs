@@ -1,6 +1,5 @@
 //! [`Inside`]: a service that the bridge starts for itself, and that stops with it.
 
-use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -75,8 +74,5 @@ impl Drop for Inside {
 fn token() -> io::Result<String> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Ok(hex::encode(bytes))
 }

@@ -7,6 +7,7 @@ use super::usage::Limits;
 use crate::http::App;
 use crate::http::answer::{Answer, success};
 use crate::http::extract::{NoParams, SandboxRequest};
+use crate::ops::agents::Effective;
 
 /// The conditions of a command in a workspace.
 #[derive(Serialize)]
@@ -17,6 +18,8 @@ struct Info<'a> {
     /// Where commands run: on the host of the service.
     backend: &'static str,
     tier: exec::Tier,
+    /// The programs that a caller may start with this agent, as far as the host has them.
+    commands: Vec<String>,
     network: exec::Network,
     runs: policy::RunLimits,
     limits: Limits<'a>,
@@ -42,13 +45,16 @@ pub(in crate::http) async fn info(State(app): State<App>, request: SandboxReques
             runs: service.run_limits_of(agent),
         });
     }
+    let Effective { mut commands, missing, network, runs, .. } = service.agent_policy(agent.clone()).await?;
+    commands.retain(|name| !missing.contains(name));
     success(Info {
         workspace: request.id.workspace().sandbox_path(),
         shell: "bash",
         backend: "local",
         tier: service.host().enforcement.tier,
-        network: service.network_of(agent),
-        runs: service.run_limits_of(agent),
+        commands,
+        network,
+        runs,
         limits: Limits::of(&app, agent),
     })
 }

@@ -137,11 +137,7 @@ impl Head {
 }
 
 fn digest(sha256: &[u8; 32]) -> String {
-    use std::fmt::Write as _;
-    sha256.iter().fold("sha256:".to_owned(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("sha256:{}", hex::encode(sha256))
 }
 
 /// A mapping as an object of JSON; nothing when a key is no scalar.

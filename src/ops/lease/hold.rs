@@ -245,5 +245,5 @@ pub async fn hold<T, W: Future<Output = T>>(
 fn fresh_token() -> Result<String, StoreError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| StoreError(error.to_string()))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::encode(bytes))
 }

@@ -41,8 +41,8 @@ pub(super) struct Guarded {
 
 impl Fence {
     pub(super) fn new(lease: Lease) -> Self {
-        let digest = Sha256::digest(lease.key().as_bytes());
-        let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let mut name = hex::encode(Sha256::digest(lease.key().as_bytes()));
+        name.truncate(16);
         Self { lease, file: format!("lease-{name}"), is_marked: AtomicBool::new(false) }
     }
 

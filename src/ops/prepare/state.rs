@@ -86,9 +86,7 @@ fn object(bytes: &[u8]) -> Value {
 /// The hash of a script, without white space around it: `sha256:` and 64 digits.
 #[must_use]
 pub fn hash(script: &str) -> String {
-    let digest = Sha256::digest(script.trim().as_bytes());
-    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{digits}")
+    format!("sha256:{}", hex::encode(Sha256::digest(script.trim().as_bytes())))
 }
 
 #[cfg(test)]

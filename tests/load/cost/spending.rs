@@ -93,7 +93,7 @@ pub(super) fn token(user: &str) -> String {
 }
 
 pub(super) fn digest(user: &str) -> String {
-    Sha256::digest(token(user)).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(token(user)))
 }
 
 pub(super) fn has(arena: &Arena, under_way: usize) -> bool {

@@ -211,7 +211,7 @@ fn every_method_path_and_body_reaches_the_server_as_it_was_sent() {
 
 fn digest_of(bytes: &[u8]) -> String {
     use sha2::Digest;
-    sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(sha2::Sha256::digest(bytes))
 }
 
 #[test]

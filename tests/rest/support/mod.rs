@@ -24,7 +24,7 @@ pub(crate) use zip::{Entry, random_bytes, skill_zip, zip};
 /// The SHA-256 of a token, as configurations have it.
 pub(crate) fn digest(text: &str) -> String {
     use sha2::Digest;
-    sha2::Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(sha2::Sha256::digest(text.as_bytes()))
 }
 
 /// The path of a skill's routes.

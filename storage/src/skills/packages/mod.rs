@@ -359,7 +359,7 @@ fn digest_of(file: &File) -> Result<String> {
         hasher.update(piece);
         Ok(())
     })?;
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::encode(hasher.finalize()))
 }
 
 /// Hands the bytes of a file to `sink`, piece by piece.
