@@ -9,7 +9,9 @@ use std::sync::Arc;
 use exec::{Allowed, Launcher, Network, Whitelist};
 use parking_lot::RwLock;
 use policy::command::ScanOf;
-use policy::{AgentId, AgentNetwork, AgentPolicy, CommandPolicy, DiskLimits, Profile, RunLimits, TreeId};
+use policy::{
+    AgentId, AgentNetwork, AgentPolicy, CommandPolicy, DiskLimits, Profile, RunLimits, TreeId, UserId,
+};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use storage::{Allowance, Store};
@@ -233,18 +235,18 @@ impl Service {
         DiskLimits { bytes: limits.bytes, files: limits.files, ..self.store.options().disk.clone() }
     }
 
-    /// The policy of an agent as it holds now.
+    /// The policy of an agent as it holds now, for a user, or for an operator.
     ///
     /// # Errors
     /// [`Error::Busy`], [`Error::Panicked`].
-    pub async fn agent_policy(&self, agent: AgentId) -> Result<Effective> {
+    pub async fn agent_policy(&self, agent: AgentId, user: Option<&UserId>) -> Result<Effective> {
         let in_force = self.agents.of(&agent);
         let commands = in_force.as_ref().and_then(|policy| policy.commands());
         let direct: Vec<String> =
             commands.map_or(&self.commands, |(commands, _)| commands).direct().map(str::to_owned).collect();
         let allowed = commands.map(|(_, allowed)| Arc::clone(allowed));
         let launcher = Arc::clone(&self.launcher);
-        let look = self.work(Job::about(None, Weight::Light), move || {
+        let look = self.work(Job::about(user, Weight::Light), move || {
             let programs = match &allowed {
                 Some(allowed) => launcher.programs_of(allowed),
                 None => launcher.programs(),

@@ -45,7 +45,8 @@ pub(in crate::http) async fn info(State(app): State<App>, request: SandboxReques
             runs: service.run_limits_of(agent),
         });
     }
-    let Effective { mut commands, missing, network, runs, .. } = service.agent_policy(agent.clone()).await?;
+    let in_force = service.agent_policy(agent.clone(), Some(&request.id.user)).await?;
+    let Effective { mut commands, missing, network, runs, .. } = in_force;
     commands.retain(|name| !missing.contains(name));
     success(Info {
         workspace: request.id.workspace().sandbox_path(),

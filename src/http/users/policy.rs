@@ -59,7 +59,7 @@ pub(in crate::http) async fn show(
     _: NoParams,
 ) -> Answer {
     let Effective { source, policy, profile, commands, missing, network, runs, disk } =
-        app.service.agent_policy(agent.clone()).await?;
+        app.service.agent_policy(agent.clone(), None).await?;
     success(Facts {
         agent,
         source,
