@@ -110,7 +110,8 @@ def changing_a_path_while_it_is_judged(evil, outside):
     threads = [threading.Thread(target=flip), threading.Thread(target=turn)]
     for thread in threads:
         thread.start()
-    until = time.monotonic() + 0.7
+    # Three threads, and a run may take two seconds of processor time with the start of Python.
+    until = time.monotonic() + 0.5
     made = 0
     while time.monotonic() < until:
         made += raw(268, 53, -100, buffer, 0o600)
