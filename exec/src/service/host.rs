@@ -151,15 +151,14 @@ impl Launcher {
             return Vec::new();
         }
         // What a shell does by itself, it does: each further program would take a millisecond of the start.
-        let outside = cage.outside.join("secret").display().to_string();
         let mut attempts = vec![
             Attempt {
                 words: "read a file outside the tree",
-                script: format!("read -r text < '{outside}'; echo \"$text\""),
+                script: "read -r text < \"$1/secret\"; echo \"$text\"".to_owned(),
             },
             Attempt {
                 words: "write a file outside the tree",
-                script: format!("echo x > '{outside}.new' && echo {SECRET}"),
+                script: format!("echo x > \"$1/new\" && echo {SECRET}"),
             },
         ];
         let (words, program) = match (self.config.code_in_trees, self.mounts()) {
@@ -167,13 +166,11 @@ impl Launcher {
             (true, true) => {
                 ("execute a program from shared memory", "cp copy /dev/shm && /dev/shm/copy".to_owned())
             }
-            (true, false) => {
-                ("execute a program outside the tree", format!("'{}'", cage.outside.join("copy").display()))
-            }
+            (true, false) => ("execute a program outside the tree", "\"$1/copy\"".to_owned()),
         };
         attempts.push(Attempt { words, script: format!("{program} -c 'echo {SECRET}'") });
         if self.mounts() {
-            let script = format!("test -e '{outside}' && echo {SECRET}");
+            let script = format!("test -e \"$1/secret\" && echo {SECRET}");
             attempts.push(Attempt { words: "see a file of the host", script });
             let script = format!(
                 "for p in /proc/[0-9]*; do test -r $p/status && read -r key name < $p/status && case $name in *filesecbox*) echo {SECRET};; esac; done"
@@ -181,7 +178,7 @@ impl Launcher {
             attempts.push(Attempt { words: "see a process of the host", script });
         }
         if self.judges_modes(cage) {
-            let script = format!("chmod 600 '{outside}' && echo {SECRET}");
+            let script = format!("chmod 600 \"$1/secret\" && echo {SECRET}");
             attempts.push(Attempt { words: "change the mode of a file outside the tree", script });
         }
         // Without an own uid, older kernels do not stop this signal; the layer `signals` says so, and it is no hole.
@@ -237,7 +234,7 @@ impl Launcher {
         self.run(self.spec(cage, script)?).await
     }
 
-    /// A run of `script` in the tree of `cage`.
+    /// A run of `script` in the tree of `cage`, which is told the directory outside as `$1`.
     fn spec(&self, cage: &Cage, script: &str) -> Result<RunSpec, Error> {
         let mounted = self.mounts();
         let view = View {
@@ -266,7 +263,9 @@ impl Launcher {
                 attach(HOME, &cage.scratch, Role::Home)?,
             ];
         }
-        spec.arguments = vec!["-c".to_owned(), script.to_owned()];
+        // The place may have any name, which is never part of the script.
+        let outside = cage.outside.to_string_lossy().into_owned();
+        spec.arguments = vec!["-c".to_owned(), script.to_owned(), "sh".to_owned(), outside];
         spec.environment = vec![("PATH".to_owned(), self.path_variable())];
         spec.timeout = TIMEOUT;
         spec.limits = RunLimits { output_bytes: 4096, ..RunLimits::default() };
@@ -284,7 +283,7 @@ impl Launcher {
 struct Attempt {
     /// In words.
     words: &'static str,
-    /// As a shell takes it: it prints [`SECRET`] where it succeeds.
+    /// As a shell takes it, with the directory outside the tree as `$1`: it prints [`SECRET`] where it succeeds.
     script: String,
 }
 
