@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::attack::Attack;
+use crate::client::pace::paced;
 use crate::client::{Client, encoded};
 use crate::expectation::Finding;
 use crate::host::growth;
@@ -93,7 +94,7 @@ impl<'a> Bystander<'a> {
             }
             attacking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        let allowed = self.alone * 10 + GRACE;
+        let allowed = self.alone * 10 + paced(GRACE);
         if slowest > allowed {
             let evidence = format!("a second user waited for {slowest:?}; {:?} alone", self.alone);
             return (Finding::Through(evidence), attacked);
@@ -118,7 +119,7 @@ fn abandoned(client: &Client, target: &str) {
     let mut stream = client.connect();
     stream.write_all(asking(client, target).as_bytes()).unwrap();
     // Long enough for the service to begin.
-    thread::sleep(Duration::from_millis(200));
+    thread::sleep(paced(Duration::from_millis(200)));
 }
 
 /// Sparse files are packed for long and take no room. A write waits for the skill's lock meanwhile.
@@ -155,7 +156,7 @@ fn abandoning(scene: &Scene<'_>) -> Finding {
         let begun = Instant::now();
         client.put(format!("{tree}/raw/small"), "z").ok();
         client.post(format!("{tree}/reset"), "").ok();
-        if begun.elapsed() < bystander.alone * 10 + GRACE {
+        if begun.elapsed() < bystander.alone * 10 + paced(GRACE) {
             return Finding::Stopped;
         }
         Finding::Through(format!("the downloads held the skill for {:?} more", begun.elapsed()))
@@ -323,7 +324,7 @@ fn leaving_streams(scene: &Scene<'_>) -> Finding {
             client.put(format!("{tree}/raw/f"), "x").ok();
             // Until the service has seen that the streams before are left.
             let begun = Instant::now();
-            while !listen(&tree).0 && begun.elapsed() < GRACE {
+            while !listen(&tree).0 && begun.elapsed() < paced(GRACE) {
                 thread::sleep(Duration::from_millis(5));
             }
         }

@@ -13,9 +13,11 @@
 //!
 //! * [`revival`] kills the services under attack before all of it, so that attacks are made on what came back.
 //!
-//! `cargo test --test security -- NAME` makes the attacks whose names hold `NAME`. `FILESECBOX_URL` and
-//! `FILESECBOX_TOKEN` name a running service to attack instead; what needs a look at the host is skipped then.
+//! `cargo test --test security -- NAME` makes the attacks whose names hold `NAME`. `FILESECBOX_TEST_ATTACKS` holds several
+//! such names with spaces between, in whose order the attacks are made. `FILESECBOX_URL` and `FILESECBOX_TOKEN` name a
+//! running service to attack instead; what needs a look at the host is skipped then.
 //! `FILESECBOX_REQUIRE=root,setpriv,perl,landlock` makes a failure of what would be skipped.
+//! `FILESECBOX_TEST_SLOWNESS` says how slow the processor is ([`client::pace`]).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -127,7 +129,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut stages = if arguments.list { Vec::new() } else { Stage::all() };
     let before: Vec<_> = stages.iter().map(Stage::belongings).collect();
-    let is_whole = arguments.filter.is_none() && arguments.skip.is_empty();
+    let is_whole = arguments.filter.is_none() && arguments.skip.is_empty() && chosen().is_none();
     let mut is_well = true;
     if !arguments.list && (is_whole || revival::is_asked_for()) {
         is_well &= revival::kill_all(&mut stages, THEMES, &before);
@@ -171,6 +173,16 @@ fn are_well(stages: &[Stage], before: &[Vec<(String, String)>], is_whole: bool) 
     unharmed && is_warm
 }
 
+/// Parts of names, of which the attacks to be made hold one, so that many attacks are made on services that start once.
+fn chosen() -> Option<String> {
+    std::env::var("FILESECBOX_TEST_ATTACKS").ok().filter(|names| !names.trim().is_empty())
+}
+
+/// The place of an attack in that order; `None` when it is not to be made.
+fn turn(attack: &Attack) -> Option<usize> {
+    chosen().map_or(Some(0), |names| names.split_whitespace().position(|name| attack.name.contains(name)))
+}
+
 impl Campaign {
     /// Makes the attacks that are asked for, tells what was found, and gives the stages back.
     fn run(arguments: &Arguments, stages: Vec<Stage>) -> (libtest_mimic::Conclusion, Vec<Stage>) {
@@ -180,10 +192,15 @@ impl Campaign {
             times: Mutex::default(),
             quiet: RwLock::default(),
         });
-        let mut trials: Vec<Trial> = THEMES
+        let mut attacks: Vec<_> = THEMES
             .iter()
             .flat_map(|(_, attacks)| *attacks)
-            .map(|attack| {
+            .filter_map(|attack| Some((turn(attack)?, attack)))
+            .collect();
+        attacks.sort_by_key(|(turn, _)| *turn);
+        let mut trials: Vec<Trial> = attacks
+            .into_iter()
+            .map(|(_, attack)| {
                 let campaign = Arc::clone(&campaign);
                 Trial::test(attack.name, move || campaign.make(attack))
             })

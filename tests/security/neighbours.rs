@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::attack::Attack;
 use crate::client::encoded;
+use crate::client::pace::{deadline_ms, paced};
 use crate::expectation::Finding;
 use crate::payload::{self, Mode};
 use crate::scene::{Ran, Scene, workspace_of};
@@ -51,7 +52,7 @@ impl<'a> Place<'a> {
     fn run(&self, mode: Mode, network: Option<&str>, args: &[&str]) -> Ran {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let mut request = payload::request(self.scene, FILE, self.scene.name, mode, &args);
-        request["timeout_ms"] = DEADLINE_MS.into();
+        request["timeout_ms"] = deadline_ms(DEADLINE_MS).into();
         if let Some(network) = network {
             request["network"] = network.into();
         }
@@ -66,7 +67,7 @@ impl<'a> Place<'a> {
             if reply.status == 200 {
                 return String::from_utf8(reply.bytes(200).to_vec()).unwrap();
             }
-            assert!(begun.elapsed() < PATIENCE && !is_over(), "the other run never got ready");
+            assert!(begun.elapsed() < paced(PATIENCE) && !is_over(), "the other run never got ready");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -125,7 +126,7 @@ fn holding_every_port(scene: &Scene<'_>) -> Finding {
         let begun = Instant::now();
         // Each process leaves a name that says how many it has, when it can have no more.
         let mut held = [0, 0];
-        while holders.iter().any(|holder| !holder.is_finished()) && begun.elapsed() < TAKING {
+        while holders.iter().any(|holder| !holder.is_finished()) && begun.elapsed() < paced(TAKING) {
             held = [0, 1].map(|index: usize| held_in(&places[index]));
             if held.iter().sum::<u64>() > 28_000 {
                 break;

@@ -7,6 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::time::{Duration, Instant};
 
 use crate::attack::{Attack, Prey};
+use crate::client::pace::paced;
 use crate::expectation::Finding;
 use crate::payload::{self, Mode};
 use crate::scene::Scene;
@@ -165,7 +166,7 @@ fn listening(scene: &Scene<'_>) -> Finding {
         let run = threads.spawn(|| scene.exec(&tree, &request));
         let begun = Instant::now();
         while !run.is_finished() && scene.client().get(format!("{tree}/stat?path=listening")).status != 200 {
-            assert!(begun.elapsed() < Duration::from_secs(20), "the payload never listened");
+            assert!(begun.elapsed() < paced(Duration::from_secs(20)), "the payload never listened");
             std::thread::sleep(Duration::from_millis(10));
         }
         let reached = TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), Duration::from_millis(300));

@@ -7,6 +7,7 @@
 use serde_json::{Value, json};
 
 use crate::attack::Prey;
+use crate::client::pace::{deadline_ms, slowness};
 use crate::expectation::Finding;
 use crate::scene::{Ran, Scene};
 
@@ -27,6 +28,9 @@ const FILES: &[(&str, &str)] = &[
     ("resources.py", include_str!("payloads/resources.py")),
 ];
 
+/// How long a payload may take, unless the attack is about that.
+const DEADLINE_MS: u64 = 15_000;
+
 /// Whether a payload does what it must be able to do or what it must not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -45,14 +49,13 @@ pub(crate) fn plant(scene: &Scene<'_>, tree: &str, file: &str) {
 /// known. What it is told goes through standard input, because arguments
 /// are scanned for paths.
 pub(crate) fn request(scene: &Scene<'_>, file: &str, function: &str, mode: Mode, args: &[String]) -> Value {
-    let told = json!({ "evil": mode == Mode::Evil, "args": args }).to_string();
-    json!({ "command": "python3", "args": [file, function, scene.user], "stdin": told, "timeout_ms": timeout_ms() })
-}
-
-/// How long a payload may take, in milliseconds, unless the attack is about that: `FILESECBOX_TEST_TIMEOUT_MS`, for
-/// emulated processors.
-fn timeout_ms() -> u64 {
-    std::env::var("FILESECBOX_TEST_TIMEOUT_MS").ok().and_then(|text| text.parse().ok()).unwrap_or(15_000)
+    let told = json!({ "evil": mode == Mode::Evil, "args": args, "slowness": slowness() }).to_string();
+    json!({
+        "command": "python3",
+        "args": [file, function, scene.user],
+        "stdin": told,
+        "timeout_ms": deadline_ms(DEADLINE_MS),
+    })
 }
 
 /// Plants a payload in a tree and runs the attack's function of it.

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::attack::Attack;
 use crate::client::Reply;
+use crate::client::pace::paced;
 use crate::expectation::{Expectations, Expected, Finding};
 use crate::host;
 use crate::payload::{self, Mode};
@@ -371,7 +372,7 @@ fn holding_a_lease(scene: &Scene<'_>) -> Finding {
 pub(crate) fn wait_until_ready(scene: &Scene<'_>, tree: &str, is_over: impl Fn() -> bool) {
     let begun = std::time::Instant::now();
     while scene.client().get(format!("{tree}/stat?path=ready")).status != 200 {
-        assert!(!is_over() && begun.elapsed() < Duration::from_secs(20), "the payload never began");
+        assert!(!is_over() && begun.elapsed() < paced(Duration::from_secs(20)), "the payload never began");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

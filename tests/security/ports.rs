@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::attack::Attack;
+use crate::client::pace::paced;
 use crate::client::{Client, encoded};
 use crate::expectation::Finding;
 use crate::host::growth;
@@ -51,7 +52,7 @@ impl<'a> Server<'a> {
         assert_eq!(begun.status, 201, "{}", begun.json());
         let since = Instant::now();
         while client.get(format!("{}/stat?path=listens", server.tree)).status != 200 {
-            assert!(since.elapsed() < PATIENCE, "the server never listened");
+            assert!(since.elapsed() < paced(PATIENCE), "the server never listened");
             std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(server.get("").body, b"the server", "the control");

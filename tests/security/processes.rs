@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::attack::Attack;
+use crate::client::pace::{deadline_ms, paced};
 use crate::expectation::Finding;
 use crate::host;
 use crate::payload::{self, Mode};
@@ -46,7 +47,7 @@ fn outliving(scene: &Scene<'_>, is_endless: bool) -> Finding {
     payload::control(&control, &control.workspace(), "processes.py", &[]);
     payload::plant(scene, &tree, "processes.py");
     let mut request = payload::request(scene, "processes.py", scene.name, Mode::Evil, &[]);
-    request["timeout_ms"] = if is_endless { DEADLINE_MS } else { 10_000 }.into();
+    request["timeout_ms"] = deadline_ms(if is_endless { DEADLINE_MS } else { 10_000 }).into();
     for attempt in 1..=TRIES {
         let ran = scene.exec(&tree, &request);
         assert!(ran.stdout().contains("partial"), "the attack did not begin: {}", ran.result);
@@ -65,11 +66,11 @@ fn outliving(scene: &Scene<'_>, is_endless: bool) -> Finding {
 }
 
 fn is_prompt(ran: &Ran) -> bool {
-    ran.took < ANSWER
+    ran.took < paced(ANSWER)
 }
 
 fn survivors(scene: &Scene<'_>, tree: &str) -> Option<String> {
-    std::thread::sleep(GONE);
+    std::thread::sleep(paced(GONE));
     if scene.host().is_some() {
         let left = host::with_marker(&scene.user);
         if !left.is_empty() {
@@ -79,6 +80,6 @@ fn survivors(scene: &Scene<'_>, tree: &str) -> Option<String> {
     let beats = || scene.client().get(format!("{tree}/raw/beat")).body.len();
     let before = beats();
     assert!(before > 0, "there never was a beat");
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(paced(Duration::from_millis(200)));
     (beats() > before).then(|| "a process still writes".to_owned())
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::attack::{Attack, Prey};
+use crate::client::pace::{deadline_ms, paced, slowness};
 use crate::expectation::Finding;
 use crate::host;
 use crate::payload::{self, Mode};
@@ -105,7 +106,7 @@ fn taking_memory_together(scene: &Scene<'_>) -> Finding {
 
 /// The kernel sends a signal at the limit; the payload would say that it got past.
 fn using_the_processor(scene: &Scene<'_>) -> Finding {
-    let Some(most) = small(scene, "cpu_seconds", 5) else {
+    let Some(most) = small(scene, "cpu_seconds", 5 * u64::from(slowness())) else {
         return Finding::Skipped("the service's limit is longer than a test may be".into());
     };
     let tree = scene.workspace();
@@ -114,7 +115,7 @@ fn using_the_processor(scene: &Scene<'_>) -> Finding {
     let mut request =
         payload::request(scene, "resources.py", scene.name, Mode::Evil, &[(most * 2).to_string()]);
     // However little of the processor a busy machine gives it: the limit is to end it, not the deadline.
-    request["timeout_ms"] = json!(120_000);
+    request["timeout_ms"] = json!(deadline_ms(120_000));
     let ran = scene.exec(&tree, &request);
     if ran.stdout().contains("GOT") {
         return Finding::Through("twice the processor time that is configured".into());
@@ -167,7 +168,10 @@ fn locking(scene: &Scene<'_>) -> Finding {
         let run = threads.spawn(|| scene.exec(&tree, &request));
         let begun = Instant::now();
         while scene.client().get(format!("{tree}/stat?path=locked")).status != 200 {
-            assert!(!run.is_finished() && begun.elapsed() < Duration::from_secs(20), "nothing was locked");
+            assert!(
+                !run.is_finished() && begun.elapsed() < paced(Duration::from_secs(20)),
+                "nothing was locked"
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
         let begun = Instant::now();
@@ -180,7 +184,7 @@ fn locking(scene: &Scene<'_>) -> Finding {
         let took = begun.elapsed();
         scene.write("enough", "");
         run.join().unwrap();
-        if took < Duration::from_secs(2) && statuses.iter().all(|status| *status == 200) {
+        if took < paced(Duration::from_secs(2)) && statuses.iter().all(|status| *status == 200) {
             Finding::Stopped
         } else {
             Finding::Through(format!("the API was held up for {took:?}: {statuses:?}"))
@@ -204,7 +208,7 @@ fn taking_places(scene: &Scene<'_>) -> Finding {
         scene.write("enough", "");
         let statuses: Vec<u16> = runs.into_iter().map(|run| run.join().unwrap()).collect();
         assert!(statuses.contains(&200), "the control: {statuses:?}");
-        if served.status == 200 && took < Duration::from_secs(2) {
+        if served.status == 200 && took < paced(Duration::from_secs(2)) {
             Finding::Stopped
         } else {
             Finding::Through(format!("another user waited for {took:?}: {}", served.status))
@@ -223,7 +227,7 @@ fn bombing(scene: &Scene<'_>) -> Finding {
     payload::plant(scene, &tree, "resources.py");
     let Some(most) = small(scene, "processes", 1024) else { return too_large_for_a_test() };
     let mut bomb = payload::request(scene, "resources.py", scene.name, Mode::Evil, &[(most * 4).to_string()]);
-    bomb["timeout_ms"] = 60_000.into();
+    bomb["timeout_ms"] = deadline_ms(60_000).into();
     let others = ["first", "second"].map(|name| workspace_of(&format!("{name}-{}", scene.user)));
     let forking = "set -e; i=0; touch begun; while ! [ -e enough ] && [ $i -lt 2000 ]; do /bin/echo $i | cat > n; \
                    i=$((i + 1)); done; echo served";
@@ -231,14 +235,14 @@ fn bombing(scene: &Scene<'_>) -> Finding {
         let early: Vec<_> = others
             .iter()
             .map(|other| {
-                let line = json!({ "shell": forking, "timeout_ms": 60_000 });
+                let line = json!({ "shell": forking, "timeout_ms": deadline_ms(60_000) });
                 threads.spawn(move || scene.client().post_json(format!("{other}/exec"), &line))
             })
             .collect();
         let wait = |tree: &str, file: &str| {
             let begun = Instant::now();
             while scene.client().get(format!("{tree}/stat?path={file}")).status != 200 {
-                assert!(begun.elapsed() < Duration::from_secs(30), "`{file}` never came");
+                assert!(begun.elapsed() < paced(Duration::from_secs(30)), "`{file}` never came");
                 std::thread::sleep(Duration::from_millis(10));
             }
         };

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::attack::Attack;
 use crate::client::encoded;
+use crate::client::pace::paced;
 use crate::expectation::{Expectations, Expected, Finding};
 use crate::records::{ATTACKER, Mortal, nothing_to_start};
 use crate::scene::{AGENT, SKILL, Scene, VICTIM, skill_of, workspace_of};
@@ -55,7 +56,7 @@ fn listening(scene: &Scene<'_>, tree: &str, name: &str, senders: &[String]) -> S
     assert_eq!(client.post_json(format!("{tree}/exec?background=true"), &run).status, 201);
     let begun = Instant::now();
     while client.get(format!("{tree}/stat?path=listens")).status != 200 {
-        assert!(begun.elapsed() < PATIENCE, "it never listened");
+        assert!(begun.elapsed() < paced(PATIENCE), "it never listened");
         std::thread::sleep(Duration::from_millis(10));
     }
     for sender in senders {
@@ -123,7 +124,7 @@ fn shared_memory(scene: &Scene<'_>) -> Finding {
     let begun = Instant::now();
     while client.get(format!("{tree}/stat?path=keeps")).status != 200 {
         assert!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < paced(PATIENCE),
             "it kept nothing: {}",
             client.get(format!("{tree}/exec/keeps")).ok()
         );
@@ -159,7 +160,7 @@ fn other_users(scene: &Scene<'_>) -> Finding {
     assert_eq!(client.post_json(format!("{tree}/exec?background=true"), &run).status, 201);
     let begun = Instant::now();
     while client.get(format!("{tree}/stat?path=listens")).status != 200 {
-        assert!(begun.elapsed() < PATIENCE, "it never listened");
+        assert!(begun.elapsed() < paced(PATIENCE), "it never listened");
         std::thread::sleep(Duration::from_millis(10));
     }
     let reach = "import os, socket, sys\n\
@@ -211,7 +212,7 @@ fn taking_names(scene: &Scene<'_>) -> Finding {
                 break true;
             }
             if client.get(format!("{tree}/exec/{id}")).ok()["data"]["state"] == "ended"
-                || since.elapsed() > PATIENCE
+                || since.elapsed() > paced(PATIENCE)
             {
                 break false;
             }
@@ -266,7 +267,7 @@ fn keeping_open(scene: &Scene<'_>) -> Finding {
     assert_eq!(given["data"]["stdout"], "given\n", "{given}");
     let since = Instant::now();
     while client.get(format!("{workspace}/stat?path=taken")).status != 200 {
-        assert!(since.elapsed() < PATIENCE, "the control: nothing was taken");
+        assert!(since.elapsed() < paced(PATIENCE), "the control: nothing was taken");
         std::thread::sleep(Duration::from_millis(10));
     }
     // The run that gave has ended; its view gives way to another skill's, and comes again.

@@ -12,6 +12,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use crate::client::pace::slowness;
 use crate::client::{Client, encoded};
 use crate::expectation::Tier;
 use crate::host;
@@ -447,10 +448,9 @@ fn spawn(uid: u32, dir: &Path, canary: &str) -> Result<(Child, BufReader<ChildSt
     Ok((child, stdout, address.parse().unwrap()))
 }
 
-/// The bounds, with the processor time of a run as `FILESECBOX_TEST_CPU_SECONDS` says: an emulated processor is slow.
+/// The bounds, with two seconds of processor time for a run, or what is as much on a slow processor.
 fn limits() -> String {
-    let seconds = std::env::var("FILESECBOX_TEST_CPU_SECONDS").unwrap_or_else(|_| "2".to_owned());
-    LIMITS.replace("CPU_SECONDS", &seconds)
+    LIMITS.replace("CPU_SECONDS", &(2 * slowness()).to_string())
 }
 
 fn user_token(canary: &str) -> String {

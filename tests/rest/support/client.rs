@@ -3,6 +3,8 @@
 // A test that uses the client also uses the promise that its answers are compared with.
 #[path = "answered.rs"]
 pub(crate) mod answered;
+#[path = "pace.rs"]
+pub(crate) mod pace;
 #[path = "promise.rs"]
 pub(crate) mod promise;
 
@@ -135,8 +137,8 @@ impl Client {
     /// Opens a connection for bytes that are no proper request.
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(pace::paced(PATIENCE))).unwrap();
+        stream.set_write_timeout(Some(pace::paced(PATIENCE))).unwrap();
         stream
     }
 

@@ -10,7 +10,7 @@ import socket
 import time
 import urllib.parse
 
-from attack import attempt, got, main
+from attack import attempt, got, main, paced
 
 TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, MSG_FASTOPEN = 23, 30, 0x20000000
 PROXY = ("127.0.0.1", 3128)
@@ -37,7 +37,7 @@ def tell(name, text):
 
 def until_enough():
     """Waits until the caller says so."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + paced(PATIENCE)
     while time.monotonic() < end and not os.path.exists("enough"):
         time.sleep(0.02)
 
@@ -64,7 +64,7 @@ def hear(evil):
     if not evil and not ends:
         pair()
     tell("ports", json.dumps(ports))
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + paced(PATIENCE)
     while ends and time.monotonic() < end and not os.path.exists("enough"):
         for ready in select.select(ends, [], [], 0.02)[0]:
             if ready.type == socket.SOCK_STREAM and ready.getsockname() and attempt(ready.getpeername) is None:
@@ -132,7 +132,7 @@ def hold():
     No more than its share of all ports: the kernel looks ever longer for the last ones."""
     ends, reserve = [], os.dup(0)
     # Where each connection has to wait for its turn, no process gets to its share.
-    end_of_taking = time.monotonic() + PATIENCE / 2
+    end_of_taking = time.monotonic() + paced(PATIENCE) / 2
     while len(ends) < 250 and time.monotonic() < end_of_taking and not os.path.exists("enough"):
         end = attempt(socket.socket)
         if end is None:

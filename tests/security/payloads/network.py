@@ -151,6 +151,11 @@ def turning_a_connection_to_oneself_elsewhere(evil, *ports):
             connects(socket.AF_INET, socket.SOCK_STREAM, (own, port))
 
 
+# What Linux puts into every network: beside `lo` one end of each kind of tunnel that is built in or loaded, which has no
+# address (`fb_tunnels_only_for_init_net`, Documentation/admin-guide/sysctl/net.rst).
+IN_EVERY_NETWORK = {b"lo", b"sit0", b"tunl0", b"gre0", b"gretap0", b"erspan0", b"ip_vti0", b"ip6tnl0", b"ip6_vti0", b"ip6gre0"}
+
+
 def learning_the_addresses_of_the_host(evil):
     """Asks a socket for the interfaces of the machine, their addresses and routes (netdevice(7))."""
     if not evil:
@@ -161,7 +166,7 @@ def learning_the_addresses_of_the_host(evil):
         return
     for index in range(1, 32):
         name = attempt(fcntl.ioctl, end, 0x8910, struct.pack("16xi20x", index))
-        if name and name[:16].strip(b"\0") != b"lo":
+        if name and name[:16].strip(b"\0") not in IN_EVERY_NETWORK:
             got(name[:16])
     for name in (b"eth0", b"ens3", b"enp0s3", b"docker0", b"wlan0"):
         for command in (0x8915, 0x8927, 0x8919, 0x891B):

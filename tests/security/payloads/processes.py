@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from attack import attempt, got, libc, main
+from attack import attempt, got, libc, main, paced
 
 
 def beat():
@@ -32,7 +32,7 @@ def begin(evil):
 
 
 def hang():
-    time.sleep(60)
+    time.sleep(paced(60))
 
 
 def forked(act):
@@ -125,7 +125,7 @@ def leaving_a_daemon_after_a_normal_end(evil):
 
 def holding_the_pipes_after_a_normal_end(evil):
     if begin(evil):
-        forked(lambda: time.sleep(60))
+        forked(lambda: time.sleep(paced(60)))
         forked(beat)
         time.sleep(0.1)
 

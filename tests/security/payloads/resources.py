@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-from attack import attempt, call, got, main
+from attack import attempt, call, got, main, paced
 
 
 def forking_until_refused(evil, most):
@@ -15,7 +15,7 @@ def forking_until_refused(evil, most):
     for _ in range(int(most)):
         pid = attempt(os.fork)
         if pid == 0:
-            time.sleep(20)
+            time.sleep(paced(20))
             os._exit(0)
         if pid is None:
             break
@@ -49,7 +49,7 @@ def keep(make, count):
     print(f"{made} made", flush=True)
     with open("lit", "w"):
         pass
-    until = time.monotonic() + 40
+    until = time.monotonic() + paced(40)
     while time.monotonic() < until and not os.path.exists("enough"):
         attempt(make)
         time.sleep(0.001)
@@ -69,7 +69,7 @@ def keeping_others_from_forking_with_processes(evil, count):
             os._exit(0)
         return pid
 
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + paced(40)
     made = keep(child, count) if evil else sum(attempt(os.fork) != 0 or os._exit(0) for _ in range(int(count)))
     if not evil:
         got(f"{made} processes")
@@ -116,13 +116,13 @@ def taking_memory_in_many_processes(evil, count, size):
                 for start in range(0, len(taken), 4096):
                     taken[start] = 1
                 os.write(writer, b"x")
-                time.sleep(20)
+                time.sleep(paced(20))
             finally:
                 os._exit(0)
         if pid:
             children.append(pid)
     os.close(writer)
-    end = time.monotonic() + 8
+    end = time.monotonic() + paced(8)
     os.set_blocking(reader, False)
     ready = b""
     while time.monotonic() < end and len(ready) < len(children):
@@ -219,7 +219,7 @@ def locking_files_that_the_api_uses(evil, *names):
             act(descriptor)
             held.append(descriptor)
     got(f"{len(held)} locks") if not evil else open("locked", "w").close()
-    end = time.monotonic() + 10
+    end = time.monotonic() + paced(10)
     while evil and time.monotonic() < end and not os.path.exists("enough"):
         time.sleep(0.01)
 
