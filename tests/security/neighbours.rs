@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::attack::Attack;
 use crate::client::encoded;
-use crate::client::pace::{deadline_ms, paced};
+use crate::client::pace::paced;
 use crate::expectation::Finding;
 use crate::payload::{self, Mode};
 use crate::scene::{Ran, Scene, workspace_of};
@@ -52,7 +52,7 @@ impl<'a> Place<'a> {
     fn run(&self, mode: Mode, network: Option<&str>, args: &[&str]) -> Ran {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let mut request = payload::request(self.scene, FILE, self.scene.name, mode, &args);
-        request["timeout_ms"] = deadline_ms(DEADLINE_MS).into();
+        request["timeout_ms"] = payload::deadline_ms(DEADLINE_MS).into();
         if let Some(network) = network {
             request["network"] = network.into();
         }

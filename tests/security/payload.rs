@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use crate::attack::Prey;
-use crate::client::pace::{deadline_ms, slowness};
+use crate::client::pace::slowness;
 use crate::expectation::Finding;
 use crate::scene::{Ran, Scene};
 
@@ -43,6 +43,12 @@ pub(crate) fn plant(scene: &Scene<'_>, tree: &str, file: &str) {
     let (_, text) = FILES.iter().find(|(name, _)| *name == file).expect("a file of `payloads/`");
     scene.put(tree, PRELUDE.0, PRELUDE.1);
     scene.put(tree, file, text);
+}
+
+/// A deadline of a run in milliseconds that is enough on a real processor, as it is enough here. The service cuts one that is
+/// longer than it grants.
+pub(crate) fn deadline_ms(milliseconds: u64) -> u64 {
+    milliseconds * u64::from(slowness())
 }
 
 /// Describes the run of a function of a planted payload, with the user on its command line, by which its processes are

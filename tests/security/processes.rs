@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::attack::Attack;
-use crate::client::pace::{deadline_ms, paced};
+use crate::client::pace::paced;
 use crate::expectation::Finding;
 use crate::host;
 use crate::payload::{self, Mode};
@@ -47,7 +47,7 @@ fn outliving(scene: &Scene<'_>, is_endless: bool) -> Finding {
     payload::control(&control, &control.workspace(), "processes.py", &[]);
     payload::plant(scene, &tree, "processes.py");
     let mut request = payload::request(scene, "processes.py", scene.name, Mode::Evil, &[]);
-    request["timeout_ms"] = deadline_ms(if is_endless { DEADLINE_MS } else { 10_000 }).into();
+    request["timeout_ms"] = payload::deadline_ms(if is_endless { DEADLINE_MS } else { 10_000 }).into();
     for attempt in 1..=TRIES {
         let ran = scene.exec(&tree, &request);
         assert!(ran.stdout().contains("partial"), "the attack did not begin: {}", ran.result);

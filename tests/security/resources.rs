@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::attack::{Attack, Prey};
-use crate::client::pace::{deadline_ms, paced, slowness};
+use crate::client::pace::{paced, slowness};
 use crate::expectation::Finding;
 use crate::host;
 use crate::payload::{self, Mode};
@@ -115,7 +115,7 @@ fn using_the_processor(scene: &Scene<'_>) -> Finding {
     let mut request =
         payload::request(scene, "resources.py", scene.name, Mode::Evil, &[(most * 2).to_string()]);
     // However little of the processor a busy machine gives it: the limit is to end it, not the deadline.
-    request["timeout_ms"] = json!(deadline_ms(120_000));
+    request["timeout_ms"] = json!(payload::deadline_ms(120_000));
     let ran = scene.exec(&tree, &request);
     if ran.stdout().contains("GOT") {
         return Finding::Through("twice the processor time that is configured".into());
@@ -227,7 +227,7 @@ fn bombing(scene: &Scene<'_>) -> Finding {
     payload::plant(scene, &tree, "resources.py");
     let Some(most) = small(scene, "processes", 1024) else { return too_large_for_a_test() };
     let mut bomb = payload::request(scene, "resources.py", scene.name, Mode::Evil, &[(most * 4).to_string()]);
-    bomb["timeout_ms"] = deadline_ms(60_000).into();
+    bomb["timeout_ms"] = payload::deadline_ms(60_000).into();
     let others = ["first", "second"].map(|name| workspace_of(&format!("{name}-{}", scene.user)));
     let forking = "set -e; i=0; touch begun; while ! [ -e enough ] && [ $i -lt 2000 ]; do /bin/echo $i | cat > n; \
                    i=$((i + 1)); done; echo served";
@@ -235,7 +235,7 @@ fn bombing(scene: &Scene<'_>) -> Finding {
         let early: Vec<_> = others
             .iter()
             .map(|other| {
-                let line = json!({ "shell": forking, "timeout_ms": deadline_ms(60_000) });
+                let line = json!({ "shell": forking, "timeout_ms": payload::deadline_ms(60_000) });
                 threads.spawn(move || scene.client().post_json(format!("{other}/exec"), &line))
             })
             .collect();

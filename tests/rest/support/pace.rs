@@ -15,8 +15,3 @@ pub(crate) fn slowness() -> u32 {
 pub(crate) fn paced(time: Duration) -> Duration {
     time * slowness()
 }
-
-/// A deadline of a run in milliseconds, likewise. The service cuts one that is longer than it grants.
-pub(crate) fn deadline_ms(milliseconds: u64) -> u64 {
-    milliseconds * u64::from(slowness())
-}
