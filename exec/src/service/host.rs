@@ -3,19 +3,18 @@
 //! A probe runs a command through the same path as every later run and looks at what happened: something in it must work,
 //! so that a sandbox which starts nothing does not look perfectly safe, and attempts in it must fail.
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::Write as _;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use nix::unistd::{Gid, Uid, chown};
 use policy::attachment::{HOME, Role};
 use policy::{AgentId, RunLimits, UserId, View};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::network_owner::NetworkOwner;
+use crate::service::canaries::{Cage, Canary, attempts, control, outcomes, script_of};
 use crate::service::enforcement::Circumstances;
 use crate::service::launcher::Launcher;
 use crate::service::mounts::Attachment;
@@ -23,15 +22,12 @@ use crate::service::networks::RunNetwork;
 use crate::service::run::result::ExecResult;
 use crate::service::run::spec::RunSpec;
 use crate::supervisor::ProxyConnection;
-use crate::tier::{Enforcement, Layer, Network};
+use crate::tier::{Enforcement, Network};
 use crate::walls::landlock::open_path;
 use crate::wire::Reach;
 
 /// The deadline of a command of the probe.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The text that a canary would read where the walls have a hole.
-const SECRET: &str = "canary-outside-the-tree";
-
 /// The confinement that this host grants to runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostReport {
@@ -41,15 +37,6 @@ pub struct HostReport {
     pub canaries: Vec<Canary>,
     /// Programs on the whitelist that this host lacks.
     pub missing_programs: Vec<String>,
-}
-
-/// One attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Canary {
-    /// The attempt, in words.
-    pub attempt: String,
-    /// Enforced: the attempt ended as it must. Otherwise how it ended, or why it was not made.
-    pub outcome: Layer,
 }
 
 impl HostReport {
@@ -72,7 +59,7 @@ impl Launcher {
     /// * Any other error of [`Launcher::run`]: the command that must work did not run.
     pub async fn probe(self: &Arc<Self>, directory: &Path, owner: Option<u32>) -> Result<HostReport, Error> {
         let cage = Cage::build(directory, owner).map_err(Error::resource("mkdir"))?;
-        let canaries = self.canaries(&cage, &self.attempts(&cage)).await?;
+        let canaries = self.canaries(&cage).await?;
         if self.landlock.is_ok() {
             if self.judges_modes(&cage) {
                 let inside = self.try_out(&cage, "chmod 640 inside && echo ok").await?;
@@ -145,89 +132,17 @@ impl Launcher {
         cage.owner.is_none() && self.supervises() && !self.mounts()
     }
 
-    /// What the walls must stop here; nothing where there are none.
-    fn attempts(&self, cage: &Cage) -> Vec<Attempt> {
-        if self.landlock.is_err() {
-            return Vec::new();
+    /// Does in one command what must work, and then what the walls must stop here; nothing of that where there are none.
+    async fn canaries(self: &Arc<Self>, cage: &Cage) -> Result<Vec<Canary>, Error> {
+        let mut all = vec![control()];
+        if self.landlock.is_ok() {
+            // Without an own uid, older kernels do not stop this signal; the layer `signals` says so, and it is no hole.
+            let service = self.signals_are_stopped(cage.owner).then_some(self.service.pid);
+            all.extend(attempts(self.mounts(), self.config.code_in_trees, self.judges_modes(cage), service));
         }
-        // What a shell does by itself, it does: each further program would take a millisecond of the start.
-        let mut attempts = vec![
-            Attempt {
-                words: "read a file outside the tree",
-                script: "read -r text < \"$1/secret\"; echo \"$text\"".to_owned(),
-            },
-            Attempt {
-                words: "write a file outside the tree",
-                script: format!("echo x > \"$1/new\" && echo {SECRET}"),
-            },
-        ];
-        let (words, program) = match (self.config.code_in_trees, self.mounts()) {
-            (false, _) => ("execute a program from the tree", "./copy".to_owned()),
-            (true, true) => {
-                ("execute a program from shared memory", "cp copy /dev/shm && /dev/shm/copy".to_owned())
-            }
-            (true, false) => ("execute a program outside the tree", "\"$1/copy\"".to_owned()),
-        };
-        attempts.push(Attempt { words, script: format!("{program} -c 'echo {SECRET}'") });
-        if self.mounts() {
-            let script = format!("test -e \"$1/secret\" && echo {SECRET}");
-            attempts.push(Attempt { words: "see a file of the host", script });
-            let script = format!(
-                "for p in /proc/[0-9]*; do test -r $p/status && read -r key name < $p/status && case $name in *filesecbox*) echo {SECRET};; esac; done"
-            );
-            attempts.push(Attempt { words: "see a process of the host", script });
-        }
-        if self.judges_modes(cage) {
-            let script = format!("chmod 600 \"$1/secret\" && echo {SECRET}");
-            attempts.push(Attempt { words: "change the mode of a file outside the tree", script });
-        }
-        // Without an own uid, older kernels do not stop this signal; the layer `signals` says so, and it is no hole.
-        if self.signals_are_stopped(cage.owner) {
-            let service = self.service.pid;
-            let signal = format!("kill -0 {service} && echo {SECRET}");
-            // In a namespace of its own the number may be one of the attempt's own processes, as in a container, where
-            // numbers are small.
-            let script = match self.mounts() {
-                true => format!("test -e /proc/{service} || {{ {signal}; }}"),
-                false => signal,
-            };
-            attempts.push(Attempt { words: "signal the service", script });
-        }
-        attempts
-    }
-
-    /// Does in one command what must work, and then makes all of `attempts`, none of which may print the secret. The
-    /// command says where each begins and ends.
-    async fn canaries(self: &Arc<Self>, cage: &Cage, attempts: &[Attempt]) -> Result<Vec<Canary>, Error> {
-        let begin = |number: usize| format!("begin {number}\n");
-        let end = |number: usize| format!("end {number}\n");
-        let control = Attempt {
-            words: "read and write inside the tree",
-            script: "cat inside && echo ok > made && read -r made < made && echo $made".to_owned(),
-        };
-        let all = || std::iter::once(&control).chain(attempts).enumerate();
-        let script = all().map(|(number, attempt)| {
-            let (begin, end) = (begin(number), end(number));
-            format!("echo {begin}( {} )\necho {end}", attempt.script)
-        });
-        let result = self.try_out(cage, &script.collect::<String>()).await?;
-        let said = |number: usize| {
-            let (_, from) = result.stdout.split_once(&begin(number))?;
-            from.split_once(&end(number)).map(|(said, _)| said)
-        };
-        let ended = || format!("exit code {}: {}", result.exit_code, result.stderr.trim());
-        let outcome = |number: usize| match said(number) {
-            Some("inside\nok\n") if number == 0 => Layer::Enforced,
-            _ if number == 0 => Layer::unavailable(ended()),
-            Some(said) if said.contains(SECRET) => Layer::unavailable("it succeeded, and must not"),
-            Some(_) => Layer::Enforced,
-            None => Layer::unavailable(format!("it was not made; {}", ended())),
-        };
-        let canary = |(number, attempt): (usize, &Attempt)| Canary {
-            attempt: attempt.words.to_owned(),
-            outcome: outcome(number),
-        };
-        Ok(all().map(canary).collect())
+        let result = self.try_out(cage, &script_of(&all)).await?;
+        let ended = format!("exit code {}: {}", result.exit_code, result.stderr.trim());
+        Ok(outcomes(&all, &result.stdout, &ended))
     }
 
     async fn try_out(self: &Arc<Self>, cage: &Cage, script: &str) -> Result<ExecResult, Error> {
@@ -276,59 +191,5 @@ impl Launcher {
         let path: Vec<String> =
             self.programs().search_path().iter().map(|path| path.display().to_string()).collect();
         path.join(":")
-    }
-}
-
-/// What a canary does.
-struct Attempt {
-    /// In words.
-    words: &'static str,
-    /// As a shell takes it, with the directory outside the tree as `$1`: it prints [`SECRET`] where it succeeds.
-    script: String,
-}
-
-/// A tree with a neighbour that must stay out of reach; removed when dropped.
-struct Cage {
-    root: PathBuf,
-    tree: PathBuf,
-    scratch: PathBuf,
-    outside: PathBuf,
-    owner: Option<u32>,
-}
-
-impl Cage {
-    fn build(directory: &Path, owner: Option<u32>) -> io::Result<Self> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let root = directory.join(format!("probe-{}-{now}", std::process::id()));
-        fs::create_dir(&root)?;
-        let part = |name| root.join(name);
-        let cage =
-            Self { tree: part("tree"), scratch: part("scratch"), outside: part("outside"), root, owner };
-        for path in [&cage.tree, &cage.scratch, &cage.outside] {
-            fs::create_dir(path)?;
-        }
-        fs::write(cage.outside.join("secret"), SECRET)?;
-        fs::write(cage.tree.join("inside"), "inside\n")?;
-        for directory in [&cage.tree, &cage.outside] {
-            fs::copy("/bin/sh", directory.join("copy"))?;
-        }
-        if let Some(uid) = owner {
-            // The neighbour too: only Landlock stands between, not the owner of its files.
-            for path in [&cage.tree, &cage.scratch, &cage.outside] {
-                chown(path, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid)))?;
-            }
-        }
-        Ok(cage)
-    }
-}
-
-impl Drop for Cage {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.root) {
-            tracing::warn!(
-                path = %self.root.display(), %error,
-                "failed to remove the directory of a probe: it stays"
-            );
-        }
     }
 }

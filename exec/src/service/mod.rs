@@ -1,5 +1,6 @@
 //! The service's side of running commands: its handle on the launcher process, and what runs share and are lent.
 
+pub(crate) mod canaries;
 pub(crate) mod enforcement;
 pub(crate) mod host;
 pub(crate) mod host_namespaces;

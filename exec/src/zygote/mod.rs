@@ -7,7 +7,7 @@
 //! | Module | Holds |
 //! | --- | --- |
 //! | [`start`] | what is done once, before the first run |
-//! | [`root`] | the minimal root and the namespaces that mounted runs begin with |
+//! | [`root`], [`etc`] | the minimal root and the namespaces that mounted runs begin with, and its `/etc` |
 //! | [`init`] | the first process of a mounted run |
 //! | [`parked`] | first processes made ahead |
 //! | [`passwd`] | the users that a run sees |
@@ -29,6 +29,7 @@ mod ceilings;
 mod cgroup;
 mod child;
 mod deadline;
+mod etc;
 mod failure;
 mod filters;
 mod init;

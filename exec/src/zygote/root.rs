@@ -11,16 +11,15 @@
 //! mount point itself: what is mounted anew for every run needs a parent of its own that has a rule from the start.
 //!
 //! A run's mount namespace is a copy of the launcher's, and copying costs by the number of mounts. So the old root is
-//! let go, and `/etc` is copied rather than mounted entry by entry, but for what is so large that copying it would hold up the
-//! start: the links of a host with many packages, its certificates.
+//! let go, and `/etc` is copied rather than mounted entry by entry ([`etc`](super::etc)).
 //!
 //! # References
 //! `mount_namespaces(7)`, `pivot_root(2)`, `fsopen(2)`, `open_tree(2)`.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
@@ -32,8 +31,8 @@ use rustix::mount::{
     unmount,
 };
 
+use super::etc;
 use crate::sys::{self, Extent, MountAttributes};
-use crate::walls::host_paths;
 use crate::walls::programs::ALIASES;
 use crate::wire::{Namespaces, RootPlan};
 
@@ -48,14 +47,6 @@ pub(super) const WORKSPACE: &str = "/workspace";
 pub(super) const USERS: &str = "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 /// The name of the machine inside runs.
 const HOST_NAME: &[u8] = b"sandbox";
-/// Largest file of `/etc` that is copied, in bytes; the certificates of all authorities have some 250 KB.
-const ETC_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// Entries of `/etc` that are copied at most, and levels below it.
-const ETC_ENTRIES_MAX: usize = 10_000;
-const ETC_DEPTH_MAX: usize = 8;
-/// A directory of `/etc` with more entries than this is mounted, and so is a file of more bytes.
-const COPIED_ENTRIES_MAX: usize = 100;
-const COPIED_BYTES_MAX: u64 = 512 * 1024;
 /// Size of the root's own files, as `tmpfs(5)` takes it.
 const ROOT_SIZE: &str = "64m";
 /// Size of an empty directory; the smallest, because 0 is no limit.
@@ -73,14 +64,6 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
     ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"),
 ];
-/// Files of `/etc` that say nothing of the host.
-const SYNTHETIC: [(&str, &str); 4] = [
-    ("etc/passwd", USERS),
-    ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
-    ("etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n"),
-    ("etc/hostname", "sandbox\n"),
-];
-
 /// The root once it is there.
 pub(super) struct Root {
     /// Its directory, for the service, which adds Landlock rules for what is in it.
@@ -136,7 +119,7 @@ pub(super) fn enter(plan: &RootPlan) -> Result<(Root, OwnedFd), Failure> {
         .map_err(at("move_mount"))?;
     let new = Path::new(FOOTHOLD);
     fill(new).map_err(at("mkdir"))?;
-    copy_etc(new).map_err(at("copy(/etc)"))?;
+    etc::copy(new).map_err(at("copy(/etc)"))?;
     name_programs(new, &plan.aliases).map_err(at("symlink"))?;
     make_devices(new, &devices).map_err(at("mknod"))?;
     for (path, tree) in &bound {
@@ -188,90 +171,8 @@ fn name_programs(root: &Path, aliases: &[(String, PathBuf)]) -> io::Result<()> {
     aliases.iter().try_for_each(|(name, file)| symlink(file, directory.join(name)))
 }
 
-/// Copies what the host's `/etc` has of the files that every run may read.
-fn copy_etc(root: &Path) -> io::Result<()> {
-    let mut left = ETC_ENTRIES_MAX;
-    let named = host_paths::etc().chain(host_paths::python_trees());
-    for path in named {
-        let Ok(relative) = path.strip_prefix("/") else { continue };
-        let target = root.join(relative);
-        if let Some(parent) = target.parent() {
-            make_dirs(parent)?;
-        }
-        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
-        copy(&path, &target, meta.file_type(), ETC_DEPTH_MAX, &mut left)?;
-    }
-    for (name, text) in SYNTHETIC {
-        fs::write(root.join(name), text)?;
-        fs::set_permissions(root.join(name), fs::Permissions::from_mode(0o644))?;
-    }
-    Ok(())
-}
-
-/// Copies a file, link or directory, as `kind` says; what cannot be read or is too large is left out.
-fn copy(source: &Path, target: &Path, kind: fs::FileType, depth: usize, left: &mut usize) -> io::Result<()> {
-    let Some(rest) = left.checked_sub(1) else { return Ok(()) };
-    *left = rest;
-    if kind.is_symlink() {
-        let Ok(destination) = fs::read_link(source) else { return Ok(()) };
-        let within = source.parent().map(|parent| parent.join(&destination));
-        // A link to a place that is not in the root, such as /etc/resolv.conf's, is copied as what it leads to.
-        let leads_away = within.is_some_and(|path| !(path.starts_with("/etc") || path.starts_with("/usr")));
-        return if leads_away { copy_file(source, target) } else { symlink(destination, target) };
-    }
-    if kind.is_file() {
-        return copy_file(source, target);
-    }
-    let (true, Some(depth)) = (kind.is_dir(), depth.checked_sub(1)) else { return Ok(()) };
-    make_dirs(target)?;
-    let Ok(entries) = fs::read_dir(source) else { return Ok(()) };
-    let entries: Vec<_> = entries.filter_map(Result::ok).take(*left).collect();
-    if entries.len() > COPIED_ENTRIES_MAX && stand(source, target).is_ok() {
-        return Ok(());
-    }
-    for entry in entries {
-        let Ok(kind) = entry.file_type() else { continue };
-        copy(&entry.path(), &target.join(entry.file_name()), kind, depth, left)?;
-    }
-    Ok(())
-}
-
-/// Copies the file to which `source` leads, if it is one.
-///
-/// It keeps its time: Python compiles a module anew whose source is not as old as its byte code says (PEP 3147), and
-/// Debian's `sitecustomize`, which every start of Python imports, is in `/etc`.
-fn copy_file(source: &Path, target: &Path) -> io::Result<()> {
-    // Without waiting for the other end of what is no file.
-    let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(source);
-    let Ok((file, meta)) = opened.and_then(|file| file.metadata().map(|meta| (file, meta))) else {
-        return Ok(());
-    };
-    if !meta.is_file() || meta.len() > ETC_FILE_BYTES_MAX {
-        return Ok(());
-    }
-    let mut made = fs::File::create(target)?;
-    if meta.len() > COPIED_BYTES_MAX && stand(source, target).is_ok() {
-        return Ok(());
-    }
-    let mut content = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0) + 1);
-    if file.take(ETC_FILE_BYTES_MAX).read_to_end(&mut content).is_err() {
-        return Ok(());
-    }
-    made.write_all(&content)?;
-    // The process's mask has taken bits away (umask(2)).
-    made.set_permissions(fs::Permissions::from_mode(0o644))?;
-    made.set_modified(meta.modified()?)
-}
-
-/// Lets the host's `source` stand at `target`, read-only.
-fn stand(source: &Path, target: &Path) -> io::Result<()> {
-    let tree = tree_of(source)?;
-    close(&tree)?;
-    attach(&tree, target)
-}
-
 /// Takes from a detached mount, and from all below it, what no run may do with the host's files.
-fn close(tree: &OwnedFd) -> io::Result<()> {
+pub(super) fn close(tree: &OwnedFd) -> io::Result<()> {
     let closed = MountAttributes::READ_ONLY.and(MountAttributes::NO_SETUID).and(MountAttributes::NO_DEVICES);
     sys::restrict_mount(tree.as_fd(), Extent::All, closed)
 }
@@ -381,7 +282,7 @@ pub(super) fn own_processes() -> io::Result<()> {
 }
 
 /// A detached copy of the mount at `path` and of all below it; a link is not followed.
-fn tree_of(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn tree_of(path: &Path) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE
@@ -419,7 +320,7 @@ pub(super) fn attach(mount: &OwnedFd, path: impl rustix::path::Arg) -> io::Resul
     Ok(move_mount(mount, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
-fn make_dirs(path: &Path) -> io::Result<()> {
+pub(super) fn make_dirs(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
