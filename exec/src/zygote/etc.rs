@@ -8,9 +8,11 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use super::root::{USERS, attach, close, make_dirs, tree_of};
+use super::mounting::{attach, close, make_dirs, tree_of};
 use crate::walls::host_paths;
 
+/// The users of every system, as passwd(5) has them.
+pub(super) const USERS: &str = "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 /// Largest file that is copied, in bytes; the certificates of all authorities have some 250 KB.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Entries that are copied at most, and levels below `/etc`.

@@ -29,6 +29,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::failure::Failure;
 use super::memory::ROUND;
+use super::mounting;
 use super::passwd::PasswdFile;
 use super::root::{self, SHARED_MEMORY, WORKSPACE};
 use super::shared_clock::SharedClock;
@@ -185,9 +186,9 @@ fn hand_over(command: Pid, request: &Request, descriptors: &Descriptors<OwnedFd>
 fn prepare(surroundings: &Surroundings<'_>) -> Result<PasswdFile, Failure> {
     die_with(surroundings.launcher).map_err(|error| Failure(Step::ParentDeath, error))?;
     let passwd = PasswdFile::prepare().map_err(|error| Failure(Step::MemoryFiles, error))?;
-    let memory = root::memory_files("1777", SHARED_MEMORY_SIZE, NO_PROGRAMS);
+    let memory = mounting::memory_files("1777", SHARED_MEMORY_SIZE, NO_PROGRAMS);
     memory
-        .and_then(|memory| root::attach(&memory, SHARED_MEMORY))
+        .and_then(|memory| mounting::attach(&memory, SHARED_MEMORY))
         .map_err(|error| Failure(Step::MemoryFiles, error))?;
     if surroundings.has_proc {
         root::own_processes().map_err(|error| Failure(Step::Proc, error))?;
@@ -243,7 +244,7 @@ fn attach_all(at: &[String], mounts: &[OwnedFd]) -> Result<(), Failure> {
     let mut workspace = None;
     for (path, mount) in at.iter().zip(mounts) {
         let Some(below) = path.strip_prefix(WORKSPACE).filter(|below| below.starts_with('/')) else {
-            root::attach(mount, path.as_str()).map_err(failed)?;
+            mounting::attach(mount, path.as_str()).map_err(failed)?;
             if path == WORKSPACE {
                 workspace = Some(mount.try_clone().map_err(failed)?);
             }
@@ -252,8 +253,8 @@ fn attach_all(at: &[String], mounts: &[OwnedFd]) -> Result<(), Failure> {
         let holder = match &workspace {
             Some(holder) => holder,
             None => {
-                let holder = root::memory_files("0755", HOLDER_SIZE, NO_PROGRAMS)
-                    .and_then(|holder| root::attach(&holder, WORKSPACE).map(|()| holder))
+                let holder = mounting::memory_files("0755", HOLDER_SIZE, NO_PROGRAMS)
+                    .and_then(|holder| mounting::attach(&holder, WORKSPACE).map(|()| holder))
                     .map_err(|error| Failure(Step::MemoryFiles, error))?;
                 make_dirs(&holder, below).map_err(failed)?;
                 workspace.insert(holder)

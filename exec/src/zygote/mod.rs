@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`start`] | what is done once, before the first run |
 //! | [`root`], [`etc`] | the minimal root and the namespaces that mounted runs begin with, and its `/etc` |
+//! | [`mounting`] | detached mounts |
 //! | [`init`] | the first process of a mounted run |
 //! | [`parked`] | first processes made ahead |
 //! | [`passwd`] | the users that a run sees |
@@ -35,6 +36,7 @@ mod filters;
 mod init;
 mod kill;
 mod memory;
+mod mounting;
 mod network;
 mod parked;
 mod passwd;

@@ -7,7 +7,9 @@ use policy::attachment::HOME;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountAttrFlags, OpenTreeFlags, open_tree};
 
-use super::root::{SHARED_MEMORY, USERS, attach, memory_files};
+use super::etc::USERS;
+use super::mounting::{attach, memory_files};
+use super::root::SHARED_MEMORY;
 
 /// Where programs look for users.
 const PASSWD: &str = "/etc/passwd";

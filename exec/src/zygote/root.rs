@@ -11,7 +11,7 @@
 //! mount point itself: what is mounted anew for every run needs a parent of its own that has a rule from the start.
 //!
 //! A run's mount namespace is a copy of the launcher's, and copying costs by the number of mounts. So the old root is
-//! let go, and `/etc` is copied rather than mounted entry by entry ([`etc`](super::etc)).
+//! let go, and `/etc` is copied rather than mounted entry by entry ([`etc`]).
 //!
 //! # References
 //! `mount_namespaces(7)`, `pivot_root(2)`, `fsopen(2)`, `open_tree(2)`.
@@ -19,19 +19,19 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::wait::{WaitStatus, waitpid};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-    UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
-    unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, unmount,
 };
 
 use super::etc;
+use super::mounting::{attach, close, make_dirs, memory_files, tree_of};
 use crate::sys::{self, Extent, MountAttributes};
 use crate::walls::programs::ALIASES;
 use crate::wire::{Namespaces, RootPlan};
@@ -43,8 +43,6 @@ pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 /// Where a workspace, or a directory that holds skills, is mounted.
 pub(super) const WORKSPACE: &str = "/workspace";
 
-/// The users of every system, as passwd(5) has them.
-pub(super) const USERS: &str = "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 /// The name of the machine inside runs.
 const HOST_NAME: &[u8] = b"sandbox";
 /// Size of the root's own files, as `tmpfs(5)` takes it.
@@ -171,12 +169,6 @@ fn name_programs(root: &Path, aliases: &[(String, PathBuf)]) -> io::Result<()> {
     aliases.iter().try_for_each(|(name, file)| symlink(file, directory.join(name)))
 }
 
-/// Takes from a detached mount, and from all below it, what no run may do with the host's files.
-pub(super) fn close(tree: &OwnedFd) -> io::Result<()> {
-    let closed = MountAttributes::READ_ONLY.and(MountAttributes::NO_SETUID).and(MountAttributes::NO_DEVICES);
-    sys::restrict_mount(tree.as_fd(), Extent::All, closed)
-}
-
 /// Makes the devices, or mounts the host's where this process may not make any.
 fn make_devices(root: &Path, host: &[(&str, Option<OwnedFd>)]) -> io::Result<()> {
     for ((name, major, minor), (_, tree)) in DEVICES.iter().zip(host) {
@@ -281,26 +273,6 @@ pub(super) fn own_processes() -> io::Result<()> {
     attach(&proc, PROC)
 }
 
-/// A detached copy of the mount at `path` and of all below it; a link is not followed.
-pub(super) fn tree_of(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
-    Ok(open_tree(CWD, path, flags)?)
-}
-
-/// A detached, empty file system in memory with `mode` (octal), at most `size` (tmpfs(5)), and further `attributes`.
-pub(super) fn memory_files(mode: &str, size: &str, attributes: MountAttrFlags) -> io::Result<OwnedFd> {
-    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(&context, "mode", mode)?;
-    fsconfig_set_string(&context, "size", size)?;
-    fsconfig_set_string(&context, "nr_inodes", "16k")?;
-    fsconfig_create(&context)?;
-    let closed = MountAttrFlags::MOUNT_ATTR_NOSUID | attributes;
-    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, closed)?)
-}
-
 /// A detached `/proc` of the process namespace of the caller, with `options` and further `attributes`.
 fn new_proc(options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
     let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -313,15 +285,6 @@ fn new_proc(options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<
         | MountAttrFlags::MOUNT_ATTR_NOEXEC
         | attributes;
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, closed)?)
-}
-
-/// Attaches a detached mount at `path`.
-pub(super) fn attach(mount: &OwnedFd, path: impl rustix::path::Arg) -> io::Result<()> {
-    Ok(move_mount(mount, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
-}
-
-pub(super) fn make_dirs(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
 fn open_dir_or_file(path: &str) -> rustix::io::Result<OwnedFd> {
