@@ -273,6 +273,21 @@ fn is_silent(socket: &OwnedFd) -> bool {
 mod tests {
     use super::*;
 
+    /// How long the end of a socket may take to be seen. A child that another test is just starting holds copies of all
+    /// descriptors until it executes its program.
+    const COPIES: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+
+    /// Tells whether the other end of a socket is closed, or is within [`COPIES`].
+    fn is_let_go(socket: &OwnedFd) -> bool {
+        matches!(poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&COPIES)), Ok(1))
+    }
+
+    /// Tells whether of these, in the order in which they were put, the last `most` wait and the others are let go.
+    fn only_the_last_wait(theirs: &[OwnedFd], most: usize) -> bool {
+        let (gone, waiting) = theirs.split_at(theirs.len() - most);
+        gone.iter().all(is_let_go) && waiting.iter().all(is_silent)
+    }
+
     /// A resident, and the end of its socket that its process has.
     fn resident() -> (Resident, OwnedFd) {
         resident_of(1)
@@ -306,10 +321,8 @@ mod tests {
                 theirs
             })
             .collect();
+        assert!(only_the_last_wait(&own, OWN_MAX));
         assert!(is_silent(&theirs));
-        let waiting: Vec<bool> = own.iter().map(is_silent).collect();
-        assert_eq!(waiting.iter().filter(|waits| **waits).count(), OWN_MAX);
-        assert!(waiting.ends_with(&[true; OWN_MAX]));
     }
 
     #[test]
@@ -319,7 +332,7 @@ mod tests {
             let own: Vec<_> = (0..10).map(|_| resident_among(1, processes)).collect();
             let (own, theirs): (Vec<_>, Vec<_>) = own.into_iter().unzip();
             let _tending: Vec<_> = own.into_iter().map(|own| residents.put(own)).collect();
-            assert_eq!(theirs.iter().filter(|theirs| is_silent(theirs)).count(), most, "{processes}");
+            assert!(only_the_last_wait(&theirs, most), "{processes}");
         }
         let residents = Arc::<Residents>::default();
         let (few, _) = resident_among(1, 7);
@@ -335,7 +348,7 @@ mod tests {
         let tending = residents.put(one).unwrap();
         assert!(is_silent(&theirs));
         drop(tending);
-        assert!(!is_silent(&theirs));
+        assert!(is_let_go(&theirs));
         // And the next resident gets a task again.
         assert!(residents.put(resident().0).is_some());
     }
@@ -350,7 +363,7 @@ mod tests {
         let taken = residents.take(&surroundings, &through).unwrap();
         assert!(residents.take(&surroundings, &through).is_none());
         drop(taken);
-        assert!(!is_silent(&theirs));
+        assert!(is_let_go(&theirs));
         tending.until_none_waits().await;
         assert!(residents.put(resident().0).is_some());
     }
