@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::fixture::live::{Command, WAYS, Way};
 use crate::fixture::{
-    self, Fixture, KERNEL_ATTRIBUTES, Tree, agent, assert_valid_upper, path, put, read, relaxed,
+    self, Fixture, KERNEL_ATTRIBUTES, Tree, agent, assert_valid_upper, is_alone, path, put, read, relaxed,
 };
 use crate::fixture::{skill_id, skill_tree, user_id};
 use policy::{RelPath, Scope, TreeId};
@@ -463,6 +463,9 @@ fn reading_holds_while_a_command_makes_and_removes_what_is_read() {
 
 #[test]
 fn a_small_table_holds_few_mounts_and_loses_no_change() {
+    if !is_alone("live::a_small_table_holds_few_mounts_and_loses_no_change") {
+        return;
+    }
     let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
     for way in WAYS {
         let Some(options) = way.options(relaxed()) else { continue };
@@ -479,9 +482,9 @@ fn a_small_table_holds_few_mounts_and_loses_no_change() {
                 let command = fixture.command(&id);
                 fs::write(command.tree().join("f"), format!("{number}")).unwrap();
                 put(&fixture.store.files(id), "g", &round.to_string());
-                // Three each for those held, and for those on their way out, and what other tests open.
+                // Three each for those held, and for those on their way out, and what the trash is emptied with.
                 let held = descriptors().saturating_sub(before);
-                assert!(held < 3 * (8 + 64) + 400, "{held} descriptors");
+                assert!(held < 3 * (8 + 64) + 64, "{held} descriptors");
                 assert!(fixture.own("views").len() <= 8 + 64 + 2);
             }
         }
