@@ -17,6 +17,7 @@
 //! .filesecbox/policies/{agent}-{number}     what was set for single agents
 //! .filesecbox/runners/{user}-{number}       the machines that a user lends, and which of them is in use
 //! .filesecbox/devboxes/{name}-{number}      the devboxes, and the state of each
+//! .filesecbox/shares/{share}-{number}        links by which installers read skills
 //! .filesecbox/revoked/{token}-{number}      signed tokens that count no more
 //! .filesecbox/stage/                        what is being built, and mount points between two runs; thrown away at start
 //! .filesecbox/trash/{bin}/{item}            what was thrown away, until it is removed
@@ -63,6 +64,8 @@ pub(crate) const POLICIES: &str = ".filesecbox/policies";
 pub(crate) const RUNNERS: &str = ".filesecbox/runners";
 /// The devboxes.
 pub(crate) const DEVBOXES: &str = ".filesecbox/devboxes";
+/// Links by which installers read skills.
+pub(crate) const SHARES: &str = ".filesecbox/shares";
 /// Signed tokens that count no more.
 pub(crate) const REVOCATIONS: &str = ".filesecbox/revoked";
 /// Packages of versions of skills.
@@ -103,7 +106,7 @@ pub(crate) const KEPT: &str = ".filesecbox/kept";
 pub(crate) const SANDBOXES: &str = ".filesecbox/sandboxes";
 
 /// Every directory that must exist before the store is used.
-pub(crate) const DIRECTORIES: [&str; 24] = [
+pub(crate) const DIRECTORIES: [&str; 25] = [
     BASELINE,
     OVERLAYS,
     WORKSPACES,
@@ -115,6 +118,7 @@ pub(crate) const DIRECTORIES: [&str; 24] = [
     POLICIES,
     RUNNERS,
     DEVBOXES,
+    SHARES,
     REVOCATIONS,
     ARCHIVES,
     UNPACKED,
@@ -138,7 +142,7 @@ pub(crate) const SALT: &str = "salt";
 pub(crate) const RECORD_KEY: &str = "journal.key";
 
 /// Those of [`DIRECTORIES`] that no command of any user id has a reason to enter.
-pub(crate) const SERVICE_ONLY: [&str; 16] = [
+pub(crate) const SERVICE_ONLY: [&str; 17] = [
     STAGE,
     TRASH,
     JOURNAL,
@@ -146,6 +150,7 @@ pub(crate) const SERVICE_ONLY: [&str; 16] = [
     POLICIES,
     RUNNERS,
     DEVBOXES,
+    SHARES,
     REVOCATIONS,
     ARCHIVES,
     UNPACKED,

@@ -34,6 +34,7 @@ pub use core::allowances::Allowance;
 pub use core::devboxes::DEVBOXES_MAX;
 pub use core::open::Recovery;
 pub use core::revocations::REVOCATIONS_MAX;
+pub use core::shares::SHARES_MAX;
 pub use core::spool::{self, Spool};
 pub use core::store::{Options, Store};
 pub use core::usage::{Ceiling, Flight};
@@ -58,6 +59,7 @@ pub use runs::{
 };
 pub use skills::Skills;
 pub use skills::archive;
+pub use skills::artifact::{Artifact, ArtifactForm};
 pub use skills::directory::UnpackedDirectory;
 pub use skills::gathered::{Gathered, Gathering, OnlyFile};
 pub use skills::list::Skill;

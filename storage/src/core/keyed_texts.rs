@@ -1,5 +1,5 @@
 //! [`KeyedTexts`]: texts under keys, one proven record a key, for the next start: policies of agents, runners of users, devboxes,
-//! revocations of tokens.
+//! share links, revocations of tokens.
 //!
 //! The store keeps texts and does not read them. A record has another name each time, made of the key and a number; the one with
 //! the highest number counts, so that a crash between a new record and the removal of the one before leaves one of both. Records

@@ -19,6 +19,7 @@ pub mod open;
 pub(crate) mod parts;
 pub(crate) mod revocations;
 pub(crate) mod runners;
+pub(crate) mod shares;
 pub(crate) mod short_ways;
 pub(crate) mod snapshot_locks;
 pub mod spool;

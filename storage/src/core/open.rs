@@ -23,6 +23,7 @@ use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
 use crate::core::revocations::REVOCATIONS_MAX;
 use crate::core::runners::RUNNER_LISTS_MAX;
+use crate::core::shares::SHARES_MAX;
 use crate::core::short_ways;
 use crate::core::snapshot_locks::SnapshotLocks;
 use crate::core::store::{Inner, Options, Settle, Store, Unpacked};
@@ -98,6 +99,7 @@ impl Store {
         let policies = kept(layout::POLICIES, "the policy of an agent", AGENT_POLICIES_MAX)?;
         let runners = kept(layout::RUNNERS, "the list of a user's runners", RUNNER_LISTS_MAX)?;
         let devboxes = kept(layout::DEVBOXES, "a devbox", DEVBOXES_MAX)?;
+        let shares = kept(layout::SHARES, "a share link", SHARES_MAX)?;
         let revocations = kept(layout::REVOCATIONS, "a revocation of tokens", REVOCATIONS_MAX)?;
         let stage = Stage::new(open(layout::STAGE)?, names, trash, records, projects, options.durability);
         let views = open(layout::VIEWS)?;
@@ -139,6 +141,7 @@ impl Store {
                 policies,
                 runners,
                 devboxes,
+                shares,
                 revocations,
                 packages: Mutex::default(),
                 unpacked: Unpacked::default(),

@@ -127,6 +127,8 @@ pub(super) struct Inner {
     pub(super) runners: KeyedTexts,
     /// The devboxes.
     pub(super) devboxes: KeyedTexts,
+    /// Links by which installers read skills.
+    pub(super) shares: KeyedTexts,
     /// The signed tokens that count no more.
     pub(super) revocations: KeyedTexts,
     /// Held while a package is put: what gives way to it is decided and done as one.

@@ -64,6 +64,6 @@ impl Skills {
     /// # Errors
     /// As [`Skills::pack`]; [`Error::NotADirectory`](crate::Error::NotADirectory).
     pub fn pack_directory(&self, id: &TreeId, from: &RelPath, format: PackFormat) -> Result<(Spool, u64)> {
-        self.packed(&Packing { id, from, prefix: None, format, version: None, is_plain: false })
+        self.packed(&Packing { format, ..Packing::new(id, from) }).map(|(spool, bytes, _)| (spool, bytes))
     }
 }

@@ -8,13 +8,13 @@
 use std::cell::Cell;
 use std::io::{Seek, SeekFrom};
 
-use policy::{RelPath, TreeId};
+use policy::{RelPath, TreeId, UserId};
 
 use crate::core::spool::Spool;
 use crate::error::{Error, Result};
 use crate::layers::tree::{Opened, Tree, WalkOptions};
 use crate::skills::Skills;
-use crate::skills::archive::{self, PackEntry, PackFormat, PackLimits, PackSource};
+use crate::skills::archive::{self, PackEntry, PackFormat, PackLimits, PackSource, Packed};
 use crate::stat::Kind;
 use crate::version::Version;
 
@@ -26,9 +26,18 @@ const TRIES: usize = 3;
 const HELD_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// A directory to pack.
+#[derive(Clone, Copy)]
 pub(super) struct Packing<'a> {
     pub(super) id: &'a TreeId,
     pub(super) from: &'a RelPath,
+    /// The user whom the archive counts for while it is there.
+    pub(super) account: &'a UserId,
+    /// Where in the archive, below `prefix`, its entries stand.
+    pub(super) under: Option<&'a RelPath>,
+    /// Files that come first, beside everything else.
+    pub(super) beside: &'a [(RelPath, Vec<u8>)],
+    /// Bytes in all files together, at most.
+    pub(super) bytes_max: u64,
     /// The directory in the archive that everything lies in; none puts it at the top.
     pub(super) prefix: Option<&'a str>,
     pub(super) format: PackFormat,
@@ -38,7 +47,23 @@ pub(super) struct Packing<'a> {
     pub(super) is_plain: bool,
 }
 
-impl Packing<'_> {
+impl<'a> Packing<'a> {
+    /// The whole tree `id` as a ZIP of all that it has, for the account of its user, of as many bytes as downloads may have.
+    pub(super) fn new(id: &'a TreeId, from: &'a RelPath) -> Self {
+        Self {
+            id,
+            from,
+            account: id.user(),
+            under: None,
+            beside: &[],
+            bytes_max: u64::MAX,
+            prefix: None,
+            format: PackFormat::Zip,
+            version: None,
+            is_plain: false,
+        }
+    }
+
     /// What errors call the directory.
     fn name(&self) -> &str {
         match (self.prefix, self.from.is_root()) {
@@ -61,8 +86,9 @@ impl Skills {
     /// [`Error::NoSpace`]; those of [`crate::interrupt::check`].
     pub fn pack(&self, id: &TreeId) -> Result<(Spool, u64)> {
         let TreeId::Skill(.., skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
-        let (prefix, format) = (Some(skill.as_str()), PackFormat::Zip);
-        self.packed(&Packing { id, from: &RelPath::root(), prefix, format, version: None, is_plain: false })
+        let root = RelPath::root();
+        let packing = Packing { prefix: Some(skill.as_str()), ..Packing::new(id, &root) };
+        self.packed(&packing).map(|(spool, bytes, _)| (spool, bytes))
     }
 
     /// As [`Skills::pack`], without what is no part of a version, as [`Skills::pack_version`] does it.
@@ -71,8 +97,9 @@ impl Skills {
     /// As [`Skills::pack`].
     pub fn pack_seen(&self, id: &TreeId) -> Result<(Spool, u64)> {
         let TreeId::Skill(.., skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
-        let (prefix, format) = (Some(skill.as_str()), PackFormat::Zip);
-        self.packed(&Packing { id, from: &RelPath::root(), prefix, format, version: None, is_plain: true })
+        let root = RelPath::root();
+        let packing = Packing { prefix: Some(skill.as_str()), is_plain: true, ..Packing::new(id, &root) };
+        self.packed(&packing).map(|(spool, bytes, _)| (spool, bytes))
     }
 
     /// As [`Skills::pack`], of a published version of the skill, below a directory of the skill's name unless `is_flat`.
@@ -85,30 +112,32 @@ impl Skills {
     pub fn pack_version(&self, id: &TreeId, version: &Version, is_flat: bool) -> Result<(Spool, u64)> {
         let TreeId::Skill(.., skill) = id else { return Err(Error::NotFound(id.sandbox_path())) };
         let prefix = (!is_flat).then_some(skill.as_str());
-        let (from, format) = (&RelPath::root(), PackFormat::Zip);
-        self.packed(&Packing { id, from, prefix, format, version: Some(version), is_plain: true })
+        let root = RelPath::root();
+        let packing = Packing { prefix, version: Some(version), is_plain: true, ..Packing::new(id, &root) };
+        self.packed(&packing).map(|(spool, bytes, _)| (spool, bytes))
     }
 
-    /// Packs a directory into a spool of its user.
-    pub(super) fn packed(&self, packing: &Packing<'_>) -> Result<(Spool, u64)> {
+    /// Packs a directory into a spool. Returns it, its size in bytes, and what is in it.
+    pub(super) fn packed(&self, packing: &Packing<'_>) -> Result<(Spool, u64, Packed)> {
         for left in (0..TRIES).rev() {
-            let mut spool = self.store.spool(packing.id.user())?;
-            if self.pack_once(packing, &mut spool, left == 0)? {
+            let mut spool = self.store.spool(packing.account)?;
+            if let Some(packed) = self.pack_once(packing, &mut spool, left == 0)? {
                 let io = |error| Error::from_io("seek", "download", error);
                 let bytes = spool.file().seek(SeekFrom::End(0)).map_err(io)?;
                 spool.file().seek(SeekFrom::Start(0)).map_err(io)?;
                 spool.parts().1.take_up_to(bytes)?;
-                return Ok((spool, bytes));
+                return Ok((spool, bytes, packed));
             }
         }
         Err(Error::Conflict(format!("`{}` keeps changing: try again later", packing.name())))
     }
 
-    /// Packs a directory; `false` when it changed meanwhile, which the last try bears with.
-    fn pack_once(&self, packing: &Packing<'_>, spool: &mut Spool, is_last: bool) -> Result<bool> {
-        let &Packing { id, from, prefix, format, version, is_plain } = packing;
+    /// Packs a directory; `None` when it changed meanwhile, which the last try bears with.
+    fn pack_once(&self, packing: &Packing<'_>, spool: &mut Spool, is_last: bool) -> Result<Option<Packed>> {
+        let &Packing { id, from, under, beside, prefix, format, version, is_plain, .. } = packing;
         let held = self.store.locks().read(id);
         let limits = &self.store.options().files;
+        let bytes_max = packing.bytes_max.min(limits.download_bytes);
         let opened = match version {
             Some(version) => self.store.version_tree(id, version),
             None => self.store.tree(id),
@@ -118,8 +147,8 @@ impl Skills {
             Err(Error::NotFound(_)) if from.is_root() && matches!(id, TreeId::Workspace(..)) => {
                 let (into, flight) = spool.parts();
                 let admit = &mut |bytes| flight.take_up_to(bytes);
-                let limits = PackLimits { bytes: limits.download_bytes, admit };
-                return archive::pack(format, prefix, [], into, limits).map(|_| true);
+                let limits = PackLimits { bytes: bytes_max, admit };
+                return archive::pack(format, prefix, [], into, limits).map(Some);
             }
             tree => tree?,
         };
@@ -129,12 +158,8 @@ impl Skills {
         let bytes = files
             .filter_map(|entry| entry.stat.as_ref())
             .fold(0_u64, |sum, stat| sum.saturating_add(stat.size));
-        if bytes > limits.download_bytes {
-            return Err(Error::Unpackable {
-                what: packing.name().to_owned(),
-                bytes,
-                limit: limits.download_bytes,
-            });
+        if bytes > bytes_max {
+            return Err(Error::Unpackable { what: packing.name().to_owned(), bytes, limit: bytes_max });
         }
         let held = Some(held).filter(|_| is_last && bytes <= HELD_BYTES_MAX);
         walked.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -178,14 +203,28 @@ impl Skills {
             }
             false => entry,
         });
+        let entries = entries.map(|entry| match under {
+            Some(under) => {
+                entry.and_then(|entry| Ok(PackEntry { path: placed(under, &entry.path)?, ..entry }))
+            }
+            None => entry,
+        });
+        let beside = beside.iter().map(|(path, bytes)| {
+            let source = PackSource::Bytes(bytes.clone());
+            Ok(PackEntry { path: path.clone(), mode: 0, modified_ns: NO_TIME_NS, source })
+        });
         let (into, flight) = spool.parts();
-        let limits =
-            PackLimits { bytes: limits.download_bytes, admit: &mut |bytes| flight.take_up_to(bytes) };
-        match archive::pack(format, prefix, entries, into, limits) {
-            Err(_) if has_changed.get() => Ok(false),
-            packed => packed.map(|_| true),
+        let limits = PackLimits { bytes: bytes_max, admit: &mut |bytes| flight.take_up_to(bytes) };
+        match archive::pack(format, prefix, beside.chain(entries), into, limits) {
+            Err(_) if has_changed.get() => Ok(None),
+            packed => packed.map(Some),
         }
     }
+}
+
+/// The path of an entry of the directory `under`.
+fn placed(under: &RelPath, path: &RelPath) -> Result<RelPath> {
+    if path.is_root() { Ok(under.clone()) } else { Ok(RelPath::parse(&format!("{under}/{path}"))?) }
 }
 
 /// The file that the link `at` leads to, as `path`; none where that is no file of the tree.

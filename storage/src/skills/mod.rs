@@ -1,6 +1,7 @@
 //! Skills: what is published, kept, copied and compared.
 
 pub mod archive;
+pub mod artifact;
 mod carry;
 pub mod directory;
 mod download;

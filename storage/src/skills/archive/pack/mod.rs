@@ -35,6 +35,8 @@ pub enum PackSource {
     Directory,
     /// A file, read from its position to its end.
     File(File),
+    /// A file with these bytes.
+    Bytes(Vec<u8>),
 }
 
 /// One file or directory to pack.
@@ -175,6 +177,14 @@ fn pack_zip(
         match entry.source {
             PackSource::Directory => {
                 writer.add_directory(name, options).map_err(|error| failure(error, &entry.path))?;
+            }
+            PackSource::Bytes(bytes) => {
+                packed.bytes += bytes.len() as u64;
+                check_size(prefix, packed.bytes, limits.bytes)?;
+                writer.start_file(name, options).map_err(|error| failure(error, &entry.path))?;
+                let written = writer.write_all(&bytes);
+                written.map_err(|error| Error::from_io("write", &entry.path, error))?;
+                packed.files += 1;
             }
             PackSource::File(mut file) => {
                 let stat = rustix::fs::fstat(&file)

@@ -43,6 +43,18 @@ pub(super) fn pack<W: Write>(
                 added.map_err(|error| Error::from_io("write", &path, error))?;
                 continue;
             }
+            PackSource::Bytes(bytes) => {
+                let size = bytes.len() as u64;
+                check_size(prefix, packed.bytes.saturating_add(size), limits.borrow().bytes)?;
+                header.set_entry_type(EntryType::Regular);
+                header.set_mode(0o644);
+                header.set_size(size);
+                let added = builder.append_data(&mut header, name, bytes.as_slice());
+                added.map_err(|error| Error::from_io("write", &path, error))?;
+                packed.files += 1;
+                packed.bytes += size;
+                continue;
+            }
             PackSource::File(file) => file,
         };
         let stat = rustix::fs::fstat(&file).map_err(|errno| Error::from_errno("stat", &path, errno))?;
