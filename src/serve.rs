@@ -26,6 +26,7 @@ use crate::ops::preparations::Preparations;
 use crate::ops::revocations;
 use crate::ops::runners::Runners;
 use crate::ops::service::Parts;
+use crate::ops::shares::Shares;
 use crate::registry::RegistrySync;
 pub use crate::serve_error::ServeError;
 use crate::telemetry::{self, Spans};
@@ -54,6 +55,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
         let app = App {
             mcp,
             has_compat: config.compat.enabled,
+            shares: config.shares.enabled.then(|| config.shares.public_url.clone().into()),
             service: Arc::clone(&service),
             access,
             is_guarded: config.allow_anonymous,
@@ -124,12 +126,14 @@ pub fn start(config: &Config) -> Result<Arc<Service>, ServeError> {
     let backends = Backends::new(&config.limits.runs);
     let runners = Arc::new(Runners::open(&store, &backends).map_err(|source| store_error(config, source))?);
     let devboxes = config.devbox.enabled.then(|| open_devboxes(config, &store)).transpose()?;
+    let shares = Shares::open(&store).map_err(|source| store_error(config, source))?;
     let own = Box::new(|service, agent| Arc::new(LocalSandbox::of_request(service, agent)) as _);
     let preparations = Preparations::new(config.prepare.clone(), own)?;
     let parts = Parts {
         backends,
         runners,
         devboxes,
+        shares,
         store,
         launcher,
         host,

@@ -15,7 +15,7 @@ from filesecbox.server import Server
 def server() -> Iterator[Server]:
     built = Path(__file__).parents[2] / "target" / "debug" / "filesecbox"
     binary = os.environ.get("FILESECBOX_BINARY", built)
-    with Server(binary=binary, config={"durability": "relaxed"}) as server:
+    with Server(binary=binary, config={"durability": "relaxed", "shares.enabled": True}) as server:
         yield server
 
 

@@ -290,6 +290,10 @@ async def skills(skills: Any, local: Path) -> None:
     uploaded = await skills.upload(folder, scope="baseline")
     assert [(each.skill_id, each.files) for each in uploaded.skills] == [("统计", 1)]
     assert "统计" in await skills.catalog("markdown")
+    made = await skills.share(["统计"], note="for the page")
+    assert made["link"].startswith("/s/") and [each["note"] for each in await skills.shares()] == ["for the page"]
+    await skills.revoke_share(made["id"])
+    assert await skills.shares() == []
     skill = skills["统计"]
     await files(skill)
     await skill.remove("src", recursive=True)

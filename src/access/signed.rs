@@ -235,7 +235,7 @@ fn key_id(bytes: &[u8]) -> String {
     id
 }
 
-pub(super) fn random_hex<const BYTES: usize>() -> Result<String, KeyError> {
+pub(crate) fn random_hex<const BYTES: usize>() -> Result<String, KeyError> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(KeyError::Random)?;
     Ok(hex::encode(bytes))

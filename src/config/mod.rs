@@ -8,6 +8,7 @@
 //! | `devbox` | the devbox dialect |
 //! | `compat` | doors for clients of other vendors' registries of skills |
 //! | `mcp` | the MCP server |
+//! | `shares` | links by which installers read skills |
 //! | `prepare` | preparing workspaces, and packages |
 //! | `bucket` | the bucket that packages are kept in, and its credentials |
 //! | `runners` | what machines get that users lend |
@@ -24,6 +25,7 @@ mod mcp;
 mod operation;
 mod prepare;
 mod runners;
+mod shares;
 mod telemetry;
 mod tokens;
 
@@ -53,6 +55,7 @@ pub use self::operation::{
 };
 pub use self::prepare::{BootstrapStep, PrepareConfig};
 pub use self::runners::RunnersConfig;
+pub use self::shares::SharesConfig;
 pub use self::telemetry::TelemetryConfig;
 pub use self::tokens::TokenEntry;
 use crate::access::signed::KeyError;
@@ -96,6 +99,8 @@ pub struct Config {
     pub mcp: McpConfig,
     /// The doors for clients of other vendors' registries of skills.
     pub compat: CompatConfig,
+    /// Links by which installers read skills without a token.
+    pub shares: SharesConfig,
     /// Where tokens and keys are, and how long signed tokens last.
     pub access: AccessConfig,
     /// The level and form of the log.
@@ -225,6 +230,7 @@ impl Default for Config {
             devbox: DevboxConfig::default(),
             mcp: McpConfig::default(),
             compat: CompatConfig::default(),
+            shares: SharesConfig::default(),
             access: AccessConfig::default(),
             log: LogConfig::default(),
             audit: AuditConfig::default(),
@@ -366,6 +372,7 @@ impl Config {
         self.runners.check()?;
         self.devbox.check()?;
         self.mcp.check()?;
+        self.shares.check()?;
         for (agent, policy) in &self.agents {
             self.check_agent(policy)
                 .map_err(|problem| ConfigError::Agent { agent: agent.clone(), problem })?;

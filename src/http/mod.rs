@@ -30,6 +30,7 @@ mod request_log;
 mod request_span;
 mod runners;
 mod sandbox;
+mod shares;
 mod skills;
 mod slow_body;
 mod spooled;
@@ -76,6 +77,8 @@ pub struct App {
     pub mcp: Option<Arc<Mcp>>,
     /// Whether the doors for clients of other vendors' registries of skills are there.
     pub has_compat: bool,
+    /// What share links begin with, which may be nothing, where there are any.
+    pub shares: Option<Arc<str>>,
     /// The longest time for which a signed token can be issued, in seconds.
     pub token_seconds_max: u64,
 }
@@ -87,6 +90,7 @@ pub fn router(app: App) -> Router {
     let skill = "/v1/skills/{u}/{a}/{s}";
     let mcp = if app.mcp.is_some() { mcp_routes() } else { Router::new() };
     let compat = if app.has_compat { compat_routes() } else { Router::new() };
+    let shares = if app.shares.is_some() { share_routes() } else { Router::new() };
     let devboxes = if app.service.devbox_table().is_some() { devbox_routes() } else { Router::new() };
     Router::new()
         .route("/", get(openapi::root))
@@ -156,6 +160,7 @@ pub fn router(app: App) -> Router {
         .merge(devboxes)
         .merge(mcp)
         .merge(compat)
+        .merge(shares)
         .merge(tree_routes(skill))
         .merge(tree_routes("/v1/sandbox/{u}/{a}"))
         .fallback(problem::no_route)
@@ -189,6 +194,15 @@ fn compat_routes() -> Router<App> {
         .route("/compat/anthropic/u/{u}/a/{a}/{*path}", any(compat::anthropic::serve))
         .route("/compat/openai/a/{a}/v1/{*path}", any(compat::openai::serve))
         .route("/compat/openai/u/{u}/a/{a}/v1/{*path}", any(compat::openai::serve))
+}
+
+/// Links by which installers read skills, where they are switched on.
+fn share_routes() -> Router<App> {
+    Router::new()
+        .route("/v1/shares/{u}/{a}", get(shares::manage::list).post(shares::manage::make))
+        .route("/v1/shares/{u}/{a}/{share}", delete(shares::manage::revoke))
+        .route("/s/{share}/", any(shares::read::serve))
+        .route("/s/{share}/{*path}", any(shares::read::serve))
 }
 
 /// The devbox dialect, where it is switched on.

@@ -121,11 +121,14 @@ fn is_change(method: &str, route: &str) -> bool {
     let is_transfer = route.starts_with("/v1/transfers/");
     // Whether a message changes something is known when it is read: each such call has a record of its own.
     let is_message = matches!(route, "/mcp" | "/mcp/{u}/{a}");
+    // Who has a share link reads by it, whatever the method.
+    let is_share = route.starts_with("/s/");
     let reads = matches!(method, "GET" | "HEAD" | "OPTIONS")
         || is_message
         || route.ends_with("/grep")
         || is_passed_on
-        || is_transfer;
+        || is_transfer
+        || is_share;
     !reads || route.ends_with("/terminal")
 }
 
@@ -233,6 +236,8 @@ mod tests {
             ("PUT", "/v1/transfers/{transfer}", false),
             ("POST", "/mcp/{u}/{a}", false),
             ("POST", "/mcp", false),
+            ("POST", "/s/{share}/{*path}", false),
+            ("POST", "/v1/shares/{u}/{a}", true),
             ("PUT", "/v1/sandbox/{u}/{a}/raw/{*path}", true),
             ("DELETE", "/v1/skills/{u}/{a}/{s}", true),
             ("other", "/v1/skills/{u}/{a}/{s}", true),

@@ -35,6 +35,7 @@ pub mod sandboxes;
 pub mod search;
 pub mod seen;
 pub mod service;
+pub mod shares;
 pub mod shown;
 pub mod skills;
 pub mod snapshots;

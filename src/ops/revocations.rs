@@ -42,8 +42,9 @@ impl Service {
                 }
                 kept => kept?,
             }
-            in_force.put(revoked, revocation);
-            Ok(())
+            in_force.put(revoked.clone(), revocation);
+            // A link that was made with a stolen token must not outlive it.
+            service.revoke_shares_made_with(revoked).await
         });
         revoking.await.map_err(|_| Error::Panicked)?
     }

@@ -27,6 +27,7 @@ use super::run::table::RunTable;
 use super::run::under_way::UnderWay;
 use super::run::unnamed::UnnamedRuns;
 use super::runners::Runners;
+use super::shares::Shares;
 use super::stopping::Stopping;
 use super::sync::Syncing;
 use super::{packages, snapshots, sweep};
@@ -44,6 +45,8 @@ pub struct Service {
     pub(super) runners: Arc<Runners>,
     /// The devboxes, where their dialect is switched on.
     pub(super) devboxes: Option<Arc<Devboxes>>,
+    /// Links by which installers read skills.
+    pub(super) shares: Arc<Shares>,
     /// The bytes on disk.
     pub(super) store: Store,
     /// Starts commands.
@@ -126,6 +129,8 @@ pub struct Parts {
     pub runners: Arc<Runners>,
     /// The devboxes, where their dialect is switched on.
     pub devboxes: Option<Devboxes>,
+    /// Links by which installers read skills.
+    pub shares: Shares,
     /// The bytes on disk.
     pub store: Store,
     /// Starts commands.
@@ -168,6 +173,7 @@ impl Service {
             backends: parts.backends,
             runners: parts.runners,
             devboxes: parts.devboxes.map(Arc::new),
+            shares: Arc::new(parts.shares),
             store: parts.store,
             launcher: parts.launcher,
             host: parts.host,

@@ -100,7 +100,7 @@ impl Service {
         self.work(job, move || Ok(store.workspaces().agents(of.as_ref())?)).await
     }
 
-    /// Removes everything of a user, everywhere: runs, workspaces, homes, snapshots, overlays. Runs are ended first, and
+    /// Removes everything of a user, everywhere: runs, workspaces, homes, snapshots, overlays, share links. Runs are ended first, and
     /// their callers get what they wrote. What the user makes meanwhile may stay.
     ///
     /// A crash leaves less of the user; the same call finishes.
@@ -133,6 +133,7 @@ impl Service {
                 Err(other) => return Err(other),
             }
         }
+        self.revoke_shares_of(&user).await?;
         self.table.forget_user(&user);
         if done.busy.is_empty() && !done.more {
             let (store, of) = (self.store.clone(), user.clone());

@@ -1,6 +1,6 @@
 //! The doors for clients of other vendors' registries of skills: their requests, and the vendors' own packages.
 //!
-//! `FILESECBOX_REQUIRE=compat-clients` turns the skips of the packages into failures (`clients.rs`).
+//! `FILESECBOX_REQUIRE=compat-clients,installers` turns the skips of the packages into failures (`clients.rs`, `installers.rs`).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,5 +16,6 @@
 
 mod clients;
 mod doors;
+mod installers;
 #[path = "../rest/support/mod.rs"]
 mod support;

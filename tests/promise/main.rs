@@ -32,6 +32,8 @@ use service::Service;
 
 /// A service whose runs, searches and waits are short.
 const CONFIG: &str = r#"
+[shares]
+enabled = true
 [devbox]
 enabled = true
 [mcp]

@@ -28,6 +28,7 @@ mod roles;
 #[path = "../documents/routes.rs"]
 mod routes;
 mod seeing;
+mod shares;
 mod slow;
 mod support;
 mod telemetry;

@@ -33,7 +33,7 @@ fn the_page_may_look_as_its_own_style_says_and_nothing_else() {
 
 /// A service in which every operation is switched on.
 fn whole_service() -> Service {
-    Service::configured("[devbox]\nenabled = true\n[mcp]\nenabled = true\n")
+    Service::configured("[devbox]\nenabled = true\n[mcp]\nenabled = true\n[shares]\nenabled = true\n")
 }
 
 /// Every operation: method, a path that names something, and what is promised.
@@ -49,6 +49,7 @@ fn operations() -> Vec<(String, String, &'static Value)> {
             ("{runner}", "laptop"),
             ("{version}", "65f2a1b3c4d5e6f708192a3b"),
             ("{v}", "1"),
+            ("{share}", "76ff019d022838e6"),
             ("{name}", "session-1"),
             ("{id}", "9f86d081884c7d65"),
             ("{path}", "f"),

@@ -60,6 +60,16 @@ const BASELINE: Needs = [
     [Denied, Nothing, Nothing],
     [Denied; 3],
 ];
+/// What those may end who may change what it is about, and those who look after the agent.
+const REVOKE: Needs = [
+    [Unknown; 3],
+    [It; 3],
+    [It; 3],
+    [It, Nothing, It],
+    [It, It, Nothing],
+    [It, Nothing, Nothing],
+    [Denied; 3],
+];
 /// The baseline of the agent, asked for at a door that names no user.
 const SHARED: Needs =
     [[Unknown; 3], [It; 3], [Denied; 3], [It, Nothing, It], [Nothing; 3], [Nothing; 3], [Denied; 3]];
@@ -132,6 +142,13 @@ const ROWS: &[Row] = &[
     Row("ANY /compat/anthropic/u/{u}/a/{a}/{path}", "v1/none", "", 404, CHANGE),
     Row("ANY /compat/openai/a/{a}/v1/{path}", "none", "", 404, SHARED),
     Row("ANY /compat/openai/u/{u}/a/{a}/v1/{path}", "none", "", 404, CHANGE),
+    Row("GET /v1/shares/{u}/{a}", "", "", 200, READ),
+    Row("POST /v1/shares/{u}/{a}", "", r#"{"ttl_seconds":1}"#, 201, CHANGE),
+    Row("POST /v1/shares/{u}/{a}", "", r#"{"view":"baseline","ttl_seconds":1}"#, 201, BASELINE),
+    Row("DELETE /v1/shares/{u}/{a}/{share}", "", "", 404, REVOKE),
+    // The link is the right: here there is none.
+    Row("ANY /s/{share}/", "", "", 404, ANYBODY),
+    Row("ANY /s/{share}/{path}", "f", "", 404, ANYBODY),
     Row("POST /mcp/{u}/{a}", "?none=1", "", 400, READ),
     Row("POST /mcp", "?none=1", "", 400, ANY_TOKEN),
     Row("DELETE /api/v1/devbox/{name}", "?none=1", "", 400, ISSUE),
@@ -242,7 +259,7 @@ fn the_documents_list_exactly_the_routes_that_need_no_token() {
             open.insert(operation);
         }
     }
-    assert!(open.contains("GET /healthz") && open.len() < 10, "{open:?}");
+    assert!(open.contains("GET /healthz") && open.len() < 12, "{open:?}");
     for (document, begin, end) in LISTS {
         let text = read(document);
         let (_, rest) = text.split_once(begin).unwrap_or_else(|| panic!("{document} has no list"));
@@ -266,7 +283,7 @@ fn operations() -> BTreeSet<String> {
 
 /// A service that knows every caller by a token of the same text.
 fn closed() -> Service {
-    let mut config = "[devbox]\nenabled = true\n[mcp]\nenabled = true\n[compat]\nenabled = true\n".to_owned();
+    let mut config = "[devbox]\nenabled = true\n[mcp]\nenabled = true\n[compat]\nenabled = true\n[shares]\nenabled = true\n".to_owned();
     for (caller, role) in CALLERS.iter().skip(1).map(|caller| match *caller {
         "manager" => ("manager", "role = \"manager\"\nagent = \"a\""),
         "user" => ("user", "role = \"user\"\nuser = \"u\""),
@@ -309,6 +326,7 @@ fn targets(path: &str, user: &str, agent: &str, rest: &str) -> Vec<String> {
             .replace("{exec_id}", "none")
             .replace("{snapshot}", SNAPSHOT)
             .replace("{runner}", "none")
+            .replace("{share}", "none")
             .replace("{name}", "x")
             .replace("{version}", &SNAPSHOT.repeat(2)[..24])
             .replace("{v}", "0123456789abcdef0123456789abcdef")

@@ -551,6 +551,26 @@ def catalog(root: str, text_format: str) -> Call[str]:
     return Call("getCatalog", "GET", f"{root}/catalog", lambda a: str(a.data()), params, repeatable=True)
 
 
+def shares(user: str, agent: str) -> Call[list[Mapping[str, Any]]]:
+    """The share links of a user and agent."""
+    return _get("listShares", f"/v1/shares/{segment(user)}/{segment(agent)}", _records)
+
+
+def share(user: str, agent: str, body: Mapping[str, Any]) -> Call[Mapping[str, Any]]:
+    """Makes a share link."""
+
+    def decode(answer: Answer) -> Mapping[str, Any]:
+        return {"link": answer.data(), **_beside(answer)}
+
+    return Call("makeShare", "POST", f"/v1/shares/{segment(user)}/{segment(agent)}", decode, **_json(dict(body)))
+
+
+def revoke_share(user: str, agent: str, share_id: str) -> Call[None]:
+    """Revokes a share link."""
+    path = f"/v1/shares/{segment(user)}/{segment(agent)}/{segment(share_id)}"
+    return Call("revokeShare", "DELETE", path, _nothing)
+
+
 def upload_skills(root: str, name: str, archive: bytes, **options: object) -> Call[Uploaded]:
     """Publishes the skills of an archive, which was called ``name``."""
 

@@ -8,7 +8,7 @@ use crate::ops::error::{Error, Result};
 use crate::ops::versions::seen_versions;
 
 /// A skill with its versions, as an audience has it.
-pub(super) fn shown(store: &Store, audience: &Audience, skill: &SkillId) -> Result<ShownSkill> {
+pub(in crate::ops) fn shown(store: &Store, audience: &Audience, skill: &SkillId) -> Result<ShownSkill> {
     let (skills, agent) = (store.skills(), &audience.agent);
     let published = skills.versions(agent, skill).map_err(Error::from);
     let published = published.and_then(|all| seen_versions(all, skill, audience.with_staged));

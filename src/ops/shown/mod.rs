@@ -6,7 +6,7 @@ mod look;
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 use storage::{Shelf, Spool, Store, Version, VersionDescription, VersionName};
 
-use self::look::shown;
+pub(super) use self::look::shown;
 use super::Service;
 use super::admission::holds::Mode;
 use super::admission::{Job, Weight};
@@ -54,7 +54,7 @@ impl Audience {
     }
 
     /// The id under which a skill is shown. It does not depend on what is in the skill.
-    fn id_of(&self, skill: &SkillId) -> String {
+    pub(super) fn id_of(&self, skill: &SkillId) -> String {
         shelf_id(&Shelf { agent: self.agent.clone(), skill: skill.clone(), user: None })
     }
 }
@@ -313,7 +313,7 @@ impl Service {
 }
 
 /// The skills that an audience may have, by name.
-fn ids(store: &Store, audience: &Audience) -> Result<Vec<SkillId>> {
+pub(super) fn ids(store: &Store, audience: &Audience) -> Result<Vec<SkillId>> {
     Ok(match &audience.user {
         None => store.skills().baseline_ids(&audience.agent)?,
         Some(user) => store.skills().ids(user, &audience.agent)?,

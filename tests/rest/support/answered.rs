@@ -120,6 +120,8 @@ fn is_passed_on(target: &str) -> bool {
         segments.as_slice(),
         // In the words of other vendors, who promise them.
         ["compat", _, _, ..]
+            // In the forms of installers.
+            | ["s", _, ..]
             | ["v1", "ports", _, _, ..]
             | ["v1", "sandbox", _, _, "ports", _, _, ..]
             | ["v1", "skills", _, _, _, "ports", _, _, ..]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,6 +42,26 @@ class AsyncSkills:
     async def catalog(self, text_format: Literal["xml", "markdown"] = "xml") -> str:
         """The skills as a block for the prompt of a model; empty when there are none."""
         return await self.box.call(calls.catalog(self._root, text_format))
+
+    async def shares(self) -> list[Mapping[str, Any]]:
+        """The share links that were made here and count."""
+        return await self.box.call(calls.shares(self.user, self.agent))
+
+    async def share(
+        self,
+        skills: Sequence[str] | None = None,
+        *,
+        view: Literal["user", "baseline"] = "user",
+        ttl_seconds: int | None = None,
+        note: str | None = None,
+    ) -> Mapping[str, Any]:
+        """Makes a link by which installers read these skills, or all, without a token: ``link``, which is told only here, and ``id``."""
+        body = {"view": view, "skills": skills, "ttl_seconds": ttl_seconds, "note": note}
+        return await self.box.call(calls.share(self.user, self.agent, body))
+
+    async def revoke_share(self, share_id: str) -> None:
+        """Revokes a link."""
+        await self.box.call(calls.revoke_share(self.user, self.agent, share_id))
 
     async def upload(
         self,
