@@ -68,6 +68,7 @@ impl Server {
             logs_requests: false,
             connections: config.limits.connections.clone(),
             mcp: Some(Arc::new(serve::open_mcp(&config, &service).unwrap())),
+            shares: None,
             has_compat: false,
             token_seconds_max: 60,
         };

@@ -37,7 +37,7 @@ pub(super) async fn marketplace(link: &ByLink) -> Answer {
         })
     };
     let plugins: Vec<Value> = catalog.skills.into_iter().map(plugin).collect();
-    link.current(&json!({ "name": market, "owner": { "name": link.share.by }, "plugins": plugins }))
+    link.current(&json!({ "name": market, "owner": { "name": market }, "plugins": plugins }))
 }
 
 /// What npm says of a package.
