@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use storage::ArtifactForm;
 
-use super::read::{ByLink, missing};
+use super::by_link::{ByLink, missing};
 use crate::http::answer::Answer;
 use crate::ops::shares::artifact::Digests;
 use crate::ops::shares::catalog::SharedSkill;

@@ -10,7 +10,7 @@ use policy::RelPath;
 use serde_json::{Value, json};
 use storage::ArtifactForm;
 
-use super::read::{ByLink, missing};
+use super::by_link::{ByLink, missing};
 use crate::http::answer::Answer;
 use crate::http::problem::Problem;
 use crate::ops::shares::catalog::{SharedSkill, is_name};

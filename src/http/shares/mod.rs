@@ -3,10 +3,12 @@
 //! | Module | Holds |
 //! | --- | --- |
 //! | [`manage`] | making, listing and revoking links |
-//! | [`read`] | one request by a link |
+//! | [`read`] | what a path below a link is |
+//! | [`by_link`] | a request by a link that counts, and how it is answered |
 //! | [`discovery`] | the index of *agent skills discovery*, and its archives |
 //! | [`marketplace`] | a plugin marketplace, and the packages that it names |
 
+mod by_link;
 mod discovery;
 pub(in crate::http) mod manage;
 mod marketplace;
