@@ -15,6 +15,7 @@ mod prepare;
 mod registry;
 mod rollback;
 mod runner;
+mod share;
 mod skill;
 mod target;
 mod token;
@@ -92,6 +93,9 @@ enum Command {
     /// List, choose, cut and revoke the machines that a user lends
     #[command(subcommand)]
     Runner(runner::RunnerCommand),
+    /// Make, list and revoke links by which installers read skills
+    #[command(subcommand)]
+    Share(share::ShareCommand),
     /// List, measure and remove workspaces of a running service
     #[command(subcommand)]
     Workspace(workspace::WorkspaceCommand),
@@ -176,6 +180,7 @@ pub fn main() -> ExitCode {
         Some(Command::Rollback(args)) => rollback::run(&args),
         Some(Command::User(command)) => user::run(command),
         Some(Command::Runner(command)) => runner::run(command),
+        Some(Command::Share(command)) => share::run(command),
         Some(Command::Workspace(command)) => workspace::run(command),
     };
     match result {

@@ -84,7 +84,8 @@ fn revoke(args: &RevokeArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn seconds(text: &str) -> Result<u64, String> {
+/// A time on the command line, in seconds.
+pub(super) fn seconds(text: &str) -> Result<u64, String> {
     let wrong =
         || format!("`{text}` is no time: write a number of seconds, or such as `90s`, `15m`, `12h`, `30d`");
     let (digits, unit) = match text.char_indices().last() {

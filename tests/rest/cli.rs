@@ -624,6 +624,28 @@ fn a_text_is_edited_and_the_change_shown_and_an_older_version_comes_back() {
 }
 
 #[test]
+fn a_share_link_is_made_listed_and_revoked() {
+    let service = Service::configured("[shares]\nenabled = true\n");
+    service.client.upload("/v1/skills/u/a", "baseline", &skill_zip("s", &[("f", "x")]));
+    let made = asked(
+        &service,
+        &["share", "make", "-u", "u", "-a", "a", "--ttl", "1h", "--note", "for the page", "s"],
+    );
+    let link = stdout(&made);
+    let target = link.trim_end().strip_prefix(&format!("http://{}", service.client.address)).unwrap();
+    assert!(String::from_utf8_lossy(service.client.get(target).bytes(200)).contains("\"name\":\"s\""));
+    let listed = stdout(&asked(&service, &["share", "list", "-u", "u", "-a", "a"]));
+    let (id, rest) = listed.split_once("  ").unwrap();
+    assert!(
+        rest.starts_with("user: s, by anonymous, until 2") && rest.contains("(for the page)"),
+        "{listed}"
+    );
+    assert!(stderr(&made).contains(id));
+    assert!(asked(&service, &["share", "revoke", "-u", "u", "-a", "a", id]).status.success());
+    assert_eq!(service.client.get(target).status, 404);
+}
+
+#[test]
 fn users_are_listed_shown_and_removed_only_when_that_is_meant() {
     let service = Service::start();
     for user in ["alice", "bob"] {
