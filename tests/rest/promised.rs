@@ -103,7 +103,7 @@ fn the_parameters_that_are_promised_are_those_that_the_service_knows() {
 
 #[test]
 fn the_fields_of_a_body_that_are_promised_are_those_that_the_service_knows() {
-    let service = Service::start();
+    let service = whole_service();
     let mut seen = 0;
     for (method, path, operation) in operations() {
         let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
