@@ -27,8 +27,10 @@ use crate::access::now;
 use crate::access::revoked::Revoked;
 use crate::access::signed::random_hex;
 
-/// Links of one user and agent at once.
-pub const SHARES_EACH_MAX: usize = 64;
+/// Links of what one user sees at once, with all agents together: a user names agents freely.
+pub const OF_USER_MAX: usize = 64;
+/// Links of the skills of all users of one agent at once, below whatever user they were made: a manager names users freely.
+pub const OF_AGENT_MAX: usize = 256;
 /// Skills that a link may name.
 pub const NAMED_MAX: usize = 256;
 /// Longest note, in bytes.
@@ -158,9 +160,15 @@ impl Shares {
         let _turn = self.turn.lock();
         self.remove(store, |share| !share.counts_at(now()))?;
         let all = self.all();
-        let own = all.iter().filter(|other| (&other.user, &other.agent) == (&share.user, &share.agent));
-        if own.count() >= SHARES_EACH_MAX {
-            return Err(full(format!("there are {SHARES_EACH_MAX} share links of this user and agent")));
+        let alike = all.iter().filter(|other| other.view == share.view);
+        let (own, most, whose) = match share.view {
+            SharedView::User => (alike.filter(|other| other.user == share.user).count(), OF_USER_MAX, "user"),
+            SharedView::Baseline => {
+                (alike.filter(|other| other.agent == share.agent).count(), OF_AGENT_MAX, "agent")
+            }
+        };
+        if own >= most {
+            return Err(full(format!("there are {most} share links of this {whose}")));
         }
         if all.len() >= SHARES_MAX {
             return Err(full(format!("there are {SHARES_MAX} share links")));
