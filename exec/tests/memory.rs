@@ -53,7 +53,8 @@ async fn forty_processes_together_have_no_more_than_one() {
         let script = "import os, time\nfor _ in range(40):\n    if os.fork() == 0:\n        kept = bytearray(20 << 20)\n        time.sleep(20)\n        os._exit(0)\nos.wait()";
         let result = sandbox.launcher.run(limited(&sandbox, 400, script)).await.unwrap();
         assert_ended_for_memory(&result);
-        assert!(result.duration_ms < 15_000, "{} ms", result.duration_ms);
+        // Before they end by themselves.
+        assert!(result.duration_ms < 20_000, "{} ms", result.duration_ms);
     }
 }
 
