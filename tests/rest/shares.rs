@@ -50,7 +50,7 @@ fn archive(client: &Client, link: &str, entry: &Value) -> Vec<(String, String)> 
     let reply = client.get(format!("{link}.well-known/agent-skills/{url}"));
     let bytes = reply.bytes(200);
     assert_eq!(entry["digest"], format!("sha256:{}", hex::encode(Sha256::digest(bytes))));
-    assert_eq!(reply.header("cache-control"), Some("public, max-age=31536000, immutable"));
+    assert_eq!(reply.header("cache-control"), Some("private, max-age=31536000, immutable"));
     assert_eq!(reply.header("content-type"), Some("application/zip"));
     unpacked(bytes)
 }

@@ -58,7 +58,8 @@ impl ByLink {
                 attached(packed, reads, content_type, file)
             }
         };
-        let caches = if is_fixed { "public, max-age=31536000, immutable" } else { "no-cache" };
+        // In the caller's own cache alone: one that others share would answer after the link is revoked.
+        let caches = if is_fixed { "private, max-age=31536000, immutable" } else { "no-cache" };
         Ok(caching(tagged(response, &etag), caches))
     }
 }
