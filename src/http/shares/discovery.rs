@@ -60,9 +60,9 @@ pub(super) async fn archive(link: &ByLink, file: &str) -> Answer {
     };
     let skill = found.ok_or_else(missing)?;
     let is_wanted = |digests: &Digests| wanted.is_none_or(|wanted| name_digits(digests) == wanted);
-    // Where they are known, an archive that is another one by now is not packed in vain.
-    let known = service.shared_digests(&link.share, &skill, &ArtifactForm::Flat).await?;
-    if !known.is_ok_and(|known| is_wanted(&known)) {
+    // An archive that is known to be another one by now is not packed in vain.
+    let known = service.known_digests(&link.share, &skill, &ArtifactForm::Flat);
+    if known.is_some_and(|known| !known.is_ok_and(|known| is_wanted(&known))) {
         return Err(missing());
     }
     let packed = service.pack_shared(&link.share, &skill, &ArtifactForm::Flat).await?;

@@ -1,5 +1,7 @@
 //! `GET` and `POST /v1/shares/{u}/{a}`, and `DELETE /v1/shares/{u}/{a}/{share}`
 
+use std::sync::Arc;
+
 use axum::extract::{FromRequest, Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use policy::{Scope, SkillId};
@@ -84,10 +86,13 @@ pub(in crate::http) async fn make(
     if !note.as_ref().is_none_or(is_note) {
         return Err(Problem::invalid(format!("`note` is one line of at most {NOTE_BYTES_MAX} bytes")));
     }
-    let token = app.access.caller(bearer(&headers))?.signed_id().map(str::to_owned);
+    let sent = bearer(&headers).map(str::to_owned);
+    let token = app.access.caller(sent.as_deref())?.signed_id().map(str::to_owned);
+    let access = Arc::clone(&app.access);
+    let may_still = move || access.caller(sent.as_deref()).is_ok();
     let SkillsRequest { user, agent, subject: by, .. } = asked;
     let new = NewShare { user, agent, view, skills, note, by, token, seconds: ttl_seconds };
-    let (share, secret) = app.service.make_share(new).await?;
+    let (share, secret) = app.service.make_share(new, may_still).await?;
     request_log::issued(&share.user, &share.id);
     let beside = Beside { id: share.id.clone(), expires_at: share.expires.map(second) };
     let mut response = success_with(format!("{}/s/{secret}/", own_url(&app)), beside)?;

@@ -64,10 +64,21 @@ impl Service {
         skill: &SharedSkill,
         form: &ArtifactForm,
     ) -> Result<Packed<Digests>> {
-        if let Some(known) = self.shares.known.get(&key(share, skill, form)) {
+        if let Some(known) = self.known_digests(share, skill, form) {
             return Ok(known);
         }
         Ok(self.pack_shared(share, skill, form).await?.map(|(_, digests)| digests))
+    }
+
+    /// The same, where they are known without work.
+    #[must_use]
+    pub fn known_digests(
+        &self,
+        share: &Share,
+        skill: &SharedSkill,
+        form: &ArtifactForm,
+    ) -> Option<Packed<Digests>> {
+        self.shares.known.get(&key(share, skill, form))
     }
 
     /// Packs a skill of a link in this form, as [`storage::Skills::pack_artifact`] does. Returns a spool of the archive with its size
@@ -114,7 +125,7 @@ impl Service {
 }
 
 /// What the bytes of an archive follow from. A user's own state is known by its user and skill, too: while it was packed, it may have
-/// been another one for a moment, which must be nobody else's harm.
+/// been another one for a moment, which must not be another user's harm.
 fn key(share: &Share, skill: &SharedSkill, form: &ArtifactForm) -> String {
     let of = match skill.is_own {
         true => format!("{}/{}/{}/", share.user, share.agent, skill.skill),

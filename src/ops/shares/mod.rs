@@ -120,12 +120,17 @@ impl Share {
         }
     }
 
-    /// The account of those who read by the user's links: they take nothing from the user's own requests.
+    /// The account of those who read by links of what this user sees, or of what all users of this agent have: they take nothing
+    /// from the requests of those who made them. It does not depend on names that the maker of a link chooses freely.
     ///
     /// # Errors
     /// [`Error::Id`], never.
     pub fn account(&self) -> Result<UserId> {
-        let digits = blake3::hash(self.user.as_str().as_bytes()).to_hex();
+        let of = match self.view {
+            SharedView::User => format!("user/{}", self.user),
+            SharedView::Baseline => format!("agent/{}", self.agent),
+        };
+        let digits = blake3::hash(of.as_bytes()).to_hex();
         Ok(UserId::parse(&format!("shares-{}", digits.get(..32).unwrap_or_default()))?)
     }
 }
@@ -155,9 +160,13 @@ impl Shares {
         self.table.read().values().cloned().collect()
     }
 
-    /// Keeps a link and puts it in force.
-    fn put(&self, store: &Store, share: Share) -> Result<Arc<Share>> {
+    /// Keeps a link and puts it in force, if its maker may make it still.
+    fn put(&self, store: &Store, share: Share, may_still: impl Fn() -> bool) -> Result<Arc<Share>> {
         let _turn = self.turn.lock();
+        // Revoking a token takes its links away in a turn of its own, after it: none slips in between.
+        if !may_still() {
+            return Err(Error::Denied("the token that asked for the link counts no more"));
+        }
         self.remove(store, |share| !share.counts_at(now()))?;
         let all = self.all();
         let alike = all.iter().filter(|other| other.view == share.view);
@@ -193,11 +202,16 @@ impl Shares {
 }
 
 impl Service {
-    /// Makes a link. Returns it and its secret, which nothing tells again.
+    /// Makes a link. Returns it and its secret, which nothing tells again. `may_still` tells at the last moment whether the token that
+    /// asks for it counts.
     ///
     /// # Errors
-    /// [`Error::Full`] when there are too many; those of writing it down.
-    pub async fn make_share(&self, new: NewShare) -> Result<(Arc<Share>, String)> {
+    /// [`Error::Full`] when there are too many; [`Error::Denied`]; those of writing it down.
+    pub async fn make_share(
+        &self,
+        new: NewShare,
+        may_still: impl Fn() -> bool + Send + 'static,
+    ) -> Result<(Arc<Share>, String)> {
         let random = |_| Error::Panicked;
         let secret = random_hex::<SECRET_BYTES>().map_err(random)?;
         let id = random_hex::<8>().map_err(random)?;
@@ -208,7 +222,7 @@ impl Service {
         let job = Job::of(&user, Weight::Light).going_on();
         let share = Share { id, user, agent, view, skills, note, by, created, expires, token, digest };
         let (store, shares) = (self.store.clone(), Arc::clone(&self.shares));
-        let share = self.work(job, move || shares.put(&store, share)).await?;
+        let share = self.work(job, move || shares.put(&store, share, may_still)).await?;
         Ok((share, secret))
     }
 
