@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_skill_with_a_name_that_installers_do_not_take_has_an_alias_that_nobody_elses_name_gives_way_to() {
+    fn a_skill_with_a_name_that_installers_do_not_take_has_an_alias_that_takes_no_other_skills_name() {
         let audience = Audience { agent: AgentId::parse("a").unwrap(), user: None, with_staged: false };
         let ids = |names: &[&str]| names.iter().map(|name| SkillId::parse(name).unwrap()).collect::<Vec<_>>();
         let named = aliases(&audience, ids(&["数据统计", "pdf", "Upper"]));

@@ -333,4 +333,16 @@ mod tests {
         let brief = share("u", None, Some(9));
         assert!(brief.counts_at(8) && !brief.counts_at(9));
     }
+
+    #[test]
+    fn no_link_is_made_for_a_token_that_was_revoked_while_it_waited_for_its_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(dir.path(), storage::Options::default()).unwrap();
+        let shares = Shares::open(&store).unwrap();
+        let refused = shares.put(&store, share("u", Some("t"), None), || false);
+        assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
+        assert!(shares.all().is_empty() && store.shares().unwrap().is_empty());
+        shares.put(&store, share("u", Some("t"), None), || true).unwrap();
+        assert_eq!(Shares::open(&store).unwrap().all(), shares.all());
+    }
 }
