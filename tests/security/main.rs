@@ -246,7 +246,11 @@ impl Campaign {
             .collect();
         // At once, because a run that is cut short prints nothing in the end.
         complaints.iter().for_each(|complaint| eprintln!("{}: {complaint}", attack.name));
-        self.findings.lock().unwrap().insert(attack.name, found.into_iter().collect());
+        let found: BTreeMap<String, Found> = found.into_iter().collect();
+        if chosen().is_some() {
+            eprintln!("made: {}", table::line(attack.name, &found));
+        }
+        self.findings.lock().unwrap().insert(attack.name, found);
         self.times.lock().unwrap().push((begun.elapsed(), attack.name));
         if complaints.is_empty() { Ok(()) } else { Err(complaints.join("\n").into()) }
     }

@@ -53,12 +53,10 @@ pub(crate) fn found(findings: &BTreeMap<&'static str, BTreeMap<String, Found>>) 
     let mut text = String::new();
     let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     for (name, stages) in findings {
-        let mut line = format!("{name}:");
         for (stage, found) in stages {
             *counts.entry(stage).or_default().entry(found.word()).or_default() += 1;
-            line += &format!(" [{stage}: {}]", found.told());
         }
-        text += &line;
+        text += &line(name, stages);
         text.push('\n');
     }
     for (stage, words) in counts {
@@ -66,6 +64,13 @@ pub(crate) fn found(findings: &BTreeMap<&'static str, BTreeMap<String, Found>>) 
         text += &format!("{stage}: {}\n", words.join(", "));
     }
     text
+}
+
+/// What was found of one attack, stage by stage.
+pub(crate) fn line(name: &str, stages: &BTreeMap<String, Found>) -> String {
+    stages
+        .iter()
+        .fold(format!("{name}:"), |line, (stage, found)| format!("{line} [{stage}: {}]", found.told()))
 }
 
 /// The attacks that took longest on all stages together.
