@@ -1,5 +1,6 @@
 //! Runs and changes across connections.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +30,8 @@ struct Machine {
 struct Peer {
     session: Session,
     frames: mpsc::Receiver<String>,
+    /// Frames that came before an answer that was waited for.
+    before: VecDeque<Value>,
 }
 
 impl Machine {
@@ -51,7 +54,7 @@ impl Machine {
 
     fn connect(&self) -> Peer {
         let (outgoing, frames) = mpsc::channel(64);
-        Peer { session: self.session(outgoing), frames }
+        Peer { session: self.session(outgoing), frames, before: VecDeque::new() }
     }
 
     /// A connection of a service, and the frames that it wants to send.
@@ -93,18 +96,26 @@ impl Peer {
     }
 
     async fn next(&mut self) -> Value {
+        match self.before.pop_front() {
+            Some(frame) => frame,
+            None => self.receive().await,
+        }
+    }
+
+    async fn receive(&mut self) -> Value {
         let text = tokio::time::timeout(PATIENCE, self.frames.recv()).await.expect("a frame in time");
         serde_json::from_str(&text.expect("an open session")).unwrap()
     }
 
-    /// Asks, and gives the answer; events that come before it are passed over.
+    /// Asks, and gives the answer; events that come before it are the next ones.
     async fn ask(&mut self, kind: &str, body: Value) -> Value {
         self.send(Some("q"), kind, body).await;
         loop {
-            let frame = self.next().await;
+            let frame = self.receive().await;
             if frame["id"] == "q" {
                 return frame;
             }
+            self.before.push_back(frame);
         }
     }
 
@@ -198,12 +209,11 @@ async fn no_more_than_sixteen_events_come_that_are_not_acknowledged() {
     let mut peer = machine.connect();
     let script = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo $i; sleep 0.01; done";
     assert_eq!(peer.begin("much", script).await["type"], "ok");
-    let mut numbers = Vec::new();
-    while let Ok(Some(text)) = tokio::time::timeout(Duration::from_secs(3), peer.frames.recv()).await {
-        let frame: Value = serde_json::from_str(&text).unwrap();
-        numbers.push(frame["body"]["seq"].as_u64().unwrap());
+    for number in 1..=16 {
+        assert_eq!(peer.next().await["body"]["seq"], number);
     }
-    assert_eq!(numbers, (1..=16).collect::<Vec<_>>());
+    let more = tokio::time::timeout(Duration::from_secs(1), peer.receive()).await;
+    assert!(more.is_err(), "{more:?}");
     // Elsewhere they come again, behind what has come, and the rest once there is room.
     let mut other = machine.connect();
     let attached = other.ask("attach", json!({ "run": "much", "after": 3 })).await;
@@ -283,7 +293,7 @@ async fn only_who_agreed_takes_part_in_commands() {
     let machine = Machine::new(PATIENCE).await;
     let (outgoing, frames) = mpsc::channel(16);
     let session = Session::new(machine.runs.clone(), machine.workspace.clone(), &[Feature::Exact], outgoing);
-    let mut peer = Peer { session, frames };
+    let mut peer = Peer { session, frames, before: VecDeque::new() };
     let told = peer.begin("one", "true").await;
     assert_eq!(told["body"]["message"], "unknown request type: begin");
     assert!(machine.runs.is_empty());
