@@ -14,9 +14,9 @@ pub(crate) const TOKENS: [&str; 4] = [
     "[[tokens]]\nname = \"admin\"\nrole = \"admin\"\nsha256 = \"8c6976e5b5410415bde908bd4dee15dfb167a9c873fc4bb8a81f6f2ab448a918\"\n",
 ];
 
-const AGENT: &str = "/compat/anthropic/a/demo/v1/skills";
-const ALICE: &str = "/compat/anthropic/u/alice/a/demo/v1/skills";
-const OPENAI: &str = "/compat/openai/a/demo/v1/skills";
+pub(crate) const AGENT: &str = "/compat/anthropic/a/demo/v1/skills";
+pub(crate) const ALICE: &str = "/compat/anthropic/u/alice/a/demo/v1/skills";
+pub(crate) const OPENAI: &str = "/compat/openai/a/demo/v1/skills";
 const OLD: (&str, &str) = ("anthropic-beta", "a, skills-2025-10-02,skills-2025-10-02");
 
 fn open() -> Service {
@@ -49,7 +49,7 @@ fn send(client: &Client, target: &str, parts: &[(&str, Option<&str>, &str)]) -> 
 }
 
 /// Sends a skill of two files.
-fn create(client: &Client, target: &str, name: &str, text: &str) -> Reply {
+pub(crate) fn create(client: &Client, target: &str, name: &str, text: &str) -> Reply {
     let (marker, file) = (format!("{name}/SKILL.md"), format!("{name}/f"));
     let parts =
         [("files[]", Some(marker.as_str()), header(name)), ("files[]", Some(file.as_str()), text.to_owned())];
@@ -57,7 +57,7 @@ fn create(client: &Client, target: &str, name: &str, text: &str) -> Reply {
     send(client, target, &parts)
 }
 
-fn told(reply: &Reply, status: u16) -> Value {
+pub(crate) fn told(reply: &Reply, status: u16) -> Value {
     let answer = serde_json::from_slice(&reply.body).unwrap_or_default();
     assert_eq!(reply.status, status, "{answer}");
     answer

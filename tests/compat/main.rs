@@ -17,5 +17,6 @@
 mod clients;
 mod doors;
 mod installers;
+mod repeated;
 #[path = "../rest/support/mod.rs"]
 mod support;
