@@ -14,8 +14,10 @@
     reason = "a test fails by panicking, looks at the host from outside, and shares files with other suites"
 )]
 
+mod between;
 mod clients;
 mod doors;
+mod faults;
 mod installers;
 mod repeated;
 #[path = "../rest/support/mod.rs"]
