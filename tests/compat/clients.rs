@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::between::{Between, Fate};
 use crate::doors::{ON, TOKENS};
 use crate::support::{Service, granted};
+use crate::transcripts;
 
 /// The packages of either vendor, in a version of every generation.
 pub(crate) const PACKAGES: [&str; 6] = [
@@ -48,14 +50,26 @@ pub(crate) fn run(program: &[&str], variables: &[(&str, &str)]) -> String {
     told.into_owned()
 }
 
+/// Has a package use a service by a URL, and writes down what it sends where that is asked for.
+pub(crate) fn recorded(package: &str, service: &Service, use_it: impl Fn(&str) -> String) -> String {
+    if !transcripts::are_recorded() {
+        return use_it(&format!("http://{}", service.client.address));
+    }
+    let between = Between::start(service.client.address, |_, _| Fate::Passed);
+    let told = use_it(&format!("http://{}", between.address));
+    transcripts::record(package, &between.passed());
+    told
+}
+
 /// Has a package do everything at the door of its vendor, for all users of an agent and for one. Returns the digests of what it
 /// downloaded.
 fn drive(package: &str) -> BTreeSet<String> {
     let Some(place) = place(package) else { return BTreeSet::new() };
     let service = Service::configured(&format!("{ON}{}", TOKENS.concat()));
     let script = format!("{}_client.py", package.split('-').next().unwrap());
-    let url = format!("http://{}", service.client.address);
-    let told = run(&["python3", &script, &url], &[("PYTHONPATH", place.to_str().unwrap())]);
+    let told = recorded(package, &service, |url| {
+        run(&["python3", &script, url], &[("PYTHONPATH", place.to_str().unwrap())])
+    });
     told.lines().filter_map(|line| line.strip_prefix("digest ")).map(str::to_owned).collect()
 }
 

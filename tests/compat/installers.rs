@@ -1,7 +1,7 @@
 //! Installers of skills, unmodified, by share links: `npx skills` and Claude Code's plugin marketplaces.
 //!
-//! `FILESECBOX_INSTALLERS` names a directory where npm has installed `skills`, `@anthropic-ai/claude-code` and the `node` that the
-//! former needs (`.ci/run` does). Without it, the tests are left out; `FILESECBOX_REQUIRE=installers` turns that into a failure.
+//! `FILESECBOX_INSTALLERS` names a directory where npm has installed `skills`, `@anthropic-ai/claude-code`, the `node` that the
+//! former needs, and the packages of `npm.rs` (`.ci/run` does). Without it, the tests are left out; `FILESECBOX_REQUIRE=installers` turns that into a failure.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -18,7 +18,10 @@ mod between;
 mod clients;
 mod doors;
 mod faults;
+mod forms;
 mod installers;
+mod npm;
 mod repeated;
 #[path = "../rest/support/mod.rs"]
 mod support;
+mod transcripts;
