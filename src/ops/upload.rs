@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use policy::{AgentId, ArchiveLimits, Scope, SkillId, UserId};
 use storage::archive::{self, Charset, Compression, NameEncoding, Options, Plan, PlannedSkill, Skipped};
-use storage::{Leftovers, Published, Shelf, Spool, Store};
+use storage::{Leftovers, Presence, PublishOptions, Published, Shelf, Spool, Store};
 
 use super::Service;
 use super::admission::{Job, Weight};
@@ -39,6 +39,17 @@ pub(super) enum Taking {
     New,
     /// The only one, which is this skill.
     VersionOf(SkillId),
+}
+
+impl Taking {
+    /// What the layer must still have of the skill when it takes its place: others publish meanwhile.
+    fn presence(&self) -> Presence {
+        match self {
+            Self::All => Presence::Any,
+            Self::New => Presence::Absent,
+            Self::VersionOf(_) => Presence::Present,
+        }
+    }
 }
 
 /// The outcome of an upload.
@@ -141,7 +152,7 @@ impl Service {
             let planned = Planned::read(&store, &limits, &intake, &user, &agent, archives)?;
             let Intake { scope, publisher, is_rehearsal, taking, .. } = intake;
             planned.check(&store, &taking, scope, &user, &agent)?;
-            let options = publisher.options();
+            let options = PublishOptions { presence: taking.presence(), ..publisher.options() };
             let mut ids: Vec<SkillId> = planned.sources.keys().cloned().collect();
             ids.sort_unstable();
             let mut flight = store.flight(&user);
@@ -207,7 +218,7 @@ impl Planned {
         Ok(planned)
     }
 
-    /// Refuses what is not to be taken in.
+    /// Refuses what is not to be taken in, before it is unpacked.
     fn check(
         &self,
         store: &Store,

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use policy::{AgentId, RelPath, SkillId, TreeId, UserId};
 use storage::{
-    Change, Changed, Choices, KeptVersion, Leftovers, PublishOptions, Published, Pulled, Shelf, SkillStatus,
-    SkillVersions, Spool, Version, VersionDescription, VersionName, VersionNote, VersionState, WorkspaceId,
+    Change, Changed, Choices, KeptVersion, Leftovers, Presence, PublishOptions, Published, Pulled, Shelf,
+    SkillStatus, SkillVersions, Spool, Version, VersionDescription, VersionName, VersionNote, VersionState,
+    WorkspaceId,
 };
 
 use super::Service;
@@ -46,7 +47,8 @@ impl Publisher {
     }
 
     pub(super) fn options(&self) -> PublishOptions<'_> {
-        PublishOptions { by: &self.by, note: &self.note, is_staged: self.is_staged }
+        let (by, note, is_staged) = (&self.by, &self.note, self.is_staged);
+        PublishOptions { by, note, is_staged, presence: Presence::Any }
     }
 }
 

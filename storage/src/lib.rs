@@ -65,7 +65,7 @@ pub use skills::gathered::{Gathered, Gathering, OnlyFile};
 pub use skills::list::Skill;
 pub use skills::packages::{PackageFacts, Packages, PutPackage, UnpackedPackage};
 pub use skills::provenance::{Shelf, Standing};
-pub use skills::publish::{Publication, PublishOptions, Published};
+pub use skills::publish::{Presence, Publication, PublishOptions, Published};
 pub use skills::pull::{Choices, Prefer, Pulled};
 pub use skills::sides::{Side, Sides};
 pub use skills::status::{Change, Changed, SkillStatus, Status};

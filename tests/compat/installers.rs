@@ -1,15 +1,14 @@
 //! Installers of skills, unmodified, by share links: `npx skills` and Claude Code's plugin marketplaces.
 //!
-//! `FILESECBOX_INSTALLERS` names a directory where npm has installed `skills`, `@anthropic-ai/claude-code` and the `node` that the
-//! former needs (`.ci/run` does). Without it, the tests are left out; `FILESECBOX_REQUIRE=installers` turns that into a failure.
+//! `FILESECBOX_INSTALLERS` names a directory where npm has installed `skills`, `@anthropic-ai/claude-code`, the `node` that the
+//! former needs, and the packages of `npm.rs` (`.ci/run` does). Without it, the tests are left out; `FILESECBOX_REQUIRE=installers` turns that into a failure.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::between::{Between, Fate};
 use crate::doors::TOKENS;
 use crate::support::{Client, Entry, Service, granted, skill, skills, zip};
 
@@ -137,8 +136,8 @@ fn npx_skills_installs_updates_and_finds_by_a_link_until_it_is_revoked() {
 fn npx_skills_refuses_an_archive_that_is_not_the_one_of_the_index() {
     let Some(person) = Person::new() else { return };
     let (service, link, _) = shared();
-    let between = Between::start(service.client.address);
-    let through = link.replace(&service.client.address.to_string(), &between.to_string());
+    let between = Between::start(service.client.address, |_, _| Fate::Tampered);
+    let through = link.replace(&service.client.address.to_string(), &between.address.to_string());
     let (succeeded, said) =
         person.run(&["skills", "add", &through, "-a", "claude-code", "-s", "*", "-y", "--copy"], &[]);
     assert!(!person.project(".claude/skills/pdf/SKILL.md").exists(), "{succeeded} {said}");
@@ -162,44 +161,4 @@ fn a_plugin_is_installed_from_a_link_and_updated_with_a_new_version() {
     person.must(&["claude", "plugin", "marketplace", "update", "demo"], &[]);
     person.must(&["claude", "plugin", "update", "pdf@demo"], &[]);
     assert_eq!(person.text(&script("1.0.2")), "two");
-}
-
-/// A proxy that changes a byte in the middle of every archive.
-struct Between;
-
-impl Between {
-    fn start(to: SocketAddr) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                std::thread::spawn(move || pass(stream, to));
-            }
-        });
-        address
-    }
-}
-
-/// Passes one request on, with its connection closed after the answer.
-fn pass(mut from: TcpStream, to: SocketAddr) -> Option<()> {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        from.read_exact(&mut byte).ok()?;
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).ok()?;
-    let lines = head.lines().filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
-    let head: String = lines.filter(|line| !line.is_empty()).flat_map(|line| [line, "\r\n"]).collect();
-    let mut server = TcpStream::connect(to).ok()?;
-    server.write_all(format!("{head}connection: close\r\n\r\n").as_bytes()).ok()?;
-    let mut answer = Vec::new();
-    server.read_to_end(&mut answer).ok()?;
-    let body = answer.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
-    if answer[body..].starts_with(b"PK") {
-        // Behind the names and sizes of the first entry: its text.
-        let at = body + (answer.len() - body) / 3;
-        answer[at] ^= 1;
-    }
-    from.write_all(&answer).ok()
 }

@@ -14,8 +14,14 @@
     reason = "a test fails by panicking, looks at the host from outside, and shares files with other suites"
 )]
 
+mod between;
 mod clients;
 mod doors;
+mod faults;
+mod forms;
 mod installers;
+mod npm;
+mod repeated;
 #[path = "../rest/support/mod.rs"]
 mod support;
+mod transcripts;

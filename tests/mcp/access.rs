@@ -34,6 +34,36 @@ const ALL: [&str; 6] = ["Read", "Glob", "Grep", "Edit", "Shell", "Skill"];
 const READING: [&str; 4] = ["Read", "Glob", "Grep", "Skill"];
 
 #[test]
+fn unless_it_is_switched_on_its_paths_are_as_any_that_are_not_there() {
+    let with_token =
+        format!("[[tokens]]\nsha256 = \"{}\"\nrole = \"user\"\nuser = \"alice\"\n", digest("alice"));
+    let (open, closed) = (Service::start(), Service::configured(&with_token));
+    for client in [open.client.clone(), closed.client.clone(), closed.client.with_token("alice")] {
+        // The whole answer, but for the id of the request, its time, and the path where it is told.
+        let answer = |method: &str, root: &str, rest: &str| {
+            let post = Post::method(&client, Era::Modern, "tools/list", json!({}));
+            let mut request = client.request(method, format!("{root}{rest}"));
+            for (name, value) in post.headers.iter().filter(|(name, _)| name != "host") {
+                request = request.header(name, value);
+            }
+            let reply = request.body(&post.body).send();
+            let id = reply.header("x-request-id").unwrap().to_owned();
+            let plain = |text: &str| text.replace(&id, "ID").replace(root, "/ROOT");
+            let headers = reply.headers.iter().filter(|(name, _)| name != "date" && name != "content-length");
+            let headers: Vec<_> = headers.map(|(name, value)| (name.clone(), plain(value))).collect();
+            (reply.status, headers, plain(&String::from_utf8_lossy(&reply.body)))
+        };
+        for method in ["POST", "GET", "DELETE", "OPTIONS", "PUT"] {
+            for rest in ["", "/alice/demo", "/alice/demo/", "/alice", "/..", "/alice/demo/more"] {
+                let (there, nowhere) = (answer(method, "/mcp", rest), answer(method, "/nowhere", rest));
+                assert_eq!(there, nowhere, "{method} /mcp{rest}");
+                assert!(there.0 == 404 || there.0 == 401, "{method} /mcp{rest}: {there:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn without_a_valid_token_nothing_is_answered() {
     let service = closed("");
     for client in [service.client.clone(), service.client.with_token("wrong")] {

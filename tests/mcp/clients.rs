@@ -1,8 +1,15 @@
-//! The official Python client, of both eras: what agents are built with.
+//! Clients that agents are built with: the official Python client, of both eras, and those of LangChain and of the OpenAI Agents SDK.
 //!
-//! The interpreters are those of virtual environments with the package `mcp`: `FILESECBOX_MCP_PYTHON_1` with version 1
-//! (`pip install mcp==1.30.0`), `FILESECBOX_MCP_PYTHON_2` with version 2 (`pip install mcp==2.3.0`). Without one, the test
-//! is left out; `FILESECBOX_REQUIRE=mcp-python-1,mcp-python-2` turns that into a failure.
+//! The interpreters are those of virtual environments, each with one package:
+//!
+//! | Variable | Package | In `FILESECBOX_REQUIRE` |
+//! | --- | --- | --- |
+//! | `FILESECBOX_MCP_PYTHON_1` | `mcp==1.30.0` | `mcp-python-1` |
+//! | `FILESECBOX_MCP_PYTHON_2` | `mcp==2.3.0` | `mcp-python-2` |
+//! | `FILESECBOX_MCP_LANGCHAIN` | `langchain-mcp-adapters==0.3.2` | `mcp-langchain` |
+//! | `FILESECBOX_MCP_OPENAI_AGENTS` | `openai-agents==0.24.0` | `mcp-openai-agents` |
+//!
+//! Without one, its tests are left out; `FILESECBOX_REQUIRE` turns that into a failure.
 
 use std::process::{Command, Stdio};
 
@@ -16,10 +23,11 @@ enum Transport {
     Stdio,
 }
 
-/// Has the client of a version list the tools, call each of them, be refused, and read a file and a skill.
-fn drive(version: &str, script: &str, transport: Transport) {
-    let python = std::env::var(format!("FILESECBOX_MCP_PYTHON_{version}"));
-    if !granted(&format!("mcp-python-{version}"), python.is_ok()) {
+/// Has a client list the tools, call each of them, be refused, and read a file and a skill. `name` is what `FILESECBOX_REQUIRE` calls
+/// it.
+fn drive(name: &str, script: &str, transport: Transport) {
+    let python = std::env::var(format!("FILESECBOX_{}", name.to_uppercase().replace('-', "_")));
+    if !granted(name, python.is_ok()) {
         return;
     }
     let config =
@@ -53,20 +61,40 @@ fn drive(version: &str, script: &str, transport: Transport) {
 
 #[test]
 fn the_python_client_of_version_1_uses_a_workspace() {
-    drive("1", "python_1.py", Transport::Http);
+    drive("mcp-python-1", "python_1.py", Transport::Http);
 }
 
 #[test]
 fn the_python_client_of_version_1_uses_a_workspace_over_stdio() {
-    drive("1", "python_1.py", Transport::Stdio);
+    drive("mcp-python-1", "python_1.py", Transport::Stdio);
 }
 
 #[test]
 fn the_python_client_of_version_2_uses_a_workspace() {
-    drive("2", "python_2.py", Transport::Http);
+    drive("mcp-python-2", "python_2.py", Transport::Http);
 }
 
 #[test]
 fn the_python_client_of_version_2_uses_a_workspace_over_stdio() {
-    drive("2", "python_2.py", Transport::Stdio);
+    drive("mcp-python-2", "python_2.py", Transport::Stdio);
+}
+
+#[test]
+fn langchain_uses_a_workspace() {
+    drive("mcp-langchain", "langchain_client.py", Transport::Http);
+}
+
+#[test]
+fn langchain_uses_a_workspace_over_stdio() {
+    drive("mcp-langchain", "langchain_client.py", Transport::Stdio);
+}
+
+#[test]
+fn the_openai_agents_sdk_uses_a_workspace() {
+    drive("mcp-openai-agents", "openai_agents_client.py", Transport::Http);
+}
+
+#[test]
+fn the_openai_agents_sdk_uses_a_workspace_over_stdio() {
+    drive("mcp-openai-agents", "openai_agents_client.py", Transport::Stdio);
 }

@@ -1,5 +1,6 @@
 //! Callers who leave, and progress for those who stay.
 
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -95,6 +96,40 @@ fn a_caller_who_takes_nothing_of_its_answer_holds_no_run() {
     wait("it ends", || runs(client) == 0);
     called(client, "Read", json!({ "path": "begun" }));
     drop(stream);
+}
+
+#[test]
+fn a_caller_who_takes_one_byte_a_second_holds_no_run_beyond_its_deadline() {
+    let service = service();
+    let client = &service.client;
+    if !landlocked(client) {
+        return;
+    }
+    // It writes more than any answer has, until its deadline.
+    let arguments = json!({ "command": "touch begun; yes 数据", "timeout": 2 });
+    for (round, era) in ERAS.into_iter().enumerate() {
+        let params = json!({ "name": "Shell", "arguments": arguments, "_meta": { "progressToken": "p1" } });
+        let mut stream = Post::method(client, era, "tools/call", params).send_only();
+        rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096).unwrap();
+        wait("it begins", || exists(client, "begun"));
+        let mut taken = Vec::new();
+        while runs(client) > 0 {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            taken.push(byte[0]);
+            std::thread::sleep(Duration::from_secs(1));
+            assert!(taken.len() < 60, "the run goes on: {}", String::from_utf8_lossy(&taken));
+        }
+        // The run has ended, and its caller has not taken the head of the answer; the rest is there when it goes on.
+        assert!(!taken.ends_with(b"\r\n\r\n"), "round {round}: {}", String::from_utf8_lossy(&taken));
+        let mut rest = [0; 4096];
+        while !String::from_utf8_lossy(&taken).contains("\"timed_out\":true") {
+            let read = stream.read(&mut rest).unwrap();
+            assert!(read > 0, "{}", String::from_utf8_lossy(&taken));
+            taken.extend_from_slice(&rest[..read]);
+        }
+        client.delete(format!("{TREE}/file?path=begun")).ok();
+    }
 }
 
 #[test]

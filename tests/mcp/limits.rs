@@ -43,6 +43,33 @@ fn one_call_more_than_a_user_may_have_is_told_busy() {
 }
 
 #[test]
+fn of_thirty_three_calls_at_once_one_is_told_busy() {
+    // As it is configured by default, but that all calls have a run at once.
+    let service = Service::configured("[mcp]\nenabled = true\n[limits.runs]\nruns_per_user = 40\n");
+    let client = &service.client;
+    if !landlocked(client) {
+        return;
+    }
+    let call = |number: usize| {
+        let command = format!("touch begun{number}; while ! test -e go; do sleep 0.2; done");
+        Post::call(client, Era::Legacy, "Shell", json!({ "command": command }))
+    };
+    let mut streams: Vec<_> = (0..32).map(|number| call(number).begin()).collect();
+    let waited = Instant::now();
+    while client.files(TREE).len() < 32 {
+        assert!(waited.elapsed() < Duration::from_secs(120), "{:?}", client.files(TREE));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let busy = call(32).error(200);
+    assert_eq!((&busy["code"], &busy["data"]["code"]), (&json!(-32603), &json!("busy")));
+    client.write(TREE, "go", "");
+    for stream in &mut streams {
+        assert_eq!(stream.message().unwrap()["result"]["structuredContent"]["exit_code"], 0);
+    }
+    assert!(!client.files(TREE).contains(&"begun32".to_owned()));
+}
+
+#[test]
 fn a_message_of_four_megabytes_is_taken_and_a_larger_one_is_not() {
     let service = service();
     let client = &service.client;

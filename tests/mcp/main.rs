@@ -1,7 +1,7 @@
 //! MCP over HTTP and stdio: the acceptance table of its specification, on a real service.
 //!
-//! `FILESECBOX_REQUIRE=mcp-python-1,mcp-python-2,mcp-suite` turns the skips of the official clients (`clients.rs`) and of the official
-//! suite (`suite.rs`) into failures.
+//! `FILESECBOX_REQUIRE=mcp-python-1,mcp-python-2,mcp-langchain,mcp-openai-agents,mcp-suite` turns the skips of the clients
+//! (`clients.rs`) and of the official suite (`suite.rs`) into failures.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

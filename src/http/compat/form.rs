@@ -99,7 +99,7 @@ pub(super) async fn receive(app: &App, account: &UserId, request: Request) -> Re
     }
     let limits = app.service.archive_limits();
     let (limit, files_max) = (limits.upload_bytes, limits.entries);
-    let mut left = limit;
+    let (mut left, mut passed_over) = (limit, 0_u64);
     let (parts, body) = request.into_parts();
     let (body, undelivered) = form::in_doses(body);
     let unreadable = |error: &str| Problem::invalid(format!("the form cannot be read: {error}"));
@@ -134,10 +134,15 @@ pub(super) async fn receive(app: &App, account: &UserId, request: Request) -> Re
                     writing = writing.add(Step::Write(chunk)).await?;
                 }
             }
-            // A part that means nothing here is passed over: clients send such.
+            // A part that means nothing here is passed over: clients send such, one of them a copy of every file.
             None => {
                 let mut text = Vec::new();
                 while let Some(chunk) = part.chunk().await.map_err(|_| broken())? {
+                    undelivered.clear();
+                    passed_over = passed_over
+                        .checked_add(chunk.len() as u64)
+                        .filter(|bytes| *bytes <= limit)
+                        .ok_or_else(|| Problem::too_large("the text of the form", limit))?;
                     text.extend_from_slice(&chunk);
                     if text.len() > TEXT_BYTES_MAX && (TITLES.contains(&name.as_str()) || name == DEFAULT) {
                         return Err(Problem::too_large(&format!("`{name}`"), TEXT_BYTES_MAX as u64));

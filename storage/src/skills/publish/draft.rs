@@ -19,9 +19,9 @@ use crate::version::{self, Contents, Version};
 
 /// The tree that one step of a publication changes, and so the lock it takes.
 pub(super) enum Change {
-    Baseline(SkillId),
+    Baseline(SkillId, Version),
     /// A version beside the current one.
-    Staged(SkillId),
+    Staged(SkillId, Version),
     Overlay(TreeId),
     /// The record of what an overlay began with; its directory stays as it is.
     Base(TreeId),
@@ -39,6 +39,20 @@ pub(super) struct Draft<'a> {
     pub(super) changes: Vec<Change>,
     /// The room that was promised to its user, until everything is in its place.
     pub(super) admitted: Vec<Admitted>,
+}
+
+impl Store {
+    /// Tells whether publishing `version` would change nothing: it is the current one, or, to be staged, there already.
+    pub(super) fn has_published(
+        &self,
+        agent: &AgentId,
+        skill: &SkillId,
+        version: &Version,
+        is_staged: bool,
+    ) -> Result<bool> {
+        Ok(self.baseline_version(agent, skill)?.as_ref() == Some(version)
+            || (is_staged && self.version_dir(agent, skill, version)?.is_some()))
+    }
 }
 
 impl Draft<'_> {
@@ -81,19 +95,20 @@ impl Draft<'_> {
         if is_staged { provenance.staged() } else { provenance }.mark(dir)?;
         self.options.note.mark(dir)?;
         let current = self.store.baseline_version(agent, skill)?;
-        let unchanged = current.as_ref() == Some(version)
-            || (is_staged && self.store.version_dir(agent, skill, version)?.is_some());
-        if unchanged {
+        self.options.presence.check(skill, current.is_some())?;
+        if self.store.has_published(agent, skill, version, is_staged)? {
             self.transaction.dir().remove_tree(&self.transaction.next_name())?;
             return Ok((current.is_some(), true));
         }
-        let (agent, skill) = (agent.clone(), skill.clone());
+        let (agent, skill, version) = (agent.clone(), skill.clone(), version.clone());
         let (to, change) = match is_staged {
             true => {
-                let version = version.clone();
-                (Destination::Version { agent, skill: skill.clone(), version }, Change::Staged(skill))
+                let to = Destination::Version { agent, skill: skill.clone(), version: version.clone() };
+                (to, Change::Staged(skill, version))
             }
-            false => (Destination::Baseline { agent, skill: skill.clone() }, Change::Baseline(skill)),
+            false => {
+                (Destination::Baseline { agent, skill: skill.clone() }, Change::Baseline(skill, version))
+            }
         };
         self.transaction.place(to)?;
         self.changes.push(change);

@@ -3,6 +3,7 @@
 mod draft;
 
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
@@ -14,9 +15,12 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::layers::journal::{Committed, Transaction};
+use crate::layers::stack::Layers;
 use crate::layers::trash::{Leftovers, Trash};
 use crate::layers::view::ViewLease;
+use crate::layout;
 use crate::skills::Skills;
+use crate::skills::status::Status;
 use crate::skills::version_note::VersionNote;
 use crate::version::{self, Contents, Version};
 
@@ -35,6 +39,18 @@ pub struct Published {
     pub number: Option<u64>,
 }
 
+/// What a layer must have of a skill for a publication to take its place there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Presence {
+    /// Whatever it has.
+    #[default]
+    Any,
+    /// Nothing: the skill is new.
+    Absent,
+    /// The skill, which gets another version. To a user's layer belongs what the user sees of the baseline.
+    Present,
+}
+
 /// How something is published, and what is written down with it.
 #[derive(Clone, Copy, Debug)]
 pub struct PublishOptions<'a> {
@@ -44,6 +60,23 @@ pub struct PublishOptions<'a> {
     pub note: &'a VersionNote,
     /// Whether a skill of all users is kept beside the current version instead of taking its place.
     pub is_staged: bool,
+    /// What the layer must have of the skill, looked at under the lock under which the skill takes its place: of two callers who
+    /// make a skill, one is refused. Other than [`Presence::Any`] is for publications of one skill.
+    pub presence: Presence,
+}
+
+impl Presence {
+    /// Refuses to publish `skill` in a layer that has it, or not.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`], [`Error::NotFound`].
+    fn check(self, skill: &SkillId, is_there: bool) -> Result<()> {
+        match (self, is_there) {
+            (Self::Absent, true) => Err(Error::AlreadyExists(skill.to_string())),
+            (Self::Present, false) => Err(Error::NotFound(skill.to_string())),
+            (Self::Any | Self::Absent | Self::Present, _) => Ok(()),
+        }
+    }
 }
 
 /// A publication that is done.
@@ -78,6 +111,8 @@ struct Applied<'a> {
     detached: Vec<ViewLease>,
     /// The overlay that was promoted, held.
     promoter: Option<(TreeWrite<'a>, &'a TreeId)>,
+    /// Skills whose very content another publication had placed meanwhile.
+    unchanged: Vec<SkillId>,
 }
 
 impl Skills {
@@ -89,8 +124,8 @@ impl Skills {
     /// the user's former one and hides everything of the baseline skill of that name.
     ///
     /// # Errors
-    /// The error of `fill`; [`Error::Quota`] for an overlay that is larger than it may be; [`Error::Full`],
-    /// [`Error::NoSpace`], [`Error::Io`].
+    /// The error of `fill`; [`Error::AlreadyExists`] and [`Error::NotFound`] as [`PublishOptions::presence`] says;
+    /// [`Error::Quota`] for an overlay that is larger than it may be; [`Error::Full`], [`Error::NoSpace`], [`Error::Io`].
     pub fn publish_with(
         &self,
         options: &PublishOptions<'_>,
@@ -116,7 +151,9 @@ impl Skills {
         skills: &[SkillId],
         fill: &mut dyn FnMut(&SkillId, &Dir) -> Result<Option<Contents>>,
     ) -> Result<Publication> {
-        let options = PublishOptions { by: user.as_str(), note: &VersionNote::default(), is_staged: false };
+        let note = VersionNote::default();
+        let options =
+            PublishOptions { by: user.as_str(), note: &note, is_staged: false, presence: Presence::Any };
         self.publish_with(&options, scope, user, agent, skills, fill)
     }
 
@@ -181,10 +218,9 @@ impl Skills {
         }
         self.store.admit_space()?;
         let committed = transaction.commit(self.store.root())?;
-        let version = published.first().map(|published| &published.version);
         let mut applied = Applied::default();
         for (index, change) in changes.iter().enumerate() {
-            if let Err(error) = self.apply(over, agent, version, change, &committed, index, &mut applied) {
+            if let Err(error) = self.apply(over, agent, change, &committed, index, &mut applied) {
                 if index == 0 {
                     // Nothing is placed yet: forget it, so that the next start does not place it late.
                     drop(committed.finish());
@@ -193,7 +229,10 @@ impl Skills {
             }
         }
         drop(admitted);
-        let Applied { detached, promoter } = applied;
+        let Applied { detached, promoter, unchanged } = applied;
+        for one in published.iter_mut().filter(|one| unchanged.contains(&one.skill)) {
+            (one.replaced, one.unchanged) = (true, true);
+        }
         if let Some((alone, id)) = promoter {
             // Its changes belong to all users now. A step that fails is settled later: the changes are published.
             if let Err(error) = self.store.close_unless_used(id) {
@@ -213,12 +252,10 @@ impl Skills {
     }
 
     /// Puts one tree of a publication in its place, under its locks.
-    #[expect(clippy::too_many_arguments, reason = "one step of `publish_over`, between its variables")]
     fn apply<'a>(
         &'a self,
         over: &Over<'a>,
         agent: &AgentId,
-        version: Option<&Version>,
         change: &Change,
         committed: &Committed,
         index: usize,
@@ -226,19 +263,25 @@ impl Skills {
     ) -> Result<()> {
         let apply = || committed.apply(self.store.root(), index);
         match change {
-            Change::Baseline(skill) => {
+            Change::Baseline(skill, version) => {
                 // The job can be interrupted while it waits for the readers of the first skill. Once that is in its
                 // place, the others follow.
                 let checked = || {
-                    self.check_current(over.expected, agent, skill)?;
+                    self.check_current(over, agent, skill)?;
                     interrupt::commit()
                 };
                 let Some(promoting) = &over.promoting else {
                     let _alone = self.store.locks().write_baseline(agent, skill)?;
-                    let applied = checked().and_then(|()| apply());
+                    checked()?;
+                    // A caller who sent it twice waited here for the first: one publication, one number.
+                    if self.store.has_published(agent, skill, version, false)? {
+                        applied.unchanged.push(skill.clone());
+                        return Ok(());
+                    }
+                    let placed = apply();
                     self.store.tell_views(agent, skill);
                     self.log_or_warn(agent, skill);
-                    return applied;
+                    return placed;
                 };
                 let (alone, tree) = self.store.locks().write_baseline_and(agent, skill, promoting.id)?;
                 checked()?;
@@ -247,15 +290,21 @@ impl Skills {
                 applied.promoter = Some((TreeWrite::after(alone, tree), promoting.id));
                 promoted
             }
-            Change::Staged(skill) => {
+            Change::Staged(skill, version) => {
                 let _alone = self.store.locks().write_baseline(agent, skill)?;
+                self.check_current(over, agent, skill)?;
                 interrupt::commit()?;
+                if self.store.has_published(agent, skill, version, true)? {
+                    applied.unchanged.push(skill.clone());
+                    return Ok(());
+                }
                 let placed = apply();
                 self.log_or_warn(agent, skill);
                 placed
             }
             Change::Overlay(tree) => {
                 let _alone = self.store.locks().write(tree);
+                self.check_seen(over.options.presence, tree)?;
                 let placed = apply();
                 if placed.is_ok() {
                     self.store.accounts().forget(tree);
@@ -285,7 +334,7 @@ impl Skills {
         let mut leftovers = Leftovers::default();
         let baselines = || {
             changes.iter().filter_map(|change| match change {
-                Change::Baseline(skill) | Change::Staged(skill) => Some(skill),
+                Change::Baseline(skill, _) | Change::Staged(skill, _) => Some(skill),
                 Change::Overlay(_) | Change::Base(_) => None,
             })
         };
@@ -330,12 +379,12 @@ impl Skills {
     fn promoting(
         &self,
         promoting: &Promoting<'_>,
-        version: Option<&Version>,
+        promoted: &Version,
         agent: &AgentId,
         skill: &SkillId,
         apply: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let Some(promoted) = version.cloned() else { return apply() };
+        let promoted = promoted.clone();
         let id = promoting.id;
         let over = promoting.merged_with.take();
         // The runs in the view now see the version that is mounted there.
@@ -360,15 +409,30 @@ impl Skills {
     }
 
     /// Refuses to take the place of another version than the one that is expected. The caller holds the skill.
-    fn check_current(&self, over: Option<&Option<Version>>, agent: &AgentId, skill: &SkillId) -> Result<()> {
-        match over {
-            Some(expected) if self.store.baseline_version(agent, skill)? != *expected => {
-                Err(Error::Conflict(format!(
-                    "`{skill}` was published by another caller meanwhile: look at that version first"
-                )))
-            }
+    fn check_current(&self, over: &Over<'_>, agent: &AgentId, skill: &SkillId) -> Result<()> {
+        let current = self.store.baseline_version(agent, skill)?;
+        over.options.presence.check(skill, current.is_some())?;
+        match over.expected {
+            Some(expected) if current != *expected => Err(Error::Conflict(format!(
+                "`{skill}` was published by another caller meanwhile: look at that version first"
+            ))),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses to publish for one user what `presence` excludes. The caller holds the tree alone.
+    fn check_seen(&self, presence: Presence, id: &TreeId) -> Result<()> {
+        let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
+        let is_there = match presence {
+            Presence::Any => return Ok(()),
+            Presence::Absent => self.status_held(id)?.status != Status::Unchanged,
+            Presence::Present => {
+                let (overlay, baseline) = (layout::overlay(user, agent)?, layout::baseline(agent)?);
+                let layers = Layers::open(self.store.root(), &overlay, &baseline)?;
+                layers.lookup(OsStr::new(skill.as_str()))?.is_some()
+            }
+        };
+        presence.check(skill, is_there)
     }
 }
 
@@ -441,5 +505,71 @@ mod tests {
             assert!(store.baseline_version(&agent, skill).unwrap().is_none(), "{skill}");
         }
         assert!(store.skills().publish(Scope::Baseline, &user, &agent, &skills, fill).is_ok());
+    }
+
+    /// Publishes `s` and then `t`, with `meanwhile` done between: when `s` has been built and does not have its place yet.
+    fn publish_around(
+        store: &Store,
+        presence: Presence,
+        scope: Scope,
+        meanwhile: impl Fn(&Store),
+    ) -> Result<Vec<Published>> {
+        let (user, agent) = (UserId::parse("u").unwrap(), AgentId::parse("a").unwrap());
+        let skills = ["s", "t"].map(|skill| SkillId::parse(skill).unwrap());
+        let fill = &mut |skill: &SkillId, dir: &Dir| {
+            dir.create_file(OsStr::new("f"), 0o644)?.write_all(b"1").unwrap();
+            if skill.as_str() == "t" {
+                meanwhile(store);
+            }
+            Ok(None)
+        };
+        let options = PublishOptions { by: "u", note: &VersionNote::default(), is_staged: false, presence };
+        let published = store.skills().publish_with(&options, scope, &user, &agent, &skills, fill)?;
+        Ok(published.skills)
+    }
+
+    fn publish_s(store: &Store, scope: Scope, text: &str) {
+        let (user, agent) = (UserId::parse("u").unwrap(), AgentId::parse("a").unwrap());
+        let fill = &mut |_: &SkillId, dir: &Dir| {
+            dir.create_file(OsStr::new("f"), 0o644)?.write_all(text.as_bytes()).unwrap();
+            Ok(None)
+        };
+        drop(store.skills().publish(scope, &user, &agent, &[SkillId::parse("s").unwrap()], fill).unwrap());
+    }
+
+    #[test]
+    fn what_a_layer_must_have_is_looked_at_when_the_skill_takes_its_place() {
+        let (user, agent) = (UserId::parse("u").unwrap(), AgentId::parse("a").unwrap());
+        let s = SkillId::parse("s").unwrap();
+        for scope in [Scope::Baseline, Scope::Overlay] {
+            let temp = tempfile::tempdir().unwrap();
+            let (store, _) = Store::open(temp.path(), Options::default()).unwrap();
+            let made = |store: &Store| publish_s(store, scope, "2");
+            let refused = publish_around(&store, Presence::Absent, scope, made);
+            assert!(matches!(refused, Err(Error::AlreadyExists(_))), "{scope:?} {refused:?}");
+            let removed = |store: &Store| match scope {
+                Scope::Baseline => store.skills().remove_baseline(&agent, &s).unwrap(),
+                Scope::Overlay => {
+                    let tree = TreeId::Skill(user.clone(), agent.clone(), s.clone());
+                    store.skills().remove_for_user(&tree).unwrap();
+                }
+            };
+            let refused = publish_around(&store, Presence::Present, scope, removed);
+            assert!(matches!(refused, Err(Error::NotFound(_))), "{scope:?} {refused:?}");
+            assert!(!store.skills().has(scope, &user, &agent, &s).unwrap(), "{scope:?}");
+        }
+    }
+
+    #[test]
+    fn what_another_caller_published_meanwhile_is_not_published_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(temp.path(), Options::default()).unwrap();
+        let published = publish_around(&store, Presence::Any, Scope::Baseline, |store| {
+            publish_s(store, Scope::Baseline, "1");
+        });
+        let told: Vec<_> = published.unwrap().iter().map(|one| (one.unchanged, one.number)).collect();
+        assert_eq!(told, [(true, Some(1)), (false, Some(1))]);
+        let (agent, s) = (AgentId::parse("a").unwrap(), SkillId::parse("s").unwrap());
+        assert_eq!(store.skills().versions(&agent, &s).unwrap().log.len(), 1);
     }
 }
