@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Reply, Service, skill, skill_zip, skills};
+use crate::support::{Client, Reply, Service, landlocked, skill, skill_zip, skills};
 
 /// Switches the doors on.
 pub(crate) const ON: &str = "[compat]\nenabled = true\n";
@@ -214,6 +214,26 @@ fn every_caller_sees_what_the_base_and_the_token_say() {
     keeper.post("/v1/skills/alice/demo/s/promote", "").ok();
     assert_eq!(told(&keeper.get(format!("{AGENT}/{id}")), 200)["latest_version_id"], own["id"]);
     assert_eq!(told(&alice.get(format!("{ALICE}/{id}")), 200)["source"]["type"], "plugin");
+}
+
+#[test]
+fn the_next_command_of_a_user_sees_the_default_version() {
+    let service = open();
+    let client = &service.client;
+    if !landlocked(client) {
+        return;
+    }
+    let command = json!({ "command": "cat", "args": ["skills/s/f"], "skills": ["s"] });
+    let seen = || client.post_json("/v1/sandbox/alice/demo/exec", &command).ok()["data"]["stdout"].clone();
+    told(&create(client, OPENAI, "s", "1"), 200);
+    assert_eq!(seen(), "1");
+    let versions = format!("{OPENAI}/s/versions");
+    told(&create(client, &versions, "s", "2"), 200);
+    assert_eq!(seen(), "1", "a version that is not the default");
+    for (version, text) in [("2", "2"), ("1", "1"), ("2", "2")] {
+        told(&client.post_json(format!("{OPENAI}/s"), &json!({ "default_version": version })), 200);
+        assert_eq!(seen(), text);
+    }
 }
 
 #[test]

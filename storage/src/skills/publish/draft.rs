@@ -14,6 +14,7 @@ use crate::layers::destination::Destination;
 use crate::layers::journal::Transaction;
 use crate::layers::whiteouts::OPAQUE;
 use crate::layout;
+use crate::skills::Skills;
 use crate::skills::provenance::Provenance;
 use crate::version::{self, Contents, Version};
 
@@ -41,7 +42,7 @@ pub(super) struct Draft<'a> {
     pub(super) admitted: Vec<Admitted>,
 }
 
-impl Store {
+impl Skills {
     /// Tells whether publishing `version` would change nothing: it is the current one, or, to be staged, there already.
     pub(super) fn has_published(
         &self,
@@ -50,8 +51,8 @@ impl Store {
         version: &Version,
         is_staged: bool,
     ) -> Result<bool> {
-        Ok(self.baseline_version(agent, skill)?.as_ref() == Some(version)
-            || (is_staged && self.version_dir(agent, skill, version)?.is_some()))
+        Ok(self.store.baseline_version(agent, skill)?.as_ref() == Some(version)
+            || (is_staged && self.store.version_dir(agent, skill, version)?.is_some()))
     }
 }
 
@@ -96,7 +97,7 @@ impl Draft<'_> {
         self.options.note.mark(dir)?;
         let current = self.store.baseline_version(agent, skill)?;
         self.options.presence.check(skill, current.is_some())?;
-        if self.store.has_published(agent, skill, version, is_staged)? {
+        if self.store.skills().has_published(agent, skill, version, is_staged)? {
             self.transaction.dir().remove_tree(&self.transaction.next_name())?;
             return Ok((current.is_some(), true));
         }

@@ -274,7 +274,7 @@ impl Skills {
                     let _alone = self.store.locks().write_baseline(agent, skill)?;
                     checked()?;
                     // A caller who sent it twice waited here for the first: one publication, one number.
-                    if self.store.has_published(agent, skill, version, false)? {
+                    if self.has_published(agent, skill, version, false)? {
                         applied.unchanged.push(skill.clone());
                         return Ok(());
                     }
@@ -294,7 +294,7 @@ impl Skills {
                 let _alone = self.store.locks().write_baseline(agent, skill)?;
                 self.check_current(over, agent, skill)?;
                 interrupt::commit()?;
-                if self.store.has_published(agent, skill, version, true)? {
+                if self.has_published(agent, skill, version, true)? {
                     applied.unchanged.push(skill.clone());
                     return Ok(());
                 }
