@@ -1,11 +1,10 @@
 //! Conditions and ranges of requests (RFC 9110, sections 13 and 14).
 
 use axum::http::{HeaderMap, HeaderName, header};
-use sandbox::Version;
 use storage::{Condition, ETag, Unmet};
 
 use super::problem::{Code, Problem};
-use crate::ops::remote::{UNTAGGED, tag};
+use crate::ops::remote::UNTAGGED;
 
 /// Tags in one header.
 const TAGS_MAX: usize = 64;
@@ -83,8 +82,16 @@ pub(super) enum Fresh {
     NotModified,
 }
 
-/// Checks the condition of a reading request.
-pub(super) fn of_read(headers: &HeaderMap, etag: &ETag, path: &str) -> Result<Fresh, Problem> {
+/// Checks the condition of a request that reads a file with this tag, if it has one.
+///
+/// Where it has none, nothing can be found out. No caller has got a tag then, so a tag that a reader has is none of this file.
+pub(super) fn of_read(headers: &HeaderMap, etag: Option<&ETag>, path: &str) -> Result<Fresh, Problem> {
+    let Some(etag) = etag else {
+        return match (tags(headers, &header::IF_MATCH)?, tags(headers, &header::IF_NONE_MATCH)?) {
+            (None, None | Some(Tags::These(_))) => Ok(Fresh::Send),
+            _ => Err(Problem::new(Code::Unsupported, UNTAGGED)),
+        };
+    };
     if let Some(Tags::These(tags)) = tags(headers, &header::IF_MATCH)?
         && !tags.contains(etag)
     {
@@ -102,31 +109,6 @@ pub(super) fn of_read(headers: &HeaderMap, etag: &ETag, path: &str) -> Result<Fr
     }
 }
 
-/// Checks the condition of a request that reads a file of another backend, which tells the `version`, if it can.
-///
-/// Where it cannot, nothing can be found out. No caller has got a tag then, so a tag that a reader has is none of this file.
-pub(super) fn of_remote_read(
-    headers: &HeaderMap,
-    version: Option<&Version>,
-    path: &str,
-) -> Result<Fresh, Problem> {
-    if let Some(version) = version {
-        return of_read(headers, &tag(version), path);
-    }
-    match (tags(headers, &header::IF_MATCH)?, tags(headers, &header::IF_NONE_MATCH)?) {
-        (None, None | Some(Tags::These(_))) => Ok(Fresh::Send),
-        _ => Err(without_tags()),
-    }
-}
-
-/// Refuses any condition, where none can be kept.
-pub(super) fn none(condition: &Condition) -> Result<(), Problem> {
-    match condition {
-        Condition::Always => Ok(()),
-        _ => Err(without_tags()),
-    }
-}
-
 /// The file, of `size` bytes, has none of those that are asked for.
 pub(super) fn unsatisfiable(size: u64) -> Problem {
     Problem::new(Code::RangeNotSatisfiable, format!("the file has {size} bytes: ask for some of them"))
@@ -138,10 +120,6 @@ pub(super) fn unsatisfiable(size: u64) -> Problem {
 fn never() -> Problem {
     let message = "`If-Match` and `If-None-Match` never hold together for a change: send one of them";
     Problem::new(Code::Stale, message).with("current_etag", serde_json::Value::Null)
-}
-
-fn without_tags() -> Problem {
-    Problem::new(Code::Unsupported, UNTAGGED)
 }
 
 /// A part of a file: first byte and length.
@@ -223,15 +201,15 @@ mod tests {
 
     #[test]
     fn a_condition_that_nobody_can_check_is_refused_where_there_are_no_tags() {
-        let read = |name, value| of_remote_read(&with(name, value), None, "f");
+        let read = |name, value| of_read(&with(name, value), None, "f");
         assert!(matches!(read(header::IF_NONE_MATCH, "\"a\""), Ok(Fresh::Send)));
         assert!(read(header::IF_NONE_MATCH, "*").is_err() && read(header::IF_MATCH, "\"a\"").is_err());
     }
 
     #[test]
-    fn a_version_of_another_backend_is_a_tag_like_any_other() {
-        let version = Version::parse("a").unwrap();
-        let read = |name, value| of_remote_read(&with(name, value), Some(&version), "f");
+    fn a_reader_gets_a_file_whose_tag_it_does_not_have() {
+        let tag = ETag::from_opaque("a");
+        let read = |name, value| of_read(&with(name, value), Some(&tag), "f");
         for (name, value, is_new) in [
             (header::IF_NONE_MATCH, "\"a\"", false),
             (header::IF_NONE_MATCH, "*", false),

@@ -9,12 +9,21 @@ use storage::cached::{CACHED_READ_BYTES_MAX, read_now};
 
 use crate::ops::admission::reads::Reads;
 use crate::ops::pieces::pieces;
+use crate::ops::tree::Content;
 
 /// Sends the `bytes` bytes of a spool, which count as `flight` until they are sent.
 pub(super) fn counted_body(file: File, bytes: u64, flight: Flight, reads: Reads) -> Body {
     Body::from_stream(pieces(file, 0, bytes, reads).inspect(move |_| {
         let _ = &flight;
     }))
+}
+
+/// Sends the bytes of an opened file from `offset` on, `left` of them. Pieces are those bytes alone.
+pub(super) fn content(content: Content, offset: u64, left: u64) -> Body {
+    match content {
+        Content::File(file, reads) => body(file, offset, left, reads),
+        Content::Pieces(pieces) => Body::from_stream(pieces),
+    }
 }
 
 /// Sends `left` bytes of `file` from `offset`; see [`pieces`].

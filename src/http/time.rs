@@ -1,9 +1,11 @@
 //! Times as requests and answers have them.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+
+pub(super) use crate::ops::tree::facts::nanoseconds;
 
 /// The beginning of the year 0, in seconds since 1970.
 const FIRST_SECOND: i128 = -62_167_219_200;
@@ -30,15 +32,6 @@ pub(super) fn rfc3339_of_ms(milliseconds: i64) -> String {
 pub(super) fn http_date(nanoseconds: i128) -> String {
     let seconds = nanoseconds.div_euclid(1_000_000_000).clamp(0, LAST_SECOND);
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
-}
-
-/// A time as nanoseconds since 1970.
-pub(super) fn nanoseconds(time: SystemTime) -> i128 {
-    let whole = |distance: Duration| i128::try_from(distance.as_nanos()).unwrap_or(i128::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => whole(after),
-        Err(before) => -whole(before.duration()),
-    }
 }
 
 #[cfg(test)]

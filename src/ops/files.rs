@@ -1,10 +1,9 @@
-//! Operations on the files of one tree.
+//! Operations on the files of one tree that this service holds. Requests that may be about a remote one take [`super::tree`].
 
 use std::collections::HashMap;
 
 use policy::{RelPath, TreeId};
 use storage::encoding::TextEncoding;
-use storage::files::Entry;
 use storage::patch::{FilePatch, PatchOptions, Patched};
 use storage::text::{self, Replacement};
 use storage::tree::{Child, Opened, Walked};
@@ -151,17 +150,6 @@ impl Service {
         self.work(job, move || Ok(files.look(&path)?)).await
     }
 
-    /// Lists the directory `path`, each link with where it points to.
-    ///
-    /// # Errors
-    /// As [`storage::Files::list_with_links`].
-    pub async fn list_with_links(&self, seen: impl Into<Seen>, path: RelPath) -> Result<Vec<Entry>> {
-        let seen = seen.into();
-        let job = Job::read(&seen.id);
-        let files = self.store.files(seen.id).of_version(seen.version);
-        self.work(job, move || Ok(files.list_with_links(&path)?)).await
-    }
-
     /// Lists the directory `path`.
     ///
     /// # Errors
@@ -179,11 +167,12 @@ impl Service {
     /// Those of `look`.
     pub async fn look_through<T: Send + 'static>(
         &self,
-        id: TreeId,
+        seen: impl Into<Seen>,
         look: impl FnOnce(&Files) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let job = Job::on(&id, Weight::Scan, Mode::LongRead);
-        let files = self.store.files(id);
+        let seen = seen.into();
+        let job = Job::on(&seen.id, Weight::Scan, Mode::LongRead);
+        let files = self.store.files(seen.id).of_version(seen.version);
         self.work(job, move || look(&files)).await
     }
 

@@ -43,6 +43,7 @@ pub mod stopping;
 pub mod sweep;
 pub mod sync;
 pub mod texts;
+pub mod tree;
 pub mod upload;
 pub mod usages;
 pub mod users;

@@ -163,7 +163,7 @@ impl Service {
     /// # Errors
     /// [`Error::Full`] when too many are under way; [`Error::Stopping`]; [`Error::Invalid`] for an unknown step; as
     /// [`prepare`].
-    pub async fn prepare(
+    pub(super) async fn prepare(
         self: &Arc<Self>,
         id: WorkspaceId,
         backend: Option<Arc<Backend>>,

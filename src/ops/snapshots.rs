@@ -69,7 +69,7 @@ impl Service {
     /// Makes what a workspace was another workspace.
     ///
     /// # Errors
-    /// [`Error::Busy`]; as [`storage::Snapshots::fork`].
+    /// [`Error::Unsupported`] where `to` is remote; [`Error::Busy`]; as [`storage::Snapshots::fork`].
     pub async fn fork_snapshot(
         &self,
         from: WorkspaceId,
@@ -77,6 +77,12 @@ impl Service {
         to: WorkspaceId,
         replace: bool,
     ) -> Result<Forked> {
+        if let Some(backend) = self.backends.get(&to) {
+            return Err(Error::Unsupported(format!(
+                "that workspace is in `{}`: a snapshot becomes one of this service only",
+                backend.name()
+            )));
+        }
         self.left_by_ended_runs(&to).await;
         self.note_use(to.clone()).await?;
         let (store, permit) = (self.store.clone(), self.snapshot_permit(&from.user).await?);

@@ -22,7 +22,6 @@ mod own_directory;
 mod paths;
 #[path = "../rest/support/promise.rs"]
 mod promise;
-mod routes;
 mod tour;
 
 /// Reads a file of the repository.

@@ -34,12 +34,13 @@ pub(crate) fn trials(server: &Arc<Server>) -> Vec<Trial> {
     let workspace = SandboxPath::parse(server.place("hostile").to_str().unwrap()).unwrap();
     let hostile: Arc<dyn Sandbox> = Arc::new(Hostile { workspace });
     server.lend(&["victim"], "hostile", &hostile);
-    let laws: [(&str, Law); 13] = [
+    let laws: [(&str, Law); 14] = [
         ("each_kind_of_failure_has_its_code_and_names_no_path", each_kind_of_failure_has_its_code),
         ("a_condition_that_nothing_is_known_about_is_refused", without_versions),
         ("a_version_that_is_never_the_right_one_is_an_end", never_the_right_one),
         ("a_file_with_other_bytes_than_told_is_never_taken_for_whole", other_bytes_than_told),
         ("a_file_that_makes_no_sense_is_an_internal_failure", nonsense),
+        ("a_part_of_a_file_that_changes_meanwhile_is_never_another_part", changed_since_the_look),
         ("a_listing_has_names_only_sorted_whatever_comes", a_listing_is_sorted),
         ("a_result_is_bounded_whatever_comes", a_result_is_bounded),
         ("a_late_refusal_is_told", a_late_refusal_is_told),
@@ -128,7 +129,7 @@ impl Sandbox for Hostile {
         }
     }
 
-    async fn read_file(&self, _user: &UserId, path: &SandboxPath, _options: ReadOptions) -> Result<FileBody> {
+    async fn read_file(&self, _user: &UserId, path: &SandboxPath, options: ReadOptions) -> Result<FileBody> {
         let body = |size, range, pieces: Vec<&'static [u8]>| {
             let stream = stream::iter(pieces.into_iter().map(|piece| Ok(Bytes::from_static(piece)))).boxed();
             Ok(FileBody { info: self.info(path, size), range, stream })
@@ -142,6 +143,13 @@ impl Sandbox for Hostile {
             // All that is there, it says.
             "part" => body(10, 3..8, vec![b"34567"]),
             "future" | "fickle" | "new" => body(4, 0..4, vec![b"text"]),
+            // It had ten bytes when it was looked at.
+            "grown" => body(20, options.window(20, path)?, vec![b"789"]),
+            "shrunk" => {
+                let window = options.window(4, path)?;
+                let piece: &[u8] = if window.is_empty() { b"" } else { b"text" };
+                body(4, window, vec![piece])
+            }
             name => Err(self.failure(kind(name).unwrap_or(ErrorKind::NotFound), path)),
         }
     }
@@ -297,6 +305,18 @@ fn nonsense(server: &Server) {
     let ranged = client.request("GET", format!("{TREE}/raw/part")).header("range", "bytes=0-1").send();
     ranged.refused(500, "internal");
     client.delete(format!("{TREE}/raw/file")).refused(500, "internal");
+}
+
+fn changed_since_the_look(server: &Server) {
+    let get = |name: &str, range: &str| {
+        server.client.request("GET", format!("{TREE}/raw/{name}")).header("range", range).send()
+    };
+    let grown = get("grown", "bytes=7-");
+    assert_eq!(grown.header("content-range"), Some("bytes 7-9/20"));
+    assert_eq!(grown.bytes(206), b"789");
+    // Nothing is left of its end, and there is another end.
+    assert_eq!(get("shrunk", "bytes=-3").bytes(200), b"text");
+    get("shrunk", "bytes=7-").refused(416, "range_not_satisfiable");
 }
 
 fn not_taken_whole(server: &Server) {

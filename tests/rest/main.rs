@@ -25,8 +25,6 @@ mod promised;
 mod quota;
 mod registry;
 mod roles;
-#[path = "../documents/routes.rs"]
-mod routes;
 mod seeing;
 mod shares;
 mod slow;

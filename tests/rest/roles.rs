@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::routes::routed;
+use filesecbox::http::operations;
+
 use crate::support::{Client, Reply, Service, digest, skill_zip};
 
 /// The callers: one without a token, and one for each role; users `u` with any agent, and with agent `a` only.
@@ -274,11 +275,6 @@ fn the_documents_list_exactly_the_routes_that_need_no_token() {
         let named: BTreeSet<&str> = section.lines().next().unwrap().split('`').skip(1).step_by(2).collect();
         assert_eq!(says_so, named.iter().any(|name| open.contains(*name)), "{named:?}");
     }
-}
-
-fn operations() -> BTreeSet<String> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/mod.rs");
-    routed(&std::fs::read_to_string(source).unwrap())
 }
 
 /// A service that knows every caller by a token of the same text.

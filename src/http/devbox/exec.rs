@@ -6,7 +6,6 @@ use axum::extract::State;
 use exec::{Encoding, ExecResult};
 use policy::{Refusal, RelPath};
 use serde::{Deserialize, Serialize};
-use storage::WorkspaceId;
 
 use super::CONTAINER;
 use super::dialect::success;
@@ -18,6 +17,7 @@ use crate::http::time::{nanoseconds, rfc3339};
 use crate::http::{App, bounded, request_log};
 use crate::ops::Error;
 use crate::ops::run::{Command, Commit, RunRequest, Skills};
+use crate::ops::tree::Tree;
 
 /// The deadline of a command without one, in seconds.
 const SECONDS: u64 = 30;
@@ -84,13 +84,9 @@ pub(in crate::http) async fn exec(
     }
     let command = command(&asked.command)?;
     request_log::program(asked.command.first().map_or("", String::as_str));
-    let tree = devboxes.workspace(&name);
-    let id = WorkspaceId::of(&tree);
     let inside = devboxes.enter(&name)?;
-    let backend = app.service.backends().get(&id);
-    if backend.is_none() {
-        app.service.note_use(id).await?;
-    }
+    let tree = Tree::of(&app.service, devboxes.workspace(&name));
+    tree.note_use().await?;
     let timeout_ms = seconds * 1000;
     let timeout_seconds =
         timeout_ms.min(app.service.run_limits_of(&devboxes.agent).timeout_ms).div_ceil(1000);
@@ -110,11 +106,11 @@ pub(in crate::http) async fn exec(
         tty: false,
         commit: Commit::Now,
     };
-    let ran = app.service.run(tree.clone(), backend.clone(), run(command)).await;
+    let ran = tree.run(run(command)).await;
     let ran = match ran {
         // Nothing was run: callers start few programs, and those start the rest that the profile has.
         Err(Error::Refused(Refusal::CommandNotAllowed { .. })) => {
-            app.service.run(tree, backend, run(started(&asked.command))).await
+            tree.run(run(started(&asked.command))).await
         }
         ran => ran,
     };

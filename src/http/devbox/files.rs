@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use policy::tree::WORKSPACE;
 use serde::{Deserialize, Serialize};
-use storage::{Condition, WorkspaceId, WriteOptions};
+use storage::{Condition, WriteOptions};
 
 use super::CONTAINER;
 use super::dialect::success;
@@ -21,6 +21,7 @@ use crate::http::tree::{mode, raw};
 use crate::http::{App, body};
 use crate::ops::devbox::name::DevboxName;
 use crate::ops::devbox::table::{Devboxes, Inside};
+use crate::ops::tree::Tree;
 
 /// The mode of a file that is sent without one.
 const MODE: &str = "0644";
@@ -74,10 +75,10 @@ pub(in crate::http) async fn upload(
     let path = inside(&devboxes, query.path.as_deref())?;
     let permissions = mode(Some(query.mode.as_deref().unwrap_or(MODE)))?;
     let visit = devboxes.enter(&name)?;
-    let place = tree(&app, &devboxes, &name).await?.file(&app, Some(path)).await?;
+    let place = tree(&app, &devboxes, &name).await?.file(Some(path)).await?;
     raw::check_announced(request.headers(), app.service.file_limits().raw_bytes)?;
     let options = WriteOptions { condition: Condition::Always, parents: true, mode: permissions };
-    let stored = raw::store(&app, &place, options, pieces(request, &visit)).await?;
+    let written = place.tree.write(&place.path, pieces(request, &visit), options).await?;
     drop(visit);
     success(Uploaded {
         name: name.as_str(),
@@ -85,7 +86,7 @@ pub(in crate::http) async fn upload(
         pod_name: name.as_str(),
         container: CONTAINER,
         path: query.path.as_deref().unwrap_or_default(),
-        size_bytes: stored.size(),
+        size_bytes: written.size,
         mode: format!("{:04o}", permissions.unwrap_or_default()),
         uploaded_at: rfc3339(nanoseconds(SystemTime::now())),
         timeout_second,
@@ -101,8 +102,8 @@ pub(in crate::http) async fn download(
     seconds(query.timeout_seconds)?;
     let path = inside(&devboxes, query.path.as_deref())?;
     let _visit = devboxes.enter(&name)?;
-    let place = tree(&app, &devboxes, &name).await?.file(&app, Some(path)).await?;
-    raw::send(&app, place, &headers).await
+    let place = tree(&app, &devboxes, &name).await?.file(Some(path)).await?;
+    raw::send(place, &headers).await
 }
 
 /// The pieces of a body, which break off when the requests in the devbox are to leave it.
@@ -127,13 +128,9 @@ fn pieces(
 
 /// The workspace of a devbox, which is used.
 async fn tree(app: &App, devboxes: &Devboxes, name: &DevboxName) -> Result<TreeRequest, Problem> {
-    let id = devboxes.workspace(name);
-    let workspace = WorkspaceId::of(&id);
-    let backend = app.service.backends().get(&workspace);
-    if backend.is_none() {
-        app.service.note_use(workspace).await?;
-    }
-    Ok(TreeRequest { id, backend, version: None, may_publish: false })
+    let tree = Tree::of(&app.service, devboxes.workspace(name));
+    tree.note_use().await?;
+    Ok(TreeRequest { tree, may_publish: false })
 }
 
 /// The path in the workspace that a path of the platform means: one below the work directory, or a relative one.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
-use policy::{AgentId, UserId};
-use storage::WorkspaceId;
+use policy::{AgentId, TreeId, UserId};
 
 use super::caller::caller;
 use super::names::named;
@@ -15,6 +14,7 @@ use crate::http::problem::{Code, Problem};
 use crate::http::{App, request_log};
 use crate::mcp::Mcp;
 use crate::mcp::target::{Sender, Target};
+use crate::ops::tree::Tree;
 
 /// The agent of a request whose path names none.
 const AGENT: HeaderName = HeaderName::from_static("x-filesecbox-agent");
@@ -39,11 +39,10 @@ impl FromRequestParts<App> for McpRequest {
         request_log::tree(&user, &agent, None);
         caller.role.may(Action::Read(&user, &agent))?;
         let may_change = caller.role.may(Action::Change(&user, &agent)).is_ok();
-        let workspace = WorkspaceId { user: user.clone(), agent: agent.clone() };
-        if let Some(backend) = app.service.backends().get(&workspace) {
+        let workspace = Tree::of(&app.service, TreeId::Workspace(user.clone(), agent.clone()));
+        if let Some(backend) = workspace.backend() {
             let message = format!(
-                "`{}`, where this workspace is, is not reached over MCP: use the routes for files and commands",
-                backend.name()
+                "`{backend}`, where this workspace is, is not reached over MCP: use the routes for files and commands"
             );
             return Err(Problem::new(Code::Unsupported, message));
         }

@@ -3,11 +3,11 @@
 mod body;
 mod caller;
 mod devbox;
+mod local;
 mod mcp;
 mod names;
 mod place;
 mod query;
-mod remote;
 mod run;
 mod runner;
 mod sandbox;
@@ -23,6 +23,7 @@ pub(super) use self::caller::{
     TokenRequest, admitted, bearer,
 };
 pub(super) use self::devbox::{DevboxCaller, DevboxRequest};
+pub(super) use self::local::Local;
 pub(super) use self::mcp::McpRequest;
 pub(super) use self::names::named;
 pub(super) use self::place::{Above, Place, dir_of};

@@ -1,7 +1,5 @@
 //! A request about a sandbox as a whole, or about several.
 
-use std::sync::Arc;
-
 use axum::extract::FromRequestParts;
 use axum::http::Method;
 use axum::http::request::Parts;
@@ -14,13 +12,13 @@ use super::tree::{Allowed, allowed_tree};
 use crate::access::{Action, Caller};
 use crate::http::problem::Problem;
 use crate::http::{App, request_log};
-use crate::ops::remote::Backend;
+use crate::ops::tree::Tree;
 
 /// A request about a sandbox as a whole, which is no use of it: looking for `GET`, removing otherwise.
 pub(in crate::http) struct SandboxRequest {
     pub(in crate::http) id: WorkspaceId,
-    /// The backend that holds the workspace; `None` where this service does.
-    pub(in crate::http) backend: Option<Arc<Backend>>,
+    /// The workspace, wherever it is.
+    pub(in crate::http) tree: Tree,
 }
 
 impl FromRequestParts<App> for SandboxRequest {
@@ -28,8 +26,8 @@ impl FromRequestParts<App> for SandboxRequest {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
-        let Allowed { tree, backend, .. } = allowed_tree(parts, app, !reads).await?;
-        Ok(Self { id: WorkspaceId::of(&tree), backend })
+        let Allowed { tree, .. } = allowed_tree(parts, app, !reads).await?;
+        Ok(Self { id: WorkspaceId::of(tree.id()), tree })
     }
 }
 

@@ -1,11 +1,9 @@
 //! Which state of a skill a request reads: what its user sees, or a published version.
 
-use policy::TreeId;
 use serde::Deserialize;
 use storage::VersionName;
 
 use super::tree::TreeRequest;
-use crate::http::App;
 use crate::http::problem::Problem;
 use crate::ops::seen::Published;
 
@@ -27,7 +25,6 @@ impl TreeRequest {
     /// `invalid`: both, no name of a version, or another tree than a skill. `not_found`: there is no such version for the caller.
     pub(in crate::http) async fn seeing(
         self,
-        app: &App,
         layer: Option<SeenLayer>,
         version: Option<&str>,
     ) -> Result<Self, Problem> {
@@ -45,13 +42,6 @@ impl TreeRequest {
                 return Err(Problem::invalid("`layer` and `version` go not together: send one of them"));
             }
         };
-        let TreeId::Skill(user, agent, skill) = &self.id else {
-            return Err(Problem::invalid(
-                "a workspace has no layers and no versions: leave `layer` and `version` out",
-            ));
-        };
-        let (agent, skill) = (agent.clone(), skill.clone());
-        let version = app.service.published_version(user, agent, skill, self.may_publish, meant).await?;
-        Ok(Self { version: Some(version), ..self })
+        Ok(Self { tree: self.tree.published(self.may_publish, meant).await?, ..self })
     }
 }

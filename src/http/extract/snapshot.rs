@@ -31,8 +31,8 @@ impl FromRequestParts<App> for SnapshotRequest {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
         let Allowed { tree, role, .. } = allowed_tree(parts, app, !reads).await?;
-        let sandbox = WorkspaceId::of(&tree);
-        app.service.note_use(sandbox.clone()).await?;
+        let sandbox = WorkspaceId::of(tree.local()?);
+        tree.note_use().await?;
         let params = RawPathParams::from_request_parts(parts, app).await;
         let params = params.map_err(|_| Problem::invalid("the path is not percent-encoded UTF-8"))?;
         let text = params.iter().find(|(name, _)| *name == "snapshot").map_or("", |(_, value)| value);

@@ -145,7 +145,7 @@ pub(in crate::http) async fn prepare(
     };
     let bootstrap = asked.bootstrap.clone();
     let preparation = preparation(&app, asked)?;
-    let PreparingRequest { id, backend, deploying } = request;
+    let PreparingRequest { tree, deploying } = request;
     if !runtime {
         return success(Ready { workdir: None, skills: Vec::new(), steps: Vec::new() });
     }
@@ -158,8 +158,7 @@ pub(in crate::http) async fn prepare(
         (None, None)
     };
     let wanted = Wanted { preparation, bootstrap, deploying, listener };
-    let service = app.service;
-    let ending = async move { service.prepare(id, backend, wanted).await };
+    let ending = async move { tree.prepare(wanted).await };
     match progress {
         None => success(Ready::from(ending.await?)),
         Some(progress) => Sending::begin(form, progress, Box::pin(ending)).await,

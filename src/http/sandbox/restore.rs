@@ -11,7 +11,6 @@ use super::Taken;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
 use crate::http::extract::{JsonBody, JsonLimit, NoParams, SnapshotRequest};
-use crate::http::problem::{Code, Problem};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,11 +54,6 @@ pub(in crate::http) async fn fork(
 ) -> Answer {
     let to = WorkspaceId { user: target.user, agent: target.agent };
     request.check_change(&to)?;
-    if let Some(backend) = app.service.backends().get(&to) {
-        let message =
-            format!("that workspace is in `{}`: a snapshot becomes one of this service only", backend.name());
-        return Err(Problem::new(Code::Unsupported, message));
-    }
     let sentence = format!("The workspace of '{}' with '{}' begins with the snapshot", to.user, to.agent);
     let forked = app.service.fork_snapshot(request.sandbox, request.id, to, target.replace).await?;
     Ok((StatusCode::CREATED, success_with(sentence, Beside::from(forked))?).into_response())

@@ -8,7 +8,7 @@ use storage::{Snapshot, SnapshotNote, WorkspaceId};
 
 use crate::http::App;
 use crate::http::answer::{Answer, success, success_with};
-use crate::http::extract::{NoParams, Params, SnapshotRequest, TreeRequest, parse_json};
+use crate::http::extract::{Local, NoParams, Params, SnapshotRequest, TreeRequest, parse_json};
 use crate::http::object::Object;
 use crate::http::time::rfc3339;
 use crate::http::{body, page, request_log};
@@ -67,7 +67,7 @@ impl From<Snapshot> for Told {
 
 pub(in crate::http) async fn take(
     State(app): State<App>,
-    tree: TreeRequest,
+    Local(about): Local<TreeRequest>,
     _: NoParams,
     request: Request,
 ) -> Answer {
@@ -75,17 +75,17 @@ pub(in crate::http) async fn take(
     let Body { name, note } =
         if bytes.is_empty() { Body::default() } else { parse_json::<Object<Body>>(&bytes)?.0 };
     let note = SnapshotNote { name, note };
-    let snapshot = app.service.take_snapshot(WorkspaceId::of(&tree.id), note).await?;
+    let snapshot = app.service.take_snapshot(WorkspaceId::of(about.tree.local()?), note).await?;
     request_log::snapshot(&snapshot.id);
     Ok((StatusCode::CREATED, success(Told::from(snapshot))?).into_response())
 }
 
 pub(in crate::http) async fn list(
     State(app): State<App>,
-    tree: TreeRequest,
+    Local(about): Local<TreeRequest>,
     Params(query): Params<Query>,
 ) -> Answer {
-    let snapshots = app.service.snapshots(WorkspaceId::of(&tree.id)).await?;
+    let snapshots = app.service.snapshots(WorkspaceId::of(about.tree.local()?)).await?;
     let told: Vec<Told> = snapshots.list.into_iter().map(Told::from).collect();
     let most = app.service.file_limits().list_entries;
     let page = page::cut(told, |told| told.id.as_str(), query.limit, query.cursor.as_deref(), most)?;

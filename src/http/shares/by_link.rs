@@ -35,7 +35,7 @@ impl ByLink {
         let body = told.to_string();
         let etag = ETag::from_opaque(blake3::hash(body.as_bytes()).to_hex().get(..32).unwrap_or_default());
         let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-        let response = match of_read(&self.headers, &etag, "the answer")? {
+        let response = match of_read(&self.headers, Some(&etag), "the answer")? {
             Fresh::NotModified => StatusCode::NOT_MODIFIED.into_response(),
             Fresh::Send => (json, body).into_response(),
         };
@@ -51,7 +51,7 @@ impl ByLink {
         is_fixed: bool,
     ) -> Answer {
         let etag = ETag::from_opaque(&hex::encode(digests.sha256.get(..16).unwrap_or_default()));
-        let response = match of_read(&self.headers, &etag, "the archive")? {
+        let response = match of_read(&self.headers, Some(&etag), "the archive")? {
             Fresh::NotModified => StatusCode::NOT_MODIFIED.into_response(),
             Fresh::Send => {
                 let reads = self.app.service.admission().reads_of(&self.share.account()?);

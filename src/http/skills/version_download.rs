@@ -45,7 +45,7 @@ pub(in crate::http) async fn download(
     // The archive follows from the version and the layout.
     let etag = ETag::from_opaque(&if is_flat { format!("{version}-flat") } else { version.to_string() });
     let tag = HeaderValue::try_from(etag.to_string()).ok();
-    let mut response = match of_read(&headers, &etag, version.as_str())? {
+    let mut response = match of_read(&headers, Some(&etag), version.as_str())? {
         Fresh::NotModified => StatusCode::NOT_MODIFIED.into_response(),
         Fresh::Send => {
             let id = TreeId::Skill(skills.user, skills.agent, skill.clone());

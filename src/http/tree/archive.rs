@@ -11,7 +11,7 @@ use storage::archive::{Charset, PackFormat};
 
 use crate::http::answer::{Answer, success_with};
 use crate::http::body::broken;
-use crate::http::extract::{Params, TreeRequest, word};
+use crate::http::extract::{Local, Params, TreeRequest, word};
 use crate::http::spooled::{check_announced, spool};
 use crate::http::{App, disposition, stream};
 use crate::ops::admission::reads::Reads;
@@ -41,18 +41,19 @@ struct Beside {
 
 pub(in crate::http) async fn get(
     State(app): State<App>,
-    tree: TreeRequest,
+    Local(tree): Local<TreeRequest>,
     Params(query): Params<Query>,
 ) -> Answer {
     let format: PackFormat = word(query.format.as_deref())?;
-    let place = tree.dir(&app, query.path.as_deref()).await?;
-    let name = match (place.path.file_name(), &place.id) {
+    let place = tree.dir(query.path.as_deref()).await?;
+    let id = place.tree.local()?.clone();
+    let name = match (place.path.file_name(), &id) {
         (Some(name), _) => name.to_owned(),
         (None, TreeId::Skill(.., skill)) => skill.to_string(),
         (None, TreeId::Workspace(..)) => "workspace".to_owned(),
     };
-    let reads = app.service.admission().reads_of(place.id.user());
-    let packed = app.service.pack_directory(place.id, place.path, format).await?;
+    let reads = app.service.admission().reads_of(id.user());
+    let packed = app.service.pack_directory(id, place.path, format).await?;
     let content_type = match format {
         PackFormat::Zip => "application/zip",
         PackFormat::Tar => "application/x-tar",
@@ -81,19 +82,19 @@ pub(in crate::http) fn attached(
 
 pub(in crate::http) async fn put(
     State(app): State<App>,
-    tree: TreeRequest,
+    Local(tree): Local<TreeRequest>,
     Params(query): Params<PutQuery>,
     request: Request,
 ) -> Answer {
     let charset: Charset = word(query.charset.as_deref())?;
     // What is to be made is a directory, whether the caller says so or not.
     let path = query.path.as_deref().map(|path| path.strip_suffix('/').unwrap_or(path));
-    let place = tree.entry(&app, path).await?;
+    let place = tree.entry(path).await?;
+    let (id, to) = (place.tree.local()?.clone(), place.path.clone());
     let mut left = app.service.archive_limits().upload_bytes;
     check_announced(request.headers(), left)?;
     let stream = request.into_body().into_data_stream().map(|chunk| chunk.map_err(|_| broken()));
-    let archive = spool(&app, place.id.user(), stream, &mut left).await?;
-    let (id, to) = (place.id.clone(), place.path.clone());
+    let archive = spool(&app, id.user(), stream, &mut left).await?;
     let unpacked = app.service.unpack_directory(id, to, archive, charset, query.parents).await?;
     let beside = Beside { path: place.shown(), files: unpacked.files, bytes: unpacked.bytes };
     let mut response = success_with("Directory made.", beside)?;

@@ -1,16 +1,17 @@
 //! `GET T/content?path&start&end&layer&version`
 
 use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use storage::Layer;
 use storage::encoding::TextEncoding;
 
 use crate::http::App;
-use crate::http::answer::{Answer, bare, made, success_with, tagged, tagged_if};
+use crate::http::answer::{Answer, bare, made, success_with, tagged_if};
 use crate::http::conditional::{self, Fresh};
-use crate::http::extract::{Params, Place, SeenLayer, TreeRequest};
-use crate::ops::remote;
-use crate::ops::texts::{LineRange, ReadText, Text};
+use crate::http::extract::{Params, SeenLayer, TreeRequest};
+use crate::ops::texts::{LineRange, Text};
+use crate::ops::tree::ReadText;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,32 +47,17 @@ pub(in crate::http) async fn content(
     State(app): State<App>,
     request: TreeRequest,
     Params(query): Params<Query>,
-    headers: axum::http::HeaderMap,
+    headers: HeaderMap,
 ) -> Answer {
-    let request = request.seeing(&app, query.layer, query.version.as_deref()).await?;
-    let place = request.file(&app, query.path.as_deref()).await?;
-    let seen = place.seen();
-    let Place { path, backend, .. } = place;
+    let request = request.seeing(query.layer, query.version.as_deref()).await?;
+    let place = request.file(query.path.as_deref()).await?;
     let range = LineRange { start: query.start, end: query.end };
-    if let Some(backend) = backend {
-        let read = backend.read_text(&path, range, app.service.text_work()).await?;
-        let remote::ReadText { text, encoding, bytes: size, version } = read;
-        let fresh = conditional::of_remote_read(&headers, version.as_ref(), path.as_str())?;
-        let etag = version.as_ref().map(remote::tag);
-        let response = match fresh {
-            Fresh::NotModified => bare(axum::http::StatusCode::NOT_MODIFIED),
-            Fresh::Send => answer(&app, text, About { encoding, size, layer: None }).await?,
-        };
-        return Ok(tagged_if(response, etag.as_ref()));
-    }
-    let read = app.service.read_text(seen, path.clone(), range).await?;
-    let ReadText { text, encoding, stat, layer } = read;
-    let etag = stat.etag();
-    if let Fresh::NotModified = conditional::of_read(&headers, &etag, path.as_str())? {
-        return Ok(tagged(bare(axum::http::StatusCode::NOT_MODIFIED), &etag));
-    }
-    let about = About { encoding, size: stat.size, layer: Some(layer) };
-    Ok(tagged(answer(&app, text, about).await?, &etag))
+    let ReadText { text, encoding, size, etag, layer } = place.tree.read_text(&place.path, range).await?;
+    let response = match conditional::of_read(&headers, etag.as_ref(), place.path.as_str())? {
+        Fresh::NotModified => bare(StatusCode::NOT_MODIFIED),
+        Fresh::Send => answer(&app, text, About { encoding, size, layer }).await?,
+    };
+    Ok(tagged_if(response, etag.as_ref()))
 }
 
 /// Answers with a text, or lines of it.

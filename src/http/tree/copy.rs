@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::written;
 use crate::http::answer::{Answer, success};
-use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest};
+use crate::http::extract::{JsonBody, JsonLimit, Local, NoParams, TreeRequest};
 use crate::http::{App, conditional};
 use crate::ops::files::Copy;
 
@@ -25,17 +25,17 @@ impl JsonLimit for Body {}
 
 pub(in crate::http) async fn copy(
     State(app): State<App>,
-    tree: TreeRequest,
+    Local(tree): Local<TreeRequest>,
     _: NoParams,
     headers: HeaderMap,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
-    let (from, to) = tree.entries(&app, &body.from, &body.to).await?;
+    let (from, to) = tree.entries(&body.from, &body.to).await?;
     let condition = conditional::of_change(&headers)?;
     let Body { overwrite, recursive, .. } = body;
     let copy = Copy { from: from.path, to: to.path.clone(), overwrite, recursive, condition };
-    match app.service.copy(from.id, copy).await? {
-        Some(file) => written("Copied.", &to, &file, None),
+    match app.service.copy(from.tree.local()?.clone(), copy).await? {
+        Some(file) => written("Copied.", &to, file.into()),
         None => success("Copied."),
     }
 }

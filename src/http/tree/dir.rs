@@ -1,16 +1,13 @@
 //! `GET T/dir?path&limit&cursor&layer&version`
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use storage::files::Entry;
 
 use super::EntryFacts;
 use super::files::bytes;
 use crate::http::App;
 use crate::http::answer::{Answer, made, success_with};
-use crate::http::extract::{Params, Place, SeenLayer, TreeRequest};
+use crate::http::extract::{Params, SeenLayer, TreeRequest};
 use crate::http::page;
 
 #[derive(Deserialize)]
@@ -35,40 +32,16 @@ pub(in crate::http) async fn dir(
     tree: TreeRequest,
     Params(query): Params<Query>,
 ) -> Answer {
-    let tree = tree.seeing(&app, query.layer, query.version.as_deref()).await?;
-    let place = tree.dir(&app, query.path.as_deref()).await?;
-    let seen = place.seen();
-    let Place { id, path, backend, .. } = place;
+    let tree = tree.seeing(query.layer, query.version.as_deref()).await?;
+    let place = tree.dir(query.path.as_deref()).await?;
     let most = app.service.file_limits().list_entries;
-    if let Some(backend) = backend {
-        let entries = backend.list_dir(&path).await?;
-        let bytes = bytes(entries.len(), true);
-        let answer = move || {
-            let listed = entries
-                .into_iter()
-                .map(|entry| Listed { facts: EntryFacts::listed(entry.kind, entry.size), name: entry.name });
-            answer(listed.collect(), &query, most)
-        };
-        return made(app.service.admission(), bytes, answer).await;
-    }
-    let (service, tree) = (Arc::clone(&app.service), id);
-    let entries = app.service.list_with_links(seen, path).await?;
+    let entries = place.tree.list_dir(&place.path).await?;
     made(app.service.admission(), bytes(entries.len(), true), move || {
-        // Names that no path can hold have no stat, and no request could ask for them.
-        let listed = entries.into_iter().filter_map(|Entry { child, stat, target }| {
-            let name = child.name.into_string().ok()?;
-            let stat = stat?;
-            let facts = EntryFacts::new(&stat, child.layer).pointing(target);
-            Some(Listed { name, facts: facts.owned(service.owner_seen(&tree, &stat)) })
-        });
-        answer(listed.collect(), &query, most)
+        let page =
+            page::cut(entries, |entry| entry.name.as_str(), query.limit, query.cursor.as_deref(), most)?;
+        let listed = page.elements.into_iter();
+        let listed = listed.map(|entry| Listed { name: entry.name, facts: entry.facts.into() });
+        success_with(listed.collect::<Vec<_>>(), page.beside)
     })
     .await
-}
-
-/// Answers with a page of what was listed, or with all of it when that is no more than `most`.
-pub(in crate::http) fn answer(listed: Vec<Listed>, query: &Query, most: usize) -> Answer {
-    let page =
-        page::cut(listed, |entry: &Listed| entry.name.as_str(), query.limit, query.cursor.as_deref(), most)?;
-    success_with(page.elements, page.beside)
 }

@@ -4,7 +4,7 @@ use axum::extract::{Request, State};
 use serde::Deserialize;
 use storage::encoding::TextEncoding;
 
-use super::{edited_remotely, written};
+use super::written;
 use crate::http::App;
 use crate::http::answer::Answer;
 use crate::http::extract::{Params, TreeRequest};
@@ -30,19 +30,13 @@ pub(in crate::http) async fn edit(
     Params(query): Params<Query>,
     request: Request,
 ) -> Answer {
-    let place = tree.file(&app, query.path.as_deref()).await?;
+    let place = tree.file(query.path.as_deref()).await?;
     let condition = conditional::of_change(request.headers())?;
     let encoding = encoding(query.encoding.as_deref())?;
     let body = body::collect_text(&app, request.into_body(), app.service.file_limits().text_bytes).await?;
     let range = LineRange { start: query.start, end: query.end };
-    if let Some(backend) = &place.backend {
-        let work = app.service.text_work();
-        let edited = backend.edit(&place.path, range, body, encoding, condition, work).await?;
-        return edited_remotely(&place, edited);
-    }
-    let (edited, encoding) =
-        app.service.edit(place.id.clone(), place.path.clone(), range, body, encoding, condition).await?;
-    written(UPDATED, &place, &edited, Some(encoding))
+    let edited = place.tree.edit(&place.path, range, body, encoding, condition).await?;
+    written(UPDATED, &place, edited)
 }
 
 /// Reads the name of an encoding.

@@ -13,10 +13,11 @@ use storage::watch::{Became, Notice};
 
 use super::EntryFacts;
 use crate::http::App;
-use crate::http::extract::{Params, TreeRequest};
+use crate::http::extract::{Local, Params, TreeRequest};
 use crate::http::problem::Problem;
 use crate::http::streamed::{Form, PULSE};
 use crate::ops::events::{EventId, Heard, Listener, Reason, What};
+use crate::ops::tree::facts::Facts;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,7 +54,7 @@ struct Sending {
 
 pub(in crate::http) async fn events(
     State(app): State<App>,
-    request: TreeRequest,
+    Local(request): Local<TreeRequest>,
     Params(query): Params<Query>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -68,7 +69,7 @@ pub(in crate::http) async fn events(
         Form::Document => Form::ServerSent,
         form => form,
     };
-    let listener = app.service.listen(request.id, after).await?;
+    let listener = app.service.listen(request.tree.local()?.clone(), after).await?;
     let sending = Sending { listener, form, has_begun: false, is_over: false };
     let body = Body::from_stream(stream::unfold(sending, |mut sending| async move {
         let piece = sending.next().await?;
@@ -138,7 +139,8 @@ impl<'a> Told<'a> {
                     Became::Deleted => ("deleted", None),
                     Became::Moved { from } => ("moved", Some(from.as_str())),
                 };
-                let facts = stat.as_ref().map(EntryFacts::unlayered);
+                // A notice does not tell the layer.
+                let facts = stat.clone().map(|stat| EntryFacts::from(Facts::local(stat, None)));
                 let kind = facts.is_none().then_some(*kind);
                 Self { path: Some(path.as_str()), from, kind, facts, ..Self::new(event, id) }
             }

@@ -44,7 +44,7 @@ pub(super) fn is_nothing(absorbed: &Absorbed) -> bool {
 
 pub(in crate::http) async fn execute(
     State(app): State<App>,
-    tree: TreeRequest,
+    TreeRequest { tree, .. }: TreeRequest,
     Params(query): Params<Query>,
     request: Request,
 ) -> Answer {
@@ -59,7 +59,7 @@ pub(in crate::http) async fn execute(
         stdin: None,
         timeout_ms: query.timeout_ms,
         isolation: None,
-        skills: skills(&tree.id, query.skills.map(listed).transpose()?)?,
+        skills: skills(tree.id(), query.skills.map(listed).transpose()?)?,
         network: None,
         encoding: Encoding::Text,
         changes: false,
@@ -67,7 +67,7 @@ pub(in crate::http) async fn execute(
         tty: false,
         commit: Commit::Now,
     };
-    let outcome = app.service.run(tree.id, tree.backend, run).await?;
+    let outcome = tree.run(run).await?;
     let mut text = format!("Exit Code: {}\nOutput:\n{}", outcome.result.exit_code, outcome.result.output);
     if let Some(hint) = &outcome.result.hint {
         let end = if text.ends_with('\n') { "" } else { "\n" };

@@ -3,14 +3,14 @@
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use storage::Kind;
-use storage::tree::Walked;
 
 use super::EntryFacts;
 use crate::http::App;
 use crate::http::answer::{Answer, made, success_with};
-use crate::http::extract::{Above, Params, Place, SeenLayer, TreeRequest};
+use crate::http::extract::{Above, Params, SeenLayer, TreeRequest};
 use crate::http::page;
 use crate::http::problem::Problem;
+use crate::ops::tree::facts::Walked;
 
 /// About what an entry takes in an answer, in bytes: its path alone, and with all that is known of it.
 const PATH_BYTES: usize = 50;
@@ -49,32 +49,13 @@ pub(in crate::http) async fn files(
     request: TreeRequest,
     Params(query): Params<Query>,
 ) -> Answer {
-    let request = request.seeing(&app, query.layer, query.version.as_deref()).await?;
-    let place = request.dir(&app, query.path.as_deref()).await?;
-    let seen = place.seen();
-    let Place { path: dir, above, backend, .. } = place;
-    let limits = app.service.file_limits();
-    let most = limits.list_entries;
-    if let Some(backend) = backend {
-        let met = backend.walk(&dir, depth(&query)?, limits.tree_entries).await?;
-        let bytes = bytes(met.len(), query.detail);
-        let answer = move || {
-            let page = page::cut(met, |entry| entry.0.as_str(), query.limit, query.cursor.as_deref(), most)?;
-            let met = page.elements.into_iter();
-            if !query.detail {
-                return success_with(met.map(|(path, _)| path).collect::<Vec<_>>(), page.beside);
-            }
-            let detailed =
-                met.map(|(path, entry)| Detailed { path, facts: EntryFacts::listed(entry.kind, entry.size) });
-            success_with(detailed.collect::<Vec<_>>(), page.beside)
-        };
-        return made(app.service.admission(), bytes, answer).await;
-    }
-    let mut files = app.service.walk(seen, dir, depth(&query)?, query.detail).await?;
+    let request = request.seeing(query.layer, query.version.as_deref()).await?;
+    let place = request.dir(query.path.as_deref()).await?;
+    let most = app.service.file_limits().list_entries;
+    let files = place.tree.walk(&place.path, depth(&query)?, query.detail).await?;
     made(app.service.admission(), bytes(files.len(), query.detail), move || {
-        files.retain(|entry| matches!(entry.kind, Kind::File | Kind::Symlink));
         let page = page::cut(files, |entry| entry.path.as_str(), query.limit, query.cursor.as_deref(), most)?;
-        entries(page.elements, &above, query.detail, page.beside)
+        entries(page.elements, &place.above, query.detail, page.beside)
     })
     .await
 }
@@ -100,8 +81,7 @@ pub(super) fn entries(met: Vec<Walked>, above: &Above, detail: bool, beside: imp
         return success_with(paths, beside);
     }
     let detailed = met.into_iter().filter_map(|entry| {
-        let facts = EntryFacts::new(entry.stat.as_ref()?, entry.layer);
-        Some(Detailed { path: above.path(entry.path.as_str()), facts })
+        Some(Detailed { path: above.path(entry.path.as_str()), facts: entry.facts?.into() })
     });
     success_with(detailed.collect::<Vec<_>>(), beside)
 }

@@ -8,8 +8,9 @@ use super::files::{bytes, entries};
 use super::patterns;
 use crate::http::App;
 use crate::http::answer::{Answer, made};
-use crate::http::extract::{Params, TreeRequest};
+use crate::http::extract::{Local, Params, TreeRequest};
 use crate::http::problem::Problem;
+use crate::ops::tree::facts::Walked;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,11 +37,12 @@ struct Beside {
 
 pub(in crate::http) async fn glob(
     State(app): State<App>,
-    tree: TreeRequest,
+    Local(tree): Local<TreeRequest>,
     Params(query): Params<Query>,
 ) -> Answer {
     let pattern = query.pattern.ok_or_else(|| Problem::invalid("the parameter `pattern` is missing"))?;
-    let place = tree.dir(&app, query.path.as_deref()).await?;
+    let place = tree.dir(query.path.as_deref()).await?;
+    let id = place.tree.local()?.clone();
     let include = patterns(&place, &[pattern])?;
     let most = app.service.file_limits().list_entries;
     if query.limit == Some(0) {
@@ -56,10 +58,10 @@ pub(in crate::http) async fn glob(
         limit: query.limit.unwrap_or(most).min(most),
         look: query.detail,
     };
-    let Globbed { entries: found, stop, next } = app.service.glob(place.id, wanted).await?;
+    let Globbed { entries: found, stop, next } = app.service.glob(id, wanted).await?;
     let beside = Beside { truncated: stop.is_some(), stopped_by: stop, next };
     made(app.service.admission(), bytes(found.len(), query.detail), move || {
-        entries(found, &place.above, query.detail, beside)
+        entries(found.into_iter().map(Walked::from).collect(), &place.above, query.detail, beside)
     })
     .await
 }

@@ -7,7 +7,7 @@ use storage::search::{GrepCursor, GrepQuery, PATTERNS_MAX, Stop};
 
 use super::patterns;
 use crate::http::answer::{Answer, made, success_with};
-use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeQuestion};
+use crate::http::extract::{JsonBody, JsonLimit, Local, NoParams, TreeQuestion};
 use crate::http::problem::Problem;
 use crate::http::{App, bounded};
 
@@ -60,11 +60,12 @@ struct Beside {
 
 pub(in crate::http) async fn grep(
     State(app): State<App>,
-    TreeQuestion(tree): TreeQuestion,
+    Local(TreeQuestion(tree)): Local<TreeQuestion>,
     _: NoParams,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
-    let place = tree.dir(&app, body.path.as_deref()).await?;
+    let place = tree.dir(body.path.as_deref()).await?;
+    let id = place.tree.local()?.clone();
     let include = patterns(&place, &body.include)?;
     let exclude = patterns(&place, &body.exclude)?;
     if body.context > CONTEXT_MAX {
@@ -85,7 +86,7 @@ pub(in crate::http) async fn grep(
         limit: body.limit.unwrap_or(MATCHES).min(MATCHES_MAX),
         after: body.cursor.as_deref().map(parse).transpose()?,
     };
-    let mut found = app.service.grep(place.id, query).await?;
+    let mut found = app.service.grep(id, query).await?;
     for found in &mut found.matches {
         found.path = place.above.path(&found.path);
     }

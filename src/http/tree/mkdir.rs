@@ -1,12 +1,10 @@
 //! `POST T/mkdir`
 
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
 use super::mode;
-use crate::http::App;
 use crate::http::answer::{Answer, success_with};
-use crate::http::extract::{JsonBody, JsonLimit, NoParams, Place, TreeRequest};
+use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest};
 use crate::http::problem::Problem;
 
 /// The answer of a success.
@@ -28,18 +26,9 @@ pub(in crate::http) struct Beside {
     pub(in crate::http) created: bool,
 }
 
-pub(in crate::http) async fn mkdir(
-    State(app): State<App>,
-    tree: TreeRequest,
-    _: NoParams,
-    JsonBody(body): JsonBody<Body>,
-) -> Answer {
-    let Place { id, path, backend, .. } = tree.entry(&app, Some(&body.path)).await?;
-    let mode = mode_of(&body)?;
-    let created = match backend {
-        Some(backend) => backend.make_dir(&path, mode, body.parents).await?,
-        None => app.service.make_dir(id, path, mode, body.parents).await?,
-    };
+pub(in crate::http) async fn mkdir(tree: TreeRequest, _: NoParams, JsonBody(body): JsonBody<Body>) -> Answer {
+    let place = tree.entry(Some(&body.path)).await?;
+    let created = place.tree.make_dir(&place.path, mode_of(&body)?, body.parents).await?;
     success_with(MADE, Beside { created })
 }
 

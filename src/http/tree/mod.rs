@@ -23,17 +23,16 @@ pub(super) mod stat;
 pub(super) mod terminal;
 pub(in crate::http) mod walls;
 
-use sandbox::{FileInfo, FileKind, Version};
 use serde::Serialize;
 use storage::encoding::TextEncoding;
 use storage::search::Patterns;
-use storage::{ETag, Kind, Layer, Owner, Stat, Written};
+use storage::{ETag, Kind, Layer, Owner};
 
-use super::answer::{Answer, success_with, tagged, tagged_if};
+use super::answer::{Answer, success_with, tagged_if};
 use super::extract::Place;
 use super::problem::Problem;
-use super::time::{nanoseconds, rfc3339};
-use crate::ops::remote::{self, Edited};
+use super::time::rfc3339;
+use crate::ops::tree::facts::{Facts, Written};
 
 /// The facts of one entry. Facts that another backend does not tell are left out.
 #[derive(Serialize)]
@@ -59,55 +58,18 @@ pub(super) struct EntryFacts {
     owner: Option<Owner>,
 }
 
-impl EntryFacts {
-    /// With where a link points to.
-    fn pointing(self, target: Option<String>) -> Self {
-        Self { target, ..self }
-    }
-
-    /// With its owner.
-    fn owned(self, owner: Owner) -> Self {
-        Self { owner: Some(owner), ..self }
-    }
-
-    fn new(stat: &Stat, layer: Layer) -> Self {
+impl From<Facts> for EntryFacts {
+    fn from(facts: Facts) -> Self {
         Self {
-            kind: stat.kind,
-            size: if stat.kind == Kind::Directory { 0 } else { stat.size },
-            mode: Some(format!("{:04o}", stat.mode)),
-            modified_at: Some(rfc3339(stat.modified_ns)),
-            layer: Some(layer),
-            etag: Some(stat.etag().to_string()),
-            target: None,
-            owner: None,
+            kind: facts.kind,
+            size: facts.size,
+            mode: facts.mode.map(|mode| format!("{mode:04o}")),
+            modified_at: facts.modified_ns.map(rfc3339),
+            layer: facts.layer,
+            etag: facts.etag().map(|etag| etag.to_string()),
+            target: facts.target,
+            owner: facts.owner,
         }
-    }
-
-    /// The facts that another backend tells of an entry that it looked at.
-    pub(super) fn remote(info: &FileInfo) -> Self {
-        Self {
-            mode: Some(format!("{:04o}", info.mode & 0o777)),
-            modified_at: Some(rfc3339(nanoseconds(info.modified))),
-            etag: info.version.as_ref().map(|version| remote::tag(version).to_string()),
-            ..Self::listed(info.kind, info.size)
-        }
-    }
-
-    /// The facts that another backend tells of an entry of a list.
-    pub(super) fn listed(kind: FileKind, size: u64) -> Self {
-        let kind = match kind {
-            FileKind::File => Kind::File,
-            FileKind::Directory => Kind::Directory,
-            FileKind::Symlink => Kind::Symlink,
-            FileKind::Other => Kind::Other,
-        };
-        let size = if kind == Kind::Directory { 0 } else { size };
-        Self { kind, size, mode: None, modified_at: None, layer: None, etag: None, target: None, owner: None }
-    }
-
-    /// Without the layer, where the operation did not look for it.
-    fn unlayered(stat: &Stat) -> Self {
-        Self { layer: None, ..Self::new(stat, Layer::Workspace) }
     }
 }
 
@@ -126,34 +88,8 @@ pub(super) struct WrittenFacts {
 }
 
 /// Answers a change of a file.
-fn written(sentence: &str, place: &Place, written: &Written, encoding: Option<TextEncoding>) -> Answer {
-    let etag: ETag = written.stat.etag();
-    let facts = WrittenFacts {
-        path: place.shown(),
-        etag: Some(etag.to_string()),
-        size: written.stat.size,
-        created: Some(written.created),
-        encoding,
-    };
-    Ok(tagged(success_with(sentence, facts)?, &etag))
-}
-
-/// Answers a change of a text that a remote backend holds.
-pub(super) fn edited_remotely(place: &Place, edited: Edited) -> Answer {
-    let Edited { bytes, created, encoding, version } = edited;
-    written_remotely(edit::UPDATED, place, bytes, version.as_ref(), Some(created), Some(encoding))
-}
-
-/// Answers a change of a file that a remote backend holds.
-fn written_remotely(
-    sentence: &str,
-    place: &Place,
-    size: u64,
-    version: Option<&Version>,
-    created: Option<bool>,
-    encoding: Option<TextEncoding>,
-) -> Answer {
-    let etag = version.map(remote::tag);
+fn written(sentence: &str, place: &Place, written: Written) -> Answer {
+    let Written { size, etag, created, encoding } = written;
     let shown = etag.as_ref().map(ETag::to_string);
     let facts = WrittenFacts { path: place.shown(), etag: shown, size, created, encoding };
     Ok(tagged_if(success_with(sentence, facts)?, etag.as_ref()))
@@ -161,8 +97,8 @@ fn written_remotely(
 
 /// Reads patterns for paths below the directory `base`. In sandbox form, they are brought to where they are relative to,
 /// as they are with `./` before them.
-fn patterns(Place { id, path: base, .. }: &Place, texts: &[String]) -> Result<Patterns, Problem> {
-    let root = format!("{}/", id.sandbox_path());
+fn patterns(Place { tree, path: base, .. }: &Place, texts: &[String]) -> Result<Patterns, Problem> {
+    let root = format!("{}/", tree.id().sandbox_path());
     let relative = |text: &String| -> Result<String, Problem> {
         if let Some(below) = text.strip_prefix("./") {
             return Ok(format!("/{below}"));

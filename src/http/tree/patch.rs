@@ -10,7 +10,7 @@ use storage::encoding::TextEncoding;
 use storage::patch::{self, Action, Patched};
 
 use crate::http::answer::{Answer, success_with};
-use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest};
+use crate::http::extract::{JsonBody, JsonLimit, Local, NoParams, TreeRequest};
 use crate::http::problem::Problem;
 use crate::http::{App, bounded, conditional, request_log};
 use crate::ops::files::Conditions;
@@ -60,14 +60,15 @@ struct Changed {
 
 pub(in crate::http) async fn patch(
     State(app): State<App>,
-    tree: TreeRequest,
+    Local(request): Local<TreeRequest>,
     _: NoParams,
     headers: HeaderMap,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
+    let id = request.tree.local()?.clone();
     let mut named = std::collections::HashMap::new();
     for (path, tag) in &body.etags {
-        let path = tree.id.resolve(path)?;
+        let path = id.resolve(path)?;
         let condition = match tag {
             Some(tag) => conditional::one_tag(tag)?,
             None => Condition::Missing,
@@ -81,21 +82,21 @@ pub(in crate::http) async fn patch(
         (false, _) => return Err(Problem::invalid("send a condition in the header or `etags`, not both")),
     };
     let patch = if body.patch.len() < LARGE_BYTES {
-        patch::parse(&body.patch, &|name| tree.id.resolve(name))?
+        patch::parse(&body.patch, &|name| id.resolve(name))?
     } else {
-        let (id, text) = (tree.id.clone(), body.patch);
-        let read = move || Ok(patch::parse(&text, &|name| id.resolve(name))?);
-        app.service.light(tree.id.user(), read).await?
+        let (of, text) = (id.clone(), body.patch);
+        let read = move || Ok(patch::parse(&text, &|name| of.resolve(name))?);
+        app.service.light(id.user(), read).await?
     };
     for file in &patch {
-        tree.check_own(&app, &file.from).await?;
-        tree.check_own(&app, &file.to).await?;
+        request.check_own(&file.from).await?;
+        request.check_own(&file.to).await?;
         request_log::path(&file.from);
         if file.to != file.from {
             request_log::path(&file.to);
         }
     }
-    let patched = app.service.patch(tree.id, patch, body.dry_run, conditions).await?;
+    let patched = app.service.patch(id, patch, body.dry_run, conditions).await?;
     let files: Vec<Changed> = patched.into_iter().map(Changed::from).collect();
     let done = if body.dry_run { "The patch can be made" } else { "Patch made" };
     let plural = if files.len() == 1 { "file" } else { "files" };

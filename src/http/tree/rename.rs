@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 
 use crate::http::answer::{Answer, success};
-use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest};
+use crate::http::extract::{JsonBody, JsonLimit, Local, NoParams, TreeRequest};
 use crate::http::{App, conditional};
 
 #[derive(Deserialize)]
@@ -21,13 +21,13 @@ impl JsonLimit for Body {}
 
 pub(in crate::http) async fn rename(
     State(app): State<App>,
-    tree: TreeRequest,
+    Local(tree): Local<TreeRequest>,
     _: NoParams,
     headers: HeaderMap,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
-    let (from, to) = tree.entries(&app, &body.from, &body.to).await?;
+    let (from, to) = tree.entries(&body.from, &body.to).await?;
     let condition = conditional::of_change(&headers)?;
-    app.service.rename(from.id, from.path, to.path, body.overwrite, condition).await?;
+    app.service.rename(from.tree.local()?.clone(), from.path, to.path, body.overwrite, condition).await?;
     success("Moved.")
 }

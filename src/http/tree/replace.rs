@@ -1,12 +1,11 @@
 //! `POST T/replace`
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use serde::Deserialize;
 use storage::text::Replacement;
 
 use super::edit::UPDATED;
-use super::{edited_remotely, written};
+use super::written;
 use crate::http::answer::Answer;
 use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest};
 use crate::http::object::Object;
@@ -54,19 +53,13 @@ impl Body {
 }
 
 pub(in crate::http) async fn replace(
-    State(app): State<App>,
     tree: TreeRequest,
     _: NoParams,
     headers: HeaderMap,
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
-    let place = tree.file(&app, Some(&body.path)).await?;
+    let place = tree.file(Some(&body.path)).await?;
     let condition = conditional::of_change(&headers)?;
-    if let Some(backend) = &place.backend {
-        let edited = backend.replace(&place.path, body.edits(), condition, app.service.text_work()).await?;
-        return edited_remotely(&place, edited);
-    }
-    let (id, path) = (place.id.clone(), place.path.clone());
-    let (replaced, encoding) = app.service.replace(id, path, body.edits(), condition).await?;
-    written(UPDATED, &place, &replaced, Some(encoding))
+    let replaced = place.tree.replace(&place.path, body.edits(), condition).await?;
+    written(UPDATED, &place, replaced)
 }

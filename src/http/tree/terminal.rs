@@ -14,7 +14,7 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use exec::{Encoding, WindowSize};
-use policy::{RelPath, TreeId};
+use policy::RelPath;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
@@ -24,13 +24,13 @@ use crate::http::extract::{ChangingRequest, Params};
 use crate::http::object::Object;
 use crate::http::problem::Problem;
 use crate::http::{App, request_log};
-use crate::ops::remote::Backend;
 use crate::ops::run::event::Kind;
 use crate::ops::run::id::ExecId;
 use crate::ops::run::record::{Follower, Found, Purpose, Recorded};
 use crate::ops::run::seat::Seat;
 use crate::ops::run::session::Recording;
 use crate::ops::run::{Command, Commit, RunRequest, Skills};
+use crate::ops::tree::Tree;
 
 /// Largest message from the caller, in bytes.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -76,7 +76,7 @@ enum Over {
 
 pub(in crate::http) async fn terminal(
     State(app): State<App>,
-    tree: ChangingRequest,
+    ChangingRequest { tree }: ChangingRequest,
     Params(query): Params<Query>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
@@ -86,8 +86,8 @@ pub(in crate::http) async fn terminal(
     let upgrade = upgrade
         .map_err(|_| Problem::invalid("a terminal needs a WebSocket: connect with `ws://` and `Upgrade`"))?;
     let (seat, follower) = match query.exec_id {
-        Some(id) => resume(&app, &tree.id, &id, asked.map(|()| size))?,
-        None => begin(&app, tree.id, tree.backend, size).await?,
+        Some(id) => resume(&app, &tree, &id, asked.map(|()| size))?,
+        None => begin(&app, &tree, size).await?,
     };
     let idle = Duration::from_millis(app.service.session_limits().terminal_idle_ms);
     let upgrade = upgrade
@@ -100,8 +100,8 @@ pub(in crate::http) async fn terminal(
 }
 
 /// Takes a terminal up again, with what it has shown last.
-fn resume(app: &App, tree: &TreeId, id: &str, size: Option<WindowSize>) -> Result<(Seat, Follower), Problem> {
-    let recorded = app.service.named_run(tree, &ExecId::parse(id)?)?;
+fn resume(app: &App, tree: &Tree, id: &str, size: Option<WindowSize>) -> Result<(Seat, Follower), Problem> {
+    let recorded = app.service.named_run(tree.id(), &ExecId::parse(id)?)?;
     request_log::run(&recorded.id);
     let seat = app.service.sit(&recorded)?;
     if let Some(size) = size {
@@ -111,18 +111,9 @@ fn resume(app: &App, tree: &TreeId, id: &str, size: Option<WindowSize>) -> Resul
 }
 
 /// Starts a shell in a terminal.
-async fn begin(
-    app: &App,
-    tree: TreeId,
-    backend: Option<Arc<Backend>>,
-    size: WindowSize,
-) -> Result<(Seat, Follower), Problem> {
-    let shell = match &backend {
-        Some(backend) => backend.shell().await?,
-        None => "bash".to_owned(),
-    };
+async fn begin(app: &App, tree: &Tree, size: WindowSize) -> Result<(Seat, Follower), Problem> {
     let run = RunRequest {
-        command: Command::Program { name: shell, args: Vec::new() },
+        command: Command::Program { name: tree.shell().await?, args: Vec::new() },
         dir: RelPath::root(),
         env: BTreeMap::from([("TERM".to_owned(), TERM.to_owned())]),
         stdin: None,
@@ -139,7 +130,7 @@ async fn begin(
     let recording =
         Recording { id: None, purpose: Purpose::Terminal(size), stdin_open: true, is_streamed: true };
     // Before the answer, so that a refusal has its status.
-    let begun = app.service.begin(tree, backend, run, recording).await?;
+    let begun = tree.begin(run, recording).await?;
     request_log::run(&begun.recorded.id);
     // From here on the shell ends also when no connection ever comes.
     let seat = app.service.sit(&begun.recorded)?;

@@ -180,14 +180,14 @@ impl Backend {
     /// # Errors
     /// [`storage::Error::TooManyEntries`] when there are more than `most` entries, or their paths have more than
     /// [`PATHS_BYTES`]; [`Error::Remote`], also when it takes longer than a backend may be silent.
-    pub async fn walk(&self, path: &RelPath, depth: usize, most: usize) -> Result<Vec<(String, DirEntry)>> {
+    pub async fn walk(&self, path: &RelPath, depth: usize, most: usize) -> Result<Vec<(RelPath, DirEntry)>> {
         match tokio::time::timeout(PATIENCE, self.walk_all(path, depth, most)).await {
             Ok(walked) => walked,
             Err(_) => Err(self.silent("read_dir")),
         }
     }
 
-    async fn walk_all(&self, path: &RelPath, depth: usize, most: usize) -> Result<Vec<(String, DirEntry)>> {
+    async fn walk_all(&self, path: &RelPath, depth: usize, most: usize) -> Result<Vec<(RelPath, DirEntry)>> {
         let (mut found, mut seen, mut bytes) = (Vec::new(), 0, 0);
         let mut waiting = vec![(path.clone(), 1)];
         while let Some((directory, level)) = waiting.pop() {
@@ -204,12 +204,12 @@ impl Backend {
                 }
                 match entry.kind {
                     FileKind::Directory if level < depth => waiting.push((below, level + 1)),
-                    FileKind::File | FileKind::Symlink => found.push((below.into(), entry)),
+                    FileKind::File | FileKind::Symlink => found.push((below, entry)),
                     FileKind::Directory | FileKind::Other => {}
                 }
             }
         }
-        found.sort_unstable_by(|one: &(String, _), other| one.0.cmp(&other.0));
+        found.sort_unstable_by(|one: &(RelPath, _), other| one.0.cmp(&other.0));
         Ok(found)
     }
 
@@ -273,8 +273,7 @@ impl Backend {
 }
 
 /// The tag that the service gives for a version.
-#[must_use]
-pub fn tag(version: &Version) -> ETag {
+pub(in crate::ops) fn tag(version: &Version) -> ETag {
     ETag::from_opaque(version.as_str())
 }
 

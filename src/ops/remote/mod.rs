@@ -5,7 +5,7 @@
 //!
 //! * [`files`]: bytes and directories. [`texts`]: texts over them. [`feeding`], [`reading`]: streams on their way.
 //! * [`failures`]: what is believed of them.
-//! * Commands are among the runs: [`crate::ops::run`].
+//! * Commands are among the runs: [`crate::ops::run`]. Requests come by the face of all trees, [`crate::ops::tree`].
 
 mod failures;
 mod feeding;
@@ -21,8 +21,9 @@ use sandbox::{ErrorKind, Sandbox, SandboxPath};
 use tokio::sync::OnceCell;
 
 use self::failures::is_possible;
-pub use self::files::{Opened, UNTAGGED, Written, tag};
-pub use self::texts::{Edited, ReadText};
+pub use self::files::UNTAGGED;
+pub(super) use self::files::{Written, tag};
+pub(super) use self::texts::{Edited, ReadText};
 use super::error::{Error, Result};
 use super::said::{Said, bounded};
 

@@ -62,8 +62,7 @@ pub struct TextWork<'a> {
 
 impl Service {
     /// What work on texts of remote workspaces may take.
-    #[must_use]
-    pub fn text_work(&self) -> TextWork<'_> {
+    pub(in crate::ops) fn text_work(&self) -> TextWork<'_> {
         TextWork { admission: &self.admission, limit: self.file_limits.text_bytes }
     }
 }

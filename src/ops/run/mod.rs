@@ -58,7 +58,7 @@ use super::remote::Backend;
 
 impl Service {
     /// Commands under way, and requests that wait for a permit to run one: attended or in the background, in terminals, and
-    /// elsewhere.
+    /// in remote workspaces.
     #[must_use]
     pub fn commands(&self) -> (usize, usize) {
         let all = [&self.permits, &self.background, &self.terminals, &self.backends.permits];
@@ -72,7 +72,7 @@ impl Service {
     /// # Errors
     /// [`Error::Refused`] when policy says no; [`Error::Busy`]; [`Error::Stopping`]; [`Error::Storage`] when the
     /// view cannot be made or taken in; [`Error::Exec`]; [`Error::Remote`].
-    pub async fn run(
+    pub(super) async fn run(
         self: &Arc<Self>,
         id: TreeId,
         backend: Option<Arc<Backend>>,

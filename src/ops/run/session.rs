@@ -104,7 +104,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`Service::run`]; [`Error::NameTaken`].
-    pub async fn begin(
+    pub(in crate::ops) async fn begin(
         self: &Arc<Self>,
         tree: TreeId,
         backend: Option<Arc<Backend>>,

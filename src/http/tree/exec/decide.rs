@@ -6,7 +6,7 @@ use storage::Absorbed;
 
 use crate::http::App;
 use crate::http::answer::{Answer, success, success_with};
-use crate::http::extract::{NamedRun, NoParams};
+use crate::http::extract::{Local, NamedRun, NoParams};
 use crate::http::problem::{Code, Problem};
 
 #[derive(Serialize)]
@@ -14,8 +14,12 @@ struct Taken {
     absorbed: Absorbed,
 }
 
-pub(in crate::http) async fn commit(State(app): State<App>, run: NamedRun, _: NoParams) -> Answer {
-    let recorded = app.service.named_run(&run.tree, &run.id)?;
+pub(in crate::http) async fn commit(
+    State(app): State<App>,
+    Local(run): Local<NamedRun>,
+    _: NoParams,
+) -> Answer {
+    let recorded = app.service.named_run(run.tree.local()?, &run.id)?;
     let absorbed = recorded.commit().await?;
     match absorbed.refused {
         Some(sentence) => Err(Problem::new(Code::Quota, sentence)),
@@ -23,7 +27,11 @@ pub(in crate::http) async fn commit(State(app): State<App>, run: NamedRun, _: No
     }
 }
 
-pub(in crate::http) async fn discard(State(app): State<App>, run: NamedRun, _: NoParams) -> Answer {
-    app.service.named_run(&run.tree, &run.id)?.discard()?;
+pub(in crate::http) async fn discard(
+    State(app): State<App>,
+    Local(run): Local<NamedRun>,
+    _: NoParams,
+) -> Answer {
+    app.service.named_run(run.tree.local()?, &run.id)?.discard()?;
     success("what the run changed was dropped")
 }

@@ -151,10 +151,10 @@ fn time(asked: SystemTime) -> String {
     rfc3339(i128::try_from(since).unwrap_or(i128::MAX))
 }
 
-pub(in crate::http) async fn list(State(app): State<App>, tree: TreeRequest, _: NoParams) -> Answer {
+pub(in crate::http) async fn list(State(app): State<App>, request: TreeRequest, _: NoParams) -> Answer {
     let walls = Walls::of(&app, Told::Differing);
     let mut runs = Run::all(&app);
-    runs.retain(|run| *run.tree() == tree.id);
+    runs.retain(|run| run.tree() == request.tree.id());
     runs.sort_by_cached_key(|run| (run.asked(), run.key()));
     success(runs.iter().map(|run| Summary::of(run, &walls)).collect::<Vec<_>>())
 }

@@ -104,7 +104,7 @@ struct Beside {
 
 pub(in crate::http) async fn exec(
     State(app): State<App>,
-    tree: TreeRequest,
+    TreeRequest { tree, .. }: TreeRequest,
     Params(query): Params<Query>,
     headers: HeaderMap,
     JsonBody(spec): JsonBody<ExecSpec>,
@@ -128,10 +128,10 @@ pub(in crate::http) async fn exec(
     }
     let run = RunRequest {
         command,
-        dir: dir_of(&tree.id, spec.dir.as_deref().unwrap_or_default())?,
+        dir: dir_of(tree.id(), spec.dir.as_deref().unwrap_or_default())?,
         env,
         stdin,
-        skills: if spec.workspace { workspace(&tree.id)? } else { skills(&tree.id, spec.skills)? },
+        skills: if spec.workspace { workspace(tree.id())? } else { skills(tree.id(), spec.skills)? },
         timeout_ms: spec.timeout_ms,
         isolation: spec.isolation.map(|Word(tier)| tier),
         network: spec.network.map(|Word(network)| network),
@@ -145,7 +145,7 @@ pub(in crate::http) async fn exec(
     let is_remembered =
         query.background || id.is_some() || form.is_stream() || spec.stdin_open || spec.tty || is_asking;
     if !is_remembered {
-        let outcome = app.service.run(tree.id, tree.backend, run).await?;
+        let outcome = tree.run(run).await?;
         return success_with(
             walls.result(outcome.result),
             Beside {
@@ -159,7 +159,7 @@ pub(in crate::http) async fn exec(
     let encoding = run.encoding;
     let purpose = if query.background { Purpose::Background } else { Purpose::Attached };
     let recording = Recording { id, purpose, stdin_open: spec.stdin_open, is_streamed: form.is_stream() };
-    let begun = app.service.begin(tree.id, tree.backend, run, recording).await?;
+    let begun = tree.begin(run, recording).await?;
     request_log::run(&begun.recorded.id);
     if form.is_stream() {
         return Ok(events::answer(form, begun.follow()?, encoding, true, walls));

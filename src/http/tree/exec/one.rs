@@ -72,7 +72,7 @@ pub(in crate::http) async fn get(
         }
     };
     let walls = Walls::of(&app, query.enforcement);
-    let unnamed = app.service.unnamed_run(&run.tree, &run.id);
+    let unnamed = app.service.unnamed_run(run.tree.id(), &run.id);
     if let Some(unnamed) = unnamed {
         let is_plain = !follow && !Form::of(&headers).is_stream();
         if is_plain {
@@ -80,7 +80,7 @@ pub(in crate::http) async fn get(
         }
         return Err(Error::NotNow(UNNAMED).into());
     }
-    let recorded = app.service.named_run(&run.tree, &run.id)?;
+    let recorded = app.service.named_run(run.tree.id(), &run.id)?;
     let form = Form::of(&headers);
     if form.is_stream() {
         let had = headers.get(LAST_EVENT_ID).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -107,13 +107,13 @@ pub(in crate::http) async fn get(
 }
 
 pub(in crate::http) async fn delete(State(app): State<App>, run: NamedRun, _: NoParams) -> Answer {
-    let ended = match app.service.unnamed_run(&run.tree, &run.id) {
+    let ended = match app.service.unnamed_run(run.tree.id(), &run.id) {
         Some(unnamed) => {
             unnamed.kill();
             tokio::time::timeout(END_WAIT, unnamed.ended()).await.is_ok()
         }
         None => {
-            let recorded = app.service.named_run(&run.tree, &run.id)?;
+            let recorded = app.service.named_run(run.tree.id(), &run.id)?;
             recorded.kill();
             tokio::time::timeout(END_WAIT, recorded.outcome()).await.is_ok()
         }

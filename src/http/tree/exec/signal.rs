@@ -24,7 +24,7 @@ pub(in crate::http) async fn signal(
     JsonBody(body): JsonBody<Body>,
 ) -> Answer {
     let name = body.signal.strip_prefix("SIG").unwrap_or(&body.signal);
-    let recorded = app.service.named_run(&run.tree, &run.id)?;
+    let recorded = app.service.named_run(run.tree.id(), &run.id)?;
     let full_name = format!("SIG{name}");
     match Signal::named(&full_name) {
         Some(signal) => recorded.signal(signal)?,

@@ -26,7 +26,7 @@ pub(in crate::http) async fn stdin(
     Params(query): Params<Query>,
     request: Request,
 ) -> Answer {
-    let recorded = app.service.named_run(&run.tree, &run.id)?;
+    let recorded = app.service.named_run(run.tree.id(), &run.id)?;
     let bytes = body::collect(&app, request.into_body(), app.service.run_limits().stdin_bytes).await?;
     let length = bytes.len();
     recorded.feed(bytes.into(), query.close).await?;

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::now;
 use crate::access::port_link::PortLink;
 use crate::http::answer::{Answer, success, success_with};
-use crate::http::extract::{ChangingRequest, JsonBody, JsonLimit, NoParams, TreeRequest, bearer};
+use crate::http::extract::{ChangingRequest, JsonBody, JsonLimit, Local, NoParams, TreeRequest, bearer};
 use crate::http::problem::{Code, Problem};
 use crate::http::time::rfc3339;
 use crate::http::{App, request_log};
@@ -54,8 +54,12 @@ impl From<Port> for Listed {
     }
 }
 
-pub(in crate::http) async fn list(State(app): State<App>, tree: TreeRequest, _: NoParams) -> Answer {
-    let ports = app.service.ports(&tree.id).await?;
+pub(in crate::http) async fn list(
+    State(app): State<App>,
+    Local(request): Local<TreeRequest>,
+    _: NoParams,
+) -> Answer {
+    let ports = app.service.ports(request.tree.local()?).await?;
     success(ports.into_iter().map(Listed::from).collect::<Vec<_>>())
 }
 
@@ -77,7 +81,7 @@ struct Beside {
 
 pub(in crate::http) async fn link(
     State(app): State<App>,
-    tree: ChangingRequest,
+    Local(ChangingRequest { tree }): Local<ChangingRequest>,
     _: NoParams,
     headers: HeaderMap,
     JsonBody(wanted): JsonBody<Wanted>,
@@ -91,11 +95,12 @@ pub(in crate::http) async fn link(
         return Err(Problem::invalid("`port` is 0: send 1 to 65535"));
     }
     app.service.launcher().require_ports().map_err(crate::ops::Error::from)?;
-    let issued = app.access.revocations().issued_at(tree.id.user(), now());
+    let id = tree.local()?;
+    let issued = app.access.revocations().issued_at(id.user(), now());
     let expires = issued.saturating_add(seconds);
     // A link lets its bearer do no more, and for no longer, than the token that asked for it.
     let expires = app.access.expiry(bearer(&headers)).map_or(expires, |own| own.min(expires));
-    let (user, agent) = (tree.id.user().clone(), tree.id.agent().clone());
+    let (user, agent) = (id.user().clone(), id.agent().clone());
     let link = PortLink::new(user, agent, wanted.port, [issued, expires]);
     let link = link.map_err(|error| Problem::internal(&error))?;
     let asked_by = app.access.caller(bearer(&headers))?;

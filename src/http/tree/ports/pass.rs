@@ -21,7 +21,7 @@ use super::target::Target;
 use super::{answer_head, request_head};
 use crate::access::{Caller, Role, now};
 use crate::http::answer::bare;
-use crate::http::extract::ChangingRequest;
+use crate::http::extract::{ChangingRequest, Local};
 use crate::http::problem::{Code, Problem};
 use crate::http::{App, body, request_log};
 use crate::ops::Error;
@@ -47,11 +47,12 @@ struct Visit {
 
 pub(in crate::http) async fn of_tree(
     State(app): State<App>,
-    tree: ChangingRequest,
+    Local(ChangingRequest { tree }): Local<ChangingRequest>,
     request: Request,
 ) -> Result<Response, Problem> {
     let target = Target::of(&request)?;
-    let (user, agent) = (tree.id.user().clone(), tree.id.agent().clone());
+    let id = tree.local()?;
+    let (user, agent) = (id.user().clone(), id.agent().clone());
     let visit = Visit { user, agent, port: target.port()?, target, is_link: false, until: None };
     pass(&app, visit, request).await
 }

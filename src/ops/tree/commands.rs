@@ -1,0 +1,106 @@
+//! Running commands, and their conditions.
+
+use std::sync::Arc;
+
+use policy::RunLimits;
+use storage::WorkspaceId;
+
+use super::{Location, Tree};
+use crate::ops::agents::Effective;
+use crate::ops::error::Result;
+use crate::ops::preparations::Wanted;
+use crate::ops::prepare::Prepared;
+use crate::ops::remote::Backend;
+use crate::ops::run::session::{BeganRun, Recording};
+use crate::ops::run::{RunOutcome, RunRequest};
+
+/// The shell of this service's own trees.
+const SHELL: &str = "bash";
+/// The name of this service where others have that of a backend.
+const LOCAL: &str = "local";
+
+/// The conditions of a command.
+#[derive(Debug)]
+pub struct Conditions {
+    /// The last part of the path of the shell that runs scripts.
+    pub shell: String,
+    /// The name of the backend that runs commands; of this service, `local`.
+    pub backend: String,
+    /// Bounds on runs.
+    pub runs: RunLimits,
+    /// What the service knows of commands that it runs itself.
+    pub own: Option<OwnConditions>,
+}
+
+/// The conditions of a command that this service runs.
+#[derive(Debug)]
+pub struct OwnConditions {
+    /// The confinement.
+    pub tier: exec::Tier,
+    /// The programs that a caller may start with the agent, as far as the host has them.
+    pub commands: Vec<String>,
+    /// The network that a command may reach at most.
+    pub network: exec::Network,
+}
+
+impl Tree {
+    /// The conditions of a command in the tree.
+    ///
+    /// # Errors
+    /// As [`Service::agent_policy`](crate::ops::Service::agent_policy); [`Error::Remote`](crate::ops::Error::Remote).
+    pub async fn conditions(&self) -> Result<Conditions> {
+        let (user, agent) = (self.id.user(), self.id.agent());
+        let shell = self.shell().await?;
+        if let Location::Remote(backend) = &self.location {
+            let (backend, runs) = (backend.name().to_owned(), self.service.run_limits_of(agent));
+            return Ok(Conditions { shell, backend, runs, own: None });
+        }
+        let in_force = self.service.agent_policy(agent.clone(), Some(user)).await?;
+        let Effective { mut commands, missing, network, runs, .. } = in_force;
+        commands.retain(|name| !missing.contains(name));
+        let own = OwnConditions { tier: self.service.host().enforcement.tier, commands, network };
+        Ok(Conditions { shell, backend: LOCAL.to_owned(), runs, own: Some(own) })
+    }
+
+    /// The last part of the path of the shell that runs scripts.
+    ///
+    /// # Errors
+    /// [`Error::Remote`](crate::ops::Error::Remote).
+    pub async fn shell(&self) -> Result<String> {
+        match &self.location {
+            Location::Local { .. } => Ok(SHELL.to_owned()),
+            Location::Remote(backend) => backend.shell().await,
+        }
+    }
+
+    /// Runs a command and waits for its end. The run goes on when the caller goes away.
+    ///
+    /// # Errors
+    /// As [`Service::run`](crate::ops::Service::run).
+    pub async fn run(&self, request: RunRequest) -> Result<RunOutcome> {
+        self.service.run(self.id.clone(), self.remote(), request).await
+    }
+
+    /// Starts a run that is remembered, and waits until its command runs. The run goes on when the caller goes away.
+    ///
+    /// # Errors
+    /// As [`Service::begin`](crate::ops::Service::begin).
+    pub async fn begin(&self, request: RunRequest, recording: Recording) -> Result<BeganRun> {
+        self.service.begin(self.id.clone(), self.remote(), request, recording).await
+    }
+
+    /// Brings the workspace to the state that is wanted. It goes on when the future is dropped.
+    ///
+    /// # Errors
+    /// As [`Service::prepare`](crate::ops::Service::prepare).
+    pub async fn prepare(&self, wanted: Wanted) -> Result<Prepared> {
+        self.service.prepare(WorkspaceId::of(&self.id), self.remote(), wanted).await
+    }
+
+    fn remote(&self) -> Option<Arc<Backend>> {
+        match &self.location {
+            Location::Local { .. } => None,
+            Location::Remote(backend) => Some(Arc::clone(backend)),
+        }
+    }
+}
