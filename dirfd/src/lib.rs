@@ -13,8 +13,9 @@
 //! | [`beneath`] | the system calls under all that, by their error numbers, for callers with rules of their own |
 //! | [`stat`], [`error`] | what is known of a file without reading it; failures by meaning |
 //!
-//! `storage` uses it and adds a rule: it gives the service the permissions of its own directories back
-//! (`storage/src/dir`).
+//! Two crates use it and add a rule each. `storage` gives the service the permissions of its own directories back
+//! (`storage/src/dir`). The host backend of `sandbox` follows absolute links into a workspace by their text
+//! (`sandbox/src/none/beneath.rs`). Neither rule is here, because each is wrong for the other.
 
 mod attributes;
 mod beneath;
