@@ -4,24 +4,24 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use dirfd::{Kind, Links, READING, Stat, open_beneath, regular};
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 
-/// How often a path is tried while others are renamed; each attempt takes some microseconds.
-const ATTEMPTS_MAX: usize = 1000;
 /// Links that a path may lead through (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 /// For paths that were resolved already: a link that was planted meanwhile is refused.
-const RESOLVED: ResolveFlags = BENEATH.union(ResolveFlags::NO_SYMLINKS);
+const RESOLVED: Links = Links::Refuse;
 pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// The open directory of a workspace.
 ///
 /// * The kernel resolves every path beneath it (`openat2(2)`): a path that leads out is refused, even when directories
 ///   move meanwhile.
-/// * An absolute link into the workspace is followed by its text, which the kernel alone would refuse.
+/// * An absolute link into the workspace is followed by its text, which the kernel alone would refuse. Commands see the
+///   workspace under its path on the host and make such links; what `storage` keeps has no such path, so `dirfd` refuses
+///   them all, and the rule is here.
 #[derive(Debug)]
 pub(super) struct Beneath {
     fd: OwnedFd,
@@ -46,44 +46,24 @@ impl Beneath {
     pub(super) fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
         let path = if path.is_empty() { "." } else { path };
-        match self.open_by(path, flags, BENEATH) {
+        match open_beneath(&self.fd, path, flags, Links::Follow) {
             // An absolute link, or `..` beyond the top on the way.
             Err(Errno::XDEV) => {
                 let resolved = self.resolve(path)?;
-                self.open_by(&resolved, flags, RESOLVED)
+                open_beneath(&self.fd, &resolved, flags, RESOLVED)
             }
             opened => opened,
         }
     }
 
-    /// Opens a path by the kernel's rules. A path with `..` is tried again when anything on this machine was renamed or mounted
-    /// meanwhile: the kernel cannot tell then whether the path led out (openat2(2), `EAGAIN`).
-    fn open_by(&self, path: &str, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
-        let mut opened = Err(Errno::AGAIN);
-        for _ in 0..ATTEMPTS_MAX {
-            opened = rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), resolve);
-            if !matches!(opened, Err(Errno::AGAIN)) {
-                break;
-            }
-        }
-        opened
-    }
-
     /// The regular file `path`, open for reading; a pipe or a device in its place is refused.
     pub(super) fn open_file(&self, path: &str) -> Result<(File, Stat), Errno> {
-        // Without waiting: the other end of a pipe may never be written.
-        let fd = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-        let stat = rustix::fs::fstat(&fd)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok((fd.into(), stat)),
-            FileType::Directory => Err(Errno::ISDIR),
-            _ => Err(Errno::ACCESS),
-        }
+        regular(self.open(path, READING)?)
     }
 
     /// The entry that `path` leads to, links followed.
     pub(super) fn stat(&self, path: &str) -> Result<Stat, Errno> {
-        rustix::fs::fstat(self.open(path, OFlags::PATH)?)
+        Ok(rustix::fs::fstat(self.open(path, OFlags::PATH)?)?.into())
     }
 
     /// The entry `path` itself: only links above it are followed. The workspace is none.
@@ -97,13 +77,13 @@ impl Beneath {
     /// The entry that `path` leads to, a link at its end followed also to what is not there yet.
     pub(super) fn target(&self, path: &str) -> Result<Entry, Errno> {
         let entry = self.entry(path)?;
-        if !entry.stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink) {
+        if !entry.stat.as_ref().is_some_and(|stat| stat.kind == Kind::Symlink) {
             return Ok(entry);
         }
         let resolved = self.resolve(path)?;
         let (above, name) = resolved.rsplit_once('/').unwrap_or(("", &resolved));
         let above = if above.is_empty() { "." } else { above };
-        let directory = self.open_by(above, DIRECTORY, RESOLVED)?;
+        let directory = open_beneath(&self.fd, above, DIRECTORY, RESOLVED)?;
         let stat = lstat(&directory, name)?;
         Ok(Entry { directory, name: name.to_owned(), stat })
     }
@@ -149,7 +129,7 @@ impl Beneath {
 /// Looks at an entry without following it; `None` when there is none.
 pub(super) fn lstat(directory: impl AsFd, name: &str) -> Result<Option<Stat>, Errno> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some(stat)),
+        Ok(stat) => Ok(Some(stat.into())),
         Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(errno),
     }

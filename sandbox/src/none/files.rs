@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use dirfd::{Kind, Stat};
 use futures_util::{StreamExt, stream};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::beneath::{Beneath, DIRECTORY, lstat};
+use super::beneath::{Beneath, DIRECTORY};
 use super::blocking::blocking;
 use super::remove;
 use super::turn::turn;
@@ -125,9 +126,9 @@ pub(super) fn read_dir(workspace: &Beneath, below: &str, path: &SandboxPath) -> 
         }
         let stat = match rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => continue, // removed meanwhile
-            looked => looked.map_err(&failed)?,
+            looked => Stat::from(looked.map_err(&failed)?),
         };
-        entries.push((name.to_bytes().to_owned(), file_kind(&stat), size(&stat)));
+        entries.push((name.to_bytes().to_owned(), file_kind(stat.kind), stat.size));
     }
     entries.sort_unstable_by(|one, other| one.0.cmp(&other.0));
     let named = |(name, kind, size): (Vec<u8>, FileKind, u64)| DirEntry {
@@ -181,8 +182,8 @@ fn make_dir(
 pub(super) fn remove(workspace: &Beneath, below: &str) -> Result<(), Errno> {
     let entry = workspace.entry(below)?;
     let stat = entry.stat.ok_or(Errno::NOENT)?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => {
+    match stat.kind {
+        Kind::Directory => {
             match rustix::fs::unlinkat(&entry.directory, &entry.name, AtFlags::REMOVEDIR) {
                 Err(Errno::EXIST) => Err(Errno::NOTEMPTY), // POSIX allows either
                 done => done,
@@ -196,13 +197,11 @@ pub(super) fn remove(workspace: &Beneath, below: &str) -> Result<(), Errno> {
 }
 
 pub(super) fn remove_all(workspace: &Beneath, below: &str) -> Result<(), Errno> {
-    let removed = workspace.entry(below).and_then(|entry| match lstat(&entry.directory, &entry.name)? {
-        Some(stat) if file_kind(&stat) == FileKind::Directory => {
-            remove::remove_all(&entry.directory, &entry.name)
-        }
+    let removed = workspace.entry(below).and_then(|entry| match &entry.stat {
+        Some(stat) if stat.kind == Kind::Directory => remove::remove_all(entry.directory, &entry.name),
         Some(_) => {
             let _turn = turn(&entry.directory, &entry.name)?;
-            remove::remove_all(&entry.directory, &entry.name)
+            remove::remove_all(entry.directory, &entry.name)
         }
         None => Ok(()),
     });
@@ -212,40 +211,41 @@ pub(super) fn remove_all(workspace: &Beneath, below: &str) -> Result<(), Errno> 
     }
 }
 
-fn file_kind(stat: &Stat) -> FileKind {
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => FileKind::File,
-        FileType::Directory => FileKind::Directory,
-        FileType::Symlink => FileKind::Symlink,
-        _ => FileKind::Other,
+fn file_kind(kind: Kind) -> FileKind {
+    match kind {
+        Kind::File => FileKind::File,
+        Kind::Directory => FileKind::Directory,
+        Kind::Symlink => FileKind::Symlink,
+        Kind::Other => FileKind::Other,
     }
-}
-
-fn size(stat: &Stat) -> u64 {
-    u64::try_from(stat.st_size).unwrap_or(0)
 }
 
 /// The version of a regular file.
 pub(super) fn version(stat: &Stat) -> Option<Version> {
-    let ns = |seconds: i64, nanoseconds: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
-    let (modified, changed) = (ns(stat.st_mtime, stat.st_mtime_nsec), ns(stat.st_ctime, stat.st_ctime_nsec));
-    (file_kind(stat) == FileKind::File).then(|| Version::of_inode(stat.st_ino, size(stat), modified, changed))
+    let version = || Version::of_inode(stat.inode, stat.size, stat.modified_ns, stat.changed_ns);
+    (stat.kind == Kind::File).then(version)
 }
 
 fn info(path: &SandboxPath, stat: &Stat) -> FileInfo {
-    let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
-    let whole = if stat.st_mtime < 0 {
-        SystemTime::UNIX_EPOCH.checked_sub(seconds)
-    } else {
-        SystemTime::UNIX_EPOCH.checked_add(seconds)
-    };
-    let nanoseconds = Duration::from_nanos(stat.st_mtime_nsec);
     FileInfo {
         name: path.file_name().unwrap_or_default().to_owned(),
-        kind: file_kind(stat),
-        size: size(stat),
-        mode: stat.st_mode & 0o7777,
-        modified: whole.and_then(|time| time.checked_add(nanoseconds)).unwrap_or(SystemTime::UNIX_EPOCH),
+        kind: file_kind(stat.kind),
+        size: stat.size,
+        mode: stat.mode,
+        modified: time(stat.modified_ns).unwrap_or(SystemTime::UNIX_EPOCH),
         version: version(stat),
     }
+}
+
+/// A time in nanoseconds since 1970-01-01T00:00:00Z; `None` for one that the system's clock cannot tell.
+fn time(since_1970_ns: i128) -> Option<SystemTime> {
+    const SECOND_NS: i128 = 1_000_000_000;
+    let seconds =
+        Duration::from_secs(u64::try_from(since_1970_ns.div_euclid(SECOND_NS).unsigned_abs()).ok()?);
+    let nanoseconds = Duration::from_nanos(u64::try_from(since_1970_ns.rem_euclid(SECOND_NS)).ok()?);
+    let whole = match since_1970_ns < 0 {
+        true => SystemTime::UNIX_EPOCH.checked_sub(seconds),
+        false => SystemTime::UNIX_EPOCH.checked_add(seconds),
+    };
+    whole?.checked_add(nanoseconds)
 }

@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT};
+use dirfd::{Kind, name_unnamed, open_unnamed};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use rustix::time::ClockId;
 
@@ -60,9 +61,9 @@ impl Stage {
         };
         let found = match &entry.stat {
             Some(_) if options.mode == WriteMode::Create => return Err(Errno::EXIST.into()),
-            Some(stat) => match FileType::from_raw_mode(stat.st_mode) {
-                FileType::RegularFile => stat.st_mode & BITS,
-                FileType::Directory => return Err(Errno::ISDIR.into()),
+            Some(stat) => match stat.kind {
+                Kind::File => stat.mode & BITS,
+                Kind::Directory => return Err(Errno::ISDIR.into()),
                 _ => return Err(Errno::ACCESS.into()),
             },
             None => NEW,
@@ -113,14 +114,14 @@ impl Stage {
             }
         }
         if self.mode == WriteMode::Create && self.name.is_none() {
-            link(&self.file, directory, &self.entry.name)?;
+            name_unnamed(&self.file, directory, self.entry.name.as_str())?;
             return self.version();
         }
         let name = match &self.name {
             Some(name) => name.clone(),
             None => {
                 let name = aside()?;
-                link(&self.file, directory, &name)?;
+                name_unnamed(&self.file, directory, name.as_str())?;
                 self.name.insert(name).clone()
             }
         };
@@ -136,7 +137,7 @@ impl Stage {
     /// The version of the file in its place: the rename has moved its change time.
     fn version(&self) -> Result<Version, Unplaced> {
         // A regular file has one.
-        version(&rustix::fs::fstat(&self.file)?).ok_or(Unplaced::Failed(Errno::IO))
+        version(&rustix::fs::fstat(&self.file)?.into()).ok_or(Unplaced::Failed(Errno::IO))
     }
 }
 
@@ -150,9 +151,10 @@ impl Drop for Stage {
 
 fn unfinished(directory: &OwnedFd) -> Result<(File, Option<String>), Errno> {
     let mode = Mode::RUSR | Mode::WUSR;
-    match rustix::fs::openat(directory, ".", OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, mode) {
+    match open_unnamed(directory, mode.as_raw_mode()) {
         Ok(fd) => return Ok((fd.into(), None)),
-        // Network and older overlay file systems have no files without names (open(2), `O_TMPFILE`).
+        // Network and older overlay file systems have no files without names (open(2), `O_TMPFILE`). A workspace may be on
+        // any of them; a data directory of `storage` may not, so that `Dir::create_unnamed` knows `EOPNOTSUPP` alone.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {}
         Err(errno) => return Err(errno),
     }
@@ -160,12 +162,6 @@ fn unfinished(directory: &OwnedFd) -> Result<(File, Option<String>), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(directory, &name, flags, mode)?;
     Ok((fd.into(), Some(name)))
-}
-
-/// Gives a nameless file a name (open(2), `O_TMPFILE`): without privileges, through its descriptor in `/proc`.
-fn link(file: &File, directory: &OwnedFd, name: &str) -> Result<(), Errno> {
-    let through = format!("/proc/self/fd/{}", file.as_raw_fd());
-    rustix::fs::linkat(rustix::fs::CWD, through, directory, name, AtFlags::SYMLINK_FOLLOW)
 }
 
 /// A name that no other write uses.

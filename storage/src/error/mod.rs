@@ -292,30 +292,9 @@ impl Error {
         Self::Unencodable { path: path.to_owned(), encoding, character, line }
     }
 
-    /// Names the failure of a system call on `path`.
+    /// Names the failure of a system call on `path`, as [`dirfd::Error`] does.
     pub(crate) fn from_errno(operation: &'static str, path: impl ToString, errno: rustix::io::Errno) -> Self {
-        use rustix::io::Errno;
-        let path = path.to_string();
-        match errno {
-            Errno::NOENT => Self::NotFound(path),
-            Errno::EXIST => Self::AlreadyExists(path),
-            Errno::ISDIR => Self::IsDirectory(path),
-            Errno::NOTDIR => Self::NotADirectory(path),
-            Errno::NOTEMPTY => Self::NotEmpty(path),
-            // `openat2` beneath: EXDEV for a way out, ELOOP for a link that was not to be followed or a cycle.
-            Errno::XDEV | Errno::LOOP => Self::Escape(path),
-            // Opening a socket, or a FIFO for writing without a reader.
-            Errno::NXIO => Self::NotAFile(path),
-            // A command has a lease on the file, which the kernel takes from it soon (fcntl(2), `F_SETLEASE`).
-            Errno::AGAIN if operation == "open" => {
-                Self::Conflict(format!("a command holds `{path}`: try again when it is done"))
-            }
-            Errno::ACCESS => Self::Closed(path),
-            Errno::NOSPC => Self::NoSpace(path),
-            Errno::DQUOT => Self::OverQuota(path),
-            Errno::NAMETOOLONG => Self::Path(PathError::SegmentTooLong(path.len())),
-            _ => Self::Io { operation, path, source: errno.into() },
-        }
+        dirfd::Error::from_errno(operation, path, errno).into()
     }
 
     /// Names the failure of reading or writing an open file: [`Error::NoSpace`] for a full disk, and so on.
@@ -324,6 +303,30 @@ impl Error {
         match source.raw_os_error() {
             Some(code) => Self::from_errno(operation, path, rustix::io::Errno::from_raw_os_error(code)),
             None => Self::Io { operation, path: path.to_string(), source },
+        }
+    }
+}
+
+impl From<dirfd::Error> for Error {
+    /// Tells an agent what to do about it, where there is something to be done.
+    fn from(error: dirfd::Error) -> Self {
+        use dirfd::Error as E;
+        match error {
+            E::NotFound(path) => Self::NotFound(path),
+            E::AlreadyExists(path) => Self::AlreadyExists(path),
+            E::IsDirectory(path) => Self::IsDirectory(path),
+            E::NotADirectory(path) => Self::NotADirectory(path),
+            E::NotEmpty(path) => Self::NotEmpty(path),
+            E::Escape(path) => Self::Escape(path),
+            E::NotAFile(path) => Self::NotAFile(path),
+            E::Closed(path) => Self::Closed(path),
+            E::Held(path) => Self::Conflict(format!("a command holds `{path}`: try again when it is done")),
+            E::Moved => Self::Conflict(error.to_string()),
+            E::TooManyEntries(limit) => Self::TooManyEntries(limit),
+            E::NameTooLong(path) => Self::Path(PathError::SegmentTooLong(path.len())),
+            E::NoSpace(path) => Self::NoSpace(path),
+            E::OverQuota(path) => Self::OverQuota(path),
+            E::Io { operation, path, source } => Self::Io { operation, path, source },
         }
     }
 }

@@ -9,7 +9,7 @@ use rustix::fs::{Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::time::ClockId;
 
 use super::Stage;
-use crate::dir::{Dir, PassingName, is_without_unnamed};
+use crate::dir::{Dir, PassingName};
 use crate::error::{Error, Result};
 use crate::layers::durability::Durability;
 use crate::layers::view::ViewLease;
@@ -88,10 +88,9 @@ impl Stage {
         seat: ViewLease,
         root: &Dir,
     ) -> Result<StagedFile> {
-        match root.create_unnamed(mode & 0o777) {
-            Ok(file) => self.in_view(file, None, mode, owner, seat),
-            Err(error) if is_without_unnamed(&error) => self.file(mode, None),
-            Err(error) => Err(error),
+        match root.create_unnamed(mode & 0o777)? {
+            Some(file) => self.in_view(file, None, mode, owner, seat),
+            None => self.file(mode, None),
         }
     }
 

@@ -2,9 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode};
 
-use super::{Dir, segment, shown};
+use crate::beneath::DIRECTORY;
+use crate::dir::{Dir, segment, shown};
 use crate::error::{Error, Result};
 use crate::stat::Kind;
 
@@ -21,7 +22,7 @@ impl Dir {
     /// [`Error::NotFound`], [`Error::IsDirectory`].
     pub fn remove_file(&self, name: &OsStr) -> Result<()> {
         let name = segment(name)?;
-        self.with_access(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()))
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())
             .map_err(|errno| Error::from_errno("unlink", shown(name), errno))
     }
 
@@ -31,21 +32,33 @@ impl Dir {
     /// [`Error::NotFound`], [`Error::NotEmpty`], [`Error::NotADirectory`].
     pub fn remove_dir(&self, name: &OsStr) -> Result<()> {
         let name = segment(name)?;
-        self.with_access(|| rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR))
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
             .map_err(|errno| Error::from_errno("rmdir", shown(name), errno))
     }
 
     /// Removes the entry `name` with everything below it, following nothing; succeeds when there is none.
     ///
-    /// Directories that deny access are opened up first: a run may have closed them. However deep the tree is,
-    /// few descriptors and no stack are used, because commands can nest directories without end. However wide it
+    /// Directories that deny access are opened up first: another process may have closed them. However deep the tree is,
+    /// few descriptors and no stack are used, because anyone can nest directories without end. However wide it
     /// is, few names are held at once.
     ///
     /// # Errors
-    /// [`Error::Conflict`] when a directory is moved meanwhile, [`Error::NotEmpty`] when it is filled again or has
+    /// [`Error::Moved`] when a directory is moved meanwhile, [`Error::NotEmpty`] when it is filled again or has
     /// more than ten million entries, [`Error::Io`].
     pub fn remove_tree(&self, name: &OsStr) -> Result<()> {
-        match self.remove_with(name, Removal { left: REMOVED_MAX, takes: false })? {
+        self.remove_whole(name, Closed::OpenedUp)
+    }
+
+    /// Removes the entry `name` as [`Dir::remove_tree`] does, and leaves every mode as it is.
+    ///
+    /// # Errors
+    /// As [`Dir::remove_tree`]; [`Error::Closed`] at a directory that denies access.
+    pub fn remove_open_tree(&self, name: &OsStr) -> Result<()> {
+        self.remove_whole(name, Closed::Refused)
+    }
+
+    fn remove_whole(&self, name: &OsStr, closed: Closed) -> Result<()> {
+        match self.remove_with(name, Removal { left: REMOVED_MAX, closed })? {
             true => Ok(()),
             false => Err(Error::NotEmpty(shown(name))),
         }
@@ -54,13 +67,13 @@ impl Dir {
     /// Removes what it can of `name` with at most `most` entries, as [`Dir::remove_tree`] does. Tells whether nothing
     /// is left.
     ///
-    /// Directories of other users become the service's before they are emptied: a process that holds a descriptor of
-    /// one can make nothing in it any more, as long as its user id is not the service's own.
+    /// Directories of other users become this process's own before they are emptied: another process that holds a descriptor
+    /// of one can make nothing in it any more, as long as it has another user id.
     ///
     /// # Errors
     /// As [`Dir::remove_tree`].
-    pub(crate) fn remove_some(&self, name: &OsStr, most: u64) -> Result<bool> {
-        self.remove_with(name, Removal { left: most, takes: true })
+    pub fn remove_some(&self, name: &OsStr, most: u64) -> Result<bool> {
+        self.remove_with(name, Removal { left: most, closed: Closed::Taken })
     }
 
     fn remove_with(&self, name: &OsStr, mut removal: Removal) -> Result<bool> {
@@ -129,14 +142,11 @@ impl Dir {
 
     /// Opens the directory above, which must be the one with inode number `inode`.
     fn parent(&self, inode: u64) -> Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, "..", flags, Mode::empty());
+        let fd = rustix::fs::openat(&self.fd, "..", DIRECTORY, Mode::empty());
         let parent = Self::from(fd.map_err(|errno| Error::from_errno("open", "..", errno))?);
         // A process that moves a directory meanwhile must not lead the removal out of the tree.
         if parent.stat()?.inode != inode {
-            return Err(Error::Conflict(
-                "a directory was moved while it was being removed: try again".to_owned(),
-            ));
+            return Err(Error::Moved);
         }
         Ok(parent)
     }
@@ -146,16 +156,29 @@ impl Dir {
 struct Removal {
     /// Entries that it may yet remove.
     left: u64,
-    /// Whether directories become the service's own before they are emptied.
-    takes: bool,
+    closed: Closed,
+}
+
+/// What a removal does about directories that deny it access.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    /// It fails.
+    Refused,
+    /// It gives itself access: a process of the same user id may have closed them.
+    OpenedUp,
+    /// It gives itself access, and directories become this process's own before they are emptied.
+    Taken,
 }
 
 impl Removal {
     /// Opens the directory `name` of `above`, to be emptied.
     fn enter(&self, above: &Dir, name: &OsStr) -> Result<Dir> {
+        if self.closed == Closed::Refused {
+            return above.open_dir_entry(name);
+        }
         let dir = above.open_closed_dir(name)?;
         let own = rustix::process::geteuid().as_raw();
-        if self.takes && dir.stat()?.owner != own {
+        if self.closed == Closed::Taken && dir.stat()?.owner != own {
             // The owner first: a former owner cannot change the mode back.
             match dir.set_owner(own).and_then(|()| dir.set_mode(0o700)) {
                 Ok(()) => {}
@@ -183,10 +206,15 @@ struct Emptied {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_removal_in_parts_ends_with_nothing_left() {
+    fn fixture() -> (tempfile::TempDir, Dir) {
         let temp = tempfile::tempdir().unwrap();
         let dir = Dir::ambient_open(temp.path()).unwrap();
+        (temp, dir)
+    }
+
+    #[test]
+    fn a_removal_in_parts_ends_with_nothing_left() {
+        let (_temp, dir) = fixture();
         let tree = dir.create_dir(OsStr::new("tree"), 0o755).unwrap();
         for below in ["a", "b"] {
             let below = tree.create_dir(OsStr::new(below), 0o755).unwrap();
@@ -200,5 +228,22 @@ mod tests {
         }
         assert_eq!(dir.entries().unwrap(), []);
         assert!((5..=8).contains(&parts), "{parts} parts");
+    }
+
+    #[test]
+    fn removing_a_tree_follows_no_link_and_opens_closed_directories() {
+        let (temp, dir) = fixture();
+        let outside = tempfile::tempdir().unwrap();
+        let kept = Dir::ambient_open(outside.path()).unwrap();
+        kept.create_file(OsStr::new("kept"), 0o644).unwrap();
+        let tree = dir.create_dir(OsStr::new("tree"), 0o755).unwrap();
+        let closed = tree.create_dir(OsStr::new("closed"), 0o755).unwrap();
+        closed.create_file(OsStr::new("x"), 0).unwrap();
+        closed.set_mode(0).unwrap();
+        tree.create_symlink(outside.path().as_os_str(), OsStr::new("link")).unwrap();
+        dir.remove_tree(OsStr::new("tree")).unwrap();
+        assert_eq!(dir.entries().unwrap(), []);
+        assert!(kept.stat_entry(OsStr::new("kept")).unwrap().is_some());
+        drop(temp);
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{AtFlags, FileType, RawDir};
 use rustix::io::Errno;
 
-use super::Dir;
+use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::stat::Kind;
 
@@ -27,7 +27,7 @@ pub struct Entry {
 impl Dir {
     /// Lists the entries in the order of the directory, without `.` and `..`.
     ///
-    /// A directory that commands fill takes [`Dir::entries_at_most`]: they can make more names than memory holds.
+    /// A directory that strangers fill takes [`Dir::entries_at_most`]: they can make more names than memory holds.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -48,7 +48,7 @@ impl Dir {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn first_entries(&self, most: usize) -> Result<Vec<Entry>> {
+    pub fn first_entries(&self, most: usize) -> Result<Vec<Entry>> {
         // A position of its own, so that two threads may list one `Dir`.
         let dir = self.reopen()?;
         let mut buffer = Vec::with_capacity(LISTING_BUFFER_BYTES);
@@ -58,7 +58,7 @@ impl Dir {
             && let Some(entry) = listing.next()
         {
             let entry = match entry {
-                // A command has removed the directory since it was opened (getdents64(2)): nothing is in it.
+                // A process has removed the directory since it was opened (getdents64(2)): nothing is in it.
                 Err(Errno::NOENT) => break,
                 entry => entry.map_err(|errno| Error::from_errno("list", ".", errno))?,
             };
@@ -79,5 +79,24 @@ impl Dir {
             entries.push(Entry { name, kind: file_type.into(), is_character_device });
         }
         Ok(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture() -> (tempfile::TempDir, Dir) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = Dir::ambient_open(temp.path()).unwrap();
+        (temp, dir)
+    }
+
+    #[test]
+    fn a_directory_that_was_removed_since_it_was_opened_is_an_empty_one() {
+        let (_temp, dir) = fixture();
+        let removed = dir.create_dir(OsStr::new("removed"), 0o755).unwrap();
+        dir.remove_dir(OsStr::new("removed")).unwrap();
+        assert_eq!(removed.entries().unwrap(), []);
     }
 }

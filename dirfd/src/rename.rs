@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
-use super::{Dir, segment, shown};
+use crate::dir::{Dir, segment, shown};
 use crate::error::{Error, Result};
 use crate::stat::Kind;
 
@@ -43,11 +43,11 @@ impl Dir {
     }
 
     fn rename_with(&self, name: &OsStr, to: &Self, to_name: &OsStr, flags: RenameFlags) -> Result<()> {
-        #[cfg(test)]
-        super::trace::note("rename", to_name);
+        #[cfg(feature = "trace")]
+        crate::trace::note("rename", to_name);
         let (name, to_name) = (segment(name)?, segment(to_name)?);
         let rename = || rustix::fs::renameat_with(&self.fd, name, &to.fd, to_name, flags);
-        let renamed = match to.with_access(|| self.with_access(rename)) {
+        let renamed = match rename() {
             Err(Errno::ACCESS) => {
                 let also = flags.contains(RenameFlags::EXCHANGE).then_some((to, to_name));
                 let opened = self.open_up_moved(name)?.into_iter();

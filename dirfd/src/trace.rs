@@ -8,13 +8,13 @@ thread_local! {
 }
 
 /// Notes what this thread does next.
-pub(super) fn note(what: &str, name: &OsStr) {
+pub(crate) fn note(what: &str, name: &OsStr) {
     DONE.with_borrow_mut(|done| {
         done.push(format!("{what} {}", name.to_string_lossy()).trim_end().to_owned())
     });
 }
 
 /// Everything that this thread did since it was asked last.
-pub(crate) fn taken() -> Vec<String> {
+pub fn taken() -> Vec<String> {
     DONE.take()
 }
