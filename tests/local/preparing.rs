@@ -8,9 +8,10 @@ use filesecbox::ops::error::{Error, Initialising};
 use filesecbox::ops::lease::{LeaseStore, LocalLeases};
 use filesecbox::ops::preparations::{Deploying, Wanted};
 use filesecbox::ops::prepare::{Bootstrap, InputFile, Mode, Outcome, Preparation, Prepared, Site};
+use filesecbox::ops::tree::Tree;
 use parking_lot::Mutex;
+use policy::TreeId;
 use sandbox::AgentId;
-use storage::WorkspaceId;
 
 use crate::host::Host;
 
@@ -37,10 +38,7 @@ impl Bootstrap for Mirror {
 }
 
 async fn prepare(host: &Host, bootstrap: &[&str]) -> filesecbox::ops::Result<Prepared> {
-    let id = WorkspaceId {
-        user: sandbox::UserId::parse("hooked").unwrap(),
-        agent: AgentId::parse("demo").unwrap(),
-    };
+    let (user, agent) = (sandbox::UserId::parse("hooked").unwrap(), AgentId::parse("demo").unwrap());
     let preparation = Preparation {
         mode: Mode::Run,
         files: vec![InputFile { name: "a".to_owned(), bytes: "a".into() }],
@@ -49,7 +47,7 @@ async fn prepare(host: &Host, bootstrap: &[&str]) -> filesecbox::ops::Result<Pre
     };
     let bootstrap = bootstrap.iter().map(|name| (*name).to_owned()).collect();
     let wanted = Wanted { preparation, bootstrap, deploying: Deploying::Allowed, listener: None };
-    host.service.prepare(id, None, wanted).await
+    Tree::of(&host.service, TreeId::Workspace(user, agent)).prepare(wanted).await
 }
 
 pub(crate) async fn steps_of_code_come_first_under_the_lease_of_the_given_store(host: Arc<Host>) {
