@@ -3,13 +3,12 @@
 use std::io;
 
 use rustix::io::Errno;
-use thiserror::Error;
 
 /// The result of an operation on an open directory.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure of an operation on an open directory. A path in it is relative to that directory.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nothing has the path.
     #[error("`{0}` does not exist")]
