@@ -10,6 +10,7 @@ use sandbox::{
     ByteStream, DirEntry, Error, ErrorKind, ExecResult, ExecSpec, FileBody, FileInfo, ReadOptions, Result,
     Sandbox, SandboxPath, UserId, Version, WriteOptions,
 };
+use tokio::sync::Notify;
 
 /// The event that replaces a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +33,12 @@ struct State {
 pub(crate) struct Tapped {
     inner: Arc<dyn Sandbox>,
     state: Arc<Mutex<State>>,
+    hangs: Arc<Notify>,
 }
 
 impl Tapped {
     pub(crate) fn new(inner: Arc<dyn Sandbox>) -> Self {
-        Self { inner, state: Arc::default() }
+        Self { inner, state: Arc::default(), hangs: Arc::default() }
     }
 
     /// Makes the change number `at` from now on, from 0, meet `fault`.
@@ -78,8 +80,16 @@ impl Tapped {
         match fault {
             None => Ok(()),
             Some(Fault::Fails) => Err(Error::new(ErrorKind::Quota, method, "no room")),
-            Some(Fault::Hangs) => std::future::pending().await,
+            Some(Fault::Hangs) => {
+                self.hangs.notify_one();
+                std::future::pending().await
+            }
         }
+    }
+
+    /// Waits until a change hangs.
+    pub(crate) async fn hangs(&self) {
+        self.hangs.notified().await;
     }
 }
 

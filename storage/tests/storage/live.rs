@@ -482,9 +482,10 @@ fn a_small_table_holds_few_mounts_and_loses_no_change() {
                 let command = fixture.command(&id);
                 fs::write(command.tree().join("f"), format!("{number}")).unwrap();
                 put(&fixture.store.files(id), "g", &round.to_string());
-                // Three each for those held, and for those on their way out, and what the trash is emptied with.
+                // Three each for those held, and for those on their way out, and what the trash is emptied with. All 200
+                // together would have 600.
                 let held = descriptors().saturating_sub(before);
-                assert!(held < 3 * (8 + 64) + 64, "{held} descriptors");
+                assert!(held < 3 * (8 + 64) + 128, "{held} descriptors");
                 assert!(fixture.own("views").len() <= 8 + 64 + 2);
             }
         }
