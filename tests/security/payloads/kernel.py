@@ -208,7 +208,7 @@ def watching_names_with_inotify(evil, path):
 
 
 def reading_secrets_of_the_kernel(evil, *own):
-    """Addresses and memory of the kernel, keys, the log; a table of zeros is none."""
+    """Addresses and memory of the kernel, keys, the log; a table of zeros is none, whatever the names in it (`pcie@10000000`)."""
     for path in own or ("/proc/kallsyms", "/proc/iomem", "/proc/modules", "/proc/keys", "/proc/slabinfo",
                         "/proc/kpagecount", "/proc/kpageflags", "/proc/vmallocinfo", "/proc/timer_list",
                         "/proc/sched_debug", "/proc/1/stack", "/sys/kernel/notes", "/sys/kernel/debug/x",
@@ -217,7 +217,7 @@ def reading_secrets_of_the_kernel(evil, *own):
         if not text:
             continue
         is_table = path in ("/proc/kallsyms", "/proc/iomem", "/proc/modules")
-        if own or not is_table or any(int(word, 16) for word in re.findall(rb"\b(?:0x)?([0-9a-f]{8,16})\b", text)):
+        if own or not is_table or any(int(word, 16) for word in re.findall(rb"(?m)(?:^ *|-|\b0x)([0-9a-f]{8,16})\b", text)):
             got(f"{path}: {text[:100]}")
 
 
