@@ -85,12 +85,7 @@ impl Dir {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn fixture() -> (tempfile::TempDir, Dir) {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = Dir::ambient_open(temp.path()).unwrap();
-        (temp, dir)
-    }
+    use crate::fixture::fixture;
 
     #[test]
     fn a_directory_that_was_removed_since_it_was_opened_is_an_empty_one() {

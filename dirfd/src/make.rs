@@ -118,16 +118,7 @@ pub(crate) fn make_exact(fd: &OwnedFd, mode: u32, path: impl Fn() -> String) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn fixture() -> (tempfile::TempDir, Dir) {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = Dir::ambient_open(temp.path()).unwrap();
-        (temp, dir)
-    }
-
-    fn path(text: &str) -> RelPath {
-        RelPath::parse(text).unwrap()
-    }
+    use crate::fixture::{fixture, path};
 
     #[test]
     fn modes_are_exact_whatever_the_umask() {

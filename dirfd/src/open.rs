@@ -99,16 +99,7 @@ mod tests {
     use rustix::fs::FileType;
 
     use super::*;
-
-    fn fixture() -> (tempfile::TempDir, Dir) {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = Dir::ambient_open(temp.path()).unwrap();
-        (temp, dir)
-    }
-
-    fn path(text: &str) -> RelPath {
-        RelPath::parse(text).unwrap()
-    }
+    use crate::fixture::{fixture, path};
 
     #[test]
     fn a_link_that_stays_inside_is_followed_and_one_that_leaves_is_refused() {

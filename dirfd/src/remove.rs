@@ -205,12 +205,7 @@ struct Emptied {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn fixture() -> (tempfile::TempDir, Dir) {
-        let temp = tempfile::tempdir().unwrap();
-        let dir = Dir::ambient_open(temp.path()).unwrap();
-        (temp, dir)
-    }
+    use crate::fixture::fixture;
 
     #[test]
     fn a_removal_in_parts_ends_with_nothing_left() {

@@ -1,26 +1,24 @@
 //! Publishing whole skills: they are built in the stage, and take their places in one transaction.
 
 mod draft;
+mod presence;
 
 use std::cell::Cell;
-use std::ffi::OsStr;
 use std::sync::Arc;
 
 use policy::{AgentId, Scope, SkillId, TreeId, UserId};
 
 use self::draft::{Change, Draft};
+pub use self::presence::Presence;
 use crate::core::bases::{NO_BASE, Promotion};
 use crate::core::lock::TreeWrite;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::layers::journal::{Committed, Transaction};
-use crate::layers::stack::Layers;
 use crate::layers::trash::{Leftovers, Trash};
 use crate::layers::view::ViewLease;
-use crate::layout;
 use crate::skills::Skills;
-use crate::skills::status::Status;
 use crate::skills::version_note::VersionNote;
 use crate::version::{self, Contents, Version};
 
@@ -39,18 +37,6 @@ pub struct Published {
     pub number: Option<u64>,
 }
 
-/// What a layer must have of a skill for a publication to take its place there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Presence {
-    /// Whatever it has.
-    #[default]
-    Any,
-    /// Nothing: the skill is new.
-    Absent,
-    /// The skill, which gets another version. To a user's layer belongs what the user sees of the baseline.
-    Present,
-}
-
 /// How something is published, and what is written down with it.
 #[derive(Clone, Copy, Debug)]
 pub struct PublishOptions<'a> {
@@ -63,20 +49,6 @@ pub struct PublishOptions<'a> {
     /// What the layer must have of the skill, looked at under the lock under which the skill takes its place: of two callers who
     /// make a skill, one is refused. Other than [`Presence::Any`] is for publications of one skill.
     pub presence: Presence,
-}
-
-impl Presence {
-    /// Refuses to publish `skill` in a layer that has it, or not.
-    ///
-    /// # Errors
-    /// [`Error::AlreadyExists`], [`Error::NotFound`].
-    fn check(self, skill: &SkillId, is_there: bool) -> Result<()> {
-        match (self, is_there) {
-            (Self::Absent, true) => Err(Error::AlreadyExists(skill.to_string())),
-            (Self::Present, false) => Err(Error::NotFound(skill.to_string())),
-            (Self::Any | Self::Absent | Self::Present, _) => Ok(()),
-        }
-    }
 }
 
 /// A publication that is done.
@@ -418,21 +390,6 @@ impl Skills {
             ))),
             _ => Ok(()),
         }
-    }
-
-    /// Refuses to publish for one user what `presence` excludes. The caller holds the tree alone.
-    fn check_seen(&self, presence: Presence, id: &TreeId) -> Result<()> {
-        let TreeId::Skill(user, agent, skill) = id else { return Ok(()) };
-        let is_there = match presence {
-            Presence::Any => return Ok(()),
-            Presence::Absent => self.status_held(id)?.status != Status::Unchanged,
-            Presence::Present => {
-                let (overlay, baseline) = (layout::overlay(user, agent)?, layout::baseline(agent)?);
-                let layers = Layers::open(self.store.root(), &overlay, &baseline)?;
-                layers.lookup(OsStr::new(skill.as_str()))?.is_some()
-            }
-        };
-        presence.check(skill, is_there)
     }
 }
 
