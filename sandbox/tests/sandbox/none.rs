@@ -166,6 +166,31 @@ async fn a_tree_deeper_than_descriptors_and_paths_is_removed() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_removed_is_not_said_to_be_removed() {
+    use rustix::fs::{IFlags, ioctl_setflags};
+    let host = host().await;
+    std::fs::create_dir(std::path::Path::new(host.workspace.as_str()).join("d")).unwrap();
+    for name in ["f", "d/f"] {
+        std::fs::write(std::path::Path::new(host.workspace.as_str()).join(name), "x").unwrap();
+    }
+    let kept = [
+        std::fs::File::open(std::path::Path::new(host.workspace.as_str()).join("f")).unwrap(),
+        std::fs::File::open(std::path::Path::new(host.workspace.as_str()).join("d/f")).unwrap(),
+    ];
+    // Only root may mark a file so (ioctl_iflags(2)), and not every file system has the mark.
+    if !kept.iter().all(|file| ioctl_setflags(file, IFlags::IMMUTABLE).is_ok()) {
+        println!("SKIPPED: no file can be made immutable here");
+        return;
+    }
+    let mut told = Vec::new();
+    for name in ["f", "d"] {
+        told.push(host.sandbox.remove_all(&host.alice, &host.path(name)).await.map_err(|error| error.kind()));
+    }
+    kept.iter().for_each(|file| ioctl_setflags(file, IFlags::empty()).unwrap());
+    assert_eq!(told, [Err(ErrorKind::PermissionDenied), Err(ErrorKind::PermissionDenied)]);
+}
+
+#[tokio::test]
 async fn a_write_that_is_given_up_leaves_nothing_and_one_that_is_synced_is_there() {
     let root = tempfile::tempdir().unwrap();
     let options = NoneOptions { sync: true, ..NoneOptions::new(Root::Shared(root.path().join("mine"))) };
