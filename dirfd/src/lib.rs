@@ -23,7 +23,6 @@ mod closed;
 mod dir;
 mod error;
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod fixture;
 mod list;
 mod make;
