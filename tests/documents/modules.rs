@@ -22,6 +22,7 @@ type Floors = &'static [&'static [&'static str]];
 const DIRFD: Floors = &[
     &["remove", "unnamed"],
     &["attributes", "closed", "list", "make", "open", "rename", "sync"],
+    &["fixture"],
     &["beneath", "dir"],
     &["error", "stat", "trace"],
 ];
