@@ -4,7 +4,7 @@ use crate::fixture::{
     self, Fixture, Tree, agent, path, put, read, relaxed, skill_id, skill_tree, user_id, write,
 };
 use policy::{RelPath, Scope, SkillId};
-use storage::{Condition, Dir, Error, Options, Published, WriteOptions};
+use storage::{Condition, Dir, Error, Options, Presence, PublishOptions, Published, WriteOptions};
 
 fn former_versions(fixture: &Fixture, skill: &str) -> Vec<String> {
     fixture.own(&format!("versions/agent/{skill}"))
@@ -228,4 +228,33 @@ fn readers_beside_a_publisher_always_see_one_whole_version() {
         }
     });
     fixture.assert_swept();
+}
+
+#[test]
+fn of_two_who_make_a_skill_of_one_content_one_is_refused() {
+    let fixture = Fixture::new();
+    let (user, agent) = (user_id("u"), agent());
+    let barrier = std::sync::Barrier::new(2);
+    for round in 0..1000 {
+        let skills = [skill_id(&format!("s-{round}"))];
+        let make = || {
+            let fill = &mut |_: &SkillId, dir: &Dir| {
+                Tree::of(&[("f", "same")]).fill(dir);
+                Ok(None)
+            };
+            let options = PublishOptions { presence: Presence::Absent, ..fixture::publisher("u") };
+            barrier.wait();
+            fixture
+                .store
+                .skills()
+                .publish_with(&options, Scope::Baseline, &user, &agent, &skills, fill)
+                .map(|done| done.skills)
+        };
+        let made = std::thread::scope(|scope| {
+            let other = scope.spawn(make);
+            [make(), other.join().unwrap()]
+        });
+        let refused = made.iter().filter(|made| matches!(made, Err(Error::AlreadyExists(_)))).count();
+        assert_eq!(refused, 1, "round {round}: {made:?}");
+    }
 }

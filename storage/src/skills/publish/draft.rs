@@ -43,15 +43,17 @@ pub(super) struct Draft<'a> {
 }
 
 impl Skills {
-    /// Tells whether publishing `version` would change nothing: it is the current one, or, to be staged, there already.
+    /// Tells whether publishing `version` over `current` would change nothing: it is the current one, or, to be staged, there
+    /// already. `current` is what the caller judged the publication by: read again, it could be another's of meanwhile.
     pub(super) fn has_published(
         &self,
         agent: &AgentId,
         skill: &SkillId,
+        current: Option<&Version>,
         version: &Version,
         is_staged: bool,
     ) -> Result<bool> {
-        Ok(self.store.baseline_version(agent, skill)?.as_ref() == Some(version)
+        Ok(current == Some(version)
             || (is_staged && self.store.version_dir(agent, skill, version)?.is_some()))
     }
 }
@@ -97,7 +99,7 @@ impl Draft<'_> {
         self.options.note.mark(dir)?;
         let current = self.store.baseline_version(agent, skill)?;
         self.options.presence.check(skill, current.is_some())?;
-        if self.store.skills().has_published(agent, skill, version, is_staged)? {
+        if self.store.skills().has_published(agent, skill, current.as_ref(), version, is_staged)? {
             self.transaction.dir().remove_tree(&self.transaction.next_name())?;
             return Ok((current.is_some(), true));
         }

@@ -239,14 +239,14 @@ impl Skills {
                 // The job can be interrupted while it waits for the readers of the first skill. Once that is in its
                 // place, the others follow.
                 let checked = || {
-                    self.check_current(over, agent, skill)?;
-                    interrupt::commit()
+                    let current = self.check_current(over, agent, skill)?;
+                    interrupt::commit().map(|()| current)
                 };
                 let Some(promoting) = &over.promoting else {
                     let _alone = self.store.locks().write_baseline(agent, skill)?;
-                    checked()?;
+                    let current = checked()?;
                     // A caller who sent it twice waited here for the first: one publication, one number.
-                    if self.has_published(agent, skill, version, false)? {
+                    if self.has_published(agent, skill, current.as_ref(), version, false)? {
                         applied.unchanged.push(skill.clone());
                         return Ok(());
                     }
@@ -264,9 +264,9 @@ impl Skills {
             }
             Change::Staged(skill, version) => {
                 let _alone = self.store.locks().write_baseline(agent, skill)?;
-                self.check_current(over, agent, skill)?;
+                let current = self.check_current(over, agent, skill)?;
                 interrupt::commit()?;
-                if self.has_published(agent, skill, version, true)? {
+                if self.has_published(agent, skill, current.as_ref(), version, true)? {
                     applied.unchanged.push(skill.clone());
                     return Ok(());
                 }
@@ -380,15 +380,16 @@ impl Skills {
         Ok(())
     }
 
-    /// Refuses to take the place of another version than the one that is expected. The caller holds the skill.
-    fn check_current(&self, over: &Over<'_>, agent: &AgentId, skill: &SkillId) -> Result<()> {
+    /// Refuses to take the place of another version than the one that is expected, and returns the current one. The caller holds
+    /// the skill.
+    fn check_current(&self, over: &Over<'_>, agent: &AgentId, skill: &SkillId) -> Result<Option<Version>> {
         let current = self.store.baseline_version(agent, skill)?;
         over.options.presence.check(skill, current.is_some())?;
         match over.expected {
             Some(expected) if current != *expected => Err(Error::Conflict(format!(
                 "`{skill}` was published by another caller meanwhile: look at that version first"
             ))),
-            _ => Ok(()),
+            _ => Ok(current),
         }
     }
 }
