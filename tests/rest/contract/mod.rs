@@ -1,6 +1,7 @@
 //! The promise to callers: paths, parameters, shapes, and what each operation means.
 
 mod archive;
+mod at_once;
 mod difference;
 mod encodings;
 mod events;
