@@ -9,6 +9,7 @@ pub mod config;
 pub mod confine;
 pub mod http;
 pub mod local;
+mod log_lines;
 pub mod mcp;
 pub mod metrics;
 pub mod ops;

@@ -16,6 +16,7 @@ use crate::config::{AuditDurability, Config, ConfigError, CredentialSources, Dur
 use crate::confine::{self, Confined};
 use crate::http::{self, App};
 use crate::local::LocalSandbox;
+use crate::log_lines;
 use crate::mcp::Mcp;
 use crate::metrics::Metrics;
 use crate::ops::Service;
@@ -47,6 +48,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
     // Before the first thread and the launcher are made, which take it over.
     exec::take_short_slices();
     let service = start(&config)?;
+    log_lines::write_together()?;
     let access = open_access(&config, sources, service.store()).map(Arc::new);
     let served = access.and_then(|access| {
         exec::return_large_allocations();
@@ -69,6 +71,7 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
         runtime.block_on(listen(&config, app))
     });
     close(&service);
+    log_lines::stop_waiting();
     served
 }
 

@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Config, ConfigError, CredentialSources, Durability, LogFormat, listen_address};
+use crate::log_lines::LogLines;
 use crate::serve::serve;
 
 /// Layered skills and private workspaces for AI agents, with isolated command execution, over REST.
@@ -200,7 +201,7 @@ fn run_service(args: &ServeArgs) -> Outcome {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     // Below this level the SDK of MCP logs each mistake of a caller, and then whole messages with what is in files.
     let filter = filter.add_directive("rmcp=error".parse()?);
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(LogLines);
     match config.log.format {
         LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => log.json().flatten_event(true).with_ansi(false).init(),

@@ -54,7 +54,7 @@ const SERVICE: Floors = &[
     &["http", "local", "confine"],
     &["mcp"],
     &["ops", "serve_error"],
-    &["audit", "telemetry", "config"],
+    &["audit", "telemetry", "config", "log_lines"],
     &["access", "metrics", "registry"],
 ];
 

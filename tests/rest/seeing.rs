@@ -88,9 +88,11 @@ fn a_service_can_be_told_not_to_log_requests() {
         ("FILESECBOX_LOG".to_owned(), "info".to_owned()),
         ("FILESECBOX_LOG__REQUESTS".to_owned(), "false".to_owned()),
     ];
-    let service = Service::with(Settings { env, ..Settings::default() });
+    let mut service = Service::with(Settings { env, ..Settings::default() });
     service.client.get("/healthz").ok();
-    assert!(!service.log().contains("answered"), "{}", service.log());
+    service.terminate();
+    assert!(service.wait().success());
+    assert!(!service.log().contains("filesecbox::request"), "{}", service.log());
 }
 
 /// The value of one figure.

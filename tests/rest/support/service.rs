@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -38,6 +39,8 @@ pub(crate) struct Service {
     child: Option<Child>,
     _stdout: BufReader<ChildStdout>,
     dir: TempDir,
+    /// Whether each request has a line in its log.
+    logs_requests: bool,
 }
 
 /// The program with a clean environment.
@@ -65,6 +68,11 @@ impl Service {
     pub(crate) fn with(settings: Settings) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = settings.root.unwrap_or_else(|| dir.path().join("data"));
+        let says = |name: &str, words: &[&str]| {
+            settings.env.iter().any(|(given, value)| given == name && words.contains(&value.as_str()))
+        };
+        let logs_requests = says("FILESECBOX_LOG", &["info", "debug", "trace"])
+            && !says("FILESECBOX_LOG__REQUESTS", &["false"]);
         let log = dir.path().join("log");
         let listen = settings.listen.as_deref().unwrap_or("127.0.0.1:0");
         let mut command = program();
@@ -90,15 +98,34 @@ impl Service {
             address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
         }
         let client = Client { address, root: root.to_str().unwrap().to_owned(), token: None };
-        Self { client, root, child: Some(child), _stdout: stdout, dir }
+        Self { client, root, child: Some(child), _stdout: stdout, dir, logs_requests }
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
-    /// The log of the service so far.
+    /// The log of the service, with all that it says of requests which were answered before.
     pub(crate) fn log(&self) -> String {
+        static LAST: AtomicUsize = AtomicUsize::new(0);
+        if self.child.is_none() || !self.logs_requests {
+            return self.log_by_now();
+        }
+        // Lines come in their order, but a moment late.
+        let mark = format!("mark-{}", LAST.fetch_add(1, Ordering::Relaxed));
+        self.client.request("GET", "/healthz").header("x-request-id", &mark).send();
+        let begun = Instant::now();
+        loop {
+            let log = self.log_by_now();
+            if log.contains(&mark) {
+                return log;
+            }
+            assert!(begun.elapsed() < PATIENCE, "a request has no line: {log}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn log_by_now(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap()
     }
 
@@ -122,7 +149,7 @@ impl Service {
             if begin.elapsed() > PATIENCE {
                 child.kill().unwrap();
                 child.wait().unwrap();
-                panic!("the service did not stop: {}", self.log());
+                panic!("the service did not stop: {}", self.log_by_now());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -135,7 +162,7 @@ impl Drop for Service {
             return;
         }
         if std::thread::panicking() {
-            let log = self.log();
+            let log = self.log_by_now();
             if !log.is_empty() {
                 eprintln!("--- log of the service ---\n{log}");
             }
