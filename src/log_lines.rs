@@ -1,8 +1,9 @@
 //! [`LogLines`]: lines of the log on their way to standard error, written together.
 //!
-//! A line for each request costs a system call, which was a tenth of a small request. Lines of one [`TOGETHER`] are written
-//! by one call, from a thread of their own. Warnings and errors are written at once, with all that came before them. A
-//! process that is killed loses the lines of the last moment, but no warning and no error.
+//! A system call for the line of each request is 6 to 10 % of what a small one costs. Lines of one [`TOGETHER`] are written by
+//! one call, from a thread of their own, which is woken once for all of them: `tracing-appender` hands each line over by itself. Warnings and errors are
+//! written at once, with all that came before them. A process that is killed loses the lines of the last moment, but no warning
+//! and no error. When nobody reads standard error, so many bytes wait, and then those who log.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -167,7 +168,8 @@ mod tests {
             }
         });
         let written = written.0.lock();
-        assert_eq!(written.1, 40);
+        // One that finds nothing, because another thread has just written its line, writes nothing.
+        assert!((1..=40).contains(&written.1), "{}", written.1);
         let text = std::str::from_utf8(&written.0).unwrap();
         for thread in 0..4 {
             let own = text.lines().filter_map(|line| line.strip_prefix(&format!("{thread} ")));

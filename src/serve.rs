@@ -48,10 +48,10 @@ pub fn serve(config: Config, sources: CredentialSources) -> Result<(), ServeErro
     // Before the first thread and the launcher are made, which take it over.
     exec::take_short_slices();
     let service = start(&config)?;
-    log_lines::write_together()?;
     let access = open_access(&config, sources, service.store()).map(Arc::new);
     let served = access.and_then(|access| {
         exec::return_large_allocations();
+        log_lines::write_together()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let mcp = config.mcp.enabled.then(|| open_mcp(&config, &service)).transpose()?.map(Arc::new);
         let app = App {
