@@ -1,34 +1,14 @@
 //! Publications at once: of one name, of one content, and of a skill that goes meanwhile.
 
 use std::collections::BTreeSet;
-use std::sync::Barrier;
 
 use serde_json::Value;
 
 use crate::doors::{AGENT, ALICE, ON, OPENAI, create, told};
-use crate::support::{Client, Reply, Service};
+use crate::support::{Client, Service, at_once};
 
-/// Requests that begin together.
-const AT_ONCE: usize = 8;
 /// Skills that are sent so. One round in three or four shows a service that looks at the layer before it waits for it.
 const ROUNDS: usize = 12;
-
-/// Sends requests that begin together, and returns their answers.
-fn at_once(send: impl Fn(usize) -> Reply + Sync) -> Vec<Reply> {
-    let barrier = Barrier::new(AT_ONCE);
-    std::thread::scope(|scope| {
-        let (send, barrier) = (&send, &barrier);
-        let started: Vec<_> = (0..AT_ONCE)
-            .map(|number| {
-                scope.spawn(move || {
-                    barrier.wait();
-                    send(number)
-                })
-            })
-            .collect();
-        started.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
-}
 
 /// A word for a base, of which names of skills are made.
 fn door(base: &str) -> &'static str {

@@ -1,14 +1,13 @@
 //! Requests of which one may succeed, sent at the same moment: the others are refused, and what the one left is whole.
 
 use std::collections::BTreeSet;
-use std::sync::Barrier;
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Entry, Reply, Service, digest, skill, skill_zip, skills, workspace, zip};
+use crate::support::{
+    AT_ONCE, Client, Entry, Reply, Service, at_once, digest, skill, skill_zip, skills, workspace, zip,
+};
 
-/// Requests that begin together.
-const AT_ONCE: usize = 8;
 /// How often each race is run.
 const ROUNDS: usize = 6;
 
@@ -192,23 +191,6 @@ const RACES: &[Race] = &[
         left: |client, tree| client.text(tree, "race/file"),
     },
 ];
-
-/// Sends requests that begin together, and returns their answers.
-fn at_once(ask: impl Fn(usize) -> Reply + Sync) -> Vec<Reply> {
-    let barrier = Barrier::new(AT_ONCE);
-    std::thread::scope(|scope| {
-        let (ask, barrier) = (&ask, &barrier);
-        let started: Vec<_> = (0..AT_ONCE)
-            .map(|number| {
-                scope.spawn(move || {
-                    barrier.wait();
-                    ask(number)
-                })
-            })
-            .collect();
-        started.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
-}
 
 /// The number of the only caller who succeeded; the others have one of the codes `late`.
 fn winner(replies: &[Reply], late: &[&str], what: &str) -> usize {

@@ -1,5 +1,6 @@
 //! The ground of the tests: a running service, an HTTP client that sends exactly what it is told, archives.
 
+mod at_once;
 mod client;
 mod collector;
 mod events;
@@ -9,6 +10,7 @@ mod snapshot;
 mod websocket;
 mod zip;
 
+pub(crate) use at_once::{AT_ONCE, at_once};
 pub(crate) use client::promise::PROMISE;
 pub(crate) use client::{Client, Reply, encoded};
 pub(crate) use collector::{Answer, Collector, Told};
