@@ -5,7 +5,8 @@ use std::path::Path;
 use policy::TreeId;
 
 use crate::core::open::Recovery;
-use crate::core::store::{Options, Store};
+use crate::core::options::Options;
+use crate::core::store::Store;
 use crate::error::Result;
 use crate::files::patch;
 

@@ -16,6 +16,7 @@ pub(crate) mod lock;
 pub(crate) mod mount_points;
 pub(crate) mod occupants;
 pub mod open;
+pub(crate) mod options;
 pub(crate) mod parts;
 pub(crate) mod revocations;
 pub(crate) mod runners;

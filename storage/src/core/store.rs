@@ -6,12 +6,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use policy::{
-    AgentId, DiskLimits, FileLimits, RelPath, SkillId, SnapshotLimits, TreeId, UserId, WorkspaceId,
-};
+use policy::{AgentId, RelPath, SkillId, TreeId, UserId, WorkspaceId};
 
 use crate::core::accounts::Accounts;
 use crate::core::allowances::Allowances;
@@ -22,6 +19,7 @@ use crate::core::listings::Listings;
 use crate::core::lock::Locks;
 use crate::core::mount_points::Points;
 use crate::core::occupants::Occupants;
+use crate::core::options::Options;
 use crate::core::snapshot_locks::SnapshotLocks;
 use crate::core::uptime::Uptime;
 use crate::core::uses::Uses;
@@ -30,63 +28,16 @@ use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::layers::durability::Durability;
 use crate::layers::plain::Plain;
-use crate::layers::projects::ProjectQuotas;
 use crate::layers::stage::{Draft, Stage};
 use crate::layers::trash::Closing;
 use crate::layers::tree::Tree;
 use crate::layers::union::Union;
-use crate::layers::view::LiveOptions;
 use crate::layout;
 use crate::stat::{Kind, Owner, Stat, Use};
 use crate::version::Version;
 
 /// Entries of the service's own directory, of which it makes some twenty.
 const OWN_ENTRIES_MAX: usize = 1000;
-
-/// How a store behaves.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// When a change counts as done.
-    pub durability: Durability,
-    /// Whether workspaces belong to a user id each. Without the privilege to give files away, they do not.
-    pub separate_owners: bool,
-    /// Former versions of a baseline skill that are kept although no overlay began with them.
-    pub keep_versions: usize,
-    /// Bounds on file operations.
-    pub files: FileLimits,
-    /// Bounds on what lies on the disk.
-    pub disk: DiskLimits,
-    /// Bounds on snapshots of workspaces.
-    pub snapshots: SnapshotLimits,
-    /// The room that unpacked files of packages may take, in bytes, equal ones once; 0 keeps none.
-    pub unpacked_bytes: u64,
-    /// The time without use after which a sandbox may be swept; `None` for never.
-    pub idle: Option<Duration>,
-    /// For how long more a sandbox is kept aside that has gone for that; zero removes it at once.
-    pub keep: Duration,
-    /// Whether and how commands get live views of skills, where the host lets the service mount.
-    pub live: Option<LiveOptions>,
-    /// How the kernel is asked to keep the limits of trees, where the file system has project quotas.
-    pub projects: Option<Arc<dyn ProjectQuotas>>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            durability: Durability::Strict,
-            separate_owners: false,
-            keep_versions: 20,
-            files: FileLimits::default(),
-            disk: DiskLimits::default(),
-            snapshots: SnapshotLimits::default(),
-            unpacked_bytes: 2 * 1024 * 1024 * 1024,
-            idle: None,
-            keep: Duration::ZERO,
-            live: None,
-            projects: None,
-        }
-    }
-}
 
 /// What a store knows of the files of packages that are kept unpacked.
 #[derive(Default)]

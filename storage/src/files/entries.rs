@@ -5,8 +5,9 @@ use policy::RelPath;
 use super::{Condition, Files, dirs_to_make};
 use crate::core::growth::Growth;
 use crate::error::{Error, Result};
+use crate::layers::aftermath::Aftermath;
 use crate::layers::chain::Chain;
-use crate::layers::tree::{Aftermath, Tree};
+use crate::layers::tree::Tree;
 use crate::stat::Kind;
 
 impl Files {

@@ -4,8 +4,8 @@ use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::layers::copy::copy_file;
+use crate::layers::room::Room;
 use crate::layers::stack::{Found, Layers};
-use crate::layers::tree::Room;
 use crate::stat::{Kind, Layer, Use};
 
 /// Copies everything in the merged directory `from` into the empty directory `into`, which is one of at most

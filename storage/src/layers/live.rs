@@ -13,6 +13,7 @@ use policy::RelPath;
 
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
+use crate::layers::aftermath::Aftermath;
 use crate::layers::chain::Chain;
 use crate::layers::copy_merged::copy_tree;
 use crate::layers::durability::Durability;
@@ -20,7 +21,7 @@ use crate::layers::names::TEMPORARY_PREFIX;
 use crate::layers::plain::{Plain, replaceable};
 use crate::layers::stack::{Found, Layers};
 use crate::layers::stage::StagedFile;
-use crate::layers::tree::{Admit, Aftermath, Child, Opened, Replaced, Tree, WalkOptions, Walked};
+use crate::layers::tree::{Admit, Child, Opened, Replaced, Tree, WalkOptions, Walked};
 use crate::layers::union::Union;
 use crate::layers::view::ViewLease;
 use crate::layers::walk::{LastLink, Level, Resolved};

@@ -7,6 +7,7 @@
 //! | [`projects`] | the kernel keeps the limits of trees, where the file system does |
 //! | `trash` | what was thrown away, until it is removed |
 
+pub mod aftermath;
 pub mod chain;
 pub(crate) mod copy;
 pub(crate) mod copy_hashed;
@@ -19,6 +20,7 @@ pub(crate) mod names;
 pub mod plain;
 pub mod projects;
 pub(crate) mod record;
+pub(crate) mod room;
 pub(crate) mod stack;
 pub mod stage;
 pub(crate) mod trash;

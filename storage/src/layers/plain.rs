@@ -8,13 +8,14 @@ use policy::{RelPath, TreeId};
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::layers::aftermath::Aftermath;
 use crate::layers::chain::Chain;
 use crate::layers::copy_merged::{copy_tree, taken_by_copy};
 use crate::layers::durability::Durability;
 use crate::layers::stack::{Found, Layers};
 use crate::layers::stage::{Draft, Stage, StagedFile};
 use crate::layers::tree::{
-    Admit, Aftermath, Child, LISTED_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked, targets,
+    Admit, Child, LISTED_MAX, Met, Opened, Replaced, Tree, WalkOptions, Walked, targets,
 };
 use crate::layers::walk::{Bounds, LastLink, Level, Resolved, renamed, walk};
 use crate::stat::Use;

@@ -18,13 +18,11 @@ use std::fs::File;
 
 use policy::RelPath;
 
-use crate::dir::{Dir, Entry};
 use crate::error::{Error, Result};
-use crate::interrupt;
+use crate::layers::aftermath::Aftermath;
 use crate::layers::chain::Chain;
+use crate::layers::room::Room;
 use crate::layers::stage::StagedFile;
-use crate::layers::trash::Trash;
-use crate::layers::view::ViewLease;
 use crate::stat::Use;
 use crate::stat::{Kind, Layer, Stat};
 
@@ -81,62 +79,6 @@ pub struct WalkOptions {
     pub look: bool,
 }
 
-/// Bytes that the paths of a tree may have for each entry that it may have, on average. Real ones have fewer than a
-/// hundred; a command can nest names until each has thousands.
-const PATH_BYTES: usize = 256;
-
-/// The rest of the entries and of the bytes of paths that one request may hold.
-///
-/// Entries are counted when a directory is listed, not when they are visited: a walk holds the lists of all levels.
-pub(crate) struct Room {
-    entries: usize,
-    entries_left: usize,
-    path_bytes: usize,
-    path_bytes_left: usize,
-}
-
-impl Room {
-    /// Room for a tree of at most `entries` entries.
-    pub(crate) fn of_entries(entries: usize) -> Self {
-        let path_bytes = entries.saturating_mul(PATH_BYTES);
-        Self { entries, entries_left: entries, path_bytes, path_bytes_left: path_bytes }
-    }
-
-    /// Lists `dir` and takes the room of its entries.
-    ///
-    /// # Errors
-    /// [`Error::TooManyEntries`] when there is no more; those of [`interrupt::check`].
-    pub(crate) fn list(&mut self, dir: &Dir) -> Result<Vec<Entry>> {
-        interrupt::check()?;
-        let listed = dir.first_entries(self.entries_left.saturating_add(1))?;
-        self.take_entries(listed.len())?;
-        Ok(listed)
-    }
-
-    /// Takes the room of `entries` entries.
-    ///
-    /// # Errors
-    /// [`Error::TooManyEntries`] when there is no more.
-    pub(crate) fn take_entries(&mut self, entries: usize) -> Result<()> {
-        self.entries_left =
-            self.entries_left.checked_sub(entries).ok_or(Error::TooManyEntries(self.entries))?;
-        Ok(())
-    }
-
-    /// Takes the room of one path.
-    ///
-    /// # Errors
-    /// [`Error::TooLarge`] when there is no more; those of [`interrupt::check`].
-    pub(crate) fn take_path(&mut self, bytes: usize) -> Result<()> {
-        interrupt::check()?;
-        self.path_bytes_left = self.path_bytes_left.checked_sub(bytes).ok_or_else(|| Error::TooLarge {
-            what: "the list of all paths in the directory".to_owned(),
-            limit: u64::try_from(self.path_bytes).unwrap_or(u64::MAX),
-        })?;
-        Ok(())
-    }
-}
-
 /// Reads the links among `children` with `read`.
 pub(crate) fn targets(
     children: &[Child],
@@ -169,44 +111,6 @@ pub(crate) struct Met {
 impl Met {
     pub(crate) fn new(options: WalkOptions) -> Self {
         Self { entries: Vec::new(), room: Room::of_entries(options.entries) }
-    }
-}
-
-/// The work left when a change is visible: after the locks are released.
-#[must_use]
-#[derive(Default)]
-pub struct Aftermath {
-    /// Directories to synchronise before the change is acknowledged.
-    pub(crate) sync: Vec<Dir>,
-    /// The replaced entries that are to be removed.
-    pub(crate) trash: Vec<Trash>,
-    /// The leases of the mounts that [`Aftermath::sync`] lies in.
-    pub(crate) seats: Vec<ViewLease>,
-}
-
-impl Aftermath {
-    pub(crate) fn sync(dir: Dir) -> Self {
-        Self { sync: vec![dir], ..Self::default() }
-    }
-
-    pub(crate) fn and(mut self, other: Self) -> Self {
-        self.sync.extend(other.sync);
-        self.trash.extend(other.trash);
-        self.seats.extend(other.seats);
-        self
-    }
-
-    /// Waits for the disk, when `strict`, and removes what was replaced.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(crate) fn settle(self, strict: bool) -> Result<()> {
-        if strict {
-            for dir in &self.sync {
-                dir.sync()?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -16,8 +16,9 @@ use crate::core::growth::Growth;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
+use crate::layers::room::Room;
 use crate::layers::stage::StagedFile;
-use crate::layers::tree::{Room, Tree};
+use crate::layers::tree::Tree;
 use crate::stat::Kind;
 use crate::stat::Use;
 

@@ -9,7 +9,7 @@ use super::absorbed::Absorbed;
 use crate::core::copies::Fingerprint;
 use crate::dir::DEPTH_MAX;
 use crate::error::Result;
-use crate::layers::tree::Room;
+use crate::layers::room::Room;
 
 /// Files and links of a copy that are not as they were; each list is sorted by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use crate::core::store::Store;
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
 use crate::layers::copy::copy_file;
+use crate::layers::room::Room;
 use crate::layers::stack::{Found, Layers};
-use crate::layers::tree::Room;
 use crate::layout;
 use crate::stat::{Kind, Stat};
 

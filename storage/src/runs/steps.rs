@@ -10,8 +10,9 @@ use super::absorbed::Absorbed;
 use crate::core::copies::{Copy, Fingerprint};
 use crate::core::growth::Growth;
 use crate::error::{Error, Result};
+use crate::layers::aftermath::Aftermath;
 use crate::layers::stage::StagedFile;
-use crate::layers::tree::{Aftermath, Tree};
+use crate::layers::tree::Tree;
 use crate::stat::Use;
 use crate::stat::{Kind, Layer};
 

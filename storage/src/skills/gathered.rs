@@ -200,7 +200,8 @@ mod tests {
     use policy::{ArchiveLimits, RelPath, UserId};
 
     use super::*;
-    use crate::core::store::{Options, Store};
+    use crate::core::options::Options;
+    use crate::core::store::Store;
     use crate::dir::Dir;
     use crate::skills::archive::{self, Charset};
 

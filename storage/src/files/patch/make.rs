@@ -21,10 +21,11 @@ use crate::error::{Error, Result, Unmet};
 use crate::files::encode;
 use crate::files::{Condition, Files, dirs_to_make, read_at_most};
 use crate::interrupt;
+use crate::layers::aftermath::Aftermath;
 use crate::layers::copy::copy_file;
 use crate::layers::journal::TreeStep;
 use crate::layers::stage::{Stage, StagedFile};
-use crate::layers::tree::{Aftermath, Opened, Replaced, Tree};
+use crate::layers::tree::{Opened, Replaced, Tree};
 use crate::stat::{Kind, Layer, Stat};
 
 /// How often a patch is worked out again when a file changes meanwhile.

@@ -14,10 +14,11 @@ use crate::core::open::Patches;
 use crate::core::store::Store;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::layers::aftermath::Aftermath;
 use crate::layers::copy::copy_file;
 use crate::layers::journal::{Record, Staged, Steps, TreeStep};
 use crate::layers::stage::{Draft, Stage, StagedFile};
-use crate::layers::tree::{Aftermath, Tree};
+use crate::layers::tree::Tree;
 
 /// Steps that will be done, now or at the next start.
 #[must_use]
@@ -148,7 +149,7 @@ mod tests {
     use policy::{AgentId, UserId};
 
     use super::*;
-    use crate::core::store::Options;
+    use crate::core::options::Options;
 
     #[test]
     fn a_finished_patch_whose_record_stays_is_not_made_again() {

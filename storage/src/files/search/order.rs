@@ -13,8 +13,9 @@ use super::Patience;
 use super::pattern::Patterns;
 use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
+use crate::layers::room::Room;
 use crate::layers::stack::{Found, Layers};
-use crate::layers::tree::{Child, Room};
+use crate::layers::tree::Child;
 use crate::stat::Kind;
 
 /// Files in one batch.

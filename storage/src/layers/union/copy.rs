@@ -6,9 +6,9 @@ use super::Union;
 use crate::dir::DEPTH_MAX;
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::layers::aftermath::Aftermath;
 use crate::layers::copy_merged::copy_tree;
 use crate::layers::stack::Found;
-use crate::layers::tree::Aftermath;
 use crate::layers::walk::{LastLink, Resolved};
 use crate::layers::whiteouts::OPAQUE;
 

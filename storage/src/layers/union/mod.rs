@@ -20,11 +20,12 @@ use policy::{RelPath, SkillId, TreeId};
 
 use crate::dir::Dir;
 use crate::error::{Error, Result};
+use crate::layers::aftermath::Aftermath;
 use crate::layers::chain::Chain;
 use crate::layers::copy_merged::taken_by_copy;
 use crate::layers::stack::{Found, Layers};
 use crate::layers::stage::{Stage, StagedFile};
-use crate::layers::tree::{Admit, Aftermath, Child, Met, Opened, Tree, WalkOptions, Walked, targets};
+use crate::layers::tree::{Admit, Child, Met, Opened, Tree, WalkOptions, Walked, targets};
 use crate::layers::view::ViewLease;
 use crate::layers::walk::{Bounds, LastLink, Level, Resolved, renamed, walk};
 use crate::stat::Use;

@@ -400,7 +400,8 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::core::store::{Options, Store};
+    use crate::core::options::Options;
+    use crate::core::store::Store;
     use crate::dir::trace;
     use crate::layers::durability::Durability;
 

@@ -17,7 +17,7 @@ use crate::core::count::Counted;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::interrupt;
-use crate::layers::tree::Room;
+use crate::layers::room::Room;
 use crate::layout;
 use policy::WorkspaceId;
 

@@ -7,7 +7,7 @@ use super::manifest::{Digest, FileNode, Line, Manifest, Node, spell};
 use super::objects::{Objects, Put};
 use crate::dir::{DEPTH_MAX, Dir};
 use crate::error::{Error, Result};
-use crate::layers::tree::Room;
+use crate::layers::room::Room;
 use crate::stat::{Kind, Stat};
 
 /// Contents that need not be read again, by inode number.
