@@ -304,7 +304,8 @@ async fn listen(config: &Config, app: App) -> Result<(), ServeError> {
     });
     let limits = app.connections.clone();
     let metrics = Arc::clone(service.metrics());
-    let server = http::listen::serve(listener, http::router(app), &limits, metrics, stopping.clone());
+    let server =
+        http::connection::listen::serve(listener, http::router(app), &limits, metrics, stopping.clone());
     let mut server = std::pin::pin!(server);
     tokio::select! {
         () = &mut server => return Ok(()),

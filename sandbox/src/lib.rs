@@ -1,4 +1,4 @@
-//! The agent's side: files and commands of a user behind one trait, wherever they are.
+//! Files and commands of a user behind one trait, wherever they are. What an agent does with them is the crate `agent`.
 //!
 //! * [`Sandbox`]: what every backend does; [`SandboxExt`]: short forms over it.
 //! * [`ServiceSandbox`]: a filesecbox service.
@@ -6,17 +6,13 @@
 //! * [`RemoteSandbox`]: machines that users lend, each behind a runner.
 //! * [`NoneSandbox`]: this host itself, without walls.
 //! * [`MemSandbox`]: the backend that tests compare others with.
-//! * [`tools`]: what a model calls; [`catalogue`]: the skills and agents that it is told of.
-//! * [`registry`]: skills and agents that users publish for each other; [`offload`]: long results of tools, kept aside.
 //! * [`heads`]: the files of one name below directories, and how each begins.
 //! * [`live`]: commands in which a caller takes part while they run.
 //! * [`SandboxRouter`]: one in front of several. [`ReadOnly`], [`Limited`]: around another.
-//! * [`Place`]: a directory of a sandbox, where stores keep what is theirs.
 //! * [`wire`]: what a service and a runner say to each other.
 //! * [`SandboxPath`], [`TreePath`], [`Version`], [`Error`], and the options and results of the methods.
 
 mod adapters;
-pub mod catalogue;
 mod code;
 #[cfg(any(feature = "conformance", test))]
 pub mod conformance;
@@ -30,17 +26,12 @@ pub mod heads;
 pub mod live;
 mod memory;
 mod none;
-pub mod offload;
 mod path;
-mod place;
 mod process;
-pub mod registry;
 mod remote;
 mod router;
 mod sandbox;
 mod service;
-mod text;
-pub mod tools;
 mod tree_path;
 mod version;
 pub mod wire;
@@ -60,7 +51,6 @@ pub use live::{LiveRun, LiveSpec};
 pub use memory::{MemCommands, MemSandbox, MemTree};
 pub use none::{NoneOptions, NoneSandbox, Reach, Root};
 pub use path::{PATH_BYTES_MAX, SEGMENT_BYTES_MAX, SandboxPath, SandboxPathError};
-pub use place::Place;
 pub use policy::{AgentId, UserId};
 pub use process::{HeadTail, not_launched};
 pub use remote::{
@@ -74,8 +64,3 @@ pub use service::{
 };
 pub use tree_path::TreePath;
 pub use version::{VERSION_BYTES_MAX, Version, VersionError};
-
-/// The examples of the document for those who build agents, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/AGENT.md")]
-struct AgentDocument;

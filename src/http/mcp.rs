@@ -9,8 +9,9 @@ use axum::response::IntoResponse;
 
 use super::answer::Answer;
 use super::extract::{Known, McpRequest, NoParams};
-use super::problem::{Code, Problem};
-use super::{App, body};
+use crate::http::App;
+use crate::http::answer::problem::{Code, Problem};
+use crate::http::extract::body;
 use crate::mcp::MESSAGE_BYTES_MAX;
 use crate::mcp::message::{self, Refused, VALUES_MAX};
 

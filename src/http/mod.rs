@@ -1,58 +1,43 @@
 //! REST. Each handler extracts, calls one operation of [`ops`](crate::ops), and wraps.
 //!
-//! [`routes`] has all routes on one screen, and `docs/API.md` describes each; [`problem`] is the only file that knows HTTP status
-//! codes of failures.
+//! [`routes`] has all routes on one screen, and `docs/API.md` describes each.
+//!
+//! | A request passes | which |
+//! | --- | --- |
+//! | [`connection`] | accepts connections, and lets one give way when there are too many |
+//! | [`middleware`] | gives each request an id, a line in the log and a record; refuses foreign pages and ambiguous heads |
+//! | [`extract`] | reads caller, tree, parameters, conditions and body, each checked before a handler sees it |
+//! | the folder of its route | calls one operation of [`ops`](crate::ops) |
+//! | [`answer`] | writes the answer; [`answer::problem`] alone knows HTTP status codes of failures |
+//!
+//! What becomes known of the request on this way is noted in [`request_log`].
 
 mod answer;
-mod audit;
-mod body;
-mod bounded;
-mod client_connection;
 mod compat;
-mod conditional;
-mod connections;
+pub mod connection;
 mod devbox;
-mod disposition;
 mod extract;
-mod guard;
-mod head;
-mod host;
-pub mod listen;
 mod mcp;
-mod meta;
 mod methods;
-mod object;
-mod observe;
+mod middleware;
 pub mod openapi;
 mod packages;
-mod page;
-mod problem;
-mod registry;
 mod request_log;
-mod request_span;
 mod routes;
 mod runners;
-mod sandbox;
+mod service;
 mod shares;
 mod skills;
-mod slow_body;
-mod spooled;
-mod status;
-mod stream;
-mod streamed;
-mod time;
-mod tokens;
 mod tree;
-mod under_way;
 mod users;
-mod whoami;
+mod workspaces;
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::middleware::Next;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::{Router, middleware};
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use self::routes::operations;
@@ -89,20 +74,20 @@ pub struct App {
 /// The service's own routes, with what happens around each.
 pub fn router(app: App) -> Router {
     routes::router(&app)
-        .fallback(problem::no_route)
-        .method_not_allowed_fallback(problem::no_method)
+        .fallback(answer::problem::no_route)
+        .method_not_allowed_fallback(answer::problem::no_method)
         // Handlers bound their bodies themselves, each with its own limit.
         .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn_with_state(app.clone(), enter))
-        .layer(CatchPanicLayer::custom(problem::panicked))
-        .layer(middleware::from_fn_with_state(app.clone(), observe::observe))
+        .layer(from_fn_with_state(app.clone(), enter))
+        .layer(CatchPanicLayer::custom(answer::problem::panicked))
+        .layer(from_fn_with_state(app.clone(), middleware::observe::observe))
         .with_state(app)
 }
 
 /// Comes before the handler of each route: no foreign page and no ambiguous head gets there. One layer for both checks,
 /// because each layer costs half a microsecond.
 async fn enter(State(app): State<App>, request: Request, next: Next) -> Response {
-    match guard::same_origin(&app, &request).and_then(|()| head::check(&request)) {
+    match middleware::guard::same_origin(&app, &request).and_then(|()| middleware::head::check(&request)) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }

@@ -13,8 +13,10 @@ use storage::PackageFacts;
 
 use super::answer::{Answer, success_with};
 use super::extract::{NoParams, PackageRequest, Params};
-use super::problem::Problem;
-use super::{App, body, stream};
+use crate::http::App;
+use crate::http::answer::problem::Problem;
+use crate::http::answer::stream;
+use crate::http::extract::body;
 use crate::ops::admission::Owner;
 
 /// Digits of a digest.

@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 use axum::Router;
 
 use super::methods::{Methods, any, delete, get, post, put};
-use super::{
-    App, audit, compat, devbox, mcp, meta, openapi, packages, registry, runners, sandbox, shares, skills,
-    tokens, tree, users, whoami,
-};
+use crate::http::service::{audit, meta, registry, tokens, whoami};
+use crate::http::workspaces;
+use crate::http::{App, compat, devbox, mcp, openapi, packages, runners, shares, skills, tree, users};
 
 /// The paths of the two kinds of trees. `{u}`, `{a}`, `{s}` are user, agent and skill.
 const SKILL: &str = "/v1/skills/{u}/{a}/{s}";
@@ -75,8 +74,8 @@ fn fixed() -> Vec<(&'static str, Methods)> {
         ("/v1/skills/{u}/{a}/upload", post(skills::upload::upload)),
         ("/v1/skills/{u}/{a}/list", get(skills::list::list)),
         ("/v1/skills/{u}/{a}/catalog", get(skills::catalog::catalog)),
-        ("/v1/sandbox", get(sandbox::list::list).delete(sandbox::remove::all)),
-        ("/v1/sandbox/{u}", get(sandbox::list::list).delete(sandbox::remove::of_user)),
+        ("/v1/sandbox", get(workspaces::list::list).delete(workspaces::remove::all)),
+        ("/v1/sandbox/{u}", get(workspaces::list::list).delete(workspaces::remove::of_user)),
         ("/v1/ports/{token}/", any(tree::ports::pass::of_link)),
         ("/v1/ports/{token}/{*path}", any(tree::ports::pass::of_link)),
     ]
@@ -100,13 +99,13 @@ fn of_skills() -> Vec<(&'static str, Methods)> {
 
 fn of_workspaces() -> Vec<(&'static str, Methods)> {
     vec![
-        ("", get(sandbox::usage::usage).delete(sandbox::remove::one)),
-        ("/info", get(sandbox::info::info)),
-        ("/prepare", post(sandbox::prepare::prepare)),
-        ("/snapshots", get(sandbox::snapshots::list).post(sandbox::snapshots::take)),
-        ("/snapshots/{snapshot}", get(sandbox::snapshots::one).delete(sandbox::snapshots::remove)),
-        ("/snapshots/{snapshot}/restore", post(sandbox::restore::restore)),
-        ("/snapshots/{snapshot}/fork", post(sandbox::restore::fork)),
+        ("", get(workspaces::usage::usage).delete(workspaces::remove::one)),
+        ("/info", get(workspaces::info::info)),
+        ("/prepare", post(workspaces::prepare::prepare)),
+        ("/snapshots", get(workspaces::snapshots::list).post(workspaces::snapshots::take)),
+        ("/snapshots/{snapshot}", get(workspaces::snapshots::one).delete(workspaces::snapshots::remove)),
+        ("/snapshots/{snapshot}/restore", post(workspaces::restore::restore)),
+        ("/snapshots/{snapshot}/fork", post(workspaces::restore::fork)),
     ]
 }
 

@@ -3,6 +3,8 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use agent::tools::shell::{CD_TIP, TIMEOUT_DEFAULT_SECONDS};
+use agent::tools::{Context, Search, Session, ToolOutput};
 use futures_util::FutureExt;
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ContentBlock, JsonObject, ProgressNotificationParam, ProgressToken,
@@ -10,8 +12,6 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer};
 use sandbox::SandboxPath;
-use sandbox::tools::shell::{CD_TIP, TIMEOUT_DEFAULT_SECONDS};
-use sandbox::tools::{Context, Search, Session, ToolOutput};
 use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;

@@ -1,7 +1,7 @@
 //! MCP: a workspace as a server of tools, files and skills for any client of the Model Context Protocol.
 //!
 //! The SDK `rmcp` reads and writes the wire, in all revisions of the protocol; it is used in this folder only. The tools are
-//! those of `sandbox::tools`, over the operations of the service. There are no sessions: each request stands alone.
+//! those of `agent::tools`, over the operations of the service. There are no sessions: each request stands alone.
 //!
 //! | File | Holds |
 //! | --- | --- |
@@ -38,6 +38,7 @@ mod uri;
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use agent::tools::Toolbox;
 use axum::http::{Request, Response};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -46,7 +47,6 @@ use policy::AgentId;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use sandbox::Sandbox;
-use sandbox::tools::Toolbox;
 
 use self::handler::Handler;
 use self::held::Held;
@@ -57,7 +57,7 @@ use crate::ops::admission::permit_kind::PermitKind;
 use crate::ops::admission::permits::Permits;
 
 /// Largest message, in bytes: as many as the arguments of a tool may have.
-pub const MESSAGE_BYTES_MAX: usize = sandbox::tools::ARGUMENT_BYTES_MAX;
+pub const MESSAGE_BYTES_MAX: usize = agent::tools::ARGUMENT_BYTES_MAX;
 
 /// Gives the workspaces of an agent with the skills of its users, for requests with records of their own.
 pub type Workspaces = Box<dyn Fn(Arc<Service>, AgentId) -> Arc<dyn Sandbox> + Send + Sync>;

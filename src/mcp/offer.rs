@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use agent::tools;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
-use sandbox::tools;
 use serde_json::{Value, json};
 
 use super::Mcp;

@@ -1,6 +1,6 @@
 //! [`Record`]: the audit record of a call that may change something, with room for it before the call.
 
-use sandbox::tools::ToolOutput;
+use agent::tools::ToolOutput;
 
 use super::Mcp;
 use super::offer::Offer;

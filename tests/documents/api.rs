@@ -33,7 +33,7 @@ pub(crate) fn codes() -> BTreeMap<String, u16> {
         .filter_map(|number| StatusCode::from_u16(number).ok())
         .filter_map(|status| Some((name(status)?, status.as_u16())))
         .collect();
-    let source = read("src/http/status.rs");
+    let source = read("src/http/answer/status.rs");
     let source: String = source.chars().filter(|character| !character.is_whitespace()).collect();
     let rows = sandbox::Code::ALL.map(|code| {
         let row = source.split_once(&format!("Code::{code:?}=>StatusCode::"));

@@ -14,7 +14,7 @@ use syn::{Attribute, ImplItem, Item, ItemUse, Type, UseTree};
 
 /// The crates; `service` is the one at the root of the workspace.
 const CRATES: &[&str] =
-    &["policy", "dirfd", "storage", "exec", "egress", "sandbox", "runner", "service", "bench"];
+    &["policy", "dirfd", "storage", "exec", "egress", "sandbox", "agent", "runner", "service", "bench"];
 
 /// The floors of a crate, the highest first. The modules of one floor do not know each other.
 type Floors = &'static [&'static [&'static str]];

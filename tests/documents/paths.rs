@@ -15,8 +15,8 @@ const DOCUMENTS: [&str; 6] = [
     "README.zh-CN.md",
 ];
 /// Where source lies.
-const ROOTS: [&str; 10] =
-    ["src", "policy", "dirfd", "storage", "exec", "egress", "sandbox", "runner", "bench", "tests"];
+const ROOTS: [&str; 11] =
+    ["src", "policy", "dirfd", "storage", "exec", "egress", "sandbox", "agent", "runner", "bench", "tests"];
 
 /// The paths of all source files, from the root of the workspace.
 fn sources() -> BTreeSet<String> {

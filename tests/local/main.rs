@@ -14,7 +14,7 @@
 
 mod host;
 mod own;
-#[path = "../../sandbox/tests/transcript/play.rs"]
+#[path = "../../agent/tests/transcript/play.rs"]
 mod play;
 mod preparing;
 #[path = "../rest/support/zip.rs"]

@@ -4,12 +4,12 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use agent::tools::Search;
 use filesecbox::ops::upload::Archive;
 use filesecbox::ops::versions::Publisher;
 use libtest_mimic::Trial;
 use policy::{Scope, TreeId};
 use sandbox::conformance::Subject;
-use sandbox::tools::Search;
 use sandbox::{AgentId, ErrorKind, ExecSpec, Sandbox, SandboxExt, SandboxPath, UserId};
 use serde_json::Value;
 use storage::WorkspaceId;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::client::{Era, Post, service, text};
 use crate::support::landlocked;
 
-const STEPS: &str = include_str!("../../sandbox/tests/transcript/steps.jsonl");
+const STEPS: &str = include_str!("../../agent/tests/transcript/steps.jsonl");
 const WORKSPACE: &str = "/workspace";
 
 #[test]

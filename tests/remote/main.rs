@@ -19,7 +19,7 @@ mod events;
 mod hostile;
 mod lent;
 mod own;
-#[path = "../../sandbox/tests/transcript/play.rs"]
+#[path = "../../agent/tests/transcript/play.rs"]
 mod play;
 mod prepared;
 mod promised;

@@ -81,7 +81,7 @@ impl Server {
             let (metrics, stopping) = (Arc::clone(service.metrics()), stopping.clone());
             let limits = config.limits.connections.clone();
             tokio::spawn(async move {
-                http::listen::serve(listener, router, &limits, metrics, stopping).await;
+                http::connection::listen::serve(listener, router, &limits, metrics, stopping).await;
             });
             address
         });

@@ -13,12 +13,12 @@
 
 #[path = "../rest/support/client.rs"]
 mod client;
-#[path = "../../sandbox/tests/transcript/play.rs"]
+#[path = "../../agent/tests/transcript/play.rs"]
 mod play;
 mod remote;
 #[path = "../rest/support/service.rs"]
 mod service;
-#[path = "../../sandbox/tests/sandbox/tapped.rs"]
+#[path = "../../agent/tests/agent/tapped.rs"]
 mod tapped;
 mod tools;
 

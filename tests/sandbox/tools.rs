@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use agent::tools::{Context, Search, Session, Toolbox};
 use libtest_mimic::Trial;
 use sandbox::conformance::Subject;
-use sandbox::tools::{Context, Search, Session, Toolbox};
 use sandbox::{Sandbox, SandboxExt, UserId};
 use tokio::runtime::Runtime;
 

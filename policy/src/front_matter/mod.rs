@@ -12,6 +12,7 @@
 //!
 //! A copy is counted before it is made. Tags (`!name`) are passed over, and `<<` is a key like any other.
 
+mod head;
 mod lines;
 
 use std::cell::Cell;
@@ -22,6 +23,7 @@ use serde::de::{
 };
 use serde_yaml_ng::{Mapping, Value};
 
+pub use head::{Head, head};
 pub use lines::{by_line, field, property, scalar};
 
 /// The longest head that is read as YAML, in bytes.

@@ -17,7 +17,6 @@ use serde::de::DeserializeOwned;
 
 use super::connector::connector;
 use super::upload::{Body, Upload};
-use crate::text::truncate;
 use crate::{Code, Error, ErrorKind, Result};
 
 /// How long a connection may take to be made.
@@ -207,7 +206,10 @@ pub(super) async fn success(
     }
     Err(match serde_json::from_slice::<Failure>(&bytes) {
         Ok(failure) => {
-            let message = truncate(&failure.data, MESSAGE_CHARACTERS_MAX);
+            let message = match failure.data.char_indices().nth(MESSAGE_CHARACTERS_MAX) {
+                Some((end, _)) => format!("{}...", &failure.data[..end]),
+                None => failure.data,
+            };
             Error::new(Code::parse(&failure.code).map_or(ErrorKind::Internal, Code::kind), operation, message)
         }
         Err(error) => {

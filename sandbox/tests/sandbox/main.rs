@@ -1,4 +1,4 @@
-//! The tools, the stores, the adapters and the router, over real backends.
+//! The backends, the adapters and the router.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -8,24 +8,7 @@
     reason = "a test fails by panicking, tells its counts, and looks at the host from behind the sandbox"
 )]
 
-mod agreement;
-mod cases;
-mod costs;
-mod documents;
-mod endurance;
-mod hostile;
 mod hostile_service;
 mod limited;
-mod limits;
 mod none;
-mod oracles;
-
-#[path = "../transcript/play.rs"]
-mod play;
-mod registry;
 mod router;
-mod stores;
-mod support;
-mod tapped;
-mod transcript;
-mod versions;

@@ -13,8 +13,8 @@ use super::listing::{Parameters, page, version_id, version_of};
 use super::request::CompatRequest;
 use crate::http::App;
 use crate::http::answer::Answer;
-use crate::http::problem::{Code, Problem};
-use crate::http::time::{rfc3339, rfc3339_of_ms};
+use crate::http::answer::problem::{Code, Problem};
+use crate::http::answer::time::{rfc3339, rfc3339_of_ms};
 use crate::http::tree::archive::attached;
 use crate::ops::shown::{ShownName, ShownSkill, ShownVersion};
 

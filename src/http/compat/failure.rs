@@ -5,8 +5,8 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::request::Door;
-use crate::http::problem::{Code, Failed, Sentence};
-use crate::http::status;
+use crate::http::answer::problem::{Code, Failed, Sentence};
+use crate::http::answer::status;
 
 /// The header by which a server says whether a request is to be repeated.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -82,7 +82,7 @@ mod tests {
     use axum::response::IntoResponse;
 
     use super::*;
-    use crate::http::problem::Problem;
+    use crate::http::answer::problem::Problem;
 
     async fn told(route: &str, problem: Problem) -> (u16, Option<String>, Value) {
         let response = translated(route, "1-2", problem.into_response());

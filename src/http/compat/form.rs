@@ -9,8 +9,8 @@ use policy::UserId;
 use storage::{Gathered, Gathering, OnlyFile};
 
 use crate::http::App;
-use crate::http::body::broken;
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
+use crate::http::extract::body::broken;
 use crate::http::skills::{file_name, form};
 use crate::ops::upload::Archive;
 

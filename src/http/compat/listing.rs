@@ -6,7 +6,7 @@ use axum::extract::Query;
 use axum::http::Uri;
 use storage::Version;
 
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 use crate::ops::shown::ShownName;
 
 /// The prefix of the ids of versions.

@@ -11,11 +11,12 @@ use super::anthropic::skill_id;
 use super::form;
 use super::listing::{Parameters, page, version_id, version_of};
 use super::request::CompatRequest;
+use crate::http::App;
 use crate::http::answer::Answer;
+use crate::http::answer::problem::{Code, Problem};
+use crate::http::extract::body;
 use crate::http::extract::parse_json;
-use crate::http::problem::{Code, Problem};
 use crate::http::tree::archive::attached;
-use crate::http::{App, body};
 use crate::ops::shown::{ShownName, ShownSkill, ShownVersion};
 
 /// Elements of a page, at most.

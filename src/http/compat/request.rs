@@ -7,8 +7,8 @@ use percent_encoding::percent_decode_str;
 use policy::{AgentId, UserId};
 
 use crate::access::{Action, Refused, Role};
+use crate::http::answer::problem::{Code, Problem};
 use crate::http::extract::{admitted, bearer, named};
-use crate::http::problem::{Code, Problem};
 use crate::http::{App, request_log};
 use crate::ops::shown::Audience;
 use crate::ops::versions::Publisher;

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::http::answer::Answer;
-use crate::http::problem::{Code, Problem, Sentence};
-use crate::http::status;
+use crate::http::answer::problem::{Code, Problem, Sentence};
+use crate::http::answer::status;
 
 /// The beginning of the paths of the dialect.
 const ROUTES: &str = "/api/v1/devbox";

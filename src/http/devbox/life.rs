@@ -6,10 +6,11 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
 use super::dialect::success;
+use crate::http::App;
 use crate::http::answer::Answer;
+use crate::http::answer::time::{nanoseconds, rfc3339};
+use crate::http::extract::bounded;
 use crate::http::extract::{DevboxCaller, DevboxRequest, JsonBody, JsonLimit, NoParams};
-use crate::http::time::{nanoseconds, rfc3339};
-use crate::http::{App, bounded};
 use crate::ops::devbox::life::Wanted;
 use crate::ops::devbox::name::DevboxName;
 use crate::ops::devbox::table::{Devbox, Phase};

@@ -1,57 +1,69 @@
-//! Bodies that are JSON.
+//! Receiving bodies into memory, bounded. Larger ones go to `ops` piece by piece.
 
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, Request};
-use serde::de::DeserializeOwned;
+use axum::body::{Body, Bytes};
+use axum::http::header;
+use futures_util::StreamExt;
+use http_body::Body as _;
 
-use super::innermost;
-use crate::http::object::Object;
-use crate::http::problem::Problem;
-use crate::http::{App, body, request_log};
-use crate::ops::admission::{Job, Weight};
+use crate::http::answer::problem::{Code, Problem};
+use crate::http::{App, request_log};
 
-/// Largest JSON body of most routes, in bytes.
-const JSON_BYTES_MAX: usize = 64 * 1024;
-/// Size from which JSON is read in a thread of its own, in bytes: the runtime's threads belong to all requests.
-const LARGE_JSON_BYTES: usize = 256 * 1024;
+/// Bodies of up to so many bytes are received without a look at the budget: as many as there are connections take little.
+const SMALL_BYTES: usize = 64 * 1024;
 
-/// A JSON body of a route, and its largest size.
-pub(in crate::http) trait JsonLimit {
-    /// Largest body, in bytes.
-    fn bytes_max(_app: &App) -> usize {
-        JSON_BYTES_MAX
+/// Receives a body of at most `limit` bytes into memory.
+///
+/// A large one waits until there is room for it among all bodies that are held, and among those of its user. It holds the
+/// room until its request is answered.
+pub(in crate::http) async fn collect(app: &App, body: Body, limit: usize) -> Result<Bytes, Problem> {
+    let announced = body.size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    if let Some(bytes) = announced {
+        check_size(bytes, limit)?;
+    }
+    // A body that does not say how large it is may become as large as one may be.
+    let most = announced.unwrap_or(limit);
+    if most > SMALL_BYTES {
+        request_log::hold(app.service.admission().hold_bytes(request_log::user_of().as_ref(), most).await?);
+    }
+    let mut stream = body.into_data_stream();
+    let Some(first) = stream.next().await else { return Ok(Bytes::new()) };
+    let first = first.map_err(|_| broken())?;
+    let mut whole: Option<Vec<u8>> = None;
+    check_size(first.len(), limit)?;
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(|_| broken())?;
+        let whole = whole.get_or_insert_with(|| {
+            let mut whole = Vec::with_capacity(announced.unwrap_or_default());
+            whole.extend_from_slice(&first);
+            whole
+        });
+        check_size(whole.len() + chunk.len(), limit)?;
+        whole.extend_from_slice(&chunk);
+    }
+    // Most bodies come in one piece, which is passed on uncopied.
+    Ok(whole.map_or(first, Bytes::from))
+}
+
+fn check_size(bytes: usize, limit: usize) -> Result<(), Problem> {
+    if bytes > limit {
+        Err(Problem::too_large("the body", u64::try_from(limit).unwrap_or(u64::MAX)))
+    } else {
+        Ok(())
     }
 }
 
-/// A JSON body that is an object, as large as its route takes one, under any `Content-Type`.
-pub(in crate::http) struct JsonBody<T>(pub(in crate::http) T);
-
-impl<T: DeserializeOwned + JsonLimit + Send + 'static> FromRequest<App> for JsonBody<T> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let bytes = body::collect(app, request.into_body(), T::bytes_max(app)).await?;
-        let length = bytes.len();
-        let read = move || parse_json(&bytes).map(|Object(value)| Self(value));
-        if length < LARGE_JSON_BYTES {
-            return read();
-        }
-        let job = Job::about(request_log::user_of().as_ref(), Weight::Light);
-        app.service.admission().work(job, move || Ok(read())).await?
+/// The sender stopped in the middle, or was too slow.
+pub(in crate::http) fn broken() -> Problem {
+    if request_log::is_slow() {
+        let message = "the body came too slowly: send it faster, or in smaller parts";
+        return Problem::new(Code::TooSlow, message).with_header(header::CONNECTION, "close");
     }
+    Problem::invalid("the body ended before it was complete")
 }
 
-/// Reads JSON from the bytes of a body.
-pub(in crate::http) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    let parsed = axum::Json::<T>::from_bytes(bytes);
-    match parsed {
-        Ok(axum::Json(value)) => Ok(value),
-        Err(JsonRejection::JsonDataError(rejection)) => {
-            Err(Problem::invalid(format!("the body is wrong: {}", innermost(&rejection))))
-        }
-        Err(JsonRejection::JsonSyntaxError(rejection)) => {
-            Err(Problem::invalid(format!("the body is no JSON: {}", innermost(&rejection))))
-        }
-        Err(other) => Err(Problem::invalid(other.to_string())),
-    }
+/// Receives a body that is text.
+pub(in crate::http) async fn collect_text(app: &App, body: Body, limit: u64) -> Result<String, Problem> {
+    let bytes = collect(app, body, usize::try_from(limit).unwrap_or(usize::MAX)).await?;
+    String::from_utf8(bytes.into())
+        .map_err(|_| Problem::invalid("the body is not UTF-8: send bytes with `PUT raw`"))
 }

@@ -8,7 +8,7 @@ use policy::{AgentId, VersionId};
 use super::names::named;
 use crate::access::revoked::Revoked;
 use crate::access::{Access, Action, Caller};
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 use crate::http::{App, request_log};
 
 /// Finds out who the sender is.

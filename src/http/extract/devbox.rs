@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 
 use super::caller::{admitted, caller};
 use crate::access::Action;
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 use crate::http::{App, request_log};
 use crate::ops::devbox::name::DevboxName;
 use crate::ops::devbox::table::Devboxes;

@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use super::run::NamedRun;
 use super::tree::{ChangingRequest, TreeQuestion, TreeRequest};
 use crate::http::App;
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 use crate::ops::tree::Tree;
 
 /// A request about a tree that this service holds. One about another is refused before its body is read.

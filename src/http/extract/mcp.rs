@@ -10,7 +10,7 @@ use policy::{AgentId, TreeId, UserId};
 use super::caller::caller;
 use super::names::named;
 use crate::access::{Action, Caller, Role};
-use crate::http::problem::{Code, Problem};
+use crate::http::answer::problem::{Code, Problem};
 use crate::http::{App, request_log};
 use crate::mcp::Mcp;
 use crate::mcp::target::{Sender, Target};

@@ -5,7 +5,7 @@ use axum::http::request::Parts;
 use policy::{AgentId, SkillId, UserId};
 
 use crate::http::App;
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 
 /// The names in the path, as far as it has them.
 ///

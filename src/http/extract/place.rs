@@ -4,7 +4,7 @@ use policy::{RelPath, TreeId};
 use storage::Kind;
 
 use super::tree::TreeRequest;
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 use crate::http::request_log;
 use crate::ops::tree::Tree;
 

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::innermost;
 use crate::http::App;
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 
 /// Query parameters; an unknown one is refused, so that a misspelt `end` does not replace a whole file.
 pub(in crate::http) struct Params<T>(pub(in crate::http) T);

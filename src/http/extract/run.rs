@@ -4,7 +4,7 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 
 use super::tree::TreeRequest;
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 use crate::http::{App, request_log};
 use crate::ops::run::id::ExecId;
 use crate::ops::tree::Tree;

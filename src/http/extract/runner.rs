@@ -7,7 +7,7 @@ use policy::UserId;
 use super::caller::{admitted, bearer, caller};
 use super::names::named;
 use crate::access::Action;
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 use crate::http::{App, request_log};
 
 /// The user whose machine is to be connected. A runner may bring its token in the first frame alone; one that it brings in the head

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use storage::VersionName;
 
 use super::tree::TreeRequest;
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 use crate::ops::seen::Published;
 
 /// The value of `layer`.

@@ -7,7 +7,7 @@ use policy::{AgentId, Scope, SkillId, UserId};
 use super::caller::{admitted, caller};
 use super::names::named;
 use crate::access::{Action, Caller, Role};
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 use crate::http::{App, request_log};
 
 /// A request about skills of one user and agent; what it may do depends on the scope.

@@ -7,7 +7,7 @@ use storage::{SnapshotId, WorkspaceId};
 
 use super::tree::{Allowed, allowed_tree};
 use crate::access::{Action, Role};
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 use crate::http::{App, request_log};
 
 /// A request about a snapshot of a workspace.

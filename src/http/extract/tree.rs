@@ -8,7 +8,7 @@ use policy::TreeId;
 use super::caller::{admitted, caller};
 use super::names::named;
 use crate::access::{Action, Caller, Role};
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 use crate::http::{App, request_log};
 use crate::ops::preparations::Deploying;
 use crate::ops::tree::Tree;

@@ -7,7 +7,7 @@ use storage::VersionName;
 
 use super::skills::SkillsRequest;
 use crate::http::App;
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 
 /// A request about a published version of a skill, by a caller who may see the skill.
 pub(in crate::http) struct VersionRequest {

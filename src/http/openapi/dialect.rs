@@ -6,8 +6,8 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::components::answer;
+use crate::http::answer::problem::Code;
 use crate::http::devbox::dialect::statuses;
-use crate::http::problem::Code;
 
 /// The schema of a success whose `data` has this schema.
 pub(super) fn success(data: &Value) -> Value {

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use super::components::{Components, answer};
 use super::shorthand::fields;
 use super::source::{Wrong, read};
-use crate::http::problem::Code;
-use crate::http::status;
+use crate::http::answer::problem::Code;
+use crate::http::answer::status;
 
 const CODES: &str = include_str!("codes.yaml");
 

@@ -36,7 +36,7 @@ use self::compressed::Compressed;
 pub use self::document::build;
 pub use self::source::Wrong;
 use super::answer::Answer;
-use super::problem::Problem;
+use crate::http::answer::problem::Problem;
 
 /// The document and its page, ready to be sent.
 struct Ready {

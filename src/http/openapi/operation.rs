@@ -12,7 +12,7 @@ use super::components::answer;
 use super::dialect;
 use super::failure::failure;
 use super::shorthand::{fields, optional, schema};
-use crate::http::status;
+use crate::http::answer::status;
 
 /// The beginning of the paths of operations that another backend may answer for.
 const WORKSPACE: &str = "/v1/sandbox/{u}/{a}/";

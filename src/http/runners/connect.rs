@@ -21,8 +21,8 @@ use crate::access::{Action, Caller};
 use crate::audit::record::now;
 use crate::audit::{Account, Effect, Entry};
 use crate::http::App;
+use crate::http::answer::problem::Problem;
 use crate::http::extract::{LendingUser, NoParams};
-use crate::http::problem::Problem;
 use crate::http::request_log::Noted;
 use crate::ops::runners::{Registering, Registration, Unregistered};
 

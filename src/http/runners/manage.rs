@@ -4,9 +4,9 @@ use axum::extract::State;
 use serde::Serialize;
 
 use crate::http::App;
+use crate::http::answer::time::rfc3339;
 use crate::http::answer::{Answer, success};
-use crate::http::extract::{NoParams, RunnerRequest, SandboxesRequest};
-use crate::http::time::rfc3339;
+use crate::http::extract::{NoParams, RunnerRequest, WorkspacesRequest};
 use crate::http::users::one::named;
 use crate::ops::runners::LentMachine;
 use crate::ops::sync;
@@ -70,7 +70,7 @@ impl From<LentMachine> for Facts {
     }
 }
 
-pub(in crate::http) async fn list(State(app): State<App>, request: SandboxesRequest, _: NoParams) -> Answer {
+pub(in crate::http) async fn list(State(app): State<App>, request: WorkspacesRequest, _: NoParams) -> Answer {
     let user = named(request)?;
     success(app.service.runners().of(&user).into_iter().map(Facts::from).collect::<Vec<_>>())
 }

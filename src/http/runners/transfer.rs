@@ -11,10 +11,11 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use sandbox::{Direction, TransferError, TransferUnderWay};
 use serde::{Deserialize, Serialize};
 
+use crate::http::answer::problem::{Code, Problem};
 use crate::http::answer::{Answer, bare, success};
+use crate::http::extract::body;
 use crate::http::extract::{NoParams, Params, bearer};
-use crate::http::problem::{Code, Problem};
-use crate::http::{App, body, request_log};
+use crate::http::{App, request_log};
 
 /// The name of a transfer and the token that came with it.
 pub(in crate::http) struct TransferRequest {

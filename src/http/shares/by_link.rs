@@ -8,9 +8,9 @@ use serde_json::Value;
 use storage::{ETag, Spool};
 
 use crate::http::App;
+use crate::http::answer::problem::{Code, Problem};
 use crate::http::answer::{Answer, tagged};
-use crate::http::conditional::{Fresh, of_read};
-use crate::http::problem::{Code, Problem};
+use crate::http::extract::conditional::{Fresh, of_read};
 use crate::http::tree::archive::attached;
 use crate::ops::shares::Share;
 use crate::ops::shares::artifact::Digests;

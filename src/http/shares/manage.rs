@@ -8,10 +8,10 @@ use policy::{Scope, SkillId};
 use serde::{Deserialize, Serialize};
 
 use super::own_url;
+use crate::http::answer::problem::Problem;
+use crate::http::answer::time::rfc3339;
 use crate::http::answer::{Answer, success, success_with};
 use crate::http::extract::{JsonBody, JsonLimit, NoParams, SkillsRequest, bearer};
-use crate::http::problem::Problem;
-use crate::http::time::rfc3339;
 use crate::http::{App, request_log};
 use crate::ops::shares::{NAMED_MAX, NOTE_BYTES_MAX, NewShare, Share, SharedView};
 

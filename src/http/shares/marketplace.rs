@@ -12,7 +12,7 @@ use storage::ArtifactForm;
 
 use super::by_link::{ByLink, missing};
 use crate::http::answer::Answer;
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 use crate::ops::shares::catalog::{SharedSkill, is_name};
 
 /// The directory in a package that everything lies in (npm).

@@ -11,7 +11,7 @@ use super::by_link::{ByLink, missing};
 use super::{discovery, marketplace, whole_url};
 use crate::access::{Caller, Role};
 use crate::http::answer::Answer;
-use crate::http::problem::{Code, Problem};
+use crate::http::answer::problem::{Code, Problem};
 use crate::http::{App, request_log};
 
 /// Bytes of a search.

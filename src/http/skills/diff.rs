@@ -7,10 +7,10 @@ use storage::{Change, Status, Version, VersionName};
 
 use super::skill_of;
 use crate::http::App;
+use crate::http::answer::page;
+use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, made, success_with};
 use crate::http::extract::{Params, SkillsRequest};
-use crate::http::page;
-use crate::http::problem::Problem;
 use crate::ops::seen::Published;
 use crate::ops::{FileDifference, Text};
 

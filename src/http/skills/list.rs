@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use storage::{Changed, Layer, Skill, Status, Version};
 
 use crate::http::App;
+use crate::http::answer::page;
+use crate::http::answer::time::rfc3339;
 use crate::http::answer::{Answer, made, success_with};
 use crate::http::extract::{Params, SkillsRequest};
-use crate::http::page;
-use crate::http::time::rfc3339;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

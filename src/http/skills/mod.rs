@@ -16,7 +16,7 @@ pub(super) mod versions;
 use policy::{SkillId, TreeId};
 
 use super::extract::SkillsRequest;
-use super::problem::Problem;
+use crate::http::answer::problem::Problem;
 
 /// The skill that the path names.
 fn skill_of(request: &SkillsRequest) -> Result<(TreeId, SkillId), Problem> {

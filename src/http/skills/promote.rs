@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use storage::{Choices, Prefer, Version};
 
 use super::skill_of;
+use crate::http::App;
+use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, success_with};
+use crate::http::extract::body;
+use crate::http::extract::object::Object;
 use crate::http::extract::{Params, SkillsRequest, parse_json};
-use crate::http::object::Object;
-use crate::http::problem::Problem;
-use crate::http::{App, body};
 use crate::ops::versions::Publisher;
 
 #[derive(Deserialize)]

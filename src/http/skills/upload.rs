@@ -9,12 +9,12 @@ use storage::archive::{Charset, Skipped};
 
 use super::{file_name, form};
 use crate::http::App;
+use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, success_with};
-use crate::http::body::broken;
+use crate::http::extract::body::broken;
+use crate::http::extract::spooled::{check_announced, spool};
 use crate::http::extract::{Params, SkillsRequest, word};
-use crate::http::problem::Problem;
 use crate::http::request_log;
-use crate::http::spooled::{check_announced, spool};
 use crate::ops::upload::{Archive, Uploaded, UploadedSkill};
 use crate::ops::versions::Publisher;
 

@@ -9,7 +9,7 @@ use storage::ETag;
 
 use crate::http::App;
 use crate::http::answer::Answer;
-use crate::http::conditional::{Fresh, of_read};
+use crate::http::extract::conditional::{Fresh, of_read};
 use crate::http::extract::{Params, VersionRequest};
 use crate::http::tree::archive::attached;
 

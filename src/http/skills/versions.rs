@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use storage::{KeptVersion, Version, VersionDescription, VersionName, VersionState};
 
 use super::skill_of;
+use crate::http::App;
+use crate::http::answer::page;
+use crate::http::answer::problem::{Code, Problem};
+use crate::http::answer::time::{rfc3339, rfc3339_of_ms};
 use crate::http::answer::{Answer, made, success, success_with};
 use crate::http::extract::{NoParams, Params, SkillsRequest, VersionRequest};
-use crate::http::problem::{Code, Problem};
-use crate::http::time::{rfc3339, rfc3339_of_ms};
-use crate::http::{App, page};
 use crate::ops::versions::Publisher;
 
 /// About what a version takes in an answer besides its texts, in bytes.

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use storage::Spool;
 use storage::archive::{Charset, PackFormat};
 
+use crate::http::App;
 use crate::http::answer::{Answer, success_with};
-use crate::http::body::broken;
+use crate::http::answer::{disposition, stream};
+use crate::http::extract::body::broken;
+use crate::http::extract::spooled::{check_announced, spool};
 use crate::http::extract::{Local, Params, TreeRequest, word};
-use crate::http::spooled::{check_announced, spool};
-use crate::http::{App, disposition, stream};
 use crate::ops::admission::reads::Reads;
 
 #[derive(Deserialize)]

@@ -8,7 +8,7 @@ use storage::encoding::TextEncoding;
 
 use crate::http::App;
 use crate::http::answer::{Answer, bare, made, success_with, tagged_if};
-use crate::http::conditional::{self, Fresh};
+use crate::http::extract::conditional::{self, Fresh};
 use crate::http::extract::{Params, SeenLayer, TreeRequest};
 use crate::ops::texts::{LineRange, Text};
 use crate::ops::tree::ReadText;

@@ -5,9 +5,10 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 
 use super::written;
+use crate::http::App;
 use crate::http::answer::{Answer, success};
+use crate::http::extract::conditional;
 use crate::http::extract::{JsonBody, JsonLimit, Local, NoParams, TreeRequest};
-use crate::http::{App, conditional};
 use crate::ops::files::Copy;
 
 #[derive(Deserialize)]

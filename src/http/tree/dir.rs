@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::EntryFacts;
 use super::files::bytes;
 use crate::http::App;
+use crate::http::answer::page;
 use crate::http::answer::{Answer, made, success_with};
 use crate::http::extract::{Params, SeenLayer, TreeRequest};
-use crate::http::page;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

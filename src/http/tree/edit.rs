@@ -7,9 +7,9 @@ use storage::encoding::TextEncoding;
 use super::written;
 use crate::http::App;
 use crate::http::answer::Answer;
+use crate::http::answer::problem::Problem;
 use crate::http::extract::{Params, TreeRequest};
-use crate::http::problem::Problem;
-use crate::http::{body, conditional};
+use crate::http::extract::{body, conditional};
 use crate::ops::texts::LineRange;
 
 /// The answer of a success.

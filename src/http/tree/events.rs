@@ -13,9 +13,9 @@ use storage::watch::{Became, Notice};
 
 use super::EntryFacts;
 use crate::http::App;
+use crate::http::answer::problem::Problem;
+use crate::http::answer::streamed::{Form, PULSE};
 use crate::http::extract::{Local, Params, TreeRequest};
-use crate::http::problem::Problem;
-use crate::http::streamed::{Form, PULSE};
 use crate::ops::events::{EventId, Heard, Listener, Reason, What};
 use crate::ops::tree::facts::Facts;
 

@@ -11,10 +11,11 @@ use storage::Absorbed;
 
 use super::run_skills::{listed, skills};
 use super::walls::{Told, Walls};
+use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, success_with};
+use crate::http::extract::body;
 use crate::http::extract::{Params, TreeRequest, parse_json};
-use crate::http::problem::Problem;
-use crate::http::{App, body, request_log};
+use crate::http::{App, request_log};
 use crate::ops::run::{Command, Commit, RunRequest};
 
 /// Largest body, in bytes: arguments have their own limit, this one is for JSON around them.

@@ -6,10 +6,10 @@ use storage::Kind;
 
 use super::EntryFacts;
 use crate::http::App;
+use crate::http::answer::page;
+use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, made, success_with};
 use crate::http::extract::{Above, Params, SeenLayer, TreeRequest};
-use crate::http::page;
-use crate::http::problem::Problem;
 use crate::ops::tree::facts::Walked;
 
 /// About what an entry takes in an answer, in bytes: its path alone, and with all that is known of it.

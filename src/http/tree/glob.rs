@@ -7,9 +7,9 @@ use storage::search::{GlobQuery, Globbed, Kinds, Patterns, Stop};
 use super::files::{bytes, entries};
 use super::patterns;
 use crate::http::App;
+use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, made};
 use crate::http::extract::{Local, Params, TreeRequest};
-use crate::http::problem::Problem;
 use crate::ops::tree::facts::Walked;
 
 #[derive(Deserialize)]

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use storage::search::{GrepCursor, GrepQuery, PATTERNS_MAX, Stop};
 
 use super::patterns;
+use crate::http::App;
+use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, made, success_with};
+use crate::http::extract::bounded;
 use crate::http::extract::{JsonBody, JsonLimit, Local, NoParams, TreeQuestion};
-use crate::http::problem::Problem;
-use crate::http::{App, bounded};
 
 /// Lines around a match, on each side.
 const CONTEXT_MAX: usize = 20;

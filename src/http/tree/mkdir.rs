@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::mode;
+use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, success_with};
 use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest};
-use crate::http::problem::Problem;
 
 /// The answer of a success.
 pub(in crate::http) const MADE: &str = "Directory made.";

@@ -30,8 +30,8 @@ use storage::{ETag, Kind, Layer, Owner};
 
 use super::answer::{Answer, success_with, tagged_if};
 use super::extract::Place;
-use super::problem::Problem;
-use super::time::rfc3339;
+use crate::http::answer::problem::Problem;
+use crate::http::answer::time::rfc3339;
 use crate::ops::tree::facts::{Facts, Written};
 
 /// The facts of one entry. Facts that another backend does not tell are left out.

@@ -9,10 +9,11 @@ use storage::Condition;
 use storage::encoding::TextEncoding;
 use storage::patch::{self, Action, Patched};
 
+use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, success_with};
 use crate::http::extract::{JsonBody, JsonLimit, Local, NoParams, TreeRequest};
-use crate::http::problem::Problem;
-use crate::http::{App, bounded, conditional, request_log};
+use crate::http::extract::{bounded, conditional};
+use crate::http::{App, request_log};
 use crate::ops::files::Conditions;
 
 /// Names that a patch can have: two for each file.

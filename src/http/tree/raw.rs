@@ -12,13 +12,15 @@ use storage::{ETag, WriteOptions};
 
 use super::remove::removed;
 use super::{mode, written};
+use crate::http::App;
+use crate::http::answer::disposition;
+use crate::http::answer::problem::Problem;
+use crate::http::answer::stream;
+use crate::http::answer::time::http_date;
 use crate::http::answer::{Answer, bare, tagged_if};
-use crate::http::conditional::{self, ByteRange, Fresh};
-use crate::http::disposition;
+use crate::http::extract::body;
+use crate::http::extract::conditional::{self, ByteRange, Fresh};
 use crate::http::extract::{Params, Place, SeenLayer, TreeRequest};
-use crate::http::problem::Problem;
-use crate::http::time::http_date;
-use crate::http::{App, body, stream};
 use crate::ops::tree::facts::Facts;
 use crate::ops::tree::{Extent, Opened, Wanted};
 

@@ -4,7 +4,7 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 
 use crate::http::answer::{Answer, success};
-use crate::http::conditional;
+use crate::http::extract::conditional;
 use crate::http::extract::{Params, Place, TreeRequest};
 
 #[derive(Deserialize)]

@@ -4,9 +4,10 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use serde::Deserialize;
 
+use crate::http::App;
 use crate::http::answer::{Answer, success};
+use crate::http::extract::conditional;
 use crate::http::extract::{JsonBody, JsonLimit, Local, NoParams, TreeRequest};
-use crate::http::{App, conditional};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,10 +6,11 @@ use storage::text::Replacement;
 
 use super::edit::UPDATED;
 use super::written;
+use crate::http::App;
 use crate::http::answer::Answer;
+use crate::http::extract::object::Object;
 use crate::http::extract::{JsonBody, JsonLimit, NoParams, TreeRequest};
-use crate::http::object::Object;
-use crate::http::{App, bounded, conditional};
+use crate::http::extract::{bounded, conditional};
 use crate::ops::texts::EDITS_MAX;
 
 #[derive(Deserialize)]

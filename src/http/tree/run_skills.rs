@@ -3,8 +3,8 @@
 use policy::{SkillId, TreeId};
 use storage::runs::RUN_SKILLS_MAX;
 
-use crate::http::bounded;
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
+use crate::http::extract::bounded;
 use crate::ops::run::Skills;
 
 /// The skills that a run in the tree `id` is to see.

@@ -20,9 +20,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::walls::{Told, Walls};
+use crate::http::answer::problem::Problem;
+use crate::http::extract::object::Object;
 use crate::http::extract::{ChangingRequest, Params};
-use crate::http::object::Object;
-use crate::http::problem::Problem;
 use crate::http::{App, request_log};
 use crate::ops::run::event::Kind;
 use crate::ops::run::id::ExecId;

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Reach;
 use crate::http::App;
+use crate::http::answer::page::{self, Page};
 use crate::http::answer::{Answer, success_with};
 use crate::http::extract::{Params, Someone};
-use crate::http::page::{self, Page};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,10 +5,10 @@ use policy::UserId;
 use serde::{Deserialize, Serialize};
 
 use crate::http::App;
+use crate::http::answer::page;
+use crate::http::answer::problem::{Code, Problem};
 use crate::http::answer::{Answer, success_with};
-use crate::http::extract::{Params, SandboxesRequest};
-use crate::http::page;
-use crate::http::problem::{Code, Problem};
+use crate::http::extract::{Params, WorkspacesRequest};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +24,7 @@ struct Listed {
 
 pub(in crate::http) async fn list(
     State(app): State<App>,
-    _request: SandboxesRequest,
+    _request: WorkspacesRequest,
     Params(query): Params<Query>,
 ) -> Answer {
     let most = app.service.file_limits().list_entries;

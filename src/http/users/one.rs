@@ -5,11 +5,11 @@ use policy::UserId;
 use serde::Serialize;
 
 use crate::http::App;
+use crate::http::answer::problem::Problem;
+use crate::http::answer::time::rfc3339;
 use crate::http::answer::{Answer, made, success};
-use crate::http::extract::{NoParams, SandboxesRequest};
-use crate::http::problem::Problem;
-use crate::http::sandbox::Taken;
-use crate::http::time::rfc3339;
+use crate::http::extract::{NoParams, WorkspacesRequest};
+use crate::http::workspaces::Taken;
 use crate::ops::users::{OfAgent, OfUser};
 
 /// About what an agent takes in an answer, in bytes.
@@ -57,7 +57,7 @@ impl From<OfAgent> for WithAgent {
     }
 }
 
-pub(in crate::http) async fn one(State(app): State<App>, request: SandboxesRequest, _: NoParams) -> Answer {
+pub(in crate::http) async fn one(State(app): State<App>, request: WorkspacesRequest, _: NoParams) -> Answer {
     let user = named(request)?;
     let OfUser { agents, taken, limits } = app.service.user(user.clone()).await?;
     made(app.service.admission(), agents.len().saturating_mul(AGENT_BYTES), move || {
@@ -68,6 +68,6 @@ pub(in crate::http) async fn one(State(app): State<App>, request: SandboxesReque
 }
 
 /// The user that the path names.
-pub(in crate::http) fn named(request: SandboxesRequest) -> Result<UserId, Problem> {
+pub(in crate::http) fn named(request: WorkspacesRequest) -> Result<UserId, Problem> {
     request.user.ok_or_else(|| Problem::invalid("the path names no user"))
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::one::named;
 use crate::http::App;
 use crate::http::answer::{Answer, success_with};
-use crate::http::extract::{NoParams, SandboxesRequest};
+use crate::http::extract::{NoParams, WorkspacesRequest};
 use crate::ops::users::RemovedUser;
 
 #[derive(Serialize)]
@@ -22,7 +22,7 @@ struct Beside {
 
 pub(in crate::http) async fn remove(
     State(app): State<App>,
-    request: SandboxesRequest,
+    request: WorkspacesRequest,
     _: NoParams,
 ) -> Answer {
     let user = named(request)?;

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::Reach;
 use crate::http::App;
+use crate::http::answer::page::{self, Page};
+use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, made, success_with};
 use crate::http::extract::{Params, Someone};
-use crate::http::page::{self, Page};
-use crate::http::problem::Problem;
 use crate::http::tree::exec::list::{Run, Summary};
 use crate::http::tree::walls::{Told, Walls};
 use crate::ops::Error;

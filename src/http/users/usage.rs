@@ -7,10 +7,10 @@ use storage::WorkspaceId;
 
 use crate::access::Reach;
 use crate::http::App;
+use crate::http::answer::page::{self, Page};
 use crate::http::answer::{Answer, success_with};
 use crate::http::extract::{Params, Someone};
-use crate::http::page::{self, Page};
-use crate::http::sandbox::Taken;
+use crate::http::workspaces::Taken;
 use crate::ops::Error;
 use crate::ops::usages::Used;
 

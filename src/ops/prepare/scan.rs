@@ -1,8 +1,8 @@
 //! Finding each `SKILL.md` below directories of the workspace, and what it says of itself.
 
 use policy::VersionId;
+use policy::front_matter::head as head_of;
 use sandbox::SandboxPath;
-use sandbox::catalogue::front_matter;
 use sandbox::heads::{HeadQuery, LeftOut};
 use serde::Serialize;
 
@@ -139,7 +139,7 @@ impl Found {
 
 /// The name and the description of a skill, of how its `SKILL.md` begins.
 fn described(head: &[u8]) -> Result<(String, String), String> {
-    let head = front_matter(&String::from_utf8_lossy(head));
+    let head = head_of(&String::from_utf8_lossy(head));
     let name = head.name.ok_or_else(|| "its front matter has no `name`".to_owned())?;
     let cut = |text: String, most| text.chars().take(most).collect::<String>();
     let description = cut(head.description.unwrap_or_default(), DESCRIPTION_CHARACTERS);

@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use agent::tools::Search;
 use async_trait::async_trait;
 use libtest_mimic::Trial;
 use sandbox::conformance::{Ability, Subject};
-use sandbox::tools::Search;
 use sandbox::{Result, Sandbox, SandboxPath, ServiceSandbox, UserId};
 
 use crate::client::Client;

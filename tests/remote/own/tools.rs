@@ -1,7 +1,7 @@
 //! The tools of an agent over a workspace elsewhere.
 
+use agent::tools::Search;
 use sandbox::UserId;
-use sandbox::tools::Search;
 
 use super::{in_memory, on_the_host};
 use crate::play::play;

@@ -5,9 +5,9 @@ use serde::Serialize;
 use storage::Absorbed;
 
 use crate::http::App;
+use crate::http::answer::problem::{Code, Problem};
 use crate::http::answer::{Answer, success, success_with};
 use crate::http::extract::{Local, NamedRun, NoParams};
-use crate::http::problem::{Code, Problem};
 
 #[derive(Serialize)]
 struct Taken {

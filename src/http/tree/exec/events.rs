@@ -11,7 +11,7 @@ use futures_util::stream;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::http::streamed::{Form, PULSE};
+use crate::http::answer::streamed::{Form, PULSE};
 use crate::http::tree::walls::Walls;
 use crate::ops::run::event::{Event, Kind};
 use crate::ops::run::record::{Follower, Found, Recorded};

@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::http::App;
+use crate::http::answer::time::rfc3339;
 use crate::http::answer::{Answer, success};
 use crate::http::extract::{NoParams, TreeRequest};
-use crate::http::time::rfc3339;
 use crate::http::tree::walls::{Told, Walls};
 use crate::ops::run::pending::Decision;
 use crate::ops::run::record::{Phase, Purpose, Recorded};

@@ -5,9 +5,9 @@ use exec::Signal;
 use serde::Deserialize;
 
 use crate::http::App;
+use crate::http::answer::problem::Problem;
 use crate::http::answer::{Answer, success};
 use crate::http::extract::{JsonBody, JsonLimit, NamedRun, NoParams};
-use crate::http::problem::Problem;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

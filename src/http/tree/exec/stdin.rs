@@ -3,9 +3,10 @@
 use axum::extract::{Request, State};
 use serde::{Deserialize, Serialize};
 
+use crate::http::App;
 use crate::http::answer::{Answer, success_with};
+use crate::http::extract::body;
 use crate::http::extract::{NamedRun, Params};
-use crate::http::{App, body};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -21,10 +21,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::now;
 use crate::access::port_link::PortLink;
+use crate::http::answer::problem::{Code, Problem};
+use crate::http::answer::time::rfc3339;
 use crate::http::answer::{Answer, success, success_with};
 use crate::http::extract::{ChangingRequest, JsonBody, JsonLimit, Local, NoParams, TreeRequest, bearer};
-use crate::http::problem::{Code, Problem};
-use crate::http::time::rfc3339;
 use crate::http::{App, request_log};
 use crate::ops::ports::Port;
 

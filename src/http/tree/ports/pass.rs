@@ -21,9 +21,10 @@ use super::target::Target;
 use super::{answer_head, request_head};
 use crate::access::{Caller, Role, now};
 use crate::http::answer::bare;
+use crate::http::answer::problem::{Code, Problem};
+use crate::http::extract::body;
 use crate::http::extract::{ChangingRequest, Local};
-use crate::http::problem::{Code, Problem};
-use crate::http::{App, body, request_log};
+use crate::http::{App, request_log};
 use crate::ops::Error;
 use crate::ops::ports::Reached;
 

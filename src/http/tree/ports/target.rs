@@ -3,7 +3,7 @@
 use axum::extract::{MatchedPath, Request};
 use axum::http::uri::PathAndQuery;
 
-use crate::http::problem::Problem;
+use crate::http::answer::problem::Problem;
 
 /// What a request to a port is for.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,0 +1,58 @@
+//! Times as requests and answers have them.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+pub(in crate::http) use crate::ops::tree::facts::nanoseconds;
+
+/// The beginning of the year 0, in seconds since 1970.
+const FIRST_SECOND: i128 = -62_167_219_200;
+/// The end of the year 9999, in seconds since 1970.
+const LAST_SECOND: i128 = 253_402_300_799;
+
+/// Nanoseconds since 1970 as RFC 3339 in UTC, to the millisecond. Years have four digits there: a time before the year 0
+/// or after 9999, which a file may have, is the first or last that can be written.
+pub(in crate::http) fn rfc3339(nanoseconds: i128) -> String {
+    let milliseconds = nanoseconds.div_euclid(1_000_000).clamp(FIRST_SECOND * 1000, LAST_SECOND * 1000 + 999);
+    OffsetDateTime::from_unix_timestamp_nanos(milliseconds * 1_000_000)
+        .ok()
+        .and_then(|time| time.format(&Rfc3339).ok())
+        .unwrap_or_default()
+}
+
+/// Milliseconds since 1970 as [`rfc3339`] has them.
+pub(in crate::http) fn rfc3339_of_ms(milliseconds: i64) -> String {
+    rfc3339(i128::from(milliseconds) * 1_000_000)
+}
+
+/// Nanoseconds since 1970 as a date of HTTP (RFC 9110, section 5.6.7), to the second. What it has no words for, because
+/// it is before 1970 or after the year 9999, is the first or last that it has: a file may have any time.
+pub(in crate::http) fn http_date(nanoseconds: i128) -> String {
+    let seconds = nanoseconds.div_euclid(1_000_000_000).clamp(0, LAST_SECOND);
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_no_date_has_words_for_are_the_nearest_that_it_has() {
+        let first = "Thu, 01 Jan 1970 00:00:00 GMT";
+        let last = "Fri, 31 Dec 9999 23:59:59 GMT";
+        for (nanoseconds, date) in [
+            (i128::MIN, first),
+            (-1, first),
+            (999_999_999, first),
+            (LAST_SECOND * 1_000_000_000 + 1, last),
+            ((LAST_SECOND + 1) * 1_000_000_000, last),
+            (i128::MAX, last),
+        ] {
+            assert_eq!(http_date(nanoseconds), date, "{nanoseconds}");
+        }
+        assert_eq!(rfc3339(i128::MIN), "0000-01-01T00:00:00Z");
+        assert_eq!(rfc3339(i128::MAX), "9999-12-31T23:59:59.999Z");
+    }
+}
