@@ -19,6 +19,15 @@ const CRATES: &[&str] =
 /// The floors of a crate, the highest first. The modules of one floor do not know each other.
 type Floors = &'static [&'static [&'static str]];
 
+/// The crates; the one at the root of the workspace is `filesecbox`.
+const WORKSPACE: Floors = &[
+    &["filesecbox"],
+    &["agent", "bench", "runner"],
+    &["egress", "exec", "sandbox", "storage"],
+    &["dirfd"],
+    &["policy"],
+];
+
 const DIRFD: Floors = &[
     &["remove", "unnamed"],
     &["attributes", "closed", "list", "make", "open", "rename", "sync"],
@@ -94,6 +103,27 @@ fn floors_know_only_those_below() {
             assert!(above < below, "{name}: `{from}` may not know `{to}`: {told}");
         }
     }
+}
+
+#[test]
+fn crates_know_only_those_below() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let members = WORKSPACE.iter().copied().flatten().copied();
+    let floor = |name: &str| WORKSPACE.iter().position(|row| row.contains(&name));
+    let mut known = BTreeSet::new();
+    for name in members {
+        let directory = if name == "filesecbox" { "." } else { name };
+        let text = fs::read_to_string(root.join(directory).join("Cargo.toml")).unwrap();
+        let manifest: toml::Table = text.parse().unwrap();
+        for dependency in manifest["dependencies"].as_table().unwrap().keys() {
+            let Some(below) = floor(dependency) else { continue };
+            assert!(floor(name) < Some(below), "`{name}` may not know `{dependency}`");
+            known.insert(dependency.clone());
+        }
+        let listed = manifest.get("workspace").and_then(|workspace| workspace["members"].as_array());
+        assert!(listed.is_none_or(|listed| listed.len() + 1 == WORKSPACE.concat().len()), "a crate is on no floor");
+    }
+    assert!(known.contains("policy") && known.contains("sandbox"), "no uses were found");
 }
 
 /// A floor above the core has a type of its own for what it does, as `Files`. To the core's `Store` it adds a method that
