@@ -3,26 +3,20 @@
 use std::collections::HashMap;
 
 use policy::{RelPath, TreeId};
-use storage::encoding::TextEncoding;
 use storage::patch::{FilePatch, PatchOptions, Patched};
-use storage::text::{self, Replacement};
 use storage::tree::{Child, Opened, Walked};
-use storage::{Condition, Files, Layer, Stat, WriteOptions, Written};
+use storage::{Condition, Files, Layer, Stat, Written};
 
 use super::Service;
 use super::admission::holds::Mode;
 use super::admission::{Job, Weight};
 use super::error::{Error, Result};
 use super::seen::Seen;
-use super::texts::{LineRange, ReadText, check_edits, check_encoding, check_range, part, read_from};
 
 /// Edits, or hunks, that are no light work any more.
 const LIGHT_CHANGES: usize = 32;
 /// Bytes in them that are no light work any more.
 const LIGHT_BYTES: usize = 256 * 1024;
-
-/// Size from which reading a text is no light work, in bytes.
-const LARGE_TEXT_BYTES: u64 = 1024 * 1024;
 
 /// A copy to be made.
 #[derive(Clone, Debug)]
@@ -98,47 +92,6 @@ impl Service {
         self.work(job, move || Ok(files.open(&path)?)).await
     }
 
-    /// Reads a text, whole without a range.
-    ///
-    /// # Errors
-    /// [`storage::Error::NotText`], [`storage::Error::TooLarge`], [`Error::Invalid`] for a line 0.
-    pub async fn read_text(
-        &self,
-        seen: impl Into<Seen>,
-        path: RelPath,
-        range: LineRange,
-    ) -> Result<ReadText> {
-        let seen = seen.into();
-        let job = Job::read(&seen.id);
-        let files = self.store.files(seen.id).of_version(seen.version);
-        let limit = self.file_limits.text_bytes;
-        check_range(range)?;
-        if let Some((bytes, stat, layer)) = files.read_cached(&path).filter(|(_, stat, _)| stat.size <= limit)
-        {
-            let (text, encoding) = part(bytes, &path, range, limit)?;
-            return Ok(ReadText { text, encoding, stat, layer });
-        }
-        let (small, permit) = (files.clone(), path.clone());
-        let look = move || {
-            if small.stat(&permit)?.0.size > LARGE_TEXT_BYTES {
-                return Ok(None);
-            }
-            match read_from(&small, &permit, range, limit.min(LARGE_TEXT_BYTES)) {
-                // It has grown since, or many short lines are asked for.
-                Err(Error::Storage(storage::Error::TooLarge { .. })) => Ok(None),
-                read => read.map(Some),
-            }
-        };
-        match self.work(job.clone(), look).await? {
-            Some(read) => Ok(read),
-            // Large texts take the places of work on whole texts, of which there are few.
-            None => {
-                let job = Job { weight: Weight::Scan, ..job };
-                self.work(job, move || read_from(&files, &path, range, limit)).await
-            }
-        }
-    }
-
     /// Tells what `path` itself is, and of a link where it points to.
     ///
     /// # Errors
@@ -191,65 +144,6 @@ impl Service {
         let job = Job::on(&seen.id, Weight::Scan, Mode::LongRead);
         let files = self.store.files(seen.id).of_version(seen.version);
         self.work(job, move || Ok(files.walk(&path, depth, look)?)).await
-    }
-
-    /// Replaces a text, or some of its lines; in the encoding that it was in, or a whole one in `encoding`.
-    ///
-    /// # Errors
-    /// As [`storage::Files::update`] and [`text::edit_lines`]; [`Error::Invalid`] for lines with an `encoding`.
-    pub async fn edit(
-        &self,
-        id: TreeId,
-        path: RelPath,
-        range: LineRange,
-        body: String,
-        encoding: Option<TextEncoding>,
-        condition: Condition,
-    ) -> Result<(Written, TextEncoding)> {
-        check_encoding(range, encoding)?;
-        let job = Job::change(&id);
-        let files = self.store.files(id);
-        let limit = self.file_limits.text_bytes;
-        let options = WriteOptions { condition, parents: true, mode: None };
-        self.work(job, move || {
-            if range == LineRange::ALL {
-                let encoding = encoding.map_or_else(|| files.encoding_of(&path, limit), Ok)?;
-                let bytes = storage::files::encode(&body, encoding, path.as_str())?;
-                let mut staged = files.stage()?;
-                staged.write(&bytes)?;
-                return Ok((files.write(&path, staged, &options)?, encoding));
-            }
-            Ok(files.update(&path, &options, limit, &mut |text| {
-                text::edit_lines(text.unwrap_or_default(), path.as_str(), range.start, range.end, &body)
-            })?)
-        })
-        .await
-    }
-
-    /// Makes replacements in a text: all, or none.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for no edits, too many, or an empty old text; as [`storage::Files::update`] and
-    /// [`text::replace`].
-    pub async fn replace(
-        &self,
-        id: TreeId,
-        path: RelPath,
-        edits: Vec<Replacement>,
-        condition: Condition,
-    ) -> Result<(Written, TextEncoding)> {
-        check_edits(&edits)?;
-        let job = Job::on(&id, weight(edits.len(), edits.iter().map(size).sum()), Mode::ShortChange);
-        let files = self.store.files(id);
-        let limit = self.file_limits.text_bytes;
-        let options = WriteOptions { condition, parents: false, mode: None };
-        self.work(job, move || {
-            Ok(files.update(&path, &options, limit, &mut |text| match text {
-                Some(text) => text::replace(text, path.as_str(), &edits, limit),
-                None => Err(storage::Error::NotFound(path.to_string())),
-            })?)
-        })
-        .await
     }
 
     /// Makes the directory `path`. Tells whether it was not there.
@@ -338,11 +232,7 @@ impl Service {
     }
 }
 
-/// How heavy some changes of texts are.
-fn weight(changes: usize, bytes: usize) -> Weight {
+/// How heavy some changes of texts are: their number, and the bytes in them.
+pub(super) fn weight(changes: usize, bytes: usize) -> Weight {
     if changes > LIGHT_CHANGES || bytes > LIGHT_BYTES { Weight::Scan } else { Weight::Light }
-}
-
-fn size(edit: &Replacement) -> usize {
-    edit.old.len().saturating_add(edit.new.len())
 }

@@ -27,6 +27,17 @@ impl LineRange {
     pub const ALL: Self = Self { start: None, end: None };
 }
 
+/// A text that takes the place of a file's, or of some of its lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewText {
+    /// The lines that it takes the place of.
+    pub range: LineRange,
+    /// The text.
+    pub text: String,
+    /// How a whole one is to lie on the disk; `None` keeps the encoding of the file.
+    pub encoding: Option<TextEncoding>,
+}
+
 /// The part that was read of a text file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadText {
@@ -82,8 +93,8 @@ pub(super) fn check_range(range: LineRange) -> Result<()> {
 }
 
 /// An encoding is that of a whole text.
-pub(super) fn check_encoding(range: LineRange, encoding: Option<TextEncoding>) -> Result<()> {
-    if encoding.is_some() && range != LineRange::ALL {
+pub(super) fn check_encoding(new: &NewText) -> Result<()> {
+    if new.encoding.is_some() && new.range != LineRange::ALL {
         let reason = "`encoding` goes with a whole text: lines keep the encoding of their file";
         return Err(Error::Invalid(reason.to_owned()));
     }

@@ -121,7 +121,10 @@ fn crates_know_only_those_below() {
             known.insert(dependency.clone());
         }
         let listed = manifest.get("workspace").and_then(|workspace| workspace["members"].as_array());
-        assert!(listed.is_none_or(|listed| listed.len() + 1 == WORKSPACE.concat().len()), "a crate is on no floor");
+        assert!(
+            listed.is_none_or(|listed| listed.len() + 1 == WORKSPACE.concat().len()),
+            "a crate is on no floor"
+        );
     }
     assert!(known.contains("policy") && known.contains("sandbox"), "no uses were found");
 }

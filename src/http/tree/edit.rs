@@ -10,7 +10,7 @@ use crate::http::answer::Answer;
 use crate::http::answer::problem::Problem;
 use crate::http::extract::{Params, TreeRequest};
 use crate::http::extract::{body, conditional};
-use crate::ops::texts::LineRange;
+use crate::ops::texts::{LineRange, NewText};
 
 /// The answer of a success.
 pub(super) const UPDATED: &str = "File updated successfully.";
@@ -35,7 +35,8 @@ pub(in crate::http) async fn edit(
     let encoding = encoding(query.encoding.as_deref())?;
     let body = body::collect_text(&app, request.into_body(), app.service.file_limits().text_bytes).await?;
     let range = LineRange { start: query.start, end: query.end };
-    let edited = place.tree.edit(&place.path, range, body, encoding, condition).await?;
+    let new = NewText { range, text: body, encoding };
+    let edited = place.tree.edit(&place.path, new, condition).await?;
     written(UPDATED, &place, edited)
 }
 

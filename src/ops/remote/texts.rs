@@ -18,7 +18,7 @@ use super::{Backend, PATIENCE, Written, reading};
 use crate::ops::Service;
 use crate::ops::admission::{Admission, Job, Weight};
 use crate::ops::error::{Error, Result};
-use crate::ops::texts::{LineRange, Text, check_edits, check_encoding, check_range, part};
+use crate::ops::texts::{LineRange, NewText, Text, check_edits, check_encoding, check_range, part};
 use crate::ops::write::Unwritten;
 
 /// How long a whole text may take, which others wait for: the largest takes so long at a megabit in a second.
@@ -129,17 +129,16 @@ impl Backend {
     /// above it are made.
     ///
     /// # Errors
-    /// As [`Service::edit`](crate::ops::Service::edit); [`Error::Remote`].
+    /// As [`Tree::edit`](crate::ops::tree::Tree::edit).
     pub async fn edit(
         &self,
         path: &RelPath,
-        range: LineRange,
-        body: String,
-        encoding: Option<TextEncoding>,
+        new: NewText,
         condition: Condition,
         work: TextWork<'_>,
     ) -> Result<Edited> {
-        check_encoding(range, encoding)?;
+        check_encoding(&new)?;
+        let NewText { range, text: body, encoding } = new;
         let place = path.clone();
         let change = move |before: Option<Vec<u8>>| -> Result<(Vec<u8>, TextEncoding)> {
             if range == LineRange::ALL {
@@ -158,7 +157,7 @@ impl Backend {
     /// Makes replacements in a text: all, or none.
     ///
     /// # Errors
-    /// As [`Service::replace`](crate::ops::Service::replace); [`Error::Remote`].
+    /// As [`Tree::replace`](crate::ops::tree::Tree::replace).
     pub async fn replace(
         &self,
         path: &RelPath,
