@@ -23,6 +23,7 @@ mod paths;
 #[path = "../rest/support/promise.rs"]
 mod promise;
 mod tour;
+mod ways;
 
 /// Reads a file of the repository.
 fn read(path: &str) -> String {

@@ -45,7 +45,6 @@ pub mod unnamed;
 use std::sync::Arc;
 
 use exec::Live;
-use policy::TreeId;
 use tokio::sync::{mpsc, oneshot};
 
 use self::fingerprint::Fingerprint;
@@ -54,7 +53,7 @@ pub(super) use self::plan::word;
 pub use self::request::{Command, Commit, RunOutcome, RunRequest, Skills};
 use super::Service;
 use super::error::{Error, Result};
-use super::remote::Backend;
+use super::tree::Tree;
 
 impl Service {
     /// Commands under way, and requests that wait for a permit to run one: attended or in the background, in terminals, and
@@ -64,32 +63,30 @@ impl Service {
         let all = [&self.permits, &self.background, &self.terminals, &self.backends.permits];
         (all.iter().map(|permits| permits.taken()).sum(), all.iter().map(|permits| permits.waiting()).sum())
     }
+}
 
-    /// Runs a command in a tree and waits for its end. With `backend`, that answers for the workspace.
+impl Tree {
+    /// Runs a command and waits for its end.
     ///
     /// The run goes on when the caller goes away, because what it does to the tree must be taken in.
     ///
     /// # Errors
     /// [`Error::Refused`] when policy says no; [`Error::Busy`]; [`Error::Stopping`]; [`Error::Storage`] when the
     /// view cannot be made or taken in; [`Error::Exec`]; [`Error::Remote`].
-    pub(super) async fn run(
-        self: &Arc<Self>,
-        id: TreeId,
-        backend: Option<Arc<Backend>>,
-        request: RunRequest,
-    ) -> Result<RunOutcome> {
-        if self.stopping.has_begun() {
+    pub async fn run(&self, request: RunRequest) -> Result<RunOutcome> {
+        let (service, id) = (Arc::clone(self.service()), self.id().clone());
+        if service.stopping.has_begun() {
             return Err(Error::Stopping);
         }
-        if let Some(backend) = backend {
-            return self.run_remotely(id, backend, request).await;
+        if let Some(backend) = self.remote() {
+            return service.run_remotely(id, Arc::clone(backend), request).await;
         }
         let command = request.command.shown();
-        let planned = self.plan(&id, request, None).await?;
-        let permit = self.permits.take(id.user()).await?;
-        let service = Arc::clone(self);
-        let listed = self.unnamed.enter(ExecId::fresh()?, id, command);
-        let run = self.runs.spawn(async move {
+        let planned = service.plan(&id, request, None).await?;
+        let permit = service.permits.take(id.user()).await?;
+        let listed = service.unnamed.enter(ExecId::fresh()?, id, command);
+        let running = Arc::clone(&service);
+        let run = service.runs.spawn(async move {
             // No caller takes its output as it comes; the result has all of it.
             let live = Live {
                 output: mpsc::channel(1).0,
@@ -98,10 +95,10 @@ impl Service {
                 kill: listed.killed.clone(),
                 terminal: None,
             };
-            let ended = service.run_planned(permit, planned, Some(live)).await;
+            let ended = running.run_planned(permit, planned, Some(live)).await;
             drop(listed);
             ended.map(|(mut outcome, _)| {
-                service.stopping.explain(&mut outcome.result);
+                running.stopping.explain(&mut outcome.result);
                 outcome
             })
         });

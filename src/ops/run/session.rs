@@ -20,6 +20,7 @@ use crate::audit::Entry;
 use crate::metrics::Outcome;
 use crate::ops::admission::permits::Permit;
 use crate::ops::remote::Backend;
+use crate::ops::tree::Tree;
 use crate::ops::{Error, Result, Service};
 
 /// Pieces of output on their way to the log, of at most 64 KiB each.
@@ -97,14 +98,22 @@ impl BeganRun {
     }
 }
 
+impl Tree {
+    /// Starts a run that is remembered, and waits until its command runs. The run goes on when the caller goes away.
+    ///
+    /// # Errors
+    /// As [`Tree::run`]; [`Error::NameTaken`].
+    pub async fn begin(&self, request: RunRequest, recording: Recording) -> Result<BeganRun> {
+        self.service().begin(self.id().clone(), self.remote().cloned(), request, recording).await
+    }
+}
+
 impl Service {
     /// Starts a run that is remembered, and waits until its command runs. With `backend`, that answers for the workspace.
     ///
-    /// The run goes on when the caller goes away.
-    ///
     /// # Errors
-    /// As [`Service::run`]; [`Error::NameTaken`].
-    pub(in crate::ops) async fn begin(
+    /// As [`Tree::begin`].
+    pub(super) async fn begin(
         self: &Arc<Self>,
         tree: TreeId,
         backend: Option<Arc<Backend>>,

@@ -1,6 +1,4 @@
-//! Running commands, and their conditions.
-
-use std::sync::Arc;
+//! The conditions of commands, and preparing a workspace. Commands are run by `run`.
 
 use policy::RunLimits;
 use storage::WorkspaceId;
@@ -10,9 +8,6 @@ use crate::ops::agents::Effective;
 use crate::ops::error::Result;
 use crate::ops::preparations::Wanted;
 use crate::ops::prepare::Prepared;
-use crate::ops::remote::Backend;
-use crate::ops::run::session::{BeganRun, Recording};
-use crate::ops::run::{RunOutcome, RunRequest};
 
 /// The shell of this service's own trees.
 const SHELL: &str = "bash";
@@ -73,34 +68,11 @@ impl Tree {
         }
     }
 
-    /// Runs a command and waits for its end. The run goes on when the caller goes away.
-    ///
-    /// # Errors
-    /// As [`Service::run`](crate::ops::Service::run).
-    pub async fn run(&self, request: RunRequest) -> Result<RunOutcome> {
-        self.service.run(self.id.clone(), self.remote(), request).await
-    }
-
-    /// Starts a run that is remembered, and waits until its command runs. The run goes on when the caller goes away.
-    ///
-    /// # Errors
-    /// As [`Service::begin`](crate::ops::Service::begin).
-    pub async fn begin(&self, request: RunRequest, recording: Recording) -> Result<BeganRun> {
-        self.service.begin(self.id.clone(), self.remote(), request, recording).await
-    }
-
     /// Brings the workspace to the state that is wanted. It goes on when the future is dropped.
     ///
     /// # Errors
     /// As [`Service::prepare`](crate::ops::Service::prepare).
     pub async fn prepare(&self, wanted: Wanted) -> Result<Prepared> {
-        self.service.prepare(WorkspaceId::of(&self.id), self.remote(), wanted).await
-    }
-
-    fn remote(&self) -> Option<Arc<Backend>> {
-        match &self.location {
-            Location::Local { .. } => None,
-            Location::Remote(backend) => Some(Arc::clone(backend)),
-        }
+        self.service.prepare(WorkspaceId::of(&self.id), self.remote().cloned(), wanted).await
     }
 }

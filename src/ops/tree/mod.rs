@@ -11,7 +11,9 @@
 //! | `texts` | reading and changing texts |
 //! | `bytes` | reading and writing files as bytes |
 //! | `change` | making directories, removing |
-//! | `commands` | running commands, and their conditions |
+//! | `commands` | the conditions of commands, and preparing a workspace |
+//!
+//! Commands are run in trees by [`run`](super::run): [`Tree::run`] and [`Tree::begin`].
 
 mod bytes;
 mod change;
@@ -69,13 +71,23 @@ impl Tree {
         &self.id
     }
 
+    /// The service that was asked.
+    pub(super) fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+
+    /// The backend that holds it; `None` where this service does.
+    pub(super) fn remote(&self) -> Option<&Arc<Backend>> {
+        match &self.location {
+            Location::Local { .. } => None,
+            Location::Remote(backend) => Some(backend),
+        }
+    }
+
     /// The name of the backend that holds it; `None` where this service does.
     #[must_use]
     pub fn backend(&self) -> Option<&str> {
-        match &self.location {
-            Location::Local { .. } => None,
-            Location::Remote(backend) => Some(backend.name()),
-        }
+        self.remote().map(|backend| backend.name())
     }
 
     /// The id of a tree that this service holds, for what no backend is asked for.
