@@ -19,6 +19,8 @@ use crate::host::growth;
 use crate::scene::{Scene, workspace_of};
 
 const MIB: usize = 1024 * 1024;
+/// The files of a download together, unpacked: the default.
+const DOWNLOAD_BYTES: u64 = 512 * MIB as u64;
 /// The time that a second user's requests may take beyond ten times their time alone.
 const GRACE: Duration = Duration::from_secs(2);
 /// How often the second user asks during an attack.
@@ -119,10 +121,11 @@ fn abandoned(client: &Client, target: &str) {
     let mut stream = client.connect();
     stream.write_all(asking(client, target).as_bytes()).unwrap();
     // Long enough for the service to begin.
-    thread::sleep(paced(Duration::from_millis(200)));
+    thread::sleep(paced(Duration::from_millis(50)));
 }
 
-/// Sparse files are packed for long and take no room. A write waits for the skill's lock meanwhile.
+/// Sparse files are packed for long and take no room. A write waits for the skill's lock meanwhile, and a further download
+/// for a place of its user.
 fn abandoning(scene: &Scene<'_>) -> Finding {
     let (client, tree) = (scene.client(), scene.skill());
     scene.put(&tree, "small", "x");
@@ -135,31 +138,45 @@ fn abandoning(scene: &Scene<'_>) -> Finding {
     let reply = client.read_reply(&mut stream, "GET download", asked.as_bytes());
     assert_eq!(reply.map(|reply| reply.status), Some(200), "the control: asked by hand");
     let bytes = scene.stage.limit("file_bytes");
-    let line = format!("for i in $(seq 60); do truncate -s {bytes} sparse$i; done; ls | grep -c sparse");
+    // All that a download may pack.
+    let count = DOWNLOAD_BYTES / bytes - 1;
+    let line = format!("for i in $(seq {count}); do truncate -s {bytes} sparse$i; done; ls | grep -c sparse");
     let ran = scene.exec(&tree, &json!({ "shell": line }));
-    assert_eq!(ran.stdout(), "60\n", "{}", ran.result);
+    assert_eq!(ran.stdout(), format!("{count}\n"), "{}", ran.result);
+    let begun = Instant::now();
+    assert_eq!(client.get(&*download).status, 200, "the control: it is packed");
+    let whole = begun.elapsed();
+    assert!(whole > Duration::from_millis(300), "the control: packing takes long: {whole:?}");
     let bystander = Bystander::new(scene);
-    let (finding, answers) = bystander.beside(|| {
+    let (finding, (written, again, answers)) = bystander.beside(|| {
         for _ in 0..4 {
             abandoned(client, &download);
         }
-        thread::scope(|threads| {
+        let begun = Instant::now();
+        client.put(format!("{tree}/raw/small"), "y").ok();
+        let (written, begun) = (begun.elapsed(), Instant::now());
+        assert_eq!(client.get(&*download).status, 200, "the next download");
+        let again = begun.elapsed();
+        (0..4).for_each(|_| abandoned(client, &download));
+        let answers = thread::scope(|threads| {
             let write = |_| threads.spawn(|| client.put(format!("{tree}/raw/small"), "y").status);
             let writes: Vec<_> = (0..WRITES).map(write).collect();
             writes.into_iter().map(|write| write.join().unwrap()).collect::<Vec<u16>>()
-        })
+        });
+        (written, again, answers)
     });
     let other = answers.iter().find(|status| !matches!(status, 200 | 201 | 429));
     assert_eq!(other, None, "a write is made, or too many");
-    both(finding, || {
-        // No caller waits for the downloads, so the skill is free.
-        let begun = Instant::now();
-        client.put(format!("{tree}/raw/small"), "z").ok();
-        client.post(format!("{tree}/reset"), "").ok();
-        if begun.elapsed() < bystander.alone * 10 + paced(GRACE) {
-            return Finding::Stopped;
+    client.post(format!("{tree}/reset"), "").ok();
+    let alone = bystander.alone * 10;
+    both(finding, || match () {
+        () if written > whole / 2 + alone => {
+            Finding::Through(format!("a write waited for {written:?}; a download alone takes {whole:?}"))
         }
-        Finding::Through(format!("the downloads held the skill for {:?} more", begun.elapsed()))
+        () if again > whole * 2 + alone => {
+            Finding::Through(format!("the next download took {again:?}, {whole:?} alone"))
+        }
+        () => Finding::Stopped,
     })
 }
 
@@ -237,15 +254,15 @@ fn editing(scene: &Scene<'_>) -> Finding {
     let markers: String = (0..1000).map(|number| format!("<{number}>")).collect();
     scene.write("large", markers.clone() + &"no marker is here\n".repeat(4 * MIB / 18));
     scene.write("small", markers);
-    let edits = |path: &str, count: usize| {
+    let edits = |path: &str, numbers: std::ops::Range<usize>| {
         let edit =
             |number| json!({ "old_string": format!("<{number}>"), "new_string": format!("({number})") });
-        json!({ "path": path, "edits": (0..count).map(edit).collect::<Vec<_>>() })
+        json!({ "path": path, "edits": numbers.map(edit).collect::<Vec<_>>() })
     };
-    client.post_json(format!("{tree}/replace"), &edits("small", 1000)).ok();
-    client.post_json(format!("{tree}/replace"), &edits("large", 2)).ok();
+    client.post_json(format!("{tree}/replace"), &edits("small", 0..1000)).ok();
+    client.post_json(format!("{tree}/replace"), &edits("large", 0..2)).ok();
     let bystander = Bystander::new(scene);
-    let body = edits("large", 1000);
+    let body = edits("large", 2..1000);
     let (finding, replies) = bystander.beside(|| {
         thread::scope(|threads| {
             let (body, tree) = (&body, &tree);
@@ -254,8 +271,9 @@ fn editing(scene: &Scene<'_>) -> Finding {
             sends.into_iter().map(|send| send.join().unwrap()).collect::<Vec<u16>>()
         })
     });
-    // The first two markers are no longer there, unless the work is refused first.
-    both(finding, || match replies.iter().all(|status| matches!(status, 409 | 413 | 429)) {
+    // Each marker is there, so the work goes on until it is too much.
+    let is_bounded = replies.iter().all(|status| matches!(status, 413 | 429)) && replies.contains(&413);
+    both(finding, || match is_bounded {
         true => Finding::Stopped,
         false => Finding::Through(format!("{replies:?}")),
     })

@@ -105,8 +105,10 @@ fn in_a_deleted_devbox(scene: &Scene<'_>) -> Finding {
     let name = "deleted";
     let Some(mortal) = begun(scene, name) else { return nothing_to_start() };
     let client = &mortal.client;
+    let upload = || client.post(format!("{API}/{name}/files/upload?path=uploaded"), vec![b'x'; 100_000]);
+    assert_eq!(upload().status / 100, 2, "the control: an upload");
     let work = || {
-        client.post(format!("{API}/{name}/files/upload?path=uploaded"), vec![b'x'; 100_000]);
+        upload();
         exec(client, name, "echo x > written; echo x > \"$HOME/written\"");
     };
     for _ in 0..ROUNDS {
@@ -138,7 +140,13 @@ fn naming_files(scene: &Scene<'_>) -> Finding {
     let client = &mortal.client;
     let theirs = client.get(format!("{}/raw/secret", workspace_of(VICTIM)));
     assert_eq!(theirs.bytes(200), b"the victim's\n", "the control");
-    exec(client, name, &format!("ln -s ../../{VICTIM}/{AGENT}/secret link; ln -s ../../{VICTIM} up"));
+    let linking = format!("ln -s ../../{VICTIM}/{AGENT}/secret link; ln -s ../../{VICTIM} up; ls");
+    let (status, made) = exec(client, name, &linking);
+    assert!(status == 200 && made["data"]["stdout"] == "link\nup\n", "the control: links: {made}");
+    let own = client.post(format!("{API}/{name}/files/upload?path=own"), "one's own");
+    assert_eq!(own.status / 100, 2, "the control: {}", own.json());
+    let own = client.get(format!("{API}/{name}/files/download?path=own"));
+    assert_eq!(own.bytes(200), b"one's own", "the control");
     for path in [
         format!("../../{VICTIM}/{AGENT}/secret"),
         format!("/workspace/../../{VICTIM}/{AGENT}/secret"),

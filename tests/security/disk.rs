@@ -32,10 +32,11 @@ fn downloading(scene: &Scene<'_>) -> Finding {
         ("second names", "head -c 16000000 /dev/zero > f; for i in $(seq 60); do ln f link-$i; done"),
         ("holes", "for i in $(seq 60); do truncate -s 30000000 hole-$i; done"),
     ] {
-        scene.exec(&tree, &json!({ "shell": line, "timeout_ms": 15_000 }));
+        let ran = scene.exec(&tree, &json!({ "shell": line, "timeout_ms": 15_000 }));
         let listing = scene.client().get(format!("{tree}/files?detail=true")).ok();
         let sizes = listing["data"].as_array().into_iter().flatten();
         let bytes: u64 = sizes.filter_map(|entry| entry["size"].as_u64()).sum();
+        assert!(what != "holes" || bytes > DOWNLOAD_BYTES, "the control: {bytes}, {}", ran.result);
         let reply = download();
         // Where the run worked on a copy, its second names were not taken in at all.
         if reply.status == 200 && bytes > DOWNLOAD_BYTES {
@@ -54,7 +55,10 @@ fn holding_uploads(scene: &Scene<'_>) -> Finding {
     if scene.stage.host.is_none() {
         return Finding::Skipped("the service's limit is more than a test may send".into());
     }
-    let held = hold(scene, &scene.workspace());
+    // Into two trees: what is on its way counts for the user, wherever it goes.
+    let other = format!("/v1/sandbox/{}/other", crate::client::encoded(&scene.user));
+    let held = hold(scene, &[scene.workspace(), other]);
+    assert!(held.0 > 0, "the control: no upload was begun");
     let most = (32 << 20) / UPLOAD_BYTES;
     // The control: the disk of another user is another's, and one's own is free again when the uploads are dropped.
     scene.put(&scene.control().workspace(), "f", vec![b'x'; 1 << 20]);
@@ -66,10 +70,11 @@ fn holding_uploads(scene: &Scene<'_>) -> Finding {
 }
 
 /// Begins uploads and sends all but the last byte of each. How many the service takes, and the connections.
-fn hold(scene: &Scene<'_>, tree: &str) -> (usize, Vec<TcpStream>) {
+fn hold(scene: &Scene<'_>, trees: &[String; 2]) -> (usize, Vec<TcpStream>) {
     let mut taken = 0;
     let mut streams = Vec::new();
     for number in 0..UPLOADS {
+        let tree = &trees[number % trees.len()];
         let mut stream = scene.client().connect();
         let token = scene.client().token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
         let head = format!(

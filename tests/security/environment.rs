@@ -59,8 +59,9 @@ fn sending_loaders(scene: &Scene<'_>) -> Finding {
             value,
             "cat evil.sh > /dev/null; python3 -c 'print(1)'; bash -c 'echo 1'; sh -c 'echo 1'",
         );
-        if String::from_utf8_lossy(&reply.body).contains("GOT startup") {
-            return Finding::Through(format!("{name} makes programs run code"));
+        let text = String::from_utf8_lossy(&reply.body).into_owned();
+        if reply.status != 400 || text.contains("GOT startup") {
+            return Finding::Through(format!("{name} is passed on: {} {text}", reply.status));
         }
     }
     Finding::Stopped

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::attack::{Attack, Prey};
@@ -144,10 +145,16 @@ fn through_the_proxy(scene: &Scene<'_>) -> Finding {
     if !scene.stage.has_proxy || scene.host().is_none() {
         return Finding::Skipped("needs a service with the egress proxy".into());
     }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // A port that the proxy lets pass, so that it is the address that is refused; of all services one at a time has it.
+    static ALLOWED: Mutex<()> = Mutex::new(());
+    let _one = ALLOWED.lock().unwrap_or_else(PoisonError::into_inner);
+    let bound = TcpListener::bind("127.0.0.1:80").or_else(|_| TcpListener::bind("127.0.0.1:443"));
+    let Ok(listener) = bound else {
+        return Finding::Skipped("needs to listen on port 80 or 443 of the host of the service".into());
+    };
     listener.set_nonblocking(true).unwrap();
     let ports = [listener.local_addr().unwrap().port(), scene.client().address.port()];
-    let prey = Prey { control: Vec::new(), evil: ports.map(|port| port.to_string()).into() };
+    let prey = Prey { control: vec![ports[0].to_string()], evil: ports.map(|port| port.to_string()).into() };
     judge(payload::hunt(scene, "network.py", &prey), listener.accept())
 }
 

@@ -152,14 +152,28 @@ fn downloading_links(scene: &Scene<'_>) -> Finding {
     let tree = scene.skill();
     let (targets, _) = targets(scene);
     plant(scene, &tree, "make_links", &targets);
+    scene.put(&tree, "mine", "content of one's own");
     let archive = scene.client().get(format!("{tree}/download"));
-    assert!(archive.bytes(200).starts_with(b"PK"), "the control");
+    let unpacked = unpacked(archive.bytes(200));
+    assert!(unpacked.contains("content of one's own"), "the control");
     let names =
         (0..targets.len()).flat_map(|number| [format!("link{number}"), format!("link{number}/secret")]);
     let mut replies: Vec<Reply> = names.flat_map(|path| read_everyhow(scene, &tree, &path)).collect();
-    replies.push(archive);
     replies.push(scene.client().get(format!("/v1/skills/{}/{AGENT}/list", scene.user)));
-    finding(loot(scene, replies))
+    finding(scene.loot_in(&unpacked).or_else(|| loot(scene, replies)))
+}
+
+/// The names and contents of all entries of a ZIP.
+fn unpacked(bytes: &[u8]) -> String {
+    let mut archive = ::zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
+    let mut text = String::new();
+    for index in 0..archive.len() {
+        let mut entry = archive.by_index(index).unwrap();
+        let mut content = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut content).unwrap();
+        text += &format!("{} {}\n", entry.name().unwrap(), String::from_utf8_lossy(&content));
+    }
+    text
 }
 
 /// A hard link is a file of the tree in every respect, so that it must not come into being.
@@ -200,8 +214,14 @@ fn uploading_links(scene: &Scene<'_>) -> Finding {
             Entry::link(&format!("{id}/link"), target),
             Entry::file(&format!("{id}/link/made"), "planted"),
         ]);
-        replies.push(scene.client().try_upload(&skills, "overlay", &archive));
-        replies.extend(read_everyhow(scene, &format!("{skills}/{id}"), "link"));
+        let alone = zip(&[
+            Entry::file(&format!("{id}/SKILL.md"), "# s\n"),
+            Entry::link(&format!("{id}/link"), target),
+        ]);
+        for archive in [archive, alone] {
+            replies.push(scene.client().try_upload(&skills, "overlay", &archive));
+            replies.extend(read_everyhow(scene, &format!("{skills}/{id}"), "link"));
+        }
     }
     for climb in ["../", "../../../../../../", "..\\..\\", "/", "x/../../", "./../", "\u{ff0e}\u{ff0e}/"] {
         for depth in ["", "outside-uploading_links_and_climbing_names/", "victim/demo/shared/"] {
@@ -215,16 +235,15 @@ fn uploading_links(scene: &Scene<'_>) -> Finding {
     if outside.as_ref().map(|outside| host::inventory(outside)) != before {
         return Finding::Through("an archive wrote outside".into());
     }
-    if let Some(host) = scene.host() {
-        let above = host.root.parent().unwrap().parent().unwrap();
-        let strayed = host::paths(above)
-            .into_iter()
-            .find(|path| path.ends_with("made-by-archive") && !scene.may_have(host, path));
-        if let Some(path) = strayed {
-            return Finding::Through(path.display().to_string());
-        }
-    }
-    finding(loot(scene, replies))
+    finding(strayed(scene).or_else(|| loot(scene, replies)))
+}
+
+/// A file `made-by-archive` of the host that the user may not have made.
+fn strayed(scene: &Scene<'_>) -> Option<String> {
+    let host = scene.host()?;
+    let above = host.root.parent().unwrap().parent().unwrap();
+    let is_stray = |path: &PathBuf| path.ends_with("made-by-archive") && !scene.may_have(host, path);
+    host::paths(above).into_iter().find(is_stray).map(|path| path.display().to_string())
 }
 
 /// The same as a tar, whose links are symbolic or hard, and may come after what is written through them.
@@ -276,6 +295,9 @@ fn uploading_tars(scene: &Scene<'_>) -> Finding {
         "/made-by-archive",
         "..\\..\\made-by-archive",
         "x/../../made-by-archive",
+        "../../../made-by-archive",
+        "../../made-by-archive",
+        "../made-by-archive",
     ] {
         let name = format!("c/{climb}");
         for name in [name.as_str(), climb] {
@@ -286,7 +308,7 @@ fn uploading_tars(scene: &Scene<'_>) -> Finding {
     if outside.as_ref().map(|outside| host::inventory(outside)) != before {
         return Finding::Through("an archive wrote outside".into());
     }
-    finding(loot(scene, replies))
+    finding(strayed(scene).or_else(|| loot(scene, replies)))
 }
 
 /// The payload tries to make it; the host makes it too, so that the API is tried even where the walls stop the payload.
@@ -297,9 +319,9 @@ fn odd_entry(scene: &Scene<'_>, kind: rustix::fs::FileType) -> Finding {
     let mut names = vec!["pipe".to_owned(), "socket".to_owned()];
     if let Some(host) = scene.host() {
         let path = host.workspace(&scene.user).join("planted");
-        // Character device 5:0 is the terminal of the process that opens it; it can be made as root only.
+        // Character device 1:5 gives zeros without end; it can be made as root only.
         let device =
-            if kind == rustix::fs::FileType::CharacterDevice { rustix::fs::makedev(5, 0) } else { 0 };
+            if kind == rustix::fs::FileType::CharacterDevice { rustix::fs::makedev(1, 5) } else { 0 };
         let result = rustix::fs::mknodat(rustix::fs::CWD, &path, kind, 0o666.into(), device);
         match result {
             Ok(()) => names.push("planted".into()),
@@ -315,25 +337,32 @@ fn odd_entry(scene: &Scene<'_>, kind: rustix::fs::FileType) -> Finding {
         let client = scene.client().clone();
         let tree = tree.clone();
         let asked = name.clone();
+        let is_there = name == "planted";
         std::thread::spawn(move || {
-            for route in ["content", "stat", "dir", "files"] {
-                client.get(format!("{tree}/{route}?path={asked}"));
-                let _ = sender.send(route);
+            // Nothing of it is read, and no line of it is changed.
+            let refused = [400, 403, 404, 409];
+            let told = |route: &'static str, reply: Reply, allowed: &[u16]| {
+                let is_fine = allowed.is_empty() || allowed.contains(&reply.status);
+                let _ = sender.send((route, is_fine, reply.status));
+            };
+            for (route, allowed) in [("content", &refused[..]), ("stat", &[]), ("dir", &[]), ("files", &[])] {
+                told(route, client.get(format!("{tree}/{route}?path={asked}")), allowed);
             }
-            client.get(format!("{tree}/raw/{asked}"));
-            let _ = sender.send("raw");
-            client.put(format!("{tree}/edit?path={asked}&start=1&end=1"), "x");
-            let _ = sender.send("edit");
-            client.get(format!("{tree}/files"));
-            let _ = sender.send("files");
-            client.put(format!("{tree}/raw/{asked}"), "x");
-            let _ = sender.send("put");
-            client.delete(format!("{tree}/file?path={asked}&recursive=true"));
-            let _ = sender.send("delete");
+            told("raw", client.get(format!("{tree}/raw/{asked}")), &refused);
+            let edited = client.put(format!("{tree}/edit?path={asked}&start=1&end=1"), "x");
+            // What is not there is made.
+            told("edit", edited, if is_there { &refused } else { &[] });
+            told("files", client.get(format!("{tree}/files")), &[200]);
+            told("put", client.put(format!("{tree}/raw/{asked}"), "x"), &[]);
+            told("delete", client.delete(format!("{tree}/file?path={asked}&recursive=true")), &[]);
         });
         for step in 0..9 {
-            if receiver.recv_timeout(PROMPT).is_err() {
-                return Finding::Through(format!("the API hangs at `{name}`, step {step}"));
+            match receiver.recv_timeout(PROMPT) {
+                Ok((_, true, _)) => {}
+                Ok((route, false, status)) => {
+                    return Finding::Through(format!("`{route}` of `{name}` answers {status}"));
+                }
+                Err(_) => return Finding::Through(format!("the API hangs at `{name}`, step {step}")),
             }
         }
     }

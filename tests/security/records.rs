@@ -280,8 +280,21 @@ fn past_the_quota(scene: &Scene<'_>) -> Finding {
     };
     let tree = workspace_of(ATTACKER);
     let script = format!("for number in range({}): put(fd, 'g%d' % number, '')", FILES * 4);
-    fill(&mortal, &tree, &script);
-    let lying = entries_below(&mortal.root.join(".filesecbox"), &["trash", "stage"]);
+    // The most at any moment, beside a service that removes it.
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let look = || entries_below(&mortal.root.join(".filesecbox"), &["trash", "stage"]);
+    let lying = std::thread::scope(|threads| {
+        let looking = threads.spawn(|| {
+            let mut most = 0;
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                most = most.max(look());
+            }
+            most.max(look())
+        });
+        fill(&mortal, &tree, &script);
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        looking.join().unwrap()
+    });
     let found = if lying > FILES * 2 {
         Finding::Through(format!("{lying} files lie in what was deleted, of {FILES}"))
     } else {
@@ -371,7 +384,11 @@ fn fill(mortal: &Mortal, tree: &str, script: &str) {
     let deleted = mortal.client.delete(format!("{tree}/file?path=d&recursive=true"));
     assert_eq!(deleted.status, 200, "{}", deleted.json());
     mortal.client.put(format!("{tree}/raw/deleted"), "").ok();
-    let _ended = mortal.wait_for(tree, &["done", "lost"]);
+    let ended = mortal.wait_for(tree, &["done", "lost"]);
+    let run = mortal.client.get(format!("{tree}/exec/forge")).json();
+    // An error of the script would be no attack: the service kills a run that reaches what was deleted, or fills the disk.
+    let is_killed = run["data"]["result"]["signal"] == 9;
+    assert!(ended.is_some() || is_killed, "the control: it was neither done nor stopped: {run}");
 }
 
 fn entries_below(own: &Path, names: &[&str]) -> u64 {

@@ -197,7 +197,8 @@ fn taking_places(scene: &Scene<'_>) -> Finding {
     let tree = scene.workspace();
     let line = json!({ "shell": "touch ready; i=0; while [ $i -lt 300 ] && ! [ -e enough ]; do sleep 0.02; i=$((i + 1)); done" });
     std::thread::scope(|threads| {
-        let runs: Vec<_> = (0..24)
+        // More than there are places for all users.
+        let runs: Vec<_> = (0..80)
             .map(|_| threads.spawn(|| scene.client().post_json(format!("{tree}/exec"), &line).status))
             .collect();
         wait_until_ready(scene, &tree, || false);

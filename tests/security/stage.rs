@@ -37,6 +37,8 @@ processes = 64
 cpu_seconds = CPU_SECONDS
 file_bytes = 33554432
 open_files = 256
+[limits.ports]
+connections = 96
 [audit]
 account_bytes = 8388608
 ";
@@ -368,8 +370,8 @@ impl Host {
         self.outside.join("secret")
     }
 
-    /// A directory outside of one's own, open to all users, with a file `secret` in it and nothing else, even after an
-    /// attack that was cut off.
+    /// A directory outside of one's own, open to all users, with a file `secret` and one whose name is a canary in it and
+    /// nothing else, even after an attack that was cut off.
     pub(crate) fn own_outside(&self, name: &str, canary: &str) -> PathBuf {
         let directory = self.dir.path().join(name);
         match fs::remove_dir_all(&directory) {
@@ -378,7 +380,9 @@ impl Host {
         }
         let secret = directory.join("secret");
         fs::write(&secret, format!("{canary}-outside\n")).unwrap();
-        for (path, mode) in [(&directory, 0o777), (&secret, 0o666)] {
+        let named = directory.join(format!("{canary}-name"));
+        fs::write(&named, "").unwrap();
+        for (path, mode) in [(&directory, 0o777), (&secret, 0o666), (&named, 0o666)] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
             chown(path, Some(self.uid), Some(self.uid)).unwrap();
         }

@@ -69,7 +69,7 @@ fn a_download_packs_no_more_than_its_bound_however_little_the_skill_takes() {
 }
 
 #[test]
-fn a_download_is_of_one_moment_and_holds_nobody_up() {
+fn a_download_is_of_one_moment() {
     let fixture = fixture();
     let files = fixture.skill("u", "s");
     // The content tells which change it is of; all files of one change are placed one after the other.
@@ -102,6 +102,28 @@ fn a_download_is_of_one_moment_and_holds_nobody_up() {
             assert!(a == b || a == b + 1, "`a` of change {a} with `b` of change {b}");
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn changes_are_made_while_a_large_skill_is_packed() {
+    let fixture = Fixture::with(relaxed());
+    let files = fixture.skill("u", "s");
+    put(&files, "small", "0");
+    // Takes much longer than a change.
+    fs::File::create(fixture.overlay_path("u").join("s/sparse")).unwrap().set_len(200 * MIB).unwrap();
+    let is_packed = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            fixture.store.skills().pack(&skill_tree("u", "s")).unwrap();
+            is_packed.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let mut made = 0;
+        while !is_packed.load(std::sync::atomic::Ordering::Relaxed) {
+            put(&files, &format!("n-{}", made % 10), "1");
+            made += 1;
+        }
+        assert!(made > 10, "{made} changes were made");
     });
 }
 

@@ -333,9 +333,12 @@ def spellings(port):
 
 
 def reaching_the_host_through_the_proxy(evil, *ports):
-    """Any answer of the proxy is the control; an answer of 200 is the attack."""
+    """That the proxy refuses an address at a port which it lets pass is the control; an answer of 200 is the attack."""
     if not evil:
-        got(through_the_proxy("CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: 127.0.0.1:1\r\nTOKEN\r\n\r\n")[:20])
+        host = f"127.0.0.1:{ports[0]}"
+        answer = through_the_proxy(f"CONNECT {host} HTTP/1.1\r\nHost: {host}\r\nTOKEN\r\n\r\n")
+        if b" 403 " in answer[:16] and b"address" in answer:
+            got(answer[:16])
         return
     for port in ports:
         for place in spellings(port):
