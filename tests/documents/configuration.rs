@@ -50,7 +50,7 @@ fn values(table: &toml::Table, prefix: &str, found: &mut BTreeMap<String, String
     }
 }
 
-fn example_values() -> BTreeMap<String, String> {
+pub(crate) fn example_values() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     values(&read(EXAMPLE).parse().unwrap(), "", &mut found);
     found

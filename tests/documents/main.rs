@@ -15,6 +15,7 @@
 
 mod api;
 mod configuration;
+mod costs;
 mod deployment;
 mod modules;
 mod openapi;

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::Arena;
-use super::spending::{MIB, Spending, TREE, client, has, hold, put, refused, repeat, small, text, wait};
+use super::spending::{MIB, Spending, TREE, client, hold, put, refused, repeat, small, text, wait};
 
 /// Settings under which these spendings come to an end soon.
 pub(super) const SETTINGS: &str = "
 [limits.runs]
 cpu_seconds = 1
+processes = 100
+queue_ms = 50
 run_memory_bytes = 134217728
 [limits.ports]
 connections_per_user = 8
@@ -38,13 +40,7 @@ pub(super) const HELD: &[Spending] = &[
     Spending { name: "undecided runs", at_once: 1, prepare: small, spend: undecided, is_spent: refused },
     Spending { name: "memory", at_once: 4, prepare: small, spend: memory, is_spent: refused },
     Spending { name: "processor time", at_once: 2, prepare: small, spend: processor, is_spent: refused },
-    Spending {
-        name: "connections to ports",
-        at_once: 10,
-        prepare: server,
-        spend: ports,
-        is_spent: |arena| has(arena, 10),
-    },
+    Spending { name: "connections to ports", at_once: 30, prepare: server, spend: ports, is_spent: refused },
     Spending { name: "calls", at_once: 6, prepare: small, spend: calls, is_spent: refused },
     Spending { name: "machines", at_once: 1, prepare: small, spend: machines, is_spent: refused },
     Spending { name: "network namespaces", at_once: 2, prepare: small, spend: networks, is_spent: refused },

@@ -36,55 +36,27 @@ pub(super) fn refused(arena: &Arena) -> bool {
 }
 
 pub(super) const ALL: &[Spending] = &[
+    Spending { name: "requests", at_once: 40, prepare: small, spend: requests, is_spent: refused },
+    Spending { name: "large texts", at_once: 12, prepare: large, spend: texts, is_spent: refused },
+    Spending { name: "searches", at_once: 6, prepare: large, spend: searches, is_spent: refused },
+    Spending { name: "downloads", at_once: 6, prepare: large_skill, spend: downloads, is_spent: refused },
+    Spending { name: "bodies", at_once: 6, prepare: small, spend: bodies, is_spent: refused },
+    Spending { name: "bytes of a tree", at_once: 2, prepare: small, spend: bytes, is_spent: refused },
+    Spending { name: "files of a tree", at_once: 1, prepare: many_files, spend: files, is_spent: refused },
+    Spending { name: "bytes of all trees", at_once: 3, prepare: small, spend: all_bytes, is_spent: refused },
     Spending {
-        name: "requests",
-        at_once: 20,
-        prepare: small,
-        spend: requests,
-        is_spent: |arena| has(arena, 17),
+        name: "files of all trees",
+        at_once: 1,
+        prepare: many_files_twice,
+        spend: all_files,
+        is_spent: refused,
     },
-    Spending {
-        name: "large texts",
-        at_once: 6,
-        prepare: large,
-        spend: texts,
-        is_spent: |arena| has(arena, 6),
-    },
-    Spending {
-        name: "searches",
-        at_once: 6,
-        prepare: large,
-        spend: searches,
-        is_spent: |arena| has(arena, 5),
-    },
-    Spending {
-        name: "downloads",
-        at_once: 6,
-        prepare: large_skill,
-        spend: downloads,
-        is_spent: |arena| has(arena, 5),
-    },
-    Spending { name: "bodies", at_once: 4, prepare: small, spend: bodies, is_spent: |arena| has(arena, 3) },
-    Spending { name: "bytes", at_once: 2, prepare: small, spend: bytes, is_spent: refused },
-    Spending { name: "files", at_once: 1, prepare: many_files, spend: files, is_spent: refused },
     Spending { name: "uploads on their way", at_once: 1, prepare: small, spend: uploads, is_spent: refused },
     Spending { name: "connections", at_once: 1, prepare: small, spend: connections, is_spent: refused },
     Spending { name: "streams of events", at_once: 1, prepare: small, spend: streams, is_spent: refused },
     Spending { name: "audit records", at_once: 4, prepare: small, spend: audit, is_spent: refused },
-    Spending {
-        name: "commands",
-        at_once: 9,
-        prepare: small,
-        spend: commands,
-        is_spent: |arena| has(arena, 9),
-    },
-    Spending {
-        name: "processes",
-        at_once: 9,
-        prepare: small,
-        spend: processes,
-        is_spent: |arena| has(arena, 9),
-    },
+    Spending { name: "commands", at_once: 10, prepare: small, spend: commands, is_spent: refused },
+    Spending { name: "processes", at_once: 8, prepare: small, spend: processes, is_spent: refused },
 ];
 
 /// The token of a user.
@@ -96,17 +68,12 @@ pub(super) fn digest(user: &str) -> String {
     hex::encode(Sha256::digest(token(user)))
 }
 
-pub(super) fn has(arena: &Arena, under_way: usize) -> bool {
-    arena.under_way.load(Ordering::Relaxed) >= under_way
-}
-
 pub(super) fn client(arena: &Arena) -> Client {
     Client::with_token(&arena.url, arena.token.clone())
 }
 
 /// Asks again and again until it is over.
 pub(super) fn repeat(arena: &Arena, mut ask: impl FnMut() -> Result<Answer, Broken>) {
-    arena.under_way.fetch_add(1, Ordering::Relaxed);
     while !arena.is_over.load(Ordering::Relaxed) {
         if let Ok(answer) = ask()
             && matches!(answer.status, 413 | 429 | 507)
@@ -116,7 +83,6 @@ pub(super) fn repeat(arena: &Arena, mut ask: impl FnMut() -> Result<Answer, Brok
             thread::sleep(Duration::from_millis(1));
         }
     }
-    arena.under_way.fetch_sub(1, Ordering::Relaxed);
 }
 
 pub(super) fn put(arena: &Arena, target: &str, body: &[u8]) {
@@ -156,9 +122,25 @@ fn large_skill(arena: &Arena) {
 
 fn many_files(arena: &Arena) {
     small(arena);
-    let line = "for i in $(seq 1 1990); do : > f$i; done";
-    let ran = client(arena).shell(TREE, line).unwrap();
+    make_files(arena, TREE, 1990);
+}
+
+fn many_files_twice(arena: &Arena) {
+    small(arena);
+    make_files(arena, TREE, 1900);
+    put(arena, &format!("{}/raw/f?parents=true", tree(1)), b"x");
+    make_files(arena, &tree(1), 1050);
+}
+
+fn make_files(arena: &Arena, tree: &str, count: usize) {
+    let line = format!("for i in $(seq 1 {count}); do : > f$i; done");
+    let ran = client(arena).shell(tree, &line).unwrap();
     assert!(ran.is_success(), "{}", ran.text());
+}
+
+/// One of several workspaces.
+fn tree(number: usize) -> String {
+    format!("/v1/sandbox/spender/agent-{number}")
 }
 
 fn requests(arena: &Arena, number: usize) {
@@ -207,6 +189,25 @@ fn files(arena: &Arena, _: usize) {
     repeat(arena, || {
         next += 1;
         client.put(&format!("{TREE}/raw/file-{next}"), b"")
+    });
+}
+
+/// Into several trees, none of which is full.
+fn all_bytes(arena: &Arena, number: usize) {
+    let (client, body) = (client(arena), vec![b'z'; 8 * MIB]);
+    let mut next = 0;
+    repeat(arena, || {
+        next += 1;
+        client.put(&format!("{}/raw/bytes-{next}", tree(number)), &body)
+    });
+}
+
+fn all_files(arena: &Arena, _: usize) {
+    let client = client(arena);
+    let mut next = 0;
+    repeat(arena, || {
+        next += 1;
+        client.put(&format!("{}/raw/file-{next}", tree(next % 2 + 1)), b"")
     });
 }
 
@@ -297,10 +298,15 @@ fn commands(arena: &Arena, _: usize) {
     repeat(arena, || client.post(&format!("{TREE}/exec"), &body));
 }
 
-/// As many processes as one may have, and all of them at work.
+/// More processes than one may have, as many of them at work as there may be.
 fn processes(arena: &Arena, _: usize) {
     let client = client(arena);
-    let line = "for i in $(seq 30); do (while :; do :; done) & done; wait";
+    let line = "for i in $(seq 40); do (while :; do :; done) & done; wait";
     let body = json!({ "shell": line, "timeout_ms": 500 });
-    repeat(arena, || client.post(&format!("{TREE}/exec"), &body));
+    while !arena.is_over.load(Ordering::Relaxed) {
+        let answer = client.post(&format!("{TREE}/exec"), &body);
+        if answer.is_ok_and(|answer| answer.text().contains("fork: ")) {
+            arena.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Events, Service, digest, encoded, skill, skill_zip, skills, workspace};
+use crate::support::{
+    Client, Events, Service, Settings, digest, encoded, granted, skill, skill_zip, skills, workspace,
+};
 
 /// Both ways in which commands work on skills.
 const TIERS: [&str; 2] = ["", "[isolation]\nmaximum = \"landlock\"\n"];
@@ -219,4 +221,32 @@ fn streams_are_as_many_as_they_may_be_are_their_users_and_end_with_the_service()
         "{told:?}"
     );
     assert!(service.wait().success());
+}
+
+/// Instances of inotify(7) are counted for each user, and also for each user namespace, where this test gets few of them.
+#[test]
+fn watches_that_no_listener_needs_give_way_when_the_kernel_has_no_more() {
+    let few = "echo 3 > /proc/sys/user/max_inotify_instances && exec \"$0\" \"$@\"";
+    let through = ["unshare", "--user", "--map-root-user", "sh", "-c", few].map(str::to_owned).to_vec();
+    let has_namespaces = std::process::Command::new("unshare").args(["--user", "true"]).status();
+    if !granted("namespaces", has_namespaces.is_ok_and(|status| status.success())) {
+        return;
+    }
+    let service = Service::with(Settings { through, ..Settings::default() });
+    let client = &service.client;
+    let tree = |name: &str| workspace("u", name);
+    let events = |name: &str| format!("{}/events", tree(name));
+    let mut listening: Vec<Events> = ["a", "b", "c"].map(|name| listen(client, &tree(name), "").0).into();
+    client.get(events("d")).refused(429, "busy");
+    // Those who listen go on listening.
+    client.write(&tree("c"), "f", "x");
+    up_to(&mut listening[2], "created f");
+    // One leaves, which the service notices at its next word.
+    drop(listening.remove(0));
+    let is_heard = (0..600).any(|number| {
+        client.write(&tree("a"), &format!("f{number}"), "x");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        client.stream("GET", &events("d"), "application/x-ndjson", "").status == 200
+    });
+    assert!(is_heard, "an idle watch never gave way");
 }

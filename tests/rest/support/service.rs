@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) env: Vec<(String, String)>,
     /// The data directory, when it is not one of its own.
     pub(crate) root: Option<PathBuf>,
+    /// A program that becomes the service, with its arguments before the service's.
+    pub(crate) through: Vec<String>,
 }
 
 /// A running service; dropping it stops it by SIGTERM.
@@ -45,7 +47,20 @@ pub(crate) struct Service {
 
 /// The program with a clean environment.
 pub(crate) fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_filesecbox"));
+    program_through(&[])
+}
+
+/// The program, started by another one that becomes it.
+fn program_through(through: &[String]) -> Command {
+    let program = env!("CARGO_BIN_EXE_filesecbox");
+    let mut command = match through {
+        [] => Command::new(program),
+        [first, more @ ..] => {
+            let mut command = Command::new(first);
+            command.args(more).arg(program);
+            command
+        }
+    };
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("FILESECBOX_") {
             command.env_remove(name);
@@ -75,7 +90,7 @@ impl Service {
             && !says("FILESECBOX_LOG__REQUESTS", &["false"]);
         let log = dir.path().join("log");
         let listen = settings.listen.as_deref().unwrap_or("127.0.0.1:0");
-        let mut command = program();
+        let mut command = program_through(&settings.through);
         command.arg("serve").args(["--listen", listen, "--durability", "relaxed", "--root"]).arg(&root);
         if let Some(config) = &settings.config {
             let path = dir.path().join("filesecbox.toml");
