@@ -12,11 +12,12 @@ fn written(setting: &str, value: u64) -> Vec<String> {
         1_000..1_000_000 => format!("{} {:03}", value / 1_000, value % 1_000),
         _ => format!("{} {:03} {:03}", value / 1_000_000, value / 1_000 % 1_000, value % 1_000),
     };
-    match setting.rsplit(['.', '_']).next().unwrap() {
-        "ms" => vec![format!("{} s", value / 1_000)],
-        "seconds" => vec![format!("{value} s")],
-        "bytes" => vec![format!("{} GiB", value >> 30), format!("{} MiB", value >> 20)],
-        _ => vec![grouped(value)],
+    let is_of = |unit: &str| setting.split(['.', '_']).any(|word| word == unit);
+    match () {
+        () if is_of("ms") => vec![format!("{} s", value / 1_000)],
+        () if is_of("seconds") => vec![format!("{value} s")],
+        () if is_of("bytes") => vec![format!("{} GiB", value >> 30), format!("{} MiB", value >> 20)],
+        () => vec![grouped(value)],
     }
 }
 
@@ -30,7 +31,8 @@ fn the_costs_of_a_token_are_those_of_the_defaults() {
         let mut table = String::new();
         for setting in cells[1].split('`').skip(1).step_by(2) {
             // Those after the first are without their table.
-            let setting = if setting.contains('.') { setting.to_owned() } else { format!("{table}.{setting}") };
+            let setting =
+                if setting.contains('.') { setting.to_owned() } else { format!("{table}.{setting}") };
             table = setting.rsplit_once('.').unwrap().0.to_owned();
             let value = defaults.get(&setting).unwrap_or_else(|| panic!("there is no `{setting}`: {row}"));
             let ways = written(&setting, value.parse().unwrap());

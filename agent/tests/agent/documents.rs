@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::support::user;
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/AGENT.md");
-const BEGIN: &str = "<!-- tools: written by sandbox/tests/sandbox/documents.rs -->\n";
+const BEGIN: &str = "<!-- tools: written by agent/tests/agent/documents.rs -->\n";
 const END: &str = "<!-- end of tools -->";
 
 async fn toolbox() -> Toolbox {

@@ -107,11 +107,11 @@ pub(in crate::http) async fn exec(
         tty: false,
         commit: Commit::Now,
     };
-    let ran = tree.run(run(command)).await;
+    let ran = app.service.run(tree.to_run_in(), run(command)).await;
     let ran = match ran {
         // Nothing was run: callers start few programs, and those start the rest that the profile has.
         Err(Error::Refused(Refusal::CommandNotAllowed { .. })) => {
-            tree.run(run(started(&asked.command))).await
+            app.service.run(tree.to_run_in(), run(started(&asked.command))).await
         }
         ran => ran,
     };

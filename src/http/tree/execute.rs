@@ -68,7 +68,7 @@ pub(in crate::http) async fn execute(
         tty: false,
         commit: Commit::Now,
     };
-    let outcome = tree.run(run).await?;
+    let outcome = app.service.run(tree.to_run_in(), run).await?;
     let mut text = format!("Exit Code: {}\nOutput:\n{}", outcome.result.exit_code, outcome.result.output);
     if let Some(hint) = &outcome.result.hint {
         let end = if text.ends_with('\n') { "" } else { "\n" };

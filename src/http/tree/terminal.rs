@@ -130,7 +130,7 @@ async fn begin(app: &App, tree: &Tree, size: WindowSize) -> Result<(Seat, Follow
     let recording =
         Recording { id: None, purpose: Purpose::Terminal(size), stdin_open: true, is_streamed: true };
     // Before the answer, so that a refusal has its status.
-    let begun = tree.begin(run, recording).await?;
+    let begun = app.service.begin(tree.to_run_in(), run, recording).await?;
     request_log::run(&begun.recorded.id);
     // From here on the shell ends also when no connection ever comes.
     let seat = app.service.sit(&begun.recorded)?;

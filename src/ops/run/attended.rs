@@ -11,7 +11,7 @@ use super::id::ExecId;
 use super::record::Recorded;
 use super::record::{Found, Purpose};
 use super::session::Recording;
-use super::{RunOutcome, RunRequest};
+use super::{RunOutcome, RunRequest, RunTarget};
 use crate::ops::{Error, Result, Service};
 
 /// A run that no other caller knows. Dropping it kills the run, if it still goes on, and forgets it.
@@ -37,7 +37,8 @@ impl Service {
         let attended = Attended { service: Arc::clone(self), tree: tree.clone(), id: id.clone() };
         let recording =
             Recording { id: Some(id), purpose: Purpose::Attached, stdin_open: false, is_streamed: true };
-        let mut follower = self.begin(tree, None, request, recording).await?.follow()?;
+        let mut follower =
+            self.begin(RunTarget { tree, backend: None }, request, recording).await?.follow()?;
         let recorded = Arc::clone(&follower.recorded);
         loop {
             match follower.next().await? {

@@ -50,10 +50,9 @@ use tokio::sync::{mpsc, oneshot};
 use self::fingerprint::Fingerprint;
 use self::id::ExecId;
 pub(super) use self::plan::word;
-pub use self::request::{Command, Commit, RunOutcome, RunRequest, Skills};
+pub use self::request::{Command, Commit, RunOutcome, RunRequest, RunTarget, Skills};
 use super::Service;
 use super::error::{Error, Result};
-use super::tree::Tree;
 
 impl Service {
     /// Commands under way, and requests that wait for a permit to run one: attended or in the background, in terminals, and
@@ -65,7 +64,7 @@ impl Service {
     }
 }
 
-impl Tree {
+impl Service {
     /// Runs a command and waits for its end.
     ///
     /// The run goes on when the caller goes away, because what it does to the tree must be taken in.
@@ -73,20 +72,20 @@ impl Tree {
     /// # Errors
     /// [`Error::Refused`] when policy says no; [`Error::Busy`]; [`Error::Stopping`]; [`Error::Storage`] when the
     /// view cannot be made or taken in; [`Error::Exec`]; [`Error::Remote`].
-    pub async fn run(&self, request: RunRequest) -> Result<RunOutcome> {
-        let (service, id) = (Arc::clone(self.service()), self.id().clone());
-        if service.stopping.has_begun() {
+    pub async fn run(self: &Arc<Self>, target: RunTarget, request: RunRequest) -> Result<RunOutcome> {
+        if self.stopping.has_begun() {
             return Err(Error::Stopping);
         }
-        if let Some(backend) = self.remote() {
-            return service.run_remotely(id, Arc::clone(backend), request).await;
+        let RunTarget { tree, backend } = target;
+        if let Some(backend) = backend {
+            return self.run_remotely(tree, backend, request).await;
         }
         let command = request.command.shown();
-        let planned = service.plan(&id, request, None).await?;
-        let permit = service.permits.take(id.user()).await?;
-        let listed = service.unnamed.enter(ExecId::fresh()?, id, command);
-        let running = Arc::clone(&service);
-        let run = service.runs.spawn(async move {
+        let planned = self.plan(&tree, request, None).await?;
+        let permit = self.permits.take(tree.user()).await?;
+        let listed = self.unnamed.enter(ExecId::fresh()?, tree, command);
+        let service = Arc::clone(self);
+        let run = self.runs.spawn(async move {
             // No caller takes its output as it comes; the result has all of it.
             let live = Live {
                 output: mpsc::channel(1).0,
@@ -95,10 +94,10 @@ impl Tree {
                 kill: listed.killed.clone(),
                 terminal: None,
             };
-            let ended = running.run_planned(permit, planned, Some(live)).await;
+            let ended = service.run_planned(permit, planned, Some(live)).await;
             drop(listed);
             ended.map(|(mut outcome, _)| {
-                running.stopping.explain(&mut outcome.result);
+                service.stopping.explain(&mut outcome.result);
                 outcome
             })
         });

@@ -1,22 +1,31 @@
 //! [`RunRequest`] and [`RunOutcome`]: what a caller asks for, and what it gets.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use egress::Reached;
 use exec::{Encoding, ExecResult, Network, Tier};
-use policy::{RelPath, SkillId};
+use policy::{RelPath, SkillId, TreeId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use storage::Absorbed;
 
 use super::changes::Changes;
 use super::confined::Confined;
+use crate::ops::remote::Backend;
 
 /// Longest command that listings show, in characters.
 const SHOWN_CHARACTERS: usize = 200;
 /// The fields of a result with output, which streams have told already.
 const OUTPUT: [&str; 7] =
     ["stdout", "stderr", "output", "stdout_base64", "stderr_base64", "truncated", "dropped_bytes"];
+
+/// The tree that a command runs in, and the backend that answers for it where this service does not.
+#[derive(Clone)]
+pub struct RunTarget {
+    pub(in crate::ops) tree: TreeId,
+    pub(in crate::ops) backend: Option<Arc<Backend>>,
+}
 
 /// The command to run.
 #[derive(Clone, Debug, Hash)]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exec::{Chunk, Control, Live, Stream, WindowSize};
-use policy::TreeId;
 use sandbox::ErrorKind;
 use tokio::sync::{mpsc, oneshot};
 
@@ -15,12 +14,10 @@ use super::pending::{Decision, Pending, Verdict};
 use super::plan::Planned;
 use super::record::{Follower, Phase, Purpose, Recorded};
 use super::table::{Claim, Plan};
-use super::{Commit, Fingerprint, RunOutcome, RunRequest};
+use super::{Commit, Fingerprint, RunOutcome, RunRequest, RunTarget};
 use crate::audit::Entry;
 use crate::metrics::Outcome;
 use crate::ops::admission::permits::Permit;
-use crate::ops::remote::Backend;
-use crate::ops::tree::Tree;
 use crate::ops::{Error, Result, Service};
 
 /// Pieces of output on their way to the log, of at most 64 KiB each.
@@ -98,28 +95,18 @@ impl BeganRun {
     }
 }
 
-impl Tree {
+impl Service {
     /// Starts a run that is remembered, and waits until its command runs. The run goes on when the caller goes away.
     ///
     /// # Errors
-    /// As [`Tree::run`]; [`Error::NameTaken`].
-    pub async fn begin(&self, request: RunRequest, recording: Recording) -> Result<BeganRun> {
-        self.service().begin(self.id().clone(), self.remote().cloned(), request, recording).await
-    }
-}
-
-impl Service {
-    /// Starts a run that is remembered, and waits until its command runs. With `backend`, that answers for the workspace.
-    ///
-    /// # Errors
-    /// As [`Tree::begin`].
-    pub(super) async fn begin(
+    /// As [`Service::run`]; [`Error::NameTaken`].
+    pub async fn begin(
         self: &Arc<Self>,
-        tree: TreeId,
-        backend: Option<Arc<Backend>>,
+        target: RunTarget,
         request: RunRequest,
         recording: Recording,
     ) -> Result<BeganRun> {
+        let RunTarget { tree, backend } = target;
         if self.stopping.has_begun() {
             return Err(Error::Stopping);
         }

@@ -39,7 +39,7 @@ impl Service {
     /// Carries a planned run out, and counts and traces it.
     ///
     /// # Errors
-    /// As [`Tree::run`](crate::ops::tree::Tree::run).
+    /// As [`Service::run`].
     pub(super) async fn run_planned(
         &self,
         permit: Permit,

@@ -13,7 +13,7 @@
 //! | `change` | making directories, removing |
 //! | `commands` | the conditions of commands, and preparing a workspace |
 //!
-//! Commands are run in trees by [`run`](super::run): [`Tree::run`] and [`Tree::begin`].
+//! [`Service::run`] and [`Service::begin`] run commands in a tree: [`Tree::to_run_in`].
 
 mod bytes;
 mod change;
@@ -32,6 +32,7 @@ pub use self::commands::{Conditions, OwnConditions};
 pub use self::texts::ReadText;
 use super::error::{Error, Result};
 use super::remote::Backend;
+use super::run::RunTarget;
 use super::seen::{Published, Seen};
 use super::service::Service;
 
@@ -71,13 +72,14 @@ impl Tree {
         &self.id
     }
 
-    /// The service that was asked.
-    pub(super) fn service(&self) -> &Arc<Service> {
-        &self.service
+    /// The tree as one to run commands in.
+    #[must_use]
+    pub fn to_run_in(&self) -> RunTarget {
+        RunTarget { tree: self.id.clone(), backend: self.remote().cloned() }
     }
 
     /// The backend that holds it; `None` where this service does.
-    pub(super) fn remote(&self) -> Option<&Arc<Backend>> {
+    fn remote(&self) -> Option<&Arc<Backend>> {
         match &self.location {
             Location::Local { .. } => None,
             Location::Remote(backend) => Some(backend),

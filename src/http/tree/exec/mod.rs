@@ -146,7 +146,7 @@ pub(in crate::http) async fn exec(
     let is_remembered =
         query.background || id.is_some() || form.is_stream() || spec.stdin_open || spec.tty || is_asking;
     if !is_remembered {
-        let outcome = tree.run(run).await?;
+        let outcome = app.service.run(tree.to_run_in(), run).await?;
         return success_with(
             walls.result(outcome.result),
             Beside {
@@ -160,7 +160,7 @@ pub(in crate::http) async fn exec(
     let encoding = run.encoding;
     let purpose = if query.background { Purpose::Background } else { Purpose::Attached };
     let recording = Recording { id, purpose, stdin_open: spec.stdin_open, is_streamed: form.is_stream() };
-    let begun = tree.begin(run, recording).await?;
+    let begun = app.service.begin(tree.to_run_in(), run, recording).await?;
     request_log::run(&begun.recorded.id);
     if form.is_stream() {
         return Ok(events::answer(form, begun.follow()?, encoding, true, walls));
